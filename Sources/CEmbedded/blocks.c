@@ -95,7 +95,8 @@ static void free_all(block *one) {
 }
 
 static void free_store(void) {
-  /* In a forked child the thread that has entered the store may not exist, and then it never leaves the store. */
+  /* In a forked child the thread that has entered the store may not exist, and then it never leaves the store: so the
+   * number of tries is limited. */
   for (int tries = 0; !enter(); tries++) {
     if (tries == 1000) return;
     sched_yield();

@@ -97,8 +97,9 @@ extension Outcome {
 /// The reason why a function failed. Immutable.
 final class Failure {
   let outcome: Outcome
-  /// The message and the path, each followed by a NUL.
+  /// The message, followed by a NUL.
   let message = ByteBuffer()
+  /// The JSON path of the wrong value; nil: the failure is about no JSON.
   let path: ByteBuffer?
   private(set) var json: UnsafeMutablePointer<CChar>?
 

@@ -81,7 +81,8 @@ private func ask(_ handle: OpaquePointer?, _ body: (ClientCall) -> Outcome) -> p
 /// All handles of a call share one reference.
 @_cdecl("penstock_call_retain") @implementation
 public func penstock_call_retain(_ handle: OpaquePointer!) -> OpaquePointer! {
-  // The handle was retained in a callback after the last handle had gone: the call needs the shared reference again.
+  // If all handles were released before, and a callback now retains its handle, the call needs the shared reference
+  // again.
   if let handle, look(handle, ClientCall.self, { $0.retainHandle() }) {
     return retain(handle, ClientCall.self)
   }

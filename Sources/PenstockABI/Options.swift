@@ -85,8 +85,8 @@ extension ParsedChannelOptions {
       /// How many bytes of one stream may wait unread (RFC 9113 section 6.9.2).
       case "initial_stream_window_bytes":
         option.bytes(65535...2_147_483_647) { transport.initialStreamWindow = $0 }
-      /// How many bytes of all streams together may be on their way; 65535 while only bidi streams of small messages
-      /// are open and the round trip is short.
+      /// How many bytes of all streams together may be on their way; the window is 65535 while only bidi streams of
+      /// small messages are open and the round trip is short.
       case "initial_connection_window_bytes":
         option.bytes(65535...2_147_483_647) { transport.initialConnectionWindow = $0 }
       /// Whether each call keeps a trace; {"events": n} keeps the latest n, 1 to 65536, and true 256. Default: false.

@@ -40,7 +40,7 @@ private func readRules(_ reader: JSONReader, _ into: ([HeaderEdits.Edit]) -> Voi
   return failure
 }
 
-/// Reads the name of a header; metadata has to allow it.
+/// Reads the name of a header; a reserved name, which metadata can't have, is a failure.
 @inline(never)
 private func readName(_ member: JSONReader, _ into: (ByteBuffer) -> Void) -> Failure? {
   var name: ByteBuffer?

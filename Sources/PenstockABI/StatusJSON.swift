@@ -47,8 +47,7 @@ private func json(_ typeURL: ByteView, _ value: ByteView) -> JSON.Value? {
   }.value
 }
 
-/// Builds JSON from the fields that are passed to the visitor. The open containers form a stack, the innermost
-/// last.
+/// A visitor that builds JSON from the fields of a detail. The open containers form a stack, the innermost last.
 private struct DetailWriter: ErrorDetailVisitor {
   private struct Level {
     let value: JSON.Value
@@ -59,7 +58,7 @@ private struct DetailWriter: ErrorDetailVisitor {
   private var levels: [Level] = []
   private var root: JSON.Value?
 
-  /// The outermost object, the caller's to release.
+  /// Returns the outermost object, which the caller has to release; nil: there is none.
   mutating func finish() -> JSON.Value? {
     let made = root
     root = nil

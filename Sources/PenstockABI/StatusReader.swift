@@ -83,7 +83,7 @@ struct StatusReader {
     }
   }
 
-  /// {"@type": a type URL, "base64": its bytes}, or the fields instead of the bytes.
+  /// Reads a detail: {"@type": a type URL, "base64": the encoded message}, or the message's fields instead of "base64".
   private func readDetail(_ reader: JSONReader) -> Failure? {
     guard reader.isObject else { return reader.fail("an object") }
     guard let type = reader.member("@type"), let url = type.string, !url.isEmpty, !url.contains(0) else {

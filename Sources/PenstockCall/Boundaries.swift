@@ -55,7 +55,8 @@ open class CallAbove {
   open func callStatus(_ status: Status) {}
   /// A local end discards the messages that the caller has not read yet.
   open func callDiscardsMessages() {}
-  /// A hop of the call runs its callbacks on this executor, so the call can't end before the executor has run them.
+  /// A hop of the call runs its callbacks on this executor. So a thread that alone runs the executor's jobs must not
+  /// wait for the call, which may wait for one of these jobs.
   open func callNeeds(_ executor: any Executor) {}
 }
 

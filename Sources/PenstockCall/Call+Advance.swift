@@ -71,7 +71,7 @@ extension Call {
       case .below: return .below
       case .above: return .above
       case .nowhere:
-        // I5
+        // I5: nothing from above may stand below this index any more.
         discardOutbound(event, at: index)
         return .stays
       case .run:

@@ -1,7 +1,7 @@
 import PenstockWire
 
 // A call begins again by RESTART of a hop, or because the server has certainly not processed the request. Both are
-// `again` on a cut. A redirect is a RESTART whose start has another route.
+// `again` on a cut. A redirect in on_status is a RESTART whose start has another route.
 
 /// The cut above the attempt. Most calls have no `Cut` there: a request that leaves whole needs no object for it.
 ///
@@ -42,7 +42,7 @@ enum RetryPolicy {
 }
 
 extension Hop {
-  /// Whether the status that the hop looks at, or holds, may be answered with RESTART.
+  /// OK if the status that the hop looks at, or holds, may be answered with RESTART; else the reason why not.
   func mayRestart(_ status: Status) -> Outcome {
     guard let cut, !status.isLocal, call.phase == .live else { return .state }
     if let failure = cut.failure { return failure }
@@ -232,7 +232,8 @@ extension Call {
     if trace != nil { note(.restarted, hop, .status, detail: cut.restarts + 1) }
     let owed = discardInbound(hop)
     cut.unanswered = saturatingSum(cut.unanswered, owed)
-    // Events that an earlier replay has not sent yet have left the hop all the same.
+    // Events that an earlier replay has not sent yet have left the hop all the same: so the messages among them are in
+    // flight.
     while let (event, isTold) = cut.skipNext() {
       if case .send = event { hop.countInFlight(isOwn: isTold) }
     }

@@ -29,8 +29,8 @@ extension Call {
       let hop = hops[index]
       spendTicket(hop)
       if hop.life == .answering, status.code == .ok, waits(status, behindAnswersOf: hop) { return }
-      // The hop has delivered a message, which was refused for want of room, and has not delivered it again. With OK
-      // the caller would take its messages for the whole answer, although this one is missing.
+      // A message that the hop has tried to deliver was refused, mostly for want of room, and none was accepted after
+      // it. With OK the caller would take the messages that it has for the whole answer, although this one is missing.
       if hop.life == .answering, status.code == .ok, hop.hasRefused {
         status = failure(
           of: hop, "ended its answer with OK, but did not deliver again a message that had been refused")

@@ -65,7 +65,7 @@ extension Call {
   @inline(__always)
   func tellAbove(_ body: (CallAbove) -> Void) { above?._withUnsafeGuaranteedRef(body) }
 
-  /// The event has come to the caller.
+  /// Gives an event that has passed all hops to the caller.
   func arrive(_ event: Event) {
     if trace != nil { note(.caller, nil, event.kind) }
     switch event {

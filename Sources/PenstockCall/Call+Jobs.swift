@@ -95,7 +95,7 @@ extension Call {
       if job.ticket != 0 { loop.loseTicket(job.ticket, of: self) }
       return
     }
-    // I6
+    // I6: the event that has shut the lane does not stand here any more.
     _ = station.parked.remove(at: index)
     open(station, lane)
     if case .start = job.event, let start = job.start {

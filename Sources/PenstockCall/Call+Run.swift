@@ -35,7 +35,8 @@ extension Call {
     return .through
   }
 
-  // Whether no hop of the run looks at messages on their way down. The run has at least one hop.
+  // Whether no hop of the run looks at request messages or the half-close, and none has `create` or on_demand. The run
+  // has at least one hop.
   var runPassesMessages: Bool { callbacks.passesMessages }
   var runSeesHeaders: Bool { !callbacks.headers.isEmpty }
   /// Whether the hops of the run have to see a message on its way up: one has a callback for it, or the lowest hop
@@ -77,7 +78,7 @@ extension Call {
           splitRun(at: index)
           return .goesOn(index + 1)
         }
-        // The hop has chosen executors.
+        // The hop has chosen executors in `create`, and so has left the run.
         if index >= run.length { return .goesOn(index) }
         wearInRun(.mayAnswer)
       case .demand:
@@ -212,8 +213,8 @@ extension Call {
     }
   }
 
-  /// Demand goes down through all hops of the run. Returns how much is left for the hop at `run.length`; 0: nothing, or the
-  /// call has been ended.
+  /// Demand goes down through all hops of the run. Returns how much is left for the hop at `run.length`. 0: nothing is
+  /// left, or a hop has left the run, and all has been done already.
   func askRun(_ n: Int) -> Int {
     let list = callbacks.demand
     var next = list.first
@@ -241,7 +242,8 @@ extension Call {
     return n
   }
 
-  /// `sent` goes up through all hops of the run. False: the hops had to be told one by one.
+  /// `sent` goes up through all hops of the run. False: a hop has left the run meanwhile, and the hops above it have
+  /// been told one by one.
   func tellRunSent(_ n: Int) -> Bool {
     let list = callbacks.sent
     var next = list.first

@@ -253,7 +253,7 @@ extension Call {
       guard let station = hop.standing(lane), !station.isShut, let next = station.waiting.popFirst() else {
         break
       }
-      // I5
+      // I5: nothing from above may stand here any more.
       if lane == .outbound, hop.index >= outboundEnd {
         discardOutbound(next, at: hop.index)
       } else if lane == .outbound || hop.isActive, show(next, to: hop), leave(next, hop) {

@@ -73,7 +73,7 @@ public final class Call {
   private(set) var above: Unmanaged<CallAbove>?
   /// The trace; nil: none is kept.
   public let trace: (any CallTrace)?
-  /// An object that the loop keeps with the call.
+  /// An object in which the loop keeps what belongs to this call; the call owns it.
   private let attachment: AnyObject
   /// The address of `attachment`: a holder of the call may use it without counting a reference.
   public var attached: UnsafeMutableRawPointer { Unmanaged.passUnretained(attachment).toOpaque() }
@@ -89,7 +89,7 @@ public final class Call {
   /// The hops from the top that nothing has set apart.
   var run = Run()
 
-  // Outbound.
+  // The state of the outbound lane.
   /// Demand that waits for start to move on.
   var frontierDemand = 0
   var outboundCount = 0
@@ -114,7 +114,7 @@ public final class Call {
   var isRunning = false
   var leg = Leg.unstarted
   var door = Door.queued
-  /// The hop that start has come to; hops.count + 1 once it has left for the transport.
+  /// The index of the hop that start has come to; hops.count + 1 once start has left for the transport.
   @Small var startAt = 0
   /// Outbound events that come to this index or beyond are discarded: the part below has ended.
   @Small var outboundEnd: Int
@@ -196,10 +196,11 @@ public final class Call {
 
   // MARK: - From below, on the driving thread
 
-  /// There is demand, and nothing pauses the inbound lane.
+  /// Whether the attempt may deliver a message: it is open, there is demand, and no hop has shut its inbound lane.
   public var wantsMessage: Bool { demandBelow > 0 && pausesInbound == 0 && phase == .live && leg == .open }
 
-  /// A small message has arrived completely, although it was not asked for yet.
+  /// A small message has arrived completely, although nobody has asked for it yet: offers it to the caller, if no hop
+  /// has shut its inbound lane.
   public func offerMessage() {
     if demandBelow == 0, pausesInbound == 0, phase == .live, !isRunning {
       tellAbove { $0.callOffersMessage() }
@@ -266,7 +267,7 @@ public final class Call {
     case send(Message)
     case halfClose
     case demand(Int)
-    /// The caller has cancelled, or the channel was closed.
+    /// The caller has cancelled, the deadline has passed, or the channel was closed.
     case endLocally(Status)
     case headersFromBelow(Metadata)
     case messageFromBelow(Message)

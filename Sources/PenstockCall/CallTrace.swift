@@ -24,7 +24,7 @@ public struct TraceNote {
     case caller
     /// The event left for the transport, or came from it.
     case transport
-    /// A cancel or the deadline; `detail` is the code.
+    /// A cancel or the deadline has ended the call; `detail` is the code.
     case endedLocally
     /// The caller has the status; `detail` is the code.
     case ended

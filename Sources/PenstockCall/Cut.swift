@@ -12,8 +12,8 @@ import PenstockWire
 public final class Cut {
   struct Entry {
     let event: Event
-    /// The hops above have already been told that it was sent, or must never be told: a further `sent` stops at the
-    /// cut.
+    /// The hops above have been told `sent` for this message already, or must never be told: a further `sent` stops at
+    /// the cut.
     var isTold: Bool
     /// The cut keeps the event for another replay, so the hops below get a copy if they may change it.
     var isRecorded = true
@@ -75,7 +75,7 @@ public final class Cut {
     untold = isTold ? 0 : 1
   }
 
-  // I15
+  // I15: the record stays within its bounds.
   @inline(never) @_optimize(size)
   private func keep(_ event: Event, isTold: Bool) {
     guard failure == nil else { return }
@@ -119,7 +119,8 @@ public final class Cut {
   func play() { state = .playing }
   func rest() { state = .idle }
 
-  /// Drops the waiting events. Returns how many of the messages among them were not told as sent.
+  /// Drops the events that wait to be sent again; later events pass at once. Returns for how many of the dropped
+  /// messages `sent` has not been told.
   @inline(never) @_optimize(size)
   func drop() -> Int {
     state = .dropped

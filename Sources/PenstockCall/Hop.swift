@@ -170,7 +170,7 @@ public final class Hop: HopHandle {
 
   var hasExecutors: Bool { lastJobs != nil }
   func jobs(_ lane: Lane) -> JobQueue? { lane == .outbound ? outboundJobs : inboundJobs }
-  /// The queue in which the callback for the call's end runs.
+  /// The queue in which the callback for the call's end, and `destroy`, run; nil: they run on the driving thread.
   var lastJobs: JobQueue? { inboundJobs ?? outboundJobs }
   /// The job that the calling thread, `thread`, runs for an executor.
   func job(on thread: UInt) -> Job? { outboundJobs?.job(on: thread) ?? inboundJobs?.job(on: thread) }
@@ -296,7 +296,7 @@ public final class Hop: HopHandle {
     answerBytes.wrappingSubtract(Hop.room(message), ordering: .acquiringAndReleasing)
   }
 
-  /// Drops events that were delivered before a TAKE that has not come.
+  /// Drops the events that the hop has delivered, because no TAKE has followed.
   func forgetAnswers() {
     if !earlyAnswers.isEmpty { earlyAnswers = [] }
     answersWaiting.store(0, ordering: .relaxed)

@@ -4,7 +4,7 @@ import Synchronization
 /// The object behind a `penstock_hop` or a `penstock_request`: a hop at an event. In a callback that is the `Hop`
 /// itself, at the event that the callback is about; a `BoundHop` is another handle of a hop, at an event that waits.
 open class HopHandle {
-  /// The last Refusal. Any thread.
+  /// The Refusal of the last function that got this handle and returned E_STATE. Any thread.
   final let refusal = Atomic<UInt8>(Refusal.none.rawValue)
 
   public init() {}

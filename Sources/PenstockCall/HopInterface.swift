@@ -146,7 +146,7 @@ extension Hop {
   public var path: ByteBuffer { editedStart?.path ?? job?.path ?? call.request.path }
   public var authority: ByteBuffer? { editedStart?.authority ?? job?.authority ?? call.request.authority }
 
-  /// Whether a RESTART is possible, in on_status.
+  /// OK in on_status if the callback may return RESTART; else the reason why not.
   public var canRestart: Outcome {
     if hasEnded { return .gone }
     guard currentEvent == .status, let status else { return refuse(.statusOnly) }

@@ -4,15 +4,15 @@ import Synchronization
 /// (`penstock_hop_why`).
 public enum Refusal: UInt8 {
   case none
-  // The wrong place.
+  // The function was called in the wrong place.
   case outsideCallback, inDestroy, createOnly, demandOnly, statusOnly, startOrStatusOnly
   case outsideFunction, notSynchronous, ownHandle
-  // The event.
+  // The function does not fit the event.
   case noMessage, takesObjects, takesBytes, isLocal, isToldOnly, otherEvent, startWaits
-  // The call's course.
+  // The call has not come so far, or has gone further.
   case startNotCome, startNotLeft, startHasLeft, hasTaken, hasHalfClosed, hasDeliveredStatus, headersLate
   case secondMessage, hasGoneOn, beforeNext, functionHasEnded, streamHasBegun
-  // A RESTART.
+  // A RESTART is not possible.
   case notRecorded, recordGone, overReplayBytes, restartsUsed, noCopies, noMemory
 
   public var text: StaticString {

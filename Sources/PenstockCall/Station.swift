@@ -49,8 +49,8 @@ final class Station {
   var heldBytes = 0
   /// The number of events that are held without a ticket.
   var ticketless = 0
-  /// Whether a pause is open. There is at most one, since later events are not shown; injected events may stand
-  /// behind it.
+  /// Whether an event here is paused, or its callback is on an executor. There is at most one such event, since later
+  /// ones are not shown; injected events may stand behind it.
   var isShut = false
 
   var isEmpty: Bool { parked.isEmpty && waiting.isEmpty }

@@ -8,7 +8,7 @@ public struct CallStatistics {
   public var headersAt: UInt64 = 0
   public var firstMessageAt: UInt64 = 0
   public var endedAt: UInt64 = 0
-  /// How many times start has left for the transport, or was sent again by it.
+  /// How many times start has left for the transport: more than once if the call has begun again.
   public var attempts: UInt64 = 0
   public var sent = Traffic()
   public var received = Traffic()

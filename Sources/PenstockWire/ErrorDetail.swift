@@ -1,8 +1,8 @@
 /// The receiver of a decoded error detail. The calls come in the order of JSON text: inside an object each value
 /// follows its `key`. Strings and keys are valid UTF-8; the views are valid only during the call.
 ///
-/// Two things are left to the writer: ProtoJSON writes 64-bit integers (`int`) as strings, and a key of a map
-/// that comes twice replaces the earlier one (protobuf.dev, "Encoding", Maps).
+/// Two things are left to the visitor: to write 64-bit integers (`int`) as strings, as ProtoJSON does, and to let a key
+/// of a map that comes twice replace the earlier one (protobuf.dev, "Encoding", Maps).
 public protocol ErrorDetailVisitor {
   mutating func beginObject()
   mutating func endObject()
@@ -32,7 +32,8 @@ public enum ErrorDetail {
 
   // MARK: Validation
 
-  /// The recursion is at most as deep as the schema, three levels, whatever the bytes are.
+  /// Whether `message` can be decoded by `schema`. The recursion is at most as deep as the schema, three levels,
+  /// whatever the bytes are.
   @inline(never) @_optimize(size)
   private static func isValid(_ schema: DetailSchema, _ message: ByteView) -> Bool {
     var reader = ProtoReader(message)
@@ -207,7 +208,7 @@ func lastVarint(_ number: UInt32, in message: ByteView) -> UInt64? {
   return last
 }
 
-/// google/protobuf/duration.proto: seconds = 1, nanos = 2.
+/// A duration (google/protobuf/duration.proto: seconds = 1, nanos = 2).
 private struct Duration {
   private var seconds: Int64 = 0
   private var nanos: Int32 = 0

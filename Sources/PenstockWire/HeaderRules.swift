@@ -80,7 +80,7 @@ public enum HeaderRules {
   }
 }
 
-/// Whether a body is gRPC (gRPC over HTTP2, "Requests", Content-Type).
+/// Whether a content-type says that the body is gRPC (gRPC over HTTP2, "Requests", Content-Type).
 public enum ContentType: Equatable, Sendable {
   case grpc, notGRPC
 
@@ -123,7 +123,7 @@ public enum UserAgent {
     return false
   }
 
-  /// Appends the printable ASCII of `bytes`, then without spaces at both ends.
+  /// Appends the printable ASCII characters of `bytes`, without spaces at either end.
   @inline(never) @_optimize(size)
   private static func appendPrintable(_ bytes: ByteView, into out: ByteBuffer) -> Bool {
     let begin = out.count

@@ -151,8 +151,8 @@ public struct MessageDecoder {
     return (used, .failed(failure))
   }
 
-  /// Makes the body's storage four times as large, but never past the announced length. No overflow: lengths are 32-bit
-  /// numbers.
+  /// Makes room for `wanted` more bytes. A storage that is too small becomes four times as large, but never larger than
+  /// the announced length. Nothing overflows, because lengths are 32-bit numbers.
   private static func makeRoom(_ body: Body, for wanted: Int) -> Bool {
     let needed = body.bytes.count &+ wanted
     if needed <= body.bytes.reach { return true }

@@ -43,7 +43,8 @@ public final class StatusDetails {
     return status.scan() ? status : nil
   }
 
-  /// Two passes: the first validates and counts, the second fills storage of exactly that size.
+  /// Reads the fields, in two passes: the first validates the bytes and counts the details, the second fills storage
+  /// for exactly that many. False: malformed, or no memory.
   @inline(never) @_optimize(size)
   private func scan() -> Bool {
     var found = 0

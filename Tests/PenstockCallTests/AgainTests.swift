@@ -44,7 +44,7 @@ import Testing
       bench.take() == ["1 on_status", "0 on_status", "0 destroy", "1 destroy", "caller status 12"])
   }
 
-  /// The cut is above, among and below hops of the run.
+  /// All hops are in the run. The cut is above all of them, between two of them, or below all.
   @Test(arguments: [[0, 1, 2], [1, 2], [2], []]) func hopsInTheRun(_ perAttempt: [Int]) {
     let bench = CallBench(.bidi, hops: 3, perAttempt: perAttempt, signals: false)
     bench.open(1)
@@ -90,7 +90,7 @@ import Testing
     #expect(bench.call.stats.attempts == 1)
   }
 
-  /// An answer that a hop per attempt has sent upward can't be sent again.
+  /// The request is not sent again after a hop per attempt has delivered a message upward.
   @Test func notAfterAHopBelowHasDelivered() {
     let bench = CallBench(.bidi, hops: 2, perAttempt: [1])
     bench.open(2)
@@ -116,7 +116,8 @@ import Testing
     }
   }
 
-  /// A RESTART above makes a new cut, too.
+  /// After a RESTART the cut above the attempt is new: so the library sends the request again once before the RESTART
+  /// and once after it, which makes four attempts.
   @Test func aRestartMayBeRefusedAgain() {
     let bench = CallBench(.unary, hops: 1, replayBytes: [100])
     bench.hooks[0].on[.status] = { _ in 5 }
@@ -126,8 +127,8 @@ import Testing
     #expect(bench.status?.code == .unavailable)
   }
 
-  /// A message waits behind events that are to be sent again, and the call ends above: its sender must not
-  /// wait for ever.
+  /// A message waits at the cut behind events that are to be sent again, when a hop above ends the call. `sent` is
+  /// told for it all the same: its sender must not wait for ever.
   @Test func whatWaitsIsTold() {
     let bench = CallBench(.bidi, hops: 3, perAttempt: [2])
     bench.open(1)

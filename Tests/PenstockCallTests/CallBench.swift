@@ -81,7 +81,7 @@ final class CallBench {
     }
   }
 
-  /// A call, or the next one.
+  /// Makes the call, or a further call, between the same fake layers.
   func begin(_ kind: CallKind, _ chain: Chain?, _ maxSendBytes: Int? = nil) {
     let request = Request(
       kind: kind, path: ("/a/b" as StaticString).bytes, metadata: Metadata(), deadline: nil)!

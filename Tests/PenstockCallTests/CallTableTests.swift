@@ -4,7 +4,7 @@ import Testing
 @testable import PenstockCall
 @testable import PenstockLaws
 
-/// Each phase of a call with each step.
+/// Tests each input in each phase of a call.
 @Suite struct CallTableTests {
   enum Phase: CaseIterable {
     /// Not opened.
@@ -106,7 +106,7 @@ import Testing
   }
 
   @Test func messageFromBelow() {
-    // There is no demand: the message stays behind the hop.
+    // There is no demand: the message stands behind the hop's callback.
     expect({ _ in .messageFromBelow(CallBench.message(3)) }, [.started: ["0 on_receive"]])
   }
 
@@ -324,7 +324,8 @@ extension CallBench {
     }
     let first = whole()
     bench.begin(.bidi, chain)
-    // One is kept and injects, one holds, one drops, one takes the call and answers.
+    // In the second call hop 0 injects a message, and its handle may be kept; hop 1 holds, hop 2 drops, and hop 3
+    // takes the call and answers.
     bench.hooks[0].on[.send] = { hop in
       if keeps {
         hop.becomeShared()

@@ -4,7 +4,7 @@ import Testing
 @testable import PenstockCall
 @testable import PenstockLaws
 
-/// Runs its jobs when the test says so, on a thread that the test plays.
+/// An executor that runs its jobs when the test says so, on a thread that the test only pretends to have.
 final class PlayedExecutor: Executor {
   let loop: FakeLoop
   let thread: UInt
@@ -24,7 +24,7 @@ final class PlayedExecutor: Executor {
     return true
   }
 
-  /// One job. False: there is none.
+  /// Runs one job. False: there is none.
   func runOne() -> Bool {
     guard !jobs.isEmpty else { return false }
     let job = jobs.removeFirst()
@@ -211,9 +211,9 @@ final class PlayedExecutor: Executor {
     #expect(bench.log.filter { $0 == "0 destroy" }.count == 1)
   }
 
-  /// The hop puts in a message, and in the same step the hop below ends the call: the status goes to the executor
-  /// while the message has not left yet. The message is with the caller when on_status runs, so that the call can't
-  /// begin again.
+  /// Hop 0 delivers a message upward, and in the same step hop 1 ends the call: the status goes to the executor while
+  /// the message has not left hop 0 yet. When on_status runs, the caller has the message, so the call can't begin
+  /// again.
   @Test func noRestartBehindAMessageThatTheHopHasPutIn() {
     let loop = FakeLoop()
     let inbound = PlayedExecutor(loop, 2)

@@ -3,14 +3,14 @@ import Testing
 
 @testable import PenstockLaws
 
-/// Tests of the model of the laws: a message is held in the same step in which the `sent` of another comes,
-/// so their order may show only in a later step, or never.
+/// Tests of the model of the laws: a message is held in the same step in which the `sent` of another message comes.
+/// Which of the two was first may show only in a later step, or never.
 @Suite struct HeldSentTests {
   private func reaction(_ verdict: Verdict, _ operations: [PenstockLaws.Operation] = []) -> Reaction {
     Reaction(operations: operations, verdict: verdict.rawValue, takesTicket: false)
   }
 
-  /// A hop that sees messages, and does `reactions` with the first of them.
+  /// A hop that sees request messages, and answers the first of them with `reactions`, one each.
   private func hop(_ index: Int, _ reactions: [Reaction]) -> HopPlan {
     var all = [[Reaction]](repeating: [], count: 12)
     all[Int(EventKind.send.rawValue)] = reactions
@@ -25,9 +25,10 @@ import Testing
       servers: [ServerPlan(items: [.headers])], firstMessage: nil, firstDemand: 0, demandsWhenServed: false)
   }
 
-  /// The lowest hop drops a message of the middle one, which then holds one: the `sent` of the first is told after both,
-  /// so it is reported for the second, and stops at the top hop. Nobody sees that before the top hop holds a
-  /// message.
+  /// The lowest hop drops a message that the middle hop has injected, and in the same step the middle hop holds
+  /// another. The `sent` of the dropped message comes after both: it stops at the middle hop, which reports it upward
+  /// for the held message. It then stops at the top hop, too, whose oldest message in flight is one that it has
+  /// injected. Nobody sees that before the top hop holds a message.
   @Test func heldMessageIsToldBySentThatStopsAtAHopAbove() {
     let story = scenario(
       [
@@ -40,7 +41,8 @@ import Testing
     #expect(failure == nil, "\(failure?.what ?? "") \(failure?.trace ?? [])")
   }
 
-  /// A model with two hops; for each message on its way below them, whether the hop injected it.
+  /// A model with two hops. `top` and `bottom` say for each message that the hop has in flight whether its `sent`
+  /// stops at the hop.
   private func model(_ top: [Bool], _ bottom: [Bool]) -> Model {
     let model = Model(scenario([[], []]), Order(0))
     model.isOpen = true

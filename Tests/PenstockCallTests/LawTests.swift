@@ -1,8 +1,9 @@
 import PenstockLaws
 import Testing
 
-/// Random chains against the model: PENSTOCK_SCENARIOS of them (20,000), from PENSTOCK_SEED, which is the same every
-/// time unless it is set. A scenario that breaks a law is shrunk while it still breaks it, and printed.
+/// Runs random chains against the model: as many as PENSTOCK_SCENARIOS says (20,000 if it is not set), with seeds from
+/// PENSTOCK_SEED on (1 if it is not set). A scenario that breaks a law is shrunk while it still breaks that law, and
+/// printed.
 @Suite struct LawTests {
   @Test func lawsHoldInRandomScenarios() {
     let shrinks = environmentNumber("PENSTOCK_SHRINK") != 0

@@ -64,7 +64,7 @@ import Testing
     #expect(metadata.name(at: -1).isEmpty)
   }
 
-  /// RFC 9113 section 6.5.2: name, value and 32 for each.
+  /// RFC 9113 section 6.5.2: each field counts the bytes of its name and value, and 32 more.
   @Test func sizeIsThatOfAHeaderList() {
     let metadata = Metadata()
     _ = add(metadata, "abc", "12345")
@@ -88,7 +88,7 @@ import Testing
     #expect(pairs(metadata) == ["new=2"])
   }
 
-  /// Against an array, with storage that is compacted on the way.
+  /// Random operations give the same as on an array of pairs, also when the storage is compacted meanwhile.
   @Test func behavesAsAnArrayOfPairs() {
     var random = Random(Seed.value)
     for _ in 0..<60 {

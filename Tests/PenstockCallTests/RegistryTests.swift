@@ -177,7 +177,8 @@ import Testing
     #expect(still == nil)
   }
 
-  /// Law 6: the owner of the cache releases its contents outside of the lock.
+  /// Law 6. The registry and the cache hand out what they no longer keep, so that their owner can release it outside
+  /// of its lock. The finalizer runs when the chain of the last call goes.
   @Test func finalizerRunsOnceWhenTheLastReferenceGoes() {
     final class Counter { var count = 0 }
     let counter = Counter()
@@ -203,7 +204,8 @@ import Testing
     #expect(counter.count == 1)
   }
 
-  /// Law 6: the finalizer of an interceptor above a hop does not wait for the side calls of that hop.
+  /// Law 6: the chain of a side call has only interceptors below the hop that makes it, so the finalizers of the
+  /// others do not wait for the side call.
   @Test func sideCallsKeepOnlyWhatTheyHave() {
     var registry = Registry()
     for id in 1...3 { registry.add(registration(UInt64(id)), priority: 0) }
@@ -267,8 +269,8 @@ import Testing
     #expect(station.index(of: 0) == nil)
   }
 
-  /// Thousands of tickets, some of them spent, among events without tickets. Numbers only rise and are never
-  /// reused.
+  /// Two thousand events stand in a lane: some have no ticket, and some of the tickets are spent. Ticket numbers only
+  /// rise, and are never used again.
   @Test func aTicketIsFoundAmongMany() {
     var random = Random(Seed.value)
     let station = Station()

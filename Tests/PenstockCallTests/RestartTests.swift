@@ -26,7 +26,7 @@ import Testing
         "server start", "pull", "2 on_send", "server message 3", "2 on_half_close", "server half-close",
       ])
     #expect(bench.call.stats.attempts == 2)
-    // The second time its `sent` stops at the hop that restarted.
+    // When the message is sent the second time, its `sent` stops at the hop that restarted.
     bench.perform(.sentFromBelow(1))
     #expect(bench.take() == ["2 on_sent 1"])
     bench.perform(.messageFromBelow(CallBench.message(4)))

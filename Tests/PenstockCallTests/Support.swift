@@ -30,7 +30,7 @@ enum Seed {
   }()
 }
 
-/// SplitMix64.
+/// Random numbers from a seed, by SplitMix64.
 struct Random: RandomNumberGenerator {
   private var state: UInt64
 

@@ -102,7 +102,7 @@ class FakeBelow: CallBelow {
 
   // The actions of the server.
 
-  /// Whether it can answer.
+  /// Whether the stream is open, so that the server can answer.
   var isOpen: Bool { true }
   /// Called between two steps of the call: opens the stream, if it may be opened now. Returns the number of messages
   /// that have left when it opened.

@@ -195,7 +195,8 @@ extension HopPlayer {
     let input: Model.Input = isAnswer ? .answer(mine, item) : .hopPuts(mine, item)
     let result =
       isPosted ? play.submitting(input) { hop.injectInbound(message) } : hop.injectInbound(message)
-    // Another thread may ask after the hop's part is over but before the end has come to the hop.
+    // Another thread may deliver a message when the model has ended the hop's part already, but the hop does not know
+    // it yet: either result is right.
     let isRace = !isInVisit && !play.loop.isDriving && expected == .state && !mine.statusDelivered
     if isRace, result == .ok { model.injectInbound(mine, item, isPosted: true) }
     if !isRace { expect(result, expected, "delivers message \(item.id)") }
@@ -234,7 +235,7 @@ extension HopPlayer {
       let old = play.item(context.kind, message)
       let size = old.size == 0 ? 8 : old.size - 1
       let item = Model.Item(.send, id: play.identity(size), size: size)
-      // A message with an id has at least eight bytes, so an empty one is replaced by one of eight.
+      // Only messages of eight bytes or more carry an id.
       let fresh = play.bytes(item)
       if old.isObject {
         let wrong: Outcome = context.isElsewhere && isGone(context, hop) ? .gone : .state

@@ -19,7 +19,8 @@ final class LivePlay {
     var kinds: UInt32
   }
 
-  /// A hop's place when its call was made; the levels are 0, 1, 2 from the top.
+  /// A hop's place in the chain when its call was made. `story` is 0 for the object level, 1 for the bytes level, and
+  /// 2 for hops per attempt.
   private struct Place {
     let story: Int
     let priority: Int32
@@ -106,7 +107,7 @@ final class LivePlay {
     }
     for index in plays.indices where broken == nil { end(index) }
     look()
-    // No interceptor stays registered: each must be finalized now.
+    // No interceptor stays registered: `look` then expects that each is finalized.
     entries = []
     var gone = registry.removeAll()
     var remains: ChainCache.Remains? = cache.invalidate()
@@ -217,7 +218,8 @@ final class LivePlay {
     }
     for index in plays.indices where members[index].contains(id) && !isEnded(plays[index], id) {
       if plays[index].model.broken == nil {
-        // For a hop without callbacks except destroy, only the model knows that start has come to it.
+        // The failure depends on the model's order: of a hop whose only callback is destroy, only the model knows that
+        // start has come to it.
         fail("law 6", "the finalizer of \(id) while call \(index) has it", call: index)
       }
     }

@@ -86,7 +86,7 @@ struct LiveScenario: Sendable {
     for index in sides.indices { sides[index].work(executors, busy, &random) }
   }
 
-  /// Removes the parts without which the law still breaks.
+  /// Returns a smaller scenario that breaks the same law: parts that make no difference are removed.
   func shrunk(_ law: String) -> LiveScenario {
     var best = self
     var tries = 0

@@ -40,7 +40,7 @@ extension Model {
     let finishing: Item?
     let count: Int
     let injected: [Item]
-    /// The changes of on_start.
+    /// What on_start has changed: the metadata, the deadline, the channel.
     let marks: [Int]
     let deadline: UInt64?
     let channel: Int?

@@ -333,7 +333,7 @@ extension Model {
     return true
   }
 
-  /// Demand that was on its way to the hop at the end of the call, and may have come before it.
+  /// Demand that was on its way to the hop when the call ended, and that may have come to the hop before the end.
   func lateDemand(of hop: Hop) -> Int {
     guard isOver || local != nil || !hop.isActive else { return 0 }
     return hops[...hop.index].reduce(hop.demandShown) { sum, other in

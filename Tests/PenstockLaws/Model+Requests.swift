@@ -10,7 +10,8 @@ extension Model {
     return !hop.has(.destroy) && hop !== running && (isOver || (hop.mayDestroy && !hop.owesCancel))
   }
 
-  /// `isElsewhere`: on another thread than the driving one, which does not know yet whether the hop's part is over.
+  /// The result of sending a message from a hop. `isElsewhere`: on another thread than the driving one, which does not
+  /// know yet whether the hop's part is over.
   func resultOfInjectOutbound(_ hop: Hop, isGone: Bool, isElsewhere: Bool) -> Outcome {
     if isGone { return .gone }
     if isElsewhere { return mayPut(hop) ? .ok : .state }

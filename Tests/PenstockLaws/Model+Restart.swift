@@ -28,7 +28,8 @@ extension Model {
 
   func noteAnswer(_ hop: Hop) { if hop.unanswered > 0 { hop.unanswered -= 1 } }
 
-  /// The result of can_restart in on_status, and for the status' ticket.
+  /// OK if the status may be answered with RESTART, by on_status or by a ticket; else the reason why not, as
+  /// can_restart gives it.
   func mayRestart(_ hop: Hop) -> Outcome {
     guard hop.plan.replayBytes > 0, local == nil, hop.isActive else { return .state }
     if let reason = hop.unreplayable { return reason }

@@ -50,7 +50,7 @@ final class Model {
     let item: Item
     var state: State
     let isInjected: Bool
-    /// Its `sent` stops here.
+    /// Whether the message's `sent` stops at this hop.
     let isAnswered: Bool
     var isHeld = false
     /// Not 0: it may leave only after the running callback, because a callback has injected it, or demand for
@@ -219,23 +219,23 @@ final class Model {
   var hops: [Hop]
   /// The index of the hop for the library's own retry; nil: none is needed.
   let cutAt: Int?
-  /// The hops below a RESTART that have not had destroy yet, in order.
+  /// The hops that a RESTART above them has replaced, and whose destroy has not come yet, in order.
   var retired: [Hop] = []
-  /// The hops below a RESTART whose destroy an executor will run later.
+  /// The hops that a RESTART above them has replaced, and whose destroy an executor will run later.
   var leftover: [Hop] = []
   private(set) var broken: Broken?
 
   var isOpen = false
   /// How many times start has come to the server.
   var attempts = 0
-  // The caller.
+  // The state of the caller.
   var callerQueue: [Item] = []
   var callerMessages = 0
   var callerHeaders = 0
   var callerStatus: Item?
   var callerSent = 0
   var callerSentCame = 0
-  // The server.
+  // The state of the server.
   var serverQueue: [Item] = []
   var serverHasStarted = false
   var serverHasEnded = false
@@ -269,7 +269,7 @@ final class Model {
   var lastFresh = 0
   /// The callback that an executor is asked to take, and may refuse.
   var handing: (hop: Hop, kind: EventKind)?
-  /// Events may leave although others are moving in front of them.
+  /// True while moves are made that were put off: events may leave although others still move in front of them.
   var mayHurry = false
   var order: Order
   /// Tickets that were used before the call has the verdict that goes with them.

@@ -100,7 +100,7 @@ extension Play {
     }
   }
 
-  /// The request's route to this channel.
+  /// A route that makes a new server's side, with the number of this channel, when the request takes it.
   func route(_ channel: Int) -> FakeRoute {
     FakeRoute(channel) { [unowned(unsafe) self] in
       let fresh = newBelow()

@@ -21,7 +21,7 @@ final class Play {
   private(set) var trace: [String] = []
   /// Called before the event of a callback is checked.
   var onEvent: () -> Void = {}
-  // The server.
+  // The state of the server.
   var attempts = 0
   var served = 0
   var available = 0
@@ -33,11 +33,11 @@ final class Play {
   var registrationCount = 0
   let freed = Counter()
   var codec: Codec?
-  /// Set before `begin` if other plays use the executors, too.
+  /// The executors of the call; set before `begin` if other plays use them, too.
   var executors: [FakeExecutor] = []
   let things = Counter()
 
-  /// Counts the living objects, or those that have been freed.
+  /// A count of objects: of those that live (`things`), or of those that were freed (`freed`).
   final class Counter { var count = 0 }
 
   /// An object that is freed with the call.
@@ -58,7 +58,8 @@ final class Play {
     model = Model(scenario, order)
   }
 
-  /// nil: every law held, in one of the first `orders` orders.
+  /// Plays the scenario with one order of the model's moves after the other. nil: every law held in one of the first
+  /// `orders` orders.
   static func run(
     _ scenario: Scenario, isVerbose: Bool = false, orders: Int = 300,
     below: @escaping () -> FakeBelow = { FakeBelow() }
@@ -173,7 +174,7 @@ final class Play {
       message = self.message(item)
       input = .open(demand: scenario.firstDemand, message: item)
     }
-    // A mark has no meaning before the call is opened.
+    // The model gets this input at once: before the call is opened, it would not carry out a mark.
     model.apply(input)
     call.submit(.open(demand: scenario.firstDemand, message: message))
   }
@@ -237,7 +238,7 @@ final class Play {
         }
       }
     case .goOn(let index, let end):
-      // The tickets that this step has taken are resolved in order.
+      // The open tickets of this hop are resolved in the order in which they were taken.
       let own = model.tickets.filter { $0.value.state == .open }.keys.sorted()
         .filter { model.place(of: $0)?.0.index == model.place(of: index) }
       elsewhere { for ticket in own { use(ticket, ticket == own.last ? end : .verdict(.next)) } }
@@ -261,7 +262,7 @@ final class Play {
     }
   }
 
-  /// Runs until nothing is left to do.
+  /// Lets the executors run until they have no jobs left.
   func workOff() {
     while model.broken == nil, let busy = executors.first(where: { !$0.isIdle }) {
       log("  executor \(busy.thread) runs")
@@ -307,7 +308,8 @@ final class Play {
       result == expected, "tickets", "ticket \(ticket), \(end.words): \(result.word), not \(expected.word)")
   }
 
-  /// Runs everything that was posted, and everything that the server sends.
+  /// Lets the call carry out everything that was posted, and take everything that the server sends. Then checks that
+  /// it is at rest.
   func rest() {
     guard let call, model.broken == nil else { return }
     var turns = 0
@@ -327,7 +329,7 @@ final class Play {
     if let late = late() { model.fail("demand", late) }
   }
 
-  /// The failure if a message could go up but was not pulled.
+  /// The fault, in words, if the call wants a message that the server has, and nobody has pulled it; nil: none.
   func late() -> String? {
     guard !isStopped, below.isOpen, served < available, !isEnded, let call, call.wantsMessage else {
       return nil
@@ -375,7 +377,8 @@ final class Play {
     return nextMarker
   }
 
-  /// Marks an input that the call itself will submit next.
+  /// Puts a mark into the call's queue: when the call comes to it, the model gets `input`. The real input is submitted
+  /// next.
   func mark(_ input: Model.Input) { call?.submit(.resume(marker(input), at: 0)) }
 
   func submit(_ step: Call.Input, _ input: Model.Input) {
@@ -383,7 +386,8 @@ final class Play {
     call?.submit(step)
   }
 
-  /// For an input that the call submits itself: the mark goes first, and counts if the result is OK.
+  /// Runs `body`, in which the call submits an input by itself. The mark for the model goes before that input, and is
+  /// taken back if the result is not OK.
   func submitting(_ input: Model.Input, isNested: Bool = false, _ body: () -> Outcome) -> Outcome {
     let marker = marker(input)
     if isNested {

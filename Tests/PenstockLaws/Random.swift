@@ -1,6 +1,6 @@
 import PenstockWire
 
-/// SplitMix64.
+/// Random numbers from a seed, by SplitMix64.
 struct Random {
   private var state: UInt64
 

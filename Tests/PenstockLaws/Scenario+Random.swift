@@ -23,7 +23,8 @@ extension Scenario {
     var hops: [HopPlan] = []
     let levels = random.chance(50)
     for number in 0..<count { hops.append(.random(&random, wildness, number)) }
-    // Hops form a run only if none of them needs counts of its own.
+    // Hops form a run only if none of them needs counts of its own. So half of the scenarios have fewer hops with
+    // signals, shared handles or recording.
     if random.chance(50) {
       for index in hops.indices where !random.chance(10) {
         hops[index].callbacks &=
@@ -80,7 +81,7 @@ extension Scenario {
     }
   }
 
-  /// The server refuses some attempts.
+  /// Makes the server refuse some attempts.
   private mutating func addRefusals(_ random: inout Random) {
     for _ in 0..<(1 + random.below(3)) {
       let refusal = ServerPlan(items: [.refused], ready: random.pick([0, 1, 1]))
@@ -94,7 +95,7 @@ extension Scenario {
         hops[index].replayBytes = 0
       }
     }
-    // A request leaves in one step if no hop looks at it.
+    // A request leaves in one step only if no hop looks at its message: so in some of these scenarios none does.
     guard random.chance(40) else { return }
     let quiet = [EventKind.send, .halfClose, .demand, .sent].reduce(UInt32(0)) {
       $0 | 1 << UInt32($1.rawValue)
@@ -109,8 +110,8 @@ extension Scenario {
     }
   }
 
-  /// Makes some hops behave like a synchronous function on a worker: the request waits until it calls
-  /// `next()`, the response, or a stream's first part of it, until the function returns.
+  /// Makes some hops behave like a synchronous function on a worker: the request waits at the hop until the function
+  /// calls `next()`; the response, or of a stream its first part, waits until the function returns.
   private mutating func addWorkers(_ random: inout Random) {
     for index in hops.indices where random.chance(50) {
       guard hops.count(where: { $0.registration == hops[index].registration }) == 1 else { continue }
@@ -142,7 +143,7 @@ extension Scenario {
       let chosen = HopPlan.Executors.random(&random, executors.count)
       let isOther = hops[..<index].contains { $0.registration == hops[index].registration }
       guard random.chance(share), !isOther else { continue }
-      // Both hops of a registration.
+      // Both hops of a registration have the same executors.
       for other in hops.indices where hops[other].registration == hops[index].registration {
         hops[other].executors = chosen
       }
@@ -200,7 +201,8 @@ extension ServerPlan {
 }
 
 extension HopPlan {
-  /// Gives them levels and places, and puts them in the order of the chain.
+  /// Gives the hops levels, and puts them in the order of the chain. One in twenty becomes two hops, one at each
+  /// level.
   static func placed(_ plans: [HopPlan], _ random: inout Random) -> [HopPlan] {
     var places: [[HopPlan]] = [[], [], []]
     for var plan in plans {
@@ -246,13 +248,15 @@ extension HopPlan {
             operations: operations, verdict: random.chance(75) ? 5 : random.pick([1, 2]), takesTicket: true),
           at: 0)
       }
-      // Earlier events are held, so that nothing goes above.
+      // Headers and messages are held, so that nothing has gone above the hop when the status is answered with
+      // RESTART.
       for kind in [EventKind.headers, .receive] where random.chance(60) {
         reactions[Int(kind.rawValue)] = Array(
           repeating: Reaction(operations: [], verdict: 2, takesTicket: random.chance(20)), count: 6)
       }
     }
-    // A whole answer at once, perhaps with more messages than hold_bytes allows.
+    // A hop that takes the call may deliver its whole answer in on_start, perhaps with more messages than hold_bytes
+    // allows.
     var holdBytes = random.pick([0, 0, 1, 64, 200])
     let starts = Int(EventKind.start.rawValue)
     for index in reactions[starts].indices where reactions[starts][index].verdict == 4 && random.chance(30) {
@@ -288,7 +292,7 @@ extension Reaction {
     case 88..<97: verdict = 0
     default: verdict = random.pick([3, 4, 5, 6, 7, -1, Int32.max, Int32.min])
     }
-    // Without one, PAUSE is law 7.
+    // PAUSE without a ticket breaks law 7.
     let takes = verdict == 1 ? random.chance(96) : verdict == 2 ? random.chance(65) : random.chance(10)
     return Reaction(operations: operations, verdict: verdict, takesTicket: takes)
   }
@@ -297,7 +301,7 @@ extension Reaction {
 extension Operation {
   static func random(_ random: inout Random, _ kind: EventKind?) -> Operation {
     switch random.below(22) {
-    // Other callbacks have nothing to change.
+    // Outside of callbacks and in on_sent there is nothing to change.
     case 0..<4: kind == nil || kind == .sent ? .halfClose : .change
     case 4..<7: .injectOutbound(random.size())
     case 7..<11: .injectInbound(random.size())

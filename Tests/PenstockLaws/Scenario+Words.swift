@@ -21,7 +21,7 @@ extension EventKind {
   }
 }
 
-/// In Embedded Swift an array has no description.
+/// The numbers as text: in Embedded Swift an array has no description.
 func listed(_ numbers: [Int]) -> String { "[" + numbers.map { "\($0)" }.joined(separator: ", ") + "]" }
 
 func verdictWord(_ value: Int32) -> String {

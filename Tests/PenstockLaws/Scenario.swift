@@ -9,11 +9,12 @@ struct Scenario: Sendable {
   var steps: [Step]
   /// The server's plan for each attempt; the last one also applies to all later attempts.
   var servers: [ServerPlan]
-  /// The message of a call that is opened in one step with its message and half-close.
+  /// The size of the message, if the call is opened in one step with its one message and the half-close. nil: it is
+  /// opened with start alone.
   var firstMessage: Int?
   var firstDemand: Int
   var executors: [ExecutorPlan] = []
-  /// Whether the executors have no jobs left when the call is cancelled at the end.
+  /// Whether the executors run all their jobs before the call is cancelled at the end.
   var worksOff = true
   /// nil: both levels see bytes.
   var codec: CodecPlan?
@@ -48,7 +49,7 @@ struct ExecutorPlan: Sendable {
 struct HopPlan: Sendable {
   enum Create: Sendable { case none, next, skip, nonsense }
 
-  /// Registrations are made in this order. Two hops with the same number are one, for both levels.
+  /// Registrations are made in this order. Two hops with the same number belong to one registration, for both levels.
   var registration: Int
   var isObject: Bool
   var isPerAttempt: Bool
@@ -66,15 +67,15 @@ struct HopPlan: Sendable {
   /// NEXT.
   var reactions: [[Reaction]]
 
-  /// By their numbers; nil: the driving thread.
+  /// The executors of the two lanes, by number; nil: the driving thread.
   struct Executors: Sendable {
     var outbound: Int?
     var inbound: Int?
-    /// `create` chooses them: the registration has the opposite.
+    /// `create` chooses these executors; the registration has them the other way round.
     var inCreate: Bool
   }
 
-  /// The cut above the attempt, as a hop.
+  /// The cut above the attempt, which the model treats as a hop.
   static var cut: HopPlan {
     HopPlan(
       registration: -1, isObject: false, isPerAttempt: false, create: .none, callbacks: 0, holdBytes: 0,
@@ -92,7 +93,7 @@ struct HopPlan: Sendable {
     return executors.outbound == nil && executors.inbound == nil ? nil : executors
   }
 
-  /// nil: the driving thread.
+  /// The executor that runs this callback; nil: the driving thread.
   func executor(of kind: EventKind) -> Int? {
     switch kind {
     case .start, .send, .halfClose, .sent: chosen?.outbound
@@ -102,7 +103,7 @@ struct HopPlan: Sendable {
     }
   }
 
-  /// The executor of on_status or on_cancel when something else ends the call.
+  /// The executor of on_cancel, `destroy`, and the on_status of a local end.
   var ending: Int? { chosen?.inbound ?? chosen?.outbound }
 }
 
@@ -117,7 +118,7 @@ enum Operation: Sendable {
   case change
   case injectOutbound(Int)
   case halfClose
-  /// Also the answer of a hop that has taken the call.
+  /// Delivers a message upward; a hop that has taken the call delivers it as a part of its answer.
   case injectInbound(Int)
   case demand(Int)
   case finish(Int32)
@@ -125,11 +126,11 @@ enum Operation: Sendable {
   case setDeadline(Int)
   case resolveEarly(End)
   case deliverHeaders
-  /// Changes the metadata and the deadline of the request that a RESTART sends.
+  /// Changes the metadata of the request that a RESTART sends.
   case changeStart
   case setStartDeadline(Int)
   case deliverStatus(Int32)
-  /// To the channel of this number.
+  /// Sends the call to the channel of this number.
   case redirect(Int)
 }
 
@@ -144,11 +145,11 @@ struct ServerPlan: Sendable {
   /// `refused` is the only item of its plan.
   enum Item: Sendable { case headers, message(Int), status(Int32), refused }
   var items: [Item]
-  /// The number of items that are available at once.
+  /// The number of items that the server may send as soon as it has the start.
   var ready = 0
 }
 
-/// One step; after it the loop may run the posted inputs.
+/// One step; if `runs`, the loop carries out the posted inputs after it.
 struct Step: Sendable {
   enum Act: Sendable {
     case nothing
@@ -156,17 +157,17 @@ struct Step: Sendable {
     case halfClose
     case demand(Int)
     case cancel
-    /// So many more items of the server's plan become available.
+    /// The server may send so many more items of its plan.
     case server(Int)
     case sent(Int)
     /// The connection is lost.
     case lose
     case tick(Int)
-    /// A ticket that is open.
+    /// Uses one of the open tickets.
     case resolve(Int, End)
-    /// Any ticket there ever was.
+    /// Uses one of all tickets of the call, open or not.
     case resolveAny(Int, End)
-    /// Another thread.
+    /// Another thread performs an operation of this hop.
     case hop(Int, Operation)
     /// The worker of a synchronous hop goes on: its `next()` is called, or returns; or its function ends the call.
     case goOn(Int, End)

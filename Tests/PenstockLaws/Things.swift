@@ -1,7 +1,7 @@
 import PenstockCall
 import PenstockWire
 
-// The contents of events.
+// Makes messages and statuses of the model's items, and items of what callbacks see.
 
 extension Play {
   func identity(_ size: Int) -> Int {
@@ -69,7 +69,7 @@ extension Play {
   }
 }
 
-/// The caller's object.
+/// An object of the caller's, as it stands in a message above the codec.
 final class Thing {
   let id: Int
   let size: Int

@@ -105,7 +105,7 @@ import Testing
     three.removeAll(keepingCapacity: true)
     #expect(three.append("mine") && text(three) == "mine")
     #expect(kept == nil)
-    // An empty buffer needs no such object.
+    // An empty buffer that is lent is not kept.
     one = ByteBuffer()
     weak let empty = one
     let none = one.lend()

@@ -129,7 +129,7 @@ private struct JSONText: ErrorDetailVisitor {
     }
   }
 
-  /// google/protobuf/duration.proto (range and signs) and ProtoJSON's text for it.
+  /// The range and the signs of a Duration, as google/protobuf/duration.proto has them, and its text in ProtoJSON.
   @Test(
     arguments: [
       (0, 0, "0s"), (3, 0, "3s"), (-3, 0, "-3s"), (1, 500_000_000, "1.5s"), (0, 1, "0.000000001s"),
@@ -149,7 +149,8 @@ private struct JSONText: ErrorDetailVisitor {
     #expect(text == expected.map { #"{"retryDelay":"\#($0)"}"# })
   }
 
-  /// protobuf.dev, "Encoding": the last one wins, messages are merged, other wire types are unknown fields.
+  /// protobuf.dev, "Encoding": if a field that is not repeated comes twice, the last value counts, or both messages
+  /// are merged; a field with another wire type is an unknown field.
   @Test func repeatedAndForeignFields() {
     #expect(Self.json(of: "RequestInfo", "0a0161 0a0162 0807 2b082c") == nil)
     #expect(Self.json(of: "RequestInfo", "0a0161 0a0162 0807 2b08012c") == #"{"requestId":"b"}"#)

@@ -23,7 +23,8 @@ import Testing
     return prefix + message.body
   }
 
-  /// `placed`: what can be put into the message beforehand is.
+  /// Decodes the pieces of a stream, one after the other. `placed`: bytes are put directly into the message, where the
+  /// decoder offers space in it.
   static func decode(_ stream: [UInt8], in pieces: [Range<Int>], limit: Int, placed: Bool = false) -> Result {
     var decoder = MessageDecoder(limit: limit)
     var result = Result()
@@ -54,7 +55,7 @@ import Testing
     return result
   }
 
-  /// The stream gives the same messages whole, byte by byte, and cut in two at any place.
+  /// Decodes a whole stream, and checks that it gives the same byte by byte, and cut in two at any place.
   static func decodeEveryWay(_ stream: [UInt8], limit: Int = 1_000) -> Result {
     let whole = decode(stream, in: [0..<stream.count], limit: limit)
     #expect(decode(stream, in: stream.indices.map { $0..<$0 + 1 }, limit: limit) == whole)

@@ -10,7 +10,7 @@ import Testing
     case bytes(UInt32, [UInt8])
   }
 
-  /// nil: malformed.
+  /// Reads all fields; nil: the bytes are malformed.
   static func read(_ input: [UInt8]) -> [Item]? {
     with(input) { view in
       var items: [Item] = []

@@ -63,7 +63,8 @@ import Testing
     #expect(Self.decode(hex("08 ffffffffffffffff7f"))?.code == -1)
   }
 
-  /// Last one wins; unknown fields, groups and other wire types are skipped; a message need not be UTF-8.
+  /// Of a field that comes twice the last value counts; unknown fields, groups and other wire types are skipped; a
+  /// message need not be UTF-8.
   @Test func lenience() {
     #expect(
       Self.decode(hex("08 01 08 02 12 01 61 12 01 62")) == Status(code: 2, message: bytes("b"), details: []))

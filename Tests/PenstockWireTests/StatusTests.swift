@@ -34,7 +34,7 @@ import Testing
   ])
   func malformedStatusValues(value: String) { #expect(with(value) { StatusCode.parse($0) } == nil) }
 
-  /// "HTTP to gRPC Status Code Mapping", the whole table, and codes that are not in it.
+  /// The whole table of "HTTP to gRPC Status Code Mapping", and codes that are not in it.
   @Test(
     arguments: [
       (400, .internal), (401, .unauthenticated), (403, .permissionDenied), (404, .unimplemented),

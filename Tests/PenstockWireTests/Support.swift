@@ -18,8 +18,7 @@ func with<T>(_ bytes: [UInt8], _ body: (ByteView) -> T) -> T {
 
 func with<T>(_ text: String, _ body: (ByteView) -> T) -> T { with(bytes(text), body) }
 
-/// What `write` appends to a buffer that holds something already; nil when it says false, and then it
-/// appended nothing.
+/// The bytes that `write` appends to a buffer that is not empty; nil: `write` has returned false and appended nothing.
 func written(_ write: (ByteBuffer) -> Bool) -> [UInt8]? {
   let out = ByteBuffer()
   precondition(out.append("before"))
@@ -49,7 +48,7 @@ enum Seed {
   }()
 }
 
-/// SplitMix64.
+/// Random numbers, by SplitMix64.
 struct Random: RandomNumberGenerator {
   private var state: UInt64
 
@@ -76,7 +75,7 @@ struct Random: RandomNumberGenerator {
     return result
   }
 
-  /// A few random edits of `bytes`: flips, cuts, insertions, repeats.
+  /// A copy of `bytes` with a few random edits: bytes changed, removed, inserted or repeated.
   mutating func mutated(_ bytes: [UInt8]) -> [UInt8] {
     var result = bytes
     for _ in 0...below(4) {
@@ -91,7 +90,7 @@ struct Random: RandomNumberGenerator {
     return result
   }
 
-  /// Cut points that split `count` bytes into pieces.
+  /// Ranges that split `count` bytes into pieces of random sizes.
   mutating func pieces(of count: Int) -> [Range<Int>] {
     var result: [Range<Int>] = []
     var from = 0

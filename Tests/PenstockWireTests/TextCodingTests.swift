@@ -59,7 +59,8 @@ import Testing
     #expect(Self.repair(bytes(text)) == bytes(text))
   }
 
-  /// Tables 3-8 to 3-11 of the Unicode standard, and single broken bytes.
+  /// The examples of tables 3-8 to 3-11 of the Unicode standard, and single broken bytes. A question mark stands for
+  /// U+FFFD.
   @Test(arguments: [
     ("C0 AF E0 80 BF F0 81 82 41", "????????A"),
     ("ED A0 80 ED BF BF ED AF 41", "????????A"),
@@ -117,7 +118,7 @@ import Testing
     #expect(with(plain) { v in written { Base64.encode(v, padded: true, into: $0) } } == bytes(alphabet))
   }
 
-  /// Lenient: missing padding in part, bits behind the last byte.
+  /// The decoder accepts a value whose padding is missing in part, or whose bits behind the last byte are not 0.
   @Test func tolerated() {
     #expect(Self.decode("Zg=") == (.ok, bytes("f")))
     #expect(Self.decode("Zh==") == (.ok, bytes("f")))

@@ -35,7 +35,8 @@ import Testing
   ])
   func malformed(value: String) { #expect(with(value) { Timeout.parse($0) } == nil) }
 
-  /// At most eight digits; never more than what was asked for, and less than one unit less.
+  /// A value has at most eight digits. It is never more than the time asked for (or 1 ns, if that is 0), and less than
+  /// one unit below it.
   @Test func randomValuesAreRoundedDownByLessThanOneUnit() throws {
     var random = Random()
     for _ in 0..<rounds {
@@ -48,7 +49,7 @@ import Testing
       let least = max(asked, 1)
       try #require(got <= least, "PENSTOCK_SEED=\(Seed.value) \(asked)")
       #expect(least - got < unit, "PENSTOCK_SEED=\(Seed.value) \(asked)")
-      // The finest unit that has room: what is lost is under a part in 100,000.
+      // The finest unit is used that eight digits are enough for, so at most 1/100,000 of the time is lost.
       #expect(least - got <= asked / 100_000, "PENSTOCK_SEED=\(Seed.value) \(asked)")
     }
   }

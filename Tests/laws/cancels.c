@@ -42,14 +42,21 @@ static penstock_reply *call_once(trial *trial, const char *method, const penstoc
   return NULL;
 }
 
+/* How many hops and synchronous functions the trial has met. */
+static int met(trial *trial) {
+  pthread_mutex_lock(&trial->mutex);
+  int count = trial->hop_count + trial->function_count;
+  pthread_mutex_unlock(&trial->mutex);
+  return count;
+}
+
 /* Its options were cancelled before: it ends at once, and no hop sees it. */
 static penstock_reply *call_late(trial *trial, const char *method, const penstock_call_options *options) {
-  int hops = trial->hop_count, functions = trial->function_count;
+  int before = met(trial);
   penstock_reply *reply = call_once(trial, method, options);
   if (reply && (penstock_reply_code(reply) != PENSTOCK_STATUS_CANCELLED || !has_reason(reply)))
     broken(trial, "cancels", "a call after the cancel of its options: %s", penstock_reply_status_json(reply));
-  if (trial->hop_count != hops || trial->function_count != functions)
-    broken(trial, "cancels", "a hop sees a call whose options were cancelled before");
+  if (met(trial) != before) broken(trial, "cancels", "a hop sees a call whose options were cancelled before");
   return reply;
 }
 

@@ -1,13 +1,14 @@
 /* Conventions, results, errors.
  *
- * Every function has a comment of its own, in one order: its purpose, with the parameters and their units; `result:`, the
- * values that it returns, with the errors; `memory:`, the ownership; `threads:`, the threads that may call it. These rules
- * hold for all functions:
+ * Every function has a comment of its own, in one order: its purpose, with the parameters and their units; `result:`,
+ * the values that it returns, with the errors; `memory:`, the ownership; `threads:`, the threads that may call it.
+ * These rules hold for all functions:
  *
- * result: a function that returns a penstock_result gives PENSTOCK_OK when all went well. E_INVALID_ARGUMENT (a pointer is
- * NULL that must not be), E_FORKED (a handle belongs to the parent of this process) and E_NO_MEMORY may come even where they
- * are not named. After a failure the outputs are as they were. `penstock_error **error` is always optional; after a
- * failure *error is owned by the caller; free with penstock_error_release.
+ * result: a function that returns a penstock_result gives PENSTOCK_OK when all went well. E_... is short for
+ * PENSTOCK_E_...: E_INVALID_ARGUMENT (a pointer is NULL that must not be), E_FORKED (a handle belongs to the parent of
+ * this process) and E_NO_MEMORY may come even where they are not named. After a failure the outputs are as they were.
+ * `penstock_error **error` is always optional; after a failure *error is owned by the caller; free with
+ * penstock_error_release.
  *
  * memory: these phrases say who owns something: "borrowed during the call" (read before the function returns, never
  * kept), "copied" (the library makes its own), "lent until the finalizer has run" (read in place, never written),

@@ -25,13 +25,13 @@ typedef struct penstock_call_options penstock_call_options;
 /* See request.h. */
 typedef struct penstock_request penstock_request;
 
-/* Makes options of `json`, an object (NUL-terminated) or NULL:
+/* Makes options of `json`, an object (NUL-terminated) or NULL; numbers in parentheses are defaults:
  *   "deadline_ms": milliseconds from the call's creation; absent or null: the channel's default, or none
  *   "metadata": {"name": "value" or ["v1", "v2"]}; see metadata.h
  *   "credentials": {"authorization": "Bearer ..."}: header fields as in "metadata", which are sent over TLS only; on a
  *     channel without TLS the call ends with UNAUTHENTICATED before anything is sent. Hops see whether there are
  *     credentials, but not their values
- *   "idempotency": "unknown", "idempotent" or "no_side_effects": carried for hops
+ *   "idempotency": "unknown", "idempotent" or "no_side_effects": for hops; the library does not use it
  *   "wait_for_ready": whether the call waits for a connection, however long it takes; otherwise it fails with
  *     UNAVAILABLE where the channel can't connect (docs/channel.md). Default: the channel's
  *   "authority": replaces the channel's authority
@@ -291,7 +291,8 @@ PENSTOCK_API penstock_result penstock_call_wait_status(penstock_call *call, pens
  * memory: *reply is owned by the caller; free with penstock_reply_release.
  * threads: any that may wait: not a callback on the thread that drives the runtime. */
 PENSTOCK_API penstock_result penstock_call_wait(penstock_call *call, penstock_reply **reply);
-/* Callback style: asks for `count` more messages. The library itself asks for a unary response.
+/* Callback style: asks for `count` more messages. In a call with one response message the library itself asks for it,
+ * and this function has no effect.
  * result: E_STATE: blocking style. E_GONE: the call has ended.
  * memory: none.
  * threads: any */

@@ -37,8 +37,8 @@ typedef struct penstock_channel penstock_channel;
  *   "keepalive_without_calls": true pings connections without calls, too; see docs/channel.md
  *   "compression": "identity" or "gzip"
  *   "initial_stream_window_bytes" (1048576; 65535 to 2147483647): how many bytes of a stream may wait unread;
- *   "initial_connection_window_bytes" (4194304): how many bytes of all streams together may be on their way; 65535
- *     while only bidi streams of small messages are open and the round trip is short
+ *   "initial_connection_window_bytes" (4194304): how many bytes of all streams together may be on their way; the window
+ *     is 65535 while only bidi streams of small messages are open and the round trip is short
  *   "trace": false; true or {"events": n} keeps a trace of each call, see penstock_call_trace_json
  *   "tie_order": "fifo" (default) or "lifo": the order of interceptors with equal priority
  * result: E_INVALID_ARGUMENT (the target). E_INVALID_JSON: `error` names the JSON path; also for a certificate that

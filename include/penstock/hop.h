@@ -3,8 +3,8 @@
  *
  * In a callback, the hop is at the event that the callback is about. Unless its comment says otherwise, a function here
  * is called in a callback of its hop, on the callback's thread. Elsewhere it gives PENSTOCK_E_STATE (NULL if it returns
- * a pointer), and PENSTOCK_E_GONE after the hop's end. The hop's part in the call is over when the status has passed
- * it, when it has ended the call itself, or when on_cancel has come.
+ * a pointer), and PENSTOCK_E_GONE once the hop's part in the call is over (the hop's end): when the status has passed
+ * the hop, when the hop has ended the call itself, or when on_cancel has come.
  *
  * A bound hop is another handle of the hop, at one event that may wait: penstock_ticket_hop makes one, and each
  * callback in asynchronous style gets one. Any thread may use it, one at a time. While the event waits,

@@ -26,7 +26,7 @@ typedef struct penstock_hop penstock_hop;
 /* The verdict that a callback returns: it decides what becomes of the event. */
 #define PENSTOCK_NEXT    0 /* pass it on */
 #define PENSTOCK_PAUSE   1 /* stop this lane here until a ticket is resolved; later events wait unseen */
-#define PENSTOCK_HOLD    2 /* park this event; later ones are still shown; without a ticket the next NEXT releases it */
+#define PENSTOCK_HOLD    2 /* park this event and show later ones; without a ticket, until the lane's next NEXT */
 #define PENSTOCK_DROP    3 /* swallow this message */
 #define PENSTOCK_TAKE    4 /* from on_start: answer the call here; nothing goes below */
 #define PENSTOCK_RESTART 5 /* from on_status: begin the call again below this hop; needs replay_bytes */

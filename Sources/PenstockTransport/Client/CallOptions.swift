@@ -23,14 +23,15 @@ public final class CallOptions: HopHandle {
   public var maxSendBytes: Int?
   public var idempotency = Idempotency.unknown
   public var waitsForReady: Bool?
-  /// The credentials; read-only, since calls share them.
+  /// The credentials: headers that each call sends, instead of metadata of the same names. Read-only, since calls
+  /// share them.
   public var credentials: Metadata?
   public var codec: Codec?
   /// The size of the send buffer; nil: the default, and more for client streams that have few messages in flight.
   public var sendBufferBytes: Int?
   static let sendBuffer = 256 << 10
   public var isInterruptible = false
-  /// How many events of the call are kept; 0: none. nil: as the channel says.
+  /// How many events the trace of a call keeps; 0: none. nil: as the channel says.
   public var traceEvents: Int?
   public var onInterrupted: (callback: Interrupted, userData: UserData)?
   public let generation = Process.generation
@@ -72,7 +73,7 @@ public final class CallOptions: HopHandle {
     }
   }
 
-  /// Cancels the calls. Any thread, once.
+  /// Cancels the unary calls that run with these options, and those that begin later. Any thread; works once.
   @inline(never) @_optimize(size)
   public func cancel(_ reason: ByteView) -> Outcome {
     if Process.isForked(generation) { return .forked }
@@ -127,7 +128,7 @@ public struct CallCallbacks {
   public typealias Told = @convention(c) (OpaquePointer?, OpaquePointer?, UnsafeMutableRawPointer?) -> Void
   public typealias Sent = @convention(c) (OpaquePointer?, UInt64, UnsafeMutableRawPointer?) -> Void
 
-  /// The caller's callbacks, and their argument; nothing in it is counted.
+  /// The caller's callbacks, and the pointer that they get; holds no reference.
   public struct Table {
     public var onHeaders: Told?
     public var onMessage: Told?

@@ -17,7 +17,7 @@ final class CallWaiter: WaitCell, @unchecked Sendable {
   /// The waiter was woken and has not looked at its call since: it need not be woken again.
   fileprivate var isTold = false
 
-  /// The threads that set the cell hold the call or its workers, which keep the runtime.
+  /// The cell need not keep the runtime: each thread that sets the cell holds the call or its workers, which keep it.
   init(_ awaited: Awaited) {
     self.awaited = awaited
     super.init(keepsRuntime: false)
@@ -58,7 +58,7 @@ struct CallWaiters {
 
   func isAwaited(_ news: Awaited) -> Bool { awaited & (news == .end ? .max : news.rawValue) != 0 }
 
-  /// Sets all waiters without atomic operations: this thread drives, and all of them are its own.
+  /// Sets all waiters, without atomic operations: this thread drives, and all waiters are its own.
   func setUnshared() {
     var next = first
     while let known = next {

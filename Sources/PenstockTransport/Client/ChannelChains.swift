@@ -2,7 +2,7 @@ import PenstockCall
 import PenstockWire
 import Synchronization
 
-/// The interceptors of one channel, and the chains that are made of them and the runtime's.
+/// The interceptors of one channel, and the chains that are made of them and of the runtime's interceptors.
 final class ChannelChains: RegistrationOwner, @unchecked Sendable {
   private let lock = Lock()
   private var registry = Registry(.channel)

@@ -3,7 +3,7 @@ import PenstockCall
 import PenstockWire
 import Synchronization
 
-/// The functions of users, on any thread.
+/// The functions that users call, on any thread.
 extension ClientCall {
   public var ended: Reply? { lock.withLock { reply } }
 
@@ -152,7 +152,7 @@ extension ClientCall {
 
   func takeMessage() -> Message? {
     guard kind.receivesOne else { return received.popFirst() }
-    // The message stays here, for the reply.
+    // The reply gets the message, too, so it stays where it is.
     let message = hasAnswered ? nil : answer ?? reply?.message
     hasAnswered = message != nil || hasAnswered
     return message

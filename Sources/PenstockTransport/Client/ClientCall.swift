@@ -8,7 +8,7 @@ import Synchronization
 public final class ClientCall: CallAbove, @unchecked Sendable {
   public let call: Call
   public let channel: ClientChannel
-  /// The channel's runtime; the channel is kept, and keeps it.
+  /// The channel's runtime. The reference is not counted, because `channel` keeps the runtime.
   let driver: Unmanaged<Runtime>
   var runtime: Runtime { driver.takeUnretainedValue() }
   public let generation: UInt64
@@ -116,7 +116,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     return (.ok, .passRetained(ClientCall(call, channel, options, consume callbacks)))
   }
 
-  /// Inlined, so that it takes over the references of `make`.
+  /// Inlined, so that the references that `make` holds move into the object, and are not counted again.
   @inline(__always)
   private init(
     _ call: Call, _ channel: borrowing ClientChannel, _ options: CallOptions?,
@@ -255,8 +255,8 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     }
   }
 
-  /// Takes some small messages before they are asked for, so that a thread that receives one message after the other
-  /// drives one turn of the loop for many.
+  /// Takes some small messages before they are asked for. So a thread that receives one message after the other needs
+  /// only one turn of the loop for many of them.
   public override func callOffersMessage() {
     guard !isCallbackStyle, !kind.receivesOne else { return }
     lock.lock()
@@ -295,7 +295,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   public override func callStatus(_ status: Status) {
     borrow(channel.runtime.live) { $0.remove(self) }
     endSideCalls()
-    // The thread that has made the call drives, and no other thread has the call.
+    // If this holds, the thread that has made the call drives, and no other thread has the call.
     let needsNoLock = hasNoHandle && !call.wasMadeWithHops && unaryThread == UInt(cs_thread_self())
     var visited: [ClientChannel] = []
     if !needsNoLock { lock.lock() }

@@ -74,7 +74,7 @@ public final class ClientChannel: @unchecked Sendable {
 
   public var codec: Codec? { hasCodec.load(ordering: .acquiring) ? lock.withLock { ownCodec } : nil }
 
-  /// Ends every call, closes the connection, lets the interceptors go. Does not wait.
+  /// Ends every call of the channel, closes its connections, and removes its interceptors. Does not wait.
   public func close() -> Outcome {
     guard !closed.exchange(true, ordering: .acquiringAndReleasing) else { return .already }
     runtime.runtime.post(Closing(self))

@@ -93,7 +93,8 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
     removeHolder()
   }
 
-  /// A channel has no handles left: it does not count as a user any more, but holds the runtime as long as it lives.
+  /// A user's handle of the runtime is gone, or the last handle of a channel. Such a channel does not count in
+  /// `reach` any more, but in `users` as long as it lives.
   func isOutOfReach() {
     guard reach.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0,
       !Process.isForked(generation)
@@ -143,7 +144,7 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
     var result = runtime.shutdown(timeoutMilliseconds: timeoutMilliseconds)
     if result == .ok {
       forgetInterceptors()
-      // Their channels are closed too.
+      // The channels of these caches are closed, too.
       for cache in lock.withLock({ caches }) { cache.removeAll() }
     }
     if result == .ok || (result == .already && workers.hasThreads) {

@@ -66,7 +66,7 @@ final class LiveCalls: ShutdownHook, @unchecked Sendable {
       self.runtime = runtime
     }
 
-    /// The runtime exists: it is running this item.
+    /// `runtime` still exists, because it is running this item.
     override func run() { runtime.onShutdown(live) }
   }
 }

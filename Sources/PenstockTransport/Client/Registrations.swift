@@ -3,7 +3,7 @@ import PenstockCall
 import PenstockWire
 import Synchronization
 
-/// A change of one registration, which is named by its number alone.
+/// A change of one registration, which the user names by its number.
 public enum RegistrationChange {
   case removal
   case priority(Int32)
@@ -55,7 +55,7 @@ public enum Registrations {
       var finalizer: UInt64 = 0
     }
 
-    /// The newest number that was given by a process of which this one is a fork.
+    /// The newest number that was given before the fork that made this process; 0: none.
     let inherited: UInt64
     var live: [Live] = []
     var waiting: [(id: UInt64, cell: WaitCell)] = []
@@ -116,7 +116,7 @@ public enum Registrations {
     }
   }
 
-  /// The registration is registered nowhere any more.
+  /// Notes that a registration was taken out of its registry.
   static func removed(_ registration: Registration) {
     Process.withLock {
       let table = table
@@ -126,8 +126,8 @@ public enum Registrations {
     }
   }
 
-  /// The channel or runtime of the registration has no handle left: the registration ends by itself, with the last
-  /// call that has it.
+  /// Notes that the channel or runtime of a registration has no handle left: the registration then ends by itself,
+  /// with the last call that has it.
   static func isLeftAlone(_ registration: Registration) {
     Process.withLock {
       let table = table
@@ -154,7 +154,8 @@ public enum Registrations {
   public static func waitForRemoval(_ id: UInt64, timeoutMilliseconds: Int64) -> Outcome {
     let cell = WaitCell()
     let me = cs_thread_self()
-    // A synchronous interceptor's function that runs on this thread keeps its call, and with it the registration.
+    // A synchronous interceptor's function that runs on this thread keeps its call, and so the registration: waiting
+    // here would never end.
     let isDriving = DrivingThread.isCurrent() || Worker.current?.runs(registration: id) == true
     let outcome = Process.withLock { () -> Outcome? in
       let table = table
@@ -177,8 +178,8 @@ public enum Registrations {
     return cell.isSet ? .ok : .timedOut
   }
 
-  /// The object that a registration's user data keeps until its finalizer has run; its release wakes the threads that
-  /// wait for that.
+  /// The object that a registration's user data keeps until its finalizer has run. Its release then wakes the threads
+  /// in `waitForRemoval`.
   private final class Keeper: UserDataKeeper {
     private let id: UInt64
     private let generation: UInt64

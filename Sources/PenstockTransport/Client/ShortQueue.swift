@@ -1,7 +1,7 @@
 import PenstockWire
 
-/// A queue that mostly has one element or none. The first element is stored here itself, so that a call that waits
-/// for its next message has no array.
+/// A queue that mostly has one element or none. The first element is stored in the struct itself, so that a call that
+/// waits for its next message has no array.
 struct ShortQueue<Element> {
   private var first: Element?
   /// The elements behind the first one begin at the index `next`; the entries before it are nil.

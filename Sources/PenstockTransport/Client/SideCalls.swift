@@ -1,7 +1,8 @@
 import PenstockCall
 import PenstockWire
 
-// Calls that a hop makes for the call that it stands in, and calls that a hop sends to another channel.
+// Side calls, which a hop makes for the call that it stands in; and redirects, by which a hop sends its call to
+// another channel.
 
 /// The links between a call and its side calls. Used by the driving thread only, except that `parent` is set before
 /// the call opens.
@@ -53,7 +54,7 @@ extension ClientCall {
     return (outcome, made)
   }
 
-  /// Called before the call opens: from now on it ends with its parent.
+  /// Called before the call opens: from now on this call ends when its parent ends, or at the parent's deadline.
   func attachToParent() {
     guard let parent = sideLinks.parent else { return }
     if parent.sideLinks.hasEnded {
@@ -96,7 +97,8 @@ extension ClientCall {
 }
 
 extension ClientChannel {
-  /// Sends the hop's start, or its recorded start, to this channel. Called in a callback of the hop.
+  /// Redirects the hop's call: its start, or the recorded start that a RESTART sends, goes to this channel. Called in
+  /// a callback of the hop.
   @inline(never) @_optimize(size)
   public func take(over hop: Hop) -> Outcome {
     guard let (owner, _) = hop.call.item.live(hop.call) else { return .gone }

@@ -62,7 +62,7 @@ extension ClientRuntime {
   private func look(within nanoseconds: UInt64, _ body: @escaping (LiveCalls) -> [CallView]) -> [CallView]? {
     if runtime.isDriving { return body(live) }
     var found: [CallView]?
-    // This thread may look as soon as nobody drives; while another thread drives, that one is asked.
+    // This thread may look itself while nobody drives; if another thread drives, that thread is asked to look.
     if runtime.inspect({ found = body(live) }) { return found }
     let request = LoopRequest { body($0) }
     let (sum, overflow) = Runtime.monotonicNow().addingReportingOverflow(nanoseconds)

@@ -18,7 +18,7 @@ final class TicketTable: @unchecked Sendable {
   static let processSlot = 2
   static let lastNumber: UInt64 = 1 << 48 - 1
   /// The newest number of this process or an ancestor. It is outside of the memory that a fork wipes, so that a child
-  /// counts on.
+  /// goes on counting from there.
   private static let newest = Atomic<UInt64>(0)
 
   private let lock = Lock()
@@ -87,7 +87,7 @@ final class TicketTable: @unchecked Sendable {
 
 /// The tickets of one call, in the order of their issue: thousands may be open, and each is found by binary search.
 final class TicketBook: @unchecked Sendable {
-  /// The event for which a ticket was issued.
+  /// The hop and the event for which a ticket was issued, and the request that goes with the event.
   struct Claim {
     /// The hop. It is not counted: while the ticket is open the call goes on, and keeps it.
     let hop: Unmanaged<Hop>?
@@ -160,7 +160,8 @@ final class TicketBook: @unchecked Sendable {
     numbers.removeLeading(count)
   }
 
-  /// Ends a ticket, if it is open and allows `verdict`; the thread that ends it has the right to resolve it.
+  /// Spends a ticket, if it is open and its event allows `verdict`. The thread that spends it has the right to
+  /// resolve the event.
   func spend(_ ticket: UInt64, for verdict: Verdict?) -> (Outcome, Call?) {
     lock.lock()
     let (outcome, index, claim) = find(ticket)
@@ -224,7 +225,7 @@ final class TicketBook: @unchecked Sendable {
     entries = []
     spentCount = 0
     lock.unlock()
-    // No more tickets are issued.
+    // The call has ended, so no more tickets are issued, and `numbers` stays as it is.
     table.free(numbers[...])
     withExtendedLifetime((last, rest)) {}
   }
@@ -272,7 +273,7 @@ public enum Tickets {
     return outcome
   }
 
-  /// Resolves the ticket in this way after a time, unless it has been resolved by then.
+  /// Resolves the ticket with `resolution` in `nanoseconds`, unless it has been resolved by then.
   @inline(never) @_optimize(size)
   public static func resolveAfter(_ ticket: UInt64, _ resolution: Call.Resolution, nanoseconds: UInt64)
     -> Outcome

@@ -73,7 +73,7 @@ final class FieldList {
     return true
   }
 
-  /// nghttp2 has got the list, as request `id`.
+  /// Called when nghttp2 has got the list, as the request of stream `id`.
   func submitted(_ id: Int32) {
     if block == 0 { return spelled(id) }
     if made.isEmpty { blocks.repeated(id) } else { blocks.repeated(id, timeout: made.view) }

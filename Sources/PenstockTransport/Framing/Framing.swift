@@ -19,7 +19,8 @@ class Framing {
   /// The time at which a request's headers can be made.
   enum Opening: Equatable {
     case atOnce
-    /// The headers can be made when all that the call sends is there: a GET has it in its path.
+    /// The headers can be made only when everything that the call sends is there: a GET, for example, has it all in
+    /// its path.
     case whole
   }
 

@@ -49,7 +49,8 @@ final class GRPCFraming: Framing {
 
   // MARK: Request
 
-  /// "Requests": reserved headers, then Timeout, then the rest of Call-Definition, then Custom-Metadata.
+  /// In the order of the section "Requests": reserved headers, then Timeout, then the rest of Call-Definition, then
+  /// Custom-Metadata.
   override func requestHeaders(
     _ request: Request, _ defaults: RequestDefaults, now: UInt64, into fields: FieldList
   ) -> Bool {
@@ -322,8 +323,8 @@ final class GRPCFraming: Framing {
       return decoder.isMidMessage
         ? Status(.internal, "the stream ended in the middle of a message")
         : Status(.internal, "the server closed the stream without sending trailers")
-    // "Errors": the table of codes from the client's side. A code that is not in it is INTERNAL, as RFC 9113 section
-    // 7 allows.
+    // The cases from here on follow the table of codes in the section "Errors", from the client's side. A code that
+    // is not in the table is INTERNAL, as RFC 9113 section 7 allows.
     case .cancelled(let words):
       // "When a call fails with CANCELLED status the client is encouraged to check whether the deadline has expired."
       if deadlineHasPassed { return Status(.deadlineExceeded, "deadline exceeded") }

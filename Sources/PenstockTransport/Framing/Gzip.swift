@@ -38,7 +38,7 @@ final class Deflation {
   /// The size of a slice, which takes some milliseconds.
   static let slice = 128 << 10
 
-  /// Begins with a message; nil: no memory.
+  /// Begins to compress a message; nil: no memory.
   init?(_ input: ByteBuffer) {
     self.input = input
     stream = UnsafeMutablePointer.allocate(capacity: 1)
@@ -60,7 +60,7 @@ final class Deflation {
     return next
   }
 
-  /// Goes on by a slice. Must not be called again after it has returned anything but `more`.
+  /// Compresses the next slice. Must not be called again after it has returned anything but `more`.
   @inline(never) @_optimize(size)
   func step() -> Step {
     if input.staysPlain { return .bytes(input) }
@@ -103,7 +103,7 @@ final class Inflation {
   /// The most bytes that a slice takes in or gives out, in about a millisecond.
   static let slice = 256 << 10
 
-  /// Begins with a compressed message; nil: no memory.
+  /// Begins to decompress a message; nil: no memory.
   init?(_ input: ByteBuffer, limit: Int) {
     self.input = input
     self.limit = max(limit, 0)
@@ -119,7 +119,8 @@ final class Inflation {
     stream.deallocate()
   }
 
-  /// Goes on by `most` bytes in or out. Must not be called again after it has returned anything but `more`.
+  /// Decompresses until `most` more bytes have gone in or come out. Must not be called again after it has returned
+  /// anything but `more`.
   @inline(never) @_optimize(size)
   func step(_ most: Int = slice) -> Step {
     var (taken, made) = (0, 0)
@@ -131,7 +132,8 @@ final class Inflation {
       let wanted = min(room - out.count, most - made)
       var code: Int32
       if room == out.count {
-        // The space is full, perhaps exactly: one byte more would be too much, but the end of the data is fine.
+        // The space is full, perhaps with the last byte of the message. If one more byte comes out, the message is
+        // too large; if the end of the data comes, all is well.
         var extra: UInt8 = 0
         code = withUnsafeMutableBytes(of: &extra) { probe in
           Gzip.take(&stream.pointee, probe)

@@ -24,9 +24,9 @@ final class HeaderBlock {
   /// The size as RFC 9113 section 6.5.2 counts it.
   private(set) var size = 0
   private(set) var isOutOfMemory = false
-  /// The number of ":status"; -1: it has not come.
+  /// The value of ":status" as a number; -1: the field has not come.
   var status = -1
-  /// The number of "content-length"; -1: it has not come.
+  /// The value of "content-length" as a number; -1: the field has not come.
   var length = -1
 
   init() { confine(self) }
@@ -87,7 +87,7 @@ final class HeaderBlock {
     if !spellOut() || list.add(name, value) != .ok { isOutOfMemory = true }
   }
 
-  /// The block is whole. False: there was no memory for it.
+  /// Called when the block is whole. False: there was no memory for it.
   func finish() -> Bool {
     if !isPlainHead, !isPlainTrailers, !spellOut() { isOutOfMemory = true }
     return !isOutOfMemory

@@ -95,7 +95,7 @@ struct FrameTracker {
     return have > 0 ? ByteBuffer().say("in the middle of a frame header") : nil
   }
 
-  /// The text of the failure, with the bytes of a peer that does not speak HTTP/2.
+  /// The error text about a peer that does not speak HTTP/2, with the first bytes that it has sent.
   @inline(never) @_optimize(size)
   func wrongPreface() -> ByteBuffer {
     let text = ByteBuffer().say("the peer does not speak HTTP/2: ")

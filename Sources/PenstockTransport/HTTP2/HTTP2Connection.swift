@@ -39,14 +39,14 @@ final class HTTP2Connection: TransportConnection, TurnTask {
   /// larger budget, a peer that has used up a stream's window would wait for credit (64 KiB messages from the server:
   /// 0.7 of the rate with 1 MiB).
   private static let readBudget = 256 << 10
-  /// How many bytes are read in one turn of a connection that is lost.
+  /// How many bytes are read at most after the connection was lost.
   private static let lastBudget = 1 << 20
   /// The cost of one TLS event, in frames: a key update is four events, and takes as long as forty frames.
   private static let eventCost = 10
   /// How often the socket may be filled in one turn.
   private static let writeRounds = 16
-  /// How many bytes become TLS records at once. They are fewer if they use up a window, so that the peer can begin
-  /// early to read them and give credit back.
+  /// How many bytes become TLS records at once: fewer if the last DATA frame has used up a window, so that the peer
+  /// can begin early to read and to give credit back.
   private static let manyRecords = 128 << 10
   private static let fewRecords = 32 << 10
 

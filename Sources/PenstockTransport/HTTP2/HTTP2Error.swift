@@ -4,7 +4,7 @@ import PenstockWire
 
 /// The error codes of HTTP/2; layers above HTTP/2 see no numbers.
 public enum HTTP2Error {
-  /// The meaning of an RST_STREAM of the peer's for its stream.
+  /// How a stream has ended that the peer has reset with `code`.
   @inline(never) @_optimize(size)
   static func end(ofReset code: UInt32) -> StreamEnd {
     if code == NGHTTP2_REFUSED_STREAM.rawValue {
@@ -29,7 +29,7 @@ public enum HTTP2Error {
     }
   }
 
-  /// The name in RFC 9113 section 7.
+  /// The name of `code` in RFC 9113 section 7.
   public static func name(_ code: UInt32) -> StaticString {
     switch code {
     case 0x0: return "NO_ERROR"

@@ -132,11 +132,11 @@ final class HTTP2Session {
     // ResponseRules.swift checks responses instead.
     nghttp2_option_set_no_http_messaging(option, 1)
     nghttp2_option_set_max_reserved_remote_streams(option, 0)
-    // This is more than our own limits on metadata allow.
+    // This limit is higher than our own limits on metadata, so that nghttp2 refuses no request for its size.
     nghttp2_option_set_max_send_header_block_length(option, 16 << 20)
     penstock_allow_continuations(option)
-    // This reference is not counted, because nghttp2's session is freed with this object; the callbacks' `with` takes
-    // it.
+    // This reference is not counted, because nghttp2's session is freed with this object. The callbacks get it, and
+    // use it by `with`.
     let me = Unmanaged.passUnretained(self).toOpaque()
     var memory = HTTP2Session.memory
     guard nghttp2_session_client_new3(&session, callbacks, me, option, &memory) == 0 else { return false }
@@ -260,7 +260,8 @@ final class HTTP2Session {
       return
     }
     guard opens else { return refuse(stream, .noMemory) }
-    // RFC 9113 section 10.5.1: a list over the peer's advisory limit may be answered with an error; ours is clearer.
+    // RFC 9113 section 10.5.1: the peer may answer a list over its advisory limit with an error. Our own error is
+    // clearer.
     let limit = nghttp2_session_get_remote_settings(session, NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE)
     let size = UInt32(clamping: request.size)
     if size > limit { return refuse(stream, .requestTooLarge(size: size, limit: limit)) }
@@ -466,7 +467,7 @@ final class HTTP2Session {
     phase != .abandoned && (find(tracker.stream).map { !$0.takeUnretainedValue().bodyIsEmpty } ?? false)
   }
 
-  /// The smallest space that is used: shorter bytes are copied.
+  /// The smallest space within a message into which bytes are received directly. Shorter bytes are copied into it.
   static let leastSpace = 4096
 
   /// Appends the bytes to be sent, as long as `out` is not over the limit.

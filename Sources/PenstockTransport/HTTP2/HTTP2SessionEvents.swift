@@ -159,8 +159,8 @@ extension HTTP2Session {
     return 0
   }
 
-  /// The size beyond which a header block is not read to its end. It is the block's size on the wire, and its size as
-  /// RFC 9113 section 6.5.2 counts it.
+  /// The size beyond which a header block is not read to its end. It bounds the block's size on the wire, and also
+  /// its size as RFC 9113 section 6.5.2 counts it.
   var floodSize: Int { Limits.headerBlockLists * limits.maxHeaderList }
 
   @inline(never) @_optimize(size)
@@ -242,7 +242,7 @@ extension HTTP2Session {
     }
   }
 
-  /// Whether `block` can be a block of `stream`; if not, the stream has been ended.
+  /// Checks `block` as a whole. False: the stream has ended, because of the block or before.
   @inline(never) @_optimize(size)
   private func isGood(_ stream: HTTP2Stream, endsStream: Bool) -> Bool {
     if stream.end != nil { return false }

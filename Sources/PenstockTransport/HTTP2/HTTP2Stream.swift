@@ -89,7 +89,7 @@ final class HTTP2Stream: TransportStream, Queued {
     return all
   }
 
-  /// A HEADERS frame is complete, and well formed.
+  /// Takes a header block that is complete and well formed.
   func take(_ block: HeaderBlock, endsStream: Bool) {
     if end != nil { return }
     if answer != .awaited {

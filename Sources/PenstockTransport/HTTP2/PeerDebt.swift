@@ -19,7 +19,7 @@ extension HTTP2Session {
   @inline(__always)
   func earn(_ bytes: Int = 0) { tracker.owed = max(tracker.owed &- (4 &+ bytes >> 9), 0) }
 
-  /// This side ends a stream; up to `bytes` bytes of it may still come.
+  /// This side ends a stream, of which up to `bytes` bytes may still come.
   func expectLate(_ bytes: Int) {
     lateBytes = min(lateBytes + bytes, Limits.lateBytes + 4 * limits.connectionWindow)
   }

@@ -93,7 +93,7 @@ extension HTTP2Stream {
     return endsStream && isMeasured && lengthLeft != 0 ? NGHTTP2_ERR_HTTP_MESSAGING : nil
   }
 
-  /// Whether all of the body that its head has announced is here.
+  /// Whether all of the body has come that the head has announced.
   var hasFullLength: Bool { answer != .measured || lengthLeft == 0 }
 
   /// `count` bytes of a body have come. False: the head allows none, or fewer.

@@ -8,7 +8,7 @@ import PenstockWire
 final class Link {
   let socket: Socket
   private(set) var engine: TLSEngine?
-  /// The bytes to be sent, or to become records.
+  /// The bytes to be sent or, with TLS, to become records.
   let out: SendQueue
   private let runtime: Runtime
   /// The bytes that were received before there was TLS.
@@ -40,11 +40,11 @@ final class Link {
 
   // MARK: Sending
 
-  /// Whether the kernel has all bytes that were made so far.
+  /// Whether nothing waits to be sent: the kernel has taken all bytes.
   var isSent: Bool { out.isEmpty && (engine.map { $0.output.isEmpty } ?? true) }
 
-  /// Whether more record bytes wait than calls can cause: TLS itself has written them, and the peer has to read
-  /// first.
+  /// Whether more bytes of records wait than calls can cause. Then TLS itself has written the others, in answer to
+  /// the peer, and the peer has to read before more is read from it.
   var isClogged: Bool { engine.map { $0.output.count > Limits.waitingRecordBytes } ?? false }
 
   /// Makes TLS records of the next bytes of `out`, at most `most` of them. False: TLS has failed.

@@ -51,7 +51,7 @@ class Socket {
   /// The errno that the connect ended with; 0: it has succeeded.
   var connectError: Int32 { cs_socket_error(descriptor) }
 
-  /// The round trip in nanoseconds; 0: not known.
+  /// The round-trip time in nanoseconds; 0: not known.
   var roundTrip: UInt64 { UInt64(cs_round_trip(descriptor)) * 1000 }
 
   /// The kernel ends the connection if what was sent has no acknowledgement for so many nanoseconds (gRFC A18).

@@ -10,8 +10,8 @@ open class InboxItem {
   fileprivate final let queued = Atomic<Bool>(false)
   fileprivate final let isKeptElsewhere: Bool
 
-  /// `isKeptElsewhere`: another object keeps the item until it has run, and posts it once at a time. Otherwise the
-  /// inbox holds a reference.
+  /// Makes an item. `isKeptElsewhere`: another object keeps the item until it has run, and posts it once at a time.
+  /// Otherwise the inbox holds a reference while the item is queued.
   public init(isKeptElsewhere: Bool = false) { self.isKeptElsewhere = isKeptElsewhere }
 
   /// Runs the item, which may be freed before `body` returns.

@@ -9,7 +9,7 @@ public enum ResolverOutcome {
   case failed([UInt8])
 }
 
-/// Told the outcome of a lookup on the driving thread, once.
+/// The receiver of a lookup's outcome: it is told on the driving thread, once.
 public protocol ResolverCompletion: AnyObject {
   func resolved(_ outcome: ResolverOutcome)
 }
@@ -24,14 +24,14 @@ private func words(_ text: UnsafePointer<CChar>?) -> [UInt8] {
 }
 
 /// A lookup with getaddrinfo, which may block for any time, on a thread of its own. That thread is detached and gets
-/// no signals; a runtime has few of them, and further lookups wait in a queue. An IP literal needs no thread. The
-/// lookup is posted to the runtime with its answer.
+/// no signals. A runtime has at most four such threads; further lookups wait in a queue. An IP literal needs no
+/// thread. The lookup is posted to the runtime with its answer.
 ///
 /// A shutdown of the runtime waits for lookups under way, cancelled ones included, because their threads still run.
 public final class Lookup: InboxItem {
   private let runtime: Runtime
   private let port: UInt16
-  /// Used by the driver only; nil once it was told, or cancelled.
+  /// The receiver of the outcome. Used by the driver only; nil once it was told, or the lookup was cancelled.
   fileprivate var completion: (any ResolverCompletion)?
   /// The name to look up; used by the lookup's thread while that runs.
   fileprivate var name: UnsafeMutablePointer<CChar>?

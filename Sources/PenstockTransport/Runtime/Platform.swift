@@ -23,7 +23,7 @@ class Platform {
 
   func makePoller(host: Bool) -> Poller { Poller(host: host) }
 
-  /// Begins to connect. The poller watches the result.
+  /// Begins to connect. Once there is a socket, the poller of `makePoller` watches its descriptor.
   @inline(never) @_optimize(size)
   func connect(to address: SocketAddress) -> Socket.Opened { Socket.connect(to: address) }
 

@@ -2,7 +2,7 @@ import CSystem
 import PenstockWire
 import Synchronization
 
-/// Readiness of a descriptor, on the driving thread: epoll bits.
+/// The owner of a watched descriptor. `ready` is called on the driving thread, with the epoll bits of what is ready.
 public protocol ReadyHandler: AnyObject {
   func ready(_ events: UInt32)
 }
@@ -12,7 +12,7 @@ public protocol ReadyHandler: AnyObject {
 class Poller {
   private struct Watch {
     let fd: Int32
-    /// Tells a watch from a later one on the same descriptor number, whose events may share a batch.
+    /// Tells a watch from an earlier one on the same descriptor number: one batch may have events of both.
     let serial: UInt32
     var handler: any ReadyHandler
   }
@@ -78,7 +78,7 @@ class Poller {
   }
 
   /// Closes all but the outer descriptor, which the host may still hold in a poll set until it gives up its handle.
-  /// No epoll_ctl: in a forked child the epoll instances are shared with the parent.
+  /// Makes no call of epoll_ctl: in a forked child the epoll instances are shared with the parent.
   func close() {
     if !isLost.load(ordering: .relaxed) {
       cs_close(inner)
@@ -199,8 +199,8 @@ class Poller {
     if isKicked.exchange(false, ordering: .relaxed), wakeFD >= 0 { cs_eventfd_clear(wakeFD) }
   }
 
-  /// Makes the outer descriptor readable at `at`. A deadline that has moved back costs one early wake-up and no
-  /// system call now.
+  /// Makes the outer descriptor readable at `at`. If it is set for an earlier time already, nothing is changed: that
+  /// saves a system call, and costs one early wake-up.
   func setTimer(_ at: UInt64?) {
     guard let at, timerFD >= 0, timerAt == 0 || at < timerAt else { return }
     timerAt = at

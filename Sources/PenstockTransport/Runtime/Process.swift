@@ -16,7 +16,7 @@ public enum Process {
   /// The address of the page. A forked child has the same address, but its page is wiped.
   private static let page = Atomic<UInt>(0)
   /// The newest generation that this process or an ancestor has taken. It is outside of the page, so that a child
-  /// counts on.
+  /// goes on counting from there.
   private static let newest = Atomic<UInt64>(0)
 
   private static let size = 4096
@@ -85,7 +85,7 @@ public enum Process {
   }
   static let defaultRuntimeSlot = 0
 
-  /// The lock of the page: for a few lines, never around user code.
+  /// Runs `body` under the lock of the page: a few lines, and never user code.
   public static func withLock<R, E: Error>(_ body: () throws(E) -> R) throws(E) -> R {
     let p = pointer
     p.pointee.lock.lock()

@@ -134,8 +134,8 @@ public final class Runtime: @unchecked Sendable {
   var turnEnds: [TurnEndHandler] = []
   var turnEndsRunning: [TurnEndHandler] = []
   var hooks: [any ShutdownHook] = []
-  /// Monotonic time in ns, as last read. It is read once per turn, before each further descriptor of it, and after code that
-  /// took long: see "Time" in docs/architecture.md.
+  /// Monotonic time in ns, as last read. It is read once per turn, again before each further descriptor of the turn,
+  /// and after code that took long: see "Time" in docs/architecture.md.
   public internal(set) var now: UInt64 {
     get {
       if watch.hasRun { refreshNow() }
@@ -243,8 +243,8 @@ public final class Runtime: @unchecked Sendable {
   public func atTurnEnd(_ handler: TurnEndHandler) { turnEnds.append(handler) }
 
   /// Keeps `object`, which is not needed any more, until the loop is about to sleep: its memory is then given back
-  /// while the peer works, and not between an answer and the thread that waits for it. False: not kept, because the
-  /// host program would have to poll for that.
+  /// while the peer works, and not between an answer and the thread that waits for it. False: `object` is not kept;
+  /// in host mode never, because the host program would have to poll for its release.
   public func keepUntilRest(_ object: AnyObject) -> Bool {
     guard spent == nil, options.mode == .thread, !ended.load(ordering: .relaxed) else { return false }
     spent = object
@@ -290,8 +290,8 @@ public final class Runtime: @unchecked Sendable {
     if asleep.exchange(0, ordering: .sequentiallyConsistent) != 0, phase != .ended { poller.kick() }
   }
 
-  /// Work begins that no thread waits for in a blocking function, such as a call in callback style: the own thread
-  /// takes the loop back as soon as a caller leaves it, instead of after the linger.
+  /// Notes that work begins that no thread waits for in a blocking function, such as a call in callback style: the
+  /// own thread takes the loop back as soon as a caller leaves it, instead of after the linger.
   public func beginBackground() {
     background.add(1, ordering: .sequentiallyConsistent)
     guard options.mode == .thread else { return }
@@ -309,6 +309,6 @@ public final class Runtime: @unchecked Sendable {
     Futex.wake(ownWord, 1)
   }
 
-  /// Host mode: readable whenever a poll would do work. -1 in thread mode.
+  /// Host mode: a descriptor that is readable whenever a poll would do work. Thread mode: -1.
   public var pollableFD: Int32 { poller.outer }
 }

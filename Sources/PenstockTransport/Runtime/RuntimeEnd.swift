@@ -4,7 +4,8 @@ import Synchronization
 /// How a runtime ends: by itself, when the last user handle has gone and the last call has ended, or by `shutdown`.
 /// The thread that drives at that moment takes the runtime apart; the own thread then exits.
 extension Runtime {
-  /// The default runtime, with a handle for the caller: made when first used, retained while used.
+  /// The default runtime, with a handle for the caller: made when first used, and made anew once it is shut
+  /// down or has ended.
   public static func shared() -> Made {
     var old: Unmanaged<Runtime>?
     let made = Process.withLock { () -> Made in
@@ -62,7 +63,7 @@ extension Runtime {
     if !hasCalls { requestEnd() }
   }
 
-  /// The count of one call in `pending`: it is counted in both halves.
+  /// What one call adds to `pending`: 1 in each half.
   private static let call: UInt64 = 1 << 32 | 1
 
   /// A call that lives keeps the runtime from ending by itself, and a shutdown has to wait for it.
@@ -76,7 +77,7 @@ extension Runtime {
     }
   }
 
-  /// Other work begins that a shutdown has to wait for: a user's function that runs, a lookup.
+  /// Notes that other work begins that a shutdown has to wait for: a lookup, or a user's function that runs.
   public func beginPending() { pending.wrappingAdd(1, ordering: .relaxed) }
 
   public func endPending() {
@@ -94,7 +95,7 @@ extension Runtime {
     ending.store(true, ordering: .sequentiallyConsistent)
     if isDriving { return }
     if options.mode == .host {
-      // No thread is left that could poll.
+      // Nobody has a handle any more, so nobody polls: this thread ends the runtime, unless another drives it now.
       lock.lock()
       let free = driver == .none && phase == .running && isAbandoned
       if free { markEnded() }
@@ -122,7 +123,7 @@ extension Runtime {
 
   // MARK: The end
 
-  /// Whether the driver would end the runtime if it looked; it must not go to sleep then.
+  /// Whether the driver might end the runtime if it looked, so that it must not go to sleep without a look.
   var mayEnd: Bool {
     isAbandoned || !hooks.isEmpty || !hasPending
   }
@@ -140,7 +141,7 @@ extension Runtime {
       let due = hooks
       hooks = []
       for hook in due { hook.runtimeShutdown(closing) }
-      // The work that the hooks leave is done in this turn: a shutdown that does not wait has no other.
+      // The work that the hooks leave is done at once: a shutdown that does not wait has no further turn.
       settle()
     }
     let last = abandoned && options.mode == .host
@@ -148,7 +149,7 @@ extension Runtime {
 
     lock.lock()
     let done = isAbandoned || (phase == .shuttingDown && !hasPending)
-    // Someone may have got a handle meanwhile (`shared`), under this lock.
+    // Another thread may have got a handle meanwhile (`shared`), under this lock.
     if !done {
       if phase == .running { ending.store(false, ordering: .sequentiallyConsistent) }
       // If the last handle was released just before that store, the store has undone the releaser's own. So this

@@ -47,8 +47,8 @@ extension Runtime {
   /// The longest time for which callers may drive without looking at the descriptors.
   static let pollSlack: UInt64 = 1_000_000
 
-  /// Blocks until `cell` is set, or until `deadline` (monotonic ns), driving the loop where that is allowed, by the
-  /// options and by `mayDrive`. `.closed`: the runtime has ended without setting it.
+  /// Blocks until `cell` is set, or until `deadline` (monotonic ns). Meanwhile this thread drives the loop, if the
+  /// options and `mayDrive` allow it. `.closed`: the runtime has ended, and `cell` was not set.
   public func wait(
     for cell: WaitCell, deadline: UInt64?, interruptible: Bool, mayDrive allowed: Bool = true
   ) -> WaitResult {
@@ -88,7 +88,8 @@ extension Runtime {
         waiter = parked
         if waiters.count >= Runtime.crowdSize && options.mode == .thread { crowd = Runtime.crowdLasts }
       }
-      // If there is work in the background, the own thread would take the role back at once, so it keeps the role.
+      // The own thread is asked for the role, unless there is a crowd, or work in the background, for which it would
+      // take the role back at once.
       if driver == .own && mayDrive && crowd == 0 && background.load(ordering: .relaxed) == 0 {
         yieldWanted.store(true, ordering: .sequentiallyConsistent)
         wakeLocked()
@@ -163,7 +164,7 @@ extension Runtime {
   /// Takes the role in order to wait for `cell`.
   private func takeRole(for cell: WaitCell) {
     takeRole()
-    // The runtime's own cell must not keep the runtime.
+    // `endCell` belongs to the runtime, and must not keep it.
     let isOwn = ObjectIdentifier(cell) == ObjectIdentifier(endCell)
     cell.beginDriving(isOwn ? nil : .passUnretained(self))
     // While this thread drives, the host program's descriptor need not become readable.
@@ -187,7 +188,8 @@ extension Runtime {
       }
     }
     cell.endDriving()
-    // Waits that end without a look at the descriptors, one after another, must not starve the descriptors.
+    // If many waits end at once, one after another, without a look at the descriptors, the descriptors must still get
+    // their turn.
     if now &- polledAt > Runtime.pollSlack { _ = turn(until: now, cell: nil) }
     leave()
     return result ?? .ready
@@ -301,7 +303,7 @@ extension Runtime {
       lock.lock()
       if phase == .ended { break }
       let time = clock
-      // A timer that is due does not wait for the linger.
+      // The own thread takes a free role at once when a timer is due, and does not wait for the linger.
       let due = driver == .none ? timers.earliest ?? .max : .max
       if driver == .none && (ownWanted || time >= freeSince &+ linger || time >= due) {
         driver = .own
@@ -314,7 +316,8 @@ extension Runtime {
         look = shortest
         continue
       }
-      // While calls follow one another, a thread that looked after each linger would take processor time from them.
+      // While calls follow one another, the own thread looks less and less often: a look after each linger would take
+      // processor time from them.
       let isBusy = turnover != seenTurnover
       seenTurnover = turnover
       look = isBusy ? min(look * 2, shortest * Runtime.longestLook) : shortest
@@ -368,8 +371,8 @@ extension Runtime {
 
   // MARK: Host mode
 
-  /// Runs one turn: waits up to `timeoutMilliseconds` (negative: until there is work) and does the work that is ready.
-  /// `.timedOut` only where another thread drove all that time.
+  /// Runs one turn: waits up to `timeoutMilliseconds` (negative: until there is work) and does the work that is
+  /// ready. `.timedOut`: another thread drove all that time.
   public func poll(timeoutMilliseconds: Int64) -> PollResult {
     if options.mode != .host { return .notHost }
     if Process.isForked(generation) { return .closed }

@@ -8,10 +8,10 @@ extension Runtime {
   /// calls while the last are made, which gives 1.6 times the rate.
   private static let stride = 32
 
-  /// Whether a driver that slept now would leave something undone.
+  /// Whether there are items to run or turn-end handlers to call, so that the driver must not sleep.
   var hasLeftovers: Bool { !inbox.isEmpty || !turnEnds.isEmpty }
 
-  /// Whether anything has been posted since the turn began.
+  /// Whether items have been posted that `settle` has not taken yet.
   var hasPosted: Bool { inbox.hasPushed }
 
   /// Runs the posted items, the items that those post, and then the turn-end handlers: at the end of each turn, and
@@ -35,7 +35,7 @@ extension Runtime {
     swap(&turnEnds, &turnEndsRunning)
     var i = 0
     while i < turnEndsRunning.count {
-      // The list keeps the handler.
+      // The list keeps the handler, so no reference is counted.
       Unmanaged.passUnretained(turnEndsRunning[i])._withUnsafeGuaranteedRef { $0.turnEnded() }
       i += 1
     }
@@ -90,8 +90,8 @@ extension Runtime {
     return count != -EINTR
   }
 
-  /// Looks for events without sleeping, as long as the option says. Returns the number of events, or -errno; 0: there
-  /// are none, or something else has come.
+  /// Looks for events without sleeping, for at most `spin_us`. Returns the number of events, or -errno. 0: the time
+  /// is over, a timer is due, or the driver has to look at something else than descriptors.
   private func spin(_ cell: WaitCell, _ limit: UInt64?) -> Int32 {
     var until = clock &+ UInt64(options.spinMicroseconds) * 1000
     until = min(until, limit ?? .max, timers.earliest ?? .max)
@@ -120,7 +120,8 @@ extension Runtime {
   /// has closed them, nothing else wakes it.
   private static let longestSleep: UInt64 = 5000
 
-  /// The time to sleep for epoll_wait, rounded up so that a timer is due on waking.
+  /// How long epoll_wait has to sleep, in milliseconds: until `limit` or the earliest timer, rounded up so that the
+  /// timer is due on waking; at most `longestSleep`.
   private func sleepTime(_ limit: UInt64?) -> Int32 {
     var at = limit ?? .max
     if let first = timers.earliest, first < at { at = first }

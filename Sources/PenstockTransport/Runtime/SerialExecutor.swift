@@ -37,7 +37,8 @@ private final class SerialQueue: @unchecked Sendable {
   private var first: ExecutorJob?
   private var last: ExecutorJob?
   private var isClosed = false
-  /// A counter that goes up with each change to look at, and wraps around; bit 0: the thread sleeps, or is about to.
+  /// A counter that goes up when there is something new for the thread to look at, and wraps around; bit 0: the
+  /// thread sleeps, or is about to.
   private let changes: Atomic<UInt32>
   private let thread = Atomic<UInt64>(0)
 
@@ -71,8 +72,8 @@ private final class SerialQueue: @unchecked Sendable {
     tell()
   }
 
-  /// Wakes the thread. The caller that clears bit 0 wakes it afterwards, so that a sleep that has just begun again is
-  /// not missed.
+  /// Makes the thread look again. If bit 0 was set, clears it first and wakes the thread then: so a thread that has
+  /// just gone to sleep again is woken too.
   private func tell() {
     if changes.wrappingAdd(2, ordering: .sequentiallyConsistent).oldValue & 1 != 0 {
       changes.bitwiseAnd(~1, ordering: .sequentiallyConsistent)

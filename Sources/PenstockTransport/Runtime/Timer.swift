@@ -1,4 +1,5 @@
-/// Something to do at a time. Belongs to the driving thread; the runtime holds a reference while it is armed.
+/// Something to do at a given time. A timer belongs to the driving thread; the runtime holds a reference while the
+/// timer is armed.
 open class Timer {
   /// The timer's index in the heap; -1: it is not in the heap.
   fileprivate(set) final var index = -1
@@ -7,7 +8,7 @@ open class Timer {
 
   public init() {}
 
-  /// Runs on the driving thread, disarmed; may arm itself again.
+  /// Runs on the driving thread. The timer is disarmed by then, and may arm itself again.
   open func fire() {}
 
   fileprivate final func set(_ at: UInt64) { deadline = at }
@@ -17,7 +18,7 @@ open class Timer {
 struct TimerHeap {
   private struct Entry {
     var at: UInt64
-    /// Retained by the heap: `Unmanaged`, so that moving entries costs no reference counting.
+    /// The heap's reference, counted by hand: so moving entries costs no reference counting.
     var timer: Unmanaged<Timer>
   }
   private var entries: [Entry] = []

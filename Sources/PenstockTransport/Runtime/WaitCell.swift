@@ -39,8 +39,8 @@ public class WaitCell: @unchecked Sendable {
     if seen & WaitCell.driving != 0 { runtime?._withUnsafeGuaranteedRef { if !$0.isDriving { $0.wake() } } }
   }
 
-  /// Sets the cell on the only thread that waits for it, which drives. No other thread writes the word, except for a
-  /// nudge that comes too late.
+  /// Sets the cell on the only thread that waits for it, and that drives. No other thread writes the word, except for
+  /// a nudge that comes too late to matter.
   final func setUnshared() { word.store(word.load(ordering: .relaxed) | WaitCell.set, ordering: .relaxed) }
 
   /// Clears the flag for the next wait. After a reset, and before the next wait, look at the condition itself,
@@ -64,7 +64,8 @@ public class WaitCell: @unchecked Sendable {
     Futex.wake(word, .max)
   }
 
-  /// Sleeps unless the word has changed since it was `seen`.
+  /// Sleeps until the cell is set or nudged, or until `limit`. `seen`: the word as the caller last saw it; if it has
+  /// changed since, this does not sleep.
   final func park(_ seen: UInt32, until limit: UInt64?) -> Futex.Wake {
     if seen & WaitCell.set != 0 { return .woken }
     var value = seen

@@ -34,7 +34,7 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
 
   private let kind: EventKind
   private let owesEnd: Bool
-  /// Objects that the handle has shown live as long as the handle.
+  /// The objects that the handle shows. They are kept, so that they live as long as the handle.
   private let shownMetadata: Metadata?
   private let shownStatus: Status?
   private let shownMessage: Message?
@@ -57,7 +57,7 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
     hop.lend()
   }
 
-  /// Makes the handle for a ticket, on any thread. `start`: the request of the ticket.
+  /// Makes the handle for a ticket, on any thread. `start`: the request that goes with the ticket's event.
   init(_ hop: Hop, _ event: Event, ticket: UInt64, start: Request?) {
     kind = event.kind
     shownStart = start
@@ -148,7 +148,7 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
     return note(hop.finish(status))
   }
 
-  /// Notes an end that was accepted: the handle ends the call once.
+  /// Notes an end that was accepted, because a handle ends the call only once.
   private func note(_ outcome: Outcome) -> Outcome {
     if outcome == .ok { lock.withLock { hasEnded = true } }
     return outcome
@@ -195,7 +195,7 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
 
   // MARK: - The callback
 
-  /// The callback has returned; gives its verdict.
+  /// Called when the callback has returned: settles the event, or lets it wait with a ticket. Returns the verdict.
   func settle() -> Int32 {
     if let answer = answer() { return apply(answer) }
     let ticket = hop.takeTicket()

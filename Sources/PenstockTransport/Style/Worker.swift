@@ -26,8 +26,9 @@ final class Worker: @unchecked Sendable {
     call.pool.runtime.endPending()
   }
 
-  /// The slot of the first worker in the process's page. The list's links are plain pointers: a worker leaves the
-  /// list before its thread ends. All of it is under the page's lock, and a forked child finds the list empty.
+  /// The slot of the process's page that has the first worker of the list. The list's links are plain pointers: a
+  /// worker leaves the list before its thread ends. All of it is under the page's lock, and a forked child finds the
+  /// list empty.
   private static let processSlot = 7
   private var next: Unmanaged<Worker>?
   private var previous: Unmanaged<Worker>?
@@ -76,9 +77,9 @@ final class Worker: @unchecked Sendable {
 /// lock of the call's pool.
 final class Attendant: @unchecked Sendable {
   let worker: Worker
-  /// Set when there is a function to run.
+  /// Set when there is a function to run, or when the worker's wait is over.
   let cell: WaitCell
-  /// The thread waits in `next` of this very call, so it comes before other waiting workers.
+  /// Whether the worker waits in `next` of one of the call's functions: it then comes before other waiting workers.
   let isInNext: Bool
   /// Whether the worker runs none of the call's functions now.
   fileprivate(set) var isIdle = true

@@ -88,7 +88,7 @@ final class WorkerPool: @unchecked Sendable {
     return true
   }
 
-  /// The call has ended: its function does not run, unless it does already.
+  /// The call has ended: takes its function back, unless a worker has begun it.
   func withdraw(_ call: InterceptedCall) {
     lock.lock()
     let wasOffered = call.offer == .open
@@ -134,7 +134,7 @@ final class WorkerPool: @unchecked Sendable {
     return attendant
   }
 
-  /// Runs the call's ready work, on the calling thread.
+  /// Runs the call's functions that are ready, one after the other, on the calling thread.
   @inline(never) @_optimize(size)
   func serve(_ item: CallItem, _ attendant: Attendant) {
     while serveOne(item, attendant) { lock.withLock { item.syncWork?.back(attendant) } }
@@ -150,7 +150,7 @@ final class WorkerPool: @unchecked Sendable {
     return true
   }
 
-  /// The thread does not wait any more: work that has become ready for it goes to other threads.
+  /// The thread does not wait any more: functions that have become ready for it go to other threads.
   @inline(never) @_optimize(size)
   func leave(_ item: CallItem, _ attendant: Attendant) {
     var followups: [Followup] = []

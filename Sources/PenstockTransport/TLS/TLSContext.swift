@@ -85,8 +85,8 @@ public final class TLSContext {
     guard penstock_ssl_ctx_harden(handle) == 1 else {
       return SetupFailure("", TLSContext.reason("OpenSSL refuses TLS 1.2"))
     }
-    // Only ciphers with forward secrecy and AEAD: RFC 9113 appendix A prohibits the others with HTTP/2. TLS 1.3 has
-    // no others.
+    // Only ciphers with forward secrecy and AEAD: RFC 9113 appendix A prohibits the others with HTTP/2. All ciphers
+    // of TLS 1.3 have both.
     guard SSL_CTX_set_cipher_list(handle, "ECDHE+AESGCM:ECDHE+CHACHA20:DHE+AESGCM:DHE+CHACHA20") == 1 else {
       return SetupFailure("", TLSContext.reason("OpenSSL has none of the allowed cipher suites"))
     }
@@ -282,7 +282,7 @@ public final class TLSContext {
     return SetupFailure(field, text, isSystem ? .system : .option)
   }
 
-  /// The reason: `words`, followed by OpenSSL's own; empties its error queue.
+  /// The text `words`, and behind it OpenSSL's own reason, if there is one. Empties OpenSSL's error queue.
   static func reason(_ words: StaticString) -> ByteBuffer { reason(ByteBuffer().say(words)) }
 
   static func reason(_ text: ByteBuffer) -> ByteBuffer {

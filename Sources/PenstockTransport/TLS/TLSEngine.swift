@@ -16,7 +16,7 @@ public final class TLSEngine {
   public enum Received: Equatable {
     case bytes(Int)
     case needsMore
-    /// The peer has sent close_notify: a regular end, and not a cut.
+    /// The peer has sent close_notify: the connection has ended regularly, and was not cut off.
     case closed
     case failed
   }
@@ -213,7 +213,7 @@ public final class TLSEngine {
 
   private func fail(_ text: ByteBuffer) { failure = text }
 
-  /// The meaning of a result that is not success.
+  /// The meaning of `result`, a return value of OpenSSL's that is not success.
   @inline(never) @_optimize(size)
   private func settle(_ result: Int32) -> Received {
     switch SSL_get_error(ssl, result) {
@@ -289,7 +289,7 @@ public final class TLSEngine {
       let line = bytes.prefix { $0 != 0x0D && $0 != 0x0A }
       return text.say("it answered \"").say(printable: ByteView(rebasing: line), limit: 48).say("\"")
     }
-    // A SETTINGS frame with less than 256 bytes.
+    // These bytes begin a SETTINGS frame of less than 256 bytes, with which an HTTP/2 server begins.
     if bytes.count >= 4, bytes[0] == 0, bytes[1] == 0, bytes[3] == 4 {
       return text.say("it answered in cleartext HTTP/2")
     }
@@ -298,7 +298,8 @@ public final class TLSEngine {
 
   // MARK: Callbacks of OpenSSL
 
-  /// Notes that a server asks for a certificate; the certificate itself is the context's.
+  /// Makes the engines of `context` note that the server asks for a client certificate. The certificate itself is set
+  /// in the context.
   static func watchRequests(_ context: OpaquePointer) {
     SSL_CTX_set_cert_cb(
       context,
@@ -338,7 +339,7 @@ public final class TLSEngine {
     BIO_get_data(bio).map { Unmanaged.fromOpaque($0) }
   }
 
-  /// Gives OpenSSL at most `count` bytes of `input`. 0: there are none.
+  /// Gives OpenSSL at most `count` bytes of `input`. Returns 0 if there are none, or after `mostEvents` events.
   private func give(
     _ count: Int, _ bio: OpaquePointer, _ out: UnsafeMutablePointer<CChar>,
     _ taken: UnsafeMutablePointer<Int>

@@ -13,7 +13,7 @@ import pytest
 
 import penstock
 
-# A shell that starts this in the background ignores SIGINT; the tests of Ctrl-C need it.
+# A program that a shell starts in the background ignores SIGINT. The tests of Ctrl-C need Python's handler.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -34,7 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def stubs(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A folder with what grpcio-tools generates from our .proto files; importable."""
+    """A folder, on the import path, with the modules that grpcio-tools generates from our .proto files."""
     folder = str(tmp_path_factory.mktemp("stubs"))
     protos = [str(file) for file in sorted(PROTO.glob("*.proto"))]
     command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{PROTO}", f"--python_out={folder}"]
@@ -45,7 +45,8 @@ def stubs(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with ca.pem, and with a chain and a key that it has signed for server and client."""
+    """A folder with the certificate ca.pem, and, for a server and a client, a key and a certificate chain that is
+    signed by that CA."""
     folder = tmp_path_factory.mktemp("certificates")
 
     def openssl(*arguments: str) -> None:
@@ -79,7 +80,7 @@ def servers(stubs: str, certificates: Path) -> Iterator[Dict[str, str]]:
 
 @pytest.fixture(scope="session")
 def server(servers: Dict[str, str]) -> str:
-    """The cleartext one."""
+    """The target of the grpcio server's cleartext port."""
     return servers["plain"]
 
 
@@ -91,7 +92,7 @@ def channel(server: str) -> Iterator[penstock.Channel]:
 
 @pytest.fixture
 def probe(channel: penstock.Channel) -> Callable[..., Any]:
-    """Calls penstock.Probe with a request in JSON, and gives the server's view of the call."""
+    """A function that calls penstock.Probe with a request in JSON, and returns the server's view of the call."""
     call = channel.unary_unary("/penstock.Probe/Unary", json_bytes, json.loads)
 
     def ask(wish: Any = None, **options: Any) -> Any:
@@ -115,5 +116,5 @@ def json_bytes(view: Any) -> bytes:
 
 
 def await_hanging(channel: penstock.Channel, count: int) -> None:
-    """Waits until the server has that many hanging calls."""
+    """Waits until exactly ``count`` calls hang in the server (see `Hanging` in server.py)."""
     channel.unary_unary("/penstock.Probe/AwaitHanging")(str(count).encode(), timeout=30)

@@ -31,7 +31,7 @@ EVENTS = (
 
 
 class Only(Interceptor):
-    """An interceptor with the callbacks it is given."""
+    """An interceptor that has only the callbacks given as keywords."""
 
     def __init__(self, **callbacks: Callable[[Hop], Any]) -> None:
         for callback, function in callbacks.items():
@@ -56,7 +56,7 @@ def recorder(log: List[Any], name: str = "", events: Tuple[str, ...] = EVENTS) -
 
 
 def seen(view: Any, name: str) -> List[str]:
-    """The values of a request header that the server saw."""
+    """The values of the request header ``name`` in the server's view of a call (see `probe`)."""
     return [value for key, value in view["metadata"] if key == name]
 
 
@@ -92,7 +92,8 @@ class Peer:
                 self.came.set()
 
     def saw(self) -> Dict[str, Any]:
-        """The events of its first such call, once that has ended there."""
+        """Waits until a call that is not to a method named Unary has ended at the peer. Returns the peer's report of
+        the first such call."""
         assert self.came.wait(30)
         return self.seen[0]
 
@@ -122,7 +123,8 @@ def program(text: str, target: str) -> subprocess.Popen[str]:
 
 
 def ended(process: subprocess.Popen[str]) -> Tuple[str, str]:
-    """Its output until it ends; a program that does not end has to print its stack."""
+    """Waits until the program has ended, and returns its stdout and stderr. A program that has not ended after 60 s
+    is aborted, which makes it print its stack, and the test fails with that output."""
     try:
         return process.communicate(timeout=60)
     except subprocess.TimeoutExpired:
@@ -132,7 +134,8 @@ def ended(process: subprocess.Popen[str]) -> Tuple[str, str]:
 
 
 def run(text: str, target: str) -> str:
-    """The program's output; it must succeed and print nothing to stderr."""
+    """Runs ``text`` as a program (see `PRELUDE`) and returns its stdout. It must succeed and print nothing to
+    stderr."""
     with program(text, target) as process:
         printed, complaints = ended(process)
     assert process.returncode == 0, complaints

@@ -1,9 +1,10 @@
-"""grpcio's server for the tests, run as a separate program: prints its ports, and ends with its standard input.
+"""grpcio's server for the tests, run as a separate program: it prints its ports, and ends when its standard input is
+closed.
 
-Its arguments are the folder of the generated stubs and that of the certificates (see conftest.py).
+Its arguments are the folder of the generated stubs and the folder of the certificates (see conftest.py).
 
-Beside the services of Tests/interop/proto it has penstock.Probe, whose requests are JSON, and which reports the
-server's view of a call.
+Beside the services of Tests/interop/proto it has penstock.Probe: a request is JSON that says how to answer, and the
+answer of Probe/Unary is the server's view of the call.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ RESERVED_BY_GRPC = ("user-agent",)
 
 
 class Hanging:
-    """Calls that wait to be cancelled, and calls that wait for a number of such calls."""
+    """Counts the calls that hang: each waits in `hang` until it is cancelled or broken off. `await_count` waits until
+    there are exactly ``count`` of them."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -49,7 +51,7 @@ hanging = Hanging()
 
 
 def seen_metadata(context: Any) -> List[List[str]]:
-    """[name, value] in order; values of "-bin" names in hex."""
+    """The request's metadata as [name, value] in order, with values of "-bin" names in hex."""
     return [
         [key, value.hex() if isinstance(value, bytes) else value]
         for key, value in context.invocation_metadata()
@@ -62,7 +64,8 @@ def as_metadata(pairs: List[List[str]]) -> tuple[tuple[str, Any], ...]:
 
 
 def probe_unary(request: bytes, context: Any) -> bytes:
-    """Sends what the request asks for, then answers with the server's view of the call."""
+    """Sends the headers, trailers and status that the request asks for; the message is the server's view of the
+    call."""
     wanted: Dict[str, Any] = json.loads(request or b"{}")
     if "initial" in wanted:
         context.send_initial_metadata(as_metadata(wanted["initial"]))
@@ -111,7 +114,8 @@ def probe_early(requests: Iterator[bytes], context: Any) -> bytes:
 
 
 def probe_stream(request: bytes, context: Any) -> Iterator[bytes]:
-    """{"count", "size"} messages, then the status of {"code", "message"}."""
+    """Sends "count" messages, each a number of 4 bytes and "size" zero bytes, then the status of "code" and
+    "message"."""
     wanted = json.loads(request)
     for index in range(wanted["count"]):
         yield index.to_bytes(4, "big") + bytes(wanted.get("size", 0))
@@ -122,8 +126,9 @@ def probe_stream(request: bytes, context: Any) -> Iterator[bytes]:
 
 
 def echo_unary(requests: Iterator[bytes], context: Any) -> bytes:
-    """Answers once the request is half-closed: a handler of the unary kind answers at the message, and the status may
-    overtake what a hop does with the half-close."""
+    """Answers a unary call after its half-close. So it is registered as a handler of a request stream: a unary
+    handler of grpcio answers as soon as it has the message, and its status may come while a hop still has the
+    half-close."""
     return b"".join(requests)
 
 
@@ -213,7 +218,8 @@ def add_services(server: Any) -> None:
 
 
 def add_ports(server: Any, folder: Path) -> Dict[str, int]:
-    """Cleartext, TLS, and TLS that asks for the client's certificate."""
+    """Adds a port for cleartext, one for TLS, and one for TLS that asks for the client's certificate. Returns the
+    ports."""
     pair = ((folder / "server.key").read_bytes(), (folder / "server.pem").read_bytes())
     tls = grpc.ssl_server_credentials([pair])
     mtls = grpc.ssl_server_credentials([pair], (folder / "ca.pem").read_bytes(), require_client_auth=True)

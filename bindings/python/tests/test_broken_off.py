@@ -1,4 +1,4 @@
-"""Calls that the client's side breaks off: the server learns of it, and nothing is lost or kept for ever."""
+"""Calls that the client's side breaks off: the server learns of the end, and no message is lost or kept for ever."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REQUESTS = pytest.mark.parametrize("requests", [iter, list], ids=["iterator", "l
 
 
 class Uploading:
-    """An upload to the peer; its answers are ignored."""
+    """Calls a method with a stream of requests at the peer, and ignores the responses."""
 
     def __init__(self, target: str, kind: str) -> None:
         self._channel = Channel(target, tls=False, options={"max_send_message_bytes": 8})
@@ -35,8 +35,8 @@ class Uploading:
             self._channel.stream_unary(path, serializer)(requests, timeout=30)
 
     def has_begun(self) -> None:
-        """Makes another call on the same connection; a call that is cancelled before its start never reaches the
-        server."""
+        """Makes another call on the same connection, so that the upload has reached the peer before it. (A call that
+        is cancelled too early never reaches a server.)"""
         self._channel.unary_unary("/penstock.Echo/Unary")(b"")
 
 
@@ -113,7 +113,7 @@ def test_a_deserializer_that_fails_cancels_the_call(channel: Channel) -> None:
     call = channel.unary_stream("/penstock.Probe/HangStream", None, broken)(b"")
     with pytest.raises(RpcError, match="INTERNAL: Exception deserializing response!"):
         next(call)
-    # The call still exists, and its functions work.
+    # The call has ended at the server. The call object can still be used.
     await_hanging(channel, 0)
     assert (call.code(), call.details()) == (StatusCode.INTERNAL, "Exception deserializing response!")
     with pytest.raises(RpcError, match="INTERNAL: Exception deserializing response!"):
@@ -122,7 +122,8 @@ def test_a_deserializer_that_fails_cancels_the_call(channel: Channel) -> None:
 
 
 def test_a_message_in_hand_at_ctrl_c_comes_next(channel: Channel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C comes as the library returns: the iteration goes on with the same message."""
+    """Ctrl-C comes when the library has returned a message and the iterator has not: the next iteration gives that
+    message."""
     real = _raw.penstock_call_receive
     armed: List[int] = []
 
@@ -140,15 +141,15 @@ def test_a_message_in_hand_at_ctrl_c_comes_next(channel: Channel, monkeypatch: p
         with pytest.raises(KeyboardInterrupt):
             next(call)
         if number == 2:
-            # The status is here, and the message is still to be read.
+            # The status has come, although the last message has not been read.
             assert call.code() == StatusCode.OK
         assert next(call) == number.to_bytes(4, "big")
     assert list(call) == []
 
 
 def ended_with_a_message_unread(channel: Channel) -> Call:
-    """An iteration that Ctrl-C has ended had asked for a message: so the message has come, and the status behind
-    it."""
+    """Gives a call that has ended with OK and has one unread message. A hop pauses the message while the caller waits
+    for it; Ctrl-C ends that wait; then the message goes on, and the status follows it."""
     paused = threading.Event()
     tickets: List[Ticket] = []
 
@@ -159,7 +160,7 @@ def ended_with_a_message_unread(channel: Channel) -> Call:
 
     def interrupt() -> None:
         paused.wait()
-        # The thread of that callback has left it once another call has been made.
+        # When another call has been made, the driving thread has left the callback `pause`.
         channel.unary_unary("/penstock.Echo/Unary")(b"")
         os.kill(os.getpid(), signal.SIGINT)
 
@@ -204,7 +205,8 @@ def test_cancel_discards_a_message_in_hand_at_ctrl_c(channel: Channel, monkeypat
 
 
 def test_options_that_differ_each_time_are_not_kept() -> None:
-    """A timeout that is computed from a clock is never the same twice."""
+    """Timeouts that are computed from a clock differ from call to call: so no more than 64 parsed options are
+    kept."""
 
     def alive() -> int:
         gc.collect()

@@ -78,7 +78,7 @@ def test_a_table_counts_and_changes_calls(
 ) -> None:
     registration = channel.add_interceptor(table, priority=3)
     assert seen(probe(), "x-from") == ["c"]
-    # Its own methods hold.
+    # A method that the table's filter does not name: the interceptor does not see the call.
     unary(channel)
     assert (counts.starts, counts.ends) == (1, 0)
     entry = channel.interceptors[0]
@@ -107,7 +107,7 @@ def test_a_table_stands_on_a_runtime_and_on_a_call(server: str, library: ctypes.
         call = channel.unary_unary("/penstock.Probe/Unary", None, json.loads)
         runtime.add_interceptor(table)
         assert seen(call(b"{}"), "x-from") == ["c"]
-        # Without a finalizer it may be registered again.
+        # The table has no finalizer, so it may be registered again.
         assert seen(call(b"{}", interceptors=[(table, 1)]), "x-from") == ["c"]
         assert counts.starts == 3
 

@@ -14,7 +14,7 @@ from penstock import Channel, Hop, Idempotency, StreamStream, StreamUnary, Unary
 from penstock._keywords import CallKeywords
 
 ECHO = "/penstock.Echo/"
-# Each makes a call with the given keywords, up to its end, and gives the object that has the trace.
+# Each function makes a call with the given keywords, waits for its end, and gives the object that has the trace.
 WAYS: Dict[str, Callable[..., Any]] = {
     "unary_unary": lambda channel, **options: outcome(channel.unary_unary(ECHO + "Unary"), b"x", options),
     "unary_stream": lambda channel, **options: read(channel.unary_stream(ECHO + "ServerStream")(b"x", **options)),
@@ -66,7 +66,7 @@ def test_an_error_has_the_trace_of_its_call(channel: Channel) -> None:
 
 
 def test_true_is_the_library_s_number_and_one_is_one(channel: Channel) -> None:
-    # True == 1: options that are kept for the next call must not be mixed up.
+    # True == 1, but as ``trace`` they mean different options, and each has to be kept under a key of its own.
     for _ in range(2):
         assert len(WAYS["unary_unary"](channel, trace=1).trace["events"]) == 1
         assert len(WAYS["unary_unary"](channel, trace=True).trace["events"]) > 1
@@ -119,7 +119,7 @@ def test_what_is_no_number_and_no_idempotency_is_refused(
     assert started == []
 
 
-# The functions that make calls, with their own arguments before the keywords.
+# Each function that makes calls, and the names of its arguments that come before the keywords of a call.
 MAKERS: Dict[str, List[str]] = {
     "UnaryUnary.__call__": ["request"],
     "UnaryUnary.with_call": ["request"],

@@ -99,7 +99,8 @@ def test_empty_streams(channel: Channel) -> None:
 
 
 def test_a_conversation(channel: Channel) -> None:
-    """Each request is made when the response to the one before has come: nothing may be read ahead for long."""
+    """The request iterator gives each request only when the response to the one before has come. So a request must be
+    sent when it is read, and not when the next one is there."""
     turn = threading.Semaphore(1)
 
     def requests() -> Iterator[bytes]:
@@ -177,7 +178,7 @@ def test_the_code_of_a_stream_without_messages(channel: Channel) -> None:
 
 
 def test_whoever_asks_for_the_code_waits_for_whoever_reads(channel: Channel) -> None:
-    """The iterating thread gets the messages in order, however many other threads ask how the call ends."""
+    """While four threads wait for the code, the thread that iterates gets all messages in order."""
     wish = {"count": 2000, "code": 10, "message": "enough"}
     call = channel.unary_stream("/penstock.Probe/Stream", json_bytes)(wish)
     asked: List[Any] = []
@@ -203,7 +204,8 @@ def our_call(target: str, wish: Any, timeout: Optional[float]) -> Any:
 
 @pytest.mark.parametrize("make", [our_call, grpcio_call], ids=["penstock", "grpcio"])
 def test_a_wait_for_the_code_beside_unread_messages_ends_as_grpcio_s(server: str, make: Any) -> None:
-    """The messages stay unread, so the status can't come: until the deadline, or until the call is cancelled."""
+    """While messages are unread the status can't come. So a wait for the code ends at the deadline, or when the call
+    is cancelled: in grpcio as here."""
     call = make(server, {"count": 5}, 0.3)
     assert call.code().name == "DEADLINE_EXCEEDED"
     assert not call.is_active()
@@ -255,7 +257,8 @@ def test_a_wait_for_the_code_takes_no_memory(server: str, text: str, says: str) 
     # In a separate process, because memory freed by other tests would hide the growth.
     printed = run(ASKING + text + "\nprint(peak() - before)", server).split()
     assert printed[0] == says
-    # The windows of a stream and a connection are 1 and 4 MiB; what is buffered without a bound is hundreds of them.
+    # In kilobytes. Flow control lets a stream buffer 1 MiB and a connection 4 MiB; without it, it would be hundreds
+    # of MiB.
     assert int(printed[1]) < 16_000
 
 
@@ -271,7 +274,8 @@ def test_a_details_message_is_found_by_its_type_url(channel: Channel, stubs: str
 
     complaint = echo_pb2.Complaint(subject="soup", count=2).SerializeToString()
     url = "type.googleapis.com/penstock.Complaint"
-    # google.rpc.Status {code: 9, message: "no", details: [Any {type_url, value}]}, by hand.
+    # The protobuf encoding, written by hand, of google.rpc.Status {code: 9, message: "no", details: [Any {type_url,
+    # value}]}.
     any_bytes = b"\x0a" + bytes([len(url)]) + url.encode() + b"\x12" + bytes([len(complaint)]) + complaint
     status = b"\x08\x09\x12\x02no\x1a" + bytes([len(any_bytes)]) + any_bytes
     wish = {"code": 9, "message": "no", "trailing": [["grpc-status-details-bin", status.hex()]]}
@@ -388,7 +392,8 @@ def test_closing_the_channel_ends_its_calls(server: str) -> None:
 
 
 def test_a_server_that_ends_early_ends_the_sending(channel: Channel) -> None:
-    """Once the call has ended, the request iterator is not used any more, and no thread waits for it."""
+    """The server answers while the request iterator waits. When the iterator goes on, its next request can't be sent,
+    and it is asked for no further one."""
     go_on = threading.Event()
 
     def requests() -> Iterator[bytes]:

@@ -170,7 +170,7 @@ def test_an_interceptor_answers_by_itself(channel: Channel) -> None:
 
 
 def test_an_interceptor_answers_a_stream_from_another_thread(channel: Channel) -> None:
-    """Messages are delivered as they are asked for."""
+    """Each time that `on_demand` reports that a message is asked for, the thread delivers one."""
 
     class Numbers(Interceptor):
         def create(self, hop: Hop) -> Any:

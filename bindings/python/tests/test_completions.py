@@ -27,7 +27,7 @@ CALLBACKS = ("on_start", "on_request", "on_half_close", "on_headers", "on_respon
 
 
 class Every(CompletionInterceptor):
-    """Resolves each completion with ``end``."""
+    """Calls ``end`` with the callback's name and its completion, in each callback."""
 
     name = "every"
 
@@ -215,7 +215,8 @@ def test_a_second_call_and_a_late_one_are_errors(channel: Channel) -> None:
 
 @pytest.mark.parametrize("later", [False, True])
 def test_a_completion_that_has_been_called_does_no_more(channel: Channel, later: bool) -> None:
-    """Also where the hop could still end the call."""
+    """For C the handle is a kept hop after the first call of the completion, and such a hop may end the call at any
+    time. The completion must not."""
     refused: List[str] = []
 
     def again(done: Completion) -> None:
@@ -296,7 +297,7 @@ def test_a_refused_verdict_leaves_it_open(channel: Channel) -> None:
 
 
 def test_the_hop_of_a_completion_ends_an_idle_call(channel: Channel) -> None:
-    """Ends the call from another thread after all events have gone on: an idle time-out."""
+    """An idle time-out: on a timer's thread, the hop ends the call while no event of the call waits."""
     timers: List[threading.Timer] = []
 
     class Idle(CompletionInterceptor):
@@ -380,7 +381,7 @@ def test_an_exception_after_the_completion_was_called_ends_the_call_too(channel:
 
 
 class Refresh(CompletionInterceptor):
-    """Restarts a call that the server refuses, once a token is there."""
+    """Restarts a call that the server refuses, when another thread has got a new token."""
 
     replay_bytes = 1000
 

@@ -43,7 +43,8 @@ EVERY_TYPE: List[Any] = [
 
 @pytest.mark.parametrize("message", EVERY_TYPE, ids=lambda message: type(message).__name__)
 def test_google_rpc_details_are_read_from_protobuf_s_json(message: Any) -> None:
-    """A status can be made from protobuf's JSON, and shows the same JSON for protobuf's bytes."""
+    """A detail that is made from protobuf's JSON has the bytes that protobuf gives it, and `parsed` of a detail that
+    is made from protobuf's bytes is JSON that protobuf reads as the same message."""
     view = {"@type": packed(message).type_url, **json_format.MessageToDict(message)}
     status = Status.from_json(json.dumps({"code": 3, "details": [view]}))
     (detail,) = status.details

@@ -24,7 +24,8 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 
 def placed(log: List[Any], destroyed: threading.Event, **executors: Executor) -> Only:
-    """Notes where each callback runs."""
+    """An interceptor with ``executors`` that logs each callback and the thread on which it runs, and sets
+    ``destroyed`` in its last one."""
 
     def note(event: str) -> Callable[[Hop], None]:
         return lambda hop: log.append((event, threading.current_thread()))
@@ -229,7 +230,7 @@ def test_a_wait_on_the_serial_thread_for_a_call_that_needs_it_is_refused(
             unary(channel, timeout=30)
         assert isinstance(caught.value.__cause__, penstock.WouldDeadlockError)
         registration.remove()
-        # With another free thread it may wait.
+        # An executor with a second thread can run the callbacks of the call for which the first thread waits.
         interceptor.executor = Executor(pool.submit)
         channel.add_interceptor(interceptor)
         assert unary(channel, timeout=30) == b"x"

@@ -1,4 +1,5 @@
-"""Law 7: callbacks that raise, return nonsense, or do what a callback may not."""
+"""Callbacks that raise, return something that is no verdict, or do what a callback may not. The call ends with
+INTERNAL (law 7 of docs/interceptors.md)."""
 
 from __future__ import annotations
 

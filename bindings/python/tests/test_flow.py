@@ -19,7 +19,7 @@ WINDOW = 1 << 20
 
 
 def eight() -> List[Interceptor]:
-    """Hops that change messages or demand, each in a different way."""
+    """Interceptors for each way to change messages or demand: pausing, holding, dropping, injecting and so on."""
     counts = {"hold": 0, "drop": 0, "inject": 0, "ahead": 0}
 
     def each(name: str) -> int:
@@ -75,16 +75,17 @@ def test_a_slow_reader_stops_the_server(peer: Peer) -> None:
         call = stream(bytes(SIZE), metadata={"x-count": "2000000000"})
         for _ in range(100):
             assert next(call) is not None
-            # Turns in which the server could send.
+            # Another call: while it runs, the server could send more of the stream.
             echo(b"")
         call.cancel()
         seen = peer.saw()
-    # The messages that were read, the window, and the messages in hops and in the peer: of two thousand million.
+    # The server would send 2,000,000,000 messages. It has sent the 100 that were read, what the flow-control window
+    # lets through, and a few that are in hops or in the peer's buffers.
     assert 100 <= seen["messages_out"] <= 100 + (WINDOW + 2 * 65536) // SIZE + 40
 
 
 class FarEnd(Interceptor):
-    """Takes each call, and counts its demand."""
+    """Takes each call, counts the messages that the caller asks for, and delivers messages when the test says so."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -118,12 +119,13 @@ def line(channel: Channel, middle: Interceptor) -> Tuple[FarEnd, Any]:
 
 
 def settle(channel: Channel) -> None:
-    """Once another call has been made, all earlier requests have been carried out."""
+    """Makes another call. When it has ended, the driving thread has done everything that was asked of it before."""
     assert channel.unary_unary("/penstock.Echo/Unary")(b"x") == b"x"
 
 
 def take(call: Any, end: FarEnd, *messages: bytes) -> bytes:
-    """Reads one message: it asks for the message, which is delivered meanwhile."""
+    """Reads one message of ``call``. Meanwhile another thread delivers ``messages``, each as soon as there is demand
+    for it."""
 
     def answer() -> None:
         for message in messages:
@@ -176,7 +178,7 @@ def test_an_injected_message_is_one_less_to_ask_for(channel: Channel) -> None:
     end, call = line(channel, Only(on_demand=inject))
     assert [next(call) for _ in range(20)] == [b"own"] * 20
     settle(channel)
-    # A hop that answers each demand itself leaves only one message below it.
+    # The hop answers each demand with a message of its own, so only one message has been asked for below it.
     assert end.asked == 1
     end.end()
     with pytest.raises((GoneError, StopIteration)):
@@ -211,8 +213,8 @@ def test_each_message_is_told_as_sent_once(channel: Channel) -> None:
 
 
 def test_messages_stay_in_order_behind_one_that_is_compressed_in_slices(channel: Channel) -> None:
-    """Messages of more than a slice, of exactly one, and of one byte more; incompressible ones; and small ones
-    between."""
+    """Large messages are compressed in slices. The messages here are larger than a slice, exactly one slice, and one
+    byte more; compressible or not; with small messages between them. They arrive in order."""
     noise = random.Random(1).randbytes
     slice_size = 128 << 10
     messages = [

@@ -135,8 +135,8 @@ def test_headers_are_held_until_a_status_without_a_message(channel: Channel) -> 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
 def test_both_lanes_are_open_at_once_and_leave_in_order(channel: Channel, order: List[int]) -> None:
-    """Two messages out and two in are held with tickets; they are resolved in any order, and leave in their own
-    order."""
+    """Two sent and two received messages are held with tickets. In whatever order the tickets are resolved, the
+    messages of each lane leave in the order in which they came."""
     tickets: List[Optional[Ticket]] = [None] * 4
     all_held = threading.Semaphore(0)
 

@@ -10,7 +10,7 @@ from typing import Dict, Iterator, Set
 import penstock
 
 PACKAGE = Path(penstock.__file__).parent
-# From the lowest to the highest.
+# The modules of each layer, from the lowest layer to the highest.
 LAYERS: Dict[str, str] = {
     "raw": "_constants _raw _raw.c_types _raw.calls _raw.functions _raw.hops _raw.library _raw.ready _raw.values",
     "handles": "_arguments _codec _ctrl_c _errors _executor _metadata _objects _reply _reports _status _verdict "
@@ -21,7 +21,7 @@ LAYERS: Dict[str, str] = {
     "channel": "_channel _runtime",
 }
 HEIGHTS = {module: height for height, modules in enumerate(LAYERS.values()) for module in modules.split()}
-# The package itself, which imports what is public.
+# The package's __init__.py, which imports all public names, is above all layers.
 HEIGHTS[""] = len(LAYERS)
 
 
@@ -35,7 +35,8 @@ def modules() -> Dict[str, Path]:
 
 
 def imports(package: str, text: str, names: Set[str]) -> Iterator[str]:
-    """The modules of ``names`` that a module in ``package`` imports: within functions and for type checkers, too."""
+    """The modules of ``names`` that a module with the source ``text`` in ``package`` imports, also within functions
+    and for type checkers only."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
             assert not any(alias.name.split(".")[0] == "penstock" for alias in node.names), "imports are relative"

@@ -24,7 +24,7 @@ def descriptors() -> int:
 
 
 def soon(condition: Callable[[], bool]) -> bool:
-    """Whether the condition becomes true; finalizers run on the driving thread."""
+    """Waits up to 20 s until the condition is true. (Finalizers run on the driving thread, so they may be late.)"""
     deadline = time.monotonic() + 20
     poke = threading.Event()
     while not condition():
@@ -47,7 +47,8 @@ class Thing:
 
 
 class Busy(Interceptor):
-    """Uses every kind of object that is registered somewhere."""
+    """Makes objects of every kind that the package's registry or the library keeps: states, values, tickets, kept
+    hops."""
 
     def create(self, hop: Hop) -> Any:
         return Thing()
@@ -74,7 +75,7 @@ class Busy(Interceptor):
 
 
 def calls(channel: Channel) -> None:
-    """One of each kind, and of each way to end."""
+    """Makes calls that end in each way: with OK, with an error, cancelled, dropped, at the deadline."""
     channel.unary_unary("/penstock.Echo/Unary")(b"x", metadata={"a": "b"}, timeout=20)
     list(channel.stream_stream("/penstock.Echo/Bidi")(iter([b"1", b"2"])))
     channel.stream_unary("/penstock.Echo/ClientStream")([b"1"])
@@ -243,7 +244,8 @@ def test_a_request_iterator_is_let_go(channel: Channel) -> None:
 
 
 def assert_nothing_stays(work: Callable[[], None]) -> None:
-    """However often it runs, no more descriptors, threads and objects are left than before the first run."""
+    """Runs ``work`` ten times. Afterwards there are no more descriptors and threads than before, and no object is
+    registered."""
     before = descriptors(), threading.active_count()
     for _ in range(10):
         work()
@@ -306,7 +308,7 @@ def given_up():
 
 @pytest.mark.parametrize("kind", ["unary", "failing", "bidi", "upload", "given_up"])
 def test_many_calls_take_no_more_memory(server: str, kind: str) -> None:
-    """In a process of its own: in this one memory freed by other tests would hide a leak."""
+    """The calls are made in a separate process, because memory freed by other tests would hide a leak."""
     text = f"""
 for _ in range(500): {kind}()
 before = resident_kilobytes()
@@ -314,7 +316,7 @@ for _ in range(1500): {kind}()
 print(resident_kilobytes() - before)
 """
     grown = int(run(CALLS + text, server))
-    # One leaked message, value or detail of each call is 1.5 to 15 MB.
+    # In kilobytes. If each call leaked a message, a value or a detail, this would be 1,500 to 15,000.
     assert grown < 1_000
 
 
@@ -345,7 +347,7 @@ def test_dropped_calls_are_ended_on_the_server(channel: Channel) -> None:
 
 
 def test_looks_at_a_ticket_s_event_leave_nothing(server: str) -> None:
-    """In a separate process, where no memory freed by other tests can be reused."""
+    """The calls are made in a separate process, because memory freed by other tests would hide a leak."""
     text = """
 def resident():
     with open("/proc/self/statm", encoding="ascii") as file:

@@ -63,7 +63,8 @@ def test_both_levels_in_one_registration(channel: Channel) -> None:
         (Level.BYTES, "receive"),
         (Level.OBJECT, "receive"),
     ]
-    # The message itself, not a copy.
+    # At the object level the interceptor sees the caller's very object, not a copy, and the caller gets the object
+    # that the interceptor saw.
     assert watch.seen[0][2] is given
     assert watch.seen[3][2] is got
     assert json.loads(watch.seen[1][2]) == {"text": "hello"}

@@ -35,7 +35,7 @@ def shared_library(folder: Path, source: str, name: str = "libfake.so") -> str:
 
 
 def load_error(file: str) -> List[str]:
-    """The exception that `load` raises: its class name and message."""
+    """The class name and the message of the exception that ``load(file)`` raises in a new process."""
     done = run(
         f"import penstock\ntry: penstock.load({file!r})\nexcept Exception as e: print(type(e).__name__, e, sep='|')"
     )
@@ -118,5 +118,5 @@ def test_an_installed_package_carries_its_library(tmp_path: Path) -> None:
     program = "import penstock; print(penstock.load(), penstock.__version__, penstock.library_version())"
     done = run(program, path=str(target))
     version = penstock.library_version()
-    # The form in which Python writes an unfinished version.
+    # A version before its release ends in "-dev" in the library, and in ".dev0" in Python.
     assert done.stdout.split() == [str(carried), version.replace("-dev", ".dev0"), version], done.stderr

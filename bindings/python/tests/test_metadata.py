@@ -12,7 +12,8 @@ from penstock import Channel, Hop, Interceptor, InvalidArgumentError, Metadata, 
 
 Probe = Callable[..., Any]
 
-# name, given values, JSON, and the view of a gRPC server: [name, text or hex]
+# For each case: its name, the pairs given to `Metadata`, the expected JSON, and the [name, text or hex] pairs that a
+# gRPC server sees.
 GOLDEN: List[Any] = [
     ("one", [("a", "1")], {"a": ["1"]}, [["a", "1"]]),
     ("repeated", [("a", "1"), ("a", "2"), ("a", "1")], {"a": ["1", "2", "1"]}, [["a", "1"], ["a", "2"], ["a", "1"]]),

@@ -17,7 +17,7 @@ from conftest import REPOSITORY
 from penstock import Channel, Runtime, ready
 from penstock._keywords import CallKeywords
 
-# The classes of ready-made interceptors, with the keywords that are not options of the library.
+# The classes of ready-made interceptors, each with its keywords that are not an option of the library.
 READY: Dict[str, set[str]] = {
     "BearerToken": {"source", "in_thread"},
     "Logging": {"write"},
@@ -31,7 +31,7 @@ READY: Dict[str, set[str]] = {
 
 @pytest.fixture(scope="session")
 def tables() -> Dict[str, Dict[str, Any]]:
-    """Of each function that takes options, and of "tls": the rows by key."""
+    """The library's tables of options: for each function that takes options, and for "tls", the rows by key."""
     command = [sys.executable, str(REPOSITORY / "scripts/options"), "--json"]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return {table["title"]: {row["key"]: row for row in table["rows"]} for table in json.loads(text)}

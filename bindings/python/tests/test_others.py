@@ -55,8 +55,8 @@ def test_others_otel_python_5046_an_exception_before_the_call_is_sent(channel: C
 
 
 def test_others_otel_python_5046_metadata_that_cannot_be_sent(channel: Channel) -> None:
-    """The value is refused when it is set: the interceptor's exception ends the call, so that it does not wait for
-    ever."""
+    """A malformed name is refused when it is set. The exception in the interceptor ends the call, which otherwise
+    might wait for ever."""
 
     def start(hop: Hop) -> None:
         hop.metadata["not a name"] = "x"
@@ -125,9 +125,9 @@ def test_others_dd_trace_19600_no_span_stays_open(channel: Channel) -> None:
     cancelled = channel.unary_stream("/penstock.Probe/HangStream")(b"")
     next(cancelled)
     cancelled.cancel()
-    # A stream that is never iterated, and released.
+    # A stream that is dropped before any iteration.
     channel.unary_stream("/penstock.Probe/HangStream")(b"")
-    # A stream that is partly iterated.
+    # A stream that is dropped after its first message.
     part = channel.unary_stream("/penstock.Probe/HangStream")(b"")
     next(part)
     del part
@@ -151,7 +151,8 @@ def test_others_grpc_37208_a_stream_answered_by_the_interceptor(channel: Channel
 
 
 def test_others_grpc_40964_everybody_learns_of_an_interceptors_exception(channel: Channel) -> None:
-    """`done`, `cancel` and callbacks failed there, or never came."""
+    """An interceptor raises: afterwards all methods of the call work and tell of it. (In the report `done` and
+    `cancel` failed, and callbacks were not called.)"""
     channel.add_interceptor(Only(on_receive=refused), name="broken")
     call = channel.unary_stream("/penstock.Echo/ServerStream")(b"x")
     with pytest.raises(RpcError, match="broken"):
@@ -234,12 +235,13 @@ def test_others_grpc_25449_a_long_stream_does_not_grow(channel: Channel) -> None
             yield b"message"
 
     assert sum(1 for _ in channel.stream_stream("/penstock.Echo/Bidi")(requests())) == 4000
-    # Two objects of each message would be 400 KiB from mark to mark.
+    # Kilobytes for 2,000 messages. Two objects that stay for each message would be more than 400.
     assert marks[3] - marks[1] < 400
 
 
 def test_others_grpc_swift_1154_many_calls_wait_for_one_refresh(channel: Channel) -> None:
-    """Thirty calls here; a hundred in Tests/c/test_others_restart.c."""
+    """Thirty calls wait for one token, and are restarted with it. Tests/c/test_others_restart.c does the same with a
+    hundred."""
     tickets: List[Ticket] = []
     lock = threading.Lock()
     waiting = threading.Semaphore(0)
@@ -265,7 +267,7 @@ def test_others_grpc_swift_1154_many_calls_wait_for_one_refresh(channel: Channel
     threads = [on_thread(lambda: answers.append(unary(channel, timeout=60))) for _ in range(30)]
     for _ in range(30):
         assert waiting.acquire(timeout=30)
-    # The token comes now.
+    # Now all calls wait, and the token comes.
     for ticket in tickets:
         ticket.event().request_metadata["x-token"] = "new"
         ticket.resolve(Verdict.RESTART)

@@ -190,11 +190,11 @@ def test_compression_both_ways(service: Any) -> None:
     assert call.stats["sent"]["wire_bytes"] < 100_000
 
 
-# ---- Uncompressed: the peer refuses a message whose flag differs from "expect_compressed" ----
+# ---- Uncompressed: the peer refuses a message whose compressed flag differs from what "expect_compressed" says ----
 
 
 class Watch(penstock.Interceptor):
-    """Counts messages, or replaces each by a copy."""
+    """Keeps the sent messages that it sees at ``level``; with ``replaces`` it replaces each by a copy."""
 
     def __init__(self, level: penstock.Level, replaces: bool = False) -> None:
         self.level = level
@@ -261,7 +261,7 @@ def test_what_is_too_large_or_no_message_is_told(peer: str) -> None:
         echo(penstock.Uncompressed("text"))
 
 
-# Interceptors that mark a message, each in another function that takes one.
+# Interceptors that send an `Uncompressed`, each with another function that takes a message.
 
 
 class MarksMessage(penstock.Interceptor):

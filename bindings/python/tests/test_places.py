@@ -44,7 +44,7 @@ def test_runtime_channel_and_call_stand_in_one_order(
         channel.add_interceptor(named(log, "c1"))
         runtime.add_interceptor(named(log, "r1"))
         runtime.add_interceptor(named(log, "low"), priority=-(2**31))
-        # A call's own interceptors are registered when the call is made: here after "r1", before "r2".
+        # A call's own interceptors are registered when the call is made: here after "c1" and "r1".
         with_one = Only(on_start=lambda hop: None)
         assert unary(channel, interceptors=[with_one]) == b"x"
         log.clear()

@@ -22,7 +22,7 @@ def squeezed(text: str) -> str:
 
 
 def header_prototypes() -> Dict[str, Dict[str, str]]:
-    """Of each header that has some: a function's name and its prototype."""
+    """The prototypes of each header that declares functions: name to prototype."""
     found: Dict[str, Dict[str, str]] = {}
     for file in (REPOSITORY / "include/penstock").glob("*.h"):
         text = re.sub(r"/\*.*?\*/", " ", file.read_text(encoding="utf-8"), flags=re.DOTALL)
@@ -35,7 +35,7 @@ def header_prototypes() -> Dict[str, Dict[str, str]]:
 
 
 def commented_prototypes() -> Dict[str, Dict[str, str]]:
-    """The comment above each declaration, under the header that its section names."""
+    """The prototypes in the comments above the declarations of _raw, by the header that the section's title names."""
     declaration = r"((?:^    # [^\n]*\n)+)    \"(\w+)\": \("
     found: Dict[str, Dict[str, str]] = {}
     for file in RAW.glob("*.py"):

@@ -1,5 +1,6 @@
-"""A retained hop ends its call, half-closes and sends on any thread, with no event waiting. A hop answers before
-there is demand, sees a call whose deadline has passed before it begins, and knows whether the channel is secure."""
+"""A retained hop ends its call, half-closes it and sends messages, on any thread, while no event waits. A hop
+delivers an answer before there is demand, sees a call whose deadline passes before the call begins, and knows whether
+the channel is secure."""
 
 from __future__ import annotations
 
@@ -37,12 +38,12 @@ class Bench:
         self.hop = self.hops.get(timeout=30)
 
     def begin(self) -> None:
-        """An echo has come: start has left the hop."""
+        """Sends a message and reads its echo: then start has left the hop."""
         self.requests.put(b"a")
         assert next(self.call) == b"a"
 
     def elsewhere(self, action: Callable[[], object]) -> None:
-        """Runs the function on a thread without a callback or a call."""
+        """Runs ``action`` on a new thread, which is in no callback and waits for no call; raises what it raises."""
         raised: List[BaseException] = []
 
         def guarded() -> None:
@@ -56,7 +57,7 @@ class Bench:
             raise raised[0]
 
     def check_over(self) -> None:
-        """The hop's part is over: its functions say so, and do no harm."""
+        """The hop's part in its call has ended: its functions raise GoneError."""
         for act in (lambda: self.hop.end(1), self.hop.half_close, lambda: self.hop.send_message(b"x")):
             with pytest.raises(penstock.GoneError):
                 act()
@@ -166,8 +167,8 @@ def test_a_hop_half_closes_behind_the_message_of_its_callback(channel: Channel) 
 
 
 class Cache(penstock.Interceptor):
-    """A cache with the request as its key: start is held until the message is there; then it goes on, or the hop
-    answers."""
+    """A cache of unary responses by request message. It holds start until the message comes: then either start goes
+    on, or, if the response is known, the hop answers the call with it."""
 
     def __init__(self) -> None:
         self.known: Dict[bytes, bytes] = {}
@@ -257,7 +258,8 @@ def test_a_call_whose_time_is_over_is_seen(channel: Channel) -> None:
 
 
 def is_secure(target: str, tls: Any) -> bool:
-    """The value that a hop reads in each of its callbacks."""
+    """Makes a call, in which a hop reads `is_secure` in five callbacks. Returns the value, which is the same in
+    all."""
     told: List[bool] = []
     with Channel(target, tls=tls) as channel:
         callbacks = ("create", "on_start", "on_send", "on_headers", "on_status")

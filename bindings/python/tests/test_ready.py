@@ -100,7 +100,8 @@ def test_metrics_count_by_method_and_code(channel: Channel, probe: Callable[...,
 
 
 def test_metrics_in_prometheus_text_format(channel: Channel) -> None:
-    """Each line is a comment or a sample, each sample's family has a type, and buckets add up."""
+    """Each line is a comment or a sample, each sample's family has a type, and the counts of buckets are
+    cumulative."""
     metrics = ready.Metrics(max_methods=2)
     channel.add_interceptor(metrics)
     unary(channel)

@@ -36,7 +36,8 @@ class Source:
 
 
 class Refusing(penstock.Interceptor):
-    """Makes the server refuse all tokens up to a number."""
+    """Makes the server refuse the tokens "token-1" to "token-``up_to``", by sending their calls to a method that
+    refuses; counts the starts and the refusals."""
 
     def __init__(self, up_to: int) -> None:
         self.up_to = up_to

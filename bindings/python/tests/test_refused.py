@@ -75,7 +75,7 @@ def test_a_name_that_is_nearly_a_callback_s_gets_a_warning(
     with pytest.warns(InterceptorWarning, match=rf"Mine\.{name} .* did you mean {meant}") as caught:
         channel.add_interceptor(kind())
     assert [warning.filename for warning in caught] == [__file__]
-    # Only one warning for each class.
+    # A second object of the class gives no warning.
     channel.add_interceptor(kind())
 
 

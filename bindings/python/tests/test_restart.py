@@ -25,7 +25,7 @@ from penstock import (
 
 
 class Failing(Interceptor):
-    """Ends the first attempts with UNAUTHENTICATED, and records the events."""
+    """Ends the first ``times`` attempts with UNAUTHENTICATED, and records the tokens and events of all attempts."""
 
     def __init__(self, times: int = 1) -> None:
         self.times = times
@@ -112,7 +112,8 @@ def test_the_status_waits_for_a_refresh_on_another_thread(channel: Channel) -> N
     class Slow(Interceptor):
         replay_bytes = 1000
 
-        # The answer to the first message may come before the end of the request.
+        # The response may come before the half-close has passed. So it is held until the status is there: if it went
+        # up to the caller, RESTART would not be possible.
         def on_headers(self, hop: Hop) -> Verdict:
             return Verdict.HOLD
 
@@ -133,8 +134,8 @@ def test_the_status_waits_for_a_refresh_on_another_thread(channel: Channel) -> N
     def requests() -> Iterator[bytes]:
         yield b"abc"
 
-    # A server that answers at the end of the request: an earlier answer would go up, and RESTART would not be
-    # possible.
+    # The server answers after the half-close. An earlier response would go up to the caller, and then RESTART would
+    # not be possible.
     assert channel.stream_unary("/penstock.Echo/ClientStream")(requests()) is not None
     assert failing.attempts == [1, 2]
 

@@ -64,7 +64,7 @@ def test_a_runtime_of_one_s_own(server: str) -> None:
 
 
 def test_a_call_spins_before_it_sleeps(server: str) -> None:
-    # If the spin is longer than the wait for each answer, the thread does not sleep.
+    # The response comes within spin_us, so the thread does not sleep: it has few voluntary context switches.
     with Runtime(drive=False, spin_us=1000000) as runtime, Channel(server, tls=False, runtime=runtime) as channel:
         call = channel.unary_unary("/penstock.Echo/Unary")
         call(b"x")
@@ -120,7 +120,7 @@ def test_shutdown_waits_for_callbacks_and_says_if_they_take_too_long(server: str
 
 
 def test_a_call_goes_on_while_nobody_waits(channel: Channel) -> None:
-    """Its interceptors are called, and its deadline ends it."""
+    """The driver thread runs the call's callbacks, and its deadline ends it."""
     done = threading.Event()
 
     class End(Interceptor):
@@ -264,7 +264,7 @@ except KeyboardInterrupt:
 
 
 def test_ctrl_c_just_before_a_callback_is_not_lost(server: str) -> None:
-    """The handler runs when the callback begins, before its first line: see `_trampolines.call`."""
+    """The signal's handler runs when a callback begins, before its first line: see `_ctrl_c.call`."""
     text = """
 class Look(penstock.Interceptor):
     def on_receive(self, hop):
@@ -362,7 +362,8 @@ print(len(penstock.default_runtime().interceptors))
 
 
 def test_a_child_keeps_nothing_of_the_parent_s_runtime(server: str) -> None:
-    """Neither descriptors, once its channel and runtime have gone, nor that its thread was a worker."""
+    """A child that is forked in a synchronous interceptor does not take its thread for a worker. A child that drops
+    the channel and the runtime has as many descriptors as the parent had before it made them."""
     text = """
 import gc
 from penstock._wait import workers
@@ -396,7 +397,7 @@ print(child_of(work))
 
 
 def test_a_runtime_s_thread_has_ended_when_it_is_shut_down(server: str) -> None:
-    """However long it takes to end: here the thread is held up in its last line."""
+    """`shutdown` waits for the end of the driver thread: here a profile function delays that for 0.3 s."""
     text = """
 import time
 def hold_up(frame, event, argument):

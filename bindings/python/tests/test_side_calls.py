@@ -132,7 +132,8 @@ def test_a_side_call_has_interceptors_of_its_own(channel: Channel) -> None:
             answers.append(response)
             ticket.resume()
 
-        # One stands above the hop that makes the call; an iterator is read once.
+        # All of a side call's interceptors see it, even one whose priority is above that of the hop that makes the
+        # call. They are given as an iterator, which can be read only once.
         hop.unary(UNARY, b"side", reply, interceptors=iter([(own("low"), -9), (own("high"), 99)]))
         return Verdict.PAUSE
 
@@ -172,7 +173,7 @@ def test_a_side_call_takes_the_keywords_of_a_method(channel: Channel) -> None:
         (False, "identity", Idempotency.UNKNOWN, True),
         (False, "identity", Idempotency.UNKNOWN, False),
     ]
-    # Credentials go over TLS only.
+    # The second side call has credentials, which are sent over TLS only, and the channel has no TLS.
     codes = sorted(end.code().name for end in ends)
     assert codes == ["OK", "UNAUTHENTICATED"]
     lengths = {end.code().name: len(end.trace.get("events") or []) for end in ends}

@@ -1,4 +1,5 @@
-"""Signals at the worst moment: one that is pending when a callback begins, which then does not run at all."""
+"""Signals at bad moments. If a signal is pending when C calls a callback, Python runs the signal's handler before the
+callback's first line; if the handler raises, the callback does not run at all."""
 
 from __future__ import annotations
 
@@ -6,8 +7,8 @@ import pytest
 
 from helpers import run
 
-# An interceptor that C calls without Python: it raises SIGINT, and what Python runs next is the callback below it, or
-# rather, before its first line, the handler.
+# A C interceptor whose callback is the C function `raise`: it raises SIGINT without running Python. The next Python
+# function is the callback of the interceptor below, so the signal's handler runs before the first line of that.
 RAISING = """
 import ctypes, functools
 from penstock import _raw
@@ -60,7 +61,8 @@ interrupted_call()
 
 @pytest.mark.parametrize("event", ["on_send", "on_receive"])
 def test_a_codec_that_has_not_begun_does_its_work_after_all(server: str, event: str) -> None:
-    """Below the object level the message is made of an object, and above it an object of the message."""
+    """A signal is pending when the library calls the serializer (on_send: an object becomes bytes below the object
+    level) or the deserializer (on_receive). The recovery runs it then, so the message is not lost."""
     text = f"""
 class Look(penstock.Interceptor):
     level = penstock.Level.OBJECT
@@ -99,7 +101,7 @@ except KeyboardInterrupt:
 
 # ---- What has been released is not released again ----
 
-# Counts the references to calls and messages that are given back, by handle.
+# `counted` makes a function that releases a handle count its calls in `released`, and then call `after`.
 COUNTING = """
 import collections, ctypes
 from penstock import _raw
@@ -122,7 +124,7 @@ def interrupt_once():
 
 
 def test_an_interrupt_while_the_thread_of_requests_starts(server: str) -> None:
-    """The thread has begun already, and has its own reference to the call."""
+    """The interrupt comes when the thread that sends the requests has begun: it has its own reference to the call."""
     text = """
 counted("penstock_call_release", lambda: None)
 begin = threading.Thread.start
@@ -146,7 +148,7 @@ threads[0].join(20)
 threads.clear()
 print(released["penstock_call_release"])
 """
-    # The thread's and the call object's.
+    # The references of the thread and of the call object have been released, each once.
     assert run(COUNTING + text, server) == "2\n"
 
 
@@ -167,7 +169,8 @@ print(released["penstock_message_release"])
 
 
 def test_an_interrupt_when_a_callback_has_failed(server: str) -> None:
-    """It comes while the failure is told of: the completion is released with its object, and by nobody else."""
+    """The interrupt comes while the callback's exception is reported. The handle of the completion is released when
+    the `Completion` is collected, and not before."""
     text = """
 import gc
 counted("penstock_hop_release", lambda: None)
@@ -195,7 +198,8 @@ print(released["penstock_hop_release"])
 
 
 def test_interrupts_at_any_moment(server: str) -> None:
-    """Of each call what is interrupted is another place: nothing is given back twice, and the channel goes on."""
+    """A timer interrupts each call at a random moment. Nothing is released twice, and the channel can still be
+    used."""
     text = """
 import random
 class Look(penstock.Interceptor):

@@ -1,4 +1,4 @@
-"""What `create` and `on_start` see of a call and change in it: settings, credentials, values."""
+"""The settings, credentials and values of a call that `create` and `on_start` see and change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statistics: what hops and callers learn of a call in numbers, and of its connection."""
+"""Statistics: the numbers that hops and callers get about a call, and the facts about its connection."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_tls_is_told_at_hops_and_to_the_caller(servers: Dict[str, str], certific
     assert (told["alpn"], told["certificates"]) == ("h2", 1)
     assert stats["on_headers"]["tls"] == told
     assert stats["on_start"]["tls"] is None
-    # openssl may write more than the PEM block.
+    # openssl may write other text before the PEM block.
     block = shown[shown.index("-----BEGIN") :]
     assert outcome.peer_certificates == pem["on_headers"] == block
     assert pem.get("on_start") is None
@@ -126,7 +126,8 @@ def test_a_kept_hop_tells_after_the_call(channel: Channel) -> None:
 
 
 def test_transparent_retries_are_counted() -> None:
-    """A request that the server has refused to begin is sent again: a second attempt, with its messages."""
+    """The server refuses a stream (REFUSED_STREAM), so the request is sent again. The statistics count two attempts,
+    and the messages of both."""
     script = REPOSITORY / "Tests/faults/rst-refused-once.script"
     command = [str(REPOSITORY / "build/bin/penstock-peer"), "--exit-with-stdin", "--script", str(script)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:

@@ -62,7 +62,8 @@ def test_a_code_out_of_range_and_a_nul_are_refused() -> None:
 
 
 def test_details_of_google_rpc_are_given_as_fields() -> None:
-    # google.rpc.ErrorInfo {reason: "STALE", domain: "example.com"}, google/rpc/error_details.proto
+    # The protobuf encoding of google.rpc.ErrorInfo {reason: "STALE", domain: "example.com"} (its numbers are in
+    # google/rpc/error_details.proto).
     value = b"\x0a\x05STALE\x12\x0bexample.com"
     url = "type.googleapis.com/google.rpc.ErrorInfo"
     status = Status(9, "", [("example.com/own.Type", b"\x01"), (url, value)])

@@ -30,7 +30,7 @@ from penstock import (
 
 
 class Function(SyncInterceptor):
-    """One that runs a function, and counts."""
+    """A synchronous interceptor that runs ``function``, and records the thread of each run."""
 
     def __init__(self, function: Callable[[InterceptedCall], Any]) -> None:
         self.function = function
@@ -320,7 +320,8 @@ def test_one_worker_serves_many_calls_that_meet_themselves(lone: Channel) -> Non
 
 
 def test_callbacks_and_no_waiting_thread_are_served_too(lone: Channel) -> None:
-    """The call that the function makes is the only one: nobody but the penstock thread turns the loop."""
+    """The function makes a call when its own call has ended. No thread of the program waits then, so the runtime's
+    driver thread has to drive the loop."""
     done = threading.Event()
 
     def function(call: InterceptedCall) -> None:
@@ -357,7 +358,7 @@ def test_a_deadline_ends_the_call_of_a_function_that_does_not_return(lone: Chann
 
     interceptor = Function(function)
     lone.add_interceptor(interceptor)
-    for _ in range(2):  # the second one is queued, and never runs
+    for _ in range(2):  # the only worker is in the first call, so the second is queued, and its function never runs
         with pytest.raises(RpcError) as caught:
             unary(lone, timeout=0.1)
         assert caught.value.code() == StatusCode.DEADLINE_EXCEEDED

@@ -26,7 +26,7 @@ from penstock import (
 
 
 class Function(SyncInterceptor):
-    """One that runs a function, and keeps what it raises."""
+    """A synchronous interceptor that runs ``function``, and keeps the exceptions that it raises."""
 
     def __init__(self, function: Callable[[InterceptedCall], None]) -> None:
         self.function = function
@@ -43,13 +43,13 @@ class Function(SyncInterceptor):
             self.done.set()
 
     def check(self) -> None:
-        """It has run without an exception, also where the call had ended by then."""
+        """Waits until the function has returned, which may be after the call's end. It must not have raised."""
         assert self.done.wait(20)
         assert self.raised == []
 
 
 class Failing(Only):
-    """Ends the first calls below."""
+    """Ends the first ``times`` calls that come to it with ``code``, at their half-close."""
 
     def __init__(self, times: int, code: StatusCode = StatusCode.UNAVAILABLE) -> None:
         super().__init__(on_half_close=self.refuse, on_start=self.note)
@@ -199,7 +199,7 @@ def test_no_next_after_an_end(channel: Channel) -> None:
 
 
 def test_another_thread_ends_the_call_while_the_function_waits(channel: Channel) -> None:
-    """An idle time-out."""
+    """An idle time-out: a timer's thread ends the call with the function's kept hop."""
 
     def function(call: InterceptedCall) -> None:
         hop = call.hop

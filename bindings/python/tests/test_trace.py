@@ -22,7 +22,7 @@ def traced(server: str) -> Iterator[Channel]:
 
 
 class Auth(penstock.Interceptor):
-    """Keeps each start until it is told."""
+    """Pauses each start until the test resolves its ticket."""
 
     def __init__(self) -> None:
         self.tickets: List[Ticket] = []
@@ -55,7 +55,7 @@ def test_demand_and_sent_say_how_many(traced: Channel) -> None:
     call = traced.stream_stream(BIDI)(iter([b"a", b"b"]))
     assert list(call) == [b"a", b"b"]
     counted = [event for event in call.trace["events"] if "count" in event]
-    # Another one may be asked for before the end has come.
+    # There may be one more demand than messages: for a message that does not come, before the end.
     assert {(event["what"], event["count"]) for event in counted if event["event"] == "demand"} == {("caller", 1)}
     assert sum(event["count"] for event in counted if event["event"] == "sent") == 2
     assert all(event["what"] in ("caller", "transport") for event in counted)
@@ -114,7 +114,7 @@ def test_a_hung_interceptor_names_itself(server: str) -> None:
         assert view["complete"] is False
         assert view["calls"] is None
         assert (view["running"]["interceptor"], view["running"]["event"]) == ("stuck", "start")
-        # The snapshot has waited so long for it.
+        # The snapshot has waited 100 ms for the callback.
         assert 100 <= view["running"]["for_ms"] < 60_000
         may_go.set()
         thread.join()

@@ -8,7 +8,7 @@ from typing import Any, Tuple, Union
 from . import _constants as c
 from ._errors import InvalidArgumentError
 
-_LONGEST = 2**63 - 1024  # ms, as a float holds it
+_LONGEST = 2**63 - 1024  # the largest float below 2**63: the longest time in ms that fits an int64_t
 
 Payload = Union[bytes, bytearray, memoryview]
 

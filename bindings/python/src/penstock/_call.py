@@ -34,8 +34,8 @@ Sent = Union[Data, Uncompressed]
 
 
 def serialize(serializer: Serializer, request: Any, codec: Optional[Codec] = None) -> Sent:
-    """The bytes of the request, or for a codec the request itself. RpcError INTERNAL, as in grpcio: the serializer
-    raised."""
+    """The message to send for ``request``: its bytes, or, with ``codec``, the request as an object. Raises RpcError
+    INTERNAL, as grpcio does, if the serializer raises."""
     if isinstance(request, Uncompressed):
         return Uncompressed(serialize(serializer, request.message, codec))
     if codec is not None:
@@ -47,8 +47,8 @@ def serialize(serializer: Serializer, request: Any, codec: Optional[Codec] = Non
 
 
 def deserialize(deserializer: Deserializer, data: Data) -> Any:
-    """The response, deserialized unless a codec has done that. RpcError INTERNAL, as in grpcio: the
-    deserializer raised."""
+    """The response for the caller: the object in ``data``, if a codec has made one, else what the deserializer makes
+    of the bytes. Raises RpcError INTERNAL, as grpcio does, if the deserializer raises."""
     if isinstance(data, Boxed):
         return data.thing
     try:
@@ -67,7 +67,8 @@ def start(channel: int, method: bytes, kind: int, options: CallOptions) -> int:
 
 
 def send(waiters: Waiters, call: int, data: Sent) -> bool:
-    """Sends, waiting for room. False: the call has ended. RpcError: the message is over the limit."""
+    """Sends a message, and waits until there is room for it. Returns False if the call has ended. Raises RpcError if
+    the message is over the limit."""
     if isinstance(data, bytes):
         return _sent(waiters.wait(_raw.penstock_call_send, call, data, len(data)), len(data))
     message = c_void_p()
@@ -89,14 +90,14 @@ def _sent(result: int, length: int) -> bool:
 
 
 def half_close(call: int) -> None:
-    """Half-closes: no more messages are sent."""
+    """Half-closes the call. Does nothing if the call has ended or is half-closed already."""
     result = _raw.penstock_call_half_close(call)
     if result not in (c.E_GONE, c.E_ALREADY):
         check(result)
 
 
 def finish(waiters: Waiters, call: int) -> int:
-    """Waits for the end, and returns a ``penstock_reply *`` for the caller to release. Unread messages are
+    """Waits for the call's end, and returns a ``penstock_reply *``, which the caller releases. Unread responses are
     discarded."""
     return _ended(waiters, _raw.penstock_call_wait, call)
 
@@ -146,7 +147,8 @@ def _taken(message: c_void_p) -> Data:
 
 
 def _tried(call: int, data: Sent) -> Tuple[int, int]:
-    """Sends without waiting. Returns the result, and how many bytes the message has."""
+    """Sends a message if there is room, without waiting. Returns the ``penstock_result`` and the size of the message
+    in bytes."""
     if isinstance(data, bytes):
         return int(_raw.penstock_call_try_send(call, data, len(data))), len(data)
     message = c_void_p()
@@ -158,8 +160,8 @@ def _tried(call: int, data: Sent) -> Tuple[int, int]:
 
 
 class _KeptCall:
-    """A reference to a call, for the thread that sends its requests. It is released with this object, and so exactly
-    once, even if a Ctrl-C makes it uncertain whether the thread has started."""
+    """A reference to a call, for the thread that sends its requests. The reference is released when this object is
+    collected: so exactly once, even if a Ctrl-C makes it uncertain whether the thread has started."""
 
     __slots__ = ("__weakref__", "handle")
 
@@ -169,7 +171,7 @@ class _KeptCall:
 
 
 class Requests:
-    """The requests of a client stream, and the failure if they could not be read."""
+    """The requests of a call that may have several, and the failure if reading or serializing one has raised."""
 
     def __init__(self, iterator: Iterable[Any], serializer: Serializer, codec: Optional[Codec] = None) -> None:
         self._iterator = iter(iterator)
@@ -180,7 +182,7 @@ class Requests:
         self.failure: Optional[RpcError] = None
 
     def __iter__(self) -> Iterator[Sent]:
-        """The requests' bytes; ends early, with `failure` set, where the iterator or the serializer raises."""
+        """Yields the messages to send. If the iterator or the serializer raises, this sets `failure` and ends."""
         while True:
             try:
                 request = next(self._iterator)
@@ -200,8 +202,8 @@ class Requests:
         self.failure = local_error(StatusCode.UNKNOWN, "Exception iterating requests!", error)
 
     def send_all(self, waiters: Waiters, call: int, first: Optional[Sent] = None) -> None:
-        """Sends the remaining requests and half-closes, waiting for room; cancels the call if the requests
-        fail."""
+        """Sends ``first`` and the remaining requests, waiting for room, and half-closes. If a request can't be read,
+        serialized or sent, cancels the call instead."""
         try:
             if first is not None and not send(waiters, call, first):
                 return
@@ -212,8 +214,9 @@ class Requests:
         self._end(call)
 
     def send_ready(self, call: int) -> Tuple[bool, Optional[Sent]]:
-        """Sends requests as long as there is room. Returns whether all were sent; if not, also the request that had
-        no room."""
+        """Sends requests as long as there is room, and half-closes after the last. Returns (True, None) if nothing is
+        left to send, also because the call has ended or the requests have failed; otherwise False and the request
+        that had no room."""
         try:
             for data in self:
                 result, length = _tried(call, data)
@@ -240,7 +243,7 @@ class Requests:
             try:
                 self.send_all(waiters, kept.handle, first)
             except BaseException as error:
-                # For example SystemExit in the iterator: nothing else would end the call.
+                # For example, the iterator has raised SystemExit. Only this ends the call then.
                 _logger.exception("the requests can't be sent")
                 self._fail(error)
                 self._end(kept.handle)
@@ -298,8 +301,8 @@ class Call(Outcome):
             raise
 
     def _receive(self) -> Optional[Data]:
-        """Waits for the next message. None: there are no more messages, and `_reply` is set. `_reply` may be set
-        before the last message has been taken."""
+        """Waits for the next message, and returns it. None: all messages have been taken, and `_reply` is set. (That
+        `_reply` is set does not mean that all have been taken.)"""
         if self._is_read:
             return None
         message = c_void_p()
@@ -308,7 +311,7 @@ class Call(Outcome):
             if result == c.OK:
                 return _taken(message)
         except BaseException:
-            # A Ctrl-C came after the message had been received: it is kept, because the iteration may go on later.
+            # If a Ctrl-C came after a message had been received, the message is kept for the next iteration.
             if message.value is not None:
                 self._unread.append(_taken(message))
             raise
@@ -319,7 +322,8 @@ class Call(Outcome):
         return None
 
     def _settled(self) -> Reply:
-        """Waits for the end without reading: unread messages stay under flow control."""
+        """Waits for the status, and returns the reply. It reads no messages, so flow control still holds the server
+        back."""
         if self._reply is None:
             reply = Reply(_ended(self._waiters, _raw.penstock_call_wait_status, self._call))
             self._code, self._details = reply.code, reply.details
@@ -327,7 +331,7 @@ class Call(Outcome):
         return self._reply
 
     def _error(self) -> Optional[RpcError]:
-        """The exception for the call's end; None for OK. To be called when `_reply` is set."""
+        """The exception that tells how the call ended; None: with OK. Must be called only once `_reply` is set."""
         if self._failure is None and self._requests is not None:
             self._failure = self._requests.failure
         if self._failure is not None:
@@ -370,7 +374,8 @@ class Call(Outcome):
         return False
 
     def add_callback(self, callback: Callable[[], Any]) -> bool:
-        """False: the call has ended, and ``callback`` is never called. Not supported yet for a running call."""
+        """Returns False if the call has ended: then ``callback`` is never called. For a running call this is not
+        supported yet: NotImplementedError."""
         if self.is_active():
             raise NotImplementedError("a running call can't tell yet when it ends; wait for its code() on a thread")
         return False
@@ -381,13 +386,13 @@ class Call(Outcome):
 
     @property
     def call_id(self) -> int:
-        """A number that names the call within the process; hops have it too."""
+        """The number of the call, unique within the process; `Hop.call_id` gives the same number."""
         return int(_raw.penstock_call_id(self._call))
 
     @property
     def values(self) -> RunningValues:
-        """The values that the call's hops have shared so far; setting one shares it with them. Does not
-        wait."""
+        """The values that the call's hops and this side have shared so far; a value that is set here is shared with
+        the hops. Does not wait."""
         return RunningValues(self._call, self)
 
     @property
@@ -429,7 +434,8 @@ def _abandon_dropped(call: int) -> None:
 
 
 def begin_sending(waiters: Waiters, call: int, requests: Requests) -> None:
-    """Sends the requests that are ready now, and starts a thread for the others."""
+    """Sends the requests of a list or tuple as long as there is room, and starts a thread for those that remain. All
+    other iterables are read on that thread."""
     done, first = requests.send_ready(call) if requests.is_ready else (False, None)
     if not done:
         requests.send_on_thread(waiters, call, first)

@@ -173,8 +173,8 @@ class Channel(Caller):
         private_key: Union[str, bytes, None] = None,
     ) -> None:
         """Sets certificates in PEM form for connections that begin from now on, such as renewed certificates of a
-        client. For a part that is None ``tls=`` holds, and a file that it names is read again. An existing
-        connection stays.
+        client. A part that is None is taken from ``tls=`` again; if that names a file, the file is read again. An
+        existing connection stays.
 
         StateError: the channel has no TLS. InvalidArgumentError: a text does not parse, or chain and key do not
         belong together."""
@@ -185,12 +185,13 @@ class Channel(Caller):
     # ---- The end ----
 
     def close(self) -> None:
-        """Ends every call with CANCELLED and closes the connection. Does not wait. A second time does nothing."""
+        """Ends every call with CANCELLED and closes the connection. Does not wait. Does nothing if the channel is
+        closed already."""
         result = _raw.penstock_channel_close(self._handle)
         if result not in (OK, E_ALREADY):
             raise library_error(result, "the channel can't be closed")
-        # Interceptors are removed here, because an interceptor that refers to the channel would form a reference
-        # cycle with it.
+        # An interceptor may refer to the channel. As long as it is registered, the two keep each other, and the
+        # garbage collector does not see that, because the registration is in C. So the registrations end here.
         while self._registered:
             _raw.penstock_registration_remove(self._registered.pop(), None)
 

@@ -19,8 +19,8 @@ _logger = logging.getLogger("penstock")
 
 
 class Boxed:
-    """A message as the caller's object, on its way through a call; the registry keeps it under its number. A message
-    that the caller sends has the codec of its call."""
+    """A message that is an object of the caller, on its way through a call; C knows it by its number in the registry.
+    If the caller sends it, it has its call's codec."""
 
     __slots__ = ("_codec", "thing")
     # Whether any object of this class has been made in this process. If not, other code need not look for one.
@@ -98,8 +98,8 @@ def boxed(number: Optional[int]) -> Optional[Boxed]:
 
 
 def _tell(error: BaseException, text: str, *words: str) -> None:
-    """Reports an exception, which ends the call. One that is not an Exception, such as KeyboardInterrupt, is also
-    raised in the Python code that waits."""
+    """Logs an exception of a serializer or deserializer, which ends the call. If it is not an Exception (for example
+    KeyboardInterrupt), it is also raised in the Python code that waits on this thread."""
     if not isinstance(error, Exception):
         escape(error)
     _logger.error(text, *words, exc_info=error)

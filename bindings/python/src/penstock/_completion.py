@@ -26,10 +26,10 @@ CALLBACKS = ("on_start", "on_request", "on_half_close", "on_headers", "on_respon
 
 
 class CompletionInterceptor:
-    """Sees and changes what passes in a call, in asynchronous style: each callback gets its event and a
-    `Completion`, to be called once: in the callback or later, on any thread. Until then the event waits, and later
-    events of the same direction wait behind it. A completion that is dropped without a call ends the call with
-    INTERNAL, as an exception does.
+    """Sees and changes what passes in a call, in asynchronous style. Each callback gets its event and a `Completion`;
+    one of the completion's methods has to be called once, in the callback or later, on any thread. Until then the
+    event waits, and later events of the same direction wait behind it. A completion that is collected before that
+    ends the call with INTERNAL, and so does an exception in a callback.
 
     Override the methods that you need; the other events pass, and cost nothing.
     """
@@ -72,8 +72,9 @@ class CompletionInterceptor:
 
 
 class Completion(RequestFields):
-    """Ends the wait of a callback's event: to be called once, on any thread. Until then the request can be read.
-    AlreadyError: it has been called. GoneError: the call has ended, or went on without it. Both do no harm.
+    """Ends the wait of a callback's event, by `next`, `cancel` or `resolve`: one of them, once, on any thread. Until
+    then the request can be read. AlreadyError: one has been called before. GoneError: the call has ended, or the
+    event has gone on without the completion. Neither error changes the call.
     """
 
     __slots__ = ("__weakref__", "_handle", "_hop", "_open", "_registered", "_running")
@@ -82,7 +83,7 @@ class Completion(RequestFields):
         self._handle = handle
         self._registered = registered
         self._hop: Optional[Hop] = None
-        # The one permitted call empties this list.
+        # Has an element until the completion is used: the thread that takes it out may use the completion.
         self._open = [True]
         self._running = True
         own(self, _raw.penstock_hop_release, handle)
@@ -128,8 +129,8 @@ class Completion(RequestFields):
             self._hop._end()
 
     def _call(self, function: Callable[[int, Any], int], value: Any) -> None:
-        """Ends the event's wait. For C the handle is a kept hop afterwards, which may still end the call. A
-        completion must not do that, so a second call is refused here, on whichever thread."""
+        """Ends the event's wait by ``function(handle, value)``. Afterwards C takes the handle for a kept hop, which
+        may still end the call. A completion must not do that, so a second use, on any thread, is refused here."""
         try:
             token = self._open.pop()
         except IndexError:
@@ -145,7 +146,7 @@ class Completion(RequestFields):
 
 
 class _InCallback:
-    """Guards objects that are valid in one callback only."""
+    """Guards views that are valid during one callback only: once `runs` is False, using them raises StateError."""
 
     __slots__ = ("runs",)
 
@@ -194,13 +195,14 @@ def _fail(name: str, callback: str, handle: int, error: BaseException) -> None:
 
 
 def _drop(given: Dict[str, Any]) -> None:
-    """Drops the event's completion before user code has it. That ends the call."""
+    """Recovery for a trampoline that has not begun, so that no `Completion` exists: releases the event's handle,
+    which ends the call."""
     _raw.penstock_hop_release(given["handle"])
 
 
 def _end_begun(given: Dict[str, Any]) -> None:
-    """If user code has the completion, the completion keeps the handle. Otherwise the handle's memory is lost, which
-    is better than releasing it twice."""
+    """Recovery for a trampoline that has begun: ends the call, and does not release the handle. If a `Completion` has
+    been made, it owns the handle. If not, the handle's memory is lost, which is better than releasing it twice."""
     _raw.penstock_hop_end(given["handle"], StatusCode.INTERNAL.number, b"a signal's handler raised in a callback")
 
 
@@ -251,7 +253,7 @@ recover(_create, lambda given: None)
 recover(_destroy, forget_again, forget_again)
 _create_trampoline = _raw.penstock_hop_create(_create)
 _destroy_trampoline = _raw.penstock_hop_destroy(_destroy)
-# The fields of the C table that have other names.
+# The callbacks whose fields in the C table have other names.
 _FIELDS = {"on_request": "on_send", "on_response": "on_receive"}
 _trampolines = {callback: _event_callback(callback) for callback in CALLBACKS[:-1]}
 _trampolines["on_cancel"] = _raw.penstock_hop_callback(_cancel)

@@ -23,9 +23,9 @@ def recover(
     begun: Optional[Callable[[Dict[str, Any]], object]] = None,
 ) -> None:
     """Sets the recovery for the case that a signal handler raises in ``function``, which C has called. The exception
-    is raised again in the code that waits. If ``function`` has not begun, ``unbegun`` is called with its arguments,
-    by name; if it has run in part, ``begun`` is called with its local variables. ``begun`` must not release anything
-    that ``function`` has already passed on or released."""
+    is raised again in the Python code that waits on the thread. If ``function`` has not begun, ``unbegun`` is called
+    with the arguments of ``function``, by name; if it has run in part, ``begun``, if given, is called with its local
+    variables. ``begun`` must not release anything that ``function`` has already passed on or released."""
 
     def recovery(undo: Callable[[Dict[str, Any]], object]) -> _Recovery:
         def run(given: Dict[str, Any], error: BaseException) -> None:
@@ -38,7 +38,8 @@ def recover(
 
 
 def recover_with(function: Callable[..., Any], unbegun: _Recovery, begun: _Recovery) -> None:
-    """Like `recover`, with functions that also get the exception and handle it themselves."""
+    """Like `recover`, but the two functions also get the exception, and it is not raised again unless they see to
+    that."""
     _unbegun[function.__code__] = unbegun
     _begun[function.__code__] = begun
 
@@ -49,8 +50,8 @@ def escape(error: BaseException) -> None:
 
 
 def raise_escaping() -> None:
-    """Raises the exception that a callback on this thread has stored, if there is one. Called after a C function
-    that may have run callbacks."""
+    """Raises the exception that `escape` has stored for this thread, if there is one. To be called after each C
+    function that may have run callbacks."""
     if _escaping:
         error = _escaping.pop(threading.get_ident(), None)
         if error is not None:
@@ -84,7 +85,8 @@ def call(function: Callable[..., int], *arguments: Any) -> int:
 
 
 def _recovered(unraisable: sys.UnraisableHookArgs) -> bool:
-    """Recovers the exception if it was raised in a function that C has called. Returns whether that was so."""
+    """Runs the recovery of the function in which the exception was raised, if C has called the function and it has
+    one. Returns whether it has."""
     trace, error = unraisable.exc_traceback, unraisable.exc_value
     if trace is None or error is None:
         return False

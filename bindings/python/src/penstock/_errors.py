@@ -34,7 +34,7 @@ class InvalidArgumentError(LibraryError, ValueError):
 
 
 class AlreadyError(LibraryError):
-    """The thing was done before: a spent ticket, a second half-close."""
+    """The operation can be done once, and was done before: for example a ticket is spent, or a call half-closed."""
 
 
 class GoneError(LibraryError):
@@ -66,11 +66,11 @@ class ClosedError(LibraryError, ValueError):
 
 
 class NotFoundError(LibraryError, LookupError):
-    """No such name, index, key or id."""
+    """There is nothing with the given name, index, key or id."""
 
 
 class StateError(LibraryError):
-    """Not allowed at this point of the call, in this callback, or on this thread."""
+    """The operation is not allowed at this point of the call, in this callback, or on this thread."""
 
 
 class InterceptorWarning(UserWarning):
@@ -111,8 +111,8 @@ def check(result: int, message: str = "") -> None:
 
 
 def check_hop(handle: int, result: int, message: str) -> None:
-    """Like `check`, for a function that was given the hop ``handle``: a StateError has the reason from
-    penstock_hop_why."""
+    """Like `check`, for the result of a function of the hop ``handle``: the text of a StateError has the reason that
+    penstock_hop_why gives."""
     if result == c.OK:
         return
     why: bytes = _raw.penstock_hop_why(handle) if result == c.E_STATE else b""

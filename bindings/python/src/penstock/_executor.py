@@ -14,7 +14,7 @@ from ._reports import report
 
 
 class Job:
-    """Work that the library submits, to be called once, on any thread. A second call does nothing."""
+    """Work that the library submits: the executor has to call it once, on any thread. Further calls do nothing."""
 
     __slots__ = ("_pending",)
 
@@ -98,14 +98,14 @@ def _take_job(job: Callable[[Any], None], argument: Any, number: Optional[int]) 
         return 0
     except BaseException as error:
         report("", "submit", error)
-        # ``submit`` may have passed the job on before it raised: either it has run, or it is withdrawn here and will
-        # not run.
+        # ``submit`` may have passed the job on before it raised. If the job has not begun, it is withdrawn, and C
+        # learns (by 1) that it is not taken; if it has, C learns (by 0) that it is.
         return int(taken._revoke())
 
 
 def _run_job(given: Dict[str, Any]) -> None:
-    # If the job was made, this runs it unless another thread has. If not, ``submit`` has not seen it, and it runs
-    # here.
+    # Recovery: C counts the job as taken, so it has to run. If the `Job` was made, another thread may have run it,
+    # and then this does nothing. If not, ``submit`` has not seen the job.
     taken = given.get("taken") or Job(given["job"], given["argument"])
     taken()
 
@@ -116,7 +116,7 @@ _take = _raw.penstock_submit(_take_job)
 
 
 def address(executor: Optional[Executor]) -> Optional[int]:
-    """The C handle; None for None."""
+    """The ``penstock_executor *`` of ``executor``; None if that is None."""
     if executor is None:
         return None
     if not isinstance(executor, Executor):
@@ -125,7 +125,7 @@ def address(executor: Optional[Executor]) -> Optional[int]:
 
 
 def chosen(interceptor: object) -> Tuple[Optional[Executor], Optional[Executor]]:
-    """The executors that an interceptor names, outbound and inbound."""
+    """The executors that an interceptor's attributes name: for the outbound lane, and for the inbound lane."""
     both = getattr(interceptor, "executor", None)
     outbound = getattr(interceptor, "outbound_executor", None)
     inbound = getattr(interceptor, "inbound_executor", None)

@@ -42,8 +42,8 @@ class Registered:
 
 
 class Instance:
-    """The object that C passes to the callbacks of an interceptor that has `create`: its registration, and
-    one call's state."""
+    """The object whose number C passes to the callbacks of an interceptor that has `create` or `destroy`: the
+    interceptor's registration, and its state for one call."""
 
     __slots__ = ("registered", "state")
 
@@ -63,14 +63,15 @@ class _SideCall:
 
 @dataclass(eq=False, repr=False)
 class SideCallArguments(CallKeywords, _SideCall):
-    """The handler of the reply of `Hop.unary`."""
+    """The arguments of `Hop.unary`: those of a call, and the function that gets the reply."""
 
 
 class Hop(RequestFields):
     """One interceptor in one call.
 
-    It may be used in the callback that got it, on that thread. `retain`, `ticket` and the verdict TAKE keep it for
-    later and for other threads. A method that is not allowed there raises StateError; after the call, GoneError.
+    It may be used in the callback that got it, on that thread. After `retain`, `ticket` or the verdict TAKE it may be
+    used later, and on other threads. A method that is not allowed where it is called raises StateError; after the
+    call's end, GoneError.
     """
 
     __slots__ = ("__weakref__", "_handle", "_retained", "_running", "_seen_by", "_thread")
@@ -89,7 +90,7 @@ class Hop(RequestFields):
         self._running = False
 
     def _callback(self) -> int:
-        """The handle, for functions that are allowed in the callback only."""
+        """The handle, for C functions that are allowed in the callback only; elsewhere StateError."""
         if self._running and self._thread == _current_thread():
             return self._handle
         raise StateError(c.E_STATE, "allowed only in the hop's callback, on its thread")
@@ -98,7 +99,8 @@ class Hop(RequestFields):
 
     @property
     def _anywhere(self) -> int:
-        """The handle, for functions that are allowed on any thread."""
+        """The handle, for C functions that are allowed on any thread. StateError: the hop is used outside its
+        callback and was not kept."""
         if self._retained or (self._running and self._thread == _current_thread()):
             return self._handle
         raise StateError(c.E_STATE, "the hop's callback has returned: call hop.retain() in it to use the hop later")
@@ -123,7 +125,7 @@ class Hop(RequestFields):
 
     @property
     def call_id(self) -> int:
-        """A number that names the call within the process."""
+        """The number of the call, unique within the process."""
         return int(_raw.penstock_hop_call_id(self._anywhere))
 
     @property
@@ -148,7 +150,8 @@ class Hop(RequestFields):
 
     @property
     def state(self) -> Any:
-        """The object that `create` returned for this call; can be set. AttributeError without `create`."""
+        """The object that `create` returned for this call; can be set. AttributeError: the interceptor has neither
+        `create` nor `destroy`."""
         return self._own_instance().state
 
     @state.setter
@@ -175,8 +178,8 @@ class Hop(RequestFields):
     # ---- Other calls, other channels ----
 
     def set_channel(self, channel: ChannelLike) -> None:
-        """Redirects the call to another channel of the same runtime, in `on_start`. Interceptors, options and
-        deadline stay; connection, TLS, target and default authority are the other channel's.
+        """Redirects the call to another channel of the same runtime; allowed in `on_start`. The call keeps its
+        interceptors, options and deadline; its connection, TLS, target and default authority are the other channel's.
         Closing either channel ends the call."""
         self._set(_raw.penstock_request_set_channel, channel._handle, "the call can't be sent there")
 
@@ -218,12 +221,13 @@ class Hop(RequestFields):
 
     @property
     def can_restart(self) -> bool:
-        """Whether RESTART is possible, in `on_status`."""
+        """Whether `on_status` may return RESTART now."""
         return int(_raw.penstock_hop_can_restart(self._callback())) == c.OK
 
     @property
     def attempt(self) -> int:
-        """The number of this instance of the hop: 1, and one more with each RESTART by a hop above."""
+        """1 for the first hop that this interceptor has in the call; each RESTART by a hop above makes a new hop,
+        whose number is one higher."""
         return int(_raw.penstock_hop_attempt(self._callback()))
 
     @property
@@ -246,7 +250,8 @@ class Hop(RequestFields):
 
     @property
     def count(self) -> int:
-        """The number of messages that `on_demand` asks for (can be set there) or `on_sent` reports; elsewhere 0."""
+        """In `on_demand`, the number of messages that are asked for, which can be set; in `on_sent`, the number of
+        messages that the transport has taken; elsewhere 0."""
         return int(_raw.penstock_hop_count(self._callback()))
 
     @count.setter
@@ -278,9 +283,9 @@ class Hop(RequestFields):
         trailers: MetadataLike = None,
     ) -> None:
         """Ends the call here, with a code and the other arguments, or with a `Status` alone. The verdict of the
-        running callback is ignored. Not allowed in `create`, `destroy`, `on_cancel`, nor on a local cancel or
-        deadline. A kept hop can end its call from any thread: then the call ends soon, unless the hop's part is over
-        by then."""
+        running callback is ignored. Not allowed in `create`, `destroy` and `on_cancel`, nor in an `on_status` that
+        reports a local cancel or the deadline. A kept hop can end its call from any thread: the call then ends soon,
+        unless the hop's part in it has ended before."""
         details = tuple(details)
         if isinstance(code, Status) or details or trailers is not None:
             status = as_status(code, message, details, trailers)
@@ -292,7 +297,7 @@ class Hop(RequestFields):
 
     def send_message(self, data: Any) -> None:
         """Sends a message of this hop's own toward the server, before the event of the running callback. A kept hop
-        can send from any thread: then the message goes soon, unless the half-close has passed the hop by then."""
+        can send from any thread: the message then leaves soon, unless the half-close has passed the hop before."""
         functions = _raw.penstock_hop_send_message, _raw.penstock_hop_send
         put(self._anywhere, data, functions, "no message can be sent here")
 
@@ -302,17 +307,18 @@ class Hop(RequestFields):
         check_hop(self._handle, _raw.penstock_hop_half_close(self._anywhere), "the requests can't be ended here")
 
     def deliver_message(self, data: Any) -> None:
-        """Delivers a message toward the caller: an injected message, or part of the answer of a hop that takes the
-        call or still may take it. Any thread. A message of an answer that nobody has asked for yet waits, up to
-        ``hold_bytes``.
+        """Delivers a message toward the caller: one that the server has not sent, or one of the answer of a hop that
+        has taken the call or still may take it. Any thread. A message of an answer waits until somebody asks for it;
+        the waiting messages may have ``hold_bytes`` together.
 
-        WouldBlockError: nobody asks for a message now (`on_demand` tells when somebody does), or too much waits."""
+        WouldBlockError: nobody asks for a message now (`on_demand` tells when somebody does), or more than
+        ``hold_bytes`` would wait."""
         functions = _raw.penstock_hop_deliver_message, _raw.penstock_hop_deliver
         put(self._anywhere, data, functions, "no message can be delivered now")
 
     def deliver_headers(self, metadata: MetadataLike = None) -> None:
-        """Delivers the headers of an answer, once, before any message, in a hop that takes the call. From `on_start`
-        on, on any thread."""
+        """Delivers the response headers, in a hop that answers the call (TAKE): once, and before any message. From
+        `on_start` on, on any thread."""
         headers = metadata if isinstance(metadata, Metadata) else Metadata(metadata)
         check_hop(
             self._handle,
@@ -327,7 +333,7 @@ class Hop(RequestFields):
         details: Iterable[DetailLike] = (),
         trailers: MetadataLike = None,
     ) -> None:
-        """Ends the answer with a status, in a hop that takes the call. From `on_start` on, on any thread."""
+        """Delivers the status, in a hop that answers the call (TAKE). From `on_start` on, on any thread."""
         status = as_status(code, message, details, trailers)
         check_hop(
             self._handle,
@@ -336,7 +342,7 @@ class Hop(RequestFields):
         )
 
     def demand(self, n: int = 1) -> None:
-        """Asks for ``n`` more messages from below. Any thread."""
+        """Asks the layers below, in the end the server, for ``n`` more messages. Any thread."""
         whole_number(n, "n", 0, _UINT64)
         check_hop(self._handle, _raw.penstock_hop_demand(self._anywhere, n), "no messages can be asked for now")
 
@@ -360,9 +366,9 @@ class Hop(RequestFields):
     # ---- Deferring ----
 
     def ticket(self) -> Ticket:
-        """A ticket for this event, to be taken before the callback returns PAUSE or HOLD; a second call gives the
-        same ticket. It keeps the hop, too. StateError: the event can't be paused (signals, a local cancel or
-        deadline)."""
+        """The ticket for the event of the running callback, to be asked for before the callback returns PAUSE or
+        HOLD. It keeps the hop, as `retain` does. StateError: the event can't be paused, because it is a signal, or
+        the status of a local cancel or deadline."""
         number = int(_raw.penstock_hop_ticket(self._callback()))
         if number == 0:
             raise StateError(c.E_STATE, f"{self.event.name} can't be paused here")

@@ -51,11 +51,11 @@ class Interceptor:
         the interceptor takes no part in this call."""
 
     def destroy(self, hop: Hop) -> None:
-        """The last callback of a call: exactly once for each `create` that did not skip."""
+        """The last callback of the hop: called exactly once for each `create` that did not return SKIP."""
 
     def on_start(self, hop: Hop) -> Optional[Verdict]:
-        """A call starts, before anything is sent: metadata, method, authority, deadline. NEXT, PAUSE, HOLD,
-        TAKE."""
+        """The call starts, and nothing has been sent: metadata, method, authority and deadline can be changed. NEXT,
+        PAUSE, HOLD, TAKE."""
 
     def on_send(self, hop: Hop) -> Optional[Verdict]:
         """A message to the server. NEXT, PAUSE, HOLD, DROP."""
@@ -70,13 +70,14 @@ class Interceptor:
         """A message from the server. NEXT, PAUSE, HOLD, DROP."""
 
     def on_status(self, hop: Hop) -> Optional[Verdict]:
-        """The call has ended: status, details, trailers. NEXT, PAUSE, HOLD with a ticket, RESTART."""
+        """The call's status has come, with details and trailers; it can be changed. NEXT, PAUSE, HOLD with a ticket,
+        RESTART."""
 
     def on_cancel(self, hop: Hop) -> None:
-        """The call was ended elsewhere: by a hop above, a cancel, a deadline."""
+        """Something else has ended the call: a hop above, a cancel, or the deadline. No `on_status` follows."""
 
     def on_demand(self, hop: Hop) -> None:
-        """More messages are asked for, ``hop.count`` of them."""
+        """The layers above ask for ``hop.count`` more messages from the server."""
 
     def on_sent(self, hop: Hop) -> None:
         """The transport has taken ``hop.count`` messages."""
@@ -86,18 +87,19 @@ _CALLBACKS = ("create", "destroy", *EVENTS, *SIGNALS)
 
 
 class Native:
-    """An interceptor whose callbacks are C functions. It fills the table itself, once for each registration."""
+    """An interceptor whose callbacks are C functions. It fills the `penstock_interceptor` table itself, once for each
+    registration."""
 
     name: str = ""
 
     def _fill(self, table: _raw.penstock_interceptor) -> None:
-        """Overwrites all of ``table``; its user data is the registration's."""
+        """Overwrites all of ``table``. The registration owns the user data in it."""
         raise NotImplementedError
 
 
 def function_of(interceptor: object) -> Optional[Callable[[Any], Any]]:
-    """The function of a synchronous interceptor; None: the interceptor has callbacks. TypeError: it has
-    both, or its function is async."""
+    """The `intercept` function of a synchronous interceptor; None if the interceptor has callbacks instead.
+    TypeError: it has both, or its function is async."""
     function: Optional[Callable[[Any], Any]] = getattr(interceptor, "intercept", None)
     if function is None:
         return None

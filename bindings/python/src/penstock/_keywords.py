@@ -34,7 +34,8 @@ def _deadline(seconds: float) -> Optional[str]:
 
 
 def _metadata(metadata: MetadataLike) -> Optional[str]:
-    """A `Metadata` has been checked by the library, and is used as it is; the library checks other metadata."""
+    """Gives metadata in any of the accepted forms as JSON. The library has checked a `Metadata`; it checks the names
+    and values of the other forms when it reads the JSON."""
     if isinstance(metadata, str):
         return Metadata(metadata).json
     if isinstance(metadata, Metadata):
@@ -60,7 +61,8 @@ def _json_value(name: str, value: MetadataValue) -> Any:
 
 
 def _credentials(credentials: object) -> str:
-    """Checks credentials; grpcio's credentials objects can't be read."""
+    """Credentials are the value of ``authorization``, or header fields. ValueError: anything else, such as grpcio's
+    credentials objects, which can't be read."""
     if isinstance(credentials, str):
         return _metadata({"authorization": credentials}) or "{}"
     if isinstance(credentials, (dict, tuple, list, Metadata)):
@@ -177,8 +179,8 @@ class CallKeywords:
 
     def options(self) -> str:
         """The library's options for the call, as JSON."""
-        # Only Ctrl-C needs "interruptible", but it can be always on, because a wait that a signal has ended is
-        # started again.
+        # With "interruptible" a signal ends a wait, so that Ctrl-C works. It can be always on, because `Waiters.wait`
+        # starts such a wait again.
         text = '{"interruptible": true'
         for keyword, option, check in _OPTIONS:
             value = getattr(self, keyword)

@@ -53,9 +53,10 @@ class Metadata(MutableMapping[str, MetadataValue]):
     ``metadata[name]`` is the first, `get_all` gives all, ``metadata[name] = value`` replaces all, `add` adds one.
     ``len`` and iteration count names, each once; `pairs` gives every (name, value) in order.
 
-    Metadata of a hop may be used only in its callback, on that thread; elsewhere it raises StateError. One object is
-    for one thread at a time. InvalidArgumentError: a reserved or malformed name, or a value with characters that its
-    name does not allow. StateError: the metadata can't be changed here.
+    The metadata of a hop may be used only in the hop's callback, on its thread; elsewhere its methods raise
+    StateError. One object is for one thread at a time. A change raises InvalidArgumentError for a reserved or
+    malformed name, or a value with characters that its name does not allow, and StateError where this metadata can't
+    be changed.
     """
 
     __slots__ = ("__weakref__", "_guard", "_pointer")
@@ -71,8 +72,8 @@ class Metadata(MutableMapping[str, MetadataValue]):
 
     @classmethod
     def _view(cls, pointer: int, guard: Callable[[], object]) -> Metadata:
-        """Metadata that C owns. ``guard`` raises if the pointer must not be used now; it also keeps the object whose
-        method it is."""
+        """Metadata that C owns. ``guard`` is called before each use of the pointer, and raises if it must not be used
+        now. It is a method of the object that keeps the pointer valid, so it keeps that object."""
         self = cls.__new__(cls)
         self._pointer = pointer
         self._guard = guard

@@ -52,7 +52,7 @@ class _MultiCallable:
         return self._made_codec
 
     def _start(self, keywords: CallKeywords, codec: Optional[Codec]) -> int:
-        """The call's handle."""
+        """Makes the call, and returns its handle, which the caller releases."""
         channel = self._method.channel
         options = call_options(keywords, codec)
         if keywords.interceptors:
@@ -81,7 +81,7 @@ class UnaryUnary(_MultiCallable):
             reply = _good(handle)
             data = _call.body(reply._handle)
         else:
-            # A call that ends with OK needs no `Reply` object, which would cost more than all the rest here.
+            # A call that ends with OK needs no `Reply` object, which would cost more than the rest of this function.
             try:
                 data = _call.body(handle)
             finally:
@@ -105,7 +105,7 @@ class UnaryUnary(_MultiCallable):
                 _call.send(waiters, handle, data)
                 return _call.finish(waiters, handle)
             finally:
-                # If a Ctrl-C or an exception of a callback has come first, this cancels the call.
+                # If the wait was left early, by a Ctrl-C or an exception of a callback, this cancels the call.
                 _raw.penstock_call_release(handle)
 
 

@@ -43,8 +43,8 @@ def _forget(number: Optional[int]) -> None:
 
 
 def forget_again(given: Dict[str, Any]) -> None:
-    """Recovery for a function that had to forget the object ``number`` and raised. Forgetting an object twice does
-    no harm."""
+    """Recovery (see `recover`) for a finalizer that was interrupted: forgets the object ``number``. The finalizer may
+    have done so already, which does no harm."""
     registry.remove(given["number"])
 
 

@@ -271,11 +271,11 @@ class Registration:
         return fresh
 
     def wait_removed(self, timeout: Optional[float] = None) -> bool:
-        """Waits until the library no longer uses the interceptor: it was removed or replaced, or its channel or
-        runtime was freed, and the last call that had it has ended. False: not within ``timeout`` seconds (None:
-        without limit).
+        """Waits until the last call that has the interceptor has ended, so that the library no longer uses it. Before
+        this, the interceptor has to be removed or replaced, or its channel or runtime freed. Returns False if
+        ``timeout`` seconds (None: without limit) have passed.
 
-        StateError: still registered. WouldDeadlockError: in a callback."""
+        StateError: the interceptor is still registered. WouldDeadlockError: called in a callback."""
         left = None if timeout is None else milliseconds(timeout)
         while True:
             slice_ms = _WAIT_MS if left is None else min(left, _WAIT_MS)

@@ -177,8 +177,8 @@ class Outcome:
 
     @property
     def stats(self) -> Dict[str, Any]:
-        """The statistics: times in microseconds from the call's creation, attempts, message and byte
-        counts, the peer, TLS; empty if the call never started."""
+        """The statistics: times in microseconds since the call was made, the number of attempts, counts of messages
+        and bytes, the peer, TLS. Empty if the call failed before it was made."""
         reply = self._settled()
         return reply.stats() if reply is not None else {}
 
@@ -205,7 +205,7 @@ class Outcome:
 
 
 class _Ended(Outcome):
-    """The part of grpc.Call that is constant after the call's end."""
+    """The methods of grpc.Call whose results are fixed once a call has ended."""
 
     def is_active(self) -> bool:
         """False: the call has ended."""
@@ -236,9 +236,9 @@ class CompletedCall(_Ended):
 class RpcError(_Ended, Error):
     """A call that ended with another status than OK.
 
-    When the ``grpc`` module is loaded, the exception is a ``grpc.RpcError`` too. ``__cause__`` is the exception of
-    an interceptor, a serializer or a request iterator that ended the call. It has the methods of grpc.Call and of
-    grpc.Future, as ``grpc.intercept_channel`` gives it to interceptors in place of the call.
+    If the ``grpc`` module is loaded, the exception is a ``grpc.RpcError`` too. If an exception of an interceptor, a
+    serializer or a request iterator has ended the call, ``__cause__`` is that exception. An RpcError has the methods
+    of grpc.Call and of grpc.Future, because ``grpc.intercept_channel`` gives it to interceptors in place of the call.
     """
 
     def __init__(self, code: StatusCode, details: str, reply: Optional[Reply] = None) -> None:
@@ -286,8 +286,8 @@ _with_grpc: Dict[type, Type[RpcError]] = {}
 
 
 def _error_class() -> Type[RpcError]:
-    """The class to raise: `RpcError`, or a subclass that is a grpc.RpcError too if that module is loaded
-    now."""
+    """The class of the exception to raise: `RpcError`, or, if the grpc module is loaded now, a class derived from
+    both `RpcError` and grpc.RpcError."""
     grpc_error = getattr(sys.modules.get("grpc"), "RpcError", None)
     if not isinstance(grpc_error, type) or not issubclass(grpc_error, Exception):
         return RpcError

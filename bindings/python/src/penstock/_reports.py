@@ -29,7 +29,8 @@ def report(name: str, callback: str, error: BaseException) -> None:
 
 
 def tell(name: str, callback: str, error: BaseException) -> None:
-    """Reports an exception, on a thread where no code waits that could be interrupted."""
+    """Reports an exception to the hook or the logger only: for threads of the library, where no Python code waits in
+    which it could be raised again."""
     try:
         if _hook is not None:
             _hook(name, callback, error)

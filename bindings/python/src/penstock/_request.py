@@ -15,17 +15,17 @@ _LARGEST = 2**31 - 1
 
 
 class RequestFields:
-    """The request of a call, to be read and changed: by a `Hop` in `on_start`, and in `on_status` of an interceptor
-    with ``replay_bytes``, where it is the request that a RESTART sends; by an `Event` and a `Completion` while such
-    a status waits; by an `InterceptedCall` before `next`, and again where that has given a status. Elsewhere a
-    change raises StateError."""
+    """The request of a call. It may be changed: through a `Hop` in `on_start`, and, if the interceptor has
+    ``replay_bytes``, in `on_status`, where it is the request that a RESTART sends; through an `Event` or a
+    `Completion` while such a status waits; through an `InterceptedCall` before `next`, and after a `next` that has
+    returned a status. At other times a change raises StateError."""
 
     __slots__ = ()
     # The handle of the hop.
     _handle: int
 
     def _shown(self) -> object:
-        """Raises where the request must not be used."""
+        """Called before each use of the request; raises if it must not be used now."""
         raise NotImplementedError
 
     def _request(self) -> int:
@@ -37,7 +37,7 @@ class RequestFields:
 
     @property
     def request_metadata(self) -> Metadata:
-        """The request's metadata; it can be read in `create`, too. StateError: it can't be read here."""
+        """The request's metadata: in `create`, and where the request may be changed. StateError elsewhere."""
         pointer = _raw.penstock_request_metadata(self._request())
         if not pointer:
             raise StateError(c.E_STATE, "there is no request metadata here")
@@ -106,7 +106,8 @@ class RequestFields:
 
     @property
     def idempotency(self) -> Idempotency:
-        """How safe it is to make the call twice; only hops use it. Can be set."""
+        """How safe it is to make the call twice: a hint for hops, which the library itself does not use. Can be
+        set."""
         return Idempotency(_raw.penstock_request_idempotency(self._request()))
 
     @idempotency.setter
@@ -127,8 +128,8 @@ class RequestFields:
 
     @property
     def user_agent(self) -> str:
-        """The user agent that this call sends instead of its channel's, ``""`` if it has none of its own; can be set
-        to a text, which is put before the library's own name."""
+        """The text that this call puts before the library's name in ``user-agent``, in place of its channel's; ``""``
+        if it has none of its own. Can be set."""
         return text_of(_raw.penstock_request_user_agent(self._request()))
 
     @user_agent.setter

@@ -41,8 +41,8 @@ _FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.S
 class _Driver:
     """A daemon thread that drives a runtime's loop whenever there is work and no other thread drives it.
 
-    It waits for the runtime's descriptor, which is not readable while a blocking call drives the loop. So such a
-    call finds the loop free, and does not compete with this thread.
+    It waits for the runtime's descriptor, which is not readable while a blocking call drives the loop. So this thread
+    sleeps during blocking calls, and does not compete with them for the loop.
     """
 
     def __init__(self, handle: int, waiters: Waiters) -> None:
@@ -90,7 +90,7 @@ class _Driver:
             self._thread.join(seconds)
 
     def forget(self) -> None:
-        """For a forked child, where the thread does not exist and the pipe is the parent's."""
+        """For a forked child, which has copies of the pipe and the handle but not the thread: gives both back."""
         os.close(self._stop)
         os.close(self._stopped)
         _raw.penstock_runtime_release(self._handle)
@@ -127,7 +127,7 @@ class Runtime:
         _runtimes.add(self)
 
     def _used(self) -> int:
-        """The handle, for a new channel; the driver thread is started with it."""
+        """The handle, for a new channel. The first use starts the driver thread."""
         if self._drive and self._driver is None:
             with self._lock:
                 if self._driver is None and self._process == os.getpid():
@@ -152,8 +152,8 @@ class Runtime:
         """Runs the loop for one turn: waits up to ``timeout`` seconds (None: until there is work) and does all the
         work that is ready.
 
-        BusyError: another thread drives, or this is a callback. TimedOutError: another thread drove all the time.
-        ClosedError: shut down.
+        BusyError: ``timeout`` is 0 and another thread drives the loop, or the caller is a callback. TimedOutError:
+        another thread drove the loop for the whole ``timeout``. ClosedError: the runtime has been shut down.
         """
         wait_ms = -1 if timeout is None else milliseconds(timeout)
         check(self._waiters.wait(_raw.penstock_runtime_poll, self._handle, wait_ms))
@@ -198,7 +198,8 @@ class Runtime:
         """Ends every call with CANCELLED, closes every channel, and stops the driver thread.
 
         Waits up to ``timeout`` seconds (None: without limit). TimedOutError: a callback or the resolver has not
-        returned; call it again. WouldDeadlockError: in a callback. A second time does nothing.
+        returned; call `shutdown` again. WouldDeadlockError: called in a callback. Once it has succeeded, a further
+        call does nothing.
         """
         wait_ms = -1 if timeout is None else milliseconds(timeout)
         result = self._waiters.wait(_raw.penstock_runtime_shutdown, self._handle, wait_ms)

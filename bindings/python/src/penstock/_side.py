@@ -46,7 +46,7 @@ class SideChannel(Caller):
     """Makes side calls, for a thread that may wait. It has the call methods of a channel, so stubs work on it. See
     `Hop.side_channel`.
 
-    GoneError: the hop's call has ended. WouldDeadlockError: used in a callback; use `Hop.unary` there.
+    A call raises GoneError if the hop's call has ended, and WouldDeadlockError in a callback; use `Hop.unary` there.
     """
 
     def __init__(self, hop: Any, flags: int) -> None:
@@ -85,7 +85,7 @@ def _on_reply(call: int, reply: int, number: Optional[int]) -> None:
 recover(_on_reply, lambda given: _on_reply(**given))
 
 
-# Kept here for the life of the process.
+# C may call it as long as the process lives, so it is kept here.
 _reply_trampoline = _raw.penstock_call_event(_on_reply)
 
 
@@ -118,7 +118,7 @@ def _begin_with(hop: int, method: bytes, on_reply: OnReply, flags: int, options:
 
 
 def _send(call: int, message: c_void_p) -> None:
-    """Sends the one request, and releases the call."""
+    """Sends the request, half-closes, and releases the call; if one of the first two fails, cancels the call."""
     try:
         check(_raw.penstock_call_try_send_message(call, message), "the request can't be sent")
         check(_raw.penstock_call_half_close(call))

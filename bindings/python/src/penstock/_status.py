@@ -115,8 +115,8 @@ def _detail_parts(detail: DetailLike) -> Tuple[str, bytes]:
 class Status:
     """How a call ended: a status that the program makes, or a view of the status that passes a hop.
 
-    A hop's status may be used only in its callback, on that thread; elsewhere it raises StateError. StateError also:
-    the status can't be changed (a local cancel or deadline).
+    The status of a hop may be used only in the hop's callback, on its thread; elsewhere its methods raise StateError.
+    A change of the status of a local cancel or deadline raises StateError, too.
     """
 
     __slots__ = ("__weakref__", "_guard", "_pointer")
@@ -201,7 +201,7 @@ class Status:
         check(_raw.penstock_status_add_detail(self._address(), url, value, len(value)), f"detail {type_url!r}")
 
     def set_detail(self, detail: DetailLike) -> None:
-        """Replaces the value of the first detail of this type URL, or adds it."""
+        """Replaces the value of the first detail with this type URL; adds the detail if there is none."""
         type_url, value = _detail_parts(detail)
         url = c_string(type_url, "a type URL")
         check(_raw.penstock_status_set_detail(self._address(), url, value, len(value)), f"detail {type_url!r}")
@@ -243,7 +243,8 @@ StatusLike = Union[CodeLike, Status]
 
 
 def as_status(code: StatusLike, message: str, details: Iterable[DetailLike], trailers: MetadataLike) -> Status:
-    """The status that the arguments of an `end` describe."""
+    """The status that the arguments of a method such as `Hop.end` describe. TypeError: ``code`` is a `Status`, and
+    there are other arguments."""
     if not isinstance(code, Status):
         return Status(code, message, details, trailers)
     if message or tuple(details) or trailers is not None:
@@ -258,7 +259,7 @@ def status_message(pointer: int) -> str:
 
 
 def status_details(pointer: int) -> List[Detail]:
-    """The details of the status at ``pointer``, those of google.rpc with their fields."""
+    """The details of the status at ``pointer``. Details of google.rpc types have their fields in ``parsed``."""
     type_url, value, length = c_char_p(), c_void_p(), c_size_t()
     found: List[Tuple[str, bytes]] = []
     for index in range(_raw.penstock_status_detail_count(pointer)):

@@ -24,9 +24,9 @@ _current_thread = threading.get_ident
 class SyncInterceptor:
     """Sees each call from start to end in one function, which may wait.
 
-    `intercept` runs on a worker thread of the runtime, which has up to ``max_workers`` of them (see `Runtime`). One
-    worker serves all the synchronous interceptors of a call, and also those of the calls that they make and wait
-    for.
+    `intercept` runs on a worker thread of the runtime, which has up to ``max_workers`` of them (see `Runtime`). A
+    call takes one worker, however many synchronous interceptors it meets. The calls that these interceptors make and
+    wait for use the same worker.
     """
 
     # The name for messages and lists; if empty, the class's name.
@@ -47,11 +47,10 @@ class SyncInterceptor:
 
 
 class InterceptedCall(RequestFields):
-    """A call in `SyncInterceptor.intercept`. It may be used only there, on that thread; elsewhere it raises
-    StateError. For other threads and for later use there is `hop`.
+    """A call in `SyncInterceptor.intercept`. It may be used only in that function, on its thread; elsewhere its
+    methods raise StateError. For other threads and for later use there is `hop`.
 
-    If something else has ended the call meanwhile (a cancel, the deadline, an interceptor above), its methods raise
-    GoneError.
+    If a cancel, the deadline or an interceptor above has ended the call, the methods raise GoneError.
     """
 
     __slots__ = ("__weakref__", "_handle", "_hop", "_registered", "_reply", "_running", "_thread")
@@ -87,16 +86,17 @@ class InterceptedCall(RequestFields):
     # ---- Going on, ending, answering: one of them ----
 
     def next(self) -> InterceptedReply:
-        """Lets the call go on with its changes, and waits for its response: for the whole response if it has one
-        message; for a stream of responses, for the headers, or for the status if that comes first.
+        """Lets the call go on with its changes, and waits for the response. If the kind of call has one response,
+        this waits for all of it; if it has a stream of responses, for the headers, or for the status if there are no
+        headers.
 
-        If something else ends the call meanwhile, the reply has ``gone`` set, and its status is the one that the
-        caller gets.
+        If something else ends the call during the wait, the reply has ``gone`` set, and its status is the one that
+        the caller gets.
 
         After a reply that has a status, `next` may be called again: the call begins again below this interceptor,
-        with the changes made since, and the new reply replaces the earlier one. StateError: after `cancel` or
-        `answer`; or the call can't begin again (its request is too large to be kept, or headers of a stream have
-        come), and then the earlier reply goes on.
+        with the changes made since, and the new reply replaces the earlier one. StateError: `cancel` or `answer` has
+        been called; or the call can't begin again, because its request is too large to be kept, or because the
+        headers of a stream have come. In the latter case the caller gets the earlier reply.
         """
         result = _raw.penstock_hop_next(self._inside())
         if result != c.E_GONE:
@@ -105,8 +105,8 @@ class InterceptedCall(RequestFields):
         return self._reply
 
     def half_close(self) -> None:
-        """Half-closes in place of the caller: later messages from above go no further. On other threads use
-        `Hop.half_close`."""
+        """Half-closes the call in place of the caller: messages that come from above afterwards are dropped here. On
+        other threads use `Hop.half_close`."""
         check_hop(self._inside(), _raw.penstock_hop_half_close(self._handle), "the requests can't be ended here")
 
     def cancel(
@@ -116,7 +116,7 @@ class InterceptedCall(RequestFields):
         details: Iterable[DetailLike] = (),
         trailers: MetadataLike = None,
     ) -> None:
-        """Ends the call at once, before or after `next`."""
+        """Ends the call with the given status, before or after `next`."""
         status = Status(code, message, details, trailers)
         check_hop(
             self._handle,
@@ -133,8 +133,8 @@ class InterceptedCall(RequestFields):
         details: Iterable[DetailLike] = (),
         trailers: MetadataLike = None,
     ) -> None:
-        """Answers the call here, instead of `next`; nothing is sent. The caller gets ``headers``,
-        the ``messages`` as it asks for them, and the status."""
+        """Answers the call here, instead of calling `next`: nothing is sent to the server. The caller gets
+        ``headers``, then the ``messages`` as it asks for them, and the status."""
         handle = self._inside()
         status = Status(code_number(code), message, details, trailers)
         first: Optional[Metadata] = None
@@ -154,8 +154,8 @@ class InterceptedCall(RequestFields):
 
     @property
     def hop(self) -> Hop:
-        """The retained hop, for other threads and for later use. With it they can send, deliver, half-close and end
-        the call, also while the function waits in `next`. Ask for it in the function."""
+        """The hop, retained for other threads and for later use: they can send and deliver messages with it,
+        half-close the call and end it, also while the function waits in `next`. Ask for it in the function."""
         handle = self._inside()
         if self._hop is None:
             self._hop = Hop(handle, self._registered).retain()
@@ -175,12 +175,14 @@ class InterceptedCall(RequestFields):
 
     @property
     def attempt(self) -> int:
-        """The number of this instance: 1, and one more with each RESTART by an interceptor above."""
+        """1 when the function first runs in the call; one higher each time that a RESTART by an interceptor above
+        makes it run again."""
         return int(_raw.penstock_hop_attempt(self._inside()))
 
     @property
     def level(self) -> Level:
-        """The level, object or bytes: a registration at both levels runs once at each."""
+        """The level at which the function runs, `Level.OBJECT` or `Level.BYTES`. If the interceptor is registered at
+        both, the function runs once at each."""
         return Level(_raw.penstock_hop_level(self._inside()))
 
     @property
@@ -238,7 +240,8 @@ class InterceptedReply:
 
     def __init__(self, call: InterceptedCall, gone: bool) -> None:
         self._call = call
-        # The pointers are valid until the function returns, even if another response has replaced this one.
+        # Both pointers stay valid until the interceptor's function returns, even if a further `next` has given
+        # another response.
         self._headers = _raw.penstock_hop_metadata(call._handle)
         self._status = _raw.penstock_hop_status(call._handle)
         # The call was ended elsewhere, so changes of the response have no effect.

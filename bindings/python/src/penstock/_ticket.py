@@ -1,4 +1,4 @@
-"""Tickets, with which events that wait are resolved, and these events."""
+"""Tickets, which end the wait of an event, and the events that wait."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from ._verdict import EventKind, Verdict
 
 
 class Ticket:
-    """Resolves a paused or held event, once: on any thread, also before the callback has returned.
+    """Ends the wait of a paused or held event, once: on any thread, also before the callback has returned.
 
-    AlreadyError: the ticket is spent. GoneError: the call has ended, or went on without it.
+    AlreadyError: the ticket is spent. GoneError: the call has ended, or the event has gone on without the ticket.
     """
 
     __slots__ = ("number",)
@@ -30,8 +30,8 @@ class Ticket:
         self.number = number
 
     def resolve(self, verdict: Verdict) -> None:
-        """Ends the pause with NEXT, DROP (messages), TAKE (start) or RESTART (status). InvalidArgumentError: this
-        event does not allow the verdict, and the ticket stays valid."""
+        """Ends the event's wait with NEXT, DROP (messages), TAKE (start) or RESTART (status). InvalidArgumentError:
+        this event does not allow the verdict; the ticket stays valid."""
         check(
             _raw.penstock_ticket_resolve(self.number, int(verdict)),
             f"the ticket can't be resolved to {verdict!r}",
@@ -57,7 +57,7 @@ class Ticket:
         check(_raw.penstock_ticket_end_with(self.number, status._address()), "the ticket can't be used")
 
     def resume_after(self, seconds: float) -> None:
-        """Resumes after ``seconds``, unless the ticket is resolved before."""
+        """Lets the event go on after ``seconds``, unless the ticket is resolved before."""
         result = _raw.penstock_ticket_resolve_after(self.number, c.NEXT, milliseconds(seconds))
         check(result, "the ticket can't be used")
 
@@ -75,8 +75,7 @@ class Ticket:
         check(result, "the ticket can't be used")
 
     def event(self) -> Event:
-        """The ticket's event. It may be read, and changed until the ticket is spent, by one thread at a
-        time."""
+        """The ticket's event. Until the ticket is spent it may be read and changed, by one thread at a time."""
         event = c_void_p()
         check(_raw.penstock_ticket_hop(self.number, byref(event)), "the ticket's event is not there")
         assert event.value is not None
@@ -87,8 +86,8 @@ class Ticket:
 
 
 class Event(RequestFields):
-    """A paused or held event, with the request of its call. The object may outlive the call, but the event can be
-    read and changed only until its ticket is spent; then it raises AlreadyError or GoneError."""
+    """A paused or held event, with the request of its call. It can be read and changed until its ticket is spent;
+    afterwards its methods raise AlreadyError or GoneError. The object itself may outlive the call."""
 
     __slots__ = ("__weakref__", "_handle", "_ticket")
 
@@ -98,8 +97,8 @@ class Event(RequestFields):
         own(self, _raw.penstock_hop_release, handle)
 
     def _shown(self) -> None:
-        """Guards the views of the event's parts, and lives as long as they do: once the ticket is spent, the parts
-        belong to the thread that drives the runtime."""
+        """Raises once the ticket is spent. The views of the event's metadata and status call this before each use,
+        and keep this object: after the ticket they belong to the thread that drives the runtime."""
         again = c_void_p()
         check(_raw.penstock_ticket_hop(self._ticket, byref(again)), "the event's ticket has been spent")
         _raw.penstock_hop_release(again)
@@ -159,8 +158,8 @@ def set_message(handle: int, data: Any) -> None:
 
 
 def put(handle: int, data: Any, functions: Tuple[Any, Any], words: str) -> None:
-    """Passes a message to the function for messages if it is an object or `Uncompressed`, otherwise to the one for
-    bytes."""
+    """Passes ``data`` to the second of the two C functions, which takes bytes; at the object level, and for an
+    `Uncompressed`, to the first, which takes a ``penstock_message *``."""
     put_message, put_bytes = functions
     codec = _raw.penstock_hop_codec(handle) if Boxed.ever else None
     if codec is None and not isinstance(data, Uncompressed):

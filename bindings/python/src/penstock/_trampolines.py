@@ -122,15 +122,17 @@ def _intercept(handle: int, number: Optional[int]) -> int:
 
 
 def _failed(callback: str, handle: int, number: Optional[int], error: BaseException) -> int:
-    """Handles an exception that a callback has raised. The caller gets it through the call's values."""
+    """Handles an exception that a callback has raised: ends the call, stores the exception in the call's values,
+    where the caller finds it, and reports it. Returns a verdict."""
     found: Any = registry.get(number)
     if found is None:
-        # The interceptor's `create` has not begun: its exception was reported, and could not end the call.
+        # `create` was interrupted before it began, so there is no state for this callback; that exception has been
+        # reported, but could not end the call.
         return _INVALID
     registered = found.registered if isinstance(found, Instance) else found
     name = registered.name if isinstance(registered, Registered) else "?"
-    # The status names the exception. In `create` a call can't be finished, so the verdict below ends it; signals
-    # have no verdict.
+    # This ends the call with a status that names the exception. It fails in `create`, where the verdict below ends
+    # the call; the callbacks of signals have no verdict.
     _finish(name, callback, handle, error)
     if callback not in ("on_cancel", "destroy"):
         _raw.penstock_hop_set_value(handle, EXCEPTION_KEY, registry.add(Raised(error)), forget)
@@ -145,12 +147,12 @@ def _finish(name: str, callback: str, handle: int, error: BaseException) -> None
 
 
 def _has_failed(given: Dict[str, Any], error: BaseException) -> None:
-    """Recovery for a trampoline that a signal handler has interrupted by an exception: this counts as a failure of
-    that callback."""
+    """Recovery for a trampoline in which a signal handler has raised: treats the exception as one of the trampoline's
+    callback."""
     handle, number = given["handle"], given["number"]
     callback = given.get("callback") or ("create" if "state" in given else "destroy")
     _failed(callback, handle, number, error)
-    # C gets no verdict from a function that raises, so the call is finished here.
+    # C gets no verdict from a function that raises, so this ends the call. It does nothing if `_failed` has done so.
     _finish("?", callback, handle, error)
     if callback == "destroy":
         registry.remove(number)

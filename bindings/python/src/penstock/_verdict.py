@@ -13,9 +13,10 @@ class Verdict(enum.IntEnum):
     NEXT = c.NEXT
     """Pass the event on."""
     PAUSE = c.PAUSE
-    """Stop this lane here until a ticket is resolved; later events wait unseen."""
+    """Stop this event and its lane until the ticket is resolved; later events of the lane wait unseen."""
     HOLD = c.HOLD
-    """Park this event; later ones are still shown; without a ticket the next NEXT releases it."""
+    """Park this event; later events of its lane are still shown. It waits for its ticket, or, if none was taken, for
+    the next NEXT in the lane."""
     DROP = c.DROP
     """Swallow this message."""
     TAKE = c.TAKE
@@ -23,7 +24,7 @@ class Verdict(enum.IntEnum):
     RESTART = c.RESTART
     """From ``on_status``: begin the call again below this hop; needs ``replay_bytes``."""
     SKIP = c.SKIP
-    """From ``create``: not this call."""
+    """From ``create``: the interceptor takes no part in this call."""
 
 
 class Kind(enum.IntEnum):
@@ -61,7 +62,7 @@ class Level(enum.IntEnum):
 
 
 def level_of(interceptor: object) -> Level:
-    """The level in an interceptor's ``level``, or the default."""
+    """The value of the interceptor's ``level``; `Level.BYTES` if it has none."""
     return Level(getattr(interceptor, "level", Level.BYTES))
 
 

@@ -1,4 +1,4 @@
-"""Calls functions of the library that wait, so that Ctrl-C works and the exceptions of callbacks are raised."""
+"""Calls functions of the library that wait. Ctrl-C ends such a wait; a KeyboardInterrupt of a callback is raised."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ workers: Set[int] = set()
 
 
 class Waiters:
-    """The threads that are in a blocking call on one runtime. They drive its loop, so no other thread needs to.
+    """Counts the threads that are in a blocking call on one runtime. While there is one, it drives the loop, so the
+    runtime's own Python thread need not.
 
-    A context manager, for calls that are made of several steps. Any thread: each step is one list operation.
-    Workers of the library do not count: they wait for another thread to drive the loop.
+    A context manager: a thread counts within it, which may span several C functions. Any thread may use it, because
+    each step is one list operation. Workers of the library are not counted: they wait for another thread to drive the
+    loop.
     """
 
     __slots__ = ("_inside",)
@@ -36,8 +38,8 @@ class Waiters:
             self._inside.pop()
 
     def wait(self, function: Callable[..., Any], *arguments: Any) -> int:
-        """Calls ``function`` until no signal interrupts it, and returns its result. Between two tries Python's
-        signal handlers run; their exceptions are raised here.
+        """Calls ``function`` again until no signal has interrupted it, and returns its result. Between two calls
+        Python's signal handlers run; their exceptions are raised here.
         """
         with self:
             while True:

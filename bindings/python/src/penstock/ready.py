@@ -122,7 +122,7 @@ class TokenRequest:
 
 
 def _give_up(number: int) -> None:
-    """Fails a dropped request. If it was answered before, this does nothing."""
+    """Fails a request whose object has been collected. Does nothing if the request was answered."""
     _raw.penstock_token_fail(number, StatusCode.UNAVAILABLE.number, b"the token source gave no answer")
 
 
@@ -173,8 +173,8 @@ class BearerToken(_Ready):
     """Gets a token from ``source``, sends it with each call, and gets another when it has expired or was refused.
 
     Calls that come while there is no token wait; one request serves them all. When a call ends with UNAUTHENTICATED,
-    its token is discarded, and the call is started again once, with the next token. A call that has the header
-    already is left alone.
+    its token is discarded, and the call is started again once, with the next token. A call whose metadata has
+    ``header`` ("authorization" if not given) already goes on unchanged.
 
     ``source`` gets a `TokenRequest`, and returns a token, or (token, seconds), or None if it answers the request
     later. It runs on a thread of its own, so it may wait; with ``in_thread=False`` it runs like a callback, and must
@@ -274,8 +274,8 @@ _write_trampoline = _raw.penstock_log_line(_write)
 class Metrics(_Ready):
     """Counts calls, messages and status codes, and keeps histograms of the durations of calls, by method and code.
 
-    ``buckets``: upper bounds in seconds, rising, in whole milliseconds. ``max_methods``: calls of further methods
-    are counted together as "other".
+    ``buckets``: the upper bounds of the histograms in seconds, rising; each is rounded to a millisecond.
+    ``max_methods``: how many methods are counted apart; calls of all others are counted together as "other".
     """
 
     def __init__(self, *, buckets: Optional[Iterable[float]] = None, max_methods: Optional[int] = None) -> None:
@@ -312,9 +312,9 @@ class TraceContext(_Ready):
     """W3C trace context: passes on a valid ``traceparent`` in the request's metadata, with its ``tracestate``;
     without a valid one it begins a trace.
 
-    ``sampled``: the percentage of the traces that begin here that are sampled. ``parent_id``: "new" or "keep":
-    whether a ``traceparent`` that is passed on gets a new parent-id. ``seed``: the same seed gives the same numbers
-    each time.
+    ``sampled``: what percentage of the traces that begin here is marked as sampled. ``parent_id``: "new" or "keep",
+    for a ``traceparent`` that is passed on: whether it gets a new parent-id. ``seed``: the same seed gives the same
+    ids each time.
     """
 
     def __init__(
@@ -372,10 +372,10 @@ class ResponseCache(_Ready):
 
 
 class RateLimit(_Ready):
-    """Lets at most ``rate`` calls start per second; a call that comes too early waits its turn.
+    """Lets ``rate`` calls start per second on average; a call that comes too early waits its turn.
 
-    ``burst``: how many calls may start at once after a quiet time. A call that would have to wait for more than
-    ``max_wait``, or behind ``max_waiting`` others, ends at once with ``code``, RESOURCE_EXHAUSTED if not given.
+    ``burst``: how many calls may start at once after a time without calls. A call that would have to wait for more
+    than ``max_wait``, or behind ``max_waiting`` others, ends at once with ``code`` (default: RESOURCE_EXHAUSTED).
     """
 
     def __init__(

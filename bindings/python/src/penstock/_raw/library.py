@@ -110,7 +110,7 @@ def _check(library: ctypes.CDLL, file: str) -> None:
 
 def _bind(library: ctypes.CDLL) -> None:
     """Raises AttributeError, with the symbol's name, if the library lacks a function of the headers."""
-    # Imported here, because the package itself can be imported without it, and faster.
+    # Imported only when the library is loaded, so that importing the package takes less time.
     from .functions import PROTOTYPES
 
     for name, (restype, *argtypes) in PROTOTYPES.items():
