@@ -60,6 +60,8 @@ extension ParsedChannelOptions {
       case "connect_timeout_ms": option.milliseconds(1...86_400_000) { transport.connectTimeout = $0 }
       /// Whether calls wait for a connection where the channel can't connect, if their options do not say it.
       case "wait_for_ready": option.bool { defaults.waitsForReady = $0 }
+      /// How long the channel keeps its connection without a call, before it becomes idle; 0: without limit.
+      case "idle_timeout_ms": option.milliseconds(0...2_592_000_000) { transport.idleTimeout = $0 }
       /// The first wait after a failure to connect, from the beginning of that attempt.
       case "initial_backoff_ms": option.milliseconds(1...86_400_000) { transport.backoff.initial = $0 }
       /// The longest such wait, without its jitter.

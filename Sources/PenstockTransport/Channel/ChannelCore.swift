@@ -37,6 +37,9 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   var isScheduled = false
   private var nameless = ByteBuffer()
   let connectivity = ConnectivityCell()
+  /// The time at which an attempt ended last, or the channel left idle.
+  private var lastUsed: UInt64 = 0
+  private var idleTimer: IdleTimer?
   init(_ runtime: Runtime, _ defaults: RequestDefaults, _ destination: Destination, _ resolver: Resolver) {
     self.runtime = runtime
     self.defaults = defaults
@@ -69,6 +72,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
       last.listIndex = attempt.listIndex
     }
     attempt.listIndex = -1
+    lastUsed = runtime.now
   }
 
   // MARK: Where an attempt goes
@@ -162,8 +166,32 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
       }
     }
     isFollowing = false
-    connectivity.set(balancer.connectivity)
+    tellState()
     if balancer.connectivity == .idle, !waiting.isEmpty { work.schedule(self) }
+  }
+
+  @inline(never) @_optimize(size)
+  private func tellState() {
+    let now = balancer.connectivity
+    connectivity.set(now)
+    guard destination.idleTimeout > 0 else { return }
+    if now == .idle || now == .shutdown {
+      idleTimer.map { runtime.disarm($0) }
+    } else if idleTimer?.isArmed != true {
+      lastUsed = runtime.now
+      let timer = idleTimer ?? IdleTimer(self)
+      idleTimer = timer
+      runtime.arm(timer, at: Time.after(destination.idleTimeout, lastUsed))
+    }
+  }
+
+  /// The idle timer is due: the channel rests if no call has used it for the idle timeout.
+  @inline(never) @_optimize(size)
+  fileprivate func mayRest(_ timer: IdleTimer) {
+    let since = attempts.isEmpty ? lastUsed : runtime.now
+    let until = Time.after(destination.idleTimeout, since)
+    if runtime.now < until { return runtime.arm(timer, at: until) }
+    follow(.rest)
   }
 
   @inline(never) @_optimize(size)
@@ -277,6 +305,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     waiting = WaitQueue()
     names?.rest()
     runtime.disarm(self)
+    idleTimer.map { runtime.disarm($0) }
     _ = balancer.handle(.close, now: runtime.now)
     pick = balancer.pick
     connectivity.set(.shutdown)
@@ -293,4 +322,13 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     for subchannel in endpoints { subchannel.closeInChild() }
     for subchannel in leaving { subchannel.closeInChild() }
   }
+}
+
+private final class IdleTimer: Timer {
+  /// Disarms this timer before it goes.
+  private unowned(unsafe) let core: ChannelCore
+
+  init(_ core: ChannelCore) { self.core = core }
+
+  override func fire() { core.mayRest(self) }
 }

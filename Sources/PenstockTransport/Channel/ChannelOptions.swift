@@ -18,6 +18,8 @@ public struct ChannelOptions {
   public var version = ("0" as StaticString).bytes
   public var maxHeaderListBytes = 16384
   public var connectTimeout: UInt64 = 20_000_000_000
+  /// How long the channel keeps its connection without a call; 0: without limit.
+  public var idleTimeout: UInt64 = 1_800_000_000_000
   /// The waits between attempts to connect to one address.
   public var backoff = Backoff.Policy()
   /// When the target's name is looked up.

@@ -60,6 +60,7 @@ class Destination {
   final var tls: TLSContext?
   final let limits: HTTP2Limits
   final let connectTimeout: UInt64
+  final let idleTimeout: UInt64
   final let backoff: Backoff.Policy
   final let resolving: ResolveState.Policy
   /// What connections to come begin with; nil: without keepalive. Driving thread only.
@@ -73,6 +74,7 @@ class Destination {
     self.tls = tls
     self.limits = limits
     connectTimeout = options.connectTimeout
+    idleTimeout = options.idleTimeout
     backoff = options.backoff
     var resolving = options.resolving
     resolving.timeout = options.connectTimeout

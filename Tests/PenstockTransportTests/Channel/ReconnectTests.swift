@@ -183,6 +183,20 @@ import Testing
     #expect(world.connects == 3)
   }
 
+  @Test func itRestsWithoutCalls() throws {
+    let world = Simulation()
+    world.servers[80] = SimulationTests.echo
+    let client = try client("ipv4:10.0.0.1:80", world) { $0.idleTimeout = 60 * Self.second }
+    #expect(call(client).message == [7])
+    pass(50 * Self.second, client, world)
+    #expect(call(client).message == [7])
+    pass(50 * Self.second, client, world)
+    #expect(client.channel.connectivity == .ready && world.connects == 1)
+    pass(20 * Self.second, client, world)
+    #expect(client.channel.connectivity == .idle)
+    #expect(call(client).message == [7] && world.connects == 2)
+  }
+
   // MARK: Names
 
   @Test func anAddressThatIsNotThereAnyMoreIsLeft() throws {
