@@ -7,7 +7,7 @@ final class CallItem: InboxItem {
   /// A reference that keeps the call while the item is posted, until it has run. One thread posts at a time
   /// (`Call.submit`).
   fileprivate var posted: Unmanaged<Call>?
-  /// The next run is the first: the owner opens the call then.
+  /// Whether the next run is the first: the owner then opens the call.
   private var isFirstRun = false
   fileprivate var deadline: DeadlineTimer?
   fileprivate var resumes: [ResumeTimer] = []

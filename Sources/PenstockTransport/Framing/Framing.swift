@@ -64,8 +64,8 @@ class Framing {
 
   // MARK: Reading ahead
 
-  /// The space for the next bytes of the message that is being received, before `decode` gets them; nil: there is
-  /// none.
+  /// The space, within the message that is being received, into which its next bytes may be read before `decode` gets
+  /// them; nil: there is none.
   func space() -> UnsafeMutableRawBufferPointer? { nil }
   /// Whether `bytes` begin with a whole message, and none is being received.
   func beginsWithMessage(_ bytes: ByteView) -> Bool { false }

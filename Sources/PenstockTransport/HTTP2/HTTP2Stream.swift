@@ -1,9 +1,9 @@
 import PenstockCall
 import PenstockWire
 
-/// One HTTP/2 stream. It records; `HTTP2Session` moves the bytes.
+/// One HTTP/2 stream: its state, and the bytes that have come or are to be sent. `HTTP2Session` moves the bytes.
 ///
-/// Ten thousand may be open and idle: small fields stand together, so that a stream takes 136 bytes.
+/// Ten thousand streams may be open and idle: small fields stand together, so that a stream takes 136 bytes.
 final class HTTP2Stream: TransportStream, Queued {
   /// The part of the answer that has come.
   enum Answer {
