@@ -11,8 +11,8 @@ final class CallItem: InboxItem {
   private var isFirstRun = false
   fileprivate var deadline: DeadlineTimer?
   fileprivate var resumes: [ResumeTimer] = []
-  /// The call's tickets. The driving thread makes the book, and it stays as long as the item, so other threads may
-  /// look at it.
+  /// The call's tickets. The driving thread makes the book, which then stays as long as this item: so other threads
+  /// may look at it.
   fileprivate var book: TicketBook?
   /// The workers that run the call's synchronous interceptors. The reference is not counted, because a call that has
   /// not ended keeps the runtime. `syncWork`: the call's synchronous interceptors that are ready to run, and the

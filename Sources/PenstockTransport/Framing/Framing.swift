@@ -11,10 +11,11 @@ class Framings {
   }
 }
 
-/// The *framing* of calls: how a call's start, messages and end become HTTP messages, and back. One object per
-/// attempt. It knows nothing of connections, and calls no code of other layers.
+/// The *framing* of calls: how a call's start, messages and end become HTTP messages, and back. Each attempt has one
+/// such object. It knows nothing of connections, and calls no code of other layers.
 ///
-/// It is a class so that it can be borrowed. Functions that not every framing needs have a default here.
+/// It is a class, and not a protocol, so that it can be borrowed without counting a reference. Functions that not
+/// every framing needs have a default here.
 class Framing {
   /// The time at which a request's headers can be made.
   enum Opening: Equatable {

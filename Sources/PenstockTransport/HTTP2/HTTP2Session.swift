@@ -356,7 +356,7 @@ final class HTTP2Session {
     if borrow(stream.owner, { $0.streamSends() }) == true { mark(stream) }
   }
 
-  /// Tells owners of changes, until there are none.
+  /// Tells the owners of changed streams, until no changed stream is left.
   func dispatch() {
     if isDispatching { return }
     isDispatching = true

@@ -51,7 +51,7 @@ public class WaitCell: @unchecked Sendable {
     word.bitwiseAnd(~WaitCell.set, ordering: .sequentiallyConsistent)
   }
 
-  /// Begins to wait as the driver, with the runtime's lock held. nil: only the driver sets the cell.
+  /// Begins to wait as the driver of `runtime`, with its lock held. nil: only the driver itself sets the cell.
   final func beginDriving(_ runtime: Unmanaged<Runtime>?) {
     if self.runtime == nil { self.runtime = keepsRuntime ? runtime?.retain() : runtime }
     word.bitwiseOr(WaitCell.driving, ordering: .sequentiallyConsistent)

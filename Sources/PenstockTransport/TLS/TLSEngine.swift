@@ -198,7 +198,7 @@ public final class TLSEngine {
   /// The cipher, such as "TLS_AES_256_GCM_SHA384", in static storage.
   var cipher: UnsafePointer<CChar>? { SSL_CIPHER_get_name(SSL_get_current_cipher(ssl)) }
 
-  /// The protocol that was agreed on; the view lasts as long as the engine lives.
+  /// The protocol that ALPN has agreed on; empty: none. The view lasts as long as the engine lives.
   var alpn: ByteView {
     var selected: UnsafePointer<UInt8>?
     var count: UInt32 = 0
