@@ -2,7 +2,8 @@ import CSystem
 import PenstockCall
 import PenstockWire
 
-/// The state that a call keeps with its loop: its item in the inbox, its timers, its tickets. The call owns it.
+/// The loop's part of a call's state: the call's item in the inbox, its timers, its tickets. The call owns this
+/// object.
 final class CallItem: InboxItem {
   /// A reference that keeps the call while the item is posted, until it has run. One thread posts at a time
   /// (`Call.submit`).

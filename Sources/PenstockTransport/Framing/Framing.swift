@@ -79,7 +79,7 @@ enum FramedMessage {
   case piece(BodyPiece)
   /// The message goes in the headers: `messagesInHeaders` counts it.
   case inHeaders
-  /// The message is encoded later: `isPacking` from here on.
+  /// The message is encoded later, by `encodeNext`: `isPacking` is true until then.
   case later
   case failed(Status)
 }
@@ -94,7 +94,7 @@ enum ResponseStart {
 
 enum BodyStep {
   case needsMore
-  /// The message is decompressed later: `isBusy` from here on.
+  /// The message is decompressed later, by `proceed`: `isBusy` is true until then.
   case busy
   /// A message. `size`: its size as it was received, compressed or not.
   case message(Message, size: Int)

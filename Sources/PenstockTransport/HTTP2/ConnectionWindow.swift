@@ -57,7 +57,7 @@ extension HTTP2Session {
   private func announceWindow() {
     let size = window.isWide ? max(limits.connectionWindow, ConnectionWindow.narrow) : ConnectionWindow.narrow
     credited(nghttp2_session_set_local_window_size(session, 0, 0, Int32(clamping: size)))
-    // Credit that was held back while the window grew narrow goes back at once.
+    // Credit that nghttp2 has held back, to make the window narrow, goes back at once.
     credited(nghttp2_session_consume_connection(session, 0))
   }
 

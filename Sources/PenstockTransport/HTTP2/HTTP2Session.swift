@@ -326,7 +326,7 @@ final class HTTP2Session {
     credited(nghttp2_session_consume_stream(session, stream.id, credit))
   }
 
-  /// The owner is done with `stream`: an open one is reset. True: there is something to send.
+  /// The owner is done with `stream`: an open stream is reset. True: there is something to send.
   @discardableResult
   func letGo(_ stream: HTTP2Stream, _ why: Leave) -> Bool {
     stream.letGo()
@@ -460,7 +460,7 @@ final class HTTP2Session {
       if n <= 0 {
         if n < 0 { fail(broken(Int32(truncatingIfNeeded: n))) }
         if n == 0, opensMore() { continue }
-        // nghttp2 also returns 0 if there is no room.
+        // nghttp2 also returns 0 if the output has no room for the next frame: then not all is collected.
         if n == 0, queuedCount == 0, !out.isFull(limits.outputSize) { collected = .all }
         break
       }

@@ -329,7 +329,8 @@ extension HTTP2Session {
     }
   }
 
-  /// The session's own GOAWAY has NO_ERROR; with another code nghttp2 has given up on the peer.
+  /// Called when a GOAWAY has been sent. The session's own has NO_ERROR; with another code nghttp2 has given up on
+  /// the peer.
   @inline(never) @_optimize(size)
   private func gaveUp(_ frame: nghttp2_goaway) {
     guard frame.error_code != NGHTTP2_NO_ERROR.rawValue, failure == nil else { return }

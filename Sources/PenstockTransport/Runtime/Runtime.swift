@@ -36,7 +36,7 @@ public enum Closing {
 ///
 /// One thread at a time is the *driver*: the runtime's own thread, a thread that waits in a blocking function, or one
 /// in `poll`. The role changes hands under `lock`; all that is marked "driver's" belongs to the thread in the role, and
-/// needs no lock. User code runs on the driver only, and never under a lock.
+/// needs no lock. The loop runs user code on the driver only, and never under a lock.
 ///
 /// - RuntimeTurn.swift: one turn of the loop.
 /// - RuntimeRole.swift: which thread drives.
