@@ -4,7 +4,7 @@ import PenstockWire
 /// The headers and trailers of the answer.
 extension Call {
   func addHeaders(to list: FieldList) {
-    // Sent wherever compression is used, so that clients see which encodings the server accepts.
+    // If the call may use compression in either direction, the client is told which encodings the server accepts.
     if knobs.compresses || requestCoding != .identity || mayCompress {
       if clientTakesGzip && (knobs.compresses || mayCompress) { list.add("grpc-encoding", "gzip") }
       list.add("grpc-accept-encoding", "identity,gzip")
@@ -47,7 +47,7 @@ extension Call {
     }
   }
 
-  /// Writes one line of JSON about the call.
+  /// Writes a line of JSON about the call to stdout (`--print-requests`).
   func report() {
     let line = Console.out.line
     line.put("{\"connection\":").put(session?.number ?? 0).put(",\"stream\":").put(Int(id))

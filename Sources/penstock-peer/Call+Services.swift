@@ -60,7 +60,8 @@ extension Call {
     }
   }
 
-  /// Answers with one reply and the status; a status that is an error is sent instead of the reply.
+  /// Answers with one reply, then ends the call. If the client has asked for an error status (`Knobs.status`), that
+  /// takes the place of the reply.
   private func finish(_ body: ByteBuffer) { finish(Reply(body: body)) }
 
   func finish(_ answer: Reply) {
@@ -109,7 +110,8 @@ extension Call {
     }
   }
 
-  /// Keeps all that a client stream sends until it ends, within the limit for one message.
+  /// Appends a message of a client stream to `gathered`, with its prefix if `framed`. All of the stream's messages
+  /// together must be within the limit for one message.
   private func gather(_ message: ByteView, framed: Bool) {
     let limit = session?.options.maxMessageBytes ?? 0
     guard gathered.count + message.count <= limit else {
@@ -177,7 +179,7 @@ extension Call {
     let body = Text()
     var writer = ProtoWriter(into: body)
     writer.int(1, isKnown ? 1 : 3)  // SERVING, SERVICE_UNKNOWN
-    // A watch stays open, because the health never changes.
+    // A Watch gets one reply and stays open. There is no further one, because the health never changes.
     if method == .healthCheck { finish(body) } else { reply(Reply(body: body)) }
   }
 }

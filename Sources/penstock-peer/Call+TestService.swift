@@ -55,7 +55,8 @@ enum TestMessages {
 }
 
 extension Call {
-  /// Whether a response of this method may ask for compression by itself.
+  /// Whether a request of this method may ask for compressed responses (`response_compressed`), and the client takes
+  /// gzip.
   var mayCompress: Bool {
     switch method {
     case .unaryCall, .cacheableUnary, .streamingOutput, .fullDuplex, .halfDuplex: return clientTakesGzip

@@ -5,15 +5,16 @@ import PenstockWire
 
 /// One stream of the server: the request as it comes in, the answer as it goes out.
 ///
-/// Input stops being decoded while there is something to send or to wait for, and what is not decoded gives no credit
-/// back to the client: so a call holds one message, one window of input and `highWater` bytes of output.
+/// While a reply is to be sent or waits for its time, no input is decoded, and bytes that are not decoded give no
+/// flow-control credit back to the client. So a call holds one message, one window of input and `highWater` bytes of
+/// output at most.
 ///
 /// ```
 ///   receive -> [inbox] -> decoder -> service (Call+Services) -> replies -> [output] -> provide
 /// ```
-/// Calls are used again (`CallPool`): `begin` and `reset` are all there is between two lives.
+/// Call objects are used again (`CallPool`): `begin` prepares one for a new stream, `reset` after its stream has ended.
 final class Call: Source {
-  /// An answer that waits for its time, or for room.
+  /// A response message that waits for its time, or for room in the output.
   struct Reply {
     /// The message; nil: `size` zeros in a test payload.
     var body: ByteBuffer?
@@ -24,7 +25,7 @@ final class Call: Source {
     var isOnlyDelay = false
   }
 
-  unowned(unsafe) var session: Session?  // Holds this call while the stream lives.
+  unowned(unsafe) var session: Session?  // The session holds this call while the stream lives.
   private(set) var id: Int32 = 0
   /// The index among the session's calls.
   var index = 0
@@ -33,7 +34,7 @@ final class Call: Source {
   // The state of the request.
   private(set) var method = Method.unknownService
   private(set) var knobs = Knobs()
-  /// Each field: two lengths of four bytes, name, value.
+  /// The request's fields. Each is stored as the lengths of name and value (four bytes each), the name, and the value.
   private let fields = ByteBuffer()
   private var timeout: UInt64?
   private var isGRPC = false
@@ -59,10 +60,10 @@ final class Call: Source {
   private var nextReply = 0
   private var deadline: UInt64 = .max
   private var waitsUntil: UInt64 = 0
-  /// Whether the first reply has had its delay.
+  /// Whether the delay of the next reply is over.
   private var isDue = false
   var messagesOut = 0
-  /// Set when the last reply has gone: only the status is still to come.
+  /// Whether the status is sent once all `replies` have been.
   var endsAfterReplies = false
   private(set) var status: Int?
   let statusMessage = ByteBuffer()
@@ -70,7 +71,7 @@ final class Call: Source {
   private var isDeferred = false
   private var trailersAreSubmitted = false
   private var wasReset = false
-  /// Whether a large message came or went: its storage is not kept.
+  /// Whether the call has had a large message. If so, its buffers free their memory before it is used again.
   private var wasLarge = false
 
   private static let highWater = 64 << 10
@@ -282,9 +283,10 @@ final class Call: Source {
     }
   }
 
-  /// The client gives up by itself at about this time; whichever is first, it learns the same. Only a message that
-  /// is on its way in part leaves nothing but RST_STREAM ("servers should only use this mechanism when they need to
-  /// cancel a call but the payload byte sequence is incomplete", gRPC over HTTP2, "Errors").
+  /// Ends the call with DEADLINE_EXCEEDED. The client's own deadline gives it the same status at about the same time.
+  /// If output has not left completely, trailers can't follow, so RST_STREAM is sent: "servers should only use this
+  /// mechanism when they need to cancel a call but the payload byte sequence is incomplete" (gRPC over HTTP2,
+  /// "Errors").
   private func deadlineExpired() {
     guard let session else { return }
     end(.deadlineExceeded, "the deadline has expired at the server")
@@ -295,7 +297,7 @@ final class Call: Source {
 
   // MARK: Replies
 
-  /// Sends a reply. The delay that the knobs ask for, which counts once, comes on top of the reply's own.
+  /// Queues a reply. The client's `x-delay-ms` is added to the reply's own delay.
   func reply(_ given: Reply) {
     var reply = given
     reply.delay &+= knobs.delay
@@ -338,13 +340,13 @@ final class Call: Source {
 
   func end(_ code: StatusCode, _ message: StaticString) { end(Int(code.rawValue), message.bytes) }
 
-  /// The first end counts. Messages that are on their way out still go.
+  /// Sets the status. Only the first status of a call counts. Messages that are in the output are still sent.
   func end(_ code: Int, _ message: ByteView) {
     if status != nil { return }
     status = code
     statusMessage.put(message)
     session?.loop.disarm(self)
-    // Bytes that are not decoded any more still count as the client's credit.
+    // The bytes that will not be decoded give their flow-control credit back now.
     if !inbox.isEmpty { nghttp2_session_consume_stream(session?.handle, id, inbox.count) }
     inbox.removeAll(keepingCapacity: true)
     if !chunk.isEmpty { nghttp2_session_consume_stream(session?.handle, id, chunk.count) }
@@ -403,7 +405,8 @@ final class Call: Source {
     list.withVectors { _ = nghttp2_submit_trailer(handle, id, $0, $1) }
   }
 
-  /// Tells nghttp2 how many bytes may go into a DATA frame; they are moved when it has made the frame's header.
+  /// Tells nghttp2 how many bytes the next DATA frame gets. The bytes are passed on later, when nghttp2 has made the
+  /// frame's header.
   func provide(_ room: Int, _ flags: UnsafeMutablePointer<UInt32>) -> Int {
     if output.bytes < Call.highWater / 2 && status == nil { advance() }
     let n = min(output.bytes, room)

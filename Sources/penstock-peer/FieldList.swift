@@ -2,7 +2,7 @@ import CNghttp2
 import CSystem
 import PenstockWire
 
-/// A header list in the making. Names and values are static, or copied, so that nothing has to outlive `add`.
+/// A header list that is being built. Names and values are static or are copied, so no argument has to outlive `add`.
 final class FieldList {
   private struct Entry {
     var name: UnsafePointer<UInt8>?
@@ -44,7 +44,7 @@ final class FieldList {
     withExtendedLifetime(value) { add(name, value.view) }
   }
 
-  /// `prefix` goes before the name.
+  /// Adds a field whose name is `prefix` and `name` together.
   func add(prefix: StaticString, _ name: ByteView, _ value: ByteView) {
     var entry = Entry()
     entry.nameAt = bytes.count
@@ -56,7 +56,7 @@ final class FieldList {
 
   func add(_ name: ByteView, _ value: ByteView) { add(prefix: "", name, value) }
 
-  /// Runs `body` with the fields as nghttp2 takes them; it copies them, and does not write to them.
+  /// Calls `body` with the fields as an array for nghttp2, which copies them and does not write to them.
   func withVectors<R>(_ body: (UnsafePointer<nghttp2_nv>?, Int) -> R) -> R {
     vectors.removeAll(keepingCapacity: true)
     let base = bytes.view.baseAddress?.assumingMemoryBound(to: UInt8.self)

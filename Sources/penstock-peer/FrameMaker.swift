@@ -1,14 +1,15 @@
 import CNghttp2
 import PenstockWire
 
-/// Turns steps into bytes. Only the HPACK encoder is nghttp2's: it takes any name and any value.
+/// Turns the steps of a script that send something into bytes. Of nghttp2 only the HPACK encoder is used, which accepts
+/// any names and values.
 final class FrameMaker {
   private var deflater: OpaquePointer?
 
   init() { nghttp2_hd_deflate_new(&deflater, 4096) }
   deinit { nghttp2_hd_deflate_del(deflater) }
 
-  /// Appends what `step` sends. False: no memory.
+  /// Appends the bytes of `step` to `out`. `current` is the stream of a step that names none. False: no memory.
   func make(_ step: FrameStep, current: Int, into out: ByteBuffer) -> Bool {
     for _ in 0..<step.times {
       let bytes = ByteBuffer()

@@ -1,7 +1,7 @@
 import PenstockTransport
 import PenstockWire
 
-/// The steps of a script that send something: a verb, then words such as `end`, `stream=3`, `hex=00ff`.
+/// Parses the steps of a script that send something: a verb, then words such as `end`, `stream=3`, `hex=00ff`.
 enum FrameParser {
   static func frame(_ verb: ByteView, _ words: inout Words) -> FrameStep? {
     let frame = FrameStep()
@@ -115,7 +115,8 @@ enum FrameParser {
     return true
   }
 
-  /// Adds a word's bytes to the payload; nil: the word adds none.
+  /// Adds the bytes that the word `name=value` stands for to the payload. False: the value is malformed. nil: it is not
+  /// such a word.
   private static func piece(_ frame: FrameStep, _ name: ByteView, _ value: ByteView) -> Bool? {
     let out = frame.payload
     if bytesEqual(name, "text") { return quoted(value).map { out.append($0.view) } ?? false }
@@ -172,14 +173,15 @@ enum FrameParser {
     return true
   }
 
-  /// A name of RFC 9113 section 7, or a number.
+  /// The error code for a name of RFC 9113 section 7, or for a number; nil: it is neither.
   private static func errorCode(_ word: ByteView) -> Int? {
     if let number = decimal(word, limit: Int(UInt32.max)) { return number }
     for code in 0..<14 where bytesEqual(word, HTTP2Error.name(UInt32(code))) { return code }
     return nil
   }
 
-  /// RFC 9113 section 6.5.2, or a number.
+  /// The identifier of a setting of RFC 9113 section 6.5.2, by its name in lower case or its number; nil: it is
+  /// neither.
   private static func setting(_ name: ByteView) -> Int? {
     let names: [StaticString] = [
       "header-table-size", "enable-push", "max-concurrent-streams", "initial-window-size", "max-frame-size",

@@ -14,7 +14,8 @@ enum Coding: Equatable {
   }
 }
 
-/// One message at a time: "Compression contexts are NOT maintained over message boundaries" (gRPC over HTTP2).
+/// Compresses and decompresses single messages: "Compression contexts are NOT maintained over message boundaries" (gRPC
+/// over HTTP2).
 enum Gzip {
   enum Outcome: Equatable { case done, tooLarge, malformed, noMemory }
 

@@ -3,7 +3,7 @@ import PenstockChannel
 import PenstockTransport
 import PenstockWire
 
-/// The bytes of one connection, through TLS where there is TLS.
+/// Receives and sends the bytes of one connection, through TLS if the peer uses TLS.
 final class Link {
   enum Received {
     case bytes(ByteView)
@@ -14,7 +14,7 @@ final class Link {
 
   enum Flushed: Equatable {
     case done, blocked, failed
-    /// The handshake has not ended, so nothing can be sent: there will be something to read first.
+    /// The TLS handshake has not ended, so nothing can be sent yet: the client's next bytes have to be read first.
     case handshaking
   }
 
@@ -24,12 +24,12 @@ final class Link {
   private let tls: TLSEngine?
   private var isOpen: Bool
 
-  /// The least room for records, each time.
+  /// How much room there has to be for TLS records before each read from the socket.
   private static let recordsSize = 64 << 10
 
   var isCleartext: Bool { tls == nil }
 
-  /// Whether as many bytes wait to be sent as are worth the memory.
+  /// Whether so many bytes wait to be sent (`most`) that no more should be made.
   var isFull: Bool { output.bytes.count + (tls.map { $0.output.count } ?? 0) > Link.most }
   private static let most = 1 << 20
 
@@ -47,7 +47,8 @@ final class Link {
     fd = -1
   }
 
-  /// Plain bytes in `space`, valid until it is used again. Ask until it would block.
+  /// Receives plain bytes into `space`. They are valid until `space` is used again. To be called until it gives
+  /// `wouldBlock`.
   func receive(_ space: UnsafeMutableRawBufferPointer) -> Received {
     guard let tls else { return receiveRaw(space) }
     while true {
@@ -110,7 +111,8 @@ final class Link {
     }
   }
 
-  /// Sends with `step` until it gives nil, as nothing is left; otherwise it gives a number of bytes or -errno.
+  /// Calls `step` until everything is sent. `step` sends something and returns the number of bytes or -errno; nil:
+  /// nothing is left to send.
   private func sendAll(_ step: () -> Int?) -> Flushed {
     while let n = step() {
       if n == -Int(EAGAIN) { return .blocked }
@@ -119,7 +121,8 @@ final class Link {
     return .done
   }
 
-  /// Sends messages of TLS 1.3 after the handshake. A key update asks for one in return.
+  /// Sends `times` TLS 1.3 messages that may follow the handshake: key updates, each of which asks the client for one
+  /// in return, or session tickets.
   func say(_ message: Script.TLSMessage, times: Int) {
     guard let tls else { return }
     for _ in 0..<times {
@@ -139,7 +142,7 @@ final class Link {
     _ = shutdown(fd, 1)  // SHUT_WR
   }
 
-  /// The close that follows sends RST instead of FIN.
+  /// Makes the later close of the descriptor send RST in place of FIN.
   func makeCloseAbrupt() {
     var value = linger(l_onoff: 1, l_linger: 0)
     _ = setsockopt(fd, SOL_SOCKET, SO_LINGER, &value, socklen_t(MemoryLayout<linger>.size))

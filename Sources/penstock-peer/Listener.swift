@@ -3,7 +3,7 @@ import PenstockChannel
 import PenstockTransport
 import PenstockWire
 
-/// The listening socket: each connection becomes a `Session`, or a `Player` where there is a script.
+/// The listening socket. Each connection that it accepts becomes a `Session`, or, with a script, a `Player`.
 final class Listener: Source {
   enum Opened {
     case open(Listener)
@@ -15,7 +15,7 @@ final class Listener: Source {
   private let script: Script?
   private let tls: TLSContext?
   private var connections = 0
-  /// The address as a client's target, once bound.
+  /// The address in the form of a client's target; empty before the socket is bound.
   private let address = ByteBuffer()
   private var port = 0
   private var path: ByteBuffer?
@@ -120,7 +120,7 @@ final class Listener: Source {
     return copy.append(byte: 0) ? (copy, UInt16(truncatingIfNeeded: port)) : nil
   }
 
-  /// Writes one line of JSON with the address.
+  /// Writes a line of JSON with the address to stdout.
   func announce() {
     let line = Console.out.line
     line.put("{\"address\":").put(json: address.view)

@@ -2,7 +2,7 @@ import CSystem
 import PenstockWire
 import Synchronization
 
-/// Something that the loop calls: when its descriptor is ready, when its time has come, or at the end of a turn.
+/// An object that the loop calls when its descriptor is ready, when its timer is due, or at the end of a turn.
 class Source {
   /// The descriptor; -1: none is watched.
   final var fd: Int32 = -1
@@ -13,13 +13,14 @@ class Source {
 
   func ready(_ bits: UInt32) {}
   func timeIsUp(_ now: UInt64) {}
-  /// Called once per turn for sources that were marked.
+  /// Called at the end of the turn if the source was marked in it (`Loop.mark`).
   func turnEnds() {}
-  /// Called as the process ends.
+  /// Called before the process ends.
   func stop() {}
 }
 
-/// One epoll, a heap of timers, and a list of the sources that have something to write.
+/// The event loop: an epoll, a heap of timers, and a list of the sources that are marked, because they have something
+/// to write.
 final class Loop {
   private let epoll: Int32
   private var sources: [Source?] = []
@@ -63,7 +64,7 @@ final class Loop {
     _ = cs_epoll_ctl(epoll, EPOLL_CTL_MOD, source.fd, bits, UInt64(source.fd))
   }
 
-  /// Forgets the descriptor and its timer; its owner closes the descriptor.
+  /// Stops watching the source's descriptor, and disarms its timer. The source closes the descriptor itself.
   func forget(_ source: Source) {
     disarm(source)
     let fd = Int(source.fd)
@@ -96,7 +97,7 @@ final class Loop {
         }
       }
       fire()
-      // The lists are exchanged, so that sources that are marked meanwhile have the next turn.
+      // The lists are exchanged, so that a source that is marked in a `turnEnds` is called in the next turn.
       swap(&marked, &marking)
       for source in marking {
         source.isMarked = false
@@ -175,7 +176,7 @@ final class Loop {
 
 // MARK: When to end
 
-/// The signals SIGTERM and SIGINT, which only write to an eventfd.
+/// Handles SIGTERM and SIGINT: the handler only writes to an eventfd, which the loop watches.
 enum Signals {
   static let descriptor = Atomic<Int32>(-1)
 
@@ -186,7 +187,7 @@ enum Signals {
     }
     signal(SIGTERM, handler)
     signal(SIGINT, handler)
-    signal(SIGPIPE) { _ in }  // A reader of our output that went away is an error of write().
+    signal(SIGPIPE) { _ in }  // If the reader of stdout or of a socket has gone, write() gives an error.
   }
 }
 

@@ -14,7 +14,7 @@ struct MessageSkipper {
 
   var isMidMessage: Bool { have > 0 }
 
-  /// Like `MessageDecoder.push`, but the messages are empty.
+  /// Like `MessageDecoder.push`, but gives empty messages.
   mutating func push(_ bytes: ByteView) -> (consumed: Int, event: MessageDecoder.Event) {
     var used = 0
     while have < MessagePrefix.size {

@@ -41,7 +41,7 @@ enum Method: Equatable {
     hasPrefix(path, prefix) ? part(path, prefix.utf8CodeUnitCount, path.count) : nil
   }
 
-  /// Whether the client sends exactly one message, which is answered once the client is done.
+  /// Whether the client sends exactly one message. It is answered after the client's half-close.
   var takesOne: Bool {
     switch self {
     case .emptyCall, .unaryCall, .cacheableUnary, .streamingOutput, .echoUnary, .echoServerStream, .sayHello,

@@ -80,7 +80,7 @@ struct Options {
     return false
   }
 
-  /// Sets an option. False: the value does not fit it.
+  /// Sets the option `name`. False: it does not take this value.
   private mutating func set(_ name: ByteView, _ value: ByteView) -> Bool {
     if value.isEmpty { return false }
     if bytesEqual(name, "--listen") {

@@ -1,8 +1,8 @@
 // penstock-peer: a gRPC server for the demo, the tests and the benchmarks.
 //
-// It runs in one of two ways. As a *server* it speaks HTTP/2 through nghttp2 and answers a handful of services. As a
-// *scripted peer* it plays a script, frame by frame, in which anything may be wrong: such frames are made by hand, and
-// no HTTP/2 library stands between the script and the wire.
+// It runs in one of two ways. As a *server* it speaks HTTP/2 through nghttp2 and serves a handful of services. As a
+// *scripted peer* it sends the frames of a script, in which anything may be wrong: it makes these frames itself, and no
+// HTTP/2 library stands between the script and the wire.
 //
 // One thread, one epoll loop. Per turn: read all, dispatch all, write once. It keeps no more per stream than one
 // message each way, a window of bytes that were not read yet, and 64 KiB that wait for the client's window. It is a
@@ -11,7 +11,7 @@
 import CSystem
 import PenstockWire
 
-/// SwiftPM renames an executable's `main` to this.
+/// The program's entry: the build renames `main` of an executable target to this symbol.
 @_cdecl("penstock_peer_main")
 public func penstockPeerMain(
   _ argc: Int32, _ argv: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>

@@ -5,9 +5,9 @@ import PenstockWire
 
 /// Plays a section of a script on one connection.
 ///
-/// Events of the client are counted as they come, whatever the script waits for: a wait takes one event of its kind,
-/// so the order in which a client sends does not matter where the script does not ask for it. When the steps are
-/// used up, the player says nothing more, and reads until the client closes.
+/// All events of the client are counted by kind as they come, and a wait of the script takes one from the count of its
+/// kind. So the order in which events of different kinds come matters only as far as the script's waits make it matter.
+/// After the last step the player sends nothing more, and reads until the client closes.
 final class Player: Source {
   private let loop: Loop
   private let link: Link
@@ -149,8 +149,9 @@ final class Player: Source {
 
   private func watch() { loop.rewatch(self, (isDeaf ? 0 : CS_EPOLLIN) | (isWriting ? CS_EPOLLOUT : 0)) }
 
-  /// The client sees the end at once. The descriptor is closed when the client has closed as well: a close with
-  /// unread bytes, or bytes that come after it, would be a reset, and take away what was sent before.
+  /// Half-closes, so that the client sees the end at once, and keeps the descriptor until the client has closed, too.
+  /// If the descriptor were closed while bytes are unread, or still come, the kernel would reset the connection, and
+  /// the client could lose bytes that were sent before.
   private func linger() {
     isDeaf = false
     isLingering = true

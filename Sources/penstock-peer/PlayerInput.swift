@@ -1,6 +1,7 @@
 import PenstockWire
 
-/// The events that the client has sent so far, counted by kind. Header blocks are not decoded: a script never asks.
+/// Counts the events that the client has caused, by kind. Header blocks are not decoded, because no step of a script
+/// depends on their contents.
 final class PlayerInput {
   private struct Stream {
     var id: Int
@@ -15,7 +16,7 @@ final class PlayerInput {
   private var isGarbage = false
   private var seen: [Int] = Array(repeating: 0, count: Script.Event.count)
   private var streams: [Stream] = []
-  /// Index into `streams`, or -1.
+  /// The index of the current stream in `streams`; -1: there is none.
   private var currentIndex = -1
 
   private static let preface: StaticString = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -25,10 +26,10 @@ final class PlayerInput {
     self.prints = prints
   }
 
-  /// The stream that the script is about; 1 before the first HEADERS.
+  /// The id of the current stream (docs/peer.md); 1 before the first HEADERS.
   var current: Int { currentIndex >= 0 && currentIndex < streams.count ? streams[currentIndex].id : 1 }
 
-  /// The `count`th stream becomes the current one.
+  /// Makes the `count`th stream that the client has opened the current one.
   func follow(_ count: Int) { currentIndex = min(count, streams.count) - 1 }
 
   func has(_ event: Script.Event, _ count: Int) -> Bool {

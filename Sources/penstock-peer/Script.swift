@@ -62,7 +62,7 @@ final class Script {
     /// The number of the connection; nil: all connections that no other section is for.
     let connection: Int?
     var steps: [Step] = []
-    /// The server takes the connection.
+    /// Whether the connection is served by a `Session`, and no steps are played.
     var serves = false
 
     init(_ connection: Int?) { self.connection = connection }
@@ -77,7 +77,7 @@ final class Script {
     return sections.last
   }
 
-  /// zlib also reads files that are not compressed, and is linked anyway.
+  /// Reads and parses the file at `path`. It is read with zlib, which is linked anyway and reads plain files, too.
   static func load(_ path: ByteView) -> Loaded {
     let name = Text().put(path)
     let text = Text()
@@ -98,7 +98,7 @@ final class Script {
   }
 }
 
-/// A frame to send, or bytes that are no frame: its parts may contradict each other.
+/// A step that sends a frame, or bytes that are no frame. The parts of the frame may contradict each other.
 final class FrameStep {
   enum Stream {
     /// The stream of the last HEADERS that were waited for.
@@ -118,18 +118,19 @@ final class FrameStep {
   var flags = 0
   var stream = Stream.current
   let payload = ByteBuffer()
-  /// For HEADERS and PUSH_PROMISE: encoded when they are sent, for the encoder has a state.
+  /// The header fields of HEADERS and PUSH_PROMISE. They are encoded only when they are sent, because the HPACK encoder
+  /// has a state.
   var fields: [Field] = []
-  /// The length in the frame's header, instead of the true one.
+  /// The length that the frame's header says; nil: the true one.
   var length: Int?
   /// The number of bytes of the frame that are sent; nil: all.
   var cut: Int?
   var pad: Int?
-  /// The number of bytes in each CONTINUATION frame.
+  /// How many bytes of the header block each HEADERS and CONTINUATION frame has; nil: one frame has all.
   var split: Int?
   /// Whether END_HEADERS is left out.
   var isOpen = false
-  /// GOAWAY's last stream is the current one.
+  /// Whether GOAWAY names the current stream as the last one.
   var lastIsCurrent = false
   var last = 0
   var code = 0

@@ -1,6 +1,6 @@
 import PenstockWire
 
-/// Reads a script, one step a line. An indented line is a header field of the frame above it.
+/// Parses a script, which has one step on each line. An indented line is a header field of the frame above it.
 struct ScriptParser {
   let script = Script()
   private let text: ByteBuffer
@@ -10,7 +10,7 @@ struct ScriptParser {
 
   init(_ text: ByteBuffer) { self.text = text }
 
-  /// Parses the script. nil: it is well formed; otherwise the text names the wrong line.
+  /// Parses the script. Returns nil if it is well formed, otherwise a text that names the first malformed line.
   mutating func parse() -> ByteBuffer? {
     let bytes = text.view
     var at = 0
@@ -32,7 +32,8 @@ struct ScriptParser {
 
   // MARK: Lines
 
-  /// `name: value`; the name may begin with a colon. Both take escapes. The value `\*N` is N times "a".
+  /// Parses `name: value` and adds the field to the frame above. The name may begin with a colon. Name and value may
+  /// contain escapes; the value `\*N` is N times "a".
   private func field(_ line: ByteView) -> Bool {
     guard let frame, frame.kind == .headers || frame.kind == .pushPromise else { return false }
     guard let colon = line.dropFirst().firstIndex(of: 0x3A) else { return false }
@@ -139,7 +140,7 @@ struct ScriptParser {
     return out
   }
 
-  /// `\n \r \t \0 \" \\` and `\xNN`; nil: not an escape.
+  /// Replaces the escapes `\n \r \t \0 \" \\` and `\xNN` by their bytes. nil: some other character follows a backslash.
   static func unescape(_ text: ByteView) -> ByteBuffer? {
     let out = ByteBuffer()
     var at = 0
@@ -171,7 +172,7 @@ struct ScriptParser {
   }
 }
 
-/// The words of a line; a quoted part may hold spaces.
+/// Gives the words of a line. A quoted part of a word may contain spaces.
 struct Words {
   private var rest: ByteView
 

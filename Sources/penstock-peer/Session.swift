@@ -5,7 +5,7 @@ import PenstockWire
 
 /// One connection of the server: nghttp2 in the middle, a `Link` below, `Call`s above.
 ///
-/// Nothing is sent while bytes are being read: what there is to send goes out once, at the end of the turn.
+/// No bytes are sent while input is being read: all output is sent together, at the end of the turn.
 final class Session: Source {
   let loop: Loop
   let link: Link
@@ -19,9 +19,9 @@ final class Session: Source {
   private var hasMoreToRead = false
   let fields = FieldList()
 
-  /// How many bytes may wait for the socket before no more are made.
+  /// If more bytes than this wait for the socket, nghttp2 is asked for no more.
   private static let outputLimit = 512 << 10
-  /// How often the socket is read before other sessions have their turn.
+  /// How many times the socket is read in a turn before other sessions are served.
   private static let readsPerTurn = 16
 
   private init(_ loop: Loop, _ link: Link, _ options: Options, _ pool: CallPool, _ number: Int) {
@@ -36,7 +36,7 @@ final class Session: Source {
 
   static func start(_ loop: Loop, _ link: Link, _ options: Options, _ pool: CallPool, number: Int) {
     let session = Session(loop, link, options, pool, number)
-    // The session outlives its handle, and takes itself out of the loop when it ends.
+    // nghttp2's handle has the session unretained. The loop keeps the session until `close` frees the handle.
     session.handle = SessionCallbacks.makeHandle(Unmanaged.passUnretained(session).toOpaque())
     guard session.handle != nil, session.greet(), loop.watch(session, CS_EPOLLIN) else {
       return session.close()
@@ -59,7 +59,7 @@ final class Session: Source {
         set(NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, options.maxConcurrentStreams)
       }
       return nghttp2_submit_settings(handle, 0, entries.baseAddress, count) == 0
-        // The connection's window is practically endless, so that no stream starves the others.
+        // The largest window for the connection, so that input that one stream leaves unread does not block the others.
         && nghttp2_session_set_local_window_size(handle, 0, 0, Int32.max) == 0
     }
   }
@@ -92,7 +92,7 @@ final class Session: Source {
         let start = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self)
         let n = nghttp2_session_mem_recv(handle, start, bytes.count)
         if n < 0 {
-          // nghttp2's last frames (GOAWAY) still go out.
+          // The client has broken the protocol. nghttp2's last frames, such as GOAWAY, are still sent.
           send()
           return close()
         }
@@ -170,7 +170,7 @@ final class Session: Source {
   }
 }
 
-/// Calls that can be used again, with the storage that they have grown.
+/// Call objects that can be used again, with the memory that their buffers have.
 final class CallPool {
   private var free: [Call] = []
   private static let limit = 1024

@@ -14,7 +14,7 @@ enum SessionCallbacks {
     defer { nghttp2_session_callbacks_del(callbacks) }
     guard nghttp2_option_new(&option) == 0 else { return nil }
     defer { nghttp2_option_del(option) }
-    // Credit is given back when a call has taken the bytes.
+    // A call gives flow-control credit back itself, when it has taken the bytes.
     nghttp2_option_set_no_auto_window_update(option, 1)
     nghttp2_option_set_no_closed_streams(option, 1)
     nghttp2_option_set_max_send_header_block_length(option, 4 << 20)
@@ -106,13 +106,13 @@ enum SessionCallbacks {
     }
     nghttp2_session_callbacks_set_data_source_read_length_callback(callbacks) {
       _, _, _, connection, stream, frame, _ in
-      // Larger frames than the client has to take would save little, and hold up other streams.
+      // Larger DATA frames would save little, and hold up the other streams.
       let most: UInt32 = 64 << 10
       return Int(max(1, min(connection, stream, Int32(truncatingIfNeeded: min(frame, most)))))
     }
   }
 
-  /// The provider of the response's DATA frames.
+  /// The provider that nghttp2 asks for the contents of the response's DATA frames: `call`.
   static func provider(_ call: Call) -> nghttp2_data_provider {
     var provider = nghttp2_data_provider()
     provider.source.ptr = Unmanaged.passUnretained(call).toOpaque()

@@ -3,7 +3,7 @@ import PenstockWire
 
 typealias Text = ByteBuffer
 
-/// Composing words. Without memory a text stays shorter.
+/// Functions that append to a text. If there is no memory, they append nothing.
 extension ByteBuffer {
   convenience init(_ words: StaticString) {
     self.init()
@@ -45,7 +45,8 @@ extension ByteBuffer {
     return self
   }
 
-  /// A JSON string. Bytes that are not ASCII are taken for Latin-1: what is shown stays readable and valid.
+  /// Appends `bytes` as a JSON string. Bytes that are not ASCII are taken for Latin-1, so that the JSON is always
+  /// valid.
   @discardableResult
   func put(json bytes: ByteView) -> ByteBuffer {
     _ = append(byte: 0x22)
@@ -77,7 +78,7 @@ func hexValue(_ byte: UInt8) -> UInt8? {
   }
 }
 
-/// A part of a view; the bounds are clamped to what is there.
+/// The bytes from `from` to `to` of a view; bounds outside the view are moved to its ends.
 func part(_ bytes: ByteView, _ from: Int, _ to: Int) -> ByteView {
   let lower = min(max(from, 0), bytes.count)
   let upper = min(max(to, lower), bytes.count)
@@ -88,7 +89,7 @@ func hasPrefix(_ bytes: ByteView, _ prefix: StaticString) -> Bool {
   bytesEqual(part(bytes, 0, prefix.utf8CodeUnitCount), prefix)
 }
 
-/// A decimal number; nil for anything else, or past `limit`.
+/// The value of a decimal number; nil: `bytes` is something else, or more than `limit`.
 func decimal(_ bytes: ByteView, limit: Int = Int(Int32.max)) -> Int? {
   if bytes.isEmpty || bytes.count > 18 { return nil }
   var value = 0
@@ -104,9 +105,9 @@ func cString(_ pointer: UnsafePointer<CChar>?) -> ByteView {
   return ByteView(start: pointer, count: strlen(pointer))
 }
 
-/// Standard output and standard error, written whole lines at a time.
+/// A standard stream, to which whole lines are written.
 struct Console {
-  nonisolated(unsafe) static let out = Console(descriptor: 1)  // One thread has it.
+  nonisolated(unsafe) static let out = Console(descriptor: 1)  // The program has one thread.
 
   let descriptor: Int32
   private let pending = ByteBuffer()

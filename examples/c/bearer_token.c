@@ -1,5 +1,5 @@
-/* A ready-made interceptor: a bearer token that is fetched when it is needed, kept, and replaced by a new one when the
- * server refuses it. The call that was refused is sent again, with the new token; its caller sees nothing of that.
+/* A ready-made interceptor for a bearer token: it fetches a token when a call needs one, keeps it, and fetches a new one
+ * when the server refuses it. The refused call is sent again with the new token; its caller does not see the refusal.
  *
  *     bearer_token [TARGET]
  */
@@ -10,7 +10,7 @@
 
 static int asked = 0;
 
-/* Runs on a thread of its own, so it may wait, read files or ask another server. */
+/* Gets a token. Runs on a thread of its own, so it may wait, read files or ask another server. */
 static void *fetch(void *argument) {
   char token[32];
   snprintf(token, sizeof token, "token-%d", ++asked);
@@ -30,7 +30,8 @@ static void ask(penstock_token_request request, const char *refused, void *user_
     pthread_detach(thread);
 }
 
-/* The demo's server knows nothing of tokens, so this interceptor, which is below, makes it refuse the first one. */
+/* The peer does not check tokens. So this interceptor, below the ready-made one, asks it (by x-status) to refuse calls
+ * that have no token or the first one. */
 static int32_t distrust(penstock_hop *hop, void *state) {
   const void *token = NULL;
   (void)state;
@@ -52,7 +53,7 @@ int main(int argc, char **argv) {
   server.name = "server";
   server.on_start = distrust;
 
-  /* The demo's server has no TLS, so sending the token in cleartext has to be allowed. */
+  /* The channel has no TLS, so sending the token in cleartext has to be allowed. */
   if (penstock_channel_new(argc > 1 ? argv[1] : "localhost:50051", "{\"tls\": false}", &channel, &error) ||
       penstock_ready_bearer_token("{\"allow_cleartext\": true}", ask, NULL, NULL, &bearer, &error) ||
       penstock_channel_add_interceptor(channel, &bearer, 100, &id, &error) ||

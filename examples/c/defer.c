@@ -1,5 +1,5 @@
-/* An interceptor that stops a call before anything is sent, and lets it go on from another thread. Its callback does
- * not wait: meanwhile other calls go on.
+/* An interceptor that pauses a call before anything is sent; another thread lets the call go on. The callback itself
+ * does not wait, so other calls go on during the pause.
  *
  *     defer [TARGET]
  */
@@ -19,11 +19,11 @@ static void *fetch_token(void *argument) {
   /* The ticket's event: here the start, with its metadata. It may be changed until the ticket is spent. */
   penstock_hop *bound;
   if (penstock_ticket_hop(ticket, &bound) != PENSTOCK_OK)
-    return NULL; /* its deadline has passed, or it was cancelled */
+    return NULL; /* the call's deadline has passed, or it was cancelled */
   penstock_metadata_set(penstock_hop_metadata(bound), "authorization", "Bearer fetched");
   penstock_hop_release(bound);
   puts("a thread lets the call go on");
-  penstock_ticket_resolve(ticket, PENSTOCK_NEXT); /* or penstock_ticket_end: ends the call there */
+  penstock_ticket_resolve(ticket, PENSTOCK_NEXT); /* or penstock_ticket_end, which ends the call */
   return NULL;
 }
 
@@ -54,7 +54,7 @@ int main(int argc, char **argv) {
   auth.name = "auth";
   auth.on_start = fetch_first;
 
-  /* The deadline counts from the call's creation, so the pause is part of it. */
+  /* The deadline counts from the call's creation, so it includes the pause. */
   if (penstock_channel_new(argc > 1 ? argv[1] : "localhost:50051", "{\"tls\": false}", &channel, &error) ||
       penstock_channel_add_interceptor(channel, &auth, 100, &id, &error) ||
       penstock_call_options_new("{\"deadline_ms\": 5000, \"metadata\": {\"x-echo-metadata\": \"1\"}}", &options,

@@ -2,8 +2,9 @@
  *
  *     demo [TARGET]
  *
- * TARGET is a penstock-peer (scripts/demo starts one); without it, localhost:50051. Each "ok" is an expectation that
- * held. The program ends with 0 only if all of them did. To build it: `make demo`, or where penstock is installed
+ * TARGET is the address of a penstock-peer (scripts/demo starts one); the default is localhost:50051. The program prints
+ * "ok" for each of its expectations that holds, and ends with 0 only if all hold. To build it: `make demo`, or where
+ * penstock is installed
  *
  *     cc demo*.c $(pkg-config --cflags --libs penstock) -o demo
  */
@@ -17,7 +18,7 @@
 #include <string.h>
 #include <time.h>
 
-/* Why the last function failed. */
+/* The details of the last failed function. */
 static penstock_error *error;
 
 static void must(penstock_result result) {
@@ -29,7 +30,7 @@ static void must(penstock_result result) {
 
 /* ---- Interceptors ---- */
 
-/* The user data of each interceptor: its state begins with its name. */
+/* The user data of each interceptor, and so the state that its callbacks get, begins with the interceptor's name. */
 typedef struct {
   const char *name;
 } watcher;
@@ -75,7 +76,7 @@ static void edit_gone(void *user_data) {
   sem_post(&edit_is_gone);
 }
 
-/* meter: has a state of its own for each call, and adds the sum to the trailers. */
+/* meter: counts the messages of each call in a state of its own for the call, and adds the counts to the trailers. */
 typedef struct {
   watcher base;
   unsigned sent, received;
@@ -143,14 +144,14 @@ static penstock_call *start(penstock_channel *channel, const char *method, int32
   return call;
 }
 
-/* A call that has ended takes no more messages. `finish` shows its status. */
+/* Accepts E_GONE beside OK: a call that has ended takes no more messages, and `finish` shows its status later. */
 static void unless_ended(penstock_result result) {
   if (result != PENSTOCK_E_GONE) must(result);
 }
 
 static void send(penstock_call *call, const char *text) { unless_ended(penstock_call_send(call, text, strlen(text))); }
 
-/* Whether the next message is `text`. */
+/* Waits for the call's next message; returns whether it is `text`. */
 static int receives(penstock_call *call, const char *text) {
   penstock_message *message;
   if (penstock_call_receive(call, &message) != PENSTOCK_OK) return 0;
@@ -174,7 +175,8 @@ static int says(const penstock_reply *reply, const char *text) {
   return data != NULL && length == strlen(text) && memcmp(data, text, length) == 0;
 }
 
-/* If the request asks for it, the peer sends back every header that it got, as a trailer "seen-...". */
+/* Whether the trailer `name` is `value`. If a request has "x-echo-metadata", the peer sends each request header that it
+ * got back as a trailer "seen-NAME". */
 static int trailer_is(const penstock_reply *reply, const char *name, const char *value) {
   const void *found;
   return penstock_metadata_get(penstock_reply_trailers(reply), name, 0, &found, NULL) == PENSTOCK_OK &&
@@ -252,7 +254,8 @@ static void four_kinds(penstock_channel *channel) {
   penstock_reply_release(reply);
 }
 
-/* Whether the finalizer of edit has run or runs soon: another thread may have the last reference to it. */
+/* Waits up to 5 s for the finalizer of edit, and returns whether it has run. Another thread may have the last reference
+ * to edit, so the finalizer may run a little later. */
 static int edit_goes(void) {
   struct timespec limit;
   clock_gettime(CLOCK_REALTIME, &limit);
@@ -296,7 +299,7 @@ typedef struct {
   penstock_result resumed;
 } gate;
 
-/* Runs on another thread: fetches a token, puts it into the event that waits, and lets the event go on. */
+/* Runs on another thread: fetches a token, puts it into the start that waits for the ticket, and lets it go on. */
 static void *fetch_token(void *argument) {
   gate *self = argument;
   penstock_hop *bound;
@@ -371,7 +374,7 @@ static void error_detail(penstock_channel *channel) {
   const complaint sent = {"the pipes", 3};
   encoded status = complaint_status(PENSTOCK_STATUS_FAILED_PRECONDITION, &sent);
 
-  /* The peer fails the call with the status in the metadata. */
+  /* The peer ends a call with the status that the request's metadata asks for. */
   penstock_metadata *metadata;
   char *json, text[512];
   must(penstock_metadata_new(&metadata));

@@ -1,7 +1,7 @@
 #include "demo_complaint.h"
 #include <string.h>
 
-/* All sizes and numbers here are below 128, so each takes one byte. */
+/* Appends a protobuf field of bytes. All field numbers and lengths here are so small that each takes one byte. */
 static void put_bytes(encoded *out, int field, const void *data, size_t length) {
   out->data[out->length++] = (unsigned char)(field << 3 | 2);
   out->data[out->length++] = (unsigned char)length;

@@ -1,4 +1,4 @@
-/* The application's own error detail of the demo, as protobuf encodes it:
+/* The demo's own error detail, which these functions encode and decode as protobuf does:
  *
  *     message Complaint { string subject = 1; int32 count = 2; }
  */
@@ -18,7 +18,7 @@ typedef struct {
   size_t length;
 } encoded;
 
-/* Makes a google.rpc.Status with this code, and with the complaint in an Any as its detail. */
+/* Encodes a google.rpc.Status with the code `code` and, in an Any, the one detail `detail`. */
 encoded complaint_status(int32_t code, const complaint *detail);
 
 /* Decodes `data` into `out`; returns whether it was a Complaint. */

@@ -61,7 +61,8 @@ struct trace {
   sight seen[SEEN_LIMIT];
 };
 
-/* Each call has a trace of its own, which its hops and its caller share as a value of the call. */
+/* Gives the trace of the hop's call; makes it if there is none. It is a value of the call, so the call's hops and its
+ * caller share it. */
 static trace *trace_of(penstock_hop *hop) {
   trace *found = penstock_hop_value(hop, "demo.trace");
   if (found == NULL) {
@@ -97,7 +98,8 @@ static const char *event_name(int32_t event) {
   return event <= PENSTOCK_EVENT_STATUS ? names[event] : "signal";
 }
 
-/* How many entries from `first` on belong to one event on its way: the same event, each hop once. */
+/* How many entries from `first` on belong to one event on its way through the hops: entries of the same kind of event,
+ * with each hop once. */
 static size_t passage(const trace *all, size_t first) {
   size_t end = first + 1;
   for (; end < all->count && all->seen[end].event == all->seen[first].event; end++)

@@ -11,22 +11,23 @@ void remark(const char *text);
 /* Checks an expectation; `format` and the arguments after it describe it, as for printf. */
 void expect(int holds, const char *format, ...);
 
-/* Prints how many expectations held; 0 if all of them did. */
+/* Prints how many expectations held; returns 0 if all did. */
 int sum_up(void);
 
-/* The events that the interceptors of one call have seen, in order: a value of the call. */
+/* The events that the interceptors of one call have seen, in order. A trace is stored as a value of its call. */
 typedef struct trace trace;
 
-/* Adds the event of `hop`, as `who` sees it. */
+/* Adds the event of the callback that `hop` is in to the trace of its call, as seen by the interceptor `who`. */
 void note(penstock_hop *hop, const char *who);
 
-/* Lives as long as the reply; NULL if nobody saw anything. */
+/* Gives the trace of an ended call, which lives as long as `reply`; NULL if no interceptor has seen an event. */
 const trace *trace_in(const penstock_reply *reply);
 
 /* Prints a line for each event: the interceptors that saw it, in order, and what the first and the last of them saw. */
 void show(const trace *all);
 
-/* Whether every passage of `event` went by exactly these hops, in this order: "auth > edit > meter". */
+/* Whether there was such an event, and each one was seen by exactly the `expected` hops ("auth > edit > meter"), in this
+ * order. */
 int went(const trace *all, int32_t event, const char *expected);
 
 #endif

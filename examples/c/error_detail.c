@@ -1,5 +1,5 @@
-/* Error details: one of the google.rpc types, which the library writes as JSON, and one of the application's own,
- * found by its type and decoded by the application.
+/* Error details: one of a google.rpc type, whose fields the library shows as JSON, and one of the application's own
+ * type, which the application finds by that type and decodes.
  *
  *     error_detail
  *

@@ -1,4 +1,5 @@
-/* A program with an event loop of its own drives the runtime: no thread of the library, every callback on this one.
+/* A program with an event loop of its own drives the runtime: the library has no thread, and all callbacks run on the
+ * program's only one.
  *
  *     poll_loop [TARGET]
  */
@@ -16,7 +17,7 @@ static void on_message(penstock_call *call, penstock_message *message, void *use
   const char *text = penstock_message_bytes(message, &length);
   printf("message: %.*s\n", (int)length, text);
   ((progress *)user_data)->messages++;
-  penstock_call_demand(call, 1); /* the next one, please */
+  penstock_call_demand(call, 1); /* asks for the next message */
 }
 
 static void on_reply(penstock_call *call, penstock_reply *reply, void *user_data) {
@@ -49,7 +50,7 @@ int main(int argc, char **argv) {
   penstock_call_try_send(call, "tick", 4);
   penstock_call_half_close(call);
   penstock_call_demand(call, 1);
-  penstock_call_release(call); /* a call in callback style goes on */
+  penstock_call_release(call); /* a call in callback style goes on without a handle */
 
   /* The program's loop: the descriptor is readable whenever the runtime has work, timers included. */
   struct pollfd watched = {.events = POLLIN};

@@ -1,4 +1,5 @@
-/* The other ready-made interceptors: header rules, trace context, logging, metrics, cache, rate limit, faults.
+/* The ready-made interceptors except the bearer token: header rules, trace context, logging, metrics, response cache,
+ * rate limit, fault injection.
  *
  *     ready_made [TARGET]
  */
@@ -20,7 +21,7 @@ static void print_line(const char *line, size_t length, void *user_data) {
 
 static penstock_channel *channel;
 
-/* Registers a filled table. From then on the channel owns its user data. */
+/* Registers the interceptor that `table` describes. The channel then owns the table's user data. */
 static penstock_interceptor_id add(penstock_interceptor *table, int32_t priority) {
   penstock_error *error = NULL;
   penstock_interceptor_id id = 0;
@@ -52,7 +53,7 @@ int main(int argc, char **argv) {
   int ok = 1;
   need(penstock_channel_new(argc > 1 ? argv[1] : "localhost:50051", "{\"tls\": false}", &channel, &error), error);
 
-  /* Above all others, so that it sees calls as their callers do. */
+  /* The metrics are above all other interceptors, so that they count calls as their callers see them. */
   penstock_metrics *metrics;
   need(penstock_metrics_new("{\"buckets_ms\": [10, 100, 1000]}", &metrics, &error), error);
   need(penstock_ready_metrics(metrics, &table), NULL);

@@ -6,16 +6,16 @@
 #include <stdio.h>
 #include <string.h>
 
-/* With TAKE this hop answers the call in place of a server: it gets the messages that are sent, and the half-close, and
- * accepts each with NEXT. */
+/* The verdict TAKE makes this hop answer the call in place of a server. It gets the caller's messages and half-close;
+ * NEXT accepts them, and they go no further. */
 static int32_t take(penstock_hop *hop, void *state) {
   (void)hop;
   (void)state;
   return PENSTOCK_TAKE;
 }
 
-/* The request is complete: answers it. A delivered message uses up demand, and a unary caller has asked for one
- * message. */
+/* At the half-close the request is complete: delivers the answer. A message may be delivered because a unary caller has
+ * asked for one. */
 static int32_t answer(penstock_hop *hop, void *state) {
   const char *text = state;
   penstock_metadata *headers;
@@ -42,7 +42,7 @@ int main(void) {
   stub.on_start = take;
   stub.on_half_close = answer;
 
-  /* A low priority: the other interceptors of the channel are above the stub, and work as with a server. */
+  /* The low priority puts the stub below the channel's other interceptors, which work as with a server. */
   if (penstock_channel_new("unix:/nobody/listens/here", "{\"tls\": false}", &channel, &error) ||
       penstock_channel_add_interceptor(channel, &stub, -1000, &id, &error) ||
       penstock_channel_unary(channel, "/penstock.Echo/Unary", "hi", 2, NULL, &reply, &error)) {

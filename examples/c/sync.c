@@ -1,5 +1,5 @@
-/* Synchronous interceptors: one function that sees the whole call, and may wait. `log` is above `auth`, which fetches a
- * token by a call of its own; both run on one worker thread.
+/* Two synchronous interceptors. Each is one function that sees the whole call, and may wait. `log` is above `auth`, which
+ * fetches a token by a call of its own. Both run on one worker thread.
  *
  *     sync [TARGET]
  */
@@ -11,12 +11,12 @@ static const char echo[] = "/penstock.Echo/Unary";
 
 static int32_t log_call(penstock_hop *hop, void *user_data) {
   (void)user_data;
-  /* The call goes on; this thread waits for its response, and runs `auth` meanwhile. */
+  /* Lets the call go on, and waits for its response. During the wait, this thread runs `auth`. */
   if (penstock_hop_next(hop) == PENSTOCK_OK) {
     penstock_status *status = penstock_hop_status(hop);
     const char *method = penstock_request_method(penstock_hop_request(hop));
     printf("%s: %s\n", method, penstock_status_code_name(penstock_status_code(status)));
-  } /* else a cancel or the deadline has ended it meanwhile */
+  } /* else a cancel or the deadline has ended the call during the wait */
   return PENSTOCK_NEXT;
 }
 
@@ -25,7 +25,8 @@ static int32_t add_token(penstock_hop *hop, void *user_data) {
   penstock_call *side;
   penstock_message *token;
   char header[64];
-  /* A side call begins below this interceptor, so it does not meet it again. The function may wait for it. */
+  /* A side call's chain begins below this interceptor, so the side call does not meet it. This function may wait for the
+   * side call. */
   if (penstock_hop_start_side_call(hop, echo, PENSTOCK_KIND_UNARY, 0, NULL, NULL, &side, NULL)) {
     penstock_hop_end(hop, PENSTOCK_STATUS_UNAUTHENTICATED, "no token");
     return PENSTOCK_NEXT;

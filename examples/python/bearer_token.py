@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""A ready-made interceptor: a bearer token that is fetched when it is needed, kept, and replaced by a new one when
-the server refuses it. The call that was refused is sent again, with the new token; its caller sees nothing of that.
+"""A ready-made interceptor for a bearer token: it fetches a token when a call needs one, keeps it, and fetches a new
+one when the server refuses it. The refused call is sent again with the new token; its caller does not see the
+refusal.
 
     bearer_token.py [TARGET]
 """
@@ -14,7 +15,7 @@ tokens = []
 
 
 def fetch(request):
-    """Runs on a thread of its own, so it may wait, read files or ask another server."""
+    """Gets a token. Runs on a thread of its own, so it may wait, read files or ask another server."""
     if request.refused:
         print(f"the server has refused {request.refused}", end="; ")
     tokens.append(f"token-{len(tokens) + 1}")
@@ -23,7 +24,8 @@ def fetch(request):
 
 
 class Server(penstock.Interceptor):
-    """The demo's server knows nothing of tokens, so this interceptor below makes it refuse the first one."""
+    """The peer does not check tokens. So this interceptor, below the ready-made one, asks it (by x-status) to refuse
+    calls with the first one."""
 
     def on_start(self, hop):
         if hop.metadata.get("authorization") == "Bearer token-1":
@@ -31,7 +33,7 @@ class Server(penstock.Interceptor):
 
 
 with penstock.Channel(sys.argv[1] if len(sys.argv) > 1 else "localhost:50051", tls=False) as channel:
-    # The demo's server has no TLS, so sending the token in cleartext has to be allowed.
+    # The channel has no TLS, so sending the token in cleartext has to be allowed.
     channel.add_interceptor(ready.BearerToken(fetch, allow_cleartext=True), priority=100)
     channel.add_interceptor(Server(), priority=-100)
     echo = channel.unary_unary("/penstock.Echo/Unary")

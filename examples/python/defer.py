@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""An interceptor that stops a call before anything is sent, and lets it go on from another thread. Its callback does
-not wait: meanwhile other calls go on.
+"""An interceptor that pauses a call before anything is sent; another thread lets the call go on. The callback itself
+does not wait, so other calls go on during the pause.
 
     defer.py [TARGET]
 """
@@ -25,7 +25,7 @@ class FetchFirst(penstock.Interceptor):
             # The ticket's event: here the start, with its metadata. It may be changed until the ticket is spent.
             ticket.event().metadata["authorization"] = "Bearer fetched"
             print("a thread lets the call go on")
-            ticket.resume()  # or ticket.end(...): ends the call there
+            ticket.resume()  # or ticket.end(...), which ends the call
         except penstock.GoneError:
             pass  # the call has ended, by its deadline or a cancel
 
@@ -33,7 +33,7 @@ class FetchFirst(penstock.Interceptor):
 with penstock.Channel(sys.argv[1] if len(sys.argv) > 1 else "localhost:50051", tls=False) as channel:
     channel.add_interceptor(FetchFirst(), priority=100)
     echo = channel.unary_unary("/penstock.Echo/Unary")
-    # The deadline counts from the call's creation, so the pause is part of it.
+    # The deadline counts from the call's creation, so it includes the pause.
     _, call = echo.with_call(b"hi", timeout=5, metadata={"x-echo-metadata": "1"})
     seen = call.trailing_metadata().get("seen-authorization")
     print(f"{call.code().name}; the server saw: authorization: {seen}")

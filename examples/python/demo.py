@@ -3,8 +3,8 @@
 
     demo.py [TARGET]
 
-TARGET is a penstock-peer (scripts/demo starts one); without it, localhost:50051. Each "ok" is an expectation that
-held. The program ends with 0 only if all of them did.
+TARGET is the address of a penstock-peer (scripts/demo starts one); the default is localhost:50051. The program prints
+"ok" for each of its expectations that holds, and ends with 0 only if all hold.
 """
 
 import sys
@@ -47,7 +47,7 @@ WORDS = {EventKind.SEND: "message", EventKind.RECEIVE: "message"}
 
 @dataclass
 class Passage:
-    """One event on its way: the hops that saw it, and what the first and the last of them saw."""
+    """The way of one event through the hops: which hops saw it, and in which form the first and the last saw it."""
 
     event: EventKind
     hops: list[str]
@@ -57,7 +57,8 @@ class Passage:
 
 @dataclass
 class Trace:
-    """Each call has a trace of its own, which its hops and its caller share as a value of the call."""
+    """The events that the hops of one call have seen. It is a value of the call, so the hops and the caller share
+    it."""
 
     passages: list[Passage] = field(default_factory=list)
 
@@ -79,7 +80,7 @@ class Trace:
             print(f"    {arrow} {hops:28} {colored('dim', what)}" if what else f"    {arrow} {hops}")
 
     def went(self, event: EventKind, *hops: str) -> bool:
-        """Whether every passage of ``event`` went by exactly these hops, in this order."""
+        """Whether there was such an event, and each one was seen by exactly these hops, in this order."""
         found = [one.hops for one in self.passages if one.event is event]
         return bool(found) and all(one == list(hops) for one in found)
 
@@ -107,7 +108,7 @@ def trace_of(call) -> Trace:
 
 
 class Watch(penstock.Interceptor):
-    """Notes every event."""
+    """Adds each event that it sees to the trace of the call."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -141,7 +142,7 @@ class Counts:
 
 
 class Meter(Watch):
-    """Has a state of its own for each call, and adds the sum to the trailers."""
+    """Counts the messages of each call in a state of its own for the call, and adds the counts to the trailers."""
 
     def create(self, hop):
         return Counts()
@@ -160,7 +161,7 @@ class Meter(Watch):
 
 
 class Gate(penstock.Interceptor):
-    """Defers calls until another thread has fetched a token."""
+    """Pauses each call's start until another thread has fetched a token."""
 
     name = "gate"
 
@@ -277,7 +278,7 @@ def change_the_chain(channel: penstock.Channel, three: dict[str, penstock.Regist
         answer == b"new" and trace_of(new).went(EventKind.SEND, "meter", "auth", "late"),
         "the new call has the new one",
     )
-    # This may take a moment, because another thread may have the last reference to it.
+    # Another thread may have the last reference to edit, so it may be freed a little later.
     until = time.monotonic() + 5
     while kept() is not None and time.monotonic() < until:
         time.sleep(0.001)
@@ -345,8 +346,8 @@ def put_bytes(number: int, data: bytes) -> bytes:
 
 def error_detail(channel: penstock.Channel) -> None:
     title("8. An error with a detail of the application's own")
-    # The peer fails the call with the status in the metadata. x-details-bin is a google.rpc.Status with an Any in
-    # it.
+    # The peer ends a call with the status that the request's metadata asks for. x-details-bin is an encoded
+    # google.rpc.Status whose detail is an Any.
     any_of_it = put_bytes(1, b"type.googleapis.com/penstock.Complaint") + put_bytes(2, Complaint("the pipes", 3).encode())
     wanted = {"x-status": "9", "x-message": "no pressure", "x-details-bin": bytes([1 << 3, 9]) + put_bytes(3, any_of_it)}
     try:

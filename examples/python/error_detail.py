@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Error details: one of the google.rpc types, which comes with its fields, and one of the application's own, found by
-its type and decoded by the application.
+"""Error details: one of a google.rpc type, whose fields the library shows, and one of the application's own type,
+which the application finds by that type and decodes.
 
     error_detail.py
 
@@ -13,8 +13,8 @@ import sys
 import penstock
 from penstock import StatusCode
 
-# message Complaint { int32 count = 2; }, as protobuf encodes it. A program that uses protobuf passes messages of
-# generated classes, and reads them with detail.unpack(Complaint).
+# message Complaint { int32 count = 2; }, as protobuf encodes it. A program that uses protobuf gives messages of
+# generated classes as details, and reads such a detail with detail.unpack(Complaint).
 COMPLAINT = ("type.googleapis.com/penstock.Complaint", bytes([2 << 3, 3]))
 RETRY_INFO = ("type.googleapis.com/google.rpc.RetryInfo", bytes([1 << 3 | 2, 2, 1 << 3, 2]))
 

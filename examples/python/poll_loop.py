@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""A program with an event loop of its own drives the runtime: no other thread, every callback on this one.
+"""A program with an event loop of its own drives the runtime: the library has no thread, and all callbacks run on the
+program's only one.
 
     poll_loop.py [TARGET]
 """
@@ -25,7 +26,7 @@ runtime = penstock.Runtime(drive=False)
 target = sys.argv[1] if len(sys.argv) > 1 else "localhost:50051"
 with penstock.Channel(target, tls=False, runtime=runtime, interceptors=[arrivals]) as channel:
     echo = channel.unary_stream("/penstock.Echo/ServerStream")
-    # Returns at once; the calls go on while the loop below turns.
+    # Each call is only begun here. It goes on when the loop below polls the runtime.
     calls = [echo(word, timeout=5, metadata={"x-count": "2"}) for word in (b"tick", b"tock")]
 
     # The program's loop: the runtime is readable whenever it has work, timers included.
@@ -34,7 +35,7 @@ with penstock.Channel(target, tls=False, runtime=runtime, interceptors=[arrivals
         if ready:
             runtime.poll(0)
 
-    # Reading waits for the messages that are still on their way, and drives the loop meanwhile.
+    # Reading waits for messages that have not come yet, and drives the runtime's loop during the wait.
     answers = [list(call) for call in calls]
     print(answers)
 runtime.shutdown()

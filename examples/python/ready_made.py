@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The other ready-made interceptors: header rules, trace context, logging, metrics, cache, rate limit, faults.
+"""The ready-made interceptors except the bearer token: header rules, trace context, logging, metrics, response cache,
+rate limit, fault injection.
 
     ready_made.py [TARGET]
 """
@@ -21,7 +22,7 @@ with penstock.Channel(sys.argv[1] if len(sys.argv) > 1 else "localhost:50051", t
             return error.code()
         return StatusCode.OK
 
-    # Above all others, so that it sees calls as their callers do.
+    # The metrics are above all other interceptors, so that they count calls as their callers see them.
     metrics = ready.Metrics(buckets=[0.01, 0.1, 1])
     channel.add_interceptor(metrics, priority=1000)
 

@@ -11,8 +11,8 @@ from penstock import StatusCode, Verdict
 
 
 class Stub(penstock.Interceptor):
-    """With TAKE this hop answers the call in place of a server: it gets the messages that are sent, and the
-    half-close, and accepts each with None."""
+    """The verdict TAKE makes this hop answer the call in place of a server. It gets the caller's messages and
+    half-close; by returning None it accepts them, and they go no further."""
 
     def __init__(self, answers):
         self.answers = answers
@@ -27,14 +27,14 @@ class Stub(penstock.Interceptor):
         hop.state.append(hop.message)
 
     def on_half_close(self, hop):
-        # A delivered message uses up demand, and a unary caller has asked for one message.
+        # The request is complete. A message may be delivered because a unary caller has asked for one.
         hop.deliver_headers({"x-stub": "yes"})
         hop.deliver_message(self.answers[hop.state[0]])
         hop.deliver_status(StatusCode.OK)
 
 
 with penstock.Channel("unix:/nobody/listens/here") as channel:
-    # A low priority: the other interceptors of the channel are above the stub, and work as with a server.
+    # The low priority puts the stub below the channel's other interceptors, which work as with a server.
     channel.add_interceptor(Stub({b"hi": b"canned"}), priority=-1000, methods="/penstock.Echo/*")
     answer, call = channel.unary_unary("/penstock.Echo/Unary").with_call(b"hi")
     print(answer, call.initial_metadata().get("x-stub"), call.code().name)

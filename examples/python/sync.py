@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Synchronous interceptors: one function that sees the whole call, and may wait. `Log` is above `Auth`, which
-fetches a token by a call of its own, once; both run on one worker thread.
+"""Two synchronous interceptors. Each has one function that sees the whole call, and may wait. `Log` is above `Auth`,
+which fetches a token by a call of its own, once. Both run on one worker thread.
 
     sync.py [TARGET]
 """
@@ -16,7 +16,7 @@ ECHO = "/penstock.Echo/Unary"
 class Log(penstock.SyncInterceptor):
     def intercept(self, call):
         begun = time.monotonic()
-        reply = call.next()  # the call goes on; this thread waits for its response, and runs Auth meanwhile
+        reply = call.next()  # lets the call go on, and waits for its response; this thread runs Auth during the wait
         taken = (time.monotonic() - begun) * 1000
         print(f"{call.method}: {reply.status.code.name} after {taken:.1f} ms")
 
@@ -26,7 +26,7 @@ class Auth(penstock.SyncInterceptor):
 
     def intercept(self, call):
         if self.token is None:
-            # A side call begins below this interceptor, so it does not meet it again.
+            # A side call's chain begins below this interceptor, so the side call does not meet it.
             self.token = call.side_channel().unary_unary(ECHO)(b"fetched", timeout=5).decode()
         call.metadata["authorization"] = f"Bearer {self.token}"
         call.next()

@@ -82,7 +82,8 @@ public final class CallOptions: HopHandle {
       if self.reason != nil { return .already }
       self.reason = copied
       cancelled.store(true, ordering: .releasing)
-      // This is done within the lock, because a thread takes its call out of the list before it releases the call.
+      // Submitted within the lock: a thread takes its call out of `running` before it releases the call, so these
+      // calls exist.
       for call in running {
         call._withUnsafeGuaranteedRef { $0.call.submit(.endLocally(Status(.cancelled, reason))) }
       }

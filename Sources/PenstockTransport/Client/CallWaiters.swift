@@ -14,7 +14,7 @@ final class CallWaiter: WaitCell, @unchecked Sendable {
   fileprivate let thread = UInt(cs_thread_self())
   /// The next waiter of the list.
   fileprivate var next: Unmanaged<CallWaiter>?
-  /// The waiter was woken and has not looked at its call since: it need not be woken again.
+  /// Whether the waiter was woken and has not looked at its call since: then it need not be woken again.
   fileprivate var isTold = false
 
   /// The cell need not keep the runtime: each thread that sets the cell holds the call or its workers, which keep it.
@@ -38,7 +38,7 @@ struct CallWaiters {
     if !waiter.isTold { awaited |= waiter.awaited.rawValue }
   }
 
-  /// The waiter has looked at its call, and waits again.
+  /// Called when the waiter's thread has looked at its call, and is about to wait again.
   mutating func renew(_ waiter: CallWaiter) {
     waiter.isTold = false
     awaited |= waiter.awaited.rawValue

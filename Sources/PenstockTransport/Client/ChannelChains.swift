@@ -99,7 +99,7 @@ final class ChannelChains: RegistrationOwner, @unchecked Sendable {
     withExtendedLifetime((gone, remains)) {}
   }
 
-  /// The channel has no handle left: its registrations go when the last call has ended.
+  /// Notes that the channel has no handle left: its registrations end when its last call has ended.
   func areLeftAlone() {
     for entry in lock.withLock({ registry.entries }) { Registrations.isLeftAlone(entry.registration) }
   }

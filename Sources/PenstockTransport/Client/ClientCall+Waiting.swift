@@ -76,7 +76,7 @@ extension ClientCall {
           for: waiter, deadline: nil, interruptible: interruptible,
           mayDrive: attendant == nil || runtime.options.mode == .thread)
       }
-      // The waiter is set only at the end, and no other thread has the call.
+      // The waiter is set only when the call has ended, and no other thread has the call: so no lock is needed.
       if hasNoHandle, result == .ready, attendant == nil, !call.wasMadeWithHops { return .ok }
       lock.lock()
       var outcome = look(for: waiter.awaited, &found)

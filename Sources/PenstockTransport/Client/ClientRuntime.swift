@@ -26,7 +26,7 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
   private var isOver = false
   /// The chains that each channel of the runtime keeps for its next calls.
   private var caches: [ChannelChains] = []
-  /// The registry's generation, so that a call sees without the lock that nothing has changed.
+  /// A copy of the registry's generation. A call reads it without the lock, to see whether the registry has changed.
   let registryGeneration = Atomic<UInt64>(0)
   let live = LiveCalls()
   let workers: WorkerPool

@@ -2,17 +2,18 @@ import CSystem
 import PenstockCall
 import PenstockWire
 
-/// The state that a call keeps with its loop: its item in the inbox, its timers, its tickets. The call owns it.
+/// The loop's part of a call's state: the call's item in the inbox, its timers, its tickets. The call owns this
+/// object.
 final class CallItem: InboxItem {
   /// A reference that keeps the call while the item is posted, until it has run. One thread posts at a time
   /// (`Call.submit`).
   fileprivate var posted: Unmanaged<Call>?
-  /// The next run is the first: the owner opens the call then.
+  /// Whether the next run is the first: the owner then opens the call.
   private var isFirstRun = false
   fileprivate var deadline: DeadlineTimer?
   fileprivate var resumes: [ResumeTimer] = []
-  /// The call's tickets. The driving thread makes the book, and it stays as long as the item, so other threads may
-  /// look at it.
+  /// The call's tickets. The driving thread makes the book, which then stays as long as this item: so other threads
+  /// may look at it.
   fileprivate var book: TicketBook?
   /// The workers that run the call's synchronous interceptors. The reference is not counted, because a call that has
   /// not ended keeps the runtime. `syncWork`: the call's synchronous interceptors that are ready to run, and the

@@ -99,7 +99,7 @@ final class TicketBook: @unchecked Sendable {
 
   private enum State {
     case open(Claim)
-    /// The call went on without the event.
+    /// The call went on without the event, so the ticket is gone.
     case lost
     /// The ticket is spent. Such entries are dropped when half of all are spent; a ticket without an entry counts as
     /// spent.
@@ -211,7 +211,8 @@ final class TicketBook: @unchecked Sendable {
   /// The runtime that drives the call; nil once the call has ended.
   var driver: Runtime? { lock.withLock { runtime } }
 
-  /// Runs `change` while the ticket is open; a thread that ends the ticket at the same time does so before or after.
+  /// Runs `change` while the ticket is open. A thread that ends the ticket at the same time does so before `change`
+  /// or after it.
   fileprivate func whileOpen(_ ticket: UInt64, _ change: () -> Outcome) -> Outcome {
     lock.withLock { find(ticket).2 == nil ? .gone : change() }
   }

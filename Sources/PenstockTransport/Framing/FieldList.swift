@@ -13,7 +13,7 @@ struct Field {
   /// Hints that a protocol may use; with nghttp2's bits.
   struct Hints: OptionSet {
     let rawValue: UInt8
-    /// The field's value hardly comes twice, and would only push useful fields out of a table.
+    /// The field's value hardly ever comes twice, and would only push useful fields out of HPACK's table.
     static var comesOnce: Hints { Hints(rawValue: 1) }
     /// The bytes live as long as the list, and need not be copied.
     static var nameLasts: Hints { Hints(rawValue: 2) }
@@ -28,7 +28,7 @@ final class FieldList {
   private(set) var fields: UnsafeMutablePointer<Field>?
   private(set) var count = 0
   private var capacity = 0
-  /// The size as RFC 9113 section 6.5.2 counts it.
+  /// The list's size, as RFC 9113 section 6.5.2 counts it.
   private(set) var size = 0
   private let made = ByteBuffer()
   /// The fields that every request of a channel has, their number and size, and the owner of the bytes that they refer to.

@@ -11,10 +11,11 @@ class Framings {
   }
 }
 
-/// The *framing* of calls: how a call's start, messages and end become HTTP messages, and back. One object per
-/// attempt. It knows nothing of connections, and calls no code of other layers.
+/// The *framing* of calls: how a call's start, messages and end become HTTP messages, and back. Each attempt has one
+/// such object. It knows nothing of connections, and calls no code of other layers.
 ///
-/// It is a class so that it can be borrowed. Functions that not every framing needs have a default here.
+/// It is a class, and not a protocol, so that it can be borrowed without counting a reference. Functions that not
+/// every framing needs have a default here.
 class Framing {
   /// The time at which a request's headers can be made.
   enum Opening: Equatable {
@@ -64,8 +65,8 @@ class Framing {
 
   // MARK: Reading ahead
 
-  /// The space for the next bytes of the message that is being received, before `decode` gets them; nil: there is
-  /// none.
+  /// The space, within the message that is being received, into which its next bytes may be read before `decode` gets
+  /// them; nil: there is none.
   func space() -> UnsafeMutableRawBufferPointer? { nil }
   /// Whether `bytes` begin with a whole message, and none is being received.
   func beginsWithMessage(_ bytes: ByteView) -> Bool { false }
@@ -78,7 +79,7 @@ enum FramedMessage {
   case piece(BodyPiece)
   /// The message goes in the headers: `messagesInHeaders` counts it.
   case inHeaders
-  /// The message is encoded later: `isPacking` from here on.
+  /// The message is encoded later, by `encodeNext`: `isPacking` is true until then.
   case later
   case failed(Status)
 }
@@ -93,7 +94,7 @@ enum ResponseStart {
 
 enum BodyStep {
   case needsMore
-  /// The message is decompressed later: `isBusy` from here on.
+  /// The message is decompressed later, by `proceed`: `isBusy` is true until then.
   case busy
   /// A message. `size`: its size as it was received, compressed or not.
   case message(Message, size: Int)

@@ -380,7 +380,8 @@ final class GRPCFraming: Framing {
     }
   }
 
-  /// A status counts regardless of the other trailers: a "-bin" value that does not decode is left out.
+  /// Copies the metadata of `fields` into the status's trailers. A "-bin" value that does not decode is left out,
+  /// because the status counts in any case.
   private func addAll(_ fields: Metadata, to status: Status) { _ = copyCustom(fields, to: status.trailers) }
 
   // MARK: Metadata

@@ -21,7 +21,7 @@ final class HeaderBlock {
 
   var noted = Noted(rawValue: 0)
   private let list = Metadata()
-  /// The size as RFC 9113 section 6.5.2 counts it.
+  /// The block's size, as RFC 9113 section 6.5.2 counts it.
   private(set) var size = 0
   private(set) var isOutOfMemory = false
   /// The value of ":status" as a number; -1: the field has not come.

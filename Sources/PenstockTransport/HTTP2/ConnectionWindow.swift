@@ -3,7 +3,7 @@ import CNghttp2
 /// The receive window of a connection: wide, as the options say, or narrow while only bidi streams with small
 /// messages are open.
 ///
-/// A peer that is not slowed down writes each small answer by itself, and wakes this side for each. A peer whose
+/// A peer that is not slowed down sends each small answer by itself, and each of them wakes this side. A peer whose
 /// window is used up reads on meanwhile, and packs its later answers together: grpc++'s server then sends 16-byte
 /// echoes 2.5 times as fast, with a tenth of the system calls. No message waits longer for this than a round trip. If
 /// a round trip is long for the bytes that come in it, or messages are not small, the window is wide.
@@ -57,7 +57,7 @@ extension HTTP2Session {
   private func announceWindow() {
     let size = window.isWide ? max(limits.connectionWindow, ConnectionWindow.narrow) : ConnectionWindow.narrow
     credited(nghttp2_session_set_local_window_size(session, 0, 0, Int32(clamping: size)))
-    // Credit that was held back while the window grew narrow goes back at once.
+    // Credit that nghttp2 has held back, to make the window narrow, goes back at once.
     credited(nghttp2_session_consume_connection(session, 0))
   }
 

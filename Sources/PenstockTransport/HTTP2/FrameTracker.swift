@@ -11,9 +11,9 @@ struct FrameTracker {
   private var have = 0
   /// How many bytes of the payload are missing.
   private var payload = 0
-  /// The work that the peer has caused: see `HTTP2Session.owe`.
+  /// The peer's debt: see PeerDebt.swift.
   var owed = 0
-  /// The first bytes of the connection.
+  /// The first bytes that the peer has sent on the connection.
   let opening = ByteBuffer()
   private static let openingSize = 64
 
@@ -40,7 +40,8 @@ struct FrameTracker {
     return at == 0 ? proceed(bytes) : at
   }
 
-  /// Goes to the end of the present frame, or of the one whose header begins here.
+  /// Goes to the end of the present frame, or of the one whose header begins here, or to the end of `bytes`. Returns
+  /// how many bytes that were.
   @inline(never) @_optimize(size)
   private mutating func proceed(_ bytes: ByteView) -> Int {
     var at = 0

@@ -43,7 +43,7 @@ final class HTTP2Connection: TransportConnection, TurnTask {
   private static let lastBudget = 1 << 20
   /// The cost of one TLS event, in frames: a key update is four events, and takes as long as forty frames.
   private static let eventCost = 10
-  /// How often the socket may be filled in one turn.
+  /// How often, at most, the socket is filled in one turn.
   private static let writeRounds = 16
   /// How many bytes become TLS records at once: fewer if the last DATA frame has used up a window, so that the peer
   /// can begin early to read and to give credit back.
@@ -190,8 +190,8 @@ final class HTTP2Connection: TransportConnection, TurnTask {
         // A read of less than the space has usually emptied the socket; if not, epoll reports the rest.
         if n < capacity { return }
         // Owners are told of a whole message before more is read, so that the bytes behind it can go into the next
-        // message. Bytes that no call wants yet may wait in the kernel, and requests that were made meanwhile go
-        // first.
+        // message. Reading stops if a call does not want its bytes yet (more may wait in the kernel), or if requests
+        // were made meanwhile (they go first).
         session.dispatch()
         if !isLast, session.isBehind || runtime.hasPosted { return }
       }

@@ -41,7 +41,7 @@ final class HTTP2Session {
   var phase = Phase.beginning
   /// How many streams the peer lets us open at a time; 0: no new ones, not yet or no longer.
   private var streamLimit = 0
-  /// The content of the peer's GOAWAY.
+  /// The peer's GOAWAY in words; nil: none has come.
   var goAway: ByteBuffer?
   /// The reason, in words, why the connection can't go on.
   var failure: ByteBuffer?
@@ -71,10 +71,10 @@ final class HTTP2Session {
   /// The queue to which `collect` appends DATA frames; its caller owns it.
   var output: Unmanaged<SendQueue>?
   let times: SessionTimes
-  /// The last DATA frame has used up a window: the peer has to read before more can be sent.
+  /// Whether the last DATA frame has used up a window: then the peer has to read before more can be sent.
   var fillsWindow = false
   private var isDispatching = false
-  /// The request that is being opened.
+  /// The header list of the request that is being opened.
   let request = FieldList()
   /// The header block that comes in: one at a time on a connection.
   let block = HeaderBlock()
@@ -176,12 +176,12 @@ final class HTTP2Session {
 
   var queuedCount: Int { opening.count + held.count }
   var isIdle: Bool { open.isEmpty && queuedCount == 0 }
-  /// The peer's SETTINGS have come.
+  /// Whether the peer's SETTINGS have come.
   var isReady: Bool { phase == .open || phase == .draining }
   /// How many streams may be added now.
   var slots: Int { streamLimit - open.count - opening.count }
 
-  /// The peer's SETTINGS have come.
+  /// Called when SETTINGS of the peer have come: takes over their limit on open streams.
   func noteSettings() {
     if phase == .beginning { phase = .open }
     guard phase == .open else { return }
@@ -331,7 +331,7 @@ final class HTTP2Session {
     credited(nghttp2_session_consume_stream(session, stream.id, credit))
   }
 
-  /// The owner is done with `stream`: an open one is reset. True: there is something to send.
+  /// The owner is done with `stream`: an open stream is reset. True: there is something to send.
   @discardableResult
   func letGo(_ stream: HTTP2Stream, _ why: Leave) -> Bool {
     stream.letGo()
@@ -361,7 +361,7 @@ final class HTTP2Session {
     if borrow(stream.owner, { $0.streamSends() }) == true { mark(stream) }
   }
 
-  /// Tells owners of changes, until there are none.
+  /// Tells the owners of changed streams, until no changed stream is left.
   func dispatch() {
     if isDispatching { return }
     isDispatching = true
@@ -482,7 +482,7 @@ final class HTTP2Session {
       if n <= 0 {
         if n < 0 { fail(broken(Int32(truncatingIfNeeded: n))) }
         if n == 0, opensMore() { continue }
-        // nghttp2 also returns 0 if there is no room.
+        // nghttp2 also returns 0 if the output has no room for the next frame: then not all is collected.
         if n == 0, queuedCount == 0, !out.isFull(limits.outputSize) { collected = .all }
         break
       }

@@ -19,7 +19,7 @@ extension HTTP2Session {
     _ = nghttp2_submit_goaway(session, 0, 0, NGHTTP2_NO_ERROR.rawValue, nil, 0)
   }
 
-  /// The connection is gone: every stream ends. The end of a stream that was never on the wire says so.
+  /// The connection is gone: ends every stream. A stream of which nothing was on the wire ends as `neverSent`.
   @inline(never) @_optimize(size)
   func abandon(_ words: ByteBuffer) {
     fail(words)

@@ -257,7 +257,8 @@ extension HTTP2Session {
       tracker.owed += block.size >> 7
       return true
     }
-    // The end of a stream is progress for its call too, so it earns. Frames of the stream may still be on their way.
+    // The end of a stream is progress for its call, too, so it takes debt off (PeerDebt.swift). Frames of the stream
+    // may still come, and cost nothing.
     earn()
     if stream.end != nil { expectLate(floodSize) }
     return stream.end == nil
@@ -337,7 +338,8 @@ extension HTTP2Session {
     }
   }
 
-  /// The session's own GOAWAY has NO_ERROR; with another code nghttp2 has given up on the peer.
+  /// Called when a GOAWAY has been sent. The session's own has NO_ERROR; with another code nghttp2 has given up on
+  /// the peer.
   @inline(never) @_optimize(size)
   private func gaveUp(_ frame: nghttp2_goaway) {
     guard frame.error_code != NGHTTP2_NO_ERROR.rawValue, failure == nil else { return }
@@ -365,7 +367,8 @@ extension HTTP2Session {
     let header = frame.pointee.hd
     guard UInt32(header.type) == NGHTTP2_HEADERS.rawValue else { return }
     for stream in open where stream.id == header.stream_id {
-      // nghttp2 closes the stream next; its owner may be gone by then, and is not told.
+      // nghttp2 closes the stream next, and would pass on its pointer, when the stream may be freed already. So
+      // nghttp2 has to forget it.
       _ = nghttp2_session_set_stream_user_data(session, stream.id, nil)
       remove(stream)
       stream.finish(.neverSent(goAway ?? ByteBuffer().say("the request could not be sent")))

@@ -1,9 +1,9 @@
 import PenstockCall
 import PenstockWire
 
-/// One HTTP/2 stream. It records; `HTTP2Session` moves the bytes.
+/// One HTTP/2 stream: its state, and the bytes that have come or are to be sent. `HTTP2Session` moves the bytes.
 ///
-/// Ten thousand may be open and idle: small fields stand together, so that a stream takes 136 bytes.
+/// Ten thousand streams may be open and idle: small fields stand together, so that a stream takes 136 bytes.
 final class HTTP2Stream: TransportStream, Queued {
   /// The part of the answer that has come.
   enum Answer {
@@ -25,7 +25,7 @@ final class HTTP2Stream: TransportStream, Queued {
   private var storedIndex: Int32 = -1
   /// How many bytes the owner has taken without their credit having gone back; never more than a window.
   private var uncredited: UInt32 = 0
-  /// The length of the body that its head has announced, less the part that has come; 0 if it announced none.
+  /// The length of the body that the response's head has announced (0: none), less the bytes that have come.
   var lengthLeft = 0
   /// Keeps the connection until the owner leaves. nil: only a session has the stream.
   private var connection: HTTP2Connection?

@@ -96,7 +96,8 @@ extension HTTP2Stream {
   /// Whether all of the body has come that the head has announced.
   var hasFullLength: Bool { answer != .measured || lengthLeft == 0 }
 
-  /// `count` bytes of a body have come. False: the head allows none, or fewer.
+  /// Counts `count` bytes of a body that have come. False: no head has come before, or it has announced a shorter
+  /// body.
   func admits(_ count: Int) -> Bool {
     lengthLeft &-= count
     switch answer {

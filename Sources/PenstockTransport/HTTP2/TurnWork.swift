@@ -2,7 +2,7 @@ import PenstockWire
 
 /// A task for the end of a turn of the loop.
 protocol TurnTask: AnyObject {
-  /// Set while the task is in a list.
+  /// Whether the task is in one of the lists of `TurnWork`, which sets this.
   var isScheduled: Bool { get set }
   func runInTurn()
 }

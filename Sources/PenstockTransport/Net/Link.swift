@@ -11,7 +11,7 @@ final class Link {
   /// The bytes to be sent or, with TLS, to become records.
   let out: SendQueue
   private let runtime: Runtime
-  /// The bytes that were received before there was TLS.
+  /// Received bytes that were not used yet, as long as the link has no TLS.
   private let plain = ByteBuffer()
   private var watchesOutput = false
   private var ignoresInput = false

@@ -1,9 +1,9 @@
 import CMemory
 
 /// Counts the runtimes that each thread drives now. Functions that wait and belong to no runtime ask whether the
-/// calling thread drives any; the checked build asks it for references that only the driver may count
-/// (Sources/CEmbedded/checks.c). A thread may drive one runtime in a callback of another. In full mode the functions
-/// are never inlined, because each object file has a count of its own.
+/// calling thread drives any. In the checked build this also serves the check of references that only the driver may
+/// count (Sources/CEmbedded/checks.c). A thread may drive one runtime in a callback of another. In full mode the
+/// functions are never inlined, because each object file has a count of its own.
 enum DrivingThread {
   #if hasFeature(Embedded)
     @inline(__always)

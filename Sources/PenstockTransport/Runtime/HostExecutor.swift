@@ -2,7 +2,7 @@ public import PenstockCall
 
 /// The object of a penstock_executor handle.
 open class HostExecutor: Executor {
-  /// The generation of the process that made it: a forked child has none of its threads.
+  /// The generation of the process that made the executor: a forked child has none of the executor's threads.
   public final let generation = Process.generation
 
   init() {}

@@ -1,9 +1,10 @@
 import Synchronization
 
-/// Work for the driving thread. A subclass carries its data and overrides `run`.
+/// Work for the driving thread. A subclass carries the data for its work, and overrides `run`.
 ///
-/// An item is in at most one inbox, once: posting it again before it has begun to run does nothing, so that an item
-/// that an object owns can serve as its "look at me". It may be posted again from within `run`.
+/// An item is in at most one inbox, once: posting it again before it has begun to run does nothing. So an object can
+/// own one item, and post it whenever the driver has to look at the object. An item may be posted again from within
+/// `run`.
 open class InboxItem {
   /// Address of the next item; owned by the inbox while the item is queued.
   fileprivate final var next: UInt = 0

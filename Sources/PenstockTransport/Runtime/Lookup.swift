@@ -100,7 +100,7 @@ public final class Lookup: InboxItem {
     told?.resolved(outcome)
   }
 
-  /// Starts the resolver's thread; called on the driving thread.
+  /// Starts the lookup's thread. Called on the driving thread.
   @inline(never) @_optimize(size)
   fileprivate func startThread() {
     isCounted = true
@@ -173,7 +173,7 @@ final class LookupQueue {
   /// Takes a cancelled lookup out of the queue. One that has a thread stays counted until the thread has come back.
   fileprivate func forget(_ lookup: Lookup) { queued.drop(lookup) }
 
-  /// The runtime has ended: no completion is told any more.
+  /// Drops all lookups and their completions, none of which is told any more: the runtime has ended.
   func drop() {
     while let lookup = running.popLast() ?? queued.popLast() {
       let dropped = lookup.completion

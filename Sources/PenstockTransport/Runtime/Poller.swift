@@ -24,11 +24,11 @@ class Poller {
   /// The time at which `timerFD` fires; 0: it was not set, or has fired.
   private final var timerAt: UInt64 = 0
   private final var isAttached = false
-  /// The wake descriptor was signalled, and no wait has seen it yet. A hint: see `takeKick`.
+  /// Whether the wake descriptor was signalled, and no wait has seen it yet. A hint: see `takeKick`.
   private final let isKicked = Atomic<Bool>(false)
 
-  /// Other code in the program has closed a descriptor of the poller: any number here may be another file's by now,
-  /// so none is used or closed any more. Any thread may notice; the driver acts on it.
+  /// Whether other code in the program has closed a descriptor of the poller. Any number here may be another file's
+  /// then, so none is used or closed any more. Any thread may notice this; the driver acts on it.
   final let isLost = Atomic<Bool>(false)
 
   /// The watches, sorted by descriptor.

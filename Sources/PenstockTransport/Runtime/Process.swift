@@ -31,8 +31,8 @@ public enum Process {
 
   @inline(never)
   private static func create() -> UnsafeRawPointer {
-    // Only the page tells a child from its parent: a kernel that can't wipe one (before 4.14) gets static memory, and
-    // a handler that wipes it.
+    // Only the page tells a child from its parent. If the kernel can't wipe a page on fork (before 4.14), the page is
+    // static memory, and a fork handler wipes it.
     let mapped = cs_wiped_page(size)
     let fresh: UnsafeMutableRawPointer = mapped ?? cs_spare_page()
     let (exchanged, original) = page.compareExchange(

@@ -36,7 +36,7 @@ public enum Closing {
 ///
 /// One thread at a time is the *driver*: the runtime's own thread, a thread that waits in a blocking function, or one
 /// in `poll`. The role changes hands under `lock`; all that is marked "driver's" belongs to the thread in the role, and
-/// needs no lock. User code runs on the driver only, and never under a lock.
+/// needs no lock. The loop runs user code on the driver only, and never under a lock.
 ///
 /// - RuntimeTurn.swift: one turn of the loop.
 /// - RuntimeRole.swift: which thread drives.
@@ -48,7 +48,7 @@ public final class Runtime: @unchecked Sendable {
 
   public struct Options: Sendable {
     public var mode = Mode.thread
-    /// Thread mode: a blocking wait may run the loop itself.
+    /// Thread mode: whether a thread that waits in a blocking function may run the loop itself.
     public var callerDrives = true
     /// How long the loop may stay without a driver before the own thread takes it back.
     public var lingerMicroseconds: UInt32 = 200
@@ -81,12 +81,12 @@ public final class Runtime: @unchecked Sendable {
   let asleep = Atomic<UInt32>(0)
   /// The driving thread; 0 while the role is free or being handed over.
   let driverThread = Atomic<UInt64>(0)
-  /// The own thread should give the role to a waiting thread.
+  /// Whether the own thread should give the role to a waiting thread.
   let yieldWanted = Atomic<Bool>(false)
-  /// The driver should check whether the runtime has ended.
+  /// Whether the driver should check if the runtime has ended.
   let ending = Atomic<Bool>(false)
   let ended = Atomic<Bool>(false)
-  /// A shutdown has begun, or the loop can't go on: nothing new is accepted.
+  /// Whether a shutdown has begun, or the loop can't go on: nothing new is accepted then.
   public let closed = Atomic<Bool>(false)
   /// `handles`: the number of user handles. `pending`: a count of the work that a shutdown waits for; its upper half
   /// counts the calls among that, which also keep the loop alive. `background`: a count of the work that no thread
@@ -111,7 +111,7 @@ public final class Runtime: @unchecked Sendable {
   /// More than 0: many threads wait at once, or did so lately, and the own thread keeps the role. See
   /// RuntimeRole.swift.
   var crowd: UInt32 = 0
-  /// The own thread is to take the free role at once.
+  /// Whether the own thread is to take the free role at once.
   var ownWanted = false
   /// The time at which the sleeping own thread looks at the role by itself; .max: never, as the thread that frees the
   /// role wakes it; 0: it is awake.
@@ -251,7 +251,7 @@ public final class Runtime: @unchecked Sendable {
     return true
   }
 
-  /// Reads the clock again, after something that took long, or where it has to be exact.
+  /// Reads the clock again, after something that took long, or where `now` has to be exact.
   public func refreshNow() { now = clock }
 
   /// Moves `now` on to `time`, which has just been read from the clock; never back.

@@ -6,7 +6,8 @@ import Synchronization
 final class Waiter: @unchecked Sendable {
   let cell: WaitCell
   let mayDrive: Bool
-  /// The waiter was given the role: its thread must take the role, or pass it on. Under the runtime's lock.
+  /// Whether the waiter was given the role: its thread then must take the role, or pass it on. Under the runtime's
+  /// lock.
   var isDriver = false
 
   init(_ cell: WaitCell, mayDrive: Bool) {

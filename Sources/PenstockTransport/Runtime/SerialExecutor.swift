@@ -4,8 +4,8 @@ import Synchronization
 
 /// One thread that runs jobs in the order in which they came.
 ///
-/// The thread keeps the queue, not the executor, so the executor's last reference may be released on any thread, this
-/// one included. The thread then ends after the jobs that are queued; nobody waits for it.
+/// The thread keeps the queue, but not the executor. So the executor's last reference may be released on any thread,
+/// also on this one. The thread then ends after the jobs that are queued, and nobody waits for it.
 public final class SerialExecutor: HostExecutor {
   private let queue: SerialQueue
 

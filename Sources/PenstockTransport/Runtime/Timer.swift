@@ -8,7 +8,7 @@ open class Timer {
 
   public init() {}
 
-  /// Runs on the driving thread. The timer is disarmed by then, and may arm itself again.
+  /// Called on the driving thread when the timer is due. The timer is disarmed by then, and may arm itself again.
   open func fire() {}
 
   fileprivate final func set(_ at: UInt64) { deadline = at }

@@ -1,10 +1,12 @@
 import CSystem
 import Synchronization
 
-/// The flag for which a blocking function waits: set once the thing has happened. Set from any thread, normally by the driver.
+/// The flag for which a blocking function waits. It is set when the thing that is awaited has happened: on any
+/// thread, normally by the driver.
 ///
-/// One word: bit 0: set; bit 1: a thread may sleep on the word; bit 2: a thread waits for it by driving a runtime; the
-/// rest counts nudges, which send a sleeper back to look for other changes (it was given the role of driver).
+/// One word: bit 0: set; bit 1: a thread may sleep on the word; bit 2: a thread waits for the flag by driving a
+/// runtime; the rest counts nudges, which send a sleeper back to look for other changes (it was given the role of
+/// driver).
 public class WaitCell: @unchecked Sendable {
   static let set: UInt32 = 1
   static let parked: UInt32 = 2
@@ -49,7 +51,7 @@ public class WaitCell: @unchecked Sendable {
     word.bitwiseAnd(~WaitCell.set, ordering: .sequentiallyConsistent)
   }
 
-  /// Begins to wait as the driver, with the runtime's lock held. nil: only the driver sets the cell.
+  /// Begins to wait as the driver of `runtime`, with its lock held. nil: only the driver itself sets the cell.
   final func beginDriving(_ runtime: Unmanaged<Runtime>?) {
     if self.runtime == nil { self.runtime = keepsRuntime ? runtime?.retain() : runtime }
     word.bitwiseOr(WaitCell.driving, ordering: .sequentiallyConsistent)

@@ -79,7 +79,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   /// a message is asked for.
   var lateResponse: Message?
   var isPumping = false
-  /// There was no memory for the copy of the start.
+  /// Whether there was no memory for the copy of the start.
   let isShort: Bool
 
   struct OpenTickets {
@@ -100,16 +100,16 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   // Used by the function once it runs, before that by the driving thread.
   /// A copy of the start, which `next` sends; a further `next` sends it with the changes made by then.
   let start: Request
-  /// The function may have changed the start.
+  /// Whether the function may have changed the start.
   private(set) var isChanged = false
-  /// The message that came, and the message that replaces it.
+  /// The request message that came, and the messages that replace it and the response message.
   var request: Message?
   var newRequest: Message?
   var newResponse: Message?
   private var answers: [Message] = []
   private var answerHeaders: Metadata?
   private var hasCalledNext = false
-  /// `next` has returned with a response.
+  /// Whether `next` has returned with a response.
   private var hasSeenResponse = false
   private var hasEnded = false
 
@@ -207,7 +207,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     }
   }
 
-  /// The runtime has ended before this item ran.
+  /// The runtime has ended before this item ran: a `next` that waits returns.
   public override func dropped(_ why: Closing) {
     lock.lock()
     isOver = true
@@ -249,9 +249,9 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
       ("' " as StaticString).bytes, what.bytes)
   }
 
-  /// The function has not called `next`, so the start can be changed.
+  /// Whether the function has not called `next` yet, so that the start can be changed.
   var isBeforeNext: Bool { !hasCalledNext && !hasEnded }
-  /// `next` has returned a response, which can be changed.
+  /// Whether `next` has returned a response, which can be changed.
   var isAfterNext: Bool { hasSeenResponse && !hasEnded }
   /// Whether the call was ended elsewhere.
   private var isGone: Bool { lock.withLock { isOver } }
@@ -340,7 +340,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   private var otherForm: Outcome { hop.refuse(codec == nil ? .takesBytes : .takesObjects) }
   private var notBeforeNext: Outcome { hop.refuse(hasEnded ? .functionHasEnded : .hasGoneOn) }
 
-  /// `next` may be called: start may be changed until then.
+  /// Whether `next` may be called: the start may be changed until then.
   private var isBeforeStart: Bool { isBeforeNext || isAfterNext && status != nil }
   private var notBeforeStart: Outcome { hop.refuse(hasEnded ? .functionHasEnded : .streamHasBegun) }
 

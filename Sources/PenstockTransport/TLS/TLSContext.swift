@@ -55,7 +55,8 @@ public final class TLSContext {
     // setting counts only if OpenSSL was not started before; any other function of OpenSSL would start it.
     _ = OPENSSL_init_crypto(UInt64(OPENSSL_INIT_NO_ATEXIT), nil)
     ERR_clear_error()
-    // OpenSSL reports a lack of memory like any other error, or not at all; malloc sets errno.
+    // OpenSSL reports a lack of memory like any other error, or not at all. But malloc sets errno, which tells it
+    // here.
     cs_forget_errno()
     let made = makeOrSay(role: role, options: options)
     return cs_errno() == ENOMEM ? .failed(.noMemory) : made

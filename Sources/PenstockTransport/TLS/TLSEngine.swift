@@ -38,12 +38,13 @@ public final class TLSEngine {
   private static let fewBytes = 2048
   private var handshakeIsDone = false
   private var handshakeBytes = 0
-  /// The number of TLS's own messages since the handshake: key updates, tickets, alerts.
+  /// How many events of TLS's own messages (key updates, tickets, alerts) there were since `takeEvents` was last
+  /// called.
   private var events = 0
   /// After this many events `read` returns `needsMore`, even if there is input.
   private static let mostEvents = 256
   private var outOfMemory = false
-  /// The server has asked for a client certificate.
+  /// Whether the server has asked for a client certificate.
   private var wasAsked = false
 
   private init(_ context: TLSContext, _ ssl: OpaquePointer, expecting name: ByteBuffer?) {
@@ -197,7 +198,7 @@ public final class TLSEngine {
   /// The cipher, such as "TLS_AES_256_GCM_SHA384", in static storage.
   var cipher: UnsafePointer<CChar>? { SSL_CIPHER_get_name(SSL_get_current_cipher(ssl)) }
 
-  /// The protocol that was agreed on; the view lasts as long as the engine lives.
+  /// The protocol that ALPN has agreed on; empty: none. The view lasts as long as the engine lives.
   var alpn: ByteView {
     var selected: UnsafePointer<UInt8>?
     var count: UInt32 = 0

@@ -16,11 +16,11 @@ public struct TLSOptions {
   /// Our own certificate first, then the chain to its root.
   public var certificateChain: Source?
   public var privateKey: Source?
-  /// Client: verify the server's chain and name.
+  /// Client: whether the server's chain and name are verified.
   public var verifiesPeer = true
   /// Client: the name to verify and to send as SNI, instead of the target's host.
   public var serverName: ByteBuffer?
-  /// Server: ask for a client certificate, and refuse clients without a valid one.
+  /// Server: whether it asks for a client certificate, and refuses clients without a valid one.
   public var requiresClientCertificate = false
   /// Whether "h2" is offered and required (RFC 9113 section 3.2). Only a test turns it off.
   public var usesALPN = true
