@@ -17,7 +17,11 @@ static penstock_channel *open_at(const char *target, const char *options) {
 /* Waits until the channel's state is not `from`, and returns the new one. */
 static int32_t state_after(penstock_channel *channel, int32_t from) {
   int32_t now = -1;
-  OK(penstock_channel_wait_connectivity(channel, from, 20000, &now));
+  penstock_result result;
+  do {
+    result = penstock_channel_wait_connectivity(channel, from, 20000, &now);
+  } while (result == PENSTOCK_E_INTERRUPTED);
+  OK(result);
   return now;
 }
 
@@ -107,7 +111,12 @@ typedef struct {
 
 static void *watch(void *argument) {
   watcher *self = argument;
-  OK(penstock_channel_wait_connectivity(self->channel, PENSTOCK_CONNECTIVITY_IDLE, -1, &self->seen));
+  penstock_result result;
+  /* Valgrind interrupts waits without a signal. */
+  do {
+    result = penstock_channel_wait_connectivity(self->channel, PENSTOCK_CONNECTIVITY_IDLE, -1, &self->seen);
+  } while (result == PENSTOCK_E_INTERRUPTED);
+  OK(result);
   return NULL;
 }
 
