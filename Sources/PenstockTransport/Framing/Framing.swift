@@ -88,7 +88,7 @@ enum ResponseStart {
   /// An informational response: the final one follows.
   case informational
   case headers(Metadata)
-  /// The call ends with this status, whatever the body has.
+  /// The call ends with this status, and the body does not matter.
   case ended(Status)
 }
 

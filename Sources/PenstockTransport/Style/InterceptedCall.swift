@@ -241,7 +241,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     }
   }
 
-  /// The status of a call whose interceptor has broken law 7.
+  /// The status with which a call ends by law 7, because its interceptor is broken.
   func broken(_ what: StaticString) -> Status {
     Status(
       .internal, parts: ("interceptor '" as StaticString).bytes,

@@ -113,8 +113,8 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
 
   public override var request: Request? { isOpen ? shownStart : nil }
 
-  /// Changes the request that a RESTART sends. A waiting start can't be changed in this way, because others may read
-  /// all of it but its metadata.
+  /// Changes the request that a RESTART sends. Of a start that waits only the metadata may be changed, because other
+  /// threads may read the rest.
   public override func edit(_ change: (Request) -> Outcome) -> Outcome {
     whileOpen {
       guard kind == .status else { return refuse(kind == .start ? .startWaits : .startOrStatusOnly) }
