@@ -336,7 +336,7 @@ final class HTTP2Session {
       return nghttp2_submit_rst_stream(session, 0, stream.id, HTTP2Error.code(why)) == 0
     case .queued:
       stream.life.handle(.over)
-      // The stream is in one of the two queues.
+      // The stream stands in one of the two queues, which skips it from now on.
       opening.forget()
       held.forget()
     case .created: stream.life.handle(.over)

@@ -170,7 +170,7 @@ extension HTTP2Session {
     failForHeaders(id, words)
   }
 
-  /// Ends the connection because of the headers of this stream.
+  /// Ends the connection because of the response headers of stream `id`, which ends as `answerTooLarge`.
   @inline(never) @_optimize(size)
   private func failForHeaders(_ id: Int32, _ words: ByteBuffer) {
     withStream(id) {
