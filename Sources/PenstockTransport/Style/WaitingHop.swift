@@ -74,7 +74,8 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
     super.init(hop)
   }
 
-  /// The last reference has gone, so the callback has returned: while it runs, it has a reference.
+  /// The last reference has gone. If the user had to resolve the event, and it still waits, the call ends by law 7.
+  /// The callback has returned by now, because it holds a reference while it runs.
   deinit {
     if owesEnd, case .waiting(let ticket) = state {
       _ = Tickets.resolve(ticket, .broken("released an event that it had not resolved"))
