@@ -83,7 +83,7 @@ check:
 
 MINUTES ?= 20
 
-## check-all: check, and then random chains and fuzzing for MINUTES each, all mutations; hours
+## check-all: check, then random chains and fuzzing for MINUTES in each mode, the mutations and the mutants; takes hours
 check-all:
 	@scripts/doctor --check
 	@scripts/check --all $(MINUTES)
@@ -105,14 +105,14 @@ check-mutations: doctor
 fuzz: doctor
 	@scripts/fuzz $(SECONDS) $(FUZZERS)
 
-## mutants: 200 small mistakes over all modules, each of which a suite has to notice; an hour or two
+## mutants: puts 200 small mistakes into all modules, one at a time; a suite has to notice each (an hour or two)
 mutants:
 	@scripts/doctor --check
 	@scripts/setup-tests
 	@$(MAKE) -s --no-print-directory $(SHARED) $(PEER)
 	@scripts/mutants
 
-## coverage: lines of the library that the C, Python, fault and interop suites run; what is not run, by name (10 minutes)
+## coverage: which lines of the library the C, Python, fault and interop suites run, and which they do not (10 minutes)
 coverage:
 	@scripts/doctor --check
 	@scripts/setup-tests
@@ -125,13 +125,13 @@ bench:
 	@$(MAKE) -s --no-print-directory $(SHARED) $(PEER)
 	@scripts/bench
 
-## bench-quick: the same in few short rounds; about 2 minutes
+## bench-quick: bench with fewer and shorter rounds; about 2 minutes
 bench-quick:
 	@scripts/doctor --bench
 	@$(MAKE) -s --no-print-directory $(SHARED) $(PEER)
 	@scripts/bench --quick
 
-## bench-growth: unary calls against more and more of one thing: into docs/benchmarks.md, plots in build/growth (4 minutes)
+## bench-growth: unary calls with growing numbers of one thing, into docs/benchmarks.md; plots in build/growth (4 minutes)
 bench-growth:
 	@scripts/doctor
 	@$(MAKE) -s --no-print-directory $(SHARED) $(PEER)
@@ -141,7 +141,7 @@ bench-growth:
 format:
 	@scripts/lint --fix
 
-## lint: says where they are not in it
+## lint: reports where sources are not in that style
 lint:
 	@scripts/lint
 
@@ -149,7 +149,7 @@ lint:
 clean:
 	rm -rf build .build bindings/python/build bindings/python/src/penstock.egg-info bindings/python/src/penstock/_lib
 
-## help: this list
+## help: prints this list
 help:
 	@sed -n 's/^## \([a-z-]*\): /\1|/p' $(firstword $(MAKEFILE_LIST)) | \
 	  awk -F'|' '{ printf "  make %-16s %s\n", $$1, $$2 }'

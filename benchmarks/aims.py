@@ -4,16 +4,17 @@ import dataclasses
 import operator
 import statistics
 
-LIMIT = 0.9  # of a core that the server uses: from there on it is the limit
+LIMIT = 0.9  # a server that uses so much of a core counts as the limit of the rate
 WORDS = {"rate": "rate", "cpu_us": "client CPU", "p50_us": "p50", "p99_us": "p99", "cycle_p50_us": "p50 between writes",
          "cycle_p99_us": "p99 between writes"}
-LATENCIES = ("p50_us", "p99_us", "cycle_p50_us", "cycle_p99_us")  # by the client's own clock, and by that of cycle.c
+LATENCIES = ("p50_us", "p99_us", "cycle_p50_us", "cycle_p99_us")  # two by the client's own clock, two by cycle.c's
 SIGNS = {">=": operator.ge, "<=": operator.le, "<": operator.lt}
 
 
 @dataclasses.dataclass(frozen=True)
 class Aim:
-    """`figure` of `client`, or its ratio to `other`: the median of the ratios of the rounds."""
+    """An aim: the `figure` of `client` in the row `metric`, or, with `other`, its ratio to that client's (the median of
+    the rounds' ratios), compared by `sign` with `limit`."""
 
     metric: str
     figure: str
@@ -36,7 +37,7 @@ class Aim:
 SPIN, CALLBACKS, LENT = "penstock, spin", "penstock, callbacks", "penstock, no copy"
 SERIAL, MANY, UP, DOWN = "unary, 1 in flight", "unary, 100 in flight", "64 KiB messages up", "64 KiB messages down"
 SMALL = "16 B messages both ways"
-CALLS = ("1,000,000", "200,000")  # the latter in a quick run
+CALLS = ("1,000,000", "200,000")  # in a whole run, and in a quick run
 FIRST = "first call: load, connect, one unary"
 
 AIMS = (
@@ -84,7 +85,8 @@ AIMS = (
 
 
 def ratio(one, other, figure="rate"):
-    """The median of the ratios round by round; None if one of them has no such figure."""
+    """The ratio of a figure of two clients: the median of the ratios of each round. None if a round of either has no
+    such figure."""
     pairs = [(a.get(figure), b.get(figure)) for a, b in zip(one["rounds"], other["rounds"])]
     if not pairs or any(a is None or not b for a, b in pairs):
         return None
@@ -105,8 +107,8 @@ def found(aim, rows, server):
 
 
 def floors(aim, rows, server):
-    """The same value for clients without a library: see bare.c. For 10,000 in flight it is relative to their own rate
-    with 100."""
+    """Like `found`, but for the clients of bare.c, which use no library: the value of the aim that each reaches. For an
+    aim about 10,000 calls in flight it is relative to the client's own rate with 100."""
     clients = next((row["clients"] for row in rows if row["server"] == server and row["metric"] == aim.metric), {})
     if not aim.other or (aim.other.startswith("penstock") and not aim.other_metric):
         return {}

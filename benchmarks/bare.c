@@ -7,14 +7,15 @@
  * call: no client of the same server can be much faster. A unary call opens its stream when the connection's window has
  * room for its message, as in penstock.
  *
- *   --server own  not --target: a server as bare as it is, forked; then `server`, its CPU seconds, is told too. Over TLS
- *                 with --cert and --key.
- *   --what        unary, up, down, duplex, pingpong: as bench_client's. --threads: the caller that finds nobody reading
- *                 reads for all, and wakes those whose reply has come.
- *   --style       poll: epoll_wait, then read, as a client has to that waits for more than one thing; blocking: unary one
- *                 after the other and ping-pong with a read that blocks, one system call fewer
- *   --copy 1      each message sent is copied first
- *   --touch N     so many bytes of memory for each call in flight, written when it starts and read when it ends
+ *   --server own  in place of --target: the client forks a server that is as simple as itself, and also prints `server`,
+ *                 the server's CPU seconds. For TLS with --cert and --key.
+ *   --what        unary, up, down, duplex, pingpong: as bench_client's
+ *   --threads     threads that make unary calls: if no thread reads, the next one that waits reads for all, and wakes
+ *                 those whose reply has come
+ *   --style       poll: epoll_wait, then read, as a client must that waits for several things; blocking: a read that
+ *                 blocks, which saves a system call (for ping-pong, and unary calls one after the other)
+ *   --copy 1      copies each message before it is sent
+ *   --touch N     writes N bytes of memory when a call starts, and reads them when it ends
  *
  * Prints what bench_client prints.
  */
@@ -31,7 +32,7 @@
 #include <unistd.h>
 
 #define LINE  64
-/* Requests are written when so many bytes of them are there: the server begins while the next are made. */
+/* When so many bytes of requests have been made they are written, so that the server begins while more are made. */
 #define BATCH 4096
 
 static double now(void) {
@@ -59,7 +60,8 @@ static size_t put_field(uint8_t *place, uint8_t first, const char *name, const c
   return at + (size_t)sprintf((char *)place + at, "%s", value);
 }
 
-/* HPACK: the first time four fields that go into the table, later their indexes. `name` never goes into the table. */
+/* Writes a header block. The first has four fields that HPACK's table takes, all later ones have their indexes. The field
+ * `name` is never put into the table. */
 static size_t put_headers(client *self, uint8_t *place, const char *name, const char *value) {
   const char *method = is(self, "unary")  ? "/penstock.Echo/Unary"
                        : is(self, "up")   ? "/penstock.Echo/ClientStream"
@@ -82,7 +84,7 @@ static size_t put_headers(client *self, uint8_t *place, const char *name, const 
   return name ? at + put_field(place + at, 0, name, value) : at;
 }
 
-/* For a long stream the window is tracked. */
+/* Opens a stream of many messages, and tracks its window. */
 static uint32_t open_stream(client *self, const char *name, const char *value) {
   uint8_t block[200];
   size_t size = put_headers(self, block, name, value);
@@ -213,7 +215,8 @@ static void pingpong(client *self, long calls) {
   finish(self, stream);
 }
 
-/* Up and both ways: sends as the windows and the socket allow; `reads` each time, and not only when it has to wait. */
+/* Sends the messages of a stream (up, or both ways) as fast as the windows and the socket allow. With `reads` it reads after
+ * each write, otherwise only when it has to wait. */
 static void send_stream(client *self, uint32_t stream, long calls, bool reads) {
   connection *link = &self->link;
   sender sender;

@@ -1,4 +1,4 @@
-/* Shared by the files of bare: one connection, HTTP/2 frames that are made once, and no library but OpenSSL. */
+/* Shared by the files of bare.c's client and server: a connection with prepared HTTP/2 frames, and no library but OpenSSL. */
 #ifndef BARE_H
 #define BARE_H
 
@@ -19,7 +19,8 @@ enum {
 };
 enum { END_STREAM = 1, ACK = 1, END_HEADERS = 4, PADDED = 8 };
 
-/* Also the largest payload that is sent: no setting can forbid it. */
+/* The largest payload of a frame that is received, and also of one that is sent: no setting of the other side can be
+ * lower. */
 #define FRAME_LARGEST 16384
 #define FRAME_HEADER  9
 
@@ -27,10 +28,10 @@ typedef struct connection {
   int socket, epoll;
   SSL *tls;     /* NULL: cleartext */
   bool blocks;  /* read and write block, and nothing waits in epoll_wait */
-  bool drained; /* the last read has taken all there was */
+  bool drained; /* the last read has emptied the socket */
   bool closed;
   uint32_t watched;
-  /* To be written. */
+  /* The bytes to be written, from out_from to out_to. */
   uint8_t *out;
   size_t out_from, out_to, out_room;
   /* The frame that is being read: the start of its payload is kept, except for DATA. */
@@ -39,56 +40,56 @@ typedef struct connection {
   uint32_t stream, length, left;
   /* The credit for sending, and the bytes received since the last WINDOW_UPDATE to the other side. */
   int64_t window, stream_window, initial_window;
-  uint32_t streaming, taken; /* the stream whose window is followed, 0 where streams are short */
+  uint32_t streaming, taken; /* streaming: the stream whose window is tracked; 0: none, because streams are short */
   bool has_settings;
   void *owner;
-  void (*on_headers)(struct connection *); /* in `kept`; or NULL */
+  void (*on_headers)(struct connection *); /* the header block is in `kept`; may be NULL */
   void (*on_data)(struct connection *, const uint8_t *bytes, size_t count);
   void (*on_end)(struct connection *); /* END_STREAM has come */
 } connection;
 
 _Noreturn void bare_die(const char *what);
 
-/* `tls` is the context of a connection over TLS; the handshake is done here. */
+/* Begins a connection on `socket`. With `tls`, a TLS context, it does the handshake. */
 void connection_start(connection *self, int socket, SSL_CTX *tls, bool is_server, bool blocks);
 void connection_end(connection *self);
 SSL_CTX *tls_client(const char *authority);
 SSL_CTX *tls_server(const char *certificate, const char *key);
 
 void append(connection *self, const void *bytes, size_t count);
-/* A frame's header; its payload has to follow. */
+/* Appends the header of a frame; the caller appends the payload. */
 void append_frame(connection *self, uint8_t type, uint8_t flags, uint32_t stream, size_t length);
 void put_frame(uint8_t *place, uint8_t type, uint8_t flags, uint32_t stream, size_t length);
-/* False: the socket takes no more now. */
+/* Writes the appended bytes. False: the socket takes no more now. */
 bool flush(connection *self);
-/* One read into `place`, of `room` bytes; then what was read. */
+/* receive_into reads once into `place`, which has `room` bytes; take handles the bytes that were read. */
 size_t receive_into(connection *self, uint8_t *place, size_t room);
 void take(connection *self, const uint8_t *bytes, size_t count);
-/* One read, and what is in it; all there is. */
+/* receive reads once and handles the bytes; receive_all does so until the socket is empty. */
 void receive(connection *self);
 void receive_all(connection *self);
-/* Sleeps until there is something to read, or, with `for_output`, room to write. */
+/* Sleeps until there is something to read (`for_input`) or room to write (`for_output`). */
 void await(connection *self, bool for_input, bool for_output);
 
-/* ---- Messages of one stream, one after the other, the same bytes again and again ---- */
+/* ---- Sends one message many times on a stream ---- */
 
 typedef struct sender {
   connection *link;
   const uint8_t *message; /* with its prefix */
   size_t size;
   bool copies;   /* each message is copied into its frames, as for a caller who may change it at once */
-  uint8_t *wire; /* some messages in their frames */
+  uint8_t *wire; /* several copies of the message, in frames */
   size_t wire_size, frames_size;
   long left;
-  size_t part;          /* of the message that goes next: what the window has let through */
-  size_t from, granted; /* in `wire` */
+  size_t part;          /* how much of the next message the windows have let through */
+  size_t from, granted; /* the bytes in `wire` that may be sent: where they begin, and how many */
 } sender;
 
 void sender_start(sender *self, connection *link, uint32_t stream, const uint8_t *message, size_t size, long count,
                   bool copies);
-/* What waits to be written, then what the windows let through, in one write; false: the socket takes no more now. */
+/* Writes the bytes that wait, or else as many more as the windows let through. False: the socket takes no more now. */
 bool sender_send(sender *self);
-/* Whether it can send without more credit from the other side. */
+/* Whether the sender can send more before the other side gives more credit. */
 bool sender_goes_on(const sender *self);
 bool sender_is_done(const sender *self);
 void sender_end(sender *self);
@@ -101,7 +102,7 @@ typedef struct server_options {
   bool blocks;
 } server_options;
 
-/* Its process, and where it listens on 127.0.0.1. */
+/* Starts the server; returns its process id, and in `port` the port on 127.0.0.1 on which it listens. */
 int server_fork(const server_options *options, uint16_t *port);
 
 #endif

@@ -11,7 +11,7 @@
 typedef struct caller {
   uint32_t stream;
   bool ended;
-  sem_t wake; /* its reply is there, or it shall read for all */
+  sem_t wake; /* wakes the caller when its reply is there, or when it has to read for all callers */
   pthread_t thread;
   struct client *client;
   long calls;
@@ -44,10 +44,10 @@ typedef struct client {
   caller *callers;
 } client;
 
-/* Appends a unary call to what is to be written; its stream. */
+/* Appends the frames of a unary call to the bytes to be written; returns its stream. */
 uint32_t start_call(client *self);
 _Noreturn void wrong(const char *why);
-/* Ends with an error once the server has ended the connection. */
+/* Ends the program with an error if the server has ended the connection. */
 void need_open(const client *self);
 void unary_threads(client *self, long calls);
 

@@ -1,4 +1,4 @@
-/* One connection: the socket, TLS, and the frames of HTTP/2 without a look into their headers. */
+/* One connection: the socket, TLS, and HTTP/2 frames. Header blocks are not decoded. */
 #include "bare.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* The same as in penstock: with larger windows the other side fills its caches with waiting data. */
+/* The same windows as in penstock. With larger ones the other side would buffer more data than its caches hold. */
 #define STREAM_WINDOW     (1 << 20)
 #define CONNECTION_WINDOW (4 << 20)
 #define CREDIT            (STREAM_WINDOW / 2)
@@ -143,7 +143,7 @@ static void frame_ends(connection *self) {
     break;
   case FRAME_RST_STREAM:
     if (get32(self->kept) != 0) bare_die("wrong reply: the server has reset the stream");
-    break; /* NO_ERROR: it has answered before our end was there */
+    break; /* NO_ERROR: the server has answered before our END_STREAM had come */
   case FRAME_GOAWAY:
     bare_die("wrong reply: the server closes the connection");
   default:
@@ -228,7 +228,8 @@ static const unsigned char alpn[] = {2, 'h', '2'};
 
 static SSL_CTX *tls_context(const SSL_METHOD *method) {
   SSL_CTX *context = SSL_CTX_new(method);
-  /* AES-GCM, as the others have; one read for what has come, and no copy kept for a write that is tried again. */
+  /* AES-GCM, as the other clients have. One read takes all bytes that have come, and a write that is repeated may come from
+   * another address, so no copy is kept for it. */
   if (!SSL_CTX_set_ciphersuites(context, "TLS_AES_256_GCM_SHA384")) bare_die("TLS_AES_256_GCM_SHA384");
   SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION);
   SSL_CTX_set_read_ahead(context, 1);
@@ -327,7 +328,7 @@ void sender_start(sender *self, connection *link, uint32_t stream, const uint8_t
   }
 }
 
-/* Takes from the windows what they let through, frame by frame. */
+/* Grants as many frames as the windows let through, up to GRANTED bytes, and takes their bytes from the windows. */
 static void grant(sender *self) {
   connection *link = self->link;
   while (self->left > 0 && self->granted < GRANTED) {
@@ -347,7 +348,7 @@ static void grant(sender *self) {
   }
 }
 
-/* Granted bytes go first: they end with a whole frame. */
+/* Granted bytes are sent before others that wait: they end with a whole frame. */
 bool sender_send(sender *self) {
   if (self->granted == 0) {
     if (!flush(self->link)) return false;

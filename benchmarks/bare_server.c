@@ -17,7 +17,7 @@ typedef struct server {
   connection link;
   server_options options;
   uint32_t answered; /* the last stream whose answer has begun */
-  size_t received;   /* of a stream that is counted */
+  size_t received;   /* bytes of a stream whose messages are counted */
   uint8_t *message;
   size_t message_size;
   long repeat;
@@ -25,7 +25,7 @@ typedef struct server {
   bool sends;
 } server;
 
-/* :status 200 and content-type, and grpc-status 0, as HPACK has them once they are in its table. */
+/* The headers (:status 200, content-type) and the trailers (grpc-status 0), as indexes into HPACK's tables. */
 static const uint8_t headers[] = {0x88, 0xbe}, trailers[] = {0xbf};
 static const char request_preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -54,7 +54,7 @@ static void on_headers(connection *link) {
   link->streaming = is(self, "unary") ? 0 : link->stream;
 }
 
-/* An echo is sent as soon as its bytes are there; the contents of counted messages are not checked, as in
+/* Echoes the bytes of a message as they come. Of messages that are only counted, the contents are not checked, as in
  * penstock-peer. */
 static void echo(connection *link, const uint8_t *bytes, size_t count) {
   server *self = link->owner;

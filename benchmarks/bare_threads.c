@@ -1,4 +1,4 @@
-/* Threads on one connection: a thread that finds no other reading reads for all, until its own reply is there. */
+/* Threads on one connection: if no thread reads, the next one that waits reads for all, until its own reply is there. */
 #include "bare_client.h"
 
 #include <stdlib.h>
@@ -13,7 +13,7 @@ static void wake(client *self, const caller *but, caller **found, int *count) {
   }
 }
 
-/* Called and left with the mutex held. */
+/* Reads for all threads until the reply of `own` is there. The caller holds the mutex, before and afterwards. */
 static void lead(client *self, caller *own) {
   static uint8_t input[65536];
   while (!own->ended) {

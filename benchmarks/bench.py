@@ -1,4 +1,4 @@
-"""This library beside h2load, grpc++, grpcio and grpc-swift-2 against common servers, by turns; `run` starts it.
+"""Measures this library, h2load, grpc++, grpcio and grpc-swift-2 by turns against the same servers; `run` starts it.
 
 Prints tables of ratios and of the aims, and writes build/bench.json, .md and .svg (bench-quick, bench-part); a whole
 run also keeps its figures in benchmarks/figures and writes docs/benchmarks.md. Nothing here fails because of a time; a
@@ -59,7 +59,8 @@ class Bench:
                 **{key: told[key] for key in (*aims.LATENCIES, "slowest", "max_rss_kb") if told.get(key)}}
 
     def pilots(self, case, server):
-        """How many calls each client makes in a measurement; without those that cannot."""
+        """How many calls each client makes in a measurement, found by a short run. A client that can't run the case is
+        left out."""
         calls = {}
         for name in case.clients:
             if name not in self.clients:
@@ -188,7 +189,8 @@ def facts(bench):
 
 
 def output(arguments):
-    """A partial or quick run does not overwrite the figures of the last whole run."""
+    """The files to write, without their suffix. A partial or quick run has its own, so that it does not overwrite those
+    of the last whole run."""
     return OUTPUT / ("bench-part" if arguments.patterns else "bench-quick" if arguments.quick else "bench")
 
 
@@ -216,7 +218,7 @@ def main():
         write(result, path)
         print(table.text(result))
         return 0
-    # Many short rounds, so that a slow period is in few of them.
+    # Many short rounds, so that a slow period of the machine affects only a few of them.
     arguments.rounds = arguments.rounds or (5 if arguments.quick else 11)
     arguments.seconds = arguments.seconds or 0.2
     started = time.monotonic()

@@ -1,24 +1,24 @@
-/* bench_client: one measurement through the public header of Penstock, told as one line of JSON.
+/* bench_client: makes one measurement through the public header of Penstock, and prints it as one line of JSON.
  *
  *   bench_client --target HOST:PORT --what WHAT [--calls N] [--in-flight N] [--bytes N] [--style blocking|callback] ...
  *
  *   --what          unary, up, down, duplex (both ways at once), pingpong (one message, its echo, the next);
- *                   idle: so many streams left open; idle-channel: so many channels left alone for --seconds
- *   --calls         unary calls, messages of the stream, or what is left idle
+ *                   idle: opens streams and leaves them open; idle-channel: leaves channels alone for --seconds
+ *   --calls         how many unary calls, messages of the stream, idle streams or idle channels
  *   --in-flight     unary calls at once: 1 uses penstock_channel_unary, more the callback style
  *   --threads       unary: threads that make blocking calls on the one channel
  *   --bytes         of each message
  *   --style         of the streams: blocking (the default) or callback
- *   --copy          of the streams: 0 sends one message again and again, without a copy (1)
+ *   --copy          of the streams: 1 copies each message (the default); 0 sends the same message again and again, uncopied
  *   --tls           the CA's certificate; without, cleartext
- *   --window        of a stream and of the connection; without, the library's defaults
+ *   --window        the HTTP/2 window of a stream and of the connection; without, the library's defaults
  *   --spin          the runtime's "spin_us"
- *   --interceptors  how many, with on_start and on_status
+ *   --interceptors  how many interceptors, each with on_start and on_status
  *
- * Every reply is checked. A tenth of the calls goes before, unmeasured, so that the connection is there and warm.
- * Printed: calls, seconds, user and system (CPU seconds), switches, max_rss_kb; of what goes one by one p50_us and p99_us;
- * slowest: the slowest thread's calls / the mean; private_kb: resident memory, but for pages of files, after the warm-up
- * and at the end.
+ * Every reply is checked. Before the measurement a tenth of the calls is made, so that the connection is there and warm.
+ * Printed: calls, seconds, user and system (CPU seconds), switches (of the context), max_rss_kb; p50_us and p99_us, the
+ * latencies of calls or messages that go one after the other; slowest: the slowest thread's calls divided by the mean;
+ * private_kb: the resident memory without pages of files, after the warm-up and at the end.
  */
 #include "bench.h"
 
@@ -57,7 +57,7 @@ static int by_number(const void *one, const void *other) {
   return (a > b) - (a < b);
 }
 
-/* Microseconds; the latencies are sorted. */
+/* The latency below which `part` (0 to 1) of the latencies are, in microseconds. They must be sorted. */
 static double percentile(const bench *self, double part) {
   if (self->latency_count == 0) return 0;
   return self->latencies[(long)((double)(self->latency_count - 1) * part)] / 1e3;

@@ -28,7 +28,7 @@ long private_kb(void) {
   return resident - of_files;
 }
 
-/* A number of a /proc/.../status file. */
+/* The number in the line `name` of a /proc/.../status file. */
 static long status_value(const char *path, const char *name) {
   char line[200];
   long value = -1;
@@ -40,7 +40,7 @@ static long status_value(const char *path, const char *name) {
   return value;
 }
 
-/* Not ru_maxrss: that begins with what the process had before exec, its parent's memory. */
+/* VmHWM, because ru_maxrss includes the memory that the process had before exec, which is its parent's. */
 long peak_kb(void) { return status_value("/proc/self/status", "VmHWM"); }
 
 /* How often the other threads of this process have gone to sleep. */
@@ -58,7 +58,7 @@ static long sleeps(void) {
   return sum;
 }
 
-/* A stream that the server has answered once, so that both sides have it. */
+/* Opens a stream, and waits for the server's first answer, so that the stream exists on both sides. */
 static penstock_call *open_stream(bench *self) {
   penstock_call *call = NULL;
   penstock_message *message = NULL;
@@ -78,7 +78,7 @@ static penstock_call *open_stream(bench *self) {
 
 void idle_streams(bench *self, long streams) {
   penstock_call **calls = calloc((size_t)streams, sizeof(*calls));
-  memset(calls, 1, (size_t)streams * sizeof(*calls)); /* so that it is resident */
+  memset(calls, 1, (size_t)streams * sizeof(*calls)); /* makes the array resident before memory is measured */
   penstock_call *first = open_stream(self);
   long before = resident_kb();
   double started = now();
@@ -101,7 +101,7 @@ void idle_channels(bench *self, long channels) {
     unary_once(self, opened[i]);
   }
   long after = resident_kb();
-  /* What ends soon after a call, such as the linger of the loop, is not idleness. */
+  /* Waits until activity that follows a call, such as the loop's linger, has ended. */
   sleep(1);
   long slept = sleeps();
   sleep((unsigned)self->seconds);

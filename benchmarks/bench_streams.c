@@ -19,7 +19,7 @@ static penstock_call *open_call(bench *self, const char *method, int32_t kind, c
   return call;
 }
 
-/* With a copy, or without: then it is always the same message. */
+/* Sends a copy of the request, or, with --copy 0, always the same message. */
 static penstock_result send_one(const bench *self, penstock_call *call) {
   return self->message ? penstock_call_send_message(call, self->message)
                        : penstock_call_send(call, self->request, self->bytes);
@@ -45,7 +45,7 @@ static void check_status(const penstock_reply *reply) {
   check_reply(reply, none, length);
 }
 
-/* The reply of a stream up is the count of its messages. */
+/* Checks the reply of a stream up, which is the number of the stream's messages. */
 static void check_count(const penstock_reply *reply, long calls) {
   char wanted[32];
   snprintf(wanted, sizeof(wanted), "%ld", calls);
@@ -134,7 +134,7 @@ void duplex_blocking(bench *self, long calls) {
 
 /* ---- Callback style ---- */
 
-/* Sends until there is no room; on_sent goes on from there. */
+/* Sends messages until there is no room. When there is room again, on_sent calls this again. */
 static void send_more(bench *self, penstock_call *call) {
   while (self->sent < self->calls) {
     penstock_result result = try_send_one(self, call);
@@ -156,7 +156,7 @@ static void on_message(penstock_call *call, penstock_message *message, void *use
   self->received++;
 }
 
-/* A ping-pong sends the next message once the echo of the last is there. */
+/* Ping-pong: the echo of a message has come, so the next message is sent. */
 static void on_echo(penstock_call *call, penstock_message *message, void *user_data) {
   bench *self = user_data;
   on_message(call, message, self);
@@ -185,7 +185,7 @@ static void on_count(penstock_call *call, penstock_reply *reply, void *user_data
   done(self);
 }
 
-/* The first message goes from this thread, all others from the driving one, which then knows the call. */
+/* Sends the first message, on this thread. The callbacks send all others, on the driving thread. */
 static void send_first(bench *self, penstock_call *call, bool last) {
   self->sent = 1;
   need("try_send", try_send_one(self, call));

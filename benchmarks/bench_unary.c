@@ -53,7 +53,7 @@ static void start_one(bench *self) {
   penstock_call *call = NULL;
   need("call", penstock_channel_call(self->channel, method, PENSTOCK_KIND_UNARY, NULL, &callbacks, &call, NULL));
   need("try_send", penstock_call_try_send(call, self->request, self->bytes));
-  /* A server may answer before the half-close: then on_reply has checked the answer. */
+  /* A server may answer before the half-close. Then the call has ended, and on_reply has checked the answer. */
   penstock_result closed = penstock_call_half_close(call);
   if (closed != PENSTOCK_E_GONE) need("half_close", closed);
   penstock_call_release(call);

@@ -1,8 +1,9 @@
 """Builds the other clients and servers of the benchmarks, in build/bench/: the programs in C++, C and Swift beside
 this file.
 
-`build()` gives their paths by name; None for what cannot be built here, after it has said why. What is there stays as
-long as its sources are the same: their digest is beside it. grpc-swift-client takes 5 to 10 minutes the first time.
+`build()` gives their paths by name, or None for a program that can't be built here, and prints the reason. A program is
+built again only if its sources have changed; a file beside it has their digest. The first build of grpc-swift-client takes
+5 to 10 minutes.
 """
 
 import hashlib
@@ -17,7 +18,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
 BUILT = ROOT / "build" / "bench"
 WARNINGS = ["-O2", "-g", "-Wall", "-Wextra", "-Werror"]
-# What libpenstock is linked with: loading them costs nghttp2_first the same.
+# The libraries that libpenstock is linked with. nghttp2_first is linked with them, too, so that loading costs both the same.
 LIBRARIES = ["-Wl,--no-as-needed", "-lnghttp2", "-lssl", "-lcrypto", "-ljansson", "-lz"]
 
 
@@ -31,7 +32,7 @@ def need(program, package):
 
 
 def compiled(command, output):
-    """The new program replaces the old one only when it is complete."""
+    """Runs the compiler `command`. The new program replaces the one at `output` only if that has succeeded."""
     new = output.with_suffix(".new")
     done = subprocess.run([*command, "-o", str(new)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode != 0:
@@ -47,7 +48,7 @@ def with_grpcpp(name, sources):
                            check=False)
     if flags.returncode != 0:
         raise Missing("grpc++ is not there (Debian: libgrpc++-dev; scripts/doctor --bench installs it)")
-    # Of the long list, what is used is taken.
+    # pkg-config names many libraries; only those that are used are linked.
     compiled([compiler, "-std=c++20", *WARNINGS, str(sources[0]), "-Wl,--as-needed", *shlex.split(flags.stdout), "-pthread"],
              BUILT / name)
 
@@ -81,7 +82,7 @@ def with_swift(name, sources):
     (BUILT / f"{name}.new").replace(BUILT / name)
 
 
-# By name: how it is built, and from what.
+# For each program by name: the function that builds it, and its sources.
 PROGRAMS = {
     "grpcpp_client": (with_grpcpp, ["grpcpp_client.cc"]),
     "grpcpp_server": (with_grpcpp, ["grpcpp_server.cc"]),
@@ -95,7 +96,7 @@ PROGRAMS = {
 
 
 def build(names=None):
-    """Path of each program by name, or None where it cannot be: then a line on stdout has said why."""
+    """Builds the programs, and gives their paths by name. None: a program can't be built, and stdout has the reason."""
     BUILT.mkdir(parents=True, exist_ok=True)
     found = {}
     for name in names or PROGRAMS:

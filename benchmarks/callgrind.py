@@ -1,4 +1,4 @@
-"""The instructions of a program, by callgrind: reads its output file without callgrind_annotate."""
+"""Runs a program under callgrind, and reads the instruction counts from callgrind's output file."""
 
 import collections
 import pathlib
@@ -10,9 +10,10 @@ NAME = re.compile(r"(c?fn|c?ob|c?fl|fi|fe|cfi)=\((\d+)\)(?: (.*))?$")
 
 
 class Profile:
-    """Instructions of each (object, function) itself, and how often one function calls another.
+    """`own`: for each (object, function), the instructions of the function itself. `calls`: how often one function calls
+    another.
 
-    Counts are floats, so that the difference of two runs, per call, is one too.
+    Counts are floats, because those of `per_call` are.
     """
 
     def __init__(self):
@@ -23,7 +24,8 @@ class Profile:
         return sum(self.own.values())
 
     def per_call(self, shorter, calls):
-        """The cost of each of the `calls` beyond those of the shorter run."""
+        """The cost of one call: the difference between this run and the `shorter` one, divided by `calls`, the number of
+        calls that this run made more."""
         result = Profile()
         for mine, less, into in ((self.own, shorter.own, result.own), (self.calls, shorter.calls, result.calls)):
             for key in mine.keys() | less.keys():
@@ -32,7 +34,7 @@ class Profile:
 
 
 def read(path):
-    """The format is in valgrind's manual, "Callgrind Format Specification"."""
+    """Reads a file of callgrind, whose format is in valgrind's manual, "Callgrind Format Specification"."""
     profile = Profile()
     names = {"fn": {}, "ob": {}}
     at = {"fn": "", "ob": "", "cfn": "", "cob": ""}
@@ -42,7 +44,7 @@ def read(path):
             first = line[:1]
             if first.isdigit() or first in "+-*":
                 if is_call:
-                    is_call = False  # what the called function took, counted there
+                    is_call = False  # this line has the cost of the called function, which is counted there
                 else:
                     profile.own[at["ob"], at["fn"]] += int(line.rsplit(None, 1)[1])
                 continue
@@ -68,7 +70,7 @@ def read(path):
 
 
 def run(command, out, environment=None, timeout=300):
-    """Runs `command` under callgrind, and reads what it found."""
+    """Runs `command` under callgrind, which writes `out`, and returns its profile."""
     done = subprocess.run(["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", "--dump-instr=no",
                            *map(str, command)], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, timeout=timeout, check=False)

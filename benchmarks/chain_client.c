@@ -10,11 +10,11 @@
  *   all           every callback, create and destroy included
  *   pause_same    on_start pauses, and resolves its ticket before it returns
  *   pause_other   on_start pauses, and another thread resolves the ticket
- *   below         start_status, below a hop more that is pause_same: each of them counts by itself
- *   filtered      registrations that want other methods
- *   register      --calls times: one registration and its removal, among N others
+ *   below         start_status, with one pause_same hop above them, so that the hops can't share one set of counts
+ *   filtered      interceptors whose filters do not match the calls
+ *   register      makes no calls: registers and removes an interceptor --calls times, among N others
  *
- * Tells one line of JSON: wall and CPU nanoseconds, and allocations, for each call (each registration).
+ * Prints one line of JSON: wall and CPU nanoseconds and allocations of one call (of one registration and removal).
  */
 #include <penstock/penstock.h>
 
@@ -28,7 +28,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
-/* ---- Allocations, counted ---- */
+/* ---- Counting allocations ---- */
 
 extern void *__libc_malloc(size_t);
 extern void *__libc_calloc(size_t, size_t);
@@ -83,7 +83,7 @@ static int32_t pause_here(penstock_hop *hop, void *state) {
   return PENSTOCK_PAUSE;
 }
 
-/* One ticket at a time for the other thread; 0 is none. */
+/* The ticket that the other thread has to resolve; 0: none. */
 static _Atomic(uint64_t) handed;
 static atomic_bool is_over;
 

@@ -1,4 +1,5 @@
-"""chain_client.c's measurements with interceptors in Python: the same options, the same line of JSON."""
+"""Makes the measurements of chain_client.c with interceptors in Python. It has the same options and prints the same line
+of JSON."""
 
 import argparse
 import json

@@ -1,5 +1,5 @@
-"""Checks the programs that the benchmarks compare: each measures everything it can against both servers, in cleartext
-and over TLS, tells the line of JSON that the runner reads, and ends with an error where a reply is wrong.
+"""Checks the programs that the benchmarks compare. Each has to make all its measurements against both servers, in
+cleartext and over TLS, print the line of JSON that the runner reads, and end with an error if a reply is wrong.
 
     .venv/bin/python benchmarks/check_peers.py [REGEX...]
 """
@@ -33,10 +33,10 @@ WHATS = {
     "grpcpp_client": (*UNARY, "--what unary --in-flight 100 --style callback", *THREADS, *STREAMS, *IDLE),
     "grpcio_client.py": (*UNARY, *THREADS, *STREAMS),
     "bare": (*UNARY, *STREAMS, "--what up --copy 1", "--what unary --in-flight 100 --touch 1024"),
-    # Many: it closes the connection after some hundred streams that a server resets.
+    # MANY shows that the servers do not reset its streams: this client closes the connection after some hundred resets.
     "grpc-swift-client": (*UNARY, MANY, *STREAMS),
 }
-# Only in cleartext, or only where it is its own server.
+# What bare can do in cleartext only.
 BARE = {"cleartext": (*THREADS, "--what unary --style blocking", "--what pingpong --style blocking"), "TLS": ()}
 FIRST = ("nghttp2_first", "penstock_first")
 
@@ -82,7 +82,7 @@ def bidi(requests, _):
 
 
 def server_stream(request, context):
-    # One fewer than asked for.
+    # Sends one message fewer than the request asks for.
     for _ in range(int(dict(context.invocation_metadata())["x-repeat"]) - 1):
         yield request
 

@@ -1,10 +1,10 @@
-"""The measuring programs: how each is run for one measurement, and its output.
+"""The measuring programs: the command of each for a measurement, and how its output is read.
 
 `penstock` is bench_client, a C program through the public header; `grpc++`, `grpcio` and `grpc-swift-2` are programs with
 its options and its line of JSON. All of them check each reply byte by byte. `h2load` (nghttp2's own load generator, C) knows
-nothing of gRPC: it sends a request that was made before, counts bytes and reads no message, so it stands for what HTTP/2
-alone costs. `bare` is less than that: it writes frames that were made before to the same server (`bare frames`), or to one as
-bare as it is (`bare sockets`), and tells what the server and the kernel leave to any client. Each has one connection.
+nothing of gRPC: it sends a prepared request, counts bytes and reads no message, so it shows what HTTP/2 alone costs. `bare`
+has no HTTP/2 either: it writes prepared frames to the same server (`bare frames`), or to a server that is as simple as it is
+(`bare sockets`), and so shows how fast any client could be with that server and the kernel. Each has one connection.
 """
 
 import array
@@ -29,13 +29,13 @@ from harness import ROOT
 HERE = ROOT / "benchmarks"
 BUILT = ROOT / "build" / "bench"
 SPIN_US = 50
-# The memory of a call in flight here: peak RSS with 10,000 of them, less that with 100, of bench_client.
+# The memory that a call in flight takes in bench_client, by its peak RSS with 10,000 calls in flight and with 100.
 CALL_BYTES = 2400
 LIMIT = 90  # seconds of one measurement, before it counts as hung
 
 
 class Unavailable(Exception):
-    """This client cannot do that here."""
+    """The client can't make this measurement, or is not there."""
 
 
 def build_client():
@@ -44,13 +44,14 @@ def build_client():
 
 
 def peers(quick):
-    """The programs of build_peers.py that are there, by name; a quick run does without what takes minutes to build."""
+    """The programs of build_peers.py that could be built, by name. A quick run leaves out grpc-swift-client, which takes
+    minutes to build."""
     names = [name for name in build_peers.PROGRAMS if not quick or name != "grpc-swift-client"]
     return {name: path for name, path in build_peers.build(names).items() if path}
 
 
 class Child:
-    """A program that has run: its output, its CPU seconds, the most memory it had."""
+    """Runs a program: its output, its CPU seconds, its peak memory."""
 
     def __init__(self, command, watches_memory=False, **environment):
         command = [str(part) for part in command]
@@ -77,7 +78,8 @@ class Child:
 
     @staticmethod
     def resident(process):
-        """VmHWM. Not ru_maxrss, which begins with the memory that its parent had."""
+        """The peak resident memory of `process`: VmHWM, because ru_maxrss includes the memory that the parent had at the
+        fork."""
         try:
             status = pathlib.Path(f"/proc/{process}/status").read_text()
         except OSError:
@@ -97,7 +99,8 @@ def clock():
 
 
 def cycles(command, calls):
-    """From the write of one request to that of the next, by the clock in cycle.c, in a run of `command` of its own."""
+    """The times from the write of one request to the write of the next, by the clock in cycle.c. They are measured in a
+    further run of `command`."""
     if not clock():
         return {}
     with tempfile.NamedTemporaryFile() as file:
@@ -108,7 +111,8 @@ def cycles(command, calls):
 
 
 class Program:
-    """One with bench_client's options and JSON. `cycles`: of a call alone the time between two writes is measured, too."""
+    """A program with bench_client's options and JSON. `cycles`: if calls are made one after the other, the times between
+    the writes of requests are measured, too."""
 
     def __init__(self, command, *more, styles=None, cycles=False):
         self.command = command
@@ -117,7 +121,8 @@ class Program:
         self.cycles = cycles
 
     def command_for(self, case, target, calls, authority):
-        """What measures `calls` calls or messages of `case` against `target`, and how many it makes with its warm-up."""
+        """The command that measures `calls` calls or messages of `case` against `target`, and the number of calls that it
+        makes, its warm-up included."""
         style = self.styles.get("many" if case.in_flight > 1 else "one", ())
         command = [*self.command, "--target", target, "--what", case.what, "--calls", calls, "--in-flight", case.in_flight,
                    "--bytes", case.bytes, *style, *self.more]
@@ -149,11 +154,12 @@ class H2load:
 
     @staticmethod
     def messages(size):
-        """Of one stream. A power of ten: the reply of a stream up is its count of messages, so a shorter one shows."""
+        """The number of messages in one stream. The reply of a stream up is that number in digits; it is a power of ten,
+        so that a lost message makes the reply shorter, which h2load's count of bytes shows."""
         return 10_000 if size <= 1024 else 1000 if size <= 65536 else 100
 
     def body(self, case):
-        """The file that is sent, and how long the answer has to be."""
+        """Writes the request's body to a file. Gives the path of the file, and the length that the response must have."""
         message = b"\0" + struct.pack(">I", case.bytes) + bytes(i * 131 & 255 for i in range(case.bytes))
         count = self.messages(case.bytes)
         times = count if case.what in ("up", "duplex") else 1
@@ -166,22 +172,22 @@ class H2load:
     def command(self, case, target, requests, *more):
         body, _ = self.body(case)
         header = {"up": ["-H", "x-mode: count"], "down": ["-H", f"x-repeat: {self.messages(case.bytes)}"]}.get(case.what, [])
-        # Windows as penstock's defaults: with 2**30 the server fills them, out of every cache, and h2load has half the rate.
-        # AES-256-GCM is what OpenSSL prefers, and so what the others have.
+        # The windows are penstock's defaults (2**20 and 2**22 bytes). With 2**30 the server would fill them with more data
+        # than fits any cache, and h2load would have half the rate. The other clients have AES-256-GCM, OpenSSL's preference.
         return ["h2load", "-n", requests, "-c", 1, "-m", min(case.in_flight, requests), "-w", 20, "-W", 22, "-d", body,
                 "-H", "content-type: application/grpc", "-H", "te: trailers", *header,
                 "--tls13-ciphers=TLS_AES_256_GCM_SHA384", *more,
                 f"{'https' if case.tls else 'http'}://{target}/penstock.Echo/{self.methods[case.what]}"]
 
     def requests(self, case, calls):
-        """How many, and messages in each."""
+        """The number of requests, and of messages in each."""
         if case.what not in self.methods or case.threads > 1:
             raise Unavailable(f"h2load has no {case.what}")
         each = 1 if case.what == "unary" else self.messages(case.bytes)
         return max(round(calls / each), 1), each
 
     def command_for(self, case, target, calls, authority):
-        del authority  # It verifies no certificate.
+        del authority  # h2load verifies no certificate.
         requests, each = self.requests(case, calls)
         return self.command(case, target, requests), requests * each
 
@@ -195,7 +201,8 @@ class H2load:
         return child, requests / float(re.search(r"([\d.]+) req/s", child.output).group(1))
 
     def start_cpu(self, case, target):
-        """CPU seconds of a run with one request: its start, which the other clients do not count."""
+        """The CPU seconds of a run with one request. They stand for h2load's start, which is subtracted, because the other
+        clients do not count theirs."""
         if target not in self.starts:
             one = dataclasses.replace(case, what="unary", in_flight=1, bytes=64)
             self.starts[target] = statistics.median(self.run(one, target, 1, False)[0].cpu for _ in range(3))
@@ -216,16 +223,17 @@ class H2load:
         return told
 
     def own_latencies(self, case, target, requests):
-        """In a run of its own: its log costs it a system call for each request."""
+        """h2load's own latencies. They are measured in a further run, because its log takes a system call for each
+        request."""
         log = self.folder / "h2load.log"
         log.unlink(missing_ok=True)
         self.run(case, target, requests, False, f"--log-file={log}")
-        # Its microseconds are cut off: half of one is what that takes away.
+        # The log has whole microseconds, rounded down, which takes away half a microsecond on average.
         return percentiles(int(line.split("\t")[2]) + 0.5 for line in log.read_text().split("\n") if line)
 
 
 def clients(folder, programs):
-    """All that are here, by name, and why the others are not."""
+    """The clients that can be run here, by name; and for each other one the reason why not."""
     own = build_client()
     found = {
         "penstock": Program([own], cycles=True),

@@ -1,18 +1,21 @@
-/* counted_client: a fixed number of calls, the same way each time, for tools that count instead of timing.
+/* counted_client: makes a fixed number of calls, in the same way in each run, for tools that count instructions or other
+ * things, and do not measure time.
  *
  *   counted_client --target T --what serial|flight|pingpong|up|down [--calls N] [--in-flight N] [--bytes N]
  *                  [--interceptors N] [--filtered N] [--tls CA.pem] [--copy 0|1]
  *
  *   serial        one blocking unary call after the other
- *   flight        --in-flight unary calls in callback style, the next ones when all of those have ended
- *   pingpong      messages on one bidi stream, each sent when the echo of the last one is there
+ *   flight        batches of --in-flight unary calls in callback style: the next batch starts when the last has ended
+ *   pingpong      messages on one bidi stream, each sent when the echo of the one before has come
  *   up, down      messages of one stream, blocking
- *   --copy          0: `up` sends one message again and again, without a copy (1)
- *   --interceptors  how many, with on_start and on_status; --filtered: how many that want another method
+ *   --copy          for `up`: 1 copies each message (the default); 0 sends the same message again and again, uncopied
+ *   --interceptors  how many interceptors, each with on_start and on_status
+ *   --filtered      how many interceptors whose filters do not match the calls
  *
- * One thread does everything, so that nothing depends on who was faster: the runtime is in host mode for `flight`; for
- * blocking calls the caller drives it, with the longest linger. Every reply is checked. The cost of a call is the
- * difference between two runs, divided by that of their --calls.
+ * One thread does everything, so that the order of events is always the same: for `flight` the runtime is in host mode;
+ * for blocking calls the caller drives the loop, and the longest linger keeps the runtime's own thread from taking it
+ * back. Every reply is checked. The cost of a call is the difference between the counts of two runs, divided by the
+ * difference of their --calls.
  */
 #include <penstock/penstock.h>
 
@@ -31,7 +34,7 @@ static void need(const char *what, penstock_result result) {
 static penstock_runtime *runtime;
 static penstock_channel *channel;
 static uint8_t *request;
-/* Of the request; NULL: it is copied. */
+/* The request as a message that is sent without a copy; NULL: the request is copied. */
 static penstock_message *lent;
 static size_t bytes = 64;
 static long in_flight = 1;
@@ -42,7 +45,7 @@ static void check(const void *data, size_t length, const void *wanted, size_t wa
   exit(1);
 }
 
-/* The status is OK and the message what was wanted; NULL for one without. */
+/* Checks that the status is OK and that the message is `wanted`; NULL: that there is no message. */
 static void check_reply(const penstock_reply *reply, const void *wanted, size_t length) {
   size_t found = 0;
   const void *data = penstock_reply_message(reply, &found);
@@ -151,8 +154,9 @@ static void down(long calls) {
   finish(call, NULL);
 }
 
-/* A caller takes the loop from the runtime's own thread while it waits for an answer, but not while a connection is made:
- * the second call, answered late, does it. */
+/* Makes this thread the driver of the loop. A caller can take the loop from the runtime's own thread while it waits for an
+ * answer, but not while the connection is being made. So the first call only connects, and the second, whose answer the
+ * server delays, takes the loop. */
 static void take_loop(void) {
   serial(1);
   penstock_call_options *options = NULL;

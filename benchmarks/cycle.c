@@ -1,7 +1,7 @@
-/* Preloaded into a client that makes one call after the other: the time from the write of each request to that of the next,
- * by one clock whoever writes. A client's own clock may leave out some of a call; h2load's does. At the end they go to the
- * file in CYCLE_FILE, doubles in microseconds. A write of fewer bytes than a request has is none: credit, or an answer to a
- * PING. */
+/* A library to be preloaded into a client that makes one call after the other. It measures the times from the write of one
+ * request to the write of the next, in the same way for every client. (A client's own clock may leave out a part of a call;
+ * h2load's does.) At the end it writes the times to the file that CYCLE_FILE names, as doubles in microseconds. A write with
+ * fewer bytes than a request does not count: it is a WINDOW_UPDATE, or the answer to a PING. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ static size_t length_of(const struct iovec *parts, size_t number) {
   return length;
 }
 
-/* The function of libc's that `name` hides, looked up once. */
+/* Defines `next`: libc's function `name`, which the function here hides. It is looked up once. */
 #define NEXT(name)                                                                                                     \
   static __typeof__(&name) next;                                                                                       \
   if (!next) *(void **)&next = dlsym(RTLD_NEXT, #name)

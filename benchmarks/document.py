@@ -1,8 +1,8 @@
 """Writes docs/benchmarks.md, which has every table, and the tables of docs/performance.md, from the figures in
 benchmarks/figures that the programs of this folder keep.
 
-    document.py            writes both
-    document.py --check    says whether both are up to date; changes nothing
+    document.py            writes both pages
+    document.py --check    reports whether both are up to date; changes nothing
 """
 
 import json
@@ -20,13 +20,13 @@ NOISE = table.NOISE
 WHERE_LAYERS = ("kernel", "kernel: copies", "nghttp2", "TLS", "library", "references", "libc", "libc: copies", "program")
 LAYERS = ("malloc and free", "nghttp2", "transport", "channel", "call machine", "wire", "ABI", "ready-made interceptors",
           "Swift library", "reference counts", "memory copies", "TLS", "system library", "the program")
-# The work of a hop in the interceptors' benchmark.
+# What the hops in the interceptors' benchmark do, by the name of the case.
 HOPS = {
     "null": "no callbacks", "start": "on_start", "start_status": "on_start and on_status",
     "all": "all callbacks, create and destroy", "pause_same": "on_start: pause, resumed there",
     "pause_other": "on_start: pause, resumed on another thread",
 }
-# The rows of the table in docs/performance.md: what is measured, and how this library does it there.
+# The rows of the table in docs/performance.md: the case, and which of this library's clients the row shows.
 MAIN = (
     ("unary, 1 in flight", "penstock"), ("unary, 1 in flight", "penstock, spin"), ("unary, 100 in flight", "penstock"),
     ("unary, 100 in flight", "penstock, 8 interceptors"), ("unary, 10,000 in flight", "penstock"),
@@ -71,7 +71,7 @@ def figures(name):
 
 
 def keep(name, found):
-    """Keeps the figures of a run in place of those of the last one, and writes the page."""
+    """Keeps the figures of a run in place of those of the last one, and writes the pages."""
     FIGURES.mkdir(exist_ok=True)
     (FIGURES / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")
     write()
@@ -135,7 +135,7 @@ def growth_table(axis, found):
 
 
 def layers(found):
-    """Layers down, scenarios across."""
+    """A table of instructions, with a row for each layer and a column for each scenario."""
     cells = ([name, *(f"{here[name]:,} ({here[name] / here['all']:.0%})" for here in found.values())]
              for name in LAYERS if any(here.get(name) for here in found.values()))
     return [*rows(("layer", *found), cells), "| all | " + " | ".join(f"{here['all']:,}" for here in found.values()) + " |"]
@@ -189,7 +189,7 @@ def main_table():
 
 
 def written():
-    """Each page as the kept figures say."""
+    """The text that each page has to have, by its path, according to the kept figures."""
     summary = SUMMARY.read_text()
     for mark, table_rows in (("main figures", main_table()), ("a hop", hop_costs(figures("interceptors")["hops"]))):
         begin, end = f"<!-- {mark} -->\n", f"<!-- end of {mark} -->"

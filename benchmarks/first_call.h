@@ -1,4 +1,4 @@
-/* What penstock_first and nghttp2_first share: the clock from the start of the process, and the request. */
+/* Shared by penstock_first and nghttp2_first: the clock since the start of the process, and the request. */
 #ifndef FIRST_CALL_H
 #define FIRST_CALL_H
 
@@ -17,8 +17,8 @@ static inline double first_call_now_us(void) {
   return (double)time.tv_sec * 1e6 + (double)time.tv_nsec / 1e3;
 }
 
-/* When this program was executed, so that loading the libraries it is linked with counts: it executes itself once more
- * and tells the second one the time. */
+/* The time at which this program was executed, in microseconds: so the time includes loading the libraries that it is linked
+ * with. The program executes itself once more and passes the time to the second instance. */
 static inline double first_call_started_us(char **argv) {
   const char *name = "FIRST_CALL_STARTED_US", *told = getenv(name);
   if (told) return atof(told);

@@ -1,10 +1,10 @@
 """Unary calls with a growing number of one thing: calls a second, the client's CPU per call, and its peak memory.
 
 The axes: calls in flight, message size, metadata entries, interceptors, channels of one runtime, blocking threads. Each
-point is a process of its own against one penstock-peer; rounds go through all points of an axis, every other one
-backwards; medians with minimum and maximum. Prints tables, writes build/growth.json and a plot for each axis into
-build/growth; a run of all axes also keeps its figures in benchmarks/figures and its plots in docs/figures, and writes
-docs/benchmarks.md. Nothing here fails because of a time.
+point is measured by a separate process, against one penstock-peer. A round goes through all points of an axis, every
+second round backwards. The results are medians, minimum and maximum. Prints tables, writes build/growth.json and a plot
+for each axis into build/growth; a run of all axes also keeps its figures in benchmarks/figures and its plots in
+docs/figures, and writes docs/benchmarks.md. Nothing here fails because of a time.
 """
 
 import argparse
@@ -25,7 +25,7 @@ import plots
 from harness import ROOT
 
 HERE = ROOT / "benchmarks"
-# Name: the client's option, the label of the axis, its points, and the other options.
+# For each axis by name: the option of growth_client, the label, the points, and further options.
 AXES = {
     "in-flight": ("--in-flight", "calls in flight", [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000], []),
     "bytes": ("--bytes", "bytes of a message, 4 calls in flight",
@@ -50,12 +50,12 @@ def run(program, target, axis, value, calls):
 
 
 def least_calls(axis, value):
-    """Every call in flight, and every channel, takes part a few times."""
+    """The least number of calls at a point: so many that each channel, or each call in flight, is used a few times."""
     return 4 * max(value if axis in ("in-flight", "channels") else 1, 10 if axis == "bytes" else 200)
 
 
 def measure(axis, program, target, rounds, seconds):
-    """For each point the figures of all rounds."""
+    """Measures an axis: for each of its points, the figures of all rounds."""
     values = AXES[axis][2]
     calls = {}
     for value in values:
@@ -101,7 +101,7 @@ def main():
     unknown = [axis for axis in arguments.axes if axis not in AXES]
     if unknown:
         parser.error(f"no axis {', '.join(unknown)}")
-    # A thousand channels are a thousand descriptors, here and in the server.
+    # A thousand channels need a thousand descriptors, in the client and in the server.
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     results = {}

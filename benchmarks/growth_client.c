@@ -1,17 +1,18 @@
-/* growth_client: unary calls with a given number of one thing, reported as one line of JSON; growth.py runs it with
- * growing numbers.
+/* growth_client: makes unary calls with given numbers of the things below, and prints one line of JSON. growth.py runs it
+ * with growing numbers of one of them.
  *
  *   growth_client --target T [--calls N] [--in-flight N] [--bytes N] [--metadata N] [--interceptors N] [--channels N]
  *                 [--threads N]
  *
- *   --in-flight     calls at once, in callback style: each that ends starts the next
- *   --threads       instead: this many threads that make blocking calls
- *   --bytes         of each message, both ways
- *   --metadata      entries of each request
- *   --interceptors  how many, with on_start and on_status
- *   --channels      of one runtime, each with a connection of its own; calls take them by turns
+ *   --in-flight     calls at once, in callback style: when one ends, the next starts
+ *   --threads       threads that make blocking calls, in place of callback style
+ *   --bytes         the size of each message, in both directions
+ *   --metadata      metadata entries of each request
+ *   --interceptors  interceptors, each with on_start and on_status
+ *   --channels      channels of one runtime, each with a connection of its own; the calls use them by turns
  *
- * Every reply is checked byte by byte. Some calls go before, unmeasured, so that every connection is there and warm.
+ * Every reply is checked byte by byte. Before the measurement some calls are made, so that all connections are there and
+ * warm.
  */
 #include <penstock/penstock.h>
 
@@ -52,7 +53,7 @@ static void check(const penstock_reply *reply) {
   exit(1);
 }
 
-/* ---- Callback style: the counters are the driving thread's, but for the first calls ---- */
+/* ---- Callback style: the driving thread writes the counters; the main thread does so for the first calls ---- */
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t all_ended = PTHREAD_COND_INITIALIZER;
@@ -160,7 +161,7 @@ static double now(void) {
   return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
 }
 
-/* The peak of resident memory: that of getrusage includes the program before exec. */
+/* The peak of the resident memory. The value of getrusage would include the memory that the process had before exec. */
 static long peak_kb(void) {
   char line[200];
   long found = 0;

@@ -1,6 +1,7 @@
-"""bench_client's measurements with grpcio: the same options, the same line of JSON.
+"""Makes bench_client's measurements with grpcio. It has the same options and prints the same line of JSON.
 
-Calls at once are grpc.aio's by `--style asyncio`, and blocking ones by `--threads`. Streams are the synchronous stubs'.
+Many calls at once use grpc.aio (`--style asyncio`), or blocking calls on threads (`--threads`). Streams use the synchronous
+stubs.
 """
 
 import argparse
@@ -20,7 +21,7 @@ OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_leng
 
 
 def unary_one(arguments, request, calls):
-    """The synchronous stub: the fastest way to make one call after the other. Gives the seconds of each."""
+    """Makes one call after the other by the synchronous stub, which is grpcio's fastest way. Gives the seconds of each."""
     call, taken = arguments.channel.unary_unary(UNARY), []
     for _ in range(calls):
         started = time.perf_counter()
@@ -31,7 +32,7 @@ def unary_one(arguments, request, calls):
 
 
 def pingpong(arguments, request, calls):
-    """One message, its echo, the next; gives the seconds of each."""
+    """Sends each message when the echo of the one before has come. Gives the seconds of each."""
     messages, taken = queue.SimpleQueue(), []
     replies = arguments.channel.stream_stream("/penstock.Echo/Bidi")(iter(messages.get, None))
     for _ in range(calls):
@@ -61,7 +62,7 @@ async def unary_asyncio(arguments, request, calls):
 
 
 def unary_threads(arguments, request, calls):
-    """Gives no times, but sets how the slowest thread compares with the mean."""
+    """Makes blocking calls on several threads. Gives no times; sets the slowest thread's calls divided by the mean."""
     call, made = arguments.channel.unary_unary(UNARY), [0] * arguments.threads
     numbers, wrong = itertools.count(), threading.Event()
     ready = threading.Barrier(arguments.threads)
@@ -106,7 +107,8 @@ def down(arguments, request, calls):
 
 
 def duplex(arguments, request, calls):
-    """grpcio takes the requests in a thread of its own, as far ahead as flow control lets it."""
+    """Sends and receives messages at once. grpcio reads the requests on a thread of its own, as far ahead as flow control
+    allows."""
     count = 0
     for reply in arguments.channel.stream_stream("/penstock.Echo/Bidi")(request for _ in range(calls)):
         if reply != request:
@@ -126,7 +128,7 @@ def tell(arguments, started, before, taken=None):
 
 
 def channel(arguments, package):
-    """Of `package`, which is grpc or grpc.aio."""
+    """Makes a channel of `package`, which is grpc or grpc.aio."""
     if not arguments.tls:
         return package.insecure_channel(arguments.target, options=OPTIONS)
     credentials = grpc.ssl_channel_credentials(pathlib.Path(arguments.tls).read_bytes())

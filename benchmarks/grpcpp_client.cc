@@ -1,4 +1,5 @@
-/* grpcpp_client: bench_client's measurements with grpc++, on byte buffers without protobuf: the same line of JSON.
+/* grpcpp_client: makes bench_client's measurements with grpc++, on byte buffers without protobuf. It prints the same line of
+ * JSON.
  *
  *   grpcpp_client --target HOST:PORT --what unary|pingpong|up|down|duplex|idle [--calls N] [--in-flight N] [--bytes N]
  *                 [--threads N] [--tls CA.pem] [--window N] [--style queue|callback]
@@ -7,10 +8,11 @@
  *   --in-flight  unary calls at once: 1 blocks, more run on one completion queue
  *   --threads    each makes blocking unary calls, on one channel
  *   --tls        the roots for TLS; the server's name is taken to be localhost
- *   --window     of a stream, bytes: 4 MiB without, and then downloads are 1.3 times as fast as with grpc++'s own measuring
- *   --style      of unary calls in flight at once: callbacks need more CPU than the queue, which is the default
+ *   --window     the window of a stream in bytes. The default is 4 MiB; with it downloads are 1.3 times as fast as with a
+ *                window that grpc++ chooses by its own measuring
+ *   --style      how unary calls at once are made: by a completion queue (the default), or by callbacks, which need more CPU
  *
- * Every reply is checked. A tenth of the calls goes before, unmeasured, on the same connection.
+ * Every reply is checked. Before the measurement a tenth of the calls is made, on the same connection.
  */
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
@@ -50,7 +52,7 @@ using grpc::WriteOptions;
 using grpc::internal::RpcMethod;
 using Clock = std::chrono::steady_clock;
 
-/* Threads of grpc++ may be running: no destructors. */
+/* Ends the program without destructors, because threads of grpc++ may be running. */
 [[noreturn]] void die(const std::string &why) {
   std::fprintf(stderr, "grpcpp_client: %s\n", why.c_str());
   std::_Exit(1);
@@ -60,7 +62,8 @@ void need(const Status &status) {
   if (!status.ok()) die("status " + std::to_string(status.error_code()) + ": " + status.error_message());
 }
 
-/* Counts of latencies within 1.6 %: a power of two, and 64 steps in it. Its size does not depend on the calls. */
+/* A histogram of latencies, exact within 1.6 %: each power of two has 64 steps. Its size does not depend on the number of
+ * calls. */
 class Latencies {
 public:
   void add(uint64_t nanoseconds) {
@@ -229,7 +232,7 @@ void pingpong(Bench &bench, long calls) {
   need(stream->Finish());
 }
 
-/* What a stream sends, and what it has to get. */
+/* The messages that a stream sends, and those that it has to receive. */
 struct Traffic {
   const char *method;
   long sends, receives;
@@ -263,7 +266,7 @@ void stream(Bench &bench, long calls) {
       stream->Write(bench.request, WriteOptions().set_buffer_hint(), tag(kSent));
     }
   };
-  stream->StartCall(nullptr); /* corked: no tag comes back */
+  stream->StartCall(nullptr); /* the initial metadata is corked, so the queue gives no tag for this */
   send();
   stream->Read(&message, tag(kReceived));
   void *got;
@@ -299,7 +302,7 @@ long resident_bytes() {
   return resident * sysconf(_SC_PAGESIZE);
 }
 
-/* A stream is open when the server's headers are there. */
+/* Measures the memory of a stream that is left idle. A stream counts as open when the server's headers have come. */
 void idle(Bench &bench, long streams) {
   struct Stream {
     ClientContext context;

@@ -2,12 +2,12 @@
  *
  *   grpcpp_server [--listen HOST:PORT] [--tls CERT KEY] [--threads N] [--stream-window N]
  *
- *   --listen         127.0.0.1:0 without
+ *   --listen         the default is 127.0.0.1:0
  *   --tls            the certificate chain and its key, PEM files
- *   --threads        completion queues, each with a thread of its own; 1 without: on 2 cores beside the client, 2 cost
- *                    half as much again per call and serve fewer calls of one connection
- *   --stream-window  HTTP/2 window of each stream, bytes: 4 MiB without, and then 1 MiB messages both ways are 1.5 times as
- *                    fast as with grpc++'s own measuring
+ *   --threads        completion queues, each with a thread of its own. The default is 1: on 2 cores, which the client uses
+ *                    too, 2 queues cost half as much again per call, and serve fewer calls of one connection
+ *   --stream-window  the HTTP/2 window of each stream in bytes. The default is 4 MiB; with it 1 MiB messages both ways are
+ *                    1.5 times as fast as with a window that grpc++ chooses by its own measuring
  *
  * Methods and metadata are as penstock-peer's: Unary, Bidi, ClientStream (x-mode: count), ServerStream (x-repeat: N).
  * When it listens it prints {"address": "HOST:PORT"}. It ends with standard input, or by SIGTERM or SIGINT.
@@ -40,9 +40,9 @@ using grpc::Slice;
 using grpc::Status;
 using grpc::StatusCode;
 
-/* Requests waited for on each queue; the rest of a burst waits in grpc++ until one is asked for again. */
+/* How many calls each queue has asked grpc++ for. If more come at once, they wait in grpc++ until the queue asks again. */
 constexpr int kAwaited = 256;
-/* A duplex stream reads ahead of its echoes as long as it holds less. */
+/* A duplex stream reads on while fewer messages and bytes than these wait to be echoed. */
 constexpr size_t kAheadMessages = 256, kAheadBytes = 1 << 20;
 
 [[noreturn]] void die(const std::string &why) {
@@ -52,7 +52,7 @@ constexpr size_t kAheadMessages = 256, kAheadBytes = 1 << 20;
 
 class Call;
 
-/* What a completion queue gives back: which call, and what it has done. */
+/* The tag of an operation, which the completion queue gives back: the call, and its function for the operation's end. */
 struct Tag {
   Call *call;
   void (Call::*done)(bool ok);
@@ -90,7 +90,7 @@ private:
       counts_ = metadata("x-mode") == "count";
     } else if (method == "/penstock.Echo/Bidi") {
       request_.done = &Call::bidi_request;
-      stream_.SendInitialMetadata(begin(&finished_)); /* does not wait for the first message */
+      stream_.SendInitialMetadata(begin(&finished_)); /* the headers do not wait for the first message */
     } else {
       return finish(Status(StatusCode::UNIMPLEMENTED, "no such method"));
     }
@@ -114,8 +114,8 @@ private:
 
   void unary_request(bool ok) {
     if (!ok) return finish(Status(StatusCode::UNIMPLEMENTED, "no request message"));
-    /* Answered before its end, a request is reset: grpc-swift-2, which sends that end apart, closes the connection after
-     * a few hundred of those. */
+    /* Waits for the request's END_STREAM before it answers; otherwise grpc++ would reset the stream. grpc-swift-2 sends
+     * END_STREAM in a separate frame, and closes the connection after a few hundred such resets. */
     request_.done = &Call::unary_end;
     stream_.Read(&excess_, begin(&request_));
   }
@@ -144,12 +144,13 @@ private:
     if (!ok || left_ == 0) return finish(Status::OK);
     if (--left_ == 0) return finish_with(message_);
     grpc::WriteOptions options;
-    if (started_) options.set_buffer_hint(); /* with the headers it would wait for ever */
+    if (started_)
+      options.set_buffer_hint(); /* not for the first message: buffered with the headers it would wait for ever */
     started_ = true;
     stream_.Write(message_, options, begin(&written_));
   }
 
-  /* ---- ClientStream: how many messages, or all of them in one ---- */
+  /* ---- ClientStream: answers with the number of messages, or with all of them as one message ---- */
 
   void client_stream_request(bool ok) {
     if (ok) {
@@ -162,7 +163,7 @@ private:
     finish_with(ByteBuffer(gathered_.data(), gathered_.size()));
   }
 
-  /* ---- Bidi: each message as it came, the reader a little ahead of the writer ---- */
+  /* ---- Bidi: echoes each message; the reader may be a little ahead of the writer ---- */
 
   void bidi_request(bool ok) {
     reading_ = false;
@@ -286,7 +287,7 @@ int main(int argc, char **argv) {
   builder.RegisterAsyncGenericService(&service);
   builder.SetMaxReceiveMessageSize(-1);
   builder.SetMaxSendMessageSize(-1);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0); /* any number of pings is welcome */
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0); /* allows any number of pings */
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, window);
   std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues;
@@ -300,6 +301,6 @@ int main(int argc, char **argv) {
   std::printf("{\"address\": \"%s:%d\"}\n", listen.substr(0, listen.rfind(':')).c_str(), port);
   std::fflush(stdout);
   wait_for_end(signals);
-  /* Nothing is worth the wait for calls that are still open. */
+  /* Exits at once, without waiting for calls that are still open. */
   std::_Exit(0);
 }

@@ -1,10 +1,10 @@
 """Instructions per call by callgrind, split by layer; `profile` beside it starts it.
 
-A program makes a fixed number of calls on one thread, twice: a few, and many more. The difference, divided by the calls
-that the longer run made more, is the cost of a call: instructions of the client alone, the kernel's not included. The
-server is another process. Unlike a time it repeats, to 0.5 %, also on a busy machine. Streams of 64 KiB vary more, with
-the size of what is read and written at once; a large copy counts about one instruction a byte there, as the processor's
-string instructions are counted once for each byte.
+A program makes calls on one thread, in a short run and in a long one. The difference of their instructions, divided by the
+number of calls that the long run made more, is the cost of a call: the client's instructions, without the kernel's and the
+server's, which is another process. Unlike a time, this repeats within 0.5 %, even on a busy machine. Streams of 64 KiB vary
+more, because the sizes of reads and writes vary. A large copy counts as about one instruction for each byte there, because
+callgrind counts a processor's string instruction once for each byte.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from harness import ROOT
 
 SWIFT = os.environ.get("SWIFT", "swift")
 KIB64 = 65536
-# Name; what the client does; calls of the shorter and of the longer run.
+# For each scenario by name: its title, the client's arguments, and the calls of the short and of the long run.
 SCENARIOS = {
     "serial": ("unary, serial", ["serial"], 200, 1200),
     "flight": ("unary, 100 in flight", ["flight", "--in-flight", 100], 1000, 4000),
@@ -64,7 +64,7 @@ def layer(where):
             return "reference counts"
         if name.startswith("penstock_"):
             return "ABI"
-        # What is made for one of our types out of the library's code counts as the library's.
+        # Code of the Swift library that is specialised for one of our types counts as ours; its name begins with our module.
         module = re.match(r"\$e(\d+)(Penstock\w+)", name)
         if module:
             return MODULES.get(module.group(2)[:int(module.group(1))], "transport")
@@ -88,7 +88,7 @@ class Bench:
 
 
 def demangled(names):
-    """Swift's names in words, where the toolchain is there."""
+    """The readable form of each mangled Swift name; empty if the toolchain is not there."""
     swift = shutil.which(SWIFT)
     if not swift:
         return {}
@@ -117,7 +117,7 @@ def print_functions(profile, limit):
 
 
 def print_callers(profile, pattern, limit):
-    """Who calls what the expression finds, and how often per call."""
+    """Prints the callers of the functions whose names match `pattern`, and how often they call them per call."""
     wanted = re.compile(pattern)
     calls = collections.Counter()
     for (caller, callee), count in profile.calls.items():
@@ -131,7 +131,7 @@ def print_callers(profile, pattern, limit):
 
 
 def append(title, found):
-    """Keeps what was counted, and one more row of the history in docs/benchmarks.md."""
+    """Keeps the counts of this run, and adds them as a row to the history in docs/benchmarks.md."""
     told = document.figures("instructions")
     told["layers"] = kept(found)
     totals = [round(found[what].total()) for what in SCENARIOS]

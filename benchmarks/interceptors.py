@@ -1,9 +1,10 @@
-"""The cost of interceptors: of a hop and an event in C and in Python, of many interceptors in calls a second, of the
-registry.
+"""Measures the cost of interceptors: the time of a hop and of a callback in C and in Python, calls a second with many
+interceptors, and the time of a registration.
 
 Run by `make bench` after bench.py. Prints tables, keeps the figures in benchmarks/figures and writes docs/benchmarks.md. The
-cost of a hop is the difference between a chain of 32 and one without, divided by 32 and by its callbacks; a stub at the
-bottom answers, so no server and no socket is measured. Calls a second are against penstock-peer, with 100 in flight.
+cost of a hop is the difference between a call with 32 such hops (8 in Python) and one without, divided by their number; that
+of a callback is the cost of a hop divided by the hop's callbacks. A stub at the bottom of the chain answers, so neither
+server nor socket is measured. Calls a second are against penstock-peer, with 100 in flight.
 """
 
 import argparse
@@ -24,7 +25,7 @@ from harness import ROOT
 
 HERE = ROOT / "benchmarks"
 HOPS = 32
-# The callbacks of a hop, and how many of them run in a unary call; the number of calls in about half a second.
+# For each kind of hop, how many of its callbacks run in a unary call. Below: a number of calls that takes about half a second.
 KINDS = {"null": 1, "start": 1, "start_status": 2, "all": 10, "pause_same": 1, "pause_other": 1}
 CALLS = {"c": 20_000, "python": 1_000}
 COUNTS = (0, 1, 4, 8, 16, 32)
@@ -79,7 +80,7 @@ def registry_costs(rounds, program):
 
 
 def rates(rounds, program):
-    """Calls a second with this many interceptors on start and status, and of those without any."""
+    """Calls a second for each number of interceptors in COUNTS, each with on_start and on_status; 0 is none."""
     peer = harness.peer("--stream-window", str(1 << 30))
     samples = {count: [] for count in COUNTS}
     for number in range(rounds):

@@ -1,4 +1,4 @@
-"""The limits: for each missed aim, the value of a client with almost no work of its own (see bare.c)."""
+"""A table of limits: for each missed aim, the value that a client with almost no work of its own reaches (see bare.c)."""
 
 from aims import AIMS, SIGNS
 
@@ -6,8 +6,8 @@ HEADS = ("aim that is missed", "server", "penstock", "what a client without a li
 
 
 def reach(aim, server):
-    """Whether a client without a library meets the aim against the same server; a client with its own server does not
-    count."""
+    """Says, in words, which clients without a library meet the aim against the same server. Those with a server of their
+    own do not count."""
     sign, limit = next((SIGNS[one.sign], one.limit) for one in AIMS if str(one) == aim["aim"])
     able = [name.removeprefix("bare ") for name, value in aim["floor"][server].items()
             if name.startswith("bare frames") and sign(value, limit)]

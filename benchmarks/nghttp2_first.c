@@ -1,4 +1,5 @@
-/* nghttp2_first: the least that a first gRPC call costs: a socket, nghttp2, one unary call, its reply checked.
+/* nghttp2_first: makes a first gRPC call with as little work as possible: a socket, nghttp2, one unary call, whose reply it
+ * checks.
  *
  *   nghttp2_first --target HOST:PORT
  *

@@ -14,7 +14,7 @@ import subprocess
 from harness import ROOT
 
 LIST = ROOT / "scripts" / "hot-functions.txt"
-# Calls of a function per call of ours: what runs less often stays where it is.
+# A function that is called less often than this per RPC is not in the list, and stays where it is in the library.
 LEAST = 0.1
 HEAD = """\
 # What a call runs through, side by side in the library: `benchmarks/profile --order` writes this list, docs/performance-notes.md
@@ -23,7 +23,8 @@ HEAD = """\
 
 
 def name_of(function):
-    """Callgrind marks what calls itself, and names what has no symbol by its address."""
+    """The symbol of a name of callgrind, which adds 'N to recursive calls; empty for a function without a symbol, which
+    callgrind names by its address."""
     name = function.split("'")[0]
     return "" if name.startswith("0x") else name
 
@@ -35,7 +36,7 @@ def counts(profiles):
         for (caller, callee), times in profile.calls.items():
             names = name_of(caller[1]), name_of(callee[1])
             if times >= LEAST and "libpenstock" in callee[0] and all(names):
-                # From outside it is called by nobody: it has its place by what it calls.
+                # A caller outside the library has no place in it, so this counts as a call of the function by itself.
                 found[names if "libpenstock" in caller[0] else (names[1], names[1])] += times
     return found
 
@@ -47,7 +48,7 @@ def sizes(library):
 
 
 def sort(edges, bytes_of, folder, linker):
-    """The functions of `edges` that have a size, as lld would lay them out."""
+    """The functions of `edges` that have a size, in the order in which lld would put them."""
     edges = {pair: times for pair, times in edges.items() if bytes_of.keys() >= set(pair)}
     functions = sorted({name for pair in edges for name in pair})
     files = {kind: pathlib.Path(folder, f"order.{kind}") for kind in ("s", "o", "edges", "so")}
@@ -64,7 +65,7 @@ def sort(edges, bytes_of, folder, linker):
 
 
 def write(profiles, library, folder, swift):
-    """Into the list; gives how many names it has."""
+    """Writes the list of functions; returns how many names it has."""
     linker = pathlib.Path(shutil.which(swift)).resolve().with_name("ld.lld")
     names = sort(counts(profiles), sizes(library), folder, linker)
     LIST.write_text(HEAD + "".join(f"{name}\n" for name in names))

@@ -2,12 +2,12 @@
  *
  *   penstock_first --target HOST:PORT [--dlopen PATH] [--split 1]
  *
- *   --dlopen  the library, libpenstock.so.0 on the loader's path without
- *   --split   opens the libraries that libpenstock needs one by one before it, to tell what it costs beyond them
+ *   --dlopen  the library's path; without it, the loader looks for libpenstock.so.0
+ *   --split   opens the libraries that libpenstock needs before it, to measure what libpenstock itself adds
  *
- * It is linked with nothing but libc, and binds as a linked program does, lazily. Prints {"dependencies_dlopen_us": A,
- * "dlopen_us": B, "load_us": A + B, "connect_and_call_us": C, "total_us": D}, the last from the start of the process; A
- * is 0 unless split.
+ * The program is linked with libc only, and binds symbols lazily, as a linked program does. Prints
+ * {"dependencies_dlopen_us": A, "dlopen_us": B, "load_us": A + B, "connect_and_call_us": C, "total_us": D}. D is the time
+ * since the start of the process; A is 0 without --split.
  */
 #include "first_call.h"
 

@@ -8,7 +8,7 @@ from table import servers
 
 COLOURS = {"h2load": "#4e79a7", "grpc++": "#f28e2b", "grpcio": "#59a14f", "grpc-swift-2": "#b07aa1", "nghttp2": "#4e79a7"}
 WIDTH, LABEL, BAR, GAP, TOP = 860, 300, 14, 12, 80
-LEAST, MOST = 0.25, 32.0  # of the logarithmic scale
+LEAST, MOST = 0.25, 32.0  # the ends of the logarithmic scale
 
 
 def place(value):
@@ -17,7 +17,8 @@ def place(value):
 
 
 def bars(row):
-    """Label and ratios of each row that has the library and another in it; more is always better."""
+    """For each row in which this library and another client were measured, its label and the ratio to each other client,
+    so that more is always better."""
     own = next((name for name in ("penstock", "penstock, callbacks") if name in row["clients"]), None)
     found = []
     for name in COLOURS:

@@ -8,7 +8,7 @@ INK, GREY, LINE = "#222222", "#d8d8d8", "#0b6bb8"
 
 
 def short(value):
-    """1500 as 1.5k, 1048576 as 1M."""
+    """A short form of a number: 1500 as 1.5k, 1048576 as 1M."""
     for size, unit in ((1 << 20, "M"), (1 << 10, "K")):
         if value >= size and value % size == 0:
             return f"{value // size}{unit}"
@@ -19,7 +19,7 @@ def short(value):
 
 
 class Scale:
-    """Where a value stands between `begin` and `end` pixels; 0 has a place of its own, before the least."""
+    """A logarithmic scale: the place of a value between `begin` and `end`, in pixels. 0 is before the least value."""
 
     def __init__(self, values, begin, end, whole_decades):
         positive = [value for value in values if value > 0]
@@ -44,7 +44,7 @@ def text(x, y, words, anchor="middle", size=10):
 
 
 def labels(values, scale, room):
-    """As many of the values as have room."""
+    """The values that get a label: as many as can stand `room` pixels apart."""
     chosen, last = [], None
     for value in values:
         x = scale.at(value)
@@ -55,7 +55,7 @@ def labels(values, scale, room):
 
 
 def panel(offset, title, axis, xs, points):
-    """`points`: (least, median, most) for each of `xs`."""
+    """One panel of a plot. `points`: (least, median, most) for each value of `xs`."""
     across = Scale(xs, offset + LEFT, offset + WIDTH - RIGHT, False)
     up = Scale([value for point in points for value in point], HEIGHT - BOTTOM, TOP, True)
     parts = [text(offset + LEFT, 18, title, "start", 12),
@@ -78,7 +78,7 @@ def panel(offset, title, axis, xs, points):
 
 
 def write(path, axis, xs, panels):
-    """`panels`: (title, points) each."""
+    """Writes a plot with a panel for each (title, points) of `panels`."""
     width = WIDTH * len(panels)
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {HEIGHT}" width="{width}" '
              f'height="{HEIGHT}" font-family="sans-serif" fill="{INK}">',

@@ -1,4 +1,4 @@
-"""What is measured: the cases, each with its clients, and what does not go by rounds of a rate."""
+"""The measurements: the cases, each with its clients, and the measurements that are not rates (memory, first call)."""
 
 import dataclasses
 import json
@@ -6,7 +6,8 @@ import statistics
 
 import clients as programs
 
-# A call alone is within a few % of its aims, and moves by as much from round to round.
+# Calls one after the other come within a few % of their aims, and vary by as much from round to round. So some clients are
+# measured in so many times as many rounds.
 OFTEN = 3
 KIB64 = 1 << 16
 MIB = 1 << 20
@@ -15,7 +16,7 @@ UNARY_BYTES = 64
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One measurement: `what` as bench_client's --what, and what it is called in the tables."""
+    """One measurement. `what` is bench_client's --what; `metric` is the name in the tables."""
 
     metric: str
     what: str
@@ -25,12 +26,12 @@ class Case:
     tls: bool = False
     threads: int = 1
     least: int = 20  # calls, however slow the client is
-    pilot: int = 200  # calls of the run that tells how many make a measurement
+    pilot: int = 200  # calls of the short run that decides how many calls a measurement has
     often: tuple = ()  # the clients that are measured in OFTEN times as many rounds
 
     @property
     def alone(self):
-        """Whether it is one call after the other."""
+        """Whether the case makes one unary call after the other, on one thread."""
         return self.what == "unary" and self.in_flight == 1 and self.threads == 1
 
     @property
@@ -48,8 +49,8 @@ STREAM = ("penstock", CALLBACKS, "h2load", "grpc++")
 ALL = ("grpcio", "grpc-swift-2")
 FRAMES, READS, COPIED, TOUCHED = (f"bare frames{style}" for style in ("", ", blocking read", ", copied", ", 2.4 kB a call"))
 SOCKETS, SOCKETS_READ = "bare sockets", "bare sockets, blocking read"
-OWN = (SOCKETS, SOCKETS_READ)  # with a server of their own: measured once
-SLOW = (*ALL, FRAMES, READS, COPIED, TOUCHED, *OWN)  # what a quick run goes without
+OWN = (SOCKETS, SOCKETS_READ)  # clients with a server of their own: measured once, not for each server
+SLOW = (*ALL, FRAMES, READS, COPIED, TOUCHED, *OWN)  # clients that a quick run leaves out
 
 CASES = (
     Case("unary, 1 in flight", "unary", ("penstock", SPIN, "h2load", "grpc++", *ALL, FRAMES, READS, SOCKETS, SOCKETS_READ),
@@ -83,7 +84,7 @@ def row(metric, unit, clients, server="penstock-peer", better="less"):
 
 
 def memory(bench, calls, rounds):
-    """The most memory of a client with 100 calls in flight, and whether it grows once a tenth of them is done."""
+    """The peak memory of each client with 100 calls in flight, and how much the memory grows after a tenth of all calls."""
     case = Case("", "unary", NATIVE, in_flight=100)
     taken = {}
     for name in (name for name in case.clients if name in bench.clients):
@@ -114,9 +115,10 @@ def idle_channel(bench, seconds):
 
 
 def first_call(bench, rounds):
-    """From the start of a program to its first reply: penstock_first, and nghttp2_first that does the least there is.
+    """The time from the start of a program to its first reply: of penstock_first, and of nghttp2_first, which does as
+    little as possible.
 
-    What libpenstock adds to the libraries it needs is taken from runs of their own, which load those before."""
+    Further runs (`--split`) load the libraries that libpenstock needs before it, and so show what it adds to them."""
     names = {"penstock": ["penstock_first"], "nghttp2": ["nghttp2_first"], "split": ["penstock_first", "--split", "1"]}
     if any(program not in bench.programs for program, *_ in names.values()):
         raise programs.Unavailable("there is no build/bench/penstock_first or nghttp2_first")

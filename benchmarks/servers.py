@@ -5,14 +5,14 @@ import pathlib
 
 import harness
 
-# As grpc++'s server has it. Without a bound a client that runs ahead of the echoes fills the peer's memory: out of every
-# cache, and that is what is measured then.
+# The window of each stream, as grpc++'s server has it. If it were larger, a client that sends faster than it reads echoes
+# would make the peer buffer more data than fits any cache, and that would be measured.
 WINDOW = 4 << 20
 LONGEST = 1 << 30
 
 
 class Server:
-    """One process, and what of a core it uses."""
+    """The process of a server, and its CPU time."""
 
     def __init__(self, process):
         self.process = process
@@ -25,12 +25,12 @@ class Server:
             try:
                 total += int((task / "schedstat").read_text().split()[0])
             except OSError:
-                continue  # It has just ended.
+                continue  # The thread has just ended.
         return total / 1e9
 
 
 class Servers:
-    """Started when they are first wanted; one end for all."""
+    """The servers. Each is started when it is first asked for; `end` ends all."""
 
     def __init__(self, folder, programs):
         self.certificates = harness.Certificates(folder)

@@ -3,7 +3,7 @@
 import limits
 from aims import LATENCIES, LIMIT, ratio
 
-NOISE = 0.15  # (max - min) / median, beyond which a machine is too noisy to tell
+NOISE = 0.15  # a rate whose (max - min) / median is larger counts as noisy
 BASES = ("h2load", "grpc++")
 KEPT = ("median", "min", "max", "cpu_us", *LATENCIES, "server_busy")
 
@@ -13,13 +13,13 @@ def spread(found):
 
 
 def spreads(rows):
-    """Of each rate that was measured more than once: whether it spreads too far."""
+    """For each row whose rate was measured more than once: whether the rate is noisy."""
     return [row["noisy"] for row in rows
             if row["better"] == "more" and any(len(found["rounds"]) > 1 for found in row["clients"].values())]
 
 
 def noisy(rows):
-    """Too noisy to tell: more than a quarter of the rates are."""
+    """Whether the run is too noisy for conclusions: more than a quarter of its rates are noisy."""
     told = spreads(rows)
     return sum(told) > len(told) / 4
 
@@ -35,7 +35,7 @@ def of(row, name, other):
 
 
 def ratio_of(clients, name, other):
-    """Of the rounds; figures that are kept without their rounds have the ratio itself."""
+    """The ratio of a client to another, from their rounds. Kept figures have no rounds, but have the ratio."""
     if "ratios" in clients[name]:
         return clients[name]["ratios"].get(other)
     return ratio(clients[name], clients[other]) if other in clients else None

@@ -1,11 +1,12 @@
-"""Where the time of a call goes: system calls, switches and page faults of each client, and its CPU time by layer.
+"""Measures where the time of a call goes: each client's system calls, context switches, page faults, and CPU time by layer.
 
     benchmarks/run where [REGEX...]
 
-By perf, against penstock-peer, on the rows of `make bench` whose names match; without, on those of DEFAULT. Counts are those
-of a longer run less those of a shorter one, per call or message. CPU time is sampled 5,000 times a second (cpu-clock), in
-the kernel too: what a process sends over loopback it takes through the receiver's TCP itself, so part of the peer's work is in
-its kernel time. Prints Markdown; without REGEX it also keeps the figures in benchmarks/figures and writes docs/benchmarks.md.
+Uses perf, against penstock-peer, on the rows of `make bench` whose names match REGEX (without one, those that match DEFAULT).
+A count is the difference between a long and a short run, per call or message. CPU time is sampled 5,000 times a second
+(cpu-clock), in the kernel too. A process that sends over loopback also runs the receiver's TCP code, so its kernel time has a
+part of the peer's work. Prints Markdown; without REGEX it also keeps the figures in benchmarks/figures and writes
+docs/benchmarks.md.
 """
 
 import os
@@ -26,7 +27,7 @@ EVENTS = ("raw_syscalls:sys_enter", "context-switches", "page-faults")
 HERTZ = 5000
 SECONDS = 0.7
 DEFAULT = ("^unary", "^ping", "up$", "^1 MiB", "^16 B", "^TLS: unary, 1 in")
-# What has a server of its own would be counted with it.
+# Clients that are not measured. For example, the counts of a client with a server of its own would include the server.
 LEFT_OUT = (*scenarios.ALL, *scenarios.OWN, scenarios.SPIN, scenarios.HOPS)
 COPY = re.compile(r"_?copy_(from|to)_|rep_movs|copy_user|memcpy|memmove|csum_partial_copy")
 LAYERS = document.WHERE_LAYERS
@@ -34,7 +35,7 @@ LIBRARIES = ("libpenstock", "libgrpc", "libgpr", "libabsl", "libaddress_sorting"
 
 
 def layer(where, function):
-    """Which layer a sample belongs to, by the object and the name."""
+    """The layer to which a sample belongs, by the object file and the name of the function."""
     if where.startswith("[k") or function.startswith("[k]"):
         return "kernel: copies" if COPY.search(function) else "kernel"
     if where.startswith("libnghttp2"):
@@ -70,7 +71,7 @@ class Where:
         return done.stdout
 
     def counts(self, case, name, calls):
-        """Of one run: each event, and the calls it made."""
+        """The counts of perf's events in a run, and the number of calls that the run made."""
         command, made = self.command(case, name, calls)
         output = self.folder / "stat"
         self.run("perf", "stat", "-x,", "-o", str(output), "-e", ",".join(EVENTS), "--", *command)
@@ -78,7 +79,7 @@ class Where:
         return [int(found[event]) for event in EVENTS], made
 
     def samples(self, case, name, calls):
-        """CPU seconds a call by layer."""
+        """The CPU seconds of one call, by layer."""
         command, made = self.command(case, name, calls)
         data = str(self.folder / "samples")
         self.run("perf", "record", "-q", "-e", "cpu-clock", "-F", str(HERTZ), "-o", data, "--", *command)
@@ -91,7 +92,7 @@ class Where:
         return {key: value / HERTZ / made for key, value in shares.items()}
 
     def calls(self, case, name):
-        """So many that a run takes its time, and its start is little of it."""
+        """The number of calls for a run of about SECONDS, so that the client's start is a small part of it."""
         told = self.clients[name].measure(case, self.servers.get("penstock-peer", case.tls).target, case.pilot,
                                           self.servers.authority)
         return max(int(told["calls"] / told["seconds"] * SECONDS), case.least, 2 * case.in_flight)

@@ -8,9 +8,10 @@ import PenstockWire
 // over a socket, in one thread, which also drives the client's loop. The fuzzer checks that each call ends once, with
 // one reply, within a bounded number of turns after the server has gone.
 //
-// The input is a list of steps, so that what libFuzzer changes is mostly a frame and not its length: see `Server.step`.
+// The input is a list of steps (`Server.step`) and not raw bytes. So a change that libFuzzer makes mostly gives another
+// well-formed frame, and not a frame with a wrong length.
 
-/// Values read from the input; zeros behind its end.
+/// Reads values from the input. After its end all values are 0.
 struct Input {
   private let bytes: ByteView
   private var at = 0
@@ -33,7 +34,7 @@ struct Input {
   }
 }
 
-/// A call, which counts its callbacks.
+/// A call of the client, with counts of its callbacks.
 final class Played {
   var replies = 0
   var ends = 0
@@ -70,12 +71,12 @@ final class Played {
   func send() { _ = penstock_call_try_send(handle, "some request bytes", 18) }
 }
 
-/// The other end of the connection.
+/// The server: listens on a socket, and sends the frames that the input describes.
 final class Server {
   let listener: CInt
   let name: String
   var socket: CInt = -1
-  /// TLS, between the frames and the socket; nil: none.
+  /// The TLS session between the frames and the socket; nil: cleartext.
   var seal: Seal?
   var out: [UInt8] = []
   /// The first three lists have the fields of a usual answer.
@@ -109,7 +110,7 @@ final class Server {
     return socket >= 0
   }
 
-  /// Discards the frames of the client.
+  /// Reads all bytes that the client has sent, and discards them.
   func drain() {
     var place = [UInt8](repeating: 0, count: 16384)
     while socket >= 0 {
@@ -163,7 +164,7 @@ final class Server {
     byte & 0x80 != 0 ? UInt32(byte & 0x7f) : UInt32(byte & 3) * 2 + 1
   }
 
-  /// Makes the next step of the server. False: the output is sent now, and the client takes its turn.
+  /// Makes the next step of the server. False: the caller has to send the output now, and let the client's loop turn.
   func step(_ input: inout Input, _ calls: [Played]) -> Bool {
     let kind = input.byte()
     switch kind % 20 {
@@ -215,7 +216,8 @@ nonisolated(unsafe) let fixture = Fixture()
 
 func fuzzClient(_ bytes: ByteView) { play(bytes, "false", sealed: false) }
 
-/// `tls` is that option of the channel.
+/// Runs the client against a server that follows the input. `tls` is the value of the channel's option "tls"; with
+/// `sealed` the server uses TLS.
 func play(_ bytes: ByteView, _ tls: String, sealed: Bool) {
   var input = Input(bytes)
   let server = fixture.server
@@ -233,7 +235,7 @@ func play(_ bytes: ByteView, _ tls: String, sealed: Bool) {
   for _ in 0..<4 where !server.accept() { fixture.turn() }
   precondition(server.socket >= 0)
   if sealed { server.seal = Seal(&input, server, fixture.turn) }
-  // Without it there are no calls.
+  // The SETTINGS of the server, without which the client begins no stream.
   if style & 0x80 == 0 { server.frame(4, 0, 0, []) }
   server.flush()
   fixture.turn()
@@ -247,7 +249,7 @@ func play(_ bytes: ByteView, _ tls: String, sealed: Bool) {
   }
   server.flush()
   fixture.turn()
-  // Another attempt to connect fails, too.
+  // A call may cause another attempt to connect, which fails, too.
   var turns = 0
   while calls.contains(where: { $0.ends == 0 }) {
     server.close()

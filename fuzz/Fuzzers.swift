@@ -1,11 +1,11 @@
 import CSystem
 import PenstockWire
 
-/// All fuzzers in one program, so that one build serves them: the name that it is called by picks one. libFuzzer has the
-/// main function; scripts/fuzz builds and runs it.
+/// All fuzzers are in one program, so that one build is enough. The name under which the program is started picks the
+/// fuzzer. libFuzzer has the main function; scripts/fuzz builds and runs the program.
 ///
-/// A fuzzer takes any bytes. It fails by a trap (`precondition` for what has to hold), by the address sanitizer, by a
-/// leak, by its time or by its memory.
+/// A fuzzer takes any bytes. It fails if the code traps (a `precondition` checks each condition that must hold), if the
+/// address sanitizer reports an error or a leak, or if an input takes too much time or memory.
 private enum Fuzzer: String, CaseIterable {
   case wire, options, gzip, client, tls
 

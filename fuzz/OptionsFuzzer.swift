@@ -5,8 +5,8 @@ import PenstockWire
 
 @testable import PenstockTransport
 
-// Texts that a program may pass: targets, and the JSON of options, metadata and statuses. The JSON of a parsed status
-// must give the same status again.
+// Fuzzes texts that a program may pass: targets, and the JSON of options, metadata and statuses. If a status can be parsed,
+// its own JSON must give the same status again.
 
 private func text(_ input: ByteView, _ body: (UnsafePointer<CChar>) -> Void) {
   var copy = input.map { CChar(bitPattern: $0) }
@@ -14,7 +14,7 @@ private func text(_ input: ByteView, _ body: (UnsafePointer<CChar>) -> Void) {
   copy.withUnsafeBufferPointer { body($0.baseAddress!) }
 }
 
-/// Checks that an error has a message.
+/// Checks that a failure, and only a failure, comes with an error that has its code and a message; frees the error.
 private func check(_ result: penstock_result, _ error: OpaquePointer?) {
   precondition((result == PENSTOCK_OK) == (error == nil))
   guard let error else { return }
@@ -73,7 +73,7 @@ private func ready(_ make: Ready, _ json: UnsafePointer<CChar>) {
   table.finalizer?(table.user_data)
 }
 
-/// The first byte chooses the kind of text, the rest is the text.
+/// Fuzzes one text: the first byte of the input chooses its kind, the rest is the text.
 func fuzzOptions(_ all: ByteView) {
   guard let kind = all.first else { return }
   let input = ByteView(rebasing: all[1...])
@@ -97,7 +97,7 @@ func fuzzOptions(_ all: ByteView) {
   }
 }
 
-/// In slices of no more than 100 bytes.
+/// Decompresses `input` in slices of at most 100 bytes.
 private func unpacked(_ input: ByteView, limit: Int) -> Inflation.Step {
   guard let copy = ByteBuffer(copying: input), let inflation = Inflation(copy, limit: limit) else {
     return .noMemory
@@ -108,7 +108,8 @@ private func unpacked(_ input: ByteView, limit: Int) -> Inflation.Step {
   }
 }
 
-/// gzip: a compressed message decompresses to the same bytes; input of a peer gives no more than the limit.
+/// Fuzzes gzip: decompressing any input gives no more bytes than the limit, and compressing it gives a message that
+/// decompresses to the same bytes.
 func fuzzGzip(_ input: ByteView) {
   if case .bytes(let bytes) = unpacked(input, limit: 4096) { precondition(bytes.count <= 4096) }
   guard let copy = ByteBuffer(copying: input), let deflation = Deflation(copy) else { return }

@@ -5,11 +5,12 @@ import PenstockWire
 
 @testable import PenstockTransport
 
-// The whole client over TLS: the server of ClientFuzzer.swift behind a real TLS session, made anew for each input. The
-// client gets the bytes of the input as application data, in records that the input cuts; the records are also damaged,
-// cut, repeated, or mixed with key updates, tickets, alerts and the end. The same conditions must hold.
+// Fuzzes the whole client over TLS, with the server of ClientFuzzer.swift behind a real TLS session, which is made for each
+// input. The input says which frames the server sends, how they are divided into records, and which records are damaged,
+// cut or repeated, or come with key updates, tickets, alerts or the end of the session. The same conditions must hold as in
+// cleartext.
 
-/// A self-signed certificate for "localhost", and its key, both as PEM: made once.
+/// A self-signed certificate for "localhost" and its key, in PEM form. They are made once for the process.
 private struct Identity {
   let certificate: String
   let key: String
@@ -71,13 +72,13 @@ private struct Setting {
 
 nonisolated(unsafe) private let setting = Setting()
 
-/// The server's end of one session.
+/// The server's end of a TLS session.
 final class Seal {
   private let engine: TLSEngine
-  /// The bytes to be sent: whole records at first.
+  /// The TLS bytes to be sent: whole records, before steps of the input change them.
   private var sealed: [UInt8] = []
 
-  /// Ends with the handshake done.
+  /// Makes the session, and does the handshake with the client.
   init(_ input: inout Input, _ server: Server, _ turn: () -> Void) {
     engine = TLSEngine.make(setting.context, host: nil)!
     let style = input.byte()
@@ -95,7 +96,7 @@ final class Seal {
     precondition(engine.version != nil && engine.handshake() == .done, "the handshake does not end")
   }
 
-  /// Takes the bytes that have come from the client, for TLS only.
+  /// Gives bytes of the client to the TLS engine, which may have to answer. The application data in them is discarded.
   func take(_ bytes: ArraySlice<UInt8>) {
     _ = bytes.withUnsafeBytes { engine.input.append($0) }
     withUnsafeTemporaryAllocation(byteCount: 16384, alignment: 1) {
@@ -114,19 +115,19 @@ final class Seal {
     collect()
   }
 
-  /// All output; `plaintext` is the last part of it.
+  /// Encrypts `plaintext`, and gives all TLS bytes that wait to be sent, those of `plaintext` last.
   func records(_ plaintext: [UInt8]) -> [UInt8] {
     write(plaintext[...])
     defer { sealed.removeAll(keepingCapacity: true) }
     return sealed
   }
 
-  /// Makes a step of TLS. False: the byte that was read says that a step of frames follows.
+  /// Reads a byte, and makes a step of TLS if it asks for one. False: it does not, so a step of frames follows.
   func step(_ input: inout Input, _ server: Server) -> Bool {
     guard input.byte() & 3 == 3 else { return false }
     switch input.byte() % 12 {
     case 0:
-      // The plain bytes become records of so many bytes; the last has the rest.
+      // The plain bytes become records of `size` bytes; the last record has the rest.
       let size = Int(input.byte()) + 1
       var rest = server.out[...]
       for _ in 0..<Int(input.byte()) where rest.count > size {
@@ -142,7 +143,7 @@ final class Seal {
       server.out.removeAll(keepingCapacity: true)
       engine.close()
     case 4:
-      // From the end, where the latest record is.
+      // Flips a bit, counted from the end, because the latest record is there.
       let at = sealed.count - 1 - Int(input.byte())
       let bit = input.byte()
       if at >= 0 { sealed[at] ^= 1 << (bit & 7) }
@@ -155,7 +156,7 @@ final class Seal {
       sealed += [type, 3, 3, claimed >> 7, claimed & 127] + input.take(Int(input.byte()))
     case 9: sealed += input.take(Int(input.byte()))
     case 10:
-      // The first so many bytes go out by themselves.
+      // Sends a part of the records by itself, and keeps the rest.
       collect()
       let rest = sealed.dropFirst(Int(input.byte()))
       sealed.removeLast(rest.count)
@@ -166,7 +167,7 @@ final class Seal {
       sealed = rest + sealed
       server.out = waiting
     default:
-      // Random bytes, sealed like a post-handshake message, although they are none.
+      // Sends bytes of the input, encrypted as application data, that are no frames.
       write([UInt8](repeating: input.byte(), count: Int(input.byte()) + 1)[...])
     }
     collect()

@@ -1,7 +1,7 @@
 import PenstockWire
 
-// The decoders of PenstockWire. They must not trap, and round trips must hold: a decoded value, encoded again, decodes
-// to the same value.
+// Fuzzes the decoders of PenstockWire. They must not trap; and if a decoded value is encoded again, that must decode to the
+// same value.
 
 private struct Silent: ErrorDetailVisitor {
   var depth = 0
@@ -21,7 +21,8 @@ private let names: [StaticString] = [
   "x/google.rpc.ResourceInfo", "x/google.rpc.Help", "x/google.rpc.LocalizedMessage",
 ]
 
-/// Decodes the stream in pieces of the given size; the messages must be the same as for the whole stream.
+/// Decodes a stream in pieces of `piece` bytes. Gives the number of messages, their bytes, and whether it failed, which must
+/// not depend on `piece`.
 private func messages(_ stream: ByteView, piece: Int) -> (count: Int, bytes: Int, failed: Bool) {
   var decoder = MessageDecoder(limit: 1 << 16)
   var result = (count: 0, bytes: 0, failed: false)
@@ -87,7 +88,7 @@ private func headers(_ input: ByteView) {
   precondition(HeaderRules.isValidASCIIValue(agent.view))
 }
 
-/// The first byte chooses a decoder, the rest is the input from a peer.
+/// Fuzzes one decoder: the first byte of the input chooses it, the rest is what a peer sends.
 func fuzzWire(_ all: ByteView) {
   guard let kind = all.first else { return }
   let input = ByteView(rebasing: all[1...])

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the public headers declare.
+"""Lists and checks the declarations in the public headers.
 
     api.py functions    every function, sorted
     api.py names        every function, type, constant and macro, sorted

@@ -8,14 +8,14 @@ die() {
   exit 1
 }
 
-# Keeps Swift's other files (module caches, locks) inside the clone.
+# Runs swift so that the files that it keeps elsewhere (module caches, locks) stay inside the clone.
 swift_here() {
   mkdir -p "$ROOT/.build/home" "$ROOT/.build/tmp"
   env -u CC -u CXX -u AR -u LD HOME="$ROOT/.build/home" XDG_CACHE_HOME="$ROOT/.build/home/cache" \
     CLANG_MODULE_CACHE_PATH="$ROOT/.build/home/clang" TMPDIR="${SWIFT_TMPDIR-$ROOT/.build/tmp}" "$SWIFT" "$@"
 }
 
-# One value out of `swift -print-target-info`, by key.
+# Prints the value of the key $1 in the output of `swift -print-target-info`.
 swift_target() {
   swift_here -print-target-info |
     python3 -c 'import json, sys; t = json.load(sys.stdin); print({**t["target"], **t["paths"]}[sys.argv[1]])' "$1"

@@ -1,5 +1,5 @@
-"""The code blocks of a document that are not whole programs: each is put between Tests/docs/prelude.h and main.h, or
-into fragment.py, and runs against a server.
+"""Finds the code blocks of a document that are not whole programs, and makes programs of them: a block in C is put between
+Tests/docs/prelude.h and main.h, one in Python into fragment.py. scripts/check-docs runs them against a server.
 
 A comment before a block has its settings: `<!-- state: last; fails: UNAVAILABLE; level: PENSTOCK_LEVEL_BOTH -->`. A
 block of statements without a function is the body of an on_start.
@@ -23,7 +23,7 @@ def fragments(text):
 
 
 def c_source(text, settings):
-    """A whole program."""
+    """The C program for the block `text`."""
     if not re.search(r"^(static|int|typedef)\b", text, re.M):
         text = ("static int32_t on_start(penstock_hop *hop, void *state) {\npenstock_ticket ticket = 0;\n"
                 f"penstock_channel *channel = NULL;\npenstock_interceptor_id id = 0;\n{text}\nreturn PENSTOCK_NEXT;\n}}\n")

@@ -1,4 +1,5 @@
-"""The code that a test of Tests/c or bindings/python/tests runs: its own and that of the functions that it names."""
+"""Finds the code that a test of Tests/c or bindings/python/tests runs: the test's own, and that of the functions that it
+names."""
 
 import functools
 import pathlib
@@ -10,7 +11,7 @@ STREAMS = re.compile(r"\b(?:BIDI|CLIENT_STREAM|SERVER_STREAM|PENSTOCK_KIND_(?:BI
 
 
 def c_parts(text):
-    """name -> text of each definition at the file's top."""
+    """The text of each definition at the top level of a C file, by name."""
     parts = {}
     for found in re.finditer(r"^TEST\((\w+)\) \{.*?^\}|^(?:static |inline |const )*[\w ]+[ *](\w+)\([^;{]*?\) \{.*?^\}"
                              r"|^static (?:const )?[\w ]+[ *](\w+)(?:\[\])* = .*?;$|^#define (\w+)\b.*?[^\\]$",
@@ -33,7 +34,7 @@ def python_parts(text):
 
 @functools.cache
 def all_tests():
-    """name -> the parts of its file, and of the headers that it includes."""
+    """For each test by name, the definitions (`c_parts`) in its file and in the headers that the file includes."""
     tests = {}
     for path in sorted(ROOT.glob("Tests/c/*.c")):
         text = path.read_text()
@@ -58,7 +59,8 @@ def all_tests():
 
 
 def what_runs(test):
-    """The text of the test, and of what it names. What looks at every test's events in the end shows none of them."""
+    """The text of the test and of the definitions that it names. `check_ended`, which every test runs at its end, is left
+    out, because it names all events."""
     parts, done, waiting = all_tests()[test], {"check_ended": ""}, [test]
     while waiting:
         name = waiting.pop()

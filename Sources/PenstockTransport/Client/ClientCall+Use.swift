@@ -38,7 +38,7 @@ extension ClientCall {
     return .ok
   }
 
-  /// Clamps a demand so that many of them can be added in an Int without overflow.
+  /// Clamps a demand, so that many demands can be added up in an Int without overflow.
   static func clamped(_ count: UInt64) -> Int { Int(min(count, 1 << 40)) }
 
   public func halfClose() -> Outcome {

@@ -21,7 +21,7 @@ extension ClientCall {
 
     /// The side call meets the whole chain, the hop's own interceptor included.
     public static let fromTop = SideFlags(rawValue: 1)
-    /// The side call is bound neither by the parent's deadline nor by its end.
+    /// Neither the parent's deadline nor the parent's end ends the side call.
     public static let detached = SideFlags(rawValue: 2)
     public static let all: SideFlags = [.fromTop, .detached]
   }

@@ -29,8 +29,8 @@ public struct RuntimeView {
   /// The calls, the latest first; nil: the loop has not answered in time.
   public var calls: [CallView]?
   public var running: CallWatch.Running?
-  /// The name of the interceptor whose callback runs, followed by a NUL; nil: none runs, or a callback of the call
-  /// itself.
+  /// The name of the interceptor whose callback runs, followed by a NUL; nil: no callback runs, or one of the call
+  /// itself does.
   public var interceptor: ByteBuffer?
   /// The time that the loop last read from the clock: the callback that runs began about then.
   public var turnTime: UInt64

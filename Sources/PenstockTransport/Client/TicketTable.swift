@@ -43,7 +43,7 @@ final class TicketTable: @unchecked Sendable {
 
   init(after last: UInt64) { self.last = last }
 
-  /// The next free number for `book`; 0: there are no more.
+  /// Gives `book` the next free number; 0: there are no more.
   @inline(never) @_optimize(size)
   fileprivate func number(for book: TicketBook) -> UInt64 {
     lock.lock()
@@ -68,7 +68,7 @@ final class TicketTable: @unchecked Sendable {
     for one in old where one.book != nil { slots[index(of: one.number)] = one }
   }
 
-  /// Frees numbers of `book` that have no open ticket left.
+  /// Frees numbers of a book. None of its tickets with these numbers is open any more.
   fileprivate func free(_ numbers: ArraySlice<UInt64>) {
     lock.lock()
     for number in numbers { slots[index(of: number)].book = nil }

@@ -11,7 +11,7 @@ public struct BodyPiece {
   private var prefixSize: Int { Int(prefix >> 56) }
   var count: Int { prefixSize + bytes.count }
 
-  /// `prefix`: at most 7 bytes, the first byte lowest.
+  /// Makes a piece. `prefix`: at most 7 bytes as a number, whose lowest byte is the first.
   init(prefix: UInt64 = 0, size: Int = 0, _ bytes: ByteBuffer) {
     self.prefix = prefix | UInt64(size) << 56
     self.bytes = bytes

@@ -3,7 +3,7 @@ import PenstockWire
 
 /// Makes the framing of each attempt, as its call asks: the only code that lists all framings.
 ///
-/// A class of its own so that a test can put in another.
+/// It is a class of its own, so that a test can put in a subclass.
 class Framings {
   func make(_ request: Request) -> Framing {
     GRPCFraming(
@@ -88,7 +88,7 @@ enum ResponseStart {
   /// An informational response: the final one follows.
   case informational
   case headers(Metadata)
-  /// The call ends with this status, whatever the body has.
+  /// The call ends with this status, and the body does not matter.
   case ended(Status)
 }
 

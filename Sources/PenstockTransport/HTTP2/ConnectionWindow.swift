@@ -61,7 +61,7 @@ extension HTTP2Session {
     credited(nghttp2_session_consume_connection(session, 0))
   }
 
-  /// Counts bytes while the window is narrow.
+  /// Counts received bytes while the window is narrow, and widens it if it costs round trips.
   @inline(never) @_optimize(size)
   func timeWindow(_ count: Int) {
     if window.isFelt(count, now: { times.now }, roundTrip: { times.roundTrip }) { widenWindow() }

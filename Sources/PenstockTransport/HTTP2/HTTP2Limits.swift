@@ -16,6 +16,6 @@ struct HTTP2Limits {
 class SessionTimes {
   /// The time in nanoseconds, from any beginning.
   var now: UInt64 { cs_monotonic() }
-  /// The round trip in nanoseconds; 0: not known.
+  /// The round-trip time in nanoseconds; 0: not known.
   var roundTrip: UInt64 { 0 }
 }

@@ -68,7 +68,7 @@ final class HTTP2Session {
   private(set) var brokeInBlock = false
   /// How many bytes of an unfinished header block have come.
   private var blockBytes = 0
-  /// The queue to which `collect` appends DATA frames; its caller owns it.
+  /// The queue that the running `collect` fills; its caller owns it. nghttp2's callbacks append DATA frames to it.
   var output: Unmanaged<SendQueue>?
   let times: SessionTimes
   /// Whether the last DATA frame has used up a window: then the peer has to read before more can be sent.
@@ -341,7 +341,7 @@ final class HTTP2Session {
       return nghttp2_submit_rst_stream(session, 0, stream.id, HTTP2Error.code(why)) == 0
     case .queued:
       stream.life.handle(.over)
-      // The stream is in one of the two queues.
+      // The stream stands in one of the two queues, which skips it from now on.
       opening.forget()
       held.forget()
     case .created: stream.life.handle(.over)

@@ -4,7 +4,7 @@ import PenstockWire
 
 /// How a session ends, and its streams with it.
 extension HTTP2Session {
-  /// Tells the peer (ENHANCE_YOUR_CALM) that the session gives up by itself, if nghttp2 may still be called.
+  /// Tells the peer that this side gives up (GOAWAY with ENHANCE_YOUR_CALM), if nghttp2 may still be called.
   func sayEnough() {
     if phase != .abandoned {
       _ = nghttp2_session_terminate_session(session, NGHTTP2_ENHANCE_YOUR_CALM.rawValue)

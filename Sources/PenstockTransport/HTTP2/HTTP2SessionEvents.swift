@@ -170,7 +170,7 @@ extension HTTP2Session {
     failForHeaders(id, words)
   }
 
-  /// Ends the connection because of the headers of this stream.
+  /// Ends the connection because of the response headers of stream `id`, which ends as `answerTooLarge`.
   @inline(never) @_optimize(size)
   private func failForHeaders(_ id: Int32, _ words: ByteBuffer) {
     withStream(id) {
@@ -367,8 +367,8 @@ extension HTTP2Session {
     let header = frame.pointee.hd
     guard UInt32(header.type) == NGHTTP2_HEADERS.rawValue else { return }
     for stream in open where stream.id == header.stream_id {
-      // nghttp2 closes the stream next, and would pass on its pointer, when the stream may be freed already. So
-      // nghttp2 has to forget it.
+      // nghttp2 closes the stream next, and would hand its pointer to `closed`, when the object may be freed already:
+      // so nghttp2 has to forget the pointer.
       _ = nghttp2_session_set_stream_user_data(session, stream.id, nil)
       remove(stream)
       stream.finish(.neverSent(goAway ?? ByteBuffer().say("the request could not be sent")))

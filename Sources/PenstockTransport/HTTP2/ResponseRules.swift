@@ -24,7 +24,8 @@ extension HeaderBlock {
     if bytesEqual(name, "content-length") {
       guard length < 0, status / 100 != 1, let number = number(value) else { return .refuse }
       length = number
-      // "MUST NOT send" one with 204 (RFC 9110 section 8.6); some servers send "0".
+      // A server "MUST NOT send" content-length with 204 (RFC 9110 section 8.6); some servers send "0", which is
+      // ignored.
       if status == 204 { return bytesEqual(value, "0") ? .ignore : .refuse }
       return .add
     }

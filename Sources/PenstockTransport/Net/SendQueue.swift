@@ -23,7 +23,7 @@ public final class SendQueue {
   /// How many of the queue's own bytes have left since it was last empty.
   private var base = 0
 
-  /// Shorter parts are copied: that is less work than one more vector for the kernel.
+  /// The shortest part that is not copied. To copy a shorter one is less work than one more vector for the kernel.
   private static let leastPart = 2048
   /// The most vectors of one system call; they take 1 KiB of the stack.
   private static let mostVectors = 64
@@ -75,7 +75,8 @@ public final class SendQueue {
     }
   }
 
-  /// Sends as many vectors as one system call takes. Returns how much it took, or -errno, and how much there was.
+  /// Sends as many vectors as one system call takes. Returns how many bytes that call took, or -errno, and how many
+  /// it was offered.
   private func sendVectors(_ descriptor: Int32) -> (taken: Int64, offered: Int) {
     withUnsafeTemporaryAllocation(of: iovec.self, capacity: SendQueue.mostVectors) { vectors in
       let own = bytes.view

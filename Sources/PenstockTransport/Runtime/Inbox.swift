@@ -59,9 +59,9 @@ final class Inbox: @unchecked Sendable {
     }
   }
 
-  /// Whether the consumer has nothing to run.
+  /// Whether the consumer has nothing to run, neither taken over nor pushed. Only the consumer asks.
   var isEmpty: Bool { taken == 0 && head.load(ordering: .sequentiallyConsistent) == 0 }
-  /// Whether there is something to run; for threads other than the consumer.
+  /// Whether items were pushed that the consumer has not taken over yet. Any thread.
   var hasPushed: Bool { head.load(ordering: .sequentiallyConsistent) != 0 }
 
   /// Takes over the pushed items.

@@ -36,7 +36,8 @@ public final class Lookup: InboxItem {
   /// The name to look up; used by the lookup's thread while that runs.
   fileprivate var name: UnsafeMutablePointer<CChar>?
   private var outcome: ResolverOutcome?
-  /// Used by the driver only: whether the lookup has, or had, a thread.
+  /// Whether the lookup counts among the running ones: it has a thread, or had one and has not told its outcome yet.
+  /// Used by the driver only.
   fileprivate var isCounted = false
 
   fileprivate init(_ runtime: Runtime, _ port: UInt16, _ completion: any ResolverCompletion) {

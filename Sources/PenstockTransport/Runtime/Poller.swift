@@ -163,7 +163,8 @@ class Poller {
     return 0
   }
 
-  /// The receiver of event `i` of the last wait, if its descriptor is still watched.
+  /// The receiver of event `i` of the last wait, and the epoll bits. nil: the event is the poller's own, or its
+  /// descriptor is not watched any more.
   func event(_ i: Int32) -> (handler: any ReadyHandler, bits: UInt32)? {
     guard let events else { return nil }
     let token = cs_epoll_token(events, i)

@@ -63,7 +63,7 @@ extension Runtime {
     if !hasCalls { requestEnd() }
   }
 
-  /// What one call adds to `pending`: 1 in each half.
+  /// The amount that one call adds to `pending`: 1 in each half.
   private static let call: UInt64 = 1 << 32 | 1
 
   /// A call that lives keeps the runtime from ending by itself, and a shutdown has to wait for it.

@@ -123,7 +123,7 @@ extension Runtime {
     return wait(for: cell, deadline: nil, interruptible: interruptible)
   }
 
-  /// When a wait ends in any case: at its deadline, and an interruptible wait also after a slice.
+  /// The times at which a wait ends in any case: its deadline and, if it is interruptible, the end of a slice.
   struct Terms {
     let deadline: UInt64?
     let slice: UInt64?

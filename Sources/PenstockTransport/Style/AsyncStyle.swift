@@ -102,7 +102,7 @@ public final class AsyncState {
     guard let handle, let mine = from(state) else { return Verdict.next.rawValue }
     var waiting = WaitingHop(Hop.from(handle), kind)
     callback(mine.style.callbacks)?(OpaquePointer(Unmanaged.passRetained(waiting).toOpaque()), mine.pointer)
-    // The user keeps the handle, so from now on any thread may have the hop, even if the event goes on now.
+    // If the user keeps the handle, any thread may have the hop from now on, even if the event goes on now.
     if !isKnownUniquelyReferenced(&waiting) { waiting.becomeShared() }
     return waiting.settle()
   }

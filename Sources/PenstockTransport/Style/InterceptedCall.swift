@@ -102,7 +102,8 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   let start: Request
   /// Whether the function may have changed the start.
   private(set) var isChanged = false
-  /// The request message that came, and the messages that replace it and the response message.
+  /// `request`: the request message that came. `newRequest` and `newResponse`: the messages by which the function has
+  /// replaced the request message and the response message.
   var request: Message?
   var newRequest: Message?
   var newResponse: Message?
@@ -241,7 +242,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     }
   }
 
-  /// The status of a call whose interceptor has broken law 7.
+  /// The status with which a call ends by law 7, because its interceptor is broken.
   func broken(_ what: StaticString) -> Status {
     Status(
       .internal, parts: ("interceptor '" as StaticString).bytes,

@@ -74,7 +74,8 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
     super.init(hop)
   }
 
-  /// The last reference has gone, so the callback has returned: while it runs, it has a reference.
+  /// The last reference has gone. If the user had to resolve the event, and it still waits, the call ends by law 7.
+  /// The callback has returned by now, because it holds a reference while it runs.
   deinit {
     if owesEnd, case .waiting(let ticket) = state {
       _ = Tickets.resolve(ticket, .broken("released an event that it had not resolved"))
@@ -113,8 +114,8 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
 
   public override var request: Request? { isOpen ? shownStart : nil }
 
-  /// Changes the request that a RESTART sends. A waiting start can't be changed in this way, because others may read
-  /// all of it but its metadata.
+  /// Changes the request that a RESTART sends. Of a start that waits only the metadata may be changed, because other
+  /// threads may read the rest.
   public override func edit(_ change: (Request) -> Outcome) -> Outcome {
     whileOpen {
       guard kind == .status else { return refuse(kind == .start ? .startWaits : .startOrStatusOnly) }

@@ -1,7 +1,7 @@
 import GRPCCore
 import GRPCNIOTransportHTTP2Posix
 
-/// Messages are arrays of bytes, as they are.
+/// The serializer of messages that are arrays of bytes: it does not change them.
 struct Bytes: MessageSerializer, MessageDeserializer {
   func serialize<Body: GRPCContiguousBytes>(_ message: [UInt8]) -> Body { Body(message) }
 
@@ -10,7 +10,7 @@ struct Bytes: MessageSerializer, MessageDeserializer {
   }
 }
 
-/// One client on one connection, and what is measured with it.
+/// The measurements, made with one client on one connection.
 struct Bench: Sendable {
   let client: GRPCClient<HTTP2ClientTransport.Posix>
   let options: Options
@@ -27,7 +27,7 @@ struct Bench: Sendable {
     self.callOptions = callOptions
   }
 
-  /// The duration of each call where calls are made one after the other, else nothing.
+  /// Makes the calls or messages. Gives the duration of each if they go one after the other, otherwise an empty array.
   func run(_ calls: Int) async throws -> [Duration] {
     switch options.what {
     case "unary" where options.inFlight == 1: return try await unarySerial(calls)
@@ -105,7 +105,7 @@ struct Bench: Sendable {
     }
   }
 
-  /// Sends as fast as it goes, while it reads.
+  /// Makes a streaming call that sends `sends` messages as fast as flow control allows, and reads at the same time.
   private func stream(
     _ name: String, _ metadata: Metadata, sends: Int, receives: Int, _ wanted: [UInt8]
   ) async throws {

@@ -39,7 +39,7 @@ struct Options: Sendable {
   }
 }
 
-/// For a wrong option and a wrong reply: at once, whatever calls are open.
+/// Ends the program at once, because of a wrong option or a wrong reply. Open calls are not waited for.
 func fail(_ why: String) -> Never {
   let line = "grpc-swift-client: \(why)\n"
   write(STDERR_FILENO, line, line.utf8.count)

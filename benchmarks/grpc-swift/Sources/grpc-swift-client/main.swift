@@ -1,10 +1,11 @@
-// bench_client's measurements with grpc-swift-2 on its NIO transport, in arrays of bytes: the same line of JSON.
+// Makes bench_client's measurements with grpc-swift-2 on its NIO transport; messages are arrays of bytes. It prints the same
+// line of JSON.
 //
 //   grpc-swift-client --target HOST:PORT --what unary|pingpong|up|down|duplex [--calls N] [--in-flight N] [--bytes N]
 //                     [--tls CA.pem] [--window N]
 //
-// Calls in flight at once are as many tasks. Every reply is checked. A tenth of the calls goes before, unmeasured, on
-// the same connection.
+// Each of the calls at once is made by a task. Every reply is checked. Before the measurement a tenth of the calls is made,
+// on the same connection.
 import GRPCCore
 import GRPCNIOTransportHTTP2Posix
 import Glibc
@@ -12,7 +13,8 @@ import Glibc
 func transport(_ options: Options) throws -> HTTP2ClientTransport.Posix {
   var config = HTTP2ClientTransport.Posix.Config.defaults
   if let window = options.window { config.http2.targetWindowSize = window }
-  // As its documentation advises for what waits for each answer: it would wait 100 us for more to send.
+  // If each call waits for an answer, flushes must not be coalesced: the transport would wait 100 us for more to send. Its
+  // documentation advises this.
   if options.what == "pingpong" || (options.what == "unary" && options.inFlight == 1) {
     config.connection.flushCoalescing = nil
   }
