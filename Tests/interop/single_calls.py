@@ -361,15 +361,15 @@ class SingleCalls:
             server.told(stopped=True)
 
     def server_comes_back(self, style):
-        """A connection that died is made again for the next call, on the same channel."""
+        """A connection that died is made again on the same channel, for a call that waits for it."""
         with peer() as first:
             address = first.address
             client = self.start(address, "/penstock.Echo/Unary", "--send", "6162", "--calls", "3", "--gate", "calls",
-                                style=style)
+                                style=style, options={"wait_for_ready": True, "deadline_ms": 2000})
             check_equal(client.told(ended=1)["code"], 0)
         # Nobody listens now.
         client.say()
-        check_equal(client.told(ended=2)["code"], 14, "while the server is away")
+        check_equal(client.told(ended=2)["code"], 4, "while the server is away")
         with peer("--listen", address), client:
             client.say()
             told = client.told(name=...)
