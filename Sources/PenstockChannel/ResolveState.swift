@@ -85,6 +85,10 @@ public struct ResolveState: Equatable {
     case (.waiting(let until), .time):
       return now < until ? Actions(.arm(until)) : begin(policy, now, random)
     case (.waiting, .rest):
+      if hasFailed {
+        backoff = Backoff()
+        next = now
+      }
       phase = .idle
       return Actions(.disarm)
     case (.waiting, .reset) where hasFailed:

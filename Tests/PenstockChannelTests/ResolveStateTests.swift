@@ -71,8 +71,8 @@ import Testing
       // The back-off begins anew.
       (.ask, 200, Actions(.arm(220), .start)), (.failed, 201, Actions(.arm(210))),
       (.rest, 202, Actions(.disarm)),
-      // Not before the time that back-off gave.
-      (.ask, 203, Actions(.arm(210))),
+      // The wait is over with the rest.
+      (.ask, 203, Actions(.arm(223), .start)),
     ])
   }
 

@@ -5,7 +5,7 @@
 
 #include "test.h"
 
-/* ---- Random numbers: a generator for each thread, seeded from that of the round ---- */
+/* ---- Random numbers: each thread has a generator of its own, seeded from the round's seed ---- */
 
 static atomic_uint round_seed, threads_seeded;
 static _Thread_local uint32_t chance, chance_round;
@@ -118,7 +118,7 @@ static inline void *retain(enum kind kind, void *handle) {
 }
 
 enum { PLACES = 12, OPEN_LIMIT = 512 };
-/* The round is over: nothing more is put into the store. */
+/* Set when the round is over: from then on nothing more is put into the store. */
 static atomic_bool stopping;
 static pthread_mutex_t store_mutex = PTHREAD_MUTEX_INITIALIZER;
 static void *store[KIND_COUNT][PLACES];
@@ -128,7 +128,7 @@ static penstock_runtime *open_runtimes[OPEN_LIMIT];
 static penstock_channel *open_channels[OPEN_LIMIT];
 static int open_runtime_count, open_channel_count;
 
-/* Gives the caller a reference; NULL if the store has no such handle. */
+/* Gives a handle of this kind, which the caller returns with `give_back`; NULL if the store has none. */
 static inline void *borrow(enum kind kind) {
   uint32_t at = below(PLACES);
   void *handle = NULL;
@@ -154,7 +154,8 @@ static inline void *take(enum kind kind) {
   return handle;
 }
 
-/* Gives the reference to the store, which may release another for it. */
+/* Puts a handle, with its reference, into the store. If that has no room, the handle takes the place of another, which
+ * is released; once the round is over, it is itself released. */
 static inline void keep(enum kind kind, void *handle) {
   if (!handle) return;
   uint32_t at = below(PLACES);
@@ -169,7 +170,7 @@ static inline void keep(enum kind kind, void *handle) {
   drop(kind, other);
 }
 
-/* After a call of a function: gives a borrowed handle back. */
+/* Returns a handle that `borrow` gave. */
 static inline void give_back(enum kind kind, void *handle) {
   if (kind < SHARED_COUNT) {
     drop(kind, handle);
@@ -178,7 +179,7 @@ static inline void give_back(enum kind kind, void *handle) {
   }
 }
 
-/* Keeps a handle that a function has made. */
+/* Puts a handle that a function has made into the store, and notes runtimes and channels for the end of the round. */
 static inline void keep_made(enum kind kind, void *handle) {
   if (!handle) return;
   pthread_mutex_lock(&store_mutex);
@@ -221,7 +222,7 @@ typedef struct place {
 
 static _Thread_local place *here;
 
-/* A few random functions, which a callback calls. */
+/* Calls up to `most` random functions from a callback. */
 static void act_at(place place, uint32_t most);
 
 #endif

@@ -20,7 +20,7 @@ OWN = ["error", "metadata", "status"]
 HANDLES = "|".join(SHARED + OWN)
 # These functions may change call options only before another thread has them.
 BEFORE_SHARED = {"penstock_call_options_request", "penstock_call_options_set_on_interrupted", "penstock_call_options_set_codec"}
-# Functions that end many things, or that wait for long: only one in so many random picks of them is called.
+# Functions that end many things, or that wait for long: of this many random picks of such a function, one calls it.
 RARE = {"penstock_channel_close": 12, "penstock_runtime_shutdown": 24, "penstock_call_options_cancel": 12,
         "penstock_call_trace_json": 16,
         "penstock_hop_trace_json": 16, "penstock_executor_new_serial": 8, "penstock_runtime_snapshot_json": 4,
@@ -206,7 +206,7 @@ class Call:
         if self.returns == "penstock_request *":
             return [f"(void){call};"]
         if self.returns == "const penstock_message *":
-            # The message of an event; other threads may resolve a bound hop.
+            # The message of an event is read only in the event's callback: other threads may resolve a bound hop.
             return [f"if (is_mine) look_at_message({call});"]
         if kind and kind.group(1) in ("hop", "message", "codec"):
             return [f"keep(KIND_{kind.group(1)}, penstock_{kind.group(1)}_retain({call}));"]

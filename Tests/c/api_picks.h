@@ -106,7 +106,7 @@ static const char *const call_options[] = {
     "{\"deadline_ms\": 15, \"send_buffer_bytes\": 1, \"interruptible\": true}",
     "{\"deadline_ms\": 15, \"max_receive_message_bytes\": 0}",
     "{\"deadline_ms\": 15, \"credentials\": {\"authorization\": \"Bearer x\"}}"};
-/* Options for the functions with this word in their names. */
+/* Pairs of a word and an options text: the text is for functions that have the word in their names. */
 static const char *const ready_options[][2] = {
     {"", NULL},
     {"", "{}"},

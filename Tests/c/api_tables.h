@@ -12,7 +12,7 @@ static inline owner pick_table_owner(const char *function, size_t *struct_size) 
   return (owner){&unowned, end_cell};
 }
 
-/* A callback, or none. */
+/* Gives the callback, or in one of four cases NULL. */
 #define MAYBE(function) (once_in(4) ? NULL : (function))
 
 /* ---- Calls ---- */
@@ -104,7 +104,7 @@ static int32_t api_event(penstock_hop *hop, void *state) {
   return once_in(8) ? 99 : (int32_t)below(7);
 }
 
-/* The table makes a state for each hop, or none. */
+/* Fills a table at random; some tables make a state for each hop, others have none. */
 static inline void fill_interceptor(const char *function, penstock_interceptor *table) {
   size_t size = sizeof(*table);
   owner owner = pick_table_owner(function, &size);
@@ -157,8 +157,8 @@ static inline const penstock_sync_interceptor *pick_sync(const char *function, p
   return table;
 }
 
-/* Resolves the event now, or later when another thread takes the hop from the store, or never: then releasing the
- * store's last reference ends it. */
+/* Resolves the event now, or later when another thread takes the hop from the store, or never: then the call ends when
+ * the last reference to the hop is released. */
 static void api_async_event(penstock_hop *hop, void *state) {
   check_alive(state);
   if (once_in(4)) change_metadata(penstock_hop_metadata(hop));

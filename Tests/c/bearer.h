@@ -8,9 +8,9 @@
 
 /* A source of "token-1", "token-2", ... */
 typedef struct source {
-  bool answers; /* in the callback; otherwise the requests are kept */
+  bool answers; /* whether the callback itself answers; if not, `requests` keeps what was asked */
   int64_t expires_in_ms;
-  int32_t fails;               /* with this code */
+  int32_t fails;               /* if not 0, each request is refused with this code */
   penstock_token_request late; /* an expired request, answered while the next one is made */
   atomic_int asked;
   latch was_asked;
@@ -56,7 +56,7 @@ static inline void ask(penstock_token_request request, const char *refused, void
 typedef struct guard {
   probe probe;
   int refused_up_to;
-  bool at_once; /* before the first message of a stream */
+  bool at_once; /* the server refuses before the first message of a stream */
 } guard;
 
 static inline int32_t refuse(probe *self, penstock_hop *hop, int32_t event) {
@@ -83,7 +83,7 @@ static inline void guard_add(guard *guard, penstock_channel *channel, int refuse
   probe_add(&guard->probe, channel, -10);
 }
 
-/* For channels without TLS. */
+/* A bearer interceptor for channels without TLS. */
 static inline penstock_interceptor bearer(source *source, const char *options) {
   char json[256];
   const char *more = options && options[1] != '}' ? ", " : "";

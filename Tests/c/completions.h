@@ -97,7 +97,7 @@ static inline void came(style *self, int32_t event, penstock_hop *hop) {
   }
 }
 
-/* The state of a call is a pointer to its style's own pointer, so that a wrong one shows. */
+/* The state of a hop is a block that holds a pointer to the style, so that checks notice a wrong state. */
 static inline int32_t create(penstock_hop *hop, void *user_data, void **state) {
   style *self = user_data;
   atomic_fetch_add(&self->created, 1);

@@ -7,7 +7,7 @@
 #include <malloc.h>
 #include <unistd.h>
 
-/* The defaults. */
+/* Default values of options, and a limit of the peer. */
 enum {
   WINDOW = 1 << 20,        /* of a stream, on both sides */
   HELD = 65536,            /* hold_bytes */
@@ -42,7 +42,7 @@ static inline long bytes_in_use(void) {
 typedef struct observed {
   penstock_channel *channel;
   FILE *lines;
-  int input; /* the peer ends with it */
+  int input; /* the peer's standard input; the peer ends when it is closed */
   pthread_t reader;
   long in, out; /* messages that the peer has read and written in the last call, not counting echoes */
   latch ended;

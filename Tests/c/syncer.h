@@ -47,7 +47,8 @@ static inline penstock_interceptor_id syncer_add(syncer *self, penstock_channel 
   return id;
 }
 
-/* A channel with one synchronous interceptor; closed by `bench_close`, which checks that it is finalized once. */
+/* Opens a channel with one synchronous interceptor. `bench_close` closes the channel, and checks that the interceptor
+ * is finalized once. */
 static inline penstock_channel *bench_open(syncer *self, int32_t (*hook)(syncer *, penstock_hop *)) {
   penstock_channel *channel = open_channel();
   syncer_init(self, hook);

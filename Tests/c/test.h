@@ -51,7 +51,7 @@ uint32_t test_random(uint32_t below);
   } while (0)
 #define CHECK_INT(found, expected)    check_int(__FILE__, __LINE__, #found, (int64_t)(found), (int64_t)(expected))
 #define CHECK_STR(found, expected)    check_str(__FILE__, __LINE__, #found, (found), (expected))
-/* JSON without the spaces between its parts. */
+/* Compares JSON texts without the spaces between their parts. */
 #define CHECK_JSON(found, expected)   check_json(__FILE__, __LINE__, #found, (found), (expected))
 #define CHECK_HAS(found, part)        check_has(__FILE__, __LINE__, #found, (found), (part))
 #define CHECK_RESULT(found, expected) check_result(__FILE__, __LINE__, #found, (found), (expected))
@@ -68,7 +68,8 @@ bool check_json(const char *file, int line, const char *what, const char *found,
 bool check_has(const char *file, int line, const char *what, const char *found, const char *part);
 bool check_result(const char *file, int line, const char *what, penstock_result found, penstock_result expected);
 
-/* Checks that `error` has `code` and, if they are not NULL, this "path" and this in its message; releases it. */
+/* Checks that `error` has `code`, the path `path` (unless NULL), and a message that contains `part` (unless NULL);
+ * releases it. */
 #define CHECK_ERROR(error, code, path, part) check_error(__FILE__, __LINE__, &(error), (code), (path), (part))
 void check_error(const char *file, int line, penstock_error **error, penstock_result code, const char *path,
                  const char *part);
@@ -119,10 +120,10 @@ const char *certificate(const char *name);
 /* "127.0.0.1:port" of a peer with TLS and that server certificate; with `mutual` it asks for a client certificate that
  * the CA has signed. */
 const char *tls_address(bool mutual);
-/* A channel to it that trusts the CA; with `mutual` it has the client's certificate. */
+/* A channel to that peer, which trusts the CA; with `mutual` it has the client's certificate. */
 penstock_channel *open_tls_channel(bool mutual);
 /* Starts another peer, with `more` arguments (ending with NULL), and waits for its address; gives the descriptor of its
- * standard output. It ends when `*input` is closed, or with this process. */
+ * standard output. The peer ends when `*input` is closed, or with this process. */
 int start_peer(char *text, size_t text_size, char *const *more, int *input);
 /* "127.0.0.1:port" of a port where no process listens. */
 const char *dead_address(void);
@@ -132,14 +133,15 @@ penstock_channel *open_channel_on(penstock_runtime *runtime);
 penstock_runtime *new_runtime(const char *options);
 /* A unary echo of "ping"; checks that it came back. */
 void check_echo(penstock_channel *channel);
-/* A unary call with an object of `codec`, which the library owns from then on, and the object of its reply. */
+/* `unary_object` makes a unary call with an object of `codec`, which the library owns from then on; `reply_object`
+ * gives the object of a reply. */
 penstock_result unary_object(penstock_channel *channel, penstock_codec *codec, void *object, penstock_reply **reply);
 void *reply_object(const penstock_reply *reply);
 /* How many bytes a message has. */
 size_t message_length(const penstock_message *message);
 /* Runs a unary call and gives its status code; -1 if it did not run. */
 int32_t unary_code(penstock_channel *channel, const char *request);
-/* A blocking call; NULL after a failed check. */
+/* Starts a call in blocking style; NULL after a failed check. */
 penstock_call *start_call(penstock_channel *channel, const char *method, int32_t kind);
 /* A call in callback style without callbacks: its finalizer signals `ended`. */
 penstock_call *start_callback_call(penstock_channel *channel, const char *method, int32_t kind, latch *ended);
@@ -159,7 +161,7 @@ struct probe {
   /* Gives the verdict of each callback; NULL means always NEXT. */
   int32_t (*hook)(probe *self, penstock_hop *hop, int32_t event);
   void *context;
-  /* For the registration. */
+  /* These go into the table that is registered. */
   size_t replay_bytes, max_restarts;
   /* How often each PENSTOCK_EVENT_... came, with or without a hook. */
   atomic_int seen[12];
@@ -188,7 +190,7 @@ penstock_interceptor_id probe_add_to_runtime(probe *probe, penstock_runtime *run
 void probe_wait_finalized(probe *probe);
 const char *event_name(int32_t event);
 
-/* The bytes of the message of the hop's event. E_STATE: there is none, or it is an object. */
+/* The bytes of the message of the hop's event. E_STATE: the event has no message, or the message is an object. */
 static inline penstock_result hop_bytes(penstock_hop *hop, const void **data, size_t *length) {
   const void *bytes = penstock_message_bytes(penstock_hop_message(hop), length);
   if (bytes) *data = bytes;
@@ -206,7 +208,7 @@ static inline penstock_result put_object(penstock_hop *hop, penstock_codec *code
   return result;
 }
 
-/* Ends the answer of the function of a synchronous interceptor; NULL: OK. */
+/* Ends a synchronous interceptor's answer with this status; NULL: with OK. */
 static inline penstock_result answer_hop(penstock_hop *hop, const penstock_status *status) {
   penstock_status *made = NULL;
   penstock_result result = status ? PENSTOCK_OK : penstock_status_new(PENSTOCK_STATUS_OK, NULL, &made);

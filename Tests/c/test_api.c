@@ -3,7 +3,8 @@
  * an object may be used. It checks that the library never crashes, that every call ends, that every finalizer runs
  * exactly once, and that no memory is leaked.
  *
- * API_ROUNDS says how many rounds; API_SEED the seed of the first, each later one has the next. */
+ * API_ROUNDS is the number of rounds, API_SEED the seed of the first round; each later round has the next number as its
+ * seed. */
 #include "api_tables.h"
 
 #include <unistd.h>
@@ -11,7 +12,7 @@
 typedef struct function {
   const char *name;
   void (*run)(void);
-  int rare; /* only one in so many random picks is called */
+  int rare; /* of this many random picks of the function, one calls it */
   bool waits;
 } function;
 
@@ -127,8 +128,8 @@ static void close_all(void) {
   for (int i = 0; i < runtime_count; i++) penstock_runtime_poll(runtimes[i], 0);
 }
 
-/* One runtime after the other, repeatedly: a worker of one runtime may wait for a call of another, host-driven runtime,
- * and that call ends only here. */
+/* Shuts down one runtime after the other, repeatedly: a worker of one runtime may wait for a call of another,
+ * host-driven runtime, and that call ends only here. */
 static void shut_all_down(void) {
   int left;
   do {

@@ -191,7 +191,8 @@ TEST(async_replaces_within_the_callback) {
   style style;
   style_init(&style);
   style.look = replace_now;
-  style.acts[SEND] = style.acts[RECEIVE] = DROP; /* released after it was resolved: does no harm */
+  style.acts[SEND] = style.acts[RECEIVE] =
+      DROP; /* releases the hop after its event was resolved, which has no effect */
   penstock_channel *channel = open_channel();
   style_add(&style, channel, 0);
   penstock_reply *reply = NULL;

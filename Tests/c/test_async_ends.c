@@ -192,7 +192,7 @@ TEST(async_restarts) {
   style_end(&style, 1);
 }
 
-/* TAKE later, and an answer through the hop, all on another thread. */
+/* Another thread resolves on_start with TAKE, and answers the call through the hop. */
 TEST(async_takes) {
   style style;
   style_init(&style);
@@ -238,8 +238,8 @@ static void *race(void *argument) {
   penstock_hop_release(self->hop);
   return NULL;
 }
-/* The callback and other threads race to resolve one event: one of them decides it, the others get an error. An end may
- * come after that, and still ends the call. */
+/* The callback and other threads race to resolve one event: one of them decides, and the others get an error. Ending
+ * the call is still possible after that. */
 static void race_all(style *self, int32_t event, penstock_hop *hop) {
   if (event != SEND) return;
   racer *racers = self->context;

@@ -13,7 +13,7 @@ static void ended(penstock_call *call, penstock_reply *reply, void *user_data) {
 
 enum { WAVE = 100 };
 
-/* Many calls that are made on this thread, are open at the same time, and end on the runtime's thread. */
+/* Makes many calls on this thread; they are open at the same time, and end on the runtime's thread. */
 static void wave(penstock_channel *channel, latch *latch) {
   penstock_call *calls[WAVE];
   int before = latch_count(latch);
@@ -98,7 +98,8 @@ TEST(blocks_that_a_thread_keeps_are_bounded) {
   }
   size_t after = mallinfo2().uordblks;
   CHECK(during > before + (4 << 20));
-  /* 2 MiB of the store, the blocks that two threads keep, and the lists that have grown. */
+  /* The library may keep 2 MiB in the store that threads share, the blocks that two threads keep, and lists that have
+   * grown. */
   if (!CHECK(after < before + (3 << 20))) printf("  %zu, then %zu, then %zu bytes\n", before, during, after);
   penstock_channel_release(channel);
 }
@@ -131,7 +132,7 @@ TEST(blocks_of_side_calls_go_back_before_their_call_ends) {
   size_t before = mallinfo2().uordblks;
   make_side_calls(hop, 2000);
   size_t after = mallinfo2().uordblks;
-  /* Each has more than 500 bytes. */
+  /* Each side call takes more than 500 bytes. */
   if (!CHECK(after < before + (256 << 10))) printf("  %zu, then %zu bytes\n", before, after);
   OK(penstock_call_cancel(call, NULL));
   penstock_reply *reply = NULL;

@@ -180,7 +180,7 @@ TEST(call_unary_in_blocking_style) {
   CHECK(data && length == 4 && memcmp(data, "ping", 4) == 0);
   penstock_reply_release(reply);
   penstock_call_release(call);
-  /* Without a request message: UNIMPLEMENTED or INTERNAL, as the status-code spec says. */
+  /* A unary call without a request message ends with UNIMPLEMENTED or INTERNAL, as the status-code spec says. */
   call = start_call(channel, UNARY, PENSTOCK_KIND_UNARY);
   REQUIRE_OK(penstock_call_wait(call, &reply));
   CHECK(penstock_reply_code(reply) != 0);
@@ -299,7 +299,7 @@ static void *wait_for_status(void *call) {
   return reply;
 }
 
-/* How a server stream of five messages ends: its code. */
+/* Runs a server stream of five messages, and gives the code with which it ends. */
 static int32_t status_of_stream(penstock_channel *channel, const char *options, const char *cancel, int read) {
   penstock_call *call = start_with(channel, SERVER_STREAM, PENSTOCK_KIND_SERVER_STREAM, options);
   OK(penstock_call_send(call, "x", 1));

@@ -70,7 +70,8 @@ static bool has_reply(penstock_call *call) {
   return ended;
 }
 
-/* The interrupted receive has asked for a message; it comes, and the status behind it, while no thread waits. */
+/* The interrupted receive has asked for a message. That message comes, and the status behind it, while no thread
+ * waits. */
 static void interrupted_then_cancelled(void) {
   penstock_channel *channel = open_channel();
   penstock_call_options *options = options_of("{\"interruptible\": true}");
@@ -110,7 +111,7 @@ static void interrupted_unary(void) {
   penstock_reply *reply = NULL;
   CHECK_RESULT(penstock_channel_unary(channel, UNARY, "x", 1, options, &reply, NULL), PENSTOCK_E_INTERRUPTED);
   penstock_call_options_release(options);
-  /* A function that says so cancels the call, too. */
+  /* If there is a function and it returns 1, the call is cancelled, too. */
   int32_t answer = 1;
   latch finalized = LATCH_INIT;
   options = options_of("{\"interruptible\": true}");

@@ -25,7 +25,7 @@ static bool has_reply(penstock_call *call) {
   return ended;
 }
 
-/* The library reads up to 64 messages ahead of a thread that receives one after the other. */
+/* The library reads up to 64 messages ahead of a thread that receives one after the other; a cancel discards them. */
 TEST(cancel_discards_what_is_unread) {
   penstock_channel *channel = open_channel();
   for (int i = 0; i < test_rounds(300); i++) {
@@ -84,7 +84,7 @@ static void listener_reply(penstock_call *call, penstock_reply *reply, void *use
 
 static void listener_finalized(void *user_data) { latch_signal(&((listener *)user_data)->finalized); }
 
-/* Ten messages are asked for, and come at once; counts how many of them are delivered. */
+/* Makes a call that asks for ten messages, which come at once; `self` counts those that are delivered. */
 static void listen_until(listener *self) {
   penstock_channel *channel = open_channel();
   penstock_call_callbacks table = PENSTOCK_CALL_CALLBACKS_INIT;

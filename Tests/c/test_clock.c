@@ -4,7 +4,7 @@
 
 #include <unistd.h>
 
-/* A callback that takes this long. */
+/* Takes this long, as a slow callback does. */
 static void work_for(int64_t ms) {
   int64_t until = test_now_ms() + ms;
   while (test_now_ms() < until) continue;
@@ -48,7 +48,7 @@ TEST(clock_timeout_is_what_a_slow_callback_leaves) {
   probe_wait_finalized(&probe);
 }
 
-/* The callback of another call blocks the loop while this call is made and waits. */
+/* The callback of another call blocks the loop while the calls under test are made and wait. */
 typedef struct slow_reply {
   latch inside, go, finalized;
 } slow_reply;
@@ -116,7 +116,8 @@ TEST(clock_many_threads_beside_a_slow_callback) {
   latch_signal(&slow.go);
   for (int i = 0; i < threads; i++) {
     pthread_join(ids[i], NULL);
-    /* The calls could not leave before. Allows a millisecond for the resolution of the test's clock. */
+    /* The calls could not leave before the loop was freed. Allows a millisecond for the resolution of the test's
+     * clock. */
     int64_t most = (60000 - (freed_at - askers[i].made_at) + 1) * 1000000;
     if (!CHECK(askers[i].seen > 0 && askers[i].seen <= most)) {
       printf("  %lld ns of %lld\n", (long long)askers[i].seen, (long long)most);

@@ -178,7 +178,7 @@ TEST(codec_of_a_stream_in_the_call_options) {
     CHECK_INT(length, 0);
     penstock_message_release(message);
   }
-  /* The send buffer has room for a thousand. */
+  /* The send buffer has room for about a thousand of these messages. */
   penstock_result result = PENSTOCK_OK;
   int sent = 0;
   for (; sent < 100000 && result == PENSTOCK_OK; sent++) result = penstock_call_try_send_message(call, given);
@@ -314,7 +314,8 @@ TEST(codec_copies_objects_for_a_restart) {
   }
 }
 
-/* The codec cannot make a copy: first the call can't be restarted, then it ends with a message that says so. */
+/* If the codec refuses the first copy, the call can't be restarted. If it refuses the second, the call ends with a
+ * message that says so. */
 TEST(codec_that_has_no_copy_for_a_restart) {
   for (int first = 1; first <= 2; first++) {
     text_codec state;

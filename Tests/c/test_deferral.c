@@ -7,7 +7,7 @@ static const int32_t pausable[] = {PENSTOCK_EVENT_START,   PENSTOCK_EVENT_SEND, 
 
 /* ---- What ends a pause ---- */
 
-/* One call that is paused at `event`; ended by its deadline, by the caller's cancel, or by the channel's end. */
+/* A call is paused at `event`, and ended by its deadline, by the caller's cancel, or by closing the channel. */
 typedef enum { BY_DEADLINE, BY_CANCEL, BY_CLOSE } ending;
 
 static void check_pause_ends(int32_t event, ending ending) {
@@ -195,13 +195,13 @@ enum { LARGE = 300000, HUGE = 3000000, PAUSERS = 3 };
 static bool is_outbound(int32_t event) { return event <= PENSTOCK_EVENT_HALF_CLOSE; }
 
 typedef struct kept {
-  long bytes;    /* allocated, more than before */
+  long bytes;    /* more bytes are allocated than before */
   long accepted; /* messages of the caller that were accepted */
   long received; /* messages that the peer has sent */
 } kept;
 
-/* Three hops pause. The caller sends as long as messages are accepted, asks for a thousand messages, and then waits
- * long enough for all of them. */
+/* Measures the memory that a call keeps while its three hops pause. The caller sends as long as messages are accepted,
+ * asks for a thousand messages, and then waits long enough for all of them. */
 static bool measure(int32_t event, int32_t kind, size_t size, long limit, kept *kept) {
   observed observed;
   if (!observe(&observed, "{\"tls\": false}")) return false;
@@ -316,7 +316,8 @@ static int32_t hold_then_pause(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_PAUSE;
 }
 
-/* A hop that records; the hop below it holds up to hold_bytes in this lane, and then pauses. */
+/* Checks the memory that is kept while one hop records, and the hop below it holds up to hold_bytes in this lane and
+ * then pauses. */
 static void check_kept_by_hops(int32_t event) {
   observed observed;
   if (!observe(&observed, "{\"tls\": false}")) return;

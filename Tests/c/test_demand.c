@@ -273,7 +273,7 @@ TEST(demand_answered_by_the_hop_itself) {
   line_close(&line);
 }
 
-/* ---- Hops that leave the run and then have counts of their own ---- */
+/* Hops first count together as one place, the run; a hop that leaves the run has counts of its own */
 
 typedef struct echoes {
   penstock_hop *upper, *lower;

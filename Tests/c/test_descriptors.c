@@ -79,7 +79,7 @@ static void check_lost(int line, penstock_reply *reply) {
   penstock_reply_release(reply);
 }
 
-/* Blocking calls: the thread that waits drives, and sees that it can't. */
+/* In a blocking call the thread that waits drives the loop, and notices that it can't. */
 TEST(descriptors_closed_between_blocking_calls) {
   table before = descriptors();
   penstock_runtime *runtime = new_runtime("{\"linger_us\": 1000000}");
@@ -175,7 +175,7 @@ TEST(descriptors_closed_while_the_thread_sleeps) {
     latch_wait(&outcomes[i].headers, 1);
     with[i] = replace_since(__LINE__, &before[i], kinds[i]);
   }
-  /* There is no thread that could be woken. */
+  /* A call that begins now can't wake the thread of this runtime, whose eventfd is closed. */
   outcome other;
   late = start_noted(channels[2], NULL, &other);
   for (int i = 0; i < COUNT; i++) {

@@ -112,7 +112,8 @@ static void run_many(bool shares) {
   for (int i = 0; i < count; i++) pthread_join(callers[i], NULL);
   /* destroy may come later than the reply. */
   EVENTUALLY(atomic_load(&tracker.destroyed) == 20 * count);
-  /* start, 5 messages each way, half-close, headers, status, destroy, and a few demands and sents. */
+  /* Each call has at least 15 callbacks: start, 5 messages each way, half-close, headers, status and destroy; demand
+   * and sent come in addition. */
   CHECK(atomic_load(&tracker.executed) >= 20 * count * 15);
   penstock_channel_release(channel);
   pool_close(&out);
@@ -128,7 +129,7 @@ typedef struct two_pools {
   pool *outbound, *inbound;
 } two_pools;
 
-/* destroy runs where the inbound lane does, or on the outbound executor if that is the only one. */
+/* destroy runs on the inbound executor; if there is only an outbound one, it runs there. */
 static int32_t check_pool(probe *self, penstock_hop *hop, int32_t event) {
   two_pools *expected = self->context;
   (void)hop;

@@ -23,11 +23,10 @@ TEST(law_7_executor_that_refuses_a_job) {
     if (penstock_reply_code(reply) != PENSTOCK_STATUS_OK) {
       CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_INTERNAL);
       CHECK_STR(penstock_status_message(penstock_reply_status(reply)), "interceptor 'busy' lost its executor");
-      /* The work after a callback that has run still runs on that thread, so the refused job may be the one of the
-       * status. */
+      /* Whether on_status ran depends on which job was refused; it never runs twice. */
       CHECK(atomic_load(&here.seen[PENSTOCK_EVENT_STATUS]) <= 1);
     } else {
-      /* From here on only the job of destroy is refused. */
+      /* The call has succeeded, so at most the job of destroy was refused. */
       CHECK_INT(atomic_load(&here.seen[PENSTOCK_EVENT_STATUS]), 1);
       pthread_mutex_lock(&pool.mutex);
       passed = pool.accepts > 0;
@@ -49,8 +48,8 @@ TEST(law_7_executor_that_refuses_a_job) {
 
 /* ---- Law 4: a busy executor does not delay the end of a call ---- */
 
-/* A hop on a blocked executor; the call ends by a deadline or a cancel, and its callbacks run when the executor is
- * free. */
+/* A hop on a blocked executor; the call ends by a deadline or a cancel, and the hop's callbacks run when the executor
+ * is free. */
 static void expect_no_delay(bool cancels, bool before_start) {
   pool pool;
   pool_open(&pool, 1);
@@ -154,7 +153,7 @@ TEST(law_2_executors_of_two_lanes_send_before_the_end) { expect_end_behind(true,
 TEST(law_2_executor_of_the_outbound_lane_start_before_the_end) { expect_end_behind(false, true); }
 TEST(law_2_executor_of_the_outbound_lane_send_before_the_end) { expect_end_behind(false, false); }
 
-/* The callback itself does not return until the call has ended. */
+/* A callback that does not return until the call has ended. */
 typedef struct stuck {
   latch inside, go;
   penstock_result after[3];
@@ -223,7 +222,7 @@ static int32_t wait_for_one(probe *self, penstock_hop *hop, int32_t event) {
   penstock_reply *reply = NULL;
   (void)hop;
   if (event != plan->event || plan->unary != -1) return PENSTOCK_NEXT;
-  plan->unary = -2; /* the call that this makes must not wait for another */
+  plan->unary = -2; /* so that this hop, in the call that is made here, does not make another */
   plan->unary = penstock_channel_unary(plan->own, UNARY, "x", 1, NULL, &reply, NULL);
   if (plan->unary == PENSTOCK_OK) penstock_reply_release(reply);
   return PENSTOCK_NEXT;
@@ -257,7 +256,7 @@ TEST(executor_wait_on_the_serial_thread_would_deadlock) {
   expect_deadlock(PENSTOCK_EVENT_START, true);
 }
 
-/* On a pool with a free thread the same wait is allowed: the calls end. */
+/* If the pool has a free thread, a callback may wait for a call on this channel: the calls end. */
 TEST(executor_wait_on_a_pool_is_allowed) {
   pool pool;
   pool_open(&pool, 4);

@@ -69,7 +69,8 @@ typedef struct resolver {
   int count;
 } resolver;
 
-/* PAUSE at some events, its ticket resolved by a later job or by the test; HOLD of the first messages; an injection. */
+/* Pauses at on_start and on_status, holds the first three messages and the headers, and injects a message at the
+ * half-close. */
 static int32_t defer(probe *self, penstock_hop *hop, int32_t event) {
   resolver *plan = self->context;
   if (event == PENSTOCK_EVENT_START || event == PENSTOCK_EVENT_STATUS) {
@@ -187,7 +188,7 @@ TEST(law_2_executor_callbacks_may_finish) {
   pool_close(&pool);
 }
 
-/* TAKE, answered from other jobs. */
+/* Takes the call; callbacks in later jobs answer it. */
 static int32_t answer(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event == PENSTOCK_EVENT_START) {
@@ -228,7 +229,7 @@ TEST(executor_callbacks_may_take) {
   pool_close(&pool);
 }
 
-/* RESTART from a job, while the caller sends. */
+/* Restarts the call from a job of the executor, while the caller sends. */
 static int32_t restart_there(probe *self, penstock_hop *hop, int32_t event) {
   atomic_int *restarts = self->context;
   if (event != PENSTOCK_EVENT_STATUS) return PENSTOCK_NEXT;

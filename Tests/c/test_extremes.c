@@ -55,7 +55,7 @@ TEST(lengths_that_no_memory_has) {
   penstock_metadata_release(metadata);
 }
 
-/* The same lengths in callbacks. */
+/* Passes the extreme lengths to functions in callbacks. */
 static int32_t set_huge(probe *probe, penstock_hop *hop, int32_t event) {
   (void)probe;
   size_t length = 0;
@@ -191,7 +191,8 @@ TEST(json_that_nests_without_end_on_a_small_stack) {
   penstock_channel_release(channel);
 }
 
-/* Nesting of sixty-four is parsed, and refused for its contents only. Brackets within strings do not count. */
+/* JSON that is nested sixty-four levels deep is parsed, and refused for its contents only. Brackets within strings do
+ * not count. */
 TEST(json_may_nest_so_deep) {
   penstock_metadata *metadata = NULL;
   penstock_error *error = NULL;

@@ -152,7 +152,7 @@ TEST(flow_small_messages_are_read_ahead) {
 
 /* ---- Upload ---- */
 
-/* A server that stops reading: it echoes, and nobody asks for its answers. */
+/* The server stops reading, because it echoes and nobody asks for its answers. */
 TEST(flow_a_slow_server_stops_the_sender) {
   observed observed;
   if (!observe(&observed, "{\"tls\": false}")) return;

@@ -244,7 +244,7 @@ TEST(hooks_stream_drop_takes_a_message_out) {
   end(&story, 0);
 }
 
-/* Two messages and a status, from another thread. */
+/* Answers with two messages and a status, on another thread. */
 static void *answer_alone(void *pointer) {
   penstock_hop *hop = pointer;
   penstock_metadata *headers = NULL;
@@ -311,7 +311,7 @@ TEST(hooks_stream_is_ended_at_any_event) {
     while (penstock_call_receive(story.call, &message) == PENSTOCK_OK) penstock_message_release(message);
     end(&story, PENSTOCK_STATUS_ABORTED);
     check_ended(&below);
-    /* Start has not come to the hop, or the hop sees the end as a cancel, or it has seen the server's status before. */
+    /* The lower hop gets on_cancel if it has seen start, and no status yet. */
     CHECK_INT(seen(&below, PENSTOCK_EVENT_CANCEL),
               seen(&below, PENSTOCK_EVENT_START) && !seen(&below, PENSTOCK_EVENT_STATUS));
   }
@@ -342,7 +342,7 @@ static void *resume_soon(void *pointer) {
   return NULL;
 }
 
-/* Each event waits until another thread resumes it. */
+/* Pauses each event until another thread resumes it. */
 static int32_t pause_each(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   penstock_ticket ticket =
@@ -422,7 +422,7 @@ static int32_t again_once(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_RESTART;
 }
 
-/* A hop with per_attempt; counts create, on_start and on_status of each attempt. */
+/* Counts create, on_start and on_status of each attempt, in a hop with per_attempt. */
 TEST(hooks_stream_attempts_have_hops_of_their_own) {
   story story;
   probe each;

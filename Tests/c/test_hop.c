@@ -135,7 +135,7 @@ static void everything_gives(penstock_hop *hop, penstock_result expected) {
   CHECK_RESULT(penstock_hop_set_value(hop, "k", &finalized, count_up), expected);
   CHECK_INT(atomic_load(&finalized), 1);
   CHECK(penstock_hop_value(hop, "k") == NULL);
-  /* Any thread. */
+  /* These functions work on any thread. */
   CHECK(penstock_hop_call_id(hop) != 0);
   CHECK_INT(penstock_hop_kind(hop), PENSTOCK_KIND_BIDI);
   CHECK_STR(penstock_hop_target(hop), peer_address());
@@ -204,7 +204,7 @@ static int32_t rewrite_start(probe *self, penstock_hop *hop, int32_t event) {
   int64_t left = penstock_request_deadline_ms(penstock_hop_request(hop));
   CHECK(left > 20000 && left <= 50000);
   CHECK_RESULT(penstock_request_set_deadline_ms(penstock_hop_request(hop), -2), PENSTOCK_E_INVALID_ARGUMENT);
-  /* Law 5. */
+  /* Law 5: a hop can't set the names that the protocol uses. */
   CHECK_RESULT(penstock_metadata_set(penstock_hop_metadata(hop), "grpc-timeout", "1S"), PENSTOCK_E_INVALID_ARGUMENT);
   OK(penstock_metadata_set_json(penstock_hop_metadata(hop), "{\"x-b-bin\": \"AAE\"}", NULL));
   return PENSTOCK_NEXT;
@@ -249,7 +249,7 @@ static int32_t retain_at_start(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_NEXT;
 }
 
-/* Outside of callbacks another thread might change the start at that moment. */
+/* Outside of callbacks these functions do not show the start, because another thread might change it at that moment. */
 TEST(hop_tells_of_the_start_in_callbacks_only) {
   penstock_channel *channel = open_channel();
   probe probe;

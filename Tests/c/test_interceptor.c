@@ -61,7 +61,7 @@ TEST(interceptor_priority_changes_take_effect_for_later_calls) {
   CHECK_HAS(trace.text, "a:send b:send");
 }
 
-/* Law 6. */
+/* Law 6: a removal does not change the calls that already have the interceptor. */
 TEST(interceptor_removal) {
   penstock_channel *channel = open_channel();
   probe probe;
@@ -148,7 +148,7 @@ TEST(interceptor_skip) {
   CHECK_STR(probe.log, "C");
 }
 
-/* A table with all NULL, and one with a single callback whose state is user_data. */
+/* First a table in which every callback is NULL, then one with a single callback, whose state is user_data. */
 static int32_t count_start(penstock_hop *hop, void *state) {
   (void)hop;
   atomic_fetch_add((atomic_int *)state, 1);
@@ -287,7 +287,7 @@ TEST(interceptor_values_reach_the_caller) {
   CHECK_INT(atomic_load(&values_finalized), 3);
   penstock_reply_release(reply);
   EVENTUALLY(atomic_load(&values_finalized) == 5);
-  /* From the call, in blocking style, after its end. */
+  /* In blocking style the call itself gives the values, after its end. */
   atomic_store(&values_finalized, 0);
   channel = open_channel();
   probe_init_with(&probe, "values", set_values, NULL);

@@ -103,7 +103,7 @@ TEST(lanes_drop_and_inject_at_half_close) {
   penstock_channel *channel = open_channel();
   probe probe;
   add_probe(&probe, channel, "replace", NULL, replace_all);
-  /* A unary call, too: the messages that leave count, not those that came. */
+  /* In a unary call, too, only the messages that leave the hop count, not those that came to it. */
   penstock_reply *reply = NULL;
   REQUIRE_OK(penstock_channel_unary(channel, UNARY, "x", 1, NULL, &reply, NULL));
   size_t length = 0;
@@ -315,8 +315,9 @@ TEST(lanes_headers_wait_for_the_first_message) {
              "below:headers hold:headers below:receive hold:receive above:headers above:receive");
 }
 TEST(lanes_headers_wait_for_the_status) {
-  /* A stream from which no message comes up to the hop: headers, then the status. The server answers once the request
-   * is complete, so that its headers do not come between the call and the send. */
+  /* No message of this stream comes up to the hop, because the hop below drops it: so the hop sees the headers, then
+   * the status. The server answers once the request is complete, so that its headers do not come between the call and
+   * the send. */
   check_held(true, 1 << PENSTOCK_EVENT_HEADERS, SERVER_STREAM, PENSTOCK_KIND_SERVER_STREAM,
              "hold:headers below:receive below:status hold:status above:headers above:status");
 }
@@ -340,10 +341,10 @@ enum { EACH_LANE = 3 };
 typedef struct both_lanes {
   penstock_ticket tickets[2 * EACH_LANE];
   int sent, received;
-  latch held; /* signalled for each */
+  latch held; /* signalled for each held event */
 } both_lanes;
 
-/* Holds the first three answers, and the messages after the first three. */
+/* Holds the first three answers, and the caller's messages after its first three. */
 static int32_t hold_both(probe *self, penstock_hop *hop, int32_t event) {
   both_lanes *lanes = self->context;
   int place = -1;

@@ -197,7 +197,8 @@ TEST(message_that_is_refused_is_let_go) {
 
 /* ---- The end of a call while its messages wait ---- */
 
-/* More than all windows together, on the way to the server and back, while nobody reads the echo. */
+/* So many large messages are more than all windows hold together, on the way to the server and back, while nobody reads
+ * the echo. */
 enum { WAITING = 8 };
 
 typedef struct waiting {
@@ -268,7 +269,7 @@ TEST(message_that_waits_at_the_deadline) {
   char options[100];
   snprintf(options, sizeof(options), "{\"deadline_ms\": %d, " ROOM "}", 1000 * test_slow());
   begin_waiting(&waiting, open_channel(), options);
-  /* Waiting for the end reads the echo. */
+  /* The test does not wait with penstock_call_wait, which would read the echo. */
   EVENTUALLY(has_ended(waiting.call));
   end_waiting(&waiting, PENSTOCK_STATUS_DEADLINE_EXCEEDED);
 }

@@ -118,7 +118,7 @@ TEST(metadata_refuses_malformed_names) {
   penstock_metadata_release(metadata);
 }
 
-/* Law 5. */
+/* Law 5: the names that the protocol uses are refused. */
 TEST(metadata_refuses_reserved_names) {
   static const char *const reserved[] = {":path",
                                          ":authority",
@@ -329,7 +329,7 @@ TEST(metadata_values_live_until_a_change) {
   penstock_free(json);
   CHECK_STR((const char *)a, "first");
   CHECK_STR((const char *)b, "second");
-  /* Setting a value from the object's own memory. */
+  /* Values may be set from the object's own memory. */
   OK(penstock_metadata_set(metadata, "a", (const char *)b));
   CHECK_VALUE(metadata, "a", 0, "second");
   const char *name = NULL;

@@ -110,7 +110,7 @@ TEST(no_compress_through_hops_that_replace) {
   probe_wait_finalized(&below);
 }
 
-/* After each message of the caller, sends a compressed and an uncompressed one of its own; replaces every second
+/* Before each message of the caller, sends an uncompressed and a compressed one of the hop's own; replaces every second
  * message by one that stays uncompressed. */
 static int32_t send_own(probe *self, penstock_hop *hop, int32_t event) {
   if (event != PENSTOCK_EVENT_SEND) return PENSTOCK_NEXT;

@@ -80,7 +80,7 @@ TEST(null_ticket) {
   CHECK(penstock_ticket_hop(0, &bound) != PENSTOCK_OK);
 }
 
-/* The same for functions that get a live hop or a live ticket. */
+/* Passes NULL to functions that also get a live hop or a live ticket. */
 static int32_t pass_nulls(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   const void *data = NULL;
@@ -185,7 +185,7 @@ TEST(null_ready) {
   REFUSED(penstock_token_fail(0, PENSTOCK_STATUS_UNAVAILABLE, NULL));
 }
 
-/* Functions that need a call, in the function of a synchronous interceptor. */
+/* Passes NULL, in the function of a synchronous interceptor, to functions that need a call. */
 static int32_t null_in_function(penstock_hop *call, void *user_data) {
   REFUSED(penstock_request_set_method(penstock_hop_request(call), NULL));
   REFUSED(penstock_request_set_authority(penstock_hop_request(call), NULL));

@@ -60,7 +60,8 @@ TEST(options_request) {
     penstock_reply_release(reply);
   }
   CHECK_INT(atomic_load(&probe.seen[PENSTOCK_EVENT_START]), 2);
-  /* Removed for later calls, because a deadline of 0 has passed, and a secret needs TLS. */
+  /* One call has credentials, which need TLS and are refused here; a later one has a deadline of 0, which has
+   * passed. */
   OK(penstock_request_set_deadline_ms(request, -1));
   CHECK_INT(penstock_request_deadline_ms(request), -1);
   OK(penstock_request_set_credentials(request, "Bearer s3cret"));

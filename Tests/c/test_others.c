@@ -2,7 +2,8 @@
  * report; docs/others.md has the fault, and the rule that prevents it here. */
 #include "others.h"
 
-/* connect-swift 342: both lanes, half-close and status included. */
+/* connect-swift 342: in both lanes a paused message also holds up all that follows it, half-close and status
+ * included. */
 TEST(others_connect_swift_342_a_slow_message_is_not_overtaken) {
   static const int32_t events[] = {PENSTOCK_EVENT_SEND, PENSTOCK_EVENT_RECEIVE};
   for (int i = 0; i < 2; i++) {
@@ -70,7 +71,7 @@ TEST(others_grpc_node_1984_the_status_waits_for_slow_headers) {
   check_ended(&slow);
 }
 
-/* grpc-node 2707: an OK that overtakes a large message would be "no message received". */
+/* grpc-node 2707: if an OK overtook a large message, the call would fail with "no message received". */
 TEST(others_grpc_node_2707_the_status_waits_for_a_slow_message) {
   penstock_channel *channel = open_channel();
   probe slow;
@@ -140,14 +141,14 @@ static void check_failure(int32_t event, int32_t verdict, bool reaches_below) {
   CHECK_INT(seen(&below, PENSTOCK_EVENT_CREATE), reaches_below ? 2 : 0);
 }
 
-/* grpc-java 6092. */
+/* grpc-java 6092: a wrong verdict in on_status ends the call. */
 TEST(others_grpc_java_6092_a_failure_in_the_last_callback_ends_the_call) {
   check_failure(PENSTOCK_EVENT_STATUS, 1000, true);
   check_failure(PENSTOCK_EVENT_STATUS, PENSTOCK_PAUSE, true);
   check_failure(PENSTOCK_EVENT_STATUS, PENSTOCK_HOLD, true);
 }
 
-/* opentelemetry-python-contrib 5046. */
+/* opentelemetry-python-contrib 5046: a wrong verdict in create or on_start ends the call. */
 TEST(others_otel_python_5046_a_failure_before_anything_is_sent_ends_the_call) {
   check_failure(PENSTOCK_EVENT_CREATE, 1000, false);
   check_failure(PENSTOCK_EVENT_START, 1000, false);

@@ -12,7 +12,8 @@ static void probes_init(penstock_channel *channel, probe *probes, int count) {
   }
 }
 
-/* opentelemetry-python-contrib 3271: the caller's cancel, with an interceptor that waits at each event in turn. */
+/* opentelemetry-python-contrib 3271: the caller's cancel reaches all hops while an interceptor waits, at each event in
+ * turn. */
 TEST(others_otel_python_3271_cancel_comes_through_interceptors) {
   static const int32_t events[] = {PENSTOCK_EVENT_START,   PENSTOCK_EVENT_SEND,    PENSTOCK_EVENT_HALF_CLOSE,
                                    PENSTOCK_EVENT_HEADERS, PENSTOCK_EVENT_RECEIVE, PENSTOCK_EVENT_STATUS};
@@ -71,7 +72,7 @@ TEST(others_otel_go_839_a_stream_cancelled_unread_leaves_nothing) {
     penstock_call_release(call);
     if (i == 0) threads = running_threads();
   }
-  /* This call comes after all of them, so they have made all their hops by then. */
+  /* This call comes after all the others, so their hops have been created by then. */
   check_echo(channel);
   EVENTUALLY(latch_count(&probes[0].done) == seen(&probes[0], PENSTOCK_EVENT_CREATE));
   EVENTUALLY(running_threads() <= threads);
@@ -79,7 +80,7 @@ TEST(others_otel_go_839_a_stream_cancelled_unread_leaves_nothing) {
   for (int i = 0; i < 2; i++) check_ended(&probes[i]);
 }
 
-/* connect-es 1800: cancelled between two reads, with nobody waiting, while an interceptor is paused. */
+/* connect-es 1800: the call is cancelled between two reads, with nobody waiting, while an interceptor is paused. */
 TEST(others_connect_es_1800_cancel_between_reads_ends_paused_interceptors) {
   penstock_channel *channel = open_channel();
   probe probes[2];
@@ -187,7 +188,7 @@ static void *cancel_often(void *call) {
   return NULL;
 }
 
-/* grpc-java 7921: cancelled by many, while it ends. */
+/* grpc-java 7921: four threads cancel a call many times while it ends. */
 TEST(others_grpc_java_7921_a_call_cancelled_many_times_ends_once) {
   penstock_channel *channel = open_channel();
   probe probes[2];

@@ -98,7 +98,7 @@ static int32_t grow(probe *self, penstock_hop *hop, int32_t event) {
     OK(penstock_hop_set_bytes(hop, large, 3000));
     free(large);
   }
-  /* The hop goes on sending after it has ended the call. */
+  /* The hop goes on sending after its large message has ended the call. */
   if (event == PENSTOCK_EVENT_HALF_CLOSE) penstock_hop_send(hop, "more", 4);
   return PENSTOCK_NEXT;
 }
@@ -168,7 +168,8 @@ static void *complete(void *pointer) {
   return NULL;
 }
 
-/* gRPC proposal L5 (proposal 14): calling `next` a second time is undefined there. Here eight threads do. */
+/* gRPC proposal L5 (proposal 14): calling `next` a second time is undefined there. Here eight threads resolve one
+ * ticket. */
 TEST(others_grpc_proposal_14_a_second_completion_is_a_value) {
   penstock_channel *channel = open_channel();
   probe probe;
@@ -227,8 +228,8 @@ static void circle_destroy(penstock_hop *hop, void *state) {
   penstock_hop_release(state);
 }
 
-/* grpc-swift 1279: interceptor, hop, call and channel refer to each other, and all of them are freed. (The leak
- * checkers find the rest.) */
+/* grpc-swift 1279: interceptor, hop, call and channel refer to each other, and all of them are freed. (A leak checker
+ * finds memory that is left.) */
 TEST(others_grpc_swift_1279_a_circle_of_references_is_let_go) {
   penstock_channel *channel = open_channel();
   circle circle = {penstock_channel_retain(channel), 0, 0, LATCH_INIT};
@@ -284,7 +285,7 @@ TEST(others_grpc_25449_a_long_stream_does_not_grow) {
   echo_often(call, test_rounds(20000));
   long grown = resident_kilobytes() - before;
   printf("  %d messages each way: %ld KiB more\n", test_rounds(20000), grown);
-  /* 64 bytes for each message would be 2500 in all. A sanitizer does not reuse freed memory at once. */
+  /* If 64 bytes stayed for each message, it would be 2500 KiB. A sanitizer does not reuse freed memory at once. */
   if (test_slow() == 1) CHECK(grown < 1000);
   check_finish(call, 0);
   penstock_channel_release(channel);

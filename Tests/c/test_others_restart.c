@@ -114,7 +114,7 @@ static void *call_with_expired_token(void *channel) {
   return NULL;
 }
 
-/* grpc-swift 1154: with a hundred calls that fail at once, and one refresh for all of them. */
+/* grpc-swift 1154: a hundred calls fail at once, and wait for one refresh. */
 TEST(others_grpc_swift_1154_a_hundred_calls_wait_for_one_refresh) {
   penstock_channel *channel = open_channel();
   probe auth;
@@ -171,7 +171,7 @@ static int32_t hang_second(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_NEXT;
 }
 
-/* grpc-swift 1265: the caller cancels while the second attempt is under way; it reaches that one. */
+/* grpc-swift 1265: the caller cancels while the second attempt is under way; the cancel reaches that attempt. */
 TEST(others_grpc_swift_1265_a_restarted_call_is_cancelled) {
   penstock_channel *channel = open_channel();
   probe auth, below;
@@ -211,8 +211,8 @@ static int32_t refresh_for_long(probe *self, penstock_hop *hop, int32_t event) {
   return verdict;
 }
 
-/* grpc-swift 1412: cancelled from another thread, at any moment of the refresh and of both attempts. The second has no
- * answer, so the cancel always comes in time. */
+/* grpc-swift 1412: another thread cancels the call, at any moment of the refresh and of both attempts. The second
+ * attempt has no answer, so the cancel always comes in time. */
 TEST(others_grpc_swift_1412_cancel_at_any_moment_of_a_restart) {
   penstock_channel *channel = open_channel();
   probe auth, below;

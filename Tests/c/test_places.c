@@ -17,7 +17,8 @@ static int32_t note_level(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_NEXT;
 }
 
-/* Object level, codec, bytes per call, bytes per attempt; within each by priority, then by registration. */
+/* The order of a chain is: object level, codec, bytes level per call, bytes level per attempt. Each of these is ordered
+ * by priority, then by registration. */
 TEST(levels_stand_in_their_order) {
   penstock_channel *channel = open_channel();
   probe_trace trace = {PTHREAD_MUTEX_INITIALIZER, ""};
@@ -80,7 +81,8 @@ static penstock_channel *open_with(penstock_runtime *runtime, const char *option
   return channel;
 }
 
-/* Runtime, channel and call, equal priorities and the ends of the range. */
+/* Checks the order of interceptors of a runtime, a channel and a call's options, with equal and with extreme
+ * priorities. */
 static void check_order(const char *options_json, const char *expected) {
   penstock_runtime *runtime = new_runtime(NULL);
   penstock_channel *channel = open_with(runtime, options_json);
@@ -134,7 +136,7 @@ static void *use_options(void *pointer) {
   return NULL;
 }
 
-/* One set of options for many calls of several threads, while more is added to it. */
+/* Several threads make many calls with one set of options, while an interceptor is added to it. */
 TEST(options_carry_interceptors_for_many_calls) {
   penstock_channel *channel = open_channel();
   penstock_call_options *options = NULL;
@@ -460,8 +462,8 @@ static int32_t replace_and_call(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_NEXT;
 }
 
-/* A side call goes on below the place of its hop, even if that was replaced meanwhile; the interceptors of its own
- * options apply, too. */
+/* A side call starts below the place of its hop, even if the hop's interceptor was replaced meanwhile; the interceptors
+ * of its own options apply, too. */
 TEST(side_calls_keep_to_the_place_of_a_replaced_hop) {
   penstock_channel *channel = open_channel();
   penstock_call_options *options = NULL;

@@ -39,7 +39,7 @@ static void bench_open(bench *bench, bool pauses) {
   latch_wait(&bench->keeper.kept, 1);
 }
 
-/* An echo has come: start has left the hop. */
+/* Waits for an echo; start has left the hop by then. */
 static void bench_begin(bench *bench) {
   OK(penstock_call_send(bench->call, "a", 1));
   CHECK_MESSAGE(bench->call, "a");

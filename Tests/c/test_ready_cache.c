@@ -219,7 +219,8 @@ TEST(cache_is_not_changed_by_hops_above) {
   bench_close(&bench);
 }
 
-/* Drops the request message, or lets it come late. */
+/* Drops the request message. Calls end without one, by this hop or by a cancel; then a call whose message comes late is
+ * answered, and its answer is kept. */
 static int32_t drop_message(probe *self, penstock_hop *hop, int32_t event) {
   (void)self, (void)hop;
   return event == PENSTOCK_EVENT_SEND ? PENSTOCK_DROP : PENSTOCK_NEXT;

@@ -158,7 +158,7 @@ TEST(ready_tables_take_a_name_a_filter_and_any_place) {
   penstock_runtime_release(runtime);
 }
 
-/* Runs the callbacks of ready-made interceptors on an executor, instead of the driving thread. */
+/* Functions of the host program for a test that runs the callbacks of all ready-made interceptors on an executor. */
 static void give_token(penstock_token_request request, const char *refused, void *user_data) {
   (void)refused, (void)user_data;
   OK(penstock_token_complete(request, "token", -1));

@@ -387,7 +387,7 @@ TEST(trace_context_passes_a_parent_on) {
   penstock_channel_release(keeping);
 }
 
-/* W3C Trace Context, section 3.2.2. */
+/* W3C Trace Context, section 3.2.2, says which parents are invalid. */
 TEST(trace_context_takes_no_invalid_parent) {
   static const char *const invalid[] = {
       "\"\"",
@@ -417,7 +417,7 @@ TEST(trace_context_takes_no_invalid_parent) {
   penstock_channel_release(channel);
 }
 
-/* Section 3.3.1. */
+/* W3C Trace Context, section 3.3.1, says which states are valid. */
 TEST(trace_context_takes_no_invalid_state) {
   static const struct {
     const char *state;

@@ -204,7 +204,7 @@ static void reenter_from(int32_t event, action action, const char *runtime_optio
   probe_wait_finalized(&above);
   probe_wait_finalized(&probe);
   probe_wait_finalized(&below);
-  /* Law 2. */
+  /* Law 2: each hop that was created is destroyed once. */
   int created = atomic_load(&probe.seen[PENSTOCK_EVENT_CREATE]);
   CHECK_INT(atomic_load(&probe.seen[PENSTOCK_EVENT_DESTROY]), created);
   CHECK_INT(latch_count(&call_finalized), 1);
@@ -267,7 +267,7 @@ TEST(hop_closes_the_channel_before_the_answer) {
   }
 }
 
-/* Called from on_cancel. */
+/* For a hop that removes its own interceptor, and releases its channel, in on_cancel. */
 typedef struct on_cancel_state {
   penstock_channel *channel;
   penstock_interceptor_id id;
@@ -299,7 +299,7 @@ TEST(hop_reentrance_from_on_cancel) {
   CHECK_INT(atomic_load(&below.seen[PENSTOCK_EVENT_CANCEL]), 1);
 }
 
-/* Called from the finalizer of the registration that ends. */
+/* A finalizer that itself calls functions of the channel whose registration ends. */
 static void finalize_by_calling(void *user_data) {
   penstock_channel *channel = user_data;
   char *json = NULL;

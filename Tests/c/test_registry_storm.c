@@ -392,7 +392,7 @@ TEST(registry_removes_while_the_last_call_ends) {
     OK(penstock_call_try_send(call, "ping", 4));
     OK(penstock_call_half_close(call));
     penstock_call_release(call);
-    /* From here on the call has released its chain, and the channel has the last reference to it. */
+    /* When the reply has come, the call has released its chain, and the channel has the last reference to it. */
     while (!atomic_load(&state.replied)) sched_yield();
     for (int i = 0; i < HOPS; i++) OK(penstock_registration_remove(ids[i], NULL));
     EVENTUALLY(atomic_load(&state.finalized) == HOPS && atomic_load(&state.freed));

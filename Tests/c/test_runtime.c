@@ -52,7 +52,8 @@ TEST(runtime_default_is_shared_and_ends) {
   penstock_channel_release(channel);
   penstock_runtime_release(one);
   penstock_runtime_release(two);
-  /* An interceptor that is registered there lives as long as the runtime. */
+  /* An interceptor of the default runtime lives as long as that runtime. The next channel gets a new default
+   * runtime. */
   probe_wait_finalized(&probe);
   channel = open_channel();
   check_echo(channel);

@@ -101,7 +101,7 @@ TEST(secrets_bearer_does_not_follow_into_cleartext) {
   penstock_channel_release(other);
 }
 
-/* In the other direction, to a channel with TLS, the token may be sent. */
+/* A call that is redirected from cleartext to a channel with TLS may have a token. */
 TEST(secrets_bearer_below_a_redirect_to_tls) {
   penstock_channel *channel = open_channel(), *other = open_tls_channel(false);
   source source;

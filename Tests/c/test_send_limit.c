@@ -93,7 +93,7 @@ TEST(send_limit_that_a_start_lowers) {
   penstock_channel_release(channel);
 }
 
-/* Replaces the first message by the context, or sends the context before it. */
+/* `change` replaces each message by the text in the context; `inject` sends that text before each message. */
 static int32_t change(probe *self, penstock_hop *hop, int32_t event) {
   const char *text = self->context;
   if (event == PENSTOCK_EVENT_SEND) OK(penstock_hop_set_bytes(hop, text, strlen(text)));

@@ -248,7 +248,7 @@ TEST(side_call_that_waits_in_a_callback_would_deadlock) {
   probe_wait_finalized(&maker);
 }
 
-/* On an executor's thread it may wait: there a side call works like any other call. */
+/* On an executor's thread a callback may wait: there a side call works like any other call. */
 static int32_t block_on_executor(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event == PENSTOCK_EVENT_START) CHECK_INT(blocking_unary(hop, NULL, 0), 0);

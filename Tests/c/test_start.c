@@ -262,7 +262,7 @@ TEST(credentials_set_by_a_hop) {
     probe_add(&probes[i], i ? plain : secure, 0);
   }
   probe_add(&above, plain, 1);
-  /* Replaces all credentials of the options. */
+  /* The hop's credentials replace all credentials of the options. */
   penstock_reply *reply = unary_seen(secure, secret, "x", 1);
   REQUIRE(reply != NULL);
   CHECK_INT(penstock_reply_code(reply), 0);
@@ -329,7 +329,7 @@ TEST(values_of_caller_and_hops) {
   OK(penstock_call_send(call, "x", 1));
   penstock_message *message = NULL;
   if (OK(penstock_call_receive(call, &message))) penstock_message_release(message);
-  /* Values while the call runs, on this thread. */
+  /* This thread reads a value while the call runs. */
   int *answer = penstock_call_value(call, "answer");
   CHECK(answer && *answer == 43);
   penstock_reply *reply = NULL;

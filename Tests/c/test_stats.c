@@ -298,7 +298,7 @@ TEST(stats_on_another_thread) {
   probe_wait_finalized(&probe);
 }
 
-/* Callbacks on an executor read them too, and change how the call is made. */
+/* Callbacks on an executor read the statistics too, and change how the call is made. */
 static int32_t look_on_executor(probe *self, penstock_hop *hop, int32_t event) {
   if (event == PENSTOCK_EVENT_START) OK(penstock_request_set_compression(penstock_hop_request(hop), "gzip"));
   if (event == PENSTOCK_EVENT_STATUS) CHECK_STR(penstock_request_compression(penstock_hop_request(hop)), "gzip");

@@ -262,7 +262,7 @@ TEST(status_from_json) {
       "{\"code\": 3, \"details\": [{\"@type\": \"t/google.rpc.BadRequest\", \"fieldViolations\": [{\"field\": \"\"}]}, "
       "{\"@type\": \"t/google.rpc.ErrorInfo\", \"metadata\": {\"\": \"\"}, \"domain\": \"d\", \"reason\": \"r\"}]}",
       "{\"code\": 8, \"details\": [{\"@type\": \"t/google.rpc.QuotaFailure\", \"violations\": [{\"quotaValue\": 0}]}]}",
-      /* The same from a server that encodes it differently from protobuf's encoders, and with an unknown field. */
+      /* An ErrorInfo whose fields are not in the order of protobuf's encoders, and one with an unknown field. */
       "{\"code\": 2, \"details\": [{\"@type\": \"t/google.rpc.ErrorInfo\", \"base64\": \"EgFkCgFy\"}]}",
       "{\"code\": 2, \"details\": [{\"@type\": \"t/google.rpc.ErrorInfo\", \"base64\": \"CgFymgYBeA==\"}]}",
   };

@@ -247,7 +247,8 @@ TEST(storm_of_tickets) {
   OK(penstock_runtime_shutdown(runtime, 10000));
   penstock_runtime_release(runtime);
   probe_wait_finalized(&probe);
-  /* A server may answer before the half-close has come: that ticket is then gone without being spent. */
+  /* A server may answer before the half-close has come: the ticket of the half-close is then gone without being
+   * spent. */
   int taken = atomic_load(&tickets.taken), spent = atomic_load(&tickets.spent);
   CHECK(spent <= taken && spent >= taken - taken / 6);
   printf("  %d tickets, %d spent, %d too late\n", taken, spent, atomic_load(&tickets.gone));

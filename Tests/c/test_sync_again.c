@@ -69,7 +69,7 @@ TEST(sync_again_after_a_success) {
   bench_close(&self, channel);
 }
 
-/* The status stays, and is passed on. */
+/* The second next is refused, for the reason that `text` names; the status stays, and is passed on. */
 static int32_t try_again(syncer *self, penstock_hop *hop) {
   OK(penstock_hop_next(hop));
   for (int i = 0; i < 2; i++) {
@@ -220,7 +220,7 @@ TEST(sync_hop_is_kept_and_sends_delivers_and_half_closes) {
   CHECK_INT(penstock_hop_event(the.hop), PENSTOCK_EVENT_NONE);
   OK(penstock_hop_send(the.hop, "beat", 4));
   CHECK_MESSAGE(call, "beat");
-  /* There is demand once the caller waits for a message. */
+  /* The message is refused if it comes before the caller waits for one, because there is no demand before. */
   penstock_result result = PENSTOCK_E_WOULD_BLOCK;
   OK(penstock_call_send(call, "b", 1));
   CHECK_MESSAGE(call, "b");

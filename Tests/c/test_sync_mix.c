@@ -293,7 +293,7 @@ TEST(sync_removal_waits_for_a_function_that_outlasts_its_call) {
 
 /* ---- From runtime to runtime ---- */
 
-/* Asks the other runtime, whose function asks this one again, and so on, until the count is used up. */
+/* Makes a call on the other runtime, whose function makes a call on this one, and so on, until the count is used up. */
 static int32_t ask_other(player *self, penstock_hop *call) {
   const void *value = NULL;
   int left = 3;

@@ -196,7 +196,7 @@ static int32_t meet_itself(layer *self, penstock_hop *call) {
     OK(penstock_channel_unary(self->bench->channel, UNARY, "token", 5, options, &reply, NULL));
     CHECK_INT(penstock_reply_code(reply), 0);
     penstock_reply_release(reply);
-    /* Also as a stream, message by message. */
+    /* The inner call is also made as a stream, message by message. */
     penstock_call *stream = NULL;
     penstock_message *message = NULL;
     const penstock_metadata *headers = NULL;

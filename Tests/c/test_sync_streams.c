@@ -218,7 +218,7 @@ TEST(sync_deadline_ends_the_call_of_a_function_that_does_not_return) {
   bench_close(&self, channel);
 }
 
-/* For a client stream: no response comes before its half-close. */
+/* Waits in next. The call is a client stream, so no response comes before its half-close. */
 static int32_t wait_in_next(syncer *self, penstock_hop *call) {
   latch_signal(&self->entered);
   CHECK_RESULT(penstock_hop_next(call), PENSTOCK_E_GONE);

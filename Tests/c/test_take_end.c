@@ -45,7 +45,8 @@ TEST(take_ends_behind_what_was_delivered_before_the_verdict) {
   expect_answer(PENSTOCK_EVENT_START, PENSTOCK_EVENT_DEMAND);
 }
 
-/* Without TAKE the hop does not answer the call: no OK without the message. */
+/* A hop that delivers an answer and ends the call with OK, but does not take the call, does not answer it: the call
+ * ends with INTERNAL. */
 TEST(take_is_needed_for_what_was_delivered) {
   ender ender = {PENSTOCK_EVENT_START, PENSTOCK_EVENT_START, false};
   penstock_channel *channel = open_channel();
@@ -79,7 +80,8 @@ static int32_t answer_and_pause(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_PAUSE;
 }
 
-/* The event at which the hop ends the call does not wait there while the answer waits. */
+/* The hop ends the call by the ticket of a message. That message then no longer waits at the hop, so the caller's sends
+ * go on, although the answer still waits for the caller. */
 TEST(take_ends_at_a_ticket_and_holds_up_no_sender) {
   waiter waiter = {0, LATCH_INIT, 0};
   penstock_channel *channel = open_channel();

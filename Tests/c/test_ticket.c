@@ -200,7 +200,8 @@ TEST(ticket_resume_after) {
   probe_wait_finalized(&probe);
 }
 
-/* Ends the call if start waits; otherwise restarts it once; each after a short time. */
+/* If `ends`, pauses start and ends the call after a short time; otherwise pauses the status and restarts the call,
+ * once, after a short time. */
 static int32_t resolve_in_time(probe *self, penstock_hop *hop, int32_t event) {
   bool *ends = self->context;
   if (event != (*ends ? PENSTOCK_EVENT_START : PENSTOCK_EVENT_STATUS)) return PENSTOCK_NEXT;
@@ -332,7 +333,7 @@ TEST(ticket_several_at_once) {
   probe_wait_finalized(&probe);
 }
 
-/* The event of a paused start: metadata can be edited elsewhere until the ticket is spent. */
+/* Another thread may edit the metadata of a paused event until the ticket is spent. */
 TEST(ticket_event_is_edited_elsewhere) {
   penstock_channel *channel = open_channel();
   pause_at state = {PENSTOCK_EVENT_STATUS, PENSTOCK_PAUSE, 0, LATCH_INIT, 0};

@@ -17,7 +17,7 @@ static void check_refused(const char *target, const char *more, const char *word
   penstock_channel_release(channel);
 }
 
-/* RFC 9525 section 6.3. */
+/* RFC 9525, section 6.3: the common name of a certificate is not compared with the host's name. */
 TEST(tls_a_name_in_the_cn_is_none) {
   char *const arguments[] = {"--tls", "--cert", (char *)certificate("cn.pem"), "--key", (char *)certificate("cn.key"),
                              NULL};
@@ -54,7 +54,7 @@ TEST(tls_server_name_is_a_name) {
   }
 }
 
-/* With TLS 1.3 the server reports this after the client's handshake. */
+/* With TLS 1.3 the server refuses a missing or unknown client certificate only after the client's handshake. */
 TEST(tls_a_client_certificate_that_is_asked_for) {
   check_refused(tls_address(true), "", "it asked for a client certificate, and the channel has none");
   char more[1200];

@@ -62,7 +62,7 @@ TEST(trace_is_off_unless_asked_for) {
   OK(penstock_channel_unary(channel, UNARY, "x", 1, NULL, &reply, NULL));
   CHECK_STR(penstock_reply_trace_json(reply), "{}");
   penstock_reply_release(reply);
-  /* Traces one call only, and turns the trace off for one call. */
+  /* Call options turn the trace on for one call, or off for one call. */
   penstock_call_options *options = NULL;
   OK(penstock_call_options_new("{\"trace\": true}", &options, NULL));
   OK(penstock_channel_unary(channel, UNARY, "x", 1, options, &reply, NULL));
@@ -299,7 +299,7 @@ TEST(trace_tells_what_else_a_call_waits_for) {
   penstock_channel_release(channel);
 }
 
-/* SETTINGS_MAX_CONCURRENT_STREAMS is 0. */
+/* The server's SETTINGS_MAX_CONCURRENT_STREAMS is 0, so the call waits. */
 TEST(trace_tells_that_a_server_allows_no_more_calls) {
   int listener = socket(AF_INET, SOCK_STREAM, 0);
   struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};

@@ -8,7 +8,7 @@
 typedef struct caller {
   penstock_channel *channel;
   const penstock_call_options *options;
-  penstock_message *message; /* NULL: by penstock_channel_unary */
+  penstock_message *message; /* NULL: the calls are made with penstock_channel_unary */
   int rounds;
   latch begun;
   atomic_int ok, cancelled;

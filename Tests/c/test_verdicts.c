@@ -149,7 +149,7 @@ TEST(interceptor_hold_without_a_limit) {
   probe_wait_finalized(&probe);
 }
 
-/* Law 3. */
+/* Law 3: which hops see that a hop ends the call. */
 static int32_t finish_at(probe *self, penstock_hop *hop, int32_t event) {
   if (event == *(int32_t *)self->context) {
     OK(penstock_hop_end(hop, PENSTOCK_STATUS_PERMISSION_DENIED, "not you"));
@@ -244,7 +244,8 @@ TEST(interceptor_injects_messages) {
   probe_wait_finalized(&probe);
 }
 
-/* A second message in a direction that carries one: INTERNAL, before anything is sent. */
+/* A hop sends a second message in a direction that carries one: the call ends with INTERNAL, before anything is
+ * sent. */
 TEST(interceptor_injected_messages_count) {
   penstock_channel *channel = open_channel();
   probe probe;

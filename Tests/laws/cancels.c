@@ -70,7 +70,7 @@ penstock_reply *call_unary(trial *trial, const char *method, penstock_call_optio
     cancel_options(&canceller);
     return call_late(trial, true, method, options);
   }
-  /* No answer comes, and the deadline is far away: only the cancel ends it, if no hop does. */
+  /* A call that hangs gets no answer, and its deadline is far away: only the cancel ends it, unless a hop does. */
   bool hangs = dice < 30;
   penstock_request *request = penstock_call_options_request(options);
   if (hangs && (penstock_metadata_set(penstock_request_metadata(request), "x-delay-ms", "600000") != PENSTOCK_OK ||

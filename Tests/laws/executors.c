@@ -1,4 +1,5 @@
-/* The executors of random interceptors: they exist as long as the program, and know which executor a thread works for.
+/* The executors of random interceptors: they exist as long as the program, and each of their threads knows which
+ * executor it works for.
  */
 #include "laws.h"
 
@@ -99,8 +100,8 @@ bool is_job_of(place place) {
 }
 
 bool is_at(place place) {
-  /* The serial executor's thread is the library's. A callback that a refusing executor has refused may run on the
-   * thread of the last job. */
+  /* The serial executor's thread is the library's, so it works for no executor of this file. A callback that a refusing
+   * executor has refused may run on the thread of the last job. */
   if (place == place_refusing) return true;
   return works_for == (place == place_serial ? place_driving : place);
 }

@@ -16,7 +16,7 @@ static void finalize(void *user_data) {
   if (atomic_load(&self->live) != 0) broken(NULL, "law 6", "registration %d: finalizer while hops live", self->number);
 }
 
-/* In create: the trial of the call, or NULL. */
+/* Finds the trial of the call, in create; NULL: the call has none. */
 static trial *trial_of(penstock_hop *hop) {
   const void *value = NULL;
   size_t length = 0;
@@ -76,7 +76,7 @@ static void on_destroy(penstock_hop *hop, void *state) {
   record(self, PENSTOCK_EVENT_DESTROY);
   atomic_fetch_sub(&registrations[self->number].live, 1);
   leave(self, lane);
-  /* The trial may be freed as soon as this is known. */
+  /* The trial may be freed as soon as the hop counts as destroyed. */
   trial *trial = self->trial;
   pthread_mutex_lock(&trial->mutex);
   bool twice = atomic_exchange(&self->destroyed, true);
@@ -159,7 +159,7 @@ static int32_t react(penstock_hop *hop, hop_record *self, int32_t event, uint64_
     /* penstock_hop_end has no effect on a local end. */
     if (penstock_hop_end(hop, 10, "finished") == PENSTOCK_OK) note_finish(self);
   } else if (dice < 178) {
-    /* Law 7; of a local end every verdict is NEXT. */
+    /* Law 7: a wrong verdict ends the call; but at a status that was made on this side, any verdict counts as NEXT. */
     if (event != PENSTOCK_EVENT_STATUS || penstock_hop_ticket(hop)) note_finish(self);
     return 77;
   } else if (dice < 200) {
@@ -216,7 +216,7 @@ static int32_t on_event(penstock_hop *hop, void *state) {
   return verdict;
 }
 
-/* Most run on the driving thread. */
+/* The driving thread in 40 of 100 cases, and one of the executors in the others. */
 static place random_place(uint64_t *random) {
   return chance(random, 40) ? place_driving : (place)(place_serial + below(random, place_refusing));
 }

@@ -93,7 +93,7 @@ typedef struct trial {
   int functions[max_hops]; /* the registrations of the synchronous interceptors whose functions have run */
   int function_count;
   int functions_open;
-  pthread_t worker;             /* while one is open */
+  pthread_t worker;             /* of the functions, while one is open */
   _Atomic(const char *) target; /* the target to which a hop has redirected it; NULL: the channel's own */
   atomic_int inside;            /* helpers and workers that use the trial */
 } trial;
@@ -125,12 +125,12 @@ extern atomic_int echoes, words;
 /* Checks that the call's messages come in order and once, with words of hops between them; `next` is the least number
  * that may come. */
 void read_content(trial *trial, const char *where, int *next, const void *data, size_t length);
-/* The message of on_send or on_receive. */
+/* Checks the message of on_send or on_receive in this way. */
 void read_event(penstock_hop *hop, hop_record *self, int lane);
 
 /* ---- Cancels (cancels.c) ---- */
 
-/* How many unary calls have ended so. */
+/* How many unary calls were cancelled by their options. */
 extern atomic_int cancelled_by_options;
 
 typedef struct canceller {
@@ -141,9 +141,10 @@ typedef struct canceller {
   pthread_t thread;
 } canceller;
 
-/* By a thread that the caller joins; false: there is none. */
+/* Starts a thread that cancels the call, and that the caller joins; false: there is no thread. */
 bool cancel_soon(canceller *self);
-/* Half of these calls are cancelled by their options, before they begin or by another thread. NULL: it failed. */
+/* Makes a unary call. Half of these calls are cancelled by their options, before they begin or by another thread. NULL:
+ * the call failed. */
 penstock_reply *call_unary(trial *trial, const char *method, penstock_call_options *options, uint64_t *random);
 
 /* ---- Calls that hops make (side.c) ---- */
@@ -184,7 +185,7 @@ extern atomic_int functions_run, redirected;
 /* Fills the table, which has a name, methods and a finalizer, with a synchronous interceptor instead. */
 void fill_synchronous(registration *self, penstock_interceptor *table);
 
-/* Registers one. False: there are enough, or it failed. */
+/* Registers a random interceptor. False: there are enough, or it failed. */
 bool add_one(uint64_t *random, penstock_interceptor_id *id);
 
 #endif

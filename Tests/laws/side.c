@@ -139,7 +139,7 @@ static void check_side(trial *trial, struct side *self) {
     broken(trial, "side calls", "one goes on 60 s after the call that it was made for");
     return;
   }
-  /* Only an inherited end cancels it. */
+  /* A side call is cancelled only by the end of the call that it was made for. */
   if (code == PENSTOCK_STATUS_CANCELLED) {
     atomic_fetch_add(&sides_cancelled, 1);
     if (self->flags & PENSTOCK_SIDE_CALL_DETACHED) broken(trial, "side calls", "a detached one was cancelled");

@@ -7,7 +7,8 @@
 
 atomic_int functions_run;
 
-/* The trial stays until the function has returned; NULL: the call was made by another function. */
+/* Gives the trial of the call, which stays until the function has returned; NULL: the call was made by another
+ * function. */
 static trial *trial_inside(penstock_hop *call) {
   const void *value = NULL;
   size_t length = 0;
@@ -54,13 +55,14 @@ static void call_again(uint64_t *random) {
   penstock_call_options_release(options);
 }
 
-/* The function has ended the call, or something else has ended it before. */
+/* Checks the result of a step: it has succeeded, or something else has ended the call before. */
 static void expect_end(trial *trial, penstock_result result, const char *what) {
   if (result != PENSTOCK_OK && result != PENSTOCK_E_GONE)
     broken(trial, "synchronous", "%s: %s", what, penstock_result_name(result));
 }
 
-/* The functions below that of the registration run again, with the request as it was. */
+/* Forgets which functions below that of the registration have run, because they run again, with the request as it
+ * was. */
 static void forget_below(trial *trial, int number, const char *target) {
   atomic_store(&trial->target, target);
   atomic_fetch_add(&trial->runs, 1);

@@ -170,7 +170,7 @@ void from_here(void) {
   canary_refuse(number, how_many);
 }
 
-/* How many allocations the C side has asked for. */
+/* Runs the scenario once; gives the number of allocations that the C side has asked for. */
 static long play(long count) {
   pthread_t thread;
   how_many = count;
@@ -181,7 +181,7 @@ static long play(long count) {
   return asked;
 }
 
-/* The number of blocks more than `before`. It waits, because a thread that resolves a name frees its last block when
+/* Gives the number of blocks more than `before`. Waits, because a thread that resolves a name frees its last block when
  * nobody waits for it. */
 static long blocks_left(long before) {
   struct timespec moment = {0, 1000000};

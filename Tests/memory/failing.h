@@ -19,7 +19,7 @@ typedef struct scenario {
   void (*run)(void);
 } scenario;
 
-/* Ending with {NULL, NULL}. */
+/* The scenarios; each list ends with {NULL, NULL}. */
 extern const scenario pieces[], calls[];
 
 /* Whether an allocation may have been refused: then results may be incomplete. */
@@ -29,23 +29,23 @@ extern bool refusing;
 void wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Whether the function succeeded; without memory it may fail. The error is checked and released. */
 bool went(const char *what, penstock_result result, penstock_error **error);
-/* The same for a function that should give `expected`. */
+/* Like `went`, for a function that should give `expected`. */
 bool gave(const char *what, penstock_result result, penstock_result expected, penstock_error **error);
 #define WENT(call) went(#call, (call), NULL)
 #define TRY(call)  went(#call, (call), &error)
-/* Marks the end of a scenario's preparation, in which no allocation fails. */
+/* No allocation fails between these two calls, while a scenario prepares itself. */
 void all_goes_well(void);
 void from_here(void);
 /* Checks that a text contains this part. */
 void has(const char *text, const char *part);
-/* The same for a text that the caller owns; it is freed. */
+/* Like `has`, for a text that the caller owns; it is freed. */
 void owned_has(char *text, const char *part);
 
 /* host:port of the peer, and of those with TLS and with TLS and client certificates. */
 extern const char *peer, *tls_peer, *certificates;
 
 penstock_runtime *new_runtime(void);
-/* A channel on a host-driven runtime of its own; NULL without memory. `options`: without the braces. */
+/* A channel on this runtime; NULL without memory. */
 penstock_channel *new_channel(penstock_runtime *runtime, const char *target, const char *options);
 penstock_call_options *new_options(const char *json);
 /* Shuts the runtime down, and releases both; they may be NULL. */

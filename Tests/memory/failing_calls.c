@@ -13,7 +13,7 @@ static void field(const penstock_metadata *metadata, const char *name, const cha
     wrong("%s is %s", name, found ? (const char *)found : "not there");
 }
 
-/* The status code stays right, even if there is no memory for other parts of the status. */
+/* Checks a trailer, which may be missing if there was no memory for it; the status code must be right even then. */
 static void trailer(const penstock_metadata *trailers, const char *name, const char *value) {
   const void *found = NULL;
   if (!refusing || penstock_metadata_get(trailers, name, 0, &found, NULL) == PENSTOCK_OK) field(trailers, name, value);
@@ -224,7 +224,7 @@ static penstock_call *traced_call(int events) {
   penstock_channel *channel = new_channel(runtime, peer, options);
   penstock_call *call = NULL;
   if (!channel || !WENT(penstock_channel_call(channel, BIDI, PENSTOCK_KIND_BIDI, NULL, NULL, &call, NULL))) return NULL;
-  /* More than four events each. */
+  /* Each message sent and received adds more than four events. */
   for (int i = 0; i < events / 4 && send(call, 1) && receive(call, 1); i++) continue;
   penstock_reply *reply = NULL;
   if (WENT(penstock_call_wait(call, &reply))) penstock_reply_release(reply);
@@ -280,7 +280,7 @@ static void secure(void (*made)(void)) {
 static void nothing(void) {}
 static void secured(void) { secure(nothing); }
 
-/* The steps before take OpenSSL some thousand allocations. */
+/* The steps before the handshake take OpenSSL some thousand allocations. */
 static void handshake(void) {
   all_goes_well();
   secure(from_here);

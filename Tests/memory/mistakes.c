@@ -69,8 +69,8 @@ static void on_a_thread(void *(*body)(void *), void *object) {
 }
 
 /* One thread confines an object to the runtime that it drives, and another thread counts references to it: as the
- * driver of no runtime or of another one, which is a mistake, or as the next driver of the same runtime, or with the
- * last reference, which is none. */
+ * driver of no runtime or of another one, which is a mistake; or as the next driver of the same runtime, or with the
+ * last reference, which is allowed. */
 static void confine(const char *what, size_t size) {
   object_size = size < 40 ? 40 : size;
   void *unshared = swift_allocObject(&metadata, object_size, 7);

@@ -16,7 +16,7 @@ LIBRARIES = {"jemalloc": "jemalloc", "tcmalloc": "tcmalloc_minimal"}
 
 
 def canary():
-    """The path of it, built."""
+    """Builds the canary; gives its path."""
     library = ROOT / "build" / "memory" / "canary.so"
     library.parent.mkdir(parents=True, exist_ok=True)
     # Other programs may be using the library.

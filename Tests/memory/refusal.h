@@ -5,13 +5,13 @@
 
 /* From now on refuses the C side's `from`-th allocation and those after it, `count` in all. The count begins with 1. */
 void canary_refuse(long from, long count);
-/* Stops refusing; returns the number of requests since then. */
+/* Stops refusing; returns the number of requests since canary_refuse. */
 long canary_asked(void);
 /* Writes the stack of the first refused allocation. */
 void canary_where(int descriptor);
 /* The number of blocks of this library and of the libraries below it. */
 long canary_blocks(void);
-/* Writes who has requested the `count` newest of them. */
+/* Writes who has requested the `count` newest of these blocks. */
 void canary_younger(long count, int descriptor);
 
 /* For the canary itself: whether this allocation fails, and whether the library or one below it has asked. */

@@ -87,7 +87,7 @@ PENSTOCK_API int32_t penstock_channel_connectivity(const penstock_channel *chann
 /* Waits until the channel's state is another than `from` (PENSTOCK_CONNECTIVITY_...), for up to `timeout_ms` milliseconds
  * (-1: without limit), and stores the new state in *now (nullable). It does not make the channel connect.
  * result: E_TIMEOUT: the state is still `from`. E_INVALID_ARGUMENT: NULL, or a number that is not a state. E_INTERRUPTED: a
- * signal handler ran. E_WOULD_DEADLOCK, E_FORKED.
+ * signal handler ran, or may have run: also without a signal, a few times a second. E_WOULD_DEADLOCK, E_FORKED.
  * memory: nothing is kept
  * threads: any that may wait: not a callback on the thread that drives the runtime. */
 PENSTOCK_API penstock_result penstock_channel_wait_connectivity(penstock_channel *channel, int32_t from,

@@ -21,11 +21,14 @@ final class Names: Timer, ResolverCompletion {
     super.init()
   }
 
-  /// Asks for addresses. The owner is told, perhaps from within this function. If it is too soon for another look-up,
-  /// it gets the addresses that are known at once, and later those that a look-up brings.
+  /// Asks for addresses. The owner is told, perhaps from within this function. It gets the addresses that are known at
+  /// once, and later those that a look-up brings: that may take long.
   func ask() {
     follow(.ask)
-    if case .waiting = state.phase, !known.isEmpty { owner.named(known) }
+    switch state.phase {
+    case .asking, .waiting: if !known.isEmpty { owner.named(known) }
+    case .idle: break
+    }
   }
 
   /// No addresses are wanted any more.

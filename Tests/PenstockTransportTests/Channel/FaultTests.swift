@@ -11,7 +11,7 @@ import Testing
   struct Story: CustomTestStringConvertible, Sendable {
     let testDescription: String
     let code: StatusCode
-    /// Exactly, with "%" for the target.
+    /// The whole status message, with "%" for the target.
     let words: String
     let script: RawServer.Script
 
@@ -22,7 +22,7 @@ import Testing
       self.script = script
     }
 
-    /// After the request has come.
+    /// The script begins after the request has come.
     init(
       _ name: String, _ code: StatusCode, answer words: String,
       _ script: @escaping @Sendable (Peer, Int32) -> Void

@@ -12,7 +12,7 @@ import Testing
 
   enum Place: CaseIterable { case head, trailers, informational }
 
-  /// HEADERS and CONTINUATION: `count` fields of `size` bytes, where `place` says.
+  /// The HEADERS and CONTINUATION frames of a block with `count` fields of `size` bytes, at this place of an answer.
   static func block(_ stream: Int32, _ place: Place, count: Int, size: Int, part: Int = part) -> [UInt8] {
     let first: [(String, String)]
     switch place {
@@ -139,7 +139,7 @@ import Testing
       Frame.data($0, [0] + big(20_000) + [UInt8](repeating: 1, count: 20_000)).encoded
         + HeaderLimitTests.block($0, .trailers, count: 3, size: 100, part: 100)
     }
-    // Two messages.
+    // The first call has two messages, one more than a unary call may have.
     #expect(answers.map { $0.code } == [.unimplemented, .ok])
   }
 }

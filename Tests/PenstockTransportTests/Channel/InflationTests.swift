@@ -46,7 +46,7 @@ import Testing
     #expect(Answer(try #require(first.finish().1)).code == .cancelled)
   }
 
-  /// In order, with the status behind it.
+  /// The long message comes whole, with the status behind it.
   @Test(arguments: [CallKind.unary, .bidi])
   func allOfItComes(_ kind: CallKind) throws {
     let server = InflationTests.server(InflationTests.packed())
@@ -111,7 +111,7 @@ import Testing
   @Test func callbacksAreToldOfAllOfIt() throws {
     let halfway = try Halfway()
     #expect(halfway.told.0.messages == [] && halfway.told.0.code == nil)
-    // A slice a turn: 64 MiB are 256 of them, of which some have gone by.
+    // Each turn decompresses one slice; 64 MiB are 256 slices, of which some were done before.
     #expect(halfway.finish() > 50)
     #expect(halfway.told.0.messages == [InflationTests.size] && halfway.told.0.code == .ok)
   }

@@ -287,7 +287,7 @@ final class SparingServer {
           open = frame.stream
         }
         if frame.type == 0 {
-          // The client sends these frames, until the acknowledgement, although a stream is open.
+          // While this stream is open, the client must not open another: none comes before it acknowledges this PING.
           peer.send(Frame(type: 6, stream: 0, payload: [UInt8](repeating: 0, count: 8)))
           while let next = peer.readFrame(), next.type != 6 {
             peer.expect(next.type != 1, "two streams at once")

@@ -48,7 +48,7 @@ final class RawServer: @unchecked Sendable {
       }, me)
   }
 
-  /// Scripts under way go on until their connection ends.
+  /// Accepts no more connections; scripts under way go on until their connection ends.
   func stop() {
     shutdown(listener, Int32(SHUT_RDWR))
     pthread_join(thread, nil)
@@ -186,10 +186,11 @@ final class Peer: @unchecked Sendable {
   func send(_ text: String) { send(Array(text.utf8)) }
   func send(_ frames: Frame...) { send(frames.flatMap { $0.encoded }) }
 
-  /// Before TLS, if there is any.
+  /// Sends a text without TLS, for what comes before the handshake.
   func sendPlain(_ text: String) { raw(Array(text.utf8)) }
 
-  /// Before TLS: one line without its end, and no byte more. nil: the end came first.
+  /// Reads without TLS, for what comes before the handshake: one line, without its end, and no byte more. nil: the end
+  /// came first.
   func readPlainLine() -> String? {
     var line: [UInt8] = []
     var byte: UInt8 = 0
@@ -226,7 +227,7 @@ final class Peer: @unchecked Sendable {
     return true
   }
 
-  /// False: the end.
+  /// Reads what has come; false at the end of the connection.
   private func receive() -> Bool {
     var place = [UInt8](repeating: 0, count: 65536)
     let n = place.withUnsafeMutableBytes { recv(descriptor, $0.baseAddress, $0.count, 0) }

@@ -25,12 +25,12 @@ struct TicketTests {
         #expect(book.spend(ticket, for: .next).0 == .already)
       }
     }
-    // Looking through all of them for each would take minutes in a debug build.
+    // Searching through all tickets for each one would take minutes in a debug build.
     #expect(took < .seconds(20))
     #expect(try book.issue(.halfClose, of: nil, start: nil) > #require(tickets.last))
   }
 
-  /// A slot of a call's tickets had the numbers of an earlier call again after 65,536 rounds.
+  /// A slot for tickets has no number of an earlier call again, even after more than 65,536 rounds.
   @Test func noNumberComesAgainFromCallToCall() throws {
     let table = TicketTable(after: 0)
     let call = try makeCall().call
@@ -53,7 +53,7 @@ struct TicketTests {
     }
   }
 
-  /// The same within one call, which has one ticket open all the time, or none.
+  /// No number comes again within one call either, whether it has one ticket open all the time, or none.
   @Test(arguments: [false, true]) func noNumberComesAgainWithinACall(hasOld: Bool) throws {
     let table = TicketTable(after: 0)
     let book = try makeBook(table)

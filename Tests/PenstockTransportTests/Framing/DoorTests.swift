@@ -21,7 +21,7 @@ import Testing
       )
       return
     }
-    // Work that the last of them has put off.
+    // Does the work that the last scenario has put off.
     _ = channel.runtime.poll(timeoutMilliseconds: 0)
     channel.core.close(.channelClosed)
     _ = channel.runtime.shutdown(timeoutMilliseconds: 1000)

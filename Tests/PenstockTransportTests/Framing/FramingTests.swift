@@ -309,7 +309,7 @@ import Testing
     let detail = try #require(good.detail(at: 0))
     #expect(good.detailCount == 1 && text(detail.typeURL) == "t/a.B" && [UInt8](detail.value) == [1, 2])
     #expect(value(good.trailers, "grpc-status-details-bin") == encoded)
-    // Decodes from base64, but is no Status: the raw bytes stay.
+    // These details can be decoded from base64, but are no Status: the raw bytes stay.
     let bad = ended(framing(), [("grpc-status", "5"), ("grpc-status-details-bin", "/////w")])
     #expect(bad.code == .notFound && bad.detailsAreMalformed && bad.detailCount == 0)
     #expect(value(bad.trailers, "grpc-status-details-bin") == [255, 255, 255, 255])
@@ -353,7 +353,7 @@ import Testing
 
   // MARK: Bodies
 
-  /// Whole, byte by byte, and coalesced.
+  /// Decodes a body byte by byte, in small steps, and whole.
   @Test(arguments: [1, 2, 7, 1000])
   func decodes(_ step: Int) throws {
     let framing = framing()

@@ -4,7 +4,7 @@ import Testing
 @testable import PenstockTransport
 
 extension Gzip {
-  /// All of it at once.
+  /// Compresses all bytes in one call.
   static func compress(_ bytes: ByteView) -> ByteBuffer? {
     guard let input = ByteBuffer(copying: bytes), let deflation = Deflation(input) else { return nil }
     while true {
@@ -23,7 +23,7 @@ extension Gzip {
     (0..<300_000).map { UInt8(truncatingIfNeeded: $0 &* 2_654_435_761 >> 13) },
   ]
 
-  /// In slices of `most` bytes.
+  /// Decompresses in steps of at most `most` bytes.
   func inflate(_ packed: ByteBuffer, _ limit: Int, _ most: Int) -> (String, [UInt8], steps: Int) {
     guard let inflation = Inflation(packed, limit: limit) else { return ("no memory", [], 0) }
     var steps = 0
@@ -41,7 +41,7 @@ extension Gzip {
 
   func expand(_ packed: ByteBuffer, _ limit: Int) -> String {
     let words = inflate(packed, limit, Inflation.slice).0
-    // However it is cut.
+    // The size of the steps does not change the result.
     if packed.count < 1000, limit <= 1000 {
       for most in [1, 2, 7] { #expect(inflate(packed, limit, most).0 == words) }
     }
@@ -97,7 +97,9 @@ extension Gzip {
       #expect(expand(buffer(Array(whole[..<count])), 1000) == "malformed", "\(count)")
     }
     #expect(expand(buffer(whole + [1, 2, 3]), 1000) == "malformed")
-    // Any damaged byte but those of the header that carry nothing (time, flags of the compressor, system).
+    // If a byte from 10 on is damaged, the file is not expanded to the 26 bytes. Bytes 4 to 9 (time, flags of the
+    // compressor, system) are left out, because their values do not matter. Bytes 0 to 3 are damaged too, but any
+    // result is accepted then.
     for index in 0..<whole.count where !(4...9).contains(index) {
       var damaged = whole
       damaged[index] ^= 0x41

@@ -6,7 +6,7 @@ import Testing
 @testable import PenstockLaws
 @testable import PenstockTransport
 
-/// A connection for one call, whose peer stands beside it.
+/// A connection for one call, without a network: the test acts as the peer.
 final class MemoryConnection: TransportConnection {
   private(set) var stream: MemoryStream?
 
@@ -42,7 +42,7 @@ final class MemoryStream: TransportStream {
 
   // MARK: The peer
 
-  /// Its turn has come.
+  /// The stream may open now, and asks its owner for the request's headers.
   func begin() {
     #expect(isAsked && path == nil)
     let fields = FieldList()
@@ -99,7 +99,7 @@ final class MemoryChannel {
   let runtime = makeRuntime(.host)
   let core: ChannelCore
   let opening: Framing.Opening
-  /// Of this story.
+  /// The attempts and streams of the story that is being played.
   var attempts: [Attempt] = []
   var streams: [MemoryStream] = []
   var random: SplitMix
@@ -258,7 +258,7 @@ final class AttemptBelow: FakeBelow {
     if stream.owner?.streamSends() == true { stream.tell() }
   }
 
-  /// In parts.
+  /// Gives the stream a line, in parts of random lengths.
   private func give(_ line: [UInt8], tells: Bool = true) {
     guard let stream else { return }
     var rest = line[...]

@@ -52,7 +52,7 @@ extension SessionTests {
     let (other, _) = open(duplex: false, on: session)
     let (given, isFirst) = try credit(session)
     #expect(given == SessionTests.wide - 65535 && isFirst)
-    // As long as any stream is open, it stays so.
+    // The window stays wide as long as any stream is open.
     let (third, _) = open(duplex: true, on: session)
     #expect(try credit(session).bytes == 0 && session.window.isWide)
     session.letGo(duplex, .cancelled)
@@ -87,7 +87,7 @@ extension SessionTests {
       #expect(window == before || window <= 65535)
     }
     #expect(window <= 65535 && session.failure == nil)
-    // Whatever opens then has all of it at once.
+    // A one-way stream that opens now has the whole window at once.
     let (other, _) = open(duplex: false, on: session)
     window += try credit(session).bytes
     #expect(window > SessionTests.wide - 65535 && window <= SessionTests.wide)
@@ -130,7 +130,8 @@ extension SessionTests {
 }
 
 @Suite struct ConnectionWindowTests {
-  /// The times in nanoseconds that successive halves of a window take; whether the last of them is felt.
+  /// The times in nanoseconds that successive halves of a window take; the round trip; and whether the last half is
+  /// "felt": it took less than two round trips.
   @Test(arguments: [
     ([1_000_000, 1_000_000], 100_000, false), ([1_000_000, 201_000], 100_000, false),
     ([1_000_000, 199_000], 100_000, true), ([1_000_000, 10_000_000], 50_000_000, true),
@@ -144,7 +145,7 @@ extension SessionTests {
     var now: UInt64 = 1_000_000_000
     for (index, time) in times.enumerated() {
       now += time
-      // Not before half of the window has come.
+      // The window is never felt before half of it has come.
       let early = window.isFelt(16384, now: { 0 }, roundTrip: { .max })
       let isLast = index == times.count - 1
       let found = window.isFelt(16384, now: { now }, roundTrip: { isLast ? roundTrip : 0 })

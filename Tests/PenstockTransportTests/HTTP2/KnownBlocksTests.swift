@@ -200,7 +200,7 @@ import Testing
     let plain = KnownBlocksTests.request("/a.B/C")
     #expect(framing.requestHeaders(plain, defaults, now: 0, into: list))
     #expect(pair.session.request.blocks.find(defaults, path)?.size == list.size)
-    // With a timeout, as long as it is.
+    // With a timeout the size includes the timeout.
     let timed = KnownBlocksTests.request("/a.B/C", deadline: 12_345_678_000)
     #expect(framing.requestHeaders(timed, defaults, now: 0, into: list))
     let known = pair.session.request
@@ -308,7 +308,7 @@ import Testing
         }
       }
       if next(6) == 0 {
-        // nghttp2 has it, and it waits.
+        // nghttp2 has the request now, and the request waits for room.
         #expect(pair.session.collect(into: full) != .failed)
         for stream in pair.streams where stream.id > 0 && !stream.hasLeft && next(3) == 0 {
           pair.callers[stream.id] = nil
@@ -343,6 +343,6 @@ import Testing
 }
 
 extension HTTP2Stream {
-  /// Its HEADERS frame.
+  /// Whether its HEADERS frame has left.
   fileprivate var hasLeft: Bool { life.isOpen && life != .opening && life != .openingWithBody }
 }

@@ -46,6 +46,8 @@ def test_states(port: int) -> None:
             assert channel.connectivity is Connectivity.IDLE
             with pytest.raises(penstock.TimedOutError, match="still IDLE"):
                 channel.wait_connectivity(Connectivity.IDLE, 0.01)
+            with pytest.raises(penstock.TimedOutError, match="still IDLE"):
+                channel.wait_connectivity(Connectivity.IDLE, 0.6)
             channel.connect()
             state = channel.wait_connectivity(Connectivity.IDLE, 20)
             if state is Connectivity.CONNECTING:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from ctypes import byref, c_int32, c_void_p
 from typing import Any, Dict, List, Mapping, Optional, Set, Tuple, Union
 
 from . import _call, _raw
 from ._arguments import c_string, milliseconds
-from ._constants import E_ALREADY, OK
+from ._constants import E_ALREADY, E_INTERRUPTED, OK
+from ._ctrl_c import call
 from ._errors import check, check_with, library_error
 from ._keywords import Interceptors
 from ._metadata import owned_text
@@ -146,11 +148,14 @@ class Channel(Caller):
         and returns the new one. It does not make the channel connect.
 
         TimedOutError: the state is still ``state``. WouldDeadlockError: in a callback."""
-        wait_ms = -1 if timeout is None else milliseconds(timeout)
+        until = None if timeout is None else time.monotonic() + timeout
         now = c_int32()
-        result = self._waiters.wait(
-            _raw.penstock_channel_wait_connectivity, self._handle, int(state), wait_ms, byref(now)
-        )
+        result = E_INTERRUPTED
+        with self._waiters:
+            # The library interrupts the wait a few times a second, so that Python's signal handlers run.
+            while result == E_INTERRUPTED:
+                wait_ms = -1 if until is None else milliseconds(max(until - time.monotonic(), 0))
+                result = call(_raw.penstock_channel_wait_connectivity, self._handle, int(state), wait_ms, byref(now))
         if result != OK:
             raise library_error(result, f"the channel's state is still {Connectivity(state).name}")
         return Connectivity(now.value)
