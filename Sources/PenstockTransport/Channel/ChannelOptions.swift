@@ -24,6 +24,8 @@ public struct ChannelOptions {
   public var backoff = Backoff.Policy()
   /// When the target's name is looked up.
   public var resolving = ResolveState.Policy()
+  /// The service config, where the resolver has none.
+  public var service = ServiceConfig()
   /// How long a connection may be silent before it is pinged; nil: it never is.
   public var keepaliveTime: UInt64?
   public var keepaliveTimeout: UInt64 = 20_000_000_000

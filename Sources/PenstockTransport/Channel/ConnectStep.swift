@@ -63,6 +63,8 @@ class Destination {
   final let idleTimeout: UInt64
   final let backoff: Backoff.Policy
   final let resolving: ResolveState.Policy
+  /// The service config. Driving thread only.
+  final var service: ServiceConfig
   /// What connections to come begin with; nil: without keepalive. Driving thread only.
   final var keepalive: Keepalive?
 
@@ -80,6 +82,7 @@ class Destination {
     resolving.timeout = options.connectTimeout
     resolving.backoff = options.backoff
     self.resolving = resolving
+    service = options.service
     keepalive = options.keepaliveTime.map {
       Keepalive(interval: $0, timeout: options.keepaliveTimeout, withoutCalls: options.keepaliveWithoutCalls)
     }

@@ -1,0 +1,67 @@
+import PenstockWire
+
+/// The part of a service config (grpc-proto's service_config.proto) that channels use. `retryPolicy`, `hedgingPolicy` and
+/// `retryThrottling` have no place in it yet.
+public struct ServiceConfig {
+  public var balancing = BalancerConfig()
+  public var methods = MethodConfigs()
+  /// The service for which health is asked of each server (gRFC A17); nil: it is not asked for.
+  public var healthService: ByteBuffer?
+  /// The most connections to one address (gRFC A105).
+  public var connectionsPerSubchannel = 1
+
+  public init() {}
+}
+
+/// How the endpoint of an attempt is chosen.
+public struct BalancerConfig: Equatable, Sendable {
+  public enum Policy: Equatable, Sendable {
+    /// `shuffles`: the addresses are tried in random order.
+    case pickFirst(shuffles: Bool)
+    case roundRobin
+    /// By the weights that servers report (gRFC A58). None are asked for, so all are equal.
+    case weightedRoundRobin
+    /// By the weights that the resolver gives.
+    case staticWeightedRoundRobin
+  }
+
+  public var policy = Policy.pickFirst(shuffles: false)
+  /// Which endpoints get no calls for a time; nil: there are none.
+  public var outliers: OutlierDetection?
+
+  public init() {}
+}
+
+/// The settings of outlier detection (gRFC A50). Times are in nanoseconds, parts in percent.
+public struct OutlierDetection: Equatable, Sendable {
+  /// Endpoints whose success rate is less than the mean by `deviations` / 1000 standard deviations.
+  public struct SuccessRate: Equatable, Sendable {
+    public var deviations = 1900
+    public var enforcement = 100
+    public var leastEndpoints = 5
+    public var leastCalls = 100
+
+    public init() {}
+  }
+
+  /// Endpoints of whose calls more than `threshold` fail.
+  public struct FailurePercentage: Equatable, Sendable {
+    public var threshold = 85
+    public var enforcement = 100
+    public var leastEndpoints = 5
+    public var leastCalls = 50
+
+    public init() {}
+  }
+
+  public var interval: UInt64 = 10_000_000_000
+  public var baseEjection: UInt64 = 30_000_000_000
+  /// The longest ejection; nil: 300 s, or `baseEjection` where that is longer.
+  public var longestEjection: UInt64?
+  /// The most endpoints that are ejected at a time, but always one.
+  public var mostEjected = 10
+  public var successRate: SuccessRate?
+  public var failurePercentage: FailurePercentage?
+
+  public init() {}
+}
