@@ -62,14 +62,15 @@ extension ParsedChannelOptions {
       case "wait_for_ready": option.bool { defaults.waitsForReady = $0 }
       /// How long the channel keeps its connection without a call, before it becomes idle; 0: without limit.
       case "idle_timeout_ms": option.milliseconds(0...2_592_000_000) { transport.idleTimeout = $0 }
-      /// The first wait after a failure to connect, from the beginning of that attempt.
+      /// The wait after the first attempt to connect that fails, counted from the beginning of that attempt.
       case "initial_backoff_ms": option.milliseconds(1...86_400_000) { transport.backoff.initial = $0 }
-      /// The longest such wait, without its jitter.
+      /// The longest wait between the beginnings of two attempts to connect, without its jitter.
       case "max_backoff_ms": option.milliseconds(1...86_400_000) { transport.backoff.most = $0 }
-      /// The factor by which each further wait is longer.
+      /// The factor by which each further wait between attempts to connect is longer than the one before.
       case "backoff_multiplier":
         option.number(1...100, "a number from 1 to 100") { transport.backoff.multiplier = $0 }
-      /// The part of a wait by which it is made longer or shorter at random.
+      /// The largest part of a wait between attempts to connect by which it is made longer or shorter at random; the
+      /// first wait is not changed.
       case "backoff_jitter": option.number(0...1, "a number from 0 to 1") { transport.backoff.jitter = $0 }
       /// The least time between two look-ups of the target's name.
       case "min_resolve_interval_ms": option.milliseconds(0...86_400_000) { transport.resolving.least = $0 }
@@ -79,7 +80,7 @@ extension ParsedChannelOptions {
       /// servers end a connection that pings more often than they allow: every 5 minutes, unless they are set otherwise.
       case "keepalive_time_ms":
         option.milliseconds(1000...86_400_000) { transport.keepaliveTime = $0 }
-      /// How long the connection may be silent from then on before its calls end with UNAVAILABLE.
+      /// How long the connection may be silent after such a ping before its calls end with UNAVAILABLE.
       case "keepalive_timeout_ms":
         option.milliseconds(1...86_400_000) { transport.keepaliveTimeout = $0 }
       /// Whether connections without calls are pinged, too.
@@ -141,13 +142,13 @@ extension ParsedChannelOptions {
 func read(_ reader: JSONReader, into options: CallOptions) -> Failure? {
   reader.members { key, option in
     switch key {
-    /// The deadline, from the call's creation; null is none. Default: the channel's.
+    /// The deadline, from the call's creation; null counts as absent. Default: the channel's.
     case "deadline_ms": option.deadline { options.setDeadline($0) }
     /// The request's metadata: {"name": "value" or ["v1", "v2"]}. Default: {}.
     case "metadata": read(option, into: options.metadata)
     /// Header fields, as in "metadata", that are sent over TLS only: without TLS the call ends with UNAUTHENTICATED.
     case "credentials": option.credentials { options.credentials = $0 }
-    /// How safe it is to make the call twice. Only hops use it.
+    /// How safe it is to make the call twice. The library does not use this; hops may.
     case "idempotency":
       option.choice("unknown", "idempotent", "no_side_effects") {
         options.idempotency = [.unknown, .idempotent, .noSideEffects][$0]
@@ -164,12 +165,13 @@ func read(_ reader: JSONReader, into options: CallOptions) -> Failure? {
     case "max_receive_message_bytes": option.bytes { options.maxReceiveBytes = $0 }
     /// The limit of one sent message. Default: the channel's.
     case "max_send_message_bytes": option.bytes { options.maxSendBytes = $0 }
-    /// How many bytes may be queued for the transport; each message counts as 256 bytes more than its size, and one
-    /// message is always accepted. Default: 262144, and in a client stream up to 655360 in at most 16 messages.
+    /// The size of the send buffer, in which sent messages wait until the transport takes them. A message takes 256
+    /// bytes more than its size; one message always has room. Default: 262144, but in a client stream 655360 as long as
+    /// fewer than 16 messages wait.
     case "send_buffer_bytes": option.bytes { options.sendBufferBytes = $0 }
     /// Whether the call keeps a trace; the values are those of the channel's option. Default: the channel's.
     case "trace": option.trace { options.traceEvents = $0 }
-    /// Whether functions that wait return after a signal handler has run.
+    /// Whether functions that wait for the call return E_INTERRUPTED after a signal handler has run.
     case "interruptible": option.bool { options.isInterruptible = $0 }
     default: option.unknown
     }

@@ -65,7 +65,7 @@ typedef int32_t penstock_result;
 #define PENSTOCK_E_STATE            15 /* not allowed at this point of the call, or in this callback */
 #define PENSTOCK_E_TOO_LARGE        16 /* over a limit */
 #define PENSTOCK_E_SYSTEM           17 /* the operating system refused; the message says what */
-#define PENSTOCK_E_END              18 /* no more messages; the call's status is next */
+#define PENSTOCK_E_END              18 /* no more messages, or no headers: only the call's status is left */
 
 /* Names `result`, such as "PENSTOCK_E_BUSY".
  * result: the name; "unknown" for a number that is no result. Never NULL.

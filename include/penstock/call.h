@@ -25,24 +25,25 @@ typedef struct penstock_call_options penstock_call_options;
 /* See request.h. */
 typedef struct penstock_request penstock_request;
 
-/* Makes options of `json`, an object (NUL-terminated) or NULL; numbers in parentheses are defaults:
- *   "deadline_ms": milliseconds from the call's creation; absent or null: the channel's default, or none
+/* Makes options of `json`, an object (NUL-terminated) or NULL. An option that is absent and for which no default is
+ * named here is as in the channel's options, if there is one of that kind:
+ *   "deadline_ms": milliseconds from the call's creation; null: as if absent
  *   "metadata": {"name": "value" or ["v1", "v2"]}; see metadata.h
  *   "credentials": {"authorization": "Bearer ..."}: header fields as in "metadata", which are sent over TLS only; on a
  *     channel without TLS the call ends with UNAUTHENTICATED before anything is sent. Hops see whether there are
  *     credentials, but not their values
- *   "idempotency": "unknown", "idempotent" or "no_side_effects": for hops; the library does not use it
+ *   "idempotency": "unknown" (the default), "idempotent" or "no_side_effects": for hops; the library does not use it
  *   "wait_for_ready": whether the call waits for a connection, however long it takes; otherwise it fails with
- *     UNAVAILABLE where the channel can't connect (docs/channel.md). Default: the channel's
+ *     UNAVAILABLE where the channel can't connect (docs/channel.md)
  *   "authority": replaces the channel's authority
  *   "compression": "identity" or "gzip" for sent messages
  *   "max_receive_message_bytes", "max_send_message_bytes": limits of one message
- *   "send_buffer_bytes": how many bytes may be queued for the transport (262144, and in a client stream up to
- *     655360 in at most 16 messages; each message counts as 256 bytes more than its size, and one message is always
- *     accepted)
- *   "interruptible": false; see the head of this file
- *   "trace": true, false, or {"events": n}, which keeps the latest n events (256; 1 to 65536); see
- *   penstock_call_trace_json. Absent: as the channel's options say
+ *   "send_buffer_bytes": the size of the send buffer, in which sent messages wait until the transport takes them. A
+ *     message takes 256 bytes more than its size; one message always has room. Default: 262144, but in a client stream
+ *     655360 as long as fewer than 16 messages wait
+ *   "interruptible": whether a signal ends a wait, as the head of this file says. Default: false
+ *   "trace": false: no trace; {"events": n}: a trace of the latest n events (1 to 65536); true: of the latest 256. See
+ *     penstock_call_trace_json
  * result: E_INVALID_JSON: `error` names the JSON path.
  * memory: *options is owned by the caller; free with penstock_call_options_release.
  * threads: any */
@@ -76,10 +77,10 @@ PENSTOCK_API penstock_result penstock_call_options_set_on_interrupted(penstock_c
                                                                       int32_t (*interrupted)(void *user_data),
                                                                       void *user_data, penstock_finalizer finalizer);
 
-/* Registers `interceptor` with `priority` for every call that is made with these options from now on: for one call or
- * for many, also at once and from several threads. The interceptors of the options, the channel and the runtime are
- * sorted together by priority. *id names the registration; its finalizer runs once the options have been freed and the
- * last call that has it has ended.
+/* Registers `interceptor` with `priority` for every call that is made with these options from now on, on any thread.
+ * The interceptors of the options, the channel and the runtime are sorted together by priority. *id names the
+ * registration. The interceptor's finalizer runs once the options have been freed, or the interceptor has been removed,
+ * and the last call that has it has ended.
  * result: as penstock_runtime_add_interceptor.
  * memory: the table is borrowed during the call; its user_data is transferred, even on error.
  * threads: any, also while calls are made with the options. */
@@ -90,8 +91,8 @@ PENSTOCK_API penstock_result penstock_call_options_add_interceptor(penstock_call
 /* Cancels unary calls for good, from another thread: each call that penstock_channel_unary or
  * penstock_channel_unary_message makes with these options ends with CANCELLED and `reason` (NUL-terminated UTF-8; NULL
  * is ""). This holds for all calls that run now and for all that begin later. A call that begins later sends nothing,
- * and no hop sees it; so a cancel has its effect even if it comes a moment before its call. A call that has ended keeps
- * its reply. The function does not wait: a call that is just ending may end with its own status. To cancel single calls
+ * and no hop sees it; so a cancel also works if it comes a moment before its call. A call that has ended keeps its
+ * reply. The function does not wait: a call that is just ending may end with its own status. To cancel single calls
  * or groups of calls, give each its own options. A call of penstock_channel_call goes on: use penstock_call_cancel for
  * it.
  * result: E_ALREADY: cancelled before, and the first reason stays. E_INVALID_ARGUMENT, E_NO_MEMORY, E_FORKED.
@@ -154,14 +155,17 @@ PENSTOCK_API const penstock_metadata *penstock_reply_trailers(const penstock_rep
  *     "elapsed_us" (to the end of the call, or until now); "created_unix_ms" is milliseconds since 1970
  *   "attempts": how many times the request was given to the transport, including RESTART and transparent retries
  *   "sent", "received": {"messages", "bytes" (of the messages without compression), "compressed_bytes" (of the messages
- *     with compression), "wire_bytes" (of the bodies: "compressed_bytes" and five more for each message)}; "messages" and
- *     "bytes" of "sent" count the messages that have left the last hop, even if they were never written to a connection
+ *     with compression), "wire_bytes" (of the bodies: "compressed_bytes" and five more for each message)}; "messages"
+ *     and "bytes" of "sent" count the messages that have left the last hop, even if they were never written to a
+ *     connection
  *   "peer", "local": "127.0.0.1:50051", "unix:/path"; null without a connection
- *   "connection_silent_ms": for how long nothing has come on that connection, for any call; of a call that has ended, for
- *     how long by its end, or null if something has come since; null without a connection
+ *   "connection_silent_ms": how long the server has sent nothing on the connection, for this call or any other: until
+ *     now, or until the end of a call that has ended. null without a connection, and if the server has sent something
+ *     after that end
  *   "tls": {"version": "TLSv1.3", "cipher", "alpn", "certificates": the number of the server's certificates}; null in
- *     cleartext
- * "headers_us" and "first_message_us" are those of the last attempt; "sent" and "received" are sums over all attempts.
+ *     cleartext, and without a connection
+ * "headers_us", "first_message_us" and the facts about the connection are those of the last attempt; "sent" and
+ * "received" are sums over all attempts.
  * result: NUL-terminated; "{}" for NULL or without memory.
  * memory: borrowed from the reply; lives as long as the reply.
  * threads: any */
@@ -192,17 +196,17 @@ typedef struct penstock_call penstock_call;
  * exactly once. Their arguments are borrowed during the callback; retain them to keep them. The handle `call` is valid
  * in every callback, even if it has been released. Any function that does not wait may be called in them.
  *
- * on_sent says that the transport has taken `count` more messages (or that hops have dropped them). It is also the
- * signal to go on after PENSTOCK_E_WOULD_BLOCK: try again in the next on_sent, which is sure to come unless the call
- * ends before. The second try may give PENSTOCK_E_WOULD_BLOCK too, if the message needs more room than there is by
- * then. */
+ * on_sent says that the transport has taken `count` messages, or that hops have dropped them, since the last on_sent.
+ * So there is more room in the send buffer: after PENSTOCK_E_WOULD_BLOCK, try again in the next on_sent, which is sure
+ * to come unless the call ends before. The second try may give PENSTOCK_E_WOULD_BLOCK too, if the message needs more
+ * room than there is by then. */
 typedef struct penstock_call_callbacks {
   size_t struct_size;
   void *user_data;              /* transferred, even on error */
   penstock_finalizer finalizer; /* runs once, after on_reply, or if the call could not be made */
   void (*on_headers)(penstock_call *call, const penstock_metadata *headers, void *user_data);
   void (*on_message)(penstock_call *call, penstock_message *message, void *user_data);
-  void (*on_sent)(penstock_call *call, uint64_t count, void *user_data); /* room: see above */
+  void (*on_sent)(penstock_call *call, uint64_t count, void *user_data);
   void (*on_reply)(penstock_call *call, penstock_reply *reply, void *user_data);
 } penstock_call_callbacks;
 
@@ -260,8 +264,8 @@ PENSTOCK_API penstock_result penstock_call_send_message(penstock_call *call, pen
  * memory: `message` stays the caller's; with OK the call retains it for as long as it needs it.
  * threads: any */
 PENSTOCK_API penstock_result penstock_call_try_send_message(penstock_call *call, penstock_message *message);
-/* Half-closes the call: says that no more messages will be sent. A call with one request message needs it too, after
- * that message; the blocking functions that wait for the response do it by themselves.
+/* Half-closes the call: says that no more messages will be sent. A call with one request message needs this too, after
+ * that message; but the blocking functions that wait for the response half-close such a call by themselves.
  * result: E_ALREADY: a second time. E_GONE: the call has ended.
  * memory: none.
  * threads: any */
@@ -327,16 +331,19 @@ PENSTOCK_API void *penstock_call_value(const penstock_call *call, const char *ke
 
 /* ---- The trace ---- */
 
-/* Writes the trace of the call as JSON. "holder" says who holds up the call now:
+/* Writes the trace of the call as one JSON object:
  * {"id", "method", "kind", "target", "ended",
- *  "holder": null once it has ended, or if the loop does not answer within 100 ms, else {"state", "hop" (a name or
- *    null), "text", such as "paused in `auth` for 3,204 ms"}. "state": "paused", "held", "executor" (it has not run the
- *    callback yet), "running", "taken", "connection", "place" (the server allows no more calls at once), "demand" (no
- *    message is asked for), "server", "loop"
+ *  "holder": says what the call waits for now: {"state", "hop" (a name or null), "text", such as "paused in `auth` for
+ *    3,204 ms", and for an event at a hop "for_ms"}; null once the call has ended, and if the loop does not answer
+ *    within 100 ms. "state" is one of "paused", "held", "executor" (which has not run the callback yet), "running" (the
+ *    callback in which this function is called), "taken" (a hop has taken the call and has not answered), "connection",
+ *    "place" (the server allows no more calls at once), "demand" (a message has not been asked for), "server", "loop"
+ *    (which is about to go on)
  *  "age_ms", "deadline_ms" (left; null: no deadline), "attempts", "connection_silent_ms" (how long nothing has come on
  *    the connection of the last attempt; null without one), and "outbound", "inbound": the events that wait at hops,
- *    each {"hop", "place" in the chain, "level", "attempt", "state", "event", "for_ms", "waiting": how many more events
- *    wait unseen behind it}; these members are absent once the call has ended, and if the loop does not answer
+ *    each {"hop", "place" in the chain, "level", "attempt", "state" (as in "holder", or "queued": behind another
+ *    event), "event", "for_ms", "waiting": how many more events wait unseen in front of the hop}. These members are
+ *    absent once the call has ended, and if the loop does not answer
  *  "events": null without the option "trace", else the latest events, each with "us" since the call's creation, "what",
  *    "hop" (null: the caller or the transport) with "place", "level" and "attempt", "lane", "event", "thread"
  *    ("driving" or "other"), "thread_id"; for "what":
@@ -349,7 +356,8 @@ PENSTOCK_API void *penstock_call_value(const penstock_call *call, const char *ke
  *    "not_restarted": a RESTART was not possible; "why" is a result such as "PENSTOCK_E_TOO_LARGE"
  *    "redirected": the hop has sent the call to another channel
  *    "side_call": the hop has started a side call; "call" is its id
- *    "caller", "transport": the event has come from there, or has arrived there; a status of the transport has "code"
+ *    "caller", "transport": the event has come from there, or has arrived there; a status of the transport has "code",
+ *      an event "demand" or "sent" has "count"
  *    "ended_locally": a cancel or the deadline has ended the call with "code"
  *    "ended": the caller has got the status with "code"
  *  "dropped": how many older events are no longer kept}

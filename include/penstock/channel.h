@@ -23,24 +23,27 @@ typedef struct penstock_channel penstock_channel;
  *     certificate's subject alternative names has to fit it)
  *   "authority": replaces the target's authority
  *   "user_agent": put before "penstock/VERSION"
- *   "default_deadline_ms", "max_receive_message_bytes" (4194304), "max_send_message_bytes" (2147483647),
- *   "max_header_list_bytes" (16384; 1024 to 1048576): of one header list, counted as HTTP/2 does (RFC 9113 section
- *   6.5.2); a call that gets more ends with RESOURCE_EXHAUSTED, see docs/errors.md
- *   "connect_timeout_ms" (20000): of one attempt to connect, and of one look-up of the name
- *   "wait_for_ready": false; whether calls wait for a connection where the channel can't connect
+ *   "default_deadline_ms" (none): the deadline of calls that have none of their own
+ *   "max_receive_message_bytes" (4194304), "max_send_message_bytes" (2147483647): limits of one message
+ *   "max_header_list_bytes" (16384; 1024 to 1048576): limit of one header list, counted as HTTP/2 does (RFC 9113
+ *     section 6.5.2); a call that gets more ends with RESOURCE_EXHAUSTED, see docs/errors.md
+ *   "connect_timeout_ms" (20000): limit of one attempt to connect, and of one look-up of the name
+ *   "wait_for_ready" (false): whether calls wait for a connection where the channel can't connect
  *   "idle_timeout_ms" (1800000): how long the channel keeps its connection without a call; 0: without limit
- *   "initial_backoff_ms" (1000), "max_backoff_ms" (120000), "backoff_multiplier" (1.6), "backoff_jitter" (0.2): the waits
- *     between attempts to connect that fail
- *   "min_resolve_interval_ms" (30000): the least time between two look-ups of the name; "resolve_interval_ms" (0): the
- *     time after which it is looked up again
- *   "keepalive_time_ms" (off; 1000 to 86400000): how long a connection with calls may be silent before it is pinged;
- *   "keepalive_timeout_ms" (20000): how long it may then go on to be silent before its calls end with UNAVAILABLE;
- *   "keepalive_without_calls": true pings connections without calls, too; see docs/channel.md
- *   "compression": "identity" or "gzip"
- *   "initial_stream_window_bytes" (1048576; 65535 to 2147483647): how many bytes of a stream may wait unread;
+ *   "initial_backoff_ms" (1000), "max_backoff_ms" (120000), "backoff_multiplier" (1.6), "backoff_jitter" (0.2): the
+ *     waits between attempts to connect that fail
+ *   "min_resolve_interval_ms" (30000): the least time between two look-ups of the name
+ *   "resolve_interval_ms" (0): the time after which the name is looked up again; 0: only when a connection is lost or
+ *     fails
+ *   "keepalive_time_ms" (no pings; 1000 to 86400000): how long a connection with calls may be silent before it is
+ *     pinged
+ *   "keepalive_timeout_ms" (20000): how long it may stay silent after such a ping before its calls end with UNAVAILABLE
+ *   "keepalive_without_calls" (false): true pings connections without calls, too; see docs/channel.md
+ *   "compression": "identity" (default) or "gzip", for sent messages
+ *   "initial_stream_window_bytes" (1048576; 65535 to 2147483647): how many bytes of one stream may wait unread
  *   "initial_connection_window_bytes" (4194304): how many bytes of all streams together may be on their way; the window
  *     is 65535 while only bidi streams of small messages are open and the round trip is short
- *   "trace": false; true or {"events": n} keeps a trace of each call, see penstock_call_trace_json
+ *   "trace" (false): true or {"events": n} keeps a trace of each call, see penstock_call_trace_json
  *   "tie_order": "fifo" (default) or "lifo": the order of interceptors with equal priority
  * result: E_INVALID_ARGUMENT (the target). E_INVALID_JSON: `error` names the JSON path; also for a certificate that
  * does not parse. E_SYSTEM: no descriptor is left to read a file with.
@@ -65,8 +68,8 @@ PENSTOCK_API penstock_channel *penstock_channel_retain(penstock_channel *channel
  * memory: the reference is the library's again.
  * threads: any */
 PENSTOCK_API void penstock_channel_release(penstock_channel *channel);
-/* Ends every call with CANCELLED ("channel closed") and closes the connection. Does not wait. Later calls give
- * E_CLOSED.
+/* Ends every call of the channel with CANCELLED ("channel closed") and closes the connection. Does not wait. Functions
+ * that make a call on the channel give E_CLOSED afterwards.
  * result: E_ALREADY: done before.
  * memory: none.
  * threads: any */
@@ -79,15 +82,16 @@ PENSTOCK_API penstock_result penstock_channel_close(penstock_channel *channel);
 #define PENSTOCK_CONNECTIVITY_TRANSIENT_FAILURE 3 /* no address could be connected to; calls fail, unless they wait */
 #define PENSTOCK_CONNECTIVITY_SHUTDOWN          4 /* closed for good */
 
-/* The state of the channel now. It may be another one when the function returns.
+/* Gives the state of the channel. It may have changed by the time the function returns.
  * result: PENSTOCK_CONNECTIVITY_...; SHUTDOWN for NULL and in a forked child.
  * memory: nothing is kept
  * threads: any */
 PENSTOCK_API int32_t penstock_channel_connectivity(const penstock_channel *channel);
-/* Waits until the channel's state is another than `from` (PENSTOCK_CONNECTIVITY_...), for up to `timeout_ms` milliseconds
- * (-1: without limit), and stores the new state in *now (nullable). It does not make the channel connect.
- * result: E_TIMEOUT: the state is still `from`. E_INVALID_ARGUMENT: NULL, or a number that is not a state. E_INTERRUPTED: a
- * signal handler ran, or may have run: also without a signal, a few times a second. E_WOULD_DEADLOCK, E_FORKED.
+/* Waits until the channel's state is another than `from` (PENSTOCK_CONNECTIVITY_...), for up to `timeout_ms`
+ * milliseconds (-1: without limit), and stores the new state in *now (nullable). It does not make the channel connect.
+ * result: E_TIMEOUT: the state is still `from`. E_INVALID_ARGUMENT: NULL, or a number that is not a state.
+ * E_INTERRUPTED: a signal handler ran, or may have run: also without a signal, a few times a second. E_WOULD_DEADLOCK,
+ * E_FORKED.
  * memory: nothing is kept
  * threads: any that may wait: not a callback on the thread that drives the runtime. */
 PENSTOCK_API penstock_result penstock_channel_wait_connectivity(penstock_channel *channel, int32_t from,
@@ -97,17 +101,17 @@ PENSTOCK_API penstock_result penstock_channel_wait_connectivity(penstock_channel
  * memory: nothing is kept
  * threads: any */
 PENSTOCK_API penstock_result penstock_channel_connect(penstock_channel *channel);
-/* Lets the next attempts to connect, and the next look-up of the name, begin at once instead of after their back-off: for
- * example when the network has come back. Does not wait.
+/* Lets the next attempts to connect, and the next look-up of the name, begin at once instead of after their back-off:
+ * for example when the network has come back. Does not wait.
  * result: E_INVALID_ARGUMENT: NULL. E_CLOSED, E_FORKED.
  * memory: nothing is kept
  * threads: any */
 PENSTOCK_API penstock_result penstock_channel_reset_backoff(penstock_channel *channel);
 
 /* Sets certificates of the channel's TLS without JSON, each NUL-terminated in PEM form: `roots` to trust, `chain` with
- * the client's own certificate first, and its private `key`. For a part that is NULL the channel's options hold, and a
- * file that they name is read again. Connections that begin later use the new certificates; an existing connection
- * stays as it is.
+ * the client's own certificate first, and its private `key`. A part that is NULL is taken from the channel's options
+ * again; if they name a file, it is read again. Connections that begin later use the new certificates; an existing
+ * connection stays as it is.
  * result: E_STATE: the channel has no TLS. E_INVALID_ARGUMENT: a text does not parse, or chain and key do not belong
  * together; `error` names it. E_SYSTEM: a file could not be read. E_CLOSED.
  * memory: all three are copied.

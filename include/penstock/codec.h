@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-/* Bytes that an encode function fills. */
+/* The buffer to which an encode function appends the bytes of a message. */
 typedef struct penstock_buffer penstock_buffer;
 
 /* Appends a copy of `length` bytes at `data` (NULL only with length 0).
@@ -25,8 +25,8 @@ typedef struct penstock_buffer penstock_buffer;
 PENSTOCK_API penstock_result penstock_buffer_append(penstock_buffer *buffer, const void *data, size_t length);
 
 /* The functions of a codec. encode and decode run on the thread that drives the runtime, when a message passes from one
- * level to the other; `method` is "/package.Service/Method", NUL-terminated, borrowed during the call. A result other
- * than 0 ends the call with INTERNAL and a message that names the method. */
+ * level to the other; `method` is "/package.Service/Method", NUL-terminated, borrowed during the call. They return 0;
+ * any other result ends the call with INTERNAL and a message that names the method. */
 typedef struct penstock_codec_functions {
   size_t struct_size;
   void *user_data;              /* transferred, even on error */

@@ -9,10 +9,10 @@
  * A bound hop is another handle of the hop, at one event that may wait: penstock_ticket_hop makes one, and each
  * callback in asynchronous style gets one. Any thread may use it, one at a time. While the event waits,
  * penstock_hop_event, _metadata, _message, _set_message and _status show and change it, and penstock_hop_resolve and
- * _end end the wait; after the wait they give PENSTOCK_E_GONE (NONE, NULL). The metadata and the status that a bound
- * hop has given live as long as the handle; after the wait other code may change them. In the callback that got it, a
- * bound hop can do everything that the callback's own hop can. Later, for as long as it is kept, it can do what a
- * retained hop can do on any thread: end the call, half-close, send and deliver.
+ * _end end the wait; after the wait they give PENSTOCK_E_GONE, PENSTOCK_EVENT_NONE or NULL. The metadata and the status
+ * that a bound hop has given live as long as the handle; after the wait other code may change them. In the callback
+ * that got it, a bound hop can do everything that the callback's own hop can. Later, for as long as it is kept, it can
+ * do what a retained hop can do on any thread: end the call, half-close, send and deliver.
  */
 #ifndef PENSTOCK_HOP_H
 #define PENSTOCK_HOP_H
@@ -41,15 +41,16 @@ extern "C" {
 
 /* ---- The hop and its call ---- */
 
-/* Adds a reference to the handle: the handle stays valid after `destroy`, but the reference does not keep the call.
+/* Adds a reference to the handle, which then stays valid after `destroy`. The reference keeps the memory of the call,
+ * but does not keep the call from ending.
  * result: `hop`; NULL for NULL.
  * memory: the reference is given back with penstock_hop_release.
  * threads: any */
 PENSTOCK_API penstock_hop *penstock_hop_retain(penstock_hop *hop);
 /* Gives a reference back. NULL does nothing.
  * result: none.
- * memory: the reference is the library's again. The last release of a hop in asynchronous style that has not been
- * resolved ends the call with INTERNAL.
+ * memory: the reference is the library's again. The last release of a bound hop of the asynchronous style whose event
+ * has not been resolved ends the call with INTERNAL.
  * threads: any */
 PENSTOCK_API void penstock_hop_release(penstock_hop *hop);
 /* Tells the event of the running callback, or the event of a bound hop as long as it waits.
@@ -67,15 +68,16 @@ PENSTOCK_API uint64_t penstock_hop_call_id(const penstock_hop *hop);
  * memory: nothing is kept.
  * threads: any */
 PENSTOCK_API int32_t penstock_hop_kind(const penstock_hop *hop);
-/* Runs the callbacks of this call on other executors than those of the registration: on_start, on_send, on_half_close
- * and on_sent on `outbound`, the others on `inbound`; NULL is the driving thread. create itself always runs on the
- * driving thread.
+/* In create: makes the hop's other callbacks in this call run on these executors, instead of those of the registration:
+ * on_start, on_send, on_half_close and on_sent on `outbound`, the others on `inbound`; NULL is the driving thread. If
+ * only `inbound` is NULL, on_cancel, destroy and the on_status of a local cancel or deadline run on `outbound`, too.
  * result: E_INVALID_ARGUMENT: `hop` is NULL. E_STATE: not in create. E_GONE; E_FORKED.
  * memory: both executors are retained.
  * threads: the thread of create. */
 PENSTOCK_API penstock_result penstock_hop_set_executors(penstock_hop *hop, penstock_executor *outbound,
                                                         penstock_executor *inbound);
-/* Tells the number of this instance of the hop: 1, and one more with each RESTART by a hop above.
+/* Tells the number of this instance of the hop: 1 for the first, and one more for each new instance. A new instance is
+ * made by each RESTART of a hop above, and for a hop per attempt also when the library itself sends the request again.
  * result: the number; 0 for NULL.
  * memory: nothing is kept.
  * threads: any */
@@ -117,7 +119,8 @@ PENSTOCK_API penstock_metadata *penstock_hop_metadata(penstock_hop *hop);
  * penstock_message_bytes and penstock_message_object.
  * result: the message; NULL elsewhere, after the hop's end, in a forked child, and for NULL.
  * memory: borrowed during the callback; from a bound hop, until the wait is over; in the function of a synchronous
- * interceptor, until it is replaced, next is called or the function returns. Bytes and object live until it is replaced.
+ * interceptor, until it is replaced, next is called or the function returns. Bytes and object live until it is
+ * replaced.
  * threads: the callback's thread; for a bound hop any thread, one at a time. */
 PENSTOCK_API const penstock_message *penstock_hop_message(penstock_hop *hop);
 /* Gives the codec of the call, for penstock_message_new_object, to a hop that sees objects: a hop at the object level
@@ -144,12 +147,14 @@ PENSTOCK_API penstock_result penstock_hop_set_message(penstock_hop *hop, penstoc
  * once the wait is over.
  * threads: the callback's thread; for a bound hop any thread, one at a time. */
 PENSTOCK_API penstock_status *penstock_hop_status(penstock_hop *hop);
-/* Gives the number of messages that on_demand asks for or on_sent reports.
+/* Gives, in on_demand, how many more messages are asked for; in on_sent, how many messages the transport has taken, or
+ * hops below have dropped, since the last on_sent.
  * result: the number; 0 elsewhere, and for NULL.
  * memory: nothing is kept.
  * threads: the callback's thread. */
 PENSTOCK_API uint64_t penstock_hop_count(const penstock_hop *hop);
-/* In on_demand: changes the demand that is passed on to `n` messages. penstock_hop_demand can ask for the rest later.
+/* In on_demand: asks below for `n` messages, instead of the number that was asked for above. If `n` is smaller,
+ * penstock_hop_demand can ask for the rest later.
  * result: E_INVALID_ARGUMENT: NULL. E_STATE: not in on_demand. E_GONE; E_FORKED.
  * memory: nothing is kept.
  * threads: the callback's thread. */
@@ -163,8 +168,8 @@ PENSTOCK_API penstock_result penstock_hop_set_count(penstock_hop *hop, uint64_t 
  * threads: any */
 PENSTOCK_API penstock_request *penstock_hop_request(penstock_hop *hop);
 /* Tells, in on_status, whether the verdict may be RESTART; if it may not, a RESTART passes the status on. On an
- * executor the result describes the moment at which the status came to the hop: since then, messages that the hop has
- * delivered may have gone to the hops above.
+ * executor the result describes the moment at which the status came to the hop. Since then, messages that the hop has
+ * delivered may have gone to the hops above, so that a RESTART is not possible any more.
  * result: PENSTOCK_OK: it may. E_INVALID_ARGUMENT: NULL. E_STATE: not in on_status, nothing is recorded, headers or a
  * message have gone above this hop, or the status is a local cancel or deadline. E_TOO_LARGE: the request was over
  * replay_bytes. E_ALREADY: max_restarts is used up. E_UNSUPPORTED: objects that can't be copied. E_NO_MEMORY; E_GONE;
@@ -179,11 +184,12 @@ PENSTOCK_API penstock_result penstock_hop_can_restart(const penstock_hop *hop);
 #define PENSTOCK_SIDE_CALL_DETACHED 2u /* has only its own deadline, and goes on after this call has ended */
 
 /* Starts a side call for the hop's call, on the channel of that call: for example to fetch a token, or to ask a cache.
- * It is like penstock_channel_call with `method`, `kind`, `options` and `callbacks`, but its chain has only the
- * interceptors that a call to `method` has now below this hop, and never the hop's own. It inherits the deadline of the
- * hop's call, if that is earlier than its own, and ends with CANCELLED when that call ends. A side call of a hop at the
- * bytes level takes bytes, unless its options have a codec; other side calls have the channel's codec too. `flags` are
- * PENSTOCK_SIDE_CALL_... or 0. In a callback on the driving thread use `callbacks`: waiting there gives
+ * It is like penstock_channel_call with `method`, `kind`, `options` and `callbacks`, with these differences. `flags`
+ * are PENSTOCK_SIDE_CALL_..., joined by |, or 0. Without FROM_TOP its chain has only the interceptors that a new call
+ * to `method` would have below this hop, and so never the hop's own. Without DETACHED it inherits the deadline of the
+ * hop's call, if that is earlier than its own, and ends with CANCELLED when that call ends. Without FROM_TOP a side
+ * call of a hop at the bytes level takes bytes, unless its options have a codec; every other side call has the codec of
+ * its options or of the channel. In a callback on the driving thread use `callbacks`: waiting there gives
  * E_WOULD_DEADLOCK. These callbacks may run after the `destroy` of this hop.
  * result: as penstock_channel_call. E_GONE: the hop's destroy runs, or the call has ended. E_CLOSED: the channel has
  * been closed.
@@ -222,12 +228,12 @@ PENSTOCK_API penstock_result penstock_hop_trace_json(penstock_hop *hop, char **j
  * are passed before an OK; any other code drops them. If the hop has delivered messages without taking the call, OK
  * becomes INTERNAL with a message that says so. With a bound hop whose event waits, this also ends the wait; later it
  * ends the call as a retained hop does.
- * result: E_INVALID_ARGUMENT: NULL, or another code. E_STATE: in create, destroy, on_cancel, an on_status that brings a
- * local cancel or deadline, and before start has come to the hop. E_ALREADY: a second time in one callback, or by one
- * bound hop. E_GONE: the hop's part is over. E_FORKED; E_NO_MEMORY.
+ * result: E_INVALID_ARGUMENT: `hop` is NULL, or `code` is outside 0-16. E_STATE: in create, destroy, on_cancel, an
+ * on_status that brings a local cancel or deadline, and before start has come to the hop. E_ALREADY: a second time in
+ * one callback, or by one bound hop. E_GONE: the hop's part is over. E_FORKED; E_NO_MEMORY.
  * memory: `message` is copied.
- * threads: the callback's thread, or any thread that has retained the hop: then the call ends soon, unless the hop's part is
- * over by then. */
+ * threads: the callback's thread, or any thread that has retained the hop: then the call ends soon, unless the hop's
+ * part is over by then. */
 PENSTOCK_API penstock_result penstock_hop_end(penstock_hop *hop, int32_t code, const char *message);
 /* Like penstock_hop_end, but takes a whole status.
  * result: as penstock_hop_end; E_INVALID_ARGUMENT: a NULL.
@@ -240,8 +246,9 @@ PENSTOCK_API penstock_result penstock_hop_end_with(penstock_hop *hop, const pens
  * status if that comes first (the rest passes after the function has returned). Meanwhile this worker thread runs the
  * other synchronous interceptors of the call. After a response with a status it may be called again, and begins the
  * call again: see penstock_intercept.
- * result: E_INVALID_ARGUMENT: NULL. E_STATE: after an end or an answer, the call can't begin again, or another kind of
- * hop; penstock_hop_why says which. E_GONE: something else has ended the call; penstock_hop_status tells how. E_FORKED.
+ * result: E_INVALID_ARGUMENT: NULL. E_STATE: the function has ended or answered the call, the call can't begin again,
+ * or the hop is not that of a synchronous interceptor; penstock_hop_why says which. E_GONE: something else has ended
+ * the call; penstock_hop_status tells how. E_FORKED.
  * memory: nothing is kept.
  * threads: the function's thread. */
 PENSTOCK_API penstock_result penstock_hop_next(penstock_hop *hop);
@@ -258,8 +265,8 @@ PENSTOCK_API penstock_result penstock_hop_resolve(penstock_hop *hop, int32_t ver
  * result: E_INVALID_ARGUMENT. E_STATE: before start has left this hop (in on_start too), after half-close has left it,
  * or where messages are objects. E_GONE: the hop's part is over. E_FORKED; E_NO_MEMORY.
  * memory: `data` is copied.
- * threads: any thread that has retained the hop; outside of the hop's callbacks the message goes soon, unless the hop has
- * half-closed or its part is over by then. */
+ * threads: any thread that has retained the hop; outside of the hop's callbacks the message goes soon, unless the hop
+ * has half-closed or its part is over by then. */
 PENSTOCK_API penstock_result penstock_hop_send(penstock_hop *hop, const void *data, size_t length);
 /* Like penstock_hop_send, but takes a `message`: of bytes, or an object of the call's codec if the hop sees objects.
  * result: as penstock_hop_send; E_STATE too for a message that is not of that kind.
@@ -289,25 +296,26 @@ PENSTOCK_API penstock_result penstock_hop_deliver(penstock_hop *hop, const void 
 PENSTOCK_API penstock_result penstock_hop_deliver_message(penstock_hop *hop, penstock_message *message);
 /* Delivers the headers of an answer (NULL: no fields), in a hop whose verdict on start is TAKE: once, before any
  * message, from on_start on. They leave when the verdict has been given.
- * result: E_INVALID_ARGUMENT: `hop` is NULL. E_STATE: not such a hop, or a message has been delivered. E_ALREADY: a
- * second time. E_GONE; E_FORKED; E_NO_MEMORY.
+ * result: E_INVALID_ARGUMENT: `hop` is NULL. E_STATE: start has not come to the hop or has left it, or the hop has
+ * delivered a message or the status. E_ALREADY: a second time. E_GONE; E_FORKED; E_NO_MEMORY.
  * memory: `headers` is copied.
  * threads: the callback's thread, or any thread that has retained the hop. */
 PENSTOCK_API penstock_result penstock_hop_deliver_headers(penstock_hop *hop, const penstock_metadata *headers);
 /* Ends with `status` the answer of a hop that takes the call, after the messages that wait. Like penstock_hop_end this
  * is the hop's end of the call. If the last message that the hop wanted to deliver was refused, OK ends the call with
  * INTERNAL.
- * result: E_INVALID_ARGUMENT: a NULL. E_STATE: not such a hop. E_ALREADY: a second time. E_GONE; E_FORKED.
+ * result: E_INVALID_ARGUMENT: a NULL. E_STATE: start has not come to the hop or has left it. E_ALREADY: a second time.
+ * E_GONE; E_FORKED.
  * memory: `status` is copied.
  * threads: as with penstock_hop_deliver_headers. */
 PENSTOCK_API penstock_result penstock_hop_deliver_status(penstock_hop *hop, const penstock_status *status);
-/* Asks for `n` more messages from below.
+/* Asks below for `n` messages, in addition to those that were asked for before.
  * result: E_INVALID_ARGUMENT: NULL. E_GONE: the hop's part is over. E_FORKED.
  * memory: nothing is kept.
  * threads: any */
 PENSTOCK_API penstock_result penstock_hop_demand(penstock_hop *hop, uint64_t n);
 
-/* ---- Call values: pointers that hops and the caller share. In any callback; see penstock_call_set_value ---- */
+/* ---- Call values: pointers that hops and the caller share; see penstock_call_set_value ---- */
 
 /* Sets the call's value `key` (NUL-terminated) to `value`; NULL removes it. The `finalizer` (nullable) gets the value
  * when it is replaced or removed, or the call is freed.
@@ -329,7 +337,7 @@ typedef uint64_t penstock_ticket;
 /* Takes a ticket for the event of the running callback, before the callback returns PAUSE or HOLD; a second call gives
  * the same ticket. A callback that returns NEXT spends its ticket. For a bound hop this gives the ticket of its event,
  * as long as the event waits.
- * result: the ticket; 0 if the event can't be paused here (signals, a local status), and for NULL.
+ * result: the ticket; 0 for NULL, and for what can't wait: a signal, or the status of a local cancel or deadline.
  * memory: a number: there is nothing to release.
  * threads: the callback's thread; for a bound hop any thread. */
 PENSTOCK_API penstock_ticket penstock_hop_ticket(penstock_hop *hop);
@@ -348,12 +356,13 @@ PENSTOCK_API penstock_result penstock_ticket_resolve(penstock_ticket ticket, int
 PENSTOCK_API penstock_result penstock_ticket_resolve_after(penstock_ticket ticket, int32_t verdict, uint64_t ms);
 /* Ends the call where the event of `ticket` waits, with `code` (0-16) and `message` (NULL is ""), as penstock_hop_end
  * does.
- * result: as penstock_ticket_resolve; E_INVALID_ARGUMENT: another code too. E_NO_MEMORY.
+ * result: E_INVALID_ARGUMENT: `ticket` is 0, or `code` is outside 0-16 (the ticket stays). E_ALREADY: the ticket is
+ * spent. E_GONE: the call has ended, or went on without the event. E_NO_MEMORY.
  * memory: `message` is copied.
  * threads: any */
 PENSTOCK_API penstock_result penstock_ticket_end(penstock_ticket ticket, int32_t code, const char *message);
 /* Like penstock_ticket_end of `ticket`, but takes a whole `status`.
- * result: as penstock_ticket_resolve; E_INVALID_ARGUMENT: NULL too.
+ * result: as penstock_ticket_end, but E_INVALID_ARGUMENT: `ticket` is 0, or `status` is NULL.
  * memory: `status` is copied.
  * threads: any */
 PENSTOCK_API penstock_result penstock_ticket_end_with(penstock_ticket ticket, const penstock_status *status);

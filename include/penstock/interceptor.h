@@ -1,11 +1,12 @@
 /* Interceptors: they see and can change everything that passes in a call, in both directions.
  *
  * One interceptor is a table of callbacks. It is registered on a runtime (every channel of it), on a channel, or in the
- * options of calls, with a priority, any int32: an interceptor with a higher priority is called earlier on the way out
- * and later on the way in; interceptors with equal priority keep the order of registration (or its reverse, see the
- * channel's "tie_order"). A call's chain, its interceptors in this order, is fixed when the call is created. Each
- * interceptor in it is a hop. A hop above another is nearer to the caller, a hop below is nearer to the server. A call
- * has two lanes: outbound events go down, inbound events come up. docs/interceptors.md has the laws and drawings.
+ * options of calls, with a priority, any int32. Of two interceptors at the same level (PENSTOCK_LEVEL_...), the one
+ * with the higher priority is called earlier on the way out and later on the way in; interceptors with equal priority
+ * keep the order of registration (or its reverse, see the channel's "tie_order"). A call's chain, its interceptors in
+ * this order, is fixed when the call is created. Each interceptor in it is a hop. A hop above another is nearer to the
+ * caller, a hop below is nearer to the server. A call has two lanes: outbound events go down, inbound events come up.
+ * docs/interceptors.md has the laws and drawings.
  */
 #ifndef PENSTOCK_INTERCEPTOR_H
 #define PENSTOCK_INTERCEPTOR_H
@@ -19,17 +20,18 @@
 extern "C" {
 #endif
 
-/* A hop is one interceptor in one call: its callbacks get this handle. It is valid until its `destroy` has returned; a
- * hop that is retained longer gives PENSTOCK_E_GONE. See hop.h. */
+/* A hop is one interceptor in one call: its callbacks get this handle. It is valid until its `destroy` has returned;
+ * most functions of a hop that is retained longer give PENSTOCK_E_GONE after that. See hop.h. */
 typedef struct penstock_hop penstock_hop;
 
-/* The verdict that a callback returns: it decides what becomes of the event. */
+/* The verdict that a callback returns: it decides what becomes of the event. If no ticket was taken, HOLD lasts until
+ * the hop's next NEXT in the same lane. */
 #define PENSTOCK_NEXT    0 /* pass it on */
 #define PENSTOCK_PAUSE   1 /* stop this lane here until a ticket is resolved; later events wait unseen */
-#define PENSTOCK_HOLD    2 /* park this event and show later ones; without a ticket, until the lane's next NEXT */
+#define PENSTOCK_HOLD    2 /* keep this event here until its ticket is resolved; later events are still shown */
 #define PENSTOCK_DROP    3 /* swallow this message */
 #define PENSTOCK_TAKE    4 /* from on_start: answer the call here; nothing goes below */
-#define PENSTOCK_RESTART 5 /* from on_status: begin the call again below this hop; needs replay_bytes */
+#define PENSTOCK_RESTART 5 /* from on_status: begin the call again below this hop; possible only with replay_bytes */
 #define PENSTOCK_SKIP    6 /* from create: the call has no hop of this interceptor */
 
 /* Call kinds; as a mask, (1u << kind). */
@@ -73,22 +75,25 @@ typedef struct penstock_interceptor {
   penstock_hop_destroy destroy; /* the last callback, exactly once for each hop that start has come to, unless
                                    create returned PENSTOCK_SKIP */
 
-  /* Outbound, toward the server. */
-  penstock_hop_callback on_start;      /* before anything is sent: metadata, method, authority, deadline. NEXT, PAUSE,
-                                          HOLD, TAKE */
+  /* Outbound, toward the server. Each comment ends with the verdicts that the callback may return. */
+  penstock_hop_callback on_start;      /* nothing has been sent yet: metadata, method, authority, deadline and more can
+                                          be changed. NEXT, PAUSE, HOLD, TAKE */
   penstock_hop_callback on_send;       /* a message. NEXT, PAUSE, HOLD, DROP */
   penstock_hop_callback on_half_close; /* the caller is done sending. NEXT, PAUSE, HOLD with a ticket */
 
-  /* Inbound, toward the caller. */
+  /* Inbound, toward the caller; with the verdicts, as above. */
   penstock_hop_callback on_headers; /* response headers; a trailers-only answer has none. NEXT, PAUSE, HOLD */
   penstock_hop_callback on_receive; /* a message. NEXT, PAUSE, HOLD, DROP */
-  penstock_hop_callback on_status;  /* the end: status, details, trailers. NEXT, PAUSE, HOLD with a ticket, RESTART */
+  penstock_hop_callback on_status;  /* the call's status, which can be changed, with its details and trailers. NEXT,
+                                       PAUSE, HOLD with a ticket, RESTART */
 
   /* Signals; their return value is ignored. */
   penstock_hop_callback on_cancel; /* something else has ended the call: a hop above, or a cancel or deadline that
                                       came after TAKE or while the status was held here */
-  penstock_hop_callback on_demand; /* n more messages are asked for: penstock_hop_count, penstock_hop_set_count */
-  penstock_hop_callback on_sent;   /* n messages were taken by the transport: penstock_hop_count */
+  penstock_hop_callback on_demand; /* more messages are asked for: penstock_hop_count tells how many, and
+                                      penstock_hop_set_count changes how many are asked for below */
+  penstock_hop_callback on_sent;   /* the transport has taken messages, or hops below have dropped them:
+                                      penstock_hop_count tells how many since the last on_sent */
 
   /* For RESTART: replay_bytes is how many bytes of request messages are recorded (an empty message counts as one byte);
    * 0: nothing is recorded, and RESTART is not possible. max_restarts is how often one call may be restarted here; 0 is
@@ -97,8 +102,8 @@ typedef struct penstock_interceptor {
   size_t replay_bytes;
   size_t max_restarts;
 
-  /* The executors that run the callbacks of each lane; NULL is the thread that drives the runtime. Retained. See
-   * executor.h. */
+  /* The executors that run the callbacks of each lane; NULL: they run on the thread that drives the runtime. The
+   * registration retains both. See executor.h. */
   penstock_executor *outbound_executor;
   penstock_executor *inbound_executor;
 } penstock_interceptor;

@@ -1,7 +1,7 @@
 /* Metadata: an ordered multimap of lower-case names to values. The value of a name that ends in "-bin" is any bytes;
  * every other value is visible ASCII and spaces, without a space at its ends. Reserved names (":...", "grpc-...", "te",
- * "content-type", "user-agent", "host", "content-length" and HTTP/2's connection headers) are refused: they have
- * accessors or options of their own. See "Custom-Metadata" in gRPC over HTTP/2.
+ * "content-type", "user-agent", "host", "content-length" and HTTP/2's connection headers) are refused; where the
+ * program may choose such a value, there is a function or an option for it. See "Custom-Metadata" in gRPC over HTTP/2.
  *
  * JSON: {"name": ["v1", "v2"]}; input also takes a bare string for one value. "-bin" values are base64 (padding
  * optional on input). A text value that is not UTF-8 appears as {"base64": "..."}. Order is kept within a name.

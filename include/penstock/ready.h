@@ -7,8 +7,8 @@
  *   registered with `table.finalizer(table.user_data)`.
  * - penstock_ready_share makes a second table with the same state (one cache, one rate, one token), to be registered
  *   elsewhere.
- * - `options_json` is an object (NUL-terminated) or NULL for the defaults. With E_INVALID_JSON `error` names the JSON
- *   path. A percentage is a number from 0 to 100, whole or not.
+ * - `options_json` is an object (NUL-terminated) or NULL for the defaults, which the comments show as the options'
+ *   values. With E_INVALID_JSON `error` names the JSON path. A percentage is a number from 0 to 100, whole or not.
  * - A `user_data` that is given here is transferred, even on error.
  * - One interceptor may serve any number of calls, channels and runtimes. docs/ready.md has an example of each.
  */
@@ -69,7 +69,8 @@ PENSTOCK_API penstock_result penstock_token_complete(penstock_token_request requ
                                                      int64_t expires_in_ms);
 /* Answers `request` with a failure. The calls that wait end with `code` (1-16) and `message` (NULL is ""); a call whose
  * token the server refused keeps its UNAUTHENTICATED. The next call makes another request.
- * result: E_INVALID_ARGUMENT: 0, or another code; else as penstock_token_complete.
+ * result: E_INVALID_ARGUMENT: `request` is 0, or `code` is outside 1-16. E_ALREADY, E_GONE, E_NO_MEMORY: as
+ * penstock_token_complete.
  * memory: `message` is copied.
  * threads: any */
 PENSTOCK_API penstock_result penstock_token_fail(penstock_token_request request, int32_t code, const char *message);
@@ -89,8 +90,8 @@ typedef void (*penstock_log_line)(const char *line, size_t length, void *user_da
  *   "redact": ["authorization", "cookie", "proxy-authorization", "set-cookie", "x-api-key"]; the values of these names
  *       are shown as "redacted"
  *   "redact_binary": false; true redacts the values of names that end in "-bin", too
- *   "metadata": true
- *   "messages": "sizes" or "none": whether "send" and "receive" have "bytes"
+ *   "metadata": true; whether lines have "metadata"
+ *   "messages": "sizes"; with "none" the lines of "send" and "receive" have no "bytes"
  * result: E_INVALID_ARGUMENT: `write` or `table` is NULL. E_INVALID_JSON: a wrong option.
  * memory: `options_json` is borrowed during the call. `user_data` is transferred, even on error: the `finalizer`
  * (nullable) gets it when the last table has been freed. `table` is the caller's until it is registered.
@@ -146,9 +147,9 @@ PENSTOCK_API penstock_result penstock_metrics_prometheus_text(penstock_metrics *
 /* Fills `table` with an interceptor that carries the trace context. A valid traceparent in the request's metadata is
  * passed on, with its tracestate; without a valid one a new trace begins, without tracestate. The traceparent that is
  * sent is also the call's value "penstock.traceparent", a string. Options:
- *   "sampled": 100; the percentage of the traces that begin here that are sampled
- *   "parent_id": "new" or "keep": whether a traceparent that is passed on gets a new parent-id
- *   "seed": a number from 0; the same seed gives the same numbers each time
+ *   "sampled": 100; of the traces that begin here, the percentage that is marked as sampled
+ *   "parent_id": "new": a traceparent that is passed on gets a new parent-id; with "keep" it keeps its own
+ *   "seed": a number from 0, with which the same ids are made each time; without it they are random
  * result: E_INVALID_ARGUMENT: `table` is NULL. E_INVALID_JSON: a wrong option.
  * memory: `options_json` is borrowed during the call. `table` is the caller's until it is registered; the head of this
  * file says who frees it then.
@@ -162,8 +163,11 @@ PENSTOCK_API penstock_result penstock_ready_trace_context(const char *options_js
  * earlier call, with the headers, message, status and trailers of the earlier response, if that was OK. The call's
  * value "penstock.cache" is then the string "hit". To keep methods out of the cache, use the table's `methods`.
  * Options:
- *   "ttl_ms": 60000; "max_entries": 1024, "max_bytes": 16777216: the least recently used entries are dropped first
- *   "metadata": ["authorization"]; the request metadata whose values are part of the key
+ *   "ttl_ms": 60000; how long a response may be used
+ *   "max_entries": 1024, "max_bytes": 16777216; how many responses, and how many bytes of them, are kept: the least
+ *       recently used are dropped first
+ *   "metadata": ["authorization"]; names of the request's metadata: a call must have the same values of them as the
+ *       earlier call
  * result: E_INVALID_ARGUMENT: `table` is NULL. E_INVALID_JSON: a wrong option.
  * memory: `options_json` is borrowed during the call. `table` is the caller's until it is registered; the head of this
  * file says who frees it then.
@@ -177,8 +181,8 @@ PENSTOCK_API penstock_result penstock_ready_response_cache(const char *options_j
  * too long, or behind too many others, ends at once. Options:
  *   "rate": calls per second, a number from 0.001 to 1000000; must be given
  *   "burst": how many calls may start at once after a quiet time (default: the rate, rounded up)
- *   "max_wait_ms": 1000; "max_waiting": 1000 calls; 0: no call waits
- *   "code": "RESOURCE_EXHAUSTED" or another status, by name or number
+ *   "max_wait_ms": 1000, "max_waiting": 1000; how long a call may wait, and behind how many others; 0: no call waits
+ *   "code": "RESOURCE_EXHAUSTED"; the status of calls that end at once, by name or number
  * result: E_INVALID_ARGUMENT: `table` is NULL. E_INVALID_JSON: a wrong option.
  * memory: `options_json` is borrowed during the call. `table` is the caller's until it is registered; the head of this
  * file says who frees it then.
@@ -189,9 +193,10 @@ PENSTOCK_API penstock_result penstock_ready_rate_limit(const char *options_json,
 /* ---- Fault injection ---- */
 
 /* Fills `table` with an interceptor that delays calls before anything is sent, ends them, or both. Options:
- *   "delay": {"ms": 0, "percent": 100}
- *   "abort": {"code": "UNAVAILABLE", "message": "injected fault", "percent": 100}
- *   "seed": a number from 0; the same seed gives the same faults each time
+ *   "delay": {"ms": 0, "percent": 100}; how long calls are delayed, and what percentage of them. Absent: none
+ *   "abort": {"code": "UNAVAILABLE", "message": "injected fault", "percent": 100}; the status with which calls end, and
+ *       what percentage of them. Absent: none
+ *   "seed": a number from 0, with which the same faults come each time; without it they are random
  * result: E_INVALID_ARGUMENT: `table` is NULL. E_INVALID_JSON: a wrong option.
  * memory: `options_json` is borrowed during the call. `table` is the caller's until it is registered; the head of this
  * file says who frees it then.

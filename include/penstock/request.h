@@ -22,13 +22,14 @@
 extern "C" {
 #endif
 
-/* Gives the request's metadata: in create, in on_start, and where the request may be changed.
+/* Gives the request's metadata: in create, where the request may be changed, and with a bound hop while a start waits.
+ * In create it is read-only.
  * result: the metadata; NULL elsewhere.
  * memory: borrowed; lives as long as the hop's callback, its bound handle or its function.
  * threads: as the head of this file says */
 PENSTOCK_API penstock_metadata *penstock_request_metadata(penstock_request *request);
 /* Gives the method, "/package.Service/Method", NUL-terminated.
- * result: NULL if the request is not readable.
+ * result: NULL if the request is not readable, or is that of call options.
  * memory: borrowed; lives until it is set again or the call ends.
  * threads: as the head of this file says */
 PENSTOCK_API const char *penstock_request_method(const penstock_request *request);
@@ -39,8 +40,8 @@ PENSTOCK_API const char *penstock_request_method(const penstock_request *request
  * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_method(penstock_request *request, const char *method);
 /* Gives the authority that is sent, NUL-terminated.
- * result: NULL if the request is not readable.
- * memory: borrowed; lives until it is set again or the call ends.
+ * result: NULL if the request is not readable, and for call options that set none.
+ * memory: borrowed; lives until it is set again or the call ends; from call options, until it is set or read again.
  * threads: as the head of this file says */
 PENSTOCK_API const char *penstock_request_authority(const penstock_request *request);
 /* Sets the authority to `authority`, visible ASCII, NUL-terminated.
@@ -49,12 +50,14 @@ PENSTOCK_API const char *penstock_request_authority(const penstock_request *requ
  * memory: `authority` is copied.
  * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_authority(penstock_request *request, const char *authority);
-/* Gives the milliseconds that are left until the deadline.
+/* Gives the milliseconds that are left until the deadline; for call options, those from a call's creation to its
+ * deadline.
  * result: 0 if it has passed; -1 if there is none, or if the request is not readable.
  * memory: nothing is kept
  * threads: as the head of this file says */
 PENSTOCK_API int64_t penstock_request_deadline_ms(const penstock_request *request);
-/* Moves the deadline to `ms` milliseconds from now, earlier or later; -1 is none.
+/* Moves the deadline to `ms` milliseconds from now, earlier or later; -1 is none. For call options `ms` counts from the
+ * creation of a call, and -1 stands for the channel's default.
  * result: E_INVALID_ARGUMENT: NULL, or less than -1. E_STATE, E_GONE, E_FORKED: as the head of this file says.
  * memory: nothing is kept
  * threads: as the head of this file says */
@@ -132,14 +135,14 @@ PENSTOCK_API const char *penstock_request_user_agent(const penstock_request *req
  * memory: `application` is copied.
  * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_user_agent(penstock_request *request, const char *application);
-/* Whether the call waits for a connection, however long it takes. Otherwise it fails with UNAVAILABLE where the channel
- * can't connect (docs/channel.md).
+/* Tells whether the call waits for a connection, however long it takes. Otherwise it fails with UNAVAILABLE where the
+ * channel can't connect (docs/channel.md).
  * result: 1 or 0; 0 if the request is not readable.
  * memory: nothing is kept
  * threads: as the head of this file says */
 PENSTOCK_API int32_t penstock_request_wait_for_ready(const penstock_request *request);
-/* Sets whether the call waits for a connection: `wait` is 0 for no, anything else for yes. It counts from the next attempt
- * on.
+/* Sets whether the call waits for a connection: `wait` is 0 for no, anything else for yes. The change holds from the
+ * next attempt on.
  * result: E_INVALID_ARGUMENT: NULL. E_STATE, E_GONE, E_FORKED: as the head of this file says.
  * memory: nothing is kept
  * threads: as the head of this file says */

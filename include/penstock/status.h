@@ -1,4 +1,4 @@
-/* Status: how a call ended. A gRPC code 0-16, a message, details (google.protobuf.Any each) and trailers.
+/* Status: how a call ended. It has a gRPC code, 0-16, a message, details (each a google.protobuf.Any) and trailers.
  *
  * Threading: one status object is for one thread at a time.
  */
@@ -38,8 +38,8 @@ PENSTOCK_API const char *penstock_status_code_name(int32_t code);
 
 typedef struct penstock_status penstock_status;
 
-/* Makes a status with `code` (0-16) and `message` (NUL-terminated UTF-8; NULL is ""), no details, no trailers.
- * result: E_INVALID_ARGUMENT: outside 0-16. E_NO_MEMORY.
+/* Makes a status with `code` (0-16) and `message` (NUL-terminated UTF-8; NULL is ""), without details and trailers.
+ * result: E_INVALID_ARGUMENT: `code` is outside 0-16. E_NO_MEMORY.
  * memory: `message` is copied; *status is owned by the caller; free with penstock_status_release.
  * threads: any */
 PENSTOCK_API penstock_result penstock_status_new(int32_t code, const char *message, penstock_status **status);
@@ -73,7 +73,8 @@ PENSTOCK_API int32_t penstock_status_code(const penstock_status *status);
  * threads: one thread at a time for one status. */
 PENSTOCK_API const char *penstock_status_message(const penstock_status *status);
 /* Sets the code to `code`.
- * result: E_INVALID_ARGUMENT: outside 0-16. E_STATE: read-only (a reply's, a local cancel or deadline).
+ * result: E_INVALID_ARGUMENT: `code` is outside 0-16. E_STATE: the status is read-only: that of a call that has ended,
+ * or of a local cancel or deadline.
  * memory: none.
  * threads: one thread at a time for one status. */
 PENSTOCK_API penstock_result penstock_status_set_code(penstock_status *status, int32_t code);
