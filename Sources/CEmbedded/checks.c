@@ -1,6 +1,6 @@
 /* Confined objects: the references to such an object may be counted by the driver of its runtime, by the holder of the
  * only reference, by the object's maker before a driver has seen the object, and by any thread once its runtime has
- * ended. Some bits of a runtime's address identify the runtime. Nothing is checked in a forked child, which has one
+ * ended. A hash of a runtime's address identifies the runtime. Nothing is checked in a forked child, which has one
  * thread and drives no runtime of its parent's.
  *
  * Red zones: a block ends with at least eight bytes of ZONE and a word that has the requested size, mixed with the

@@ -20,7 +20,7 @@ static inline json_t *penstock_json_load(const char *text, size_t length, json_e
   return NULL;
 }
 
-/* NULL: no memory. */
+/* Returns the value as text, to be freed with free(). NULL: no memory. */
 static inline char *penstock_json_dump(const json_t *value) {
   penstock_json_begin();
   char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);

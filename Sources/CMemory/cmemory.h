@@ -18,8 +18,8 @@ void cm_free(void *block);
 void cm_confine(void *object);
 /* Adds a reference to a Swift object that no other thread has yet. */
 static inline void cm_retain_new(void *object) { ((intptr_t *)object)[1]++; }
-/* Notes that the calling thread begins (`change` 1) or ceases (-1) to drive `runtime`, or that `runtime` has ended (0;
- * NULL only asks). Returns how many runtimes the calling thread drives now. */
+/* Notes that the calling thread begins (`change` 1) or ceases (-1) to drive `runtime`, or that `runtime` has ended (0);
+ * with 0 and NULL nothing is noted. Returns how many runtimes the calling thread drives now. */
 int32_t cm_driven(const void *runtime, int32_t change);
 #else
 static inline void *cm_alloc(size_t size) { return malloc(size); }

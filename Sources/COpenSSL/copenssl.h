@@ -53,8 +53,8 @@ static inline int penstock_chain_write(const struct stack_st_X509 *chain, BIO *b
 }
 static inline int64_t penstock_bio_memory(BIO *bio, char **start) { return (int64_t)BIO_get_mem_data(bio, start); }
 
-/* For files that an option names. penstock_open_read returns a descriptor or -errno, penstock_read the number of bytes
- * or -errno. */
+/* These two functions read files that an option names. penstock_open_read returns a descriptor or -errno, penstock_read
+ * the number of bytes or -errno. */
 static inline int32_t penstock_open_read(const char *path) {
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
   return fd < 0 ? -(int32_t)errno : fd;

@@ -53,7 +53,7 @@ static inline uint64_t cs_monotonic(void) {
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* 64 random bits; of the clock alone where the system has none yet. Not for secrets. */
+/* 64 random bits; made from the clock alone if the system has none yet. Not for secrets. */
 static inline uint64_t cs_random(void) {
   uint64_t bits = 0;
   if (getrandom(&bits, sizeof bits, GRND_NONBLOCK) != sizeof bits) bits = cs_monotonic() * 0x9e3779b97f4a7c15u;

@@ -21,8 +21,8 @@ func object<T: AnyObject>(_ handle: OpaquePointer, _: T.Type) -> T {
   Unmanaged<T>.fromOpaque(UnsafeRawPointer(handle)).takeUnretainedValue()
 }
 
-/// Runs `body` on the handle's object without counting a reference: the handle keeps the object meanwhile. `body`
-/// returns at once and calls no user code.
+/// Runs `body` on the handle's object without counting a reference: until `body` returns, the handle or something else
+/// keeps the object.
 @inline(__always)
 func look<T: AnyObject, R>(_ handle: OpaquePointer, _: T.Type, _ body: (T) -> R) -> R {
   Unmanaged<T>.fromOpaque(UnsafeRawPointer(handle))._withUnsafeGuaranteedRef(body)

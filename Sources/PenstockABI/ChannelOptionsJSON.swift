@@ -31,9 +31,9 @@ struct ParsedChannelOptions {
   }
 }
 
-/// Turns the failure of a channel's setup into that of an export. A target that does not parse is a wrong argument.
-/// Refused TLS settings give `outcome`; the message names the setting below `root`, the path of "tls" in the options
-/// ("" where the settings are arguments).
+/// Turns the failure of a channel's setup into the failure that an exported function reports. A target that does not
+/// parse is a wrong argument. Refused TLS settings give `outcome`; the message names the setting below `root`, the path
+/// of "tls" in the options ("" where the settings are arguments).
 @inline(never)
 func explain(_ failure: SetupFailure, _ root: StaticString, _ outcome: Outcome) -> Failure {
   switch failure.kind {

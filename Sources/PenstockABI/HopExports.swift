@@ -138,7 +138,7 @@ public func penstock_hop_set_count(_ handle: OpaquePointer!, _ n: UInt64) -> pen
   withHop(handle) { $0.setSignalCount(clamped(n)) }
 }
 
-/// Clamps a demand so that many of them can be added in an Int without overflow.
+/// Clamps a demand, so that the sum of many demands does not overflow an Int.
 func clamped(_ n: UInt64) -> Int { Int(min(n, 1 << 40)) }
 
 // MARK: - Ending, injecting, answering

@@ -14,7 +14,7 @@ public func penstock_hop_codec(_ handle: OpaquePointer!) -> OpaquePointer! {
   hop(handle)?.codec.map { borrowed($0) }
 }
 
-/// Calls `running` or `bound`, as the handle demands, with a message that has a copy of the bytes.
+/// Calls `running` for the hop's own handle, or `bound` for a bound hop, with a message that has a copy of the bytes.
 @inline(never)
 private func put(
   _ handle: OpaquePointer?, _ data: UnsafeRawPointer?, _ length: Int, _ running: (Hop, Message) -> Outcome,
@@ -25,8 +25,8 @@ private func put(
   return withHop(handle, { running($0, message) }, { bound($0, message) })
 }
 
-/// Calls `running` or `bound`, as the handle demands, with a new message that shares the bytes, or the object, of the
-/// caller's message.
+/// Calls `running` for the hop's own handle, or `bound` for a bound hop, with a new message that shares the bytes, or
+/// the object, of the caller's message.
 @inline(never) @_optimize(size)
 private func put(
   _ handle: OpaquePointer?, _ message: OpaquePointer?, _ running: (Hop, Message) -> Outcome,

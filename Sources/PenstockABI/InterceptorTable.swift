@@ -7,7 +7,7 @@ import PenstockWire
 // Reads a penstock_interceptor, registers it, and lists what is registered.
 
 /// The table as this version knows it: fields that an older, smaller table lacks are zero. `userData` takes over the
-/// user data, also if the table is refused.
+/// user data, also if the table is refused, except if struct_size is too small.
 struct InterceptorTable {
   var table = penstock_interceptor()
   /// The size of the first version's table.
@@ -121,7 +121,8 @@ extension CallFilter {
   }
 }
 
-/// Registers a table with `owner`; the table's user data is transferred, even on error.
+/// Registers a table with `owner`. The table's user data is transferred, even on error, except if struct_size is too
+/// small.
 func register(
   _ interceptor: UnsafePointer<penstock_interceptor>?, _ id: UnsafeMutablePointer<penstock_interceptor_id>?,
   _ error: UnsafeMutablePointer<OpaquePointer?>?, _ owner: RegistrationOwner?, _ generation: UInt64?,
@@ -145,8 +146,8 @@ func register(
   return PENSTOCK_OK
 }
 
-/// Gives the list of interceptors as JSON, in the order of the chain; an interceptor with several hops is listed at the
-/// place of its first hop.
+/// Gives the list of interceptors as JSON, in the order of the chain; an interceptor with several hops is listed where
+/// its first hop stands.
 func give(
   _ entries: [Registry.Entry], _ text: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>
 ) -> penstock_result {

@@ -11,7 +11,7 @@ struct JSONReader {
   let value: Value
   let path: ByteBuffer
 
-  /// Parses `text`, hands its root to `body`, and frees it.
+  /// Parses `text`, calls `body` with the root value, and then frees that value.
   @inline(never)
   static func parse(_ text: ByteView, _ body: (JSONReader) -> Failure?) -> Failure? {
     var failure: Failure?

@@ -21,7 +21,8 @@ public func penstock_metadata_retain(_ metadata: OpaquePointer!) -> OpaquePointe
 @_cdecl("penstock_metadata_release") @implementation
 public func penstock_metadata_release(_ metadata: OpaquePointer!) { release(metadata, Metadata.self) }
 
-/// "user-agent" is reserved too: the channel sets it, and a second one would be dropped before it is sent.
+/// Whether metadata may not have this name. Besides the names that HeaderRules reserves, this is "user-agent": the
+/// channel sets it, and a second one would be dropped before the request is sent.
 private func isReserved(_ name: ByteView) -> Bool {
   HeaderRules.isReserved(name) || bytesEqual(name, "user-agent")
 }

@@ -11,7 +11,7 @@ import PenstockWire
 func ~= (name: StaticString, key: ByteView) -> Bool { bytesEqual(key, name) }
 
 extension JSONReader {
-  /// A whole number without a unit.
+  /// Reads a whole number without a unit.
   @inline(never)
   func count(_ range: ClosedRange<Int>, _ into: (Int) -> Void) -> Failure? {
     guard value.pointee.type == JSON_INTEGER else { return fail(range, got: nil) }
@@ -21,7 +21,7 @@ extension JSONReader {
     return nil
   }
 
-  /// A whole number of bytes.
+  /// Reads a number of bytes.
   func bytes(_ range: ClosedRange<Int> = 0...2_147_483_647, _ into: (Int) -> Void) -> Failure? {
     count(range, into)
   }
@@ -30,12 +30,12 @@ extension JSONReader {
     count(range) { into(UInt32(truncatingIfNeeded: $0)) }
   }
 
-  /// Milliseconds, converted to nanoseconds.
+  /// Reads milliseconds, and gives nanoseconds.
   func milliseconds(_ range: ClosedRange<Int>, _ into: (UInt64) -> Void) -> Failure? {
     count(range) { into(UInt64($0) * 1_000_000) }
   }
 
-  /// Milliseconds from now, converted to nanoseconds; null gives nil.
+  /// Reads a time limit in milliseconds, and gives nanoseconds; null gives nil.
   func deadline(_ into: (UInt64?) -> Void) -> Failure? {
     if isNull {
       into(nil)
@@ -44,7 +44,8 @@ extension JSONReader {
     return int(0...Int.max / 1_000_000, "milliseconds from 0, or null") { into(UInt64($0) * 1_000_000) }
   }
 
-  /// One of `words`; gives its index among them. The first word is the default.
+  /// Reads one of `words`, and gives its index among them. The first word is the default: scripts/options relies on
+  /// that.
   @inline(never)
   func choice(_ words: StaticString..., into: (Int) -> Void) -> Failure? {
     let expected = ByteBuffer()
@@ -59,7 +60,7 @@ extension JSONReader {
     return fail(expected)
   }
 
-  /// A header's value: visible ASCII, without a space at either end.
+  /// Reads a header's value: visible ASCII and spaces, without a space at either end.
   @inline(never)
   func ascii(_ into: (ByteBuffer) -> Void) -> Failure? {
     guard let string, HeaderRules.isValidASCIIValue(string) else {
@@ -68,7 +69,7 @@ extension JSONReader {
     return self.string(into)
   }
 
-  /// A value for ":authority": visible ASCII, not empty.
+  /// Reads a value for ":authority": visible ASCII, not empty.
   @inline(never)
   func authority(_ into: (ByteBuffer) -> Void) -> Failure? {
     guard let string, !string.isEmpty, string.allSatisfy({ $0 > 0x20 && $0 < 0x7f }) else {
@@ -77,7 +78,7 @@ extension JSONReader {
     return self.string(into)
   }
 
-  /// Header fields, or null for none.
+  /// Reads an object of header fields; null: `into` is not called.
   @inline(never)
   func credentials(_ into: (Metadata) -> Void) -> Failure? {
     if isNull { return nil }
@@ -89,7 +90,8 @@ extension JSONReader {
     return nil
   }
 
-  /// A trace: true, false, or {"events": n}, where n is the number of events that are kept.
+  /// Reads whether a trace is kept: true, false, or {"events": n}. Gives the number of events that are kept; 0: no
+  /// trace.
   @inline(never)
   func trace(_ into: (Int) -> Void) -> Failure? {
     if !isObject { return bool { into($0 ? TraceLog.defaultEvents : 0) } }
@@ -101,7 +103,7 @@ extension JSONReader {
     return failure
   }
 
-  /// A number, whole or not.
+  /// Reads a number, whole or not.
   @inline(never)
   func number(_ range: ClosedRange<Double>, _ expected: StaticString, _ into: (Double) -> Void) -> Failure? {
     let found: Double
@@ -115,15 +117,15 @@ extension JSONReader {
     return nil
   }
 
-  /// A percentage.
+  /// Reads a percentage, and gives it as a probability.
   func percent(_ into: (Chance) -> Void) -> Failure? {
     number(0...100, "a number from 0 to 100") { into(Chance(percent: $0)) }
   }
 
-  /// A seed for random numbers.
+  /// Reads a seed for random numbers.
   func seed(_ into: (UInt64) -> Void) -> Failure? { count(0...Int.max) { into(UInt64($0)) } }
 
-  /// A status code other than OK, by name or number.
+  /// Reads a status code other than OK, by name or number.
   @inline(never)
   func code(_ into: (StatusCode) -> Void) -> Failure? {
     let expected: StaticString = "the name or number of a status other than OK"
@@ -139,7 +141,7 @@ extension JSONReader {
     return fail(expected)
   }
 
-  /// A header's name, in lower case.
+  /// Reads a header's name, and gives it in lower case.
   @inline(never)
   func headerName(_ into: (ByteBuffer) -> Void) -> Failure? {
     guard let string else { return fail("a header's name") }
@@ -150,7 +152,7 @@ extension JSONReader {
     return nil
   }
 
-  /// The name of a header that may have any text as its value: neither binary nor reserved.
+  /// Reads the name of a header that may have any text as its value: neither binary nor reserved.
   @inline(never)
   func textHeaderName(_ into: (ByteBuffer) -> Void) -> Failure? {
     var header: ByteBuffer?
@@ -162,7 +164,7 @@ extension JSONReader {
     return nil
   }
 
-  /// An array of header names.
+  /// Reads an array of header names.
   @inline(never)
   func headerNames(_ into: ([ByteBuffer]) -> Void) -> Failure? {
     var names: [ByteBuffer] = []

@@ -58,7 +58,7 @@ extension ParsedChannelOptions {
       case "max_header_list_bytes": option.bytes(1024...1_048_576) { transport.maxHeaderListBytes = $0 }
       /// How long one attempt to connect may take, and one look-up of the target's name.
       case "connect_timeout_ms": option.milliseconds(1...86_400_000) { transport.connectTimeout = $0 }
-      /// Whether calls wait for a connection where the channel can't connect, if their options do not say it.
+      /// Whether calls wait for a connection where the channel can't connect; the options of a call may say otherwise.
       case "wait_for_ready": option.bool { defaults.waitsForReady = $0 }
       /// How long the channel keeps its connection without a call, before it becomes idle; 0: without limit.
       case "idle_timeout_ms": option.milliseconds(0...2_592_000_000) { transport.idleTimeout = $0 }
@@ -80,7 +80,7 @@ extension ParsedChannelOptions {
       /// servers end a connection that pings more often than they allow: every 5 minutes, unless they are set otherwise.
       case "keepalive_time_ms":
         option.milliseconds(1000...86_400_000) { transport.keepaliveTime = $0 }
-      /// How long the connection may be silent after such a ping before its calls end with UNAVAILABLE.
+      /// How long a connection may be silent after it was pinged, before its calls end with UNAVAILABLE.
       case "keepalive_timeout_ms":
         option.milliseconds(1...86_400_000) { transport.keepaliveTimeout = $0 }
       /// Whether connections without calls are pinged, too.

@@ -17,7 +17,8 @@ func read(_ reader: JSONReader, into options: inout BearerToken.Options) -> Fail
     case "header": option.textHeaderName { options.header = $0 }
     /// The word before the token; empty for none. Default: "Bearer".
     case "scheme": option.ascii { scheme = $0 }
-    /// How long before a token expires the next one is requested, while the old one is still used.
+    /// How long before a token expires the next one is requested, but at most half of the token's lifetime; meanwhile
+    /// the old one is used.
     case "refresh_early_ms": option.milliseconds(0...86_400_000) { options.refreshEarly = $0 }
     /// How long a call waits for a token; 0 is without limit.
     case "refresh_timeout_ms": option.milliseconds(0...86_400_000) { options.refreshTimeout = $0 }
@@ -108,7 +109,7 @@ private func readBuckets(_ reader: JSONReader, _ into: ([UInt64]) -> Void) -> Fa
 func read(_ reader: JSONReader, into options: inout TraceContext.Options) -> Failure? {
   reader.members { key, option in
     switch key {
-    /// The percentage of the traces that begin here that are sampled.
+    /// How many percent of the traces that begin here are sampled.
     case "sampled": option.percent { options.sampled = $0 }
     /// A seed: the same seed gives the same random numbers each time.
     case "seed": option.seed { options.seed = $0 }
@@ -150,9 +151,9 @@ func read(_ reader: JSONReader, into options: inout RateLimit.Options) -> Failur
     case "rate": option.number(0.001...1_000_000, "a number from 0.001 to 1000000") { rate = $0 }
     /// How many calls may start at once after a quiet time. Default: the rate, rounded up.
     case "burst": option.count(1...1_000_000) { burst = $0 }
-    /// A call that would wait longer ends at once.
+    /// How long a call may wait; a call that would wait longer ends at once.
     case "max_wait_ms": option.milliseconds(0...86_400_000) { options.maxWait = $0 }
-    /// A call that would wait behind this many others ends at once.
+    /// How many calls may wait; a further call ends at once.
     case "max_waiting": option.count(0...2_147_483_647) { options.maxWaiting = UInt64($0) }
     /// The status code of calls that end at once.
     case "code": option.code { options.code = $0 }

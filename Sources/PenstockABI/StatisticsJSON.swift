@@ -30,15 +30,17 @@ func json(_ stats: CallStatistics) -> JSON.Value? {
   }.value
 }
 
-/// For how long nothing had come on a connection when a call on it ended, or, with 0, for how long nothing has come by
-/// now. It is looked at only here, so that the end of a call need not note it: what comes after the end hides it.
+/// How long the connection had been silent when the call ended, at `end`; with `end` 0, how long it has been silent by
+/// now. null: bytes have come after the call's end, so it is not known. The end of a call pays nothing for this: it
+/// does not note the time.
 private func silentMilliseconds(_ connection: ConnectionFacts?, _ end: UInt64) -> JSON.Value? {
   guard let heardAt = connection?.heardAt.value else { return JSON.null }
   if end == 0 { return silentMilliseconds(heardAt, Runtime.monotonicNow()) }
   return heardAt > end ? JSON.null : silentMilliseconds(heardAt, end)
 }
 
-/// `heardAt` is 0 without a connection.
+/// How long a connection has been silent at `now`, if a byte last came at `heardAt`. null: `heardAt` is 0, so there is
+/// no connection.
 func silentMilliseconds(_ heardAt: UInt64, _ now: UInt64) -> JSON.Value? {
   heardAt == 0 ? JSON.null : JSON.int(now > heardAt ? (now - heardAt) / 1_000_000 : 0)
 }

@@ -26,7 +26,7 @@ func details(_ status: Status) -> JSON.Value? {
   }
 }
 
-/// A detail: the fields of a google.rpc type, or its bytes.
+/// A detail as JSON: its fields, if it is of a google.rpc type, else its bytes in base64.
 private func json(_ typeURL: ByteView, _ value: ByteView) -> JSON.Value? {
   var writer = DetailWriter()
   penstock_json_begin()

@@ -58,7 +58,7 @@ private func fill(
   out.pointee.level = given.level
   out.pointee.per_attempt = given.per_attempt
   out.pointee.hold_bytes = given.hold_bytes == 0 ? Int(Int32.max) : given.hold_bytes
-  // A second `next` sends the request again, so the request is recorded. An interceptor with per_attempt can't begin
+  // A second `next` sends the request again, so the request is recorded. An interceptor with per_attempt can't send it
   // again.
   let records = given.per_attempt == 0 || given.level == PENSTOCK_LEVEL_OBJECT
   out.pointee.replay_bytes = records ? 65536 : 0

@@ -18,8 +18,8 @@ public func borrow<T: AnyObject, R>(_ object: @autoclosure () -> T?, _ body: (T)
   }
 }
 
-/// Retains an object that no other thread has yet, so that no atomic operation is needed. Not for confined objects
-/// (CEmbedded/references.c).
+/// Retains an object that no other thread refers to yet. In Embedded mode this takes no atomic operation. Not for
+/// confined objects (CEmbedded/references.c).
 @inline(__always)
 public func retainNew<T: AnyObject>(_ object: T) -> Unmanaged<T> {
   let reference = Unmanaged.passUnretained(object)

@@ -53,7 +53,7 @@ open class CallAbove {
   open func callSent(_ count: Int) {}
   /// The call has ended: told exactly once, as the last notice.
   open func callStatus(_ status: Status) {}
-  /// A local end discards the messages that the caller has not read yet.
+  /// A cancel or the deadline ends the call: the messages that the caller has not read yet are to be dropped.
   open func callDiscardsMessages() {}
   /// A hop of the call runs its callbacks on this executor. So a thread that alone runs the executor's jobs must not
   /// wait for the call, which may wait for one of these jobs.

@@ -1,11 +1,10 @@
 import PenstockWire
 
-// Moves events through a call, from place to place; there is no other way through. A place is a hop, the codec, or the
-// run: the hops that nothing has set apart are one place that behaves like one hop (`Call+Run`). `Call+Settle` has the
-// handling of an event at a hop.
+// Moves events through a call, from place to place. A place is a hop, the codec, or the run: the hops that nothing has
+// set apart are one place that behaves like one hop (`Call+Run`). `Call+Settle` has the handling of an event at a hop.
 
 extension Call {
-  /// The place to which an event has come.
+  /// What has become of an event that was moved on.
   enum Exit {
     /// The event is past the last hop, and belongs to the transport.
     case below

@@ -5,8 +5,8 @@ import PenstockWire
 
 /// The cut above the attempt. Most calls have no `Cut` there: a request that leaves whole needs no object for it.
 ///
-/// A case owns one reference to its object, and `Call.setBottom` releases it. References that the compiler counts
-/// would cost a call 30 instructions more.
+/// A case owns one reference to its object, which `Call.setBottom` or `Call.commit` releases. References that the
+/// compiler counts would cost a call 30 instructions more.
 enum Bottom {
   /// Nothing has passed yet, or only a start, which no hop below can change and which therefore needs no copy.
   case start
@@ -14,7 +14,8 @@ enum Bottom {
   case whole(Unmanaged<Message>)
   case wholeTold(Unmanaged<Message>)
   case cut(Unmanaged<Cut>)
-  /// A response has begun to come from below, so no other attempt may follow.
+  /// No other attempt may follow: a response has begun to come from below, the message is too large to be kept, or the
+  /// call has ended.
   case committed
 }
 
@@ -28,7 +29,7 @@ public enum Repeat: Equatable, Sendable {
 
 /// Decides whether a failed attempt is followed by another. No I/O, no clock.
 enum RetryPolicy {
-  /// Makes one more attempt for a request that was not processed, unless something inbound has come.
+  /// Allows one more attempt for a request that the server has not processed.
   case transparent
 
   enum Advice: Equatable { case pass, again }

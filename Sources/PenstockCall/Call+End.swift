@@ -151,8 +151,8 @@ extension Call {
     caller?.release()
   }
 
-  /// The transport will not report the messages that it has as sent any more. So `sent` is told for them now, and no
-  /// sender waits.
+  /// The transport has messages, and will not report any more that they were sent. So `sent` is told for them now, and
+  /// no sender waits.
   func releaseTransport() {
     let n = inTransport
     inTransport = 0

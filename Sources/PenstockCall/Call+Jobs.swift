@@ -27,8 +27,8 @@ extension Call {
     if !queue.append(job) { executorLost(hop) }
   }
 
-  /// Hands a signal's callback to the executor, with the signal's count. `isAwaited`: the call is told when it has
-  /// run. False: the executor refused it, so the hop has broken law 7.
+  /// Hands a signal's callback to the executor, with the signal's count. `isAwaited`: the call is told when it has run.
+  /// False: the executor refused it, and the caller of this function ends the call (law 7).
   @inline(never) @_optimize(size)
   func dispatch(
     _ kind: EventKind, _ event: Event, _ count: Int, to hop: Hop, _ callback: @escaping HopCallback,

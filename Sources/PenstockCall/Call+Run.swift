@@ -78,7 +78,7 @@ extension Call {
           splitRun(at: index)
           return .goesOn(index + 1)
         }
-        // The hop has chosen executors in `create`, and so has left the run.
+        // The hop has left the run in `create`, for example because it has chosen executors.
         if index >= run.length { return .goesOn(index) }
         wearInRun(.mayAnswer)
       case .demand:
@@ -144,7 +144,7 @@ extension Call {
     run.event = kind
     while true {
       run.end = UInt(bitPattern: rest.end)
-      // The position as one number: a pointer would take two registers.
+      // The position in the list, as a number: a pointer would take two registers.
       var address = UInt(bitPattern: rest.first)
       while address < run.end {
         let entry = UnsafePointer<Chain.Callbacks.Entry>(bitPattern: address).unsafelyUnwrapped
@@ -190,7 +190,7 @@ extension Call {
     case .status:
       let exit = walk(event, .status, callbacks.status)
       guard case .through = exit else { return exit }
-      // The status stays noted until the call's end, which follows.
+      // `run.event` stays `.status` until the call's end, which follows.
       run.event = .status
       run.at = -1
       outboundEnd = 0
@@ -280,8 +280,8 @@ extension Call {
     return answer
   }
 
-  /// The callback that runs now at the hop at `index`, if the hop is in the run; `.none` if none runs. `create` is not
-  /// given here: the hop itself notes it.
+  /// The callback that runs now at the hop at `index`, if the hop is in the run; `.none` if none runs. Also `.none`
+  /// while `create` runs, because the hop itself notes that.
   func callbackInRun(_ index: Int) -> EventKind {
     index == run.at && index < run.length && run.event != .create ? run.event : .none
   }

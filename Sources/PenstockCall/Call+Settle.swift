@@ -5,7 +5,7 @@ import PenstockWire
 // verdict means.
 
 extension Call {
-  /// The place of the event that is being settled.
+  /// Where the event is that is being settled: in hand, or parked at the hop.
   enum Slot {
     /// The event is in hand: its callback has just returned.
     case passing
@@ -141,7 +141,7 @@ extension Call {
     let dropped = remove(slot, of: hop, event.kind.lane)
     switch event {
     case .send: if let dropped, !dropped.isOwn { tellSent(1, from: hop.index - 1) }
-    // A message that was held has renewed its demand already.
+    // For a message that was held, the next message was asked for when it was held.
     case .receive: if dropped?.heldBytes ?? 0 == 0 { pending.append(.demandBelow(hop, 1)) }
     case .start, .halfClose, .headers, .status: break
     }

@@ -68,8 +68,8 @@ public final class Call {
   /// The codec, set before `open`. nil: both levels see bytes.
   public var codec: Codec?
   var below: CallBelow?
-  /// The layer above, a counted reference. It is released when the call ends, never within a step that tells it
-  /// something.
+  /// The layer above, a counted reference. It is released at the end of the call, after `callStatus` has returned, so
+  /// never while one of its functions runs.
   private(set) var above: Unmanaged<CallAbove>?
   /// The trace; nil: none is kept.
   public let trace: (any CallTrace)?
@@ -123,8 +123,8 @@ public final class Call {
   @Small private(set) var codecIndex: Int
   /// The cut above the attempt stands above the hop at this index.
   @Small private(set) var cutAt: Int
-  /// For how many of the next messages that are reported as sent below the cut, `sent` was told before a restart: it
-  /// is not told again.
+  /// After the call has begun again at the cut: for this many of the messages that the attempt will report as sent, the
+  /// hops above the cut were told `sent` before, and are not told again.
   @Small var sentAgain = 0
 
   public init(
@@ -149,7 +149,7 @@ public final class Call {
     if let row { Chain.Stock.drop(row) }
     forgetBottom()
     above?.release()
-    // Frees inputs that were posted after the end.
+    // Frees inputs that were posted and not carried out.
     if posted.load(ordering: .acquiring) != nil { dropPosted() }
     if let facts = connectionFacts.load(ordering: .relaxed) {
       Unmanaged<ConnectionFacts>.fromOpaque(facts).release()
@@ -262,7 +262,7 @@ public final class Call {
 
   /// The inputs of a call. Carrying one out is a step.
   public enum Input {
-    /// Begins the call: start, then demand, then the message of a unary call with its half-close.
+    /// Begins the call: start, with this demand; then the one request message, if it is given, and its half-close.
     case open(demand: Int, message: Message?)
     case send(Message)
     case halfClose
@@ -273,7 +273,8 @@ public final class Call {
     case messageFromBelow(Message)
     case statusFromBelow(Status)
     case sentFromBelow(Int)
-    /// `sent` for messages that were discarded on their way, told from the hop at this index up.
+    /// `sent`, told from the hop at the first number up, for as many messages as the second number says: for example,
+    /// messages that were discarded on their way or are held.
     case sentFrom(Int, Int)
     case resolve(UInt64, Resolution)
     /// Resolves the ticket with NEXT, at this time.
@@ -430,7 +431,8 @@ public final class Call {
     }
   }
 
-  /// Opens the call on the driving thread, after `awaitOpen`. `message`: the request message of a unary call.
+  /// Opens the call on the driving thread, after `awaitOpen`. `message`: the one request message, if the caller has it
+  /// at hand; nil: it may have been posted.
   public func open(_ message: consuming Message?) {
     let said = message ?? takeWhole()
     let demand = request.kind.receivesOne ? 2 : 0

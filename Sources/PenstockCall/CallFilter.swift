@@ -62,7 +62,7 @@ public struct MethodFilter {
     return found
   }
 
-  /// Calls `body` with each pattern, without spaces around it, until it returns false.
+  /// Calls `body` with each pattern, without the spaces around the pattern, until `body` returns false.
   private func forEachPattern(_ body: (ByteView) -> Bool) {
     guard let text else { return }
     let view = text.view

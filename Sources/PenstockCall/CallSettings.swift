@@ -17,8 +17,8 @@ public enum Privacy: UInt8, Sendable {
   case tls = 2
 }
 
-/// The authority, content-type and user agent of a call that differ from the channel's. Never changed, only replaced;
-/// each is followed by a NUL. nil: the channel's.
+/// The authority, content-type and user agent that a call has instead of the usual ones; nil: the usual one. Each is
+/// followed by a NUL. The object is never changed, only replaced.
 public final class RequestLabels {
   public let authority: ByteBuffer?
   /// The content-type, such as "application/grpc+json"; nil: "application/grpc".
@@ -37,7 +37,8 @@ public final class RequestLabels {
 public struct CallSettings {
   public var maxReceiveBytes = 4 << 20
   public var maxSendBytes = Int(Int32.max)
-  /// Header fields that only a secure connection may carry. Never changed, only replaced: options share it.
+  /// Header fields that are sent over TLS only. The object is never changed, only replaced, because call options share
+  /// it.
   public var credentials: Metadata?
   /// The privacy that the connection has to have at least, because of a secret in the metadata.
   public var privacy = Privacy.cleartext

@@ -12,7 +12,7 @@ public struct TraceNote {
     /// The hop has ended the call; `detail` is the code.
     case finished
     /// The call begins again after a RESTART, or, without a hop, because the server has not processed the request;
-    /// `detail` counts these.
+    /// `detail`: how often it has now begun again at this cut.
     case restarted
     /// A RESTART was not possible; `detail` is the outcome that says why.
     case notRestarted
@@ -26,7 +26,7 @@ public struct TraceNote {
     case transport
     /// A cancel or the deadline has ended the call; `detail` is the code.
     case endedLocally
-    /// The caller has the status; `detail` is the code.
+    /// The call has ended, and the caller gets the status; `detail` is the code.
     case ended
   }
 

@@ -13,7 +13,7 @@ public final class CallWatch: @unchecked Sendable {
     public let interceptor: UInt64
   }
 
-  /// How often callbacks have begun.
+  /// How often `begin` was called: once for each callback, or for several callbacks of one call in a row.
   private let begun = Atomic<UInt64>(0)
   /// The event, with the registration in the upper bits; 0: no callback runs.
   private let what = Atomic<UInt64>(0)

@@ -19,7 +19,7 @@ public final class Chain {
     /// The hop's level, never `both`.
     public let level: Level
     public let isPerAttempt: Bool
-    /// The entry in the registry when the chain was made.
+    /// The entry of the registration in its registry when the chain was made; nil: the chain was made without entries.
     let source: Registry.Entry?
 
     /// Whether the hop may RESTART.
@@ -39,7 +39,7 @@ public final class Chain {
   public let sources: [Registry.Entry]
   /// The registrations that count the chain's calls: each once, however many hops it has.
   private let counting: [Registration]
-  /// The links by which each registration knows its chains, one for each.
+  /// One link for each element of `counting`: by it that registration knows this chain.
   private let links: UnsafeMutablePointer<ChainLink>
   let stock: Stock
 

@@ -33,7 +33,7 @@ public struct ChainCache {
 
   public func isCurrent(_ first: UInt64, _ second: UInt64) -> Bool { generations == (first, second) }
 
-  /// The cache's former contents, to be released outside the lock.
+  /// The cache's former contents. The caller releases them when it does not hold the lock that guards the cache.
   public struct Remains {
     private let merged: [Registry.Entry]
     private let everything: Chain?

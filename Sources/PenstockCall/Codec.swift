@@ -1,7 +1,8 @@
 import PenstockWire
 
-/// Turns the caller's objects into bytes, and bytes into objects: between the object level and the bytes level of
-/// a chain. The user gives its functions, which are called on the driving thread and return 0 on success.
+/// Turns the caller's objects into bytes, and bytes into objects: between the object level and the bytes level of a
+/// chain. Its functions are the user's: the driving thread calls `encode` and `decode`, which return 0 on success;
+/// `free` may be called on any thread.
 public final class Codec {
   public typealias Encode =
     @convention(c) (

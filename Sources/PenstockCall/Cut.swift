@@ -33,7 +33,7 @@ public final class Cut {
   private var queue = Fifo<Entry>()
   /// The replay was cut short, because there was no memory for a copy.
   private(set) var isCutShort = false
-  /// The start as it passed; nil before that, and where no hop below can change the start.
+  /// The start as it passed; nil before that, where no hop below can change the start, and in a closed cut.
   private(set) var start: Request?
   private(set) var below: CallBelow?
   /// The reason why the cut is closed; nil: it is open, and all is recorded.

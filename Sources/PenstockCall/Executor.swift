@@ -20,7 +20,7 @@ open class ExecutorJob {
 
   public init() {}
 
-  /// Does the job's work. Called once, on the executor's thread, while no lock is held.
+  /// Does the job's work. Called once, on the thread on which the executor runs the job, while no lock is held.
   open func run() {}
 
   /// The function that an executor calls.

@@ -35,7 +35,7 @@ public final class Hop: HopHandle {
   var finishRequest: Status?
 
   public let index: Int
-  /// The number of the attempt: 1, and one more with each RESTART above.
+  /// The number of the attempt: 1, and one more each time when the call begins again above the hop.
   public let attempt: UInt32
   public let level: Level
 
@@ -81,7 +81,7 @@ public final class Hop: HopHandle {
     self.init(row, index, entry.level, entry.registration, attempt: 1)
   }
 
-  /// The next instance of the hop, after a RESTART above it.
+  /// The next instance of the hop, after the call has begun again above it.
   convenience init(again old: Hop) {
     let attempt = old.attempt == .max ? .max : old.attempt &+ 1
     self.init(old.row, old.index, old.level, old.registration, attempt: attempt)

@@ -99,7 +99,8 @@ extension Hop {
     return .ok
   }
 
-  /// The result of a function that was called in the wrong place: GONE after the hop's end, else E_STATE.
+  /// The result of a function that was called where it is not allowed: E_GONE after the hop's end, else E_STATE; in
+  /// `destroy` E_STATE, too.
   @inline(never) @_optimize(size)
   private func wrongPlace(_ why: Refusal) -> Outcome {
     let outcome = check()
@@ -251,8 +252,8 @@ extension Hop {
     }
   }
 
-  /// Sends a message, on any thread. If no callback of the hop runs on that thread, the message leaves soon, unless
-  /// the hop's part is over by then.
+  /// Sends a message of the hop's own to the server, on any thread. If no callback of the hop runs on that thread, the
+  /// message leaves soon, unless the hop's part is over by then.
   @inline(never) @_optimize(size)
   public func injectOutbound(_ message: Message) -> Outcome {
     if hasEnded { return .gone }
@@ -325,7 +326,7 @@ extension Hop {
     return false
   }
 
-  /// Delivers a part of the hop's answer, on any thread. The hop's verdict on start was TAKE, or will be.
+  /// Delivers the headers of the hop's answer, on any thread. The hop's verdict on start was TAKE, or will be.
   public func deliverHeaders(_ headers: Metadata) -> Outcome {
     if hasEnded { return .gone }
     if call.isDriving { call.splitRun(at: index) }
@@ -338,7 +339,7 @@ extension Hop {
     return .ok
   }
 
-  /// Delivers a part of the hop's answer, on any thread. The hop's verdict on start was TAKE, or will be.
+  /// Delivers the status of the hop's answer, on any thread. The hop's verdict on start was TAKE, or will be.
   public func deliverStatus(_ status: Status) -> Outcome {
     if hasEnded { return .gone }
     if call.isDriving { call.splitRun(at: index) }
@@ -371,7 +372,7 @@ extension Hop {
     currentEvent == .none ? nil : call.knownValues?.get(key)
   }
 
-  /// Takes a ticket for the event. 0: the event can't be paused.
+  /// Takes a ticket for the event. 0: the event can't be paused, or there are no more tickets.
   public func takeTicket() -> UInt64 {
     if let job = isInline ? nil : job {
       guard job.ticket == 0, !hasEnded, self.status?.isLocal != true,
@@ -411,7 +412,7 @@ extension Hop {
 }
 
 extension Call {
-  /// Makes events that were put in at a hop leave it after the running step.
+  /// Makes events that were put in at a hop leave it after the running step; if no step runs, now.
   func flushSoon(_ index: Int, _ lane: Lane) {
     if isRunning { pending.append(.flush(index, lane)) } else { perform(.flush(index, lane)) }
   }

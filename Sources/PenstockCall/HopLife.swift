@@ -2,14 +2,18 @@ import Synchronization
 
 // The life of a hop, and its face: the part of it that other threads may see.
 
-/// A hop's life in one call. It never goes back (I1); `Hop.become` alone changes it.
+/// A hop's life in one call. It never goes back (I1). `Hop.become` changes it; `leaveRun` sets the life of a hop that
+/// leaves the run, and before the next call `renew` sets it to `waiting` again. A hop without `create` goes from
+/// `waiting` to `starting` at once.
 ///
 /// ```
 ///            comes to it        create: NEXT       leaves it        leaves it
 ///  waiting ---- start ----> creating --------> starting -- start --> passing -- half-close --> halfClosed
 ///                              | SKIP, law 7       | TAKE              | its own half-close
 ///                              v                   v                   v
-///                             out              answering            closed     any but waiting and out --> over --> gone
+///                             out              answering            closed
+///
+///  starting, passing, halfClosed, closed, answering -- an ending --> over -- destroy --> gone
 /// ```
 enum Life: Equatable {
   /// Start has not come.
@@ -72,7 +76,7 @@ enum Face: UInt8 {
   case open
   case halfClosed
   case answering
-  /// No function of the hop works any more.
+  /// The hop can do nothing in the call any more.
   case over
 }
 

@@ -44,8 +44,8 @@ public final class UserData {
   }
 }
 
-/// One registered interceptor: its callbacks, its filter, and its user data. It is immutable, and shared by every
-/// list and call that has it; when it goes, its user data goes too.
+/// One registered interceptor: its callbacks, its filter, and its user data. It is immutable, and shared by every list
+/// and call that has it; when its last reference goes, it releases its user data.
 public final class Registration {
   public struct Callbacks {
     public var create: HopCreate?
@@ -87,7 +87,7 @@ public final class Registration {
   /// Whether its hop at the bytes level is made anew with each attempt.
   public let isPerAttempt: Bool
   public let holdBytes: Int
-  /// How many message bytes are recorded for RESTART; 0: no recording.
+  /// How many message bytes may be recorded for RESTART; 0: no recording.
   public let replayBytes: Int
   public let maxRestarts: Int
   /// The executors of its callbacks; nil: the driving thread.

@@ -204,7 +204,8 @@
         case .next: ticketless += 1
         case .hold, .none: break
         }
-        // Messages after the caller's half-close are kept in order like the rest; they are refused above the call.
+        // A message behind the caller's half-close is no fault of the station: the layer above the call refuses such
+        // messages.
         if one.event.kind == .status, index < parked.count - 1 || !waiting.isEmpty {
           return "I4: something stands behind the status"
         }

@@ -100,7 +100,7 @@ public final class Job: ExecutorJob {
 /// job, when it has run, submits the next.
 final class JobQueue {
   let executor: any Executor
-  /// Used only by the thread that appends jobs.
+  /// Used only by the thread that appends jobs, and at the very end by `close`.
   private var last: Job?
   private var isLost = false
   /// The job that tells of the call's end: it goes with `destroy`, behind the jobs of either lane (law 2).

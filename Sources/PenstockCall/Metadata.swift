@@ -3,8 +3,9 @@ import PenstockWire
 
 /// An ordered multimap of header names to values, both bytes ("Custom-Metadata", gRPC over HTTP/2).
 ///
-/// All names and values stand in one arena, each followed by a NUL; an entry is four offsets into it. Values
-/// of "-bin" names are kept decoded. Names and values are not checked here: `HeaderRules` does that, at the boundary.
+/// All names and values stand in one arena, each followed by a NUL; an entry has the offsets and the sizes of its name
+/// and its value. Values of "-bin" names are kept decoded. Names and values are not checked here: `HeaderRules` does
+/// that, at the boundary.
 public final class Metadata {
   private struct Entry {
     var name: Int
@@ -21,7 +22,7 @@ public final class Metadata {
   /// How many arena bytes belong to removed entries.
   private var garbage = 0
   public private(set) var count = 0
-  /// Set for the metadata of a reply, or of an event that has passed: the ABI refuses changes.
+  /// Whether the ABI refuses changes: for example of the metadata of a reply, or of an event that has passed.
   public var isReadOnly = false
 
   public init() {}

@@ -4,14 +4,14 @@ import Synchronization
 /// (`penstock_hop_why`).
 public enum Refusal: UInt8 {
   case none
-  // The function was called in the wrong place.
+  // The function was called where it is not allowed.
   case outsideCallback, inDestroy, createOnly, demandOnly, statusOnly, startOrStatusOnly
   case outsideFunction, notSynchronous, ownHandle
   // The function does not fit the event.
-  case noMessage, takesObjects, takesBytes, isLocal, isToldOnly, otherEvent, startWaits
+  case noMessage, takesObjects, takesBytes, isLocal, isToldOnly, startWaits
   // The call has not come so far, or has gone further.
   case startNotCome, startNotLeft, startHasLeft, hasTaken, hasHalfClosed, hasDeliveredStatus, headersLate
-  case secondMessage, hasGoneOn, beforeNext, functionHasEnded, streamHasBegun
+  case secondMessage, hasGoneOn, functionHasEnded, streamHasBegun
   // A RESTART is not possible.
   case notRecorded, recordGone, overReplayBytes, restartsUsed, noCopies, noMemory
 
@@ -34,7 +34,6 @@ public enum Refusal: UInt8 {
     case .takesBytes: "messages are bytes at this hop"
     case .isLocal: "a cancel or a deadline has ended the call: its status can't be changed"
     case .isToldOnly: "this callback can't end the call"
-    case .otherEvent: "this event has nothing of this kind"
     case .startWaits: "while start waits, only its metadata can be changed outside of the callback"
     case .startNotCome: "start has not come to this hop yet"
     case .startNotLeft: "start has not left this hop yet"
@@ -45,7 +44,6 @@ public enum Refusal: UInt8 {
     case .headersLate: "a message has been delivered, and headers go first"
     case .secondMessage: "the call has one response message, which has been delivered"
     case .hasGoneOn: "next has been called: the call has gone on"
-    case .beforeNext: "there is no response before next has been called"
     case .functionHasEnded: "the function has ended or answered the call"
     case .streamHasBegun: "next has returned no status, because the headers of the response have come"
     case .notRecorded: "the hop records nothing that could be sent again: it has no replay_bytes"

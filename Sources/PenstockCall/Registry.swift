@@ -68,7 +68,8 @@ public struct Registry {
     return true
   }
 
-  /// Replaces the registration `id` by another, with its own filter. Returns the old entry; nil: it is not here.
+  /// Replaces the registration `id` by another, whose filter is then in force. Returns the old entry; nil: it is not
+  /// here.
   public mutating func replace(_ id: UInt64, by registration: Registration) -> Entry? {
     guard let index = index(of: id) else { return nil }
     let old = entries[index]

@@ -21,7 +21,7 @@ public final class Request {
   /// The path at present: hops may change it.
   public var path: ByteBuffer { otherPath ?? firstPath }
   private var otherPath: ByteBuffer?
-  /// The authority, followed by a NUL; nil until the channel or a hop names one.
+  /// The authority, followed by a NUL; nil: the channel's default authority.
   public var authority: ByteBuffer? { labels?.authority }
   public var labels: RequestLabels?
   public private(set) var metadata: Metadata
@@ -86,7 +86,7 @@ public final class Request {
     guard let otherPath else { return ByteView(rebasing: firstPath.view.dropLast()) }
     return ByteView(rebasing: otherPath.view.dropLast())
   }
-  /// Whether the request differs from the channel's defaults only in path and deadline.
+  /// Whether the request has no labels, no metadata and no credentials of its own.
   public var hasOnlyDefaults: Bool {
     labels == nil && metadata.count == 0 && settings.credentials == nil
   }

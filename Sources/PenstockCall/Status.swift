@@ -24,7 +24,7 @@ public final class Status {
   private var details: [ByteBuffer] = []
   /// grpc-status-details-bin came, but did not decode; the raw bytes stay readable in the trailers.
   public private(set) var detailsAreMalformed = false
-  /// The status of a cancel, a deadline or a closed channel, whose code is fixed.
+  /// Whether this is the status of a cancel, a deadline or a closed channel, whose code is fixed.
   public var isLocal = false
   /// Whether the request may be repeated; set by the code that knows how it ended.
   public var canRepeat = Repeat.no
@@ -120,7 +120,7 @@ public final class Status {
     return true
   }
 
-  /// Removes every detail with this type URL (as `findDetail` has it). False: there is none.
+  /// Removes every detail with this type URL (as `findDetail` has it). False: there is none, or no memory.
   public func removeDetails(_ typeURL: ByteView) -> Bool {
     // The URL may be a view of a detail that is removed.
     guard let wanted = ByteBuffer(copying: typeURL) else { return false }

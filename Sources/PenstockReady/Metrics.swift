@@ -2,8 +2,9 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-/// Metrics: counters and histograms by method and code, for any number of tables. A reader takes a reference to the
-/// arrays and releases the lock; a change that comes while it reads copies only the part that changes.
+/// Metrics: counters and histograms by method and code. Any number of interceptors may count into them. A reader takes
+/// a reference to the arrays and releases the lock; a change that comes while it reads copies only the part that
+/// changes.
 public final class Metrics: @unchecked Sendable {
   public struct Options {
     /// The upper bounds of the buckets in nanoseconds, rising.

@@ -1,7 +1,8 @@
 import PenstockCall
 import PenstockWire
 
-/// Writes lines of Prometheus' exposition format 0.0.4. Each line has the value for one method and code.
+/// Writes lines of Prometheus' exposition format 0.0.4. A sample is a line with the value for one method, and, in some
+/// families, for one status code.
 final class PrometheusText {
   let buffer = ByteBuffer()
   private(set) var isComplete = true

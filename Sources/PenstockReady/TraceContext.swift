@@ -48,7 +48,7 @@ public final class TraceContext: ReadyInterceptor {
         appendID(text)
         _ = text.append("-")
       }
-      // "Vendors MUST set those to zero": "sampled" is the only flag that is passed on.
+      // All flags but "sampled" are sent as zero, as level 1 wants it (section 3.2.2.5).
       _ = text.append(TraceContext.digit(given[54]) & 1 == 1 ? "01" : "00")
     } else {
       let isSampled = dice.happens(options.sampled)

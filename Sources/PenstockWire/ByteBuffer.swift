@@ -136,7 +136,7 @@ public final class ByteBuffer {
 
   public func append(_ text: StaticString) -> Bool { append(text.bytes) }
 
-  /// Drops `n` bytes from the front; more than there are drops them all.
+  /// Drops `n` bytes from the front; all bytes, if there are fewer than `n`.
   public func consume(_ n: Int) {
     guard n > 0 else { return }
     if n >= count {

@@ -29,8 +29,8 @@ public enum DetailSchema {
     }
   }
 
-  /// The message that a type URL names; nil when it is none of the ten. The part after the last `/` names the type
-  /// (google/protobuf/any.proto).
+  /// The message that a type URL names; nil when it is none of the ten error details of this file. The part after the
+  /// last `/` names the type (google/protobuf/any.proto).
   @inline(never) @_optimize(size)
   public init?(typeURL: ByteView) {
     var from = typeURL.count
@@ -42,7 +42,7 @@ public enum DetailSchema {
     self.init(name: slice(name, from: package.count, to: name.count))
   }
 
-  /// The message with a name in package google.rpc; nil when it is none of the ten.
+  /// The message with this name in package google.rpc; nil when it is none of the ten error details.
   @inline(never) @_optimize(size)
   private init?(name: ByteView) {
     if bytesEqual(name, "ErrorInfo") {

@@ -27,7 +27,7 @@ public enum ErrorDetail {
     return true
   }
 
-  /// Whether the type is one of the ten.
+  /// Whether the type is one of the ten error details.
   public static func isKnown(typeURL: ByteView) -> Bool { DetailSchema(typeURL: typeURL) != nil }
 
   // MARK: Validation

@@ -84,7 +84,7 @@ public enum HeaderRules {
 public enum ContentType: Equatable, Sendable {
   case grpc, notGRPC
 
-  /// `application/grpc`, alone or followed by `+something` or by parameters; letters in any case (RFC 9110
+  /// gRPC is `application/grpc`, alone or followed by `+something` or by parameters, with letters in any case (RFC 9110
   /// section 8.3.1). `application/grpc-web` is another protocol.
   public static func classify(_ value: ByteView?) -> ContentType {
     guard let value else { return .notGRPC }

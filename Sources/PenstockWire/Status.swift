@@ -69,7 +69,7 @@ func decimalDigit(_ byte: UInt8) -> UInt8? {
   byte >= 0x30 && byte <= 0x39 ? byte &- 0x30 : nil
 }
 
-/// The status of responses whose `grpc-status` is missing or invalid.
+/// The status code of a response, from its `grpc-status` or from its HTTP status.
 public enum StatusMapping {
   /// The status of headers that end the stream, trailers or trailers-only: "If grpc-status was provided, it
   /// must be used"; one that is malformed or undefined is UNKNOWN. Without it, the HTTP status decides.

@@ -17,7 +17,8 @@ final class CallWaiter: WaitCell, @unchecked Sendable {
   /// Whether the waiter was woken and has not looked at its call since: then it need not be woken again.
   fileprivate var isTold = false
 
-  /// The cell need not keep the runtime: each thread that sets the cell holds the call or its workers, which keep it.
+  /// The cell need not keep the runtime: each thread that sets the cell holds the call or its workers, and these keep
+  /// the runtime.
   init(_ awaited: Awaited) {
     self.awaited = awaited
     super.init(keepsRuntime: false)

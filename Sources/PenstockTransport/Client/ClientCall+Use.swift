@@ -94,12 +94,13 @@ extension ClientCall {
   /// bounded too: about the memory that is allocated for a message.
   private static let messageOverhead = 256
   /// The size of the send buffer of a client stream whose options set none. It has room for nine messages of 64 KiB:
-  /// more than half a window of 1 MiB, for which a peer gives credit at once. If the peer got only three messages at
-  /// a time, it would go to sleep in between, and waking it would be work for the sender (0.85 of the rate).
+  /// more than half of a window of 1 MiB, after which a peer gives new credit at once. If the peer got only three
+  /// messages at a time, it would go to sleep in between, and waking it would be work for the sender (then the rate is
+  /// 0.85 of what it is now).
   private static let bytesAhead = 640 << 10
   /// With this many messages in flight, a client stream's send buffer has only its usual size. To queue more small
-  /// messages takes longer than the loop stays free for their sender (`linger_us`), so the own thread would take the
-  /// loop in between (1,024 messages of 256 bytes: 0.65 of the rate).
+  /// messages takes longer than the loop stays free for their sender (`linger_us`), so the runtime's own thread would
+  /// take the loop in between (with up to 1,024 messages of 256 bytes the rate is 0.65 of what it is now).
   private static let messagesAhead = 16
 
   /// The size of the send buffer at present.

@@ -23,7 +23,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   private let callbacks: CallCallbacks.Table?
   /// The user data of the callbacks, until the end.
   private var userData: UserData?
-  /// Used by SideCalls.swift.
+  /// The links to the call's parent and to its side calls (SideCalls.swift).
   var sideLinks = SideCallLinks()
 
   // The lock, and the state under it.
@@ -220,7 +220,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   // MARK: - News from the call, on the driving thread
 
   public override func callHeaders(_ headers: Metadata) {
-    // In callback style, and without a handle, no other thread waits for the headers or looks at them before the end.
+    // In callback style, or without a handle, no other thread waits for the headers or looks at them before the end.
     if hasNoHandle || isCallbackStyle {
       self.headers = headers
     } else {
