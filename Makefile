@@ -141,7 +141,7 @@ bench-growth:
 format:
 	@scripts/lint --fix
 
-## lint: reports where sources are not in that style
+## lint: reports where sources are not in the project's style
 lint:
 	@scripts/lint
 

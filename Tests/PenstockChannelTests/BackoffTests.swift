@@ -1,7 +1,8 @@
 import PenstockChannel
 import Testing
 
-/// "gRPC Connection Backoff Protocol": 1 s, times 1.6, a fifth more or less, at most 120 s.
+/// "gRPC Connection Backoff Protocol": waits that begin with 1 s, grow by 1.6 each time up to 120 s, and vary by a
+/// fifth.
 @Suite struct BackoffTests {
   static let second: UInt64 = 1_000_000_000
 

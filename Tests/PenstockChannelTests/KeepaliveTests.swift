@@ -32,7 +32,7 @@ import Testing
     .time(seen(950)), .time(seen(900)), .time(seen(900, calls: false)), .time(seen(900, answered: false)),
     .time(seen(1000)), .time(seen(1000, calls: false)), .tooMany, .ended,
   ]
-  /// Those that change or do something at 1000.
+  /// The cells, at time 1000, that change the state or have actions.
   let rows: [Row] = [
     (.asleep, .opened(seen(950)), 1000, .listening, Actions(.arm(1050))),
     (.asleep, .opened(seen(900)), 1000, .pinged(at: 1000), Actions(.ping, .arm(1030))),
@@ -103,7 +103,7 @@ import Testing
     }
   }
 
-  /// Any byte is as good as the answer, which may stand behind others.
+  /// Any byte that comes counts like the answer to the PING, because the answer may stand behind others.
   @Test func anyByteCounts() {
     var keepalive = Self.make(.pinged(at: 1000))
     #expect(keepalive.handle(.time(Self.seen(1010, answered: false)), now: 1030) == Actions(.arm(1110)))
@@ -120,7 +120,7 @@ import Testing
     #expect(keepalive.handle(.time(Self.seen(1005)), now: 1405) == Actions(.die))
   }
 
-  /// gRFC A8: a call on a connection that has been silent for long is pinged for at once.
+  /// gRFC A8: if a call opens on a connection that has long been silent, a PING is sent at once.
   @Test func theFirstCallAfterALongTime() {
     var keepalive = Self.make(.listening)
     #expect(keepalive.handle(.time(Self.seen(1000, calls: false)), now: 1100) == .none)
@@ -137,7 +137,7 @@ import Testing
     #expect(keepalive.handle(.time(Self.seen(1000)), now: 1400) == Actions(.arm(.max)))
   }
 
-  /// Three connections with one interval that all complain slow a channel down once.
+  /// The servers of three connections with the same interval complain: the channel's interval doubles once.
   @Test func aChannelKeepsTheLongest() {
     var channel = Self.make(.asleep)
     for _ in 0..<3 { channel.slow(to: 200) }

@@ -59,7 +59,8 @@ import Testing
     ]
   }
 
-  /// At time 30: the state after it, and the actions. A cell that is not here does nothing.
+  /// The cells at time 30: a state, an event, the state that follows and the actions. A cell that is not here does
+  /// nothing.
   static var cells: [Cell] {
     var all: [Cell] = [
       ("idle", .wanted, "naming", Actions(.resolve)),
@@ -134,7 +135,7 @@ import Testing
     #expect(balancer.handle(.endpoint(0, .failed), now: 40) == Actions(.fail(.unconnected)))
     #expect(balancer.handle(.endpoint(0, .rested), now: 50) == Actions(.connect(0, until: 140)))
     #expect(balancer.handle(.endpoint(0, .failed), now: 60) == Actions(.resolve, .fail(.unconnected)))
-    // New addresses do not make it less of a failure; a connection does.
+    // With new addresses the connectivity stays a failure; only a connection ends that.
     #expect(balancer.handle(.named([.idle]), now: 70) == Actions(.connect(0, until: 160)))
     #expect(balancer.connectivity == .transientFailure)
     #expect(balancer.handle(.endpoint(0, .ready), now: 80) == Actions(.keep(0), .serve))

@@ -40,7 +40,7 @@ import Testing
       (.answered, 115, Actions(.disarm)),
     ])
     run([(.ask, 100, Actions(.arm(120), .start)), (.rest, 101, Actions(.stop, .disarm))])
-    // It takes too long; the next look-up could have begun at 110.
+    // The look-up takes too long. By the back-off the next could have begun at 110, so it begins at once.
     run([
       (.ask, 100, Actions(.arm(120), .start)), (.time, 120, Actions(.arm(120), .giveUp)),
       (.time, 120, Actions(.arm(140), .start)),
@@ -55,7 +55,7 @@ import Testing
       (.time, 130, Actions(.arm(150), .start)), (.answered, 131, Actions(.disarm)),
       (.ask, 170, Actions(.arm(190), .start)),
     ])
-    // What was broken off does not count.
+    // A look-up that was broken off does not count: the next begins at once.
     run([
       (.ask, 100, Actions(.arm(120), .start)), (.rest, 101, Actions(.stop, .disarm)),
       (.ask, 102, Actions(.arm(122), .start)),
@@ -71,7 +71,7 @@ import Testing
       // The back-off begins anew.
       (.ask, 200, Actions(.arm(220), .start)), (.failed, 201, Actions(.arm(210))),
       (.rest, 202, Actions(.disarm)),
-      // The wait is over with the rest.
+      // `rest` has ended the wait.
       (.ask, 203, Actions(.arm(223), .start)),
     ])
   }
@@ -90,7 +90,7 @@ import Testing
         (.time, 151, Actions(.arm(171), .start)), (.answered, 152, Actions(.arm(202))),
         (.rest, 160, Actions(.disarm)), (.time, 202, .none),
       ], interval: 50)
-    // Not more often than the least time apart.
+    // With an interval of 5 the look-ups are still 30 apart.
     run([(.ask, 100, Actions(.arm(120), .start)), (.answered, 101, Actions(.arm(130)))], interval: 5)
   }
 }

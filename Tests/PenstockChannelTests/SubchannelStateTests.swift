@@ -31,7 +31,7 @@ import Testing
   let events: [SubchannelEvent] = [
     wanted, .connected, .full, .room, .draining, .ended, .time, .reset, .unwanted, .close,
   ]
-  /// Those that change or do something.
+  /// The cells that change the state or have actions.
   let rows: [Row] = [
     (.new, wanted, .connecting(tried(1), until: 300, retry: 150), Actions(.connect(until: 300))),
     (.new, .close, .closed, Actions(.closeAll)),

@@ -7,7 +7,7 @@ import Testing
 @Suite struct TargetTests {
   struct Good: CustomTestStringConvertible, Sendable {
     let testDescription: String
-    /// "name host port" or addresses.
+    /// What the target names: "name HOST PORT", or addresses.
     let place: String
     let authority: String
     let host: String

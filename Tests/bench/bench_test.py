@@ -70,7 +70,7 @@ def rates(*values, **more):
 
 
 def run_of(own, other, **more):
-    """A result with one row."""
+    """A result of the benchmarks with one row: penstock's rates in `own`, those of h2load in `other`."""
     row = {"metric": aims.MANY, "unit": "calls/s", "server": "penstock-peer", "better": "more",
            "clients": {"penstock": own, "h2load": other}}
     row["noisy"] = any(table.spread(found) > table.NOISE for found in row["clients"].values())
@@ -100,7 +100,8 @@ def outputs():
 
 
 def h2load_counts(client, target):
-    """A stream up whose answer has one byte less than the count of its messages has."""
+    """h2load only counts the bytes of an answer. It sends a power of ten of messages, so the liar's count, one too
+    small, has a digit less."""
     found_out(client, scenarios.Case("", "up", (), bytes=16), target)
 
 

@@ -80,7 +80,7 @@ static int use_codec(penstock_channel *channel) {
 }
 #endif
 
-/* The reply of a side call, for a start that waits. */
+/* Makes a side call while a start waits, and gives its reply to the fragment's have_token. */
 #ifdef HAS_have_token
 static void told(penstock_call *call, penstock_reply *reply, void *user_data) {
   ran++;

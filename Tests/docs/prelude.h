@@ -12,7 +12,7 @@
 
 #include "timers.h"
 
-/* A fragment shows only the important parts. */
+/* A fragment shows only the important parts, so some parameters of its callbacks are unused. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
 #define UNARY "/penstock.Echo/Unary"
@@ -47,7 +47,7 @@ static void ask_for_a_token(void *state, penstock_ticket ticket) {
   if (pthread_create(&thread, NULL, answer_on_a_thread, (void *)(uintptr_t)ticket) != 0) abort();
   pthread_detach(thread);
 }
-/* The token comes on another thread. */
+/* fetch_token calls `done` with the token on another thread. */
 typedef struct token_wanted {
   void (*done)(penstock_hop *waiting, const char *token);
   penstock_hop *waiting;

@@ -1,4 +1,4 @@
-/* The timers of an event loop that the fragments of docs/interceptors.md use: a thread for each. */
+/* Stands for the timers of an event loop, which the fragments of docs/interceptors.md use. Each timer has a thread. */
 #ifndef TIMERS_H
 #define TIMERS_H
 #include <poll.h>
@@ -35,9 +35,9 @@ static void *timer_run(void *given) {
   return NULL;
 }
 
-/* Calls `fire` every `ms` milliseconds. */
 static inline void sleep_ms(int ms) { poll(NULL, 0, ms); }
 
+/* Calls `fire` every `ms` milliseconds, of which only whole seconds count. */
 static inline timer *timer_every(int ms, void (*fire)(void *argument), void *argument) {
   timer *self = calloc(1, sizeof(*self));
   *self = (timer){PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, false, false, ms, fire, argument};
@@ -45,7 +45,7 @@ static inline timer *timer_every(int ms, void (*fire)(void *argument), void *arg
   return self;
 }
 
-/* Starts the time again. */
+/* The next interval begins now. */
 static inline void timer_restart(timer *self) {
   pthread_mutex_lock(&self->mutex);
   self->is_restarted = true;

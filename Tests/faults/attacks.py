@@ -1,8 +1,8 @@
 """Attacks by a server with frames that do not advance any call: CPU time and memory of a call that waits meanwhile.
 
 `attacks` beside it starts it. Each attack goes on for as long as the client lets it, with a call that has a deadline
-of so many seconds; `at the limit` sends as many frames as are forgiven. The client is fault_client: it ends with its
-call, so the process's CPU time and memory are the cost of the attack. Prints a table in Markdown.
+of SECONDS seconds; an attack named "at the limit" sends as many frames as are forgiven. The client is fault_client:
+it ends with its call, so the process's CPU time and memory are the cost of the attack. Prints a table in Markdown.
 """
 
 import concurrent.futures
@@ -20,7 +20,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "interop
 import harness
 from harness import ROOT
 
-# Name, repeated steps, then words: "deaf", "tls", "head" (without the head of an answer before).
+# Name, the steps that the server repeats, then words: "deaf" (the server no longer reads), "tls", "head" (without the
+# head of an answer before), "open" (its header block stays open).
 ATTACKS = (
     ("nothing", "delay 1000", ""),
     ("nothing, TLS", "delay 1000", "tls"),
@@ -58,7 +59,8 @@ def script(steps, words):
 
 
 def watch(popen):
-    """The peak memory of a process, until it prints something. (The peak of getrusage begins with this process's.)"""
+    """The peak memory of a process in KiB, until it prints something. (The peak that wait4 gives for a child is not
+    used: it begins with that of this process.)"""
     peak = 0
     while not select.select([popen.stdout], [], [], 0.002)[0]:
         found = re.search(r"VmHWM:\s*(\d+)", pathlib.Path(f"/proc/{popen.pid}/status").read_text())

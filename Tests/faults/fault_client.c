@@ -2,15 +2,16 @@
  *
  *   fault_client [OPTIONS] --target T...
  *
- *   --channel JSON     options of the channel ({"tls": false})
- *   --deadline MS      of each call (5000)
- *   --styles A,B       see interop_client (blocking,callback)
- *   --calls A,B        unary, bidi or both (unary,bidi)
- *   --repeat N         makes each call N times more, and reports the growth of the heap after the first half
+ *   --channel JSON     options of the channel (by default {"tls": false})
+ *   --deadline MS      of each call (by default 5000)
+ *   --styles A,B       see interop_client (by default blocking,callback)
+ *   --calls A,B        unary, bidi or both (the default)
+ *   --repeat N         makes each call N times more, and reports how much the heap grows in the second half of them
  *
- * A line of JSON for each target, call and style: code, message, messages received, milliseconds, attempts (as the
- * statistics have them, and the hops made and gone of an interceptor per attempt), and descriptors and threads before
- * and after. Each call has its own runtime and channel, which have been freed by then.
+ * Prints a line of JSON for each target, call and style: code, message, messages received, milliseconds, attempts (as
+ * the statistics have them, and the hops made and gone of an interceptor per attempt), and descriptors and threads
+ * before and after. Each call has its own runtime and channel, which have been freed when the numbers after it are
+ * taken.
  */
 #include "rpc.h"
 
@@ -70,7 +71,8 @@ static int count_entries(const char *path) {
   return count;
 }
 
-/* The threads that resolve names are detached: they have freed everything, and are about to end. */
+/* Waits up to two seconds for the threads that resolve names: they are detached, have freed everything, and are about
+ * to end. */
 static int threads_left(int expected) {
   int64_t until = now_us() + 2000000;
   int count = count_entries("/proc/self/task");

@@ -17,7 +17,8 @@ from harness import ROOT, Process, check, check_equal, peer
 
 HERE = ROOT / "Tests" / "faults"
 INTEROP = ROOT / "Tests" / "interop"
-# Tests are repeated until the heap would show a leak, except these, which are slow.
+# Calls are repeated, so that the heap shows a leak. The scripts in which this is found are not, because they are
+# slow.
 SLOW = re.compile(r"deadline_ms|delay|DEADLINE_EXCEEDED")
 REPEATS = 24
 # One script of each kind also runs under valgrind.
@@ -152,7 +153,7 @@ class Faults:
         check_left(told, story.deadline)
 
     def over_tls(self):
-        """All scripts also run over TLS, and with a host-driven runtime."""
+        """All scripts but the slow ones also run over TLS: a unary call, and a bidi call on a host-driven runtime."""
         for path in sorted(HERE.glob("*.script")):
             story = Story(path)
             if story.is_slow:
@@ -233,7 +234,8 @@ class Faults:
 
     @contextlib.contextmanager
     def bound(self, listens=None):
-        """A port of 127.0.0.1 that no other process gets; with a backlog it listens, but never accepts."""
+        """A port of 127.0.0.1 that no other process gets; with `listens`, its backlog, it listens, but never
+        accepts."""
         with socket.socket() as holder:
             holder.bind(("127.0.0.1", 0))
             if listens is not None:

@@ -86,7 +86,7 @@ class Client:
         return grpc.secure_channel(self.target, credentials, options=options)
 
     def compressed(self):
-        """The flags of the answers on the newest stream, where there is a tap."""
+        """The compressed flags of the answers on the newest stream; None without a tap."""
         return [bool(flag) for flag, _ in self.watch.newest_answer().messages] if self.watch else None
 
 
@@ -339,7 +339,7 @@ def unary_1000(client):
 
 @case
 def streams_1000(client):
-    """All open, each with an answer, before the first ends."""
+    """All 1,000 streams are open, and each has had an answer, before the first ends."""
 
     async def one(stub, size, reached, go_on):
         call = stub.FullDuplexCall()
@@ -375,7 +375,7 @@ def many_both_ways(client):
 
 @case
 def compressed_channel(client):
-    """Whatever the peer compresses when it is asked by metadata."""
+    """The client compresses its request, and the server its answer, because metadata asks it to."""
     answer = client.stub.UnaryCall(simple(50000, 50000), compression=GZIP, metadata=(("x-compress", "gzip"),))
     expect(len(answer.payload.body), 50000)
     if client.watch:
@@ -384,7 +384,7 @@ def compressed_channel(client):
 
 @case
 def metadata_echo(client):
-    """Order, repeated names and any bytes, there and back; grpcio joins nothing."""
+    """Order, repeated names and any bytes survive the way to the server and back; grpcio does not join values."""
     sent = [("x-headers-a", "1"), ("x-headers-b", "two words"), ("x-headers-a", "2"),
             ("x-headers-bin", bytes(range(256))), ("x-headers-bin", b""), ("x-trailers-a", "~!@#$%^&*(),;"),
             ("x-trailers-bin", b"\x00"), ("x-trailers-bin", b"\xff\xff"), ("x-trailers-a", "again")]

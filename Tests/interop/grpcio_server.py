@@ -45,7 +45,7 @@ class Holds:
 
 
 class Seen:
-    """Reports a call: what came with it at its start, and how it went."""
+    """Reports a call: what came with it at its start, and how it ended."""
 
     open = 0
     most = 0
@@ -66,7 +66,7 @@ class Seen:
             say(seen=self.key, method=self.method, peer=self.context.peer(),
                 metadata=[[name, as_hex(value)] for name, value in self.metadata],
                 remaining=self.context.time_remaining(), open=Seen.open, most=Seen.most)
-        # Echo Metadata.
+        # gRPC's interop description, "Echo metadata": these go back to the client.
         initial = [(name, value) for name, value in self.metadata
                    if name == "x-grpc-test-echo-initial" or name.startswith("x-headers")]
         trailing = [(name, value) for name, value in self.metadata
@@ -242,7 +242,8 @@ def credentials(arguments):
 async def serve(arguments):
     options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1),
                ("grpc.so_reuseport", 0),
-               # Python takes calls in slowly: without these, what waits beyond 1,000 is cancelled at random.
+               # Python takes calls in slowly. Without these limits grpcio cancels some of the calls that wait, if
+               # there are more than 1,000.
                ("grpc.server.max_pending_requests", 100000), ("grpc.server.max_pending_requests_hard_limit", 200000)]
     if arguments.max_concurrent_streams:
         options.append(("grpc.max_concurrent_streams", arguments.max_concurrent_streams))

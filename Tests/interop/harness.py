@@ -159,7 +159,7 @@ class Process:
         self.popen.send_signal(number)
 
     def wait(self, limit=60):
-        """Its exit status and everything it has printed."""
+        """Waits until the process has ended. Gives its exit status and everything that it has printed."""
         try:
             status = self.popen.wait(limit)
         except subprocess.TimeoutExpired:
@@ -205,7 +205,7 @@ def end_all(*_):
 
 
 class Server(Process):
-    """One that says {"address": ...} when it listens."""
+    """A server process, which prints {"address": ...} when it listens."""
 
     def __init__(self, command, env=None):
         super().__init__(command, env)
@@ -233,7 +233,7 @@ def peer(*options):
 
 @contextlib.contextmanager
 def alone():
-    """One suite at a time builds here."""
+    """Holds a lock, so that only one suite at a time builds in build/interop."""
     GENERATED.mkdir(parents=True, exist_ok=True)
     with open(GENERATED / "lock", "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -241,7 +241,7 @@ def alone():
 
 
 def build_c(name, sources, includes=(), optimize="-O1"):
-    """A C program against the shared library, under build/."""
+    """Builds a C program against the shared library, under build/."""
     with alone():
         return build_c_alone(GENERATED / name, [str(source) for source in sources], includes, optimize)
 
@@ -265,7 +265,7 @@ def build_interop_client():
 
 
 def generate_protos():
-    """The Python code of Tests/interop/proto, under build/."""
+    """Generates the Python code for Tests/interop/proto, under build/."""
     with alone():
         generate_protos_alone()
 
@@ -325,14 +325,15 @@ class Certificates:
                      self.path(f"{name}.pem"))
 
     def client_options(self, mutual=False, **more):
-        """A channel's "tls" for these."""
+        """The channel option "tls" with which a client trusts these certificates; with `mutual` it also has one of
+        its own."""
         tls = {"roots_file": self.path("ca.pem"), **more}
         if mutual:
             tls |= {"certificate_chain_file": self.path("client.pem"), "private_key_file": self.path("client.key")}
         return tls
 
     def server_options(self, mutual=False, name="server"):
-        """Options of our peer, and of grpcio_server.py without --tls."""
+        """Command-line options for grpcio_server.py, and for penstock-peer after its --tls."""
         options = ["--cert", self.path(f"{name}.pem"), "--key", self.path(f"{name}.key")]
         return [*options, "--client-ca", self.path("ca.pem")] if mutual else options
 

@@ -224,8 +224,7 @@ class SingleCalls:
         check(seen["most"] >= 1000, f"at most {seen['most']} calls were open at once")
 
     def authority_seen(self, server):
-        """grpcio shows no :authority to handlers; a wrong one ends the call where it is checked: in TLS, below. Here
-        it is only accepted."""
+        """grpcio does not show :authority to handlers, so this only checks that the server accepts one."""
         for options in ({"authority": "some.example"}, {"authority": "some.example:443"}):
             told = self.call(server.address, SERVICE + "EmptyCall", options=options)
             check_equal(told["name"], "OK")
@@ -234,7 +233,7 @@ class SingleCalls:
 
     @staticmethod
     def field(number, value):
-        """A length-delimited field, or a varint."""
+        """Encodes a field of protobuf: a varint for an integer, otherwise length-delimited."""
         def varint(value):
             out = bytearray()
             while value > 0x7F:
@@ -296,7 +295,7 @@ class SingleCalls:
             check_equal(told["status"]["name"], told["name"])
 
     def headers_on_wire(self, address):
-        """gRPC over HTTP/2, "Requests"."""
+        """The headers of a request are those of gRPC over HTTP/2, "Requests"."""
         told = self.call(address, "/penstock.Echo/Unary", "--add", "x-echo-metadata=31", "--add", "m-bin=00ff",
                          options={"deadline_ms": 5000, "authority": "who.example"})
         seen = dict(self.pairs(told["trailers"], "seen-"))
@@ -310,7 +309,7 @@ class SingleCalls:
         check(seen["seen-grpc-timeout"][-1:] in b"mun" and len(seen["seen-grpc-timeout"]) <= 9, seen["seen-grpc-timeout"])
         found = base64.b64encode(b"\x00\xff")
         wire = dict(told["trailers"])["seen-m-bin"]
-        # As `seen-m-bin` it is decoded again on the way back.
+        # The peer sends the header's text back as `seen-m-bin`, so this client has decoded it.
         check_equal(bytes.fromhex(wire), b"\x00\xff", f"m-bin, {found}")
         names = [name for name, _ in told["trailers"] if name.startswith("seen-")]
         check_equal(names[:4] and all(name[5:] in ("method", "scheme", "path", "authority") for name in names[:4]), True,
@@ -319,7 +318,7 @@ class SingleCalls:
     def joined_values(self, address):
         """gRPC over HTTP/2, Custom-Metadata: values of -bin names may be joined by commas."""
         joined = base64.b64encode(b"a").decode().rstrip("=") + "," + base64.b64encode(b"bc").decode()
-        # A name without -bin carries the text as it is; x-headers... comes back under the name that it had.
+        # A script sends the text as it is; a server library would encode it again.
         with peer("--script", self.script(f"""
             handshake
             expect headers
@@ -361,7 +360,7 @@ class SingleCalls:
             server.told(stopped=True)
 
     def server_comes_back(self, style):
-        """A connection that died is made again on the same channel, for a call that waits for it."""
+        """A channel whose connection has died makes another one, for a call that waits for it."""
         with peer() as first:
             address = first.address
             client = self.start(address, "/penstock.Echo/Unary", "--send", "6162", "--calls", "3", "--gate", "calls",
@@ -391,8 +390,8 @@ class SingleCalls:
             check_equal(told["name"], "OK")
 
     def tls_versions(self):
-        """openssl's own server with TLS 1.2 only: it says no HTTP/2, and the handshake is what is asked for. That it
-        was done shows in the failure, which is not one of TLS."""
+        """The server is `openssl s_server` with TLS 1.2 only. It does not speak HTTP/2, so the call cannot be
+        answered. The status shows that the handshake was done: it is DEADLINE_EXCEEDED, and no failure of TLS."""
         with Process(["openssl", "s_server", "-accept", "127.0.0.1:0", "-cert", self.certificates.path("server.pem"),
                       "-key", self.certificates.path("server.key"), "-alpn", "h2", "-tls1_2"]) as server:
             accepted = server.line(lambda line: line.startswith("ACCEPT"))

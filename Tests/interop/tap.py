@@ -36,7 +36,8 @@ class Flags:
             del self.buffer[:5]
 
     async def next(self):
-        """The flag of the message that comes next in order; the server has it in hand, so it has passed here."""
+        """The compressed flag of the next message in order. The server has that message already, so it has passed the
+        tap."""
         self.asked += 1
         return self.messages[self.asked - 1][0] != 0
 
@@ -45,7 +46,8 @@ class Direction:
     """Cuts one direction of a connection into frames."""
 
     def __init__(self, opened=None):
-        """`opened` is told each new stream; the client's direction has it, and a preface."""
+        """`opened` is called with each new stream. Only the direction from the client has it; that direction begins
+        with the preface."""
         self.opened = opened
         self.skip = len(PREFACE) if opened else 0
         self.buffer = bytearray()
@@ -76,7 +78,8 @@ class Direction:
 
 
 class Watch:
-    """The server in front of a server, and the stream that was opened last: for calls one at a time."""
+    """Listens in front of a server, and knows the stream that was opened last: for clients that make one call at a
+    time."""
 
     def __init__(self):
         self.latest = None

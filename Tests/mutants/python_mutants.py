@@ -115,7 +115,8 @@ class Finder(ast.NodeVisitor):
             self.add("constant", node, f"({node.value - 1})")
 
     def visit_Return(self, node):  # noqa: N802
-        # For most code None is the same as False, and `constant` makes that mistake already.
+        # Not for `return False` and the like: most code treats None alike, and `constant` changes such a value
+        # already.
         if node.value is not None and not (isinstance(node.value, ast.Constant) and not node.value.value):
             self.add("return", node, "return None")
         self.generic_visit(node)

@@ -8,7 +8,7 @@ import re
 
 MODULES = ("PenstockWire", "PenstockCall", "PenstockChannel", "PenstockTransport", "PenstockReady", "PenstockABI")
 
-# Each comparison with another boundary, and reversed.
+# A comparison becomes one that treats equality in the other way, or its opposite.
 COMPARISONS = {"<": ("<=", ">="), "<=": ("<", ">"), ">": (">=", "<="), ">=": (">", "<"), "==": ("!=",), "!=": ("==",)}
 LOGIC = {"&&": ("||",), "||": ("&&",)}
 SUMS = {"+": ("-",), "-": ("+",), "&+": ("&-",), "&-": ("&+",)}
@@ -62,7 +62,7 @@ class Mutant:
         return f"{self.path} | {text.strip()} | {self.column(text)}{self.old} -> {self.new}"
 
     def column(self, text):
-        """The index among equal operators of its line."""
+        """Its place among the equal operators of its line; empty if there is only one."""
         before = masked(text)[:self.start].count(f" {self.old} ")
         return f"{before + 1}: " if masked(text).count(f" {self.old} ") > 1 and self.kind == "binary" else ""
 
@@ -158,7 +158,7 @@ C_SUPPORT = """#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
-/* Whether a mutant is awake. Which ones are come to is marked in the file that PENSTOCK_MUTANTS_REACHED names. */
+/* Whether a mutant is active. Mutants whose place is reached are marked in the file that PENSTOCK_MUTANTS_REACHED names. */
 static inline int is_mutant(int mutant) {
   static int number = -1;
   static volatile char *reached;

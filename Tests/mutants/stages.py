@@ -22,7 +22,7 @@ ORDER = {
     "PenstockReady": ("c", "python", "laws", "interop", "swift-fast", "swift-transport", "faults"),
     "PenstockABI": ("c", "python", "laws", "interop", "faults", "swift-fast", "swift-transport"),
 }
-# Seconds; a suite that takes longer hangs.
+# The time limits of the suites in seconds: a suite that takes longer counts as hanging.
 LIMITS = {"swift-fast": 90, "swift-transport": 300, "laws": 120, "python": 200, "faults": 500, "interop": 400, "c": 90}
 
 
@@ -36,7 +36,8 @@ class Stages:
         self.reached = {}
 
     def check_baseline(self, jobs=2):
-        """A folder for each job, so that they build and write apart. The stage that fails without a mutant, or None."""
+        """Makes a folder for each job, so that the jobs build and write apart, and runs each stage without a mutant.
+        Returns the first stage that fails, or None."""
         for job in range(jobs):
             folder = self.tree.parent / f"job{job}"
             shutil.rmtree(folder, ignore_errors=True)
@@ -75,7 +76,7 @@ class Stages:
         return module
 
     def first_to_notice(self, mutant):
-        """The name of what noticed it, or None."""
+        """Runs the stages that reach the mutant until one notices it. Returns the name of that stage, or None."""
         order = ORDER.get(mutant.module, ORDER["PenstockTransport"])
         names = [name for name in self.reached if mutant.number in self.reached[name]]
         names.sort(key=lambda name: (order.index(name.split()[0]), -self.noticed.get(name, 0)))
@@ -91,7 +92,7 @@ class Stages:
             self.workers.put(folder)
 
     def run_stage(self, name, folder, number, marks=None):
-        """Whether the stage fails."""
+        """Runs a stage with the mutant `number`; 0: without one. Returns whether it fails."""
         environment = dict(os.environ, PENSTOCK_MUTANT=str(number), PENSTOCK_SCENARIOS="2000",
                            PENSTOCK_PEER=str(folder / "build" / "bin" / "penstock-peer"), PYTHONDONTWRITEBYTECODE="1")
         if marks:

@@ -60,13 +60,13 @@ import Testing
     let client = try #require(TestClient(server.target))
     let answer = client.unary("/a.B/C", [1, 2, 3])
     #expect(answer.code == .ok && answer.message == [1, 2, 3])
-    // Of both attempts.
+    // Each of the two attempts has sent the message.
     #expect(answer.reply.stats.sent.messages == 2)
     #expect(answer.reply.stats.attempts == 2)
     #expect(server.connections == 1)
   }
 
-  /// A body over 1 MiB is not kept, and so is not sent again, because a part of it would look like the whole.
+  /// A body over 1 MiB is not kept, so the request is not sent again: a part of the body would look like the whole.
   @Test func refusedStreamWithALargeBodyIsNotTriedAgain() throws {
     let server = RawServer { peer in
       peer.begin()
@@ -128,7 +128,7 @@ import Testing
     let answer = client.unary("/a.B/C", [1, 2, 3])
     #expect(answer.code == .unavailable)
     #expect(answer.words == "the server sent GOAWAY (NO_ERROR: bye)")
-    // The second one is made again at once, too.
+    // The second connection has ended, too, and the channel may have begun a third one already.
     #expect((2...3).contains(server.connections))
   }
 
@@ -212,7 +212,8 @@ import Testing
     #expect(server.complaints == [])
   }
 
-  /// "Early Server Closure".
+  /// gRPC over HTTP/2, "Early Server Closure": the client answers trailers that come before its half-close with
+  /// RST_STREAM(NO_ERROR).
   @Test func trailersBeforeHalfCloseResetWithNoError() throws {
     let server = RawServer { peer in
       peer.begin()
@@ -250,10 +251,6 @@ import Testing
   }
 
   @Test func aChannelThatClosesSaysGoodbye() throws {
-    let server = RawServer { peer in
-      peer.begin()
-      ChannelTests.answer(peer)
-    }
     let watching = RawServer { peer in
       peer.begin()
       let id = peer.request()
@@ -261,13 +258,13 @@ import Testing
       peer.expect(peer.frame(7) == .goAway(0), "no GOAWAY")
       peer.waitForEnd()
     }
-    defer { server.stop() }
     defer { watching.stop() }
     do {
       let client = try #require(TestClient(watching.target))
       #expect(client.unary("/a.B/C", [1]).code == .ok)
       #expect(client.channel.close() == .ok)
-      // Another channel's call on another runtime gives the loop time: shutdown joins.
+      // The server sees the GOAWAY even though the client is released now: the release shuts its runtime down, and
+      // waits until the loop has written.
     }
     #expect(watching.complaints == [])
   }
@@ -312,7 +309,8 @@ import Testing
     #expect(server.complaints == [])
   }
 
-  /// More than the sockets hold, to a slow peer: the rest waits until there is room.
+  /// A message is larger than the sockets hold, and the peer reads late: the rest of the message waits until there is
+  /// room.
   @Test(arguments: [false, true])
   func aFullSocketWaits(_ overTLS: Bool) throws {
     let size = 12 << 20
@@ -371,7 +369,7 @@ import Testing
       var fast: Int32 = 0
       var credit = window
       var connection = 0
-      /// False: the client has gone.
+      /// Reads the next frame. False: the client has gone.
       func next() -> Bool {
         guard let frame = peer.readFrame() else { return false }
         let n = Int(frame.payload.prefix(4).reduce(UInt32(0)) { $0 << 8 | UInt32($1) })

@@ -6,7 +6,7 @@ import Testing
 
 /// While a message takes long to compress, other calls on the same loop go on, and its own call may end.
 @Suite(.timeLimit(.minutes(1))) struct DeflationTests {
-  /// Takes seconds to compress: no part is repeated within zlib's window.
+  /// A message that takes seconds to compress: no part of it is repeated within zlib's window.
   static func long() -> ByteBuffer {
     let (count, block) = (192, 1 << 20)
     let all = ByteBuffer(capacity: count * block)!

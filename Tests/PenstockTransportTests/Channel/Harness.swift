@@ -5,7 +5,7 @@ import PenstockWire
 
 @testable import PenstockTransport
 
-/// A channel with calls, as the ABI makes them.
+/// A runtime and a channel, and calls on it that are made as the ABI makes them.
 final class TestClient {
   let runtime: ClientRuntime
   let channel: ClientChannel
@@ -25,7 +25,7 @@ final class TestClient {
     }
   }
 
-  /// On a channel that `make` puts together.
+  /// A client with the channel that `make` returns.
   init?(
     _ target: String, mode: Runtime.Mode = .thread, platform: Platform = Platform(),
     make: (Runtime) -> Channel?
@@ -51,7 +51,7 @@ final class TestClient {
     runtime.removeUser()
   }
 
-  /// In callback style if `told` is given.
+  /// Makes a call; in callback style if `told` is given.
   func make(
     _ path: String, _ kind: CallKind, told: Told? = nil, _ change: (CallOptions) -> Void = { _ in }
   ) -> ClientCall {
@@ -66,10 +66,10 @@ final class TestClient {
     return call.takeRetainedValue()
   }
 
-  /// Host mode: one turn, for the work that is ready now.
+  /// In host mode: runs one turn of the loop, for the work that is ready now.
   func turn() { _ = runtime.runtime.poll(timeoutMilliseconds: 0) }
 
-  /// Host mode: turns, until there is nothing left to do.
+  /// In host mode: runs turns until there is nothing left to do.
   func settle() {
     repeat { turn() } while isReadable(runtime.runtime.pollableFD)
   }

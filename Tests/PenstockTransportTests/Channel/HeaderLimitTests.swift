@@ -4,9 +4,9 @@ import Testing
 
 @testable import PenstockTransport
 
-/// `max_header_list_bytes`: the result of a call that exceeds it, the effect on other calls of the
-/// connection, and a proof that no other limit applies up to 1 MiB. A block comes in frames of 4 KiB:
-/// nghttp2's own limit would be nine.
+/// `max_header_list_bytes`: the result of a call that exceeds it, the effect on other calls of the connection, and a
+/// proof that no other limit applies up to 1 MiB. A block comes in frames of 4 KiB, of which nghttp2 by itself would
+/// allow only nine.
 @Suite(.timeLimit(.minutes(1))) struct HeaderLimitTests {
   static let part = 4096
 
@@ -32,7 +32,8 @@ import Testing
     return bytes
   }
 
-  /// Two calls on one connection; the first is sent `bytes`, and if these leave no block open both are answered.
+  /// Two calls on one connection; the server sends `bytes` for the first, and then answers both, unless `bytes` leave a
+  /// header block open (`isOpen`).
   func both(
     _ place: Place, limit: Int = 16384, isOpen: Bool = false, _ bytes: @escaping @Sendable (Int32) -> [UInt8]
   ) throws -> [Answer] {
@@ -54,7 +55,7 @@ import Testing
     let calls = [client.make("/a.B/C", .unary), client.make("/a.B/D", .unary)]
     for call in calls { call.open(buffer([1])) }
     let answers = try calls.map { Answer(try #require($0.finish().1)) }
-    // A connection that is ended is made again at once.
+    // If the connection has ended, the channel may have made another one at once.
     #expect((1...2).contains(server.connections))
     return answers
   }

@@ -95,7 +95,7 @@ import Testing
 
     func turn() { _ = client.runtime.runtime.poll(timeoutMilliseconds: 1000) }
 
-    /// How many turns until the first call ends.
+    /// Runs turns until the first call ends. Returns how many.
     func finish() -> Int {
       var turns = 0
       while told.0.code == nil {
@@ -116,7 +116,7 @@ import Testing
     #expect(halfway.told.0.messages == [InflationTests.size] && halfway.told.0.code == .ok)
   }
 
-  /// The call ends in a turn that would have done only a slice, and gets nothing afterwards.
+  /// The call ends within a few turns, although many slices of its message are left, and gets no message afterwards.
   @Test func aCancelBetweenTwoSlices() throws {
     let halfway = try Halfway()
     halfway.first.cancel(bytes("enough").view)

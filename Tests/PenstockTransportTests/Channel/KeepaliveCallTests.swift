@@ -5,7 +5,7 @@ import Testing
 
 @testable import PenstockTransport
 
-/// A server in a simulated world that answers PINGs, as long as it should, and calls when it is told to.
+/// A server in a simulated world. It answers PINGs if `answersPings` is set, and a call when `answer` is called.
 private final class PingedServer {
   let world = Simulation()
   var answersPings = true
@@ -13,7 +13,7 @@ private final class PingedServer {
   private(set) var sockets: [SimulatedSocket] = []
   /// When each PING came.
   private(set) var pings: [UInt64] = []
-  /// What came of these two, in order: "HEADERS", "PING".
+  /// The HEADERS and PING frames that have come, by name and in order.
   private(set) var frames: [String] = []
   private(set) var requests: [(socket: SimulatedSocket, stream: Int32)] = []
 
@@ -56,7 +56,7 @@ private final class PingedServer {
   func say(_ frame: Frame) { sockets.last?.answer(frame.encoded) }
 }
 
-/// A whole client whose server stops answering, without real time.
+/// A whole client and a server that may stop answering, in simulated time.
 @Suite(.timeLimit(.minutes(1))) struct KeepaliveCallTests {
   private let server = PingedServer()
   private var world: Simulation { server.world }
@@ -88,7 +88,7 @@ private final class PingedServer {
     }
   }
 
-  /// A call without a deadline, which the server has.
+  /// Begins a call without a deadline, and runs the loop until the server has the request.
   private func begin(_ client: TestClient) -> ClientCall {
     let call = client.make("/a.B/C", .unary) { $0.hasDeadline = false }
     call.open(buffer([1]))
@@ -96,7 +96,7 @@ private final class PingedServer {
     return call
   }
 
-  /// What there is to do now, and 10 ms at most.
+  /// Runs the loop for what there is to do now; at most 10 ms pass.
   private func settle(_ client: TestClient) {
     for _ in 0..<10 { _ = client.runtime.runtime.poll(timeoutMilliseconds: 1) }
   }
@@ -131,7 +131,7 @@ private final class PingedServer {
     )
     #expect(answer.silent == 30 * Self.second)
     #expect(answer.reply.stats.endedAt - began <= 30 * Self.second)
-    // Not tried again by itself: the server may have processed it.
+    // The call is not tried again by itself: the server may have processed it.
     #expect(answer.reply.stats.attempts == 1)
     server.answersPings = true
     try complete(client)
@@ -161,7 +161,7 @@ private final class PingedServer {
     server.answersPings = false
     pass(12, client)
     #expect(server.pings.count == 1)
-    // The PING stays without an answer; the connection is not dead all the same.
+    // The PING has no answer, but other bytes come: the connection is not dead.
     for _ in 0..<10 {
       pass(9, client)
       server.say(.windowUpdate(0, 1))
@@ -171,7 +171,7 @@ private final class PingedServer {
     #expect(try answer(call).code == .unavailable)
   }
 
-  /// The first call after a long time is pinged for at once, before it is sent.
+  /// Without calls no PING is sent. Before the first call after a long time one is sent at once.
   @Test func noPingsWithoutCalls() throws {
     let client = try client()
     try complete(client)
@@ -188,7 +188,7 @@ private final class PingedServer {
     #expect(world.time - before <= 21 * Self.second)
   }
 
-  /// A connection that dies without calls is made again for the next one, which notices nothing.
+  /// A connection that dies while it has no calls is replaced by another for the next call, which notices nothing.
   @Test func pingsWithoutCalls() throws {
     let client = try client(withoutCalls: true)
     try complete(client)
@@ -206,7 +206,7 @@ private final class PingedServer {
     let call = begin(client)
     pass(7200, client)
     #expect(server.pings == [] && call.ended == nil && server.sockets[0].mostUnacknowledged == nil)
-    // But it is seen since when the connection has been silent.
+    // But a snapshot tells since when the connection has been silent.
     let view = try #require(call.view(within: 0))
     #expect(
       world.time - view.heardAt >= 7199 * Self.second && world.time - view.heardAt <= 7201 * Self.second)
@@ -216,7 +216,7 @@ private final class PingedServer {
     #expect(answer.silent < Self.second)
   }
 
-  /// The channel keeps to what a server has asked for on an earlier connection.
+  /// After GOAWAY with "too_many_pings" the channel pings half as often, on its later connections, too.
   @Test func tooManyPings() throws {
     let client = try client()
     for (round, words) in ["too_many_pings", "too_many_pings", "too many pings"].enumerated() {
@@ -261,7 +261,7 @@ private final class PingedServer {
     #expect(server.pings.count == 2)
   }
 
-  /// A call that waits for a place was not sent: it goes to another connection.
+  /// A call that waits for a slot was not sent: when the connection dies it goes to another one.
   @Test func aCallThatWaitsForAPlaceGoesOn() throws {
     server.limit = 1
     let client = try client()
@@ -279,7 +279,7 @@ private final class PingedServer {
     #expect(answer.code == .ok && answer.reply.stats.attempts == 1)
   }
 
-  /// What waits in the kernel while nobody polls is read before the connection is judged.
+  /// Bytes that wait in the kernel while nobody polls are read before the connection counts as dead.
   @Test func aProgramThatDoesNotPoll() throws {
     let client = try client()
     let call = begin(client)
@@ -295,7 +295,7 @@ private final class PingedServer {
   }
 }
 
-/// The same over sockets.
+/// Keepalive over real sockets.
 @Suite(.timeLimit(.minutes(1))) struct KeepaliveSocketTests {
   static let millisecond: UInt64 = 1_000_000
 
@@ -308,7 +308,7 @@ private final class PingedServer {
       })
   }
 
-  /// It reads on, and says nothing, not even to PINGs.
+  /// The server reads on, and sends nothing more, not even answers to PINGs.
   @Test(arguments: [false, true])
   func aServerThatFallsSilent(_ overTLS: Bool) throws {
     let server = RawServer(
@@ -328,7 +328,7 @@ private final class PingedServer {
     #expect(server.complaints == [])
   }
 
-  /// The PING waits behind more than the socket takes.
+  /// The client's PING waits behind a message that is larger than the socket takes.
   @Test func aServerThatStopsReading() throws {
     let gone = Gate()
     let server = RawServer(
@@ -343,7 +343,7 @@ private final class PingedServer {
     let answer = client.unary("/a.B/C", [UInt8](repeating: 1, count: 64 << 20))
     gone.open()
     #expect(answer.code == .unavailable)
-    // The kernel has the same timeout, and may find it first.
+    // The kernel has the same timeout, and may end the connection first.
     #expect(
       answer.words.hasPrefix("no answer to a keepalive ping")
         || answer.words == "the connection failed: Connection timed out", "\(answer.words)")
@@ -369,7 +369,7 @@ private final class PingedServer {
     #expect(server.complaints == [])
   }
 
-  /// gRFC A18.
+  /// gRFC A18: the keepalive timeout is also the socket's TCP_USER_TIMEOUT.
   @Test func theKernelHasTheTimeout() throws {
     let server = RawServer { peer in
       peer.begin()
@@ -390,7 +390,7 @@ private final class PingedServer {
     }
   }
 
-  /// The option of each of this process's sockets that are connected to `port`.
+  /// The TCP_USER_TIMEOUT of each of this process's sockets that are connected to `port`.
   private func userTimeouts(of port: UInt16) -> [UInt32] {
     (0..<Int32(1024)).compactMap { descriptor -> UInt32? in
       var address = sockaddr_in()
@@ -411,7 +411,7 @@ private final class PingedServer {
 }
 
 extension Answer {
-  /// For how long nothing had come on its connection.
+  /// For how long nothing had come on its connection when the call ended.
   fileprivate var silent: UInt64 {
     reply.stats.endedAt - (reply.stats.connection?.heardAt.value ?? reply.stats.endedAt)
   }

@@ -187,8 +187,8 @@ final class SparingServer {
 
   // MARK: Connections that go
 
-  /// The request was not sent: it waits for another connection, as it waited for the first, and that does not
-  /// count as a further attempt.
+  /// A call that waits for a slot loses its connection. Its request was not sent, so it waits for another connection,
+  /// and that does not count as a further attempt.
   @Test(arguments: [false, true])
   func aCallThatWaitsGoesToAnotherConnection(_ farewell: Bool) throws {
     server.limits = [0, 1]

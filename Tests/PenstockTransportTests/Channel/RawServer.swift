@@ -123,7 +123,7 @@ struct Frame: Equatable {
     Frame(type: 8, stream: stream, payload: big(n))
   }
 
-  /// An answer's usual head, trailers and body.
+  /// The usual frames of an answer: head, trailers and a message.
   static func head(_ stream: Int32, _ more: [(String, String)] = []) -> Frame {
     .headers(stream, [(":status", "200"), ("content-type", "application/grpc")] + more)
   }
@@ -151,7 +151,7 @@ func big(_ n: UInt32) -> [UInt8] {
   [UInt8(n >> 24), UInt8(n >> 16 & 255), UInt8(n >> 8 & 255), UInt8(n & 255)]
 }
 
-/// One connection of a RawServer, blocking.
+/// The server's end of one connection of a RawServer. Its functions block.
 final class Peer: @unchecked Sendable {
   private var descriptor: Int32
   private let engine: TLSEngine?
@@ -249,7 +249,7 @@ final class Peer: @unchecked Sendable {
     }
   }
 
-  /// nil: the end came first.
+  /// Reads `count` bytes. nil: the end of the connection came first.
   func read(_ count: Int) -> [UInt8]? {
     if !shake() { return nil }
     if let engine { drain(engine) }
@@ -279,7 +279,7 @@ final class Peer: @unchecked Sendable {
     return nil
   }
 
-  /// The client's preface, and ours.
+  /// Reads the client's preface, and sends our SETTINGS.
   func begin(_ settings: [(UInt16, UInt32)] = []) {
     guard read(24) == Array("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".utf8) else {
       server.complain("no preface")
@@ -288,7 +288,7 @@ final class Peer: @unchecked Sendable {
     send(.settings(settings))
   }
 
-  /// The stream of the next request.
+  /// Waits for the next request, and returns the number of its stream.
   func request() -> Int32 { frame(1)?.stream ?? -1 }
 
   /// Waits until so many bytes can be read.

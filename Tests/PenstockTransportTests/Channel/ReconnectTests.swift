@@ -14,7 +14,7 @@ import Testing
   final class Answers: Resolver {
     private var completion: (any ResolverCompletion)?
     private(set) var asked = 0
-    /// Given at once, where there is one.
+    /// If set, each lookup gets this answer at once.
     var answer: ResolverOutcome?
 
     override func start(_ completion: any ResolverCompletion) {
@@ -67,7 +67,8 @@ import Testing
 
   // MARK: Addresses
 
-  /// RFC 8305 section 5: one address beside the other, 250 ms apart, or at once after a failure.
+  /// RFC 8305 section 5: the next address is tried beside the one before after 250 ms, or at once if that one has
+  /// failed.
   @Test func aSilentAddressCostsAQuarterOfASecond() throws {
     let world = Simulation()
     world.servers[1] = { _, _ in }
@@ -78,7 +79,7 @@ import Testing
     #expect(call(client).message == [7])
     #expect(world.connects == 4)
     #expect(world.time - before == 250 * Self.millisecond)
-    // The silent one was given up: the channel has one connection.
+    // The attempt to the silent address was given up: the channel has one connection.
     #expect(call(client).message == [7])
     #expect(world.connects == 4)
   }
@@ -115,7 +116,7 @@ import Testing
     let client = try client("ipv4:10.0.0.1:80", world)
     let answer = call(client, waits: true, deadline: 100 * Self.second)
     #expect(answer.code == .deadlineExceeded)
-    // At 0, 1, 2.6, 5.16, 9.26, 15.8, 26.3, 43.1 and 69.9 s.
+    // Attempts at 0, 1, 2.6, 5.16, 9.26, 15.8, 26.3, 43.1 and 69.9 s.
     #expect(world.connects == 9)
   }
 
@@ -144,7 +145,7 @@ import Testing
     let before = world.time
     let answer = call(client, waits: true)
     #expect(answer.message == [7])
-    // The sixth attempt; docs/channel.md.
+    // The sixth attempt is the one that succeeds, 15.81 s after the first.
     #expect((15_809...15_811).contains((world.time - before) / Self.millisecond))
     #expect(world.connects == 6)
   }
@@ -157,7 +158,7 @@ import Testing
       $0.backoff.multiplier = 2
     }
     _ = call(client, waits: true, deadline: 100 * Self.millisecond)
-    // At 0, 10, 30, 50, 70 and 90 ms.
+    // Attempts at 0, 10, 30, 50, 70 and 90 ms.
     #expect(world.connects == 6)
   }
 
@@ -228,7 +229,7 @@ import Testing
     #expect(names.asked == 1)
     world.after(3 * Self.second) { names.answer = Self.addresses(1) }
     #expect(call(client, waits: true).message == [7])
-    // At 0, 1, 2.6 and 5.16 s.
+    // Look-ups at 0, 1, 2.6 and 5.16 s.
     #expect(names.asked == 4)
   }
 

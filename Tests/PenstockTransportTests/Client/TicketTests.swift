@@ -30,7 +30,8 @@ struct TicketTests {
     #expect(try book.issue(.halfClose, of: nil, start: nil) > #require(tickets.last))
   }
 
-  /// A slot for tickets has no number of an earlier call again, even after more than 65,536 rounds.
+  /// A slot of the table never gives a ticket the number of an earlier call's ticket, even after more than 65,536
+  /// calls.
   @Test func noNumberComesAgainFromCallToCall() throws {
     let table = TicketTable(after: 0)
     let call = try makeCall().call
@@ -78,7 +79,7 @@ struct TicketTests {
     let tickets = books.map { $0.issue(.halfClose, of: nil, start: nil) }
     #expect(tickets[0] != 0 && tickets[1] > tickets[0] && tickets[2] == 0 && tickets[3] == 0)
     #expect(table.book(of: tickets[1]) === books[1])
-    // The numbers of a book are used up before that.
+    // A call that has a number may give out 65,535 tickets under it, and then none.
     for _ in 1..<65535 { must(books[1].issue(.halfClose, of: nil, start: nil) != 0, "there are more") }
     #expect(books[1].issue(.halfClose, of: nil, start: nil) == 0)
     for book in books { book.close() }

@@ -28,7 +28,8 @@ import Testing
   }
 }
 
-/// Plays the scenario in one of the orders that the laws allow; each attempt has been released afterwards.
+/// Plays the scenario in one order after the other until one keeps the laws; if none does, returns the first failure.
+/// After each, the attempts have been released.
 private func run(_ scenario: Scenario, _ channel: MemoryChannel, isVerbose: Bool) -> Play.Failure? {
   var failure: Play.Failure?
   for number in 0..<2_000 {

@@ -240,7 +240,7 @@ import Testing
     #expect(text(status.message) == row.words)
   }
 
-  /// Fields that are only recorded as known read like fields of the list.
+  /// A header block keeps its usual fields only as "known". They read like the fields that it keeps as a list.
   @Test func headerBlocks() {
     let head = [(":status", "200"), ("content-type", "application/grpc")]
     let rows: [(fields: [(String, String)], head: Bool, trailers: Bool)] = [
@@ -379,7 +379,7 @@ import Testing
     #expect(framing.status(.body, trailers: nil, deadlineHasPassed: false).code == .internal)
   }
 
-  /// Only messages that are small after decompression are read ahead, and never the last one.
+  /// A message is read ahead only if it is small, is not compressed, and has another whole message behind it.
   @Test func readsAheadWhatIsSmall() {
     let framing = framing()
     func begins(_ body: [UInt8], limit: Int = 2) -> Bool {
@@ -410,7 +410,7 @@ import Testing
 }
 
 extension GRPCFraming {
-  /// The request's header list, copied out.
+  /// A copy of the request's header list.
   fileprivate func requestHeaders(_ request: Request, now: UInt64, secure: Bool = false) -> Metadata? {
     let list = FieldList()
     let defaults = RequestDefaults(

@@ -61,7 +61,7 @@ extension Gzip {
     if !sample.isEmpty { #expect(expand(packed, sample.count - 1) == "too large") }
   }
 
-  /// Empty members take time, too.
+  /// Empty members of a gzip file take time, too: a step ends after so many of their bytes.
   @Test func emptyMembersInSlices() throws {
     let nothing = buffer([])
     let member = try #require(Gzip.compress(nothing.view))

@@ -71,7 +71,7 @@ final class MemoryStream: TransportStream {
     tell()
   }
 
-  /// Bytes that the owner does not want yet are kept.
+  /// Gives the stream bytes of the answer; those that the owner does not want yet are kept.
   func give(_ bytes: ArraySlice<UInt8>) {
     given += bytes.count
     received(bytes.count)

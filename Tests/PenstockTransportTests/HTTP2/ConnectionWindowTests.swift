@@ -135,9 +135,9 @@ extension SessionTests {
   @Test(arguments: [
     ([1_000_000, 1_000_000], 100_000, false), ([1_000_000, 201_000], 100_000, false),
     ([1_000_000, 199_000], 100_000, true), ([1_000_000, 10_000_000], 50_000_000, true),
-    // Without a round trip there is nothing to be felt.
+    // If the round trip is not known, nothing is felt.
     ([1_000_000, 1], 0, false),
-    // The first half may have begun at any time.
+    // It is not known when the first half began, so it tells nothing.
     ([1], 1_000_000_000, false),
   ])
   func isFeltWhereARoundTripIsLong(_ times: [UInt64], _ roundTrip: UInt64, _ isFelt: Bool) {

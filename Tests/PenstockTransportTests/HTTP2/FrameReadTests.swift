@@ -6,8 +6,7 @@ import Testing
 
 @testable import PenstockTransport
 
-/// The places into which a read of many frames puts their bytes. Tests/c/test_frames.c checks that the
-/// results are right for any input.
+/// Where a read of many frames puts their bytes. Tests/c/test_frames.c checks that the results are right for any input.
 @Suite struct FrameReadTests {
   /// Takes a message into its memory, and counts the bytes that had to be copied there.
   final class Owner: StreamOwner {

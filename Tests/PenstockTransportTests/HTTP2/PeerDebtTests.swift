@@ -27,7 +27,7 @@ import Testing
       } while !out.isEmpty
     }
 
-    /// The id of another call's stream.
+    /// Opens the stream of one more call, and returns its id.
     func open() -> Int32 {
       let owner = SessionTests.Recorder(session, takes: true)
       let stream = HTTP2Stream()
@@ -61,9 +61,9 @@ import Testing
 
   struct Attack: CustomTestStringConvertible, Sendable {
     let testDescription: String
-    /// About how many frames are accepted; further frames cost nothing.
+    /// About how many of these frames are accepted before the connection ends.
     let frames: ClosedRange<Int>
-    /// One frame on stream 1, which is open, or on 3, which was given up.
+    /// One frame of the attack: on stream 1, which is open, on stream 3, which the client has given up, or on stream 0.
     let bytes: @Sendable () -> [UInt8]
 
     init(
@@ -116,7 +116,8 @@ import Testing
     client.session.letGo(client.streams[1], .cancelled)
     client.drain()
     let frame = attack.bytes()
-    // As a reader has them, within what nghttp2 keeps of acknowledgements (1,000).
+    // As many frames as one read of 16 KiB holds, but at most 500: nghttp2 fails if 1,000 acknowledgements wait to be
+    // sent.
     let atOnce = min(max(1, 16384 / frame.count), 500)
     let batch = [[UInt8]](repeating: frame, count: atOnce).flatMap { $0 }
     if frame[3] == 0 { #expect(client.receive(Frame.head(1).encoded)) }
@@ -129,7 +130,7 @@ import Testing
     #expect(client.owners[0].log.last == words)
   }
 
-  /// One frame that never ends, byte by byte: each read counts.
+  /// A frame of 64 KiB that comes byte by byte: each read counts as one frame without use.
   @Test func aFrameInBytes() {
     let client = Client()
     var bytes = Frame(type: 0xBB, stream: 0, payload: PeerDebtTests.zeros(65536)).encoded[...]
@@ -139,7 +140,7 @@ import Testing
     client.end()
   }
 
-  /// An occasional useful frame lowers the count for a few others only.
+  /// One useful frame among a hundred useless ones makes up for a few of them only: the connection still ends.
   @Test func aUsefulFrameNowAndThen() {
     let client = Client()
     _ = client.open()
@@ -152,7 +153,8 @@ import Testing
     client.end()
   }
 
-  /// gRPC servers do this while they answer, for 20,000 messages: a ping each, to measure, and room for ours.
+  /// gRPC servers send this with each message of an answer: a PING, to measure the connection, and WINDOW_UPDATE
+  /// frames. After 20,000 messages nothing of it counts against the server.
   @Test func pingsWithEachMessage() throws {
     let client = Client()
     _ = client.open()
@@ -166,7 +168,7 @@ import Testing
     client.end()
   }
 
-  /// Calls that end at once, each with SETTINGS, PING and room.
+  /// Calls that end at once; with each of them the server sends a PING, SETTINGS and a WINDOW_UPDATE.
   @Test func manySmallCalls() throws {
     let client = Client()
     for _ in 0..<5_000 {
@@ -182,7 +184,8 @@ import Testing
     client.end()
   }
 
-  /// The server tells of each KiB that it has read, for the stream and for the connection, and says nothing else.
+  /// During an upload the server sends two WINDOW_UPDATE frames for each KiB that it has read, one for the stream and
+  /// one for the connection, and nothing else.
   @Test func anUpload() throws {
     let client = Client()
     let id = client.open()
@@ -203,7 +206,7 @@ import Testing
     let client = Client()
     let ping = Frame(type: 6, stream: 0, payload: PeerDebtTests.zeros(8)).encoded
     for _ in 0..<(365 * 8640) / 100 {
-      // A hundred of them.
+      // A hundred PINGs at once, after the 1,000 seconds in which they would have come.
       client.session.forgivenAt &-= 1_000_000_000_000
       try #require(
         client.receive([[UInt8]](repeating: ping, count: 100).flatMap({ $0 })), "the connection ended")
@@ -211,8 +214,8 @@ import Testing
     client.end()
   }
 
-  /// Calls that are given up while as many bytes as their windows allow are on their way, in frames of any
-  /// size.
+  /// The client gives up calls while as many bytes as their windows allow are still on their way to it, in frames of
+  /// any size.
   @Test(arguments: [1, 100, 16384])
   func whatComesLate(_ size: Int) throws {
     let client = Client()
@@ -235,7 +238,7 @@ import Testing
     client.end()
   }
 
-  /// Every call gets headers over the limit.
+  /// The answer to each call has headers over the limit.
   @Test func headersOverTheLimitOfEachCall() throws {
     let client = Client()
     for _ in 0..<300 {

@@ -2,14 +2,14 @@ import Testing
 
 @testable import PenstockTransport
 
-/// RFC 9113 section 8: what a response may be. A malformed one is a stream error PROTOCOL_ERROR (section 8.1.1), of that
-/// stream alone.
+/// RFC 9113 section 8: which responses are well formed. A malformed one is a stream error PROTOCOL_ERROR (section
+/// 8.1.1), of that stream alone.
 @Suite struct ResponseRulesTests {
   struct Row: CustomTestStringConvertible, Sendable {
     let testDescription: String
     let frames: [Frame]
     let log: [String]
-    /// nil: it is well formed.
+    /// The violation's error text; nil: the response is well formed.
     let words: String?
 
     init(_ name: String, _ frames: Frame..., log: [String], words: String? = nil) {
@@ -19,7 +19,7 @@ import Testing
       self.words = words
     }
 
-    /// A head with these fields, and what goes with it.
+    /// A response that begins with a head of these fields, followed by the frames `rest`. `words` as above.
     init(head fields: [(String, String)], end: Bool = false, _ rest: Frame..., fails words: String? = field) {
       testDescription = "head \(fields)\(end ? " end" : "")"
       frames = [.headers(1, fields, end: end)] + rest
@@ -28,7 +28,8 @@ import Testing
       self.words = words
     }
 
-    /// A whole answer with these trailers. `count`: how many of their fields are left; nil: malformed.
+    /// A whole response with these trailers. `count`: how many of their fields the stream's owner gets; nil: they are
+    /// malformed.
     init(trailers fields: [(String, String)], end: Bool = true, _ count: Int?, fails words: String? = field) {
       testDescription = "trailers \(fields)"
       frames = [.head(1), .data(1, [1, 2]), .headers(1, fields, end: end)]
@@ -61,7 +62,7 @@ import Testing
     Row(trailers: [(":status", "200"), status], nil), Row(trailers: [status, (":status", "200")], nil),
     Row(trailers: [(":status", "100")], nil),
     Row(trailers: [(":path", "/"), status], nil),
-    // Section 8.3.2.
+    // Section 8.3.2: the value of :status.
     Row(head: [(":status", "")]), Row(head: [(":status", "20")]), Row(head: [(":status", "2000")]),
     Row(head: [(":status", "2x0")]), Row(head: [(":status", "-10")]), Row(head: [(":status", " 20")]),
     Row(head: [(":status", "   ")]), Row(head: [(":status", "20\u{1}")]), Row(head: [(":status", "101")]),

@@ -14,11 +14,11 @@ import Testing
     private let duplex: Bool
     var log: [String] = []
     var body: [UInt8] = []
-    /// The session's output while it received.
+    /// The bytes that the session sent while it was given its input.
     var sent: [UInt8] = []
-    /// What a violation was.
+    /// The error text of a violation.
     var words: String?
-    /// Where bytes may be put beforehand.
+    /// The space that this owner offers for the next bytes of the body (`streamSpace`).
     var room = UnsafeMutableRawBufferPointer(start: nil, count: 0)
 
     init(_ session: HTTP2Session, takes: Bool, duplex: Bool = false) {
@@ -84,7 +84,8 @@ import Testing
     return [UInt8](out.bytes.view)
   }
 
-  /// Opens one stream, then feeds `input` in parts of `step` bytes. The session's log and body.
+  /// Opens one stream, then feeds `input` in parts of `step` bytes. Returns the session, and the stream's owner with
+  /// what it has recorded.
   func run(_ input: [UInt8], step: Int, takes: Bool = true, limits: HTTP2Limits = HTTP2Limits()) -> (
     HTTP2Session, Recorder
   ) {
@@ -160,7 +161,7 @@ import Testing
       raised.count == 1 && raised[0].hasPrefix("lost: the server broke the rules of HTTP/2: PROTOCOL_ERROR"))
   }
 
-  /// Each GOAWAY takes the streams above its last one, and leaves the others.
+  /// Each GOAWAY ends the streams above the last stream id that it names, and leaves the others.
   @Test func goAwayBetweenStreams() {
     let session = HTTP2Session.make(HTTP2Limits())!
     _ = Frame.settings().encoded.withUnsafeBytes { session.receive($0) }
@@ -198,7 +199,7 @@ import Testing
     #expect(session.isPingAnswered)
     session.ping()
     #expect(drain(session) == ping(1).encoded && !session.isPingAnswered)
-    // A PING of the server's, and an answer to none of ours.
+    // The server sends a PING of its own, then an answer to a PING that we have not sent.
     receive(ping(1))
     #expect(drain(session) == ping(1, ack: true).encoded)
     receive(ping(2, ack: true))
@@ -220,7 +221,8 @@ import Testing
     #expect(run(Frame.goAway(1, code, words).encoded, step: 1000).0.hearsTooManyPings == complains)
   }
 
-  /// Only the payload of a DATA frame without padding goes straight into a message, and no more than its rest.
+  /// `space` is for the payload of a DATA frame without padding only, and is never larger than what is left of the
+  /// frame.
   @Test func spaceIsWithinAFrame() {
     let (session, recorder) = run(Frame.head(1).encoded, step: 1000)
     let room = UnsafeMutableRawBufferPointer.allocate(byteCount: 30_000, alignment: 1)
@@ -279,7 +281,8 @@ import Testing
     #expect(session.isIdle && session.failure == nil)
   }
 
-  /// nghttp2 still has the streams of an abandoned session, which are gone: nobody asks it for the last frame's.
+  /// After `abandon` nghttp2 still has the streams, but ours are gone: `isBehind` no longer asks nghttp2 for the stream
+  /// of the last frame.
   @Test func asksForNoStreamOfAnAbandonedSession() {
     let (session, _) = run(Frame.head(1).encoded, step: 1000, takes: false)
     let stream = session.open[0]
@@ -340,13 +343,14 @@ import Testing
     _ = Frame.head(1).encoded.withUnsafeBytes { session.receive($0) }
     for _ in 0..<4 { #expect(part.withUnsafeBytes { session.receive($0) }) }
     let credit = drain(session)
-    // All for the connection, nothing for the stream.
+    // Only WINDOW_UPDATE frames, all of them for the connection and none for the stream.
     #expect(
       stride(from: 0, to: credit.count, by: 13).allSatisfy { credit[$0 + 3] == 8 && credit[$0 + 8] == 0 })
     #expect(credit.count >= 13 && stream.body.count == 64000)
     session.consumed(stream, 40000)
     #expect(drain(session) == Frame.windowUpdate(1, 40000).encoded)
-    // Over the window, by a frame at most: a violation.
+    // 64,000 bytes more are over the window, of which 41,535 bytes are left: a violation. At most one frame too many is
+    // kept.
     for _ in 0..<4 { _ = part.withUnsafeBytes { session.receive($0) } }
     #expect(stream.body.count <= 64000 + 41535 + 16384)
     session.letGo(stream, .cancelled)
@@ -426,8 +430,8 @@ import Testing
     #expect(session.isIdle && session.failure == nil)
   }
 
-  /// nghttp2 is told of a body whenever there is something to send, and nothing is sent in between. A message may also
-  /// come while a frame that was to be the last one waits for room, and a half-close after everything.
+  /// `resume` tells nghttp2 that a stream has something to send, here twice for each message; between the messages
+  /// nothing is sent. A further message and the half-close may come while a part of the message before waits for room.
   @Test(arguments: [64, 1 << 18])
   func bodyInParts(_ outputSize: Int) throws {
     var limits = HTTP2Limits()

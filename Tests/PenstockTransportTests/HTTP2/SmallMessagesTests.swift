@@ -16,7 +16,7 @@ extension SessionTests {
     return (session, stream)
   }
 
-  /// Appends a message, and what it is on the wire to `wire`.
+  /// Appends a message to the stream, and its bytes on the wire to `wire`.
   private func send(_ message: [UInt8], on stream: HTTP2Stream, _ wire: inout [UInt8]) {
     stream.append(BodyPiece(compressed: false, buffer(message), length: UInt32(message.count)))
     wire += [0] + big(UInt32(message.count)) + message
@@ -36,7 +36,7 @@ extension SessionTests {
     let sent = try data(session)
     #expect(sent.map { $0.payload.count } == [16384, 21000 - 16384] && sent.map { $0.flags } == [0, 0])
     #expect(sent.flatMap { $0.payload } == wire && stream.piecesSent == 1000)
-    // The half-close goes with the last of them.
+    // The half-close is sent with the last message.
     send([7], on: stream, &wire)
     send([], on: stream, &wire)
     stream.endsAfterPieces = true

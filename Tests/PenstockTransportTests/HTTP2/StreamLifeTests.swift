@@ -8,7 +8,8 @@ import Testing
     .added, .submitted(withBody: false), .submitted(withBody: true), .headersLeft, .bodyGiven, .allPacked,
     .lastPacked, .dataLeft, .over,
   ]
-  /// One row each of `HTTP2StreamLife.allCases`; nil: nothing changes.
+  /// A row for each of `HTTP2StreamLife.allCases`, a column for each of `events`: the life that follows; nil: nothing
+  /// changes.
   let table: [[HTTP2StreamLife?]] = [
     [.queued, nil, nil, nil, nil, nil, nil, nil, .closed],
     [nil, .opening, .openingWithBody, nil, nil, nil, nil, nil, .closed],

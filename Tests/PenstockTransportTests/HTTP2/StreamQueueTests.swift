@@ -25,7 +25,7 @@ extension SessionTests {
     return try #require(frames(sent)).filter { $0.type < 2 }
   }
 
-  /// A session with so many open streams, of which one has used up the connection's window.
+  /// A session with `count` open streams, of which one has used up the connection's window.
   private func fullSession(_ count: Int = HTTP2Session.opensAnyway) throws -> HTTP2Session {
     let session = try #require(HTTP2Session.make(HTTP2Limits()))
     _ = drain(session)
@@ -42,8 +42,8 @@ extension SessionTests {
     session.dispatch()
   }
 
-  /// The server could do nothing with the headers alone. A streaming request, and one without a body, opens
-  /// at once.
+  /// A whole request waits, because the server could do nothing with its headers alone. A streaming request, and one
+  /// without a body, opens at once.
   @Test func aWholeRequestWaitsForTheConnectionsWindow() throws {
     let session = try fullSession()
     let (first, _) = add(10, to: session)
@@ -70,7 +70,8 @@ extension SessionTests {
     session.dispatch()
   }
 
-  /// A server that answers headers alone, or reads one stream when it has seen another, is not kept waiting.
+  /// Up to `opensAnyway` whole requests open although there is no room for their bodies: a server that answers to
+  /// headers alone, or that reads one stream only when it has seen another, is not kept waiting.
   @Test func someRequestsOpenWithoutRoom() throws {
     let session = try fullSession(1)
     let streams = (1..<HTTP2Session.opensAnyway).map { _ in add(10, to: session).0 }
@@ -116,7 +117,7 @@ extension SessionTests {
     session.dispatch()
   }
 
-  /// A queue that does not move does not keep calls that have ended.
+  /// If the server allows no stream, the queue does not keep calls that have ended.
   @Test func queuedCallsThatEndAreForgotten() throws {
     let session = try #require(HTTP2Session.make(HTTP2Limits()))
     _ = drain(session)
@@ -130,7 +131,7 @@ extension SessionTests {
     #expect(session.queuedCount < 200)
   }
 
-  /// Opens if it is to, and lets nothing go.
+  /// An owner that opens its stream, or refuses to, and ignores everything else.
   private final class Idle: StreamOwner {
     let opens: Bool
     init(opens: Bool) { self.opens = opens }
@@ -147,7 +148,8 @@ extension SessionTests {
     stream.endsAfterPieces = true
   }
 
-  /// All in one collect: no request may cause another.
+  /// A stream whose owner refuses to open it takes nothing of the window: the next request is sent in the same
+  /// `collect`, because there may be no event that causes another one.
   @Test func whatDoesNotOpenTakesNoRoom() throws {
     let session = try #require(HTTP2Session.make(HTTP2Limits()))
     receive(.settings(), session)

@@ -59,7 +59,7 @@ import Testing
     }
   }
 
-  /// More parts than one system call takes leave in one go while the kernel takes them.
+  /// `send` makes as many system calls as the parts need, as long as the kernel takes all that it is offered.
   @Test func allThatTheKernelTakes() throws {
     var ends: [Int32] = [0, 0]
     try #require(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &ends) == 0)
@@ -74,7 +74,7 @@ import Testing
     #expect(queue.send(to: ends[0]) == 40 * 2057 && queue.isEmpty)
   }
 
-  /// The bytes of each system call: a packet is one call's.
+  /// How many bytes each system call of a `send` has sent: through this socket each of them is a packet.
   func packets(_ queue: SendQueue) throws -> [Int] {
     var ends: [Int32] = [0, 0]
     try #require(socketpair(AF_UNIX, Int32(SOCK_SEQPACKET.rawValue), 0, &ends) == 0)
@@ -91,7 +91,8 @@ import Testing
     return sizes
   }
 
-  /// 64 vectors at a time, of which a part has one, or two with what stands before it; 62 are enough to begin with none.
+  /// A system call takes 64 vectors. A part needs one, or two if the queue's own bytes stand before it; the own bytes
+  /// behind the last part need one. After 62 vectors no further part is added.
   @Test func asManyVectorsAsThereIsRoomFor() throws {
     let message = buffer([UInt8](repeating: 1, count: 2048))
     let head = buffer([UInt8](repeating: 2, count: 9))
@@ -104,18 +105,18 @@ import Testing
       if tail { #expect(queue.append(head.view)) }
       return queue
     }
-    // Parts alone.
+    // Parts without own bytes.
     #expect(try packets(queue(62, headsFrom: 62, tail: false)) == [62 * 2048])
     #expect(try packets(queue(63, headsFrom: 63, tail: false)) == [62 * 2048, 2048])
-    // 62 and what follows them.
+    // 62 parts, and own bytes behind them.
     #expect(try packets(queue(62, headsFrom: 62, tail: true)) == [62 * 2048 + 9])
-    // 1 and 31 pairs are 63, and with what follows them all 64.
+    // A part alone and 31 with own bytes before them need 63 vectors; with the own bytes behind them it is 64.
     #expect(try packets(queue(32, headsFrom: 1, tail: true)) == [2048 + 31 * 2057 + 9])
-    // 31 pairs: with one more, and what follows, there would be 65.
+    // 31 parts with own bytes before them need 62 vectors. The 32nd goes with the next system call: all would need 65.
     #expect(try packets(queue(32, headsFrom: 0, tail: true)) == [31 * 2057, 2057 + 9])
   }
 
-  /// Its message lives as long as a part of it waits.
+  /// The queue keeps a message as long as a part of it waits.
   @Test func holdsWhatWaits() throws {
     let queue = SendQueue(copies: false)
     weak var gone: ByteBuffer?
@@ -130,7 +131,7 @@ import Testing
     #expect(gone == nil && queue.isEmpty)
   }
 
-  /// Lent bytes are not released where they are copied, which is within nghttp2, but when the copy has left.
+  /// A lent message is not released when it is copied, which happens within nghttp2, but when the copy has left.
   @Test(arguments: [false, true]) func holdsWhatWasLent(copies: Bool) throws {
     var ends: [Int32] = [0, 0]
     try #require(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &ends) == 0)

@@ -42,7 +42,7 @@ extension RuntimeTests {
       runtime.releaseHandle()
     }
 
-    /// Hooks, and the work that they leave, take one turn.
+    /// Shutdown runs the hooks, and the work that they leave, in one turn: so it needs no time-out.
     @Test func shutdownWithoutATimeoutEndsAnIdleHostRuntime() {
       let runtime = makeRuntime(.host)
       let ran = Counter()
@@ -85,7 +85,7 @@ extension RuntimeTests {
       runtime.perform { ran.up() }
       #expect(ran.now == 1)
       let helper = TestThread { runtime.endPending() }
-      // It may end by itself before this asks.
+      // The runtime may end before this second shutdown.
       let again = runtime.shutdown(timeoutMilliseconds: -1)
       #expect(again == .ok || again == .already)
       helper.join()
@@ -110,7 +110,7 @@ extension RuntimeTests {
       park(inside)
       #expect(runtime.shutdown(timeoutMilliseconds: 5) == .timedOut)
       go.set()
-      // It may have ended by itself since.
+      // The runtime may have ended since.
       let again = runtime.shutdown(timeoutMilliseconds: -1)
       #expect(again == .ok || again == .already)
       driver.join()
@@ -207,7 +207,8 @@ extension RuntimeTests {
           }
           return 0
         }
-        // In a child, which has no threads and descriptors but ours. The parent rehearses: see `ForkTests`.
+        // The rounds run in a child process, which has no threads and descriptors of others. The parent runs them
+        // first, for the reason that `ForkTests` gives.
         func whole() -> Int32 {
           makeRuntime().end()
           let descriptors = openDescriptors()
@@ -251,7 +252,8 @@ extension RuntimeTests {
 
     @Test func refusedDescriptorsAreAResult() async {
       await #expect(processExitsWith: .success) {
-        // The outcomes with 0, 1, ... descriptors to be had, in a child: other threads here open some, too.
+        // Makes a runtime with 0, 1, ... free descriptors; in a child process, because other threads of this one open
+        // descriptors.
         func outcomes(_ most: Int) -> Int32 {
           let kind = __rlimit_resource_t(7)  // RLIMIT_NOFILE
           var limit = rlimit(rlim_cur: 64, rlim_max: 64)
@@ -273,7 +275,7 @@ extension RuntimeTests {
             }
             cs_close(fillers.removeLast())
           }
-          // As many as before can be had.
+          // The attempts that failed have closed what they had opened: there are as many free descriptors as before.
           for _ in 0...most { if dup(0) < 0 { return 5 } }
           return dup(0) < 0 ? 0 : 6
         }
@@ -289,8 +291,8 @@ extension RuntimeTests {
       async
     {
       await #expect(processExitsWith: .success) {
-        // What runs at and after the fork is rehearsed, as below: full Swift's runtime fills its caches under locks of
-        // its own, which a fork must not catch.
+        // The parent first does what will run at and after the fork: full Swift's runtime fills its caches under locks
+        // of its own, which must not be held at a fork.
         let rehearsal = makeRuntime()
         rehearsal.perform {}
         _ = openDescriptors()
@@ -314,9 +316,9 @@ extension RuntimeTests {
           if mine.shutdown(timeoutMilliseconds: -1) != .ok { return 10 }
           mine.releaseHandle()
           parents.releaseHandle()
-          // The parent's two descriptors are closed here (this count has none of its own open).
+          // `releaseHandle` has closed the child's copies of the two descriptors of the parent's runtime.
           if openDescriptors() != before - 2 { return 11 }
-          // A grandchild tells them apart, too.
+          // In a grandchild the generations of the child and of the parent are both those of other processes.
           let generation = Process.generation
           let grandchild = inChild {
             Process.isForked(generation) && Process.isForked(parents.generation)
@@ -347,8 +349,8 @@ extension RuntimeTests {
           return 0
         }
         let runtime = makeRuntime()
-        // All that the child does is rehearsed here: full Swift's runtime fills its caches under locks of its own,
-        // which a fork must not catch. (Embedded Swift has none.)
+        // The parent first does all that the children will do: full Swift's runtime fills its caches under locks of its
+        // own, which must not be held at a fork. (Embedded Swift has none.)
         runtime.perform {}
         must(works() == 0 && !Process.isForked(runtime.generation), "rehearsal")
         _ = inChild { works() }

@@ -5,7 +5,7 @@ import Testing
 
 @testable import PenstockTransport
 
-/// `@unchecked`: changed by one thread at a time, which is what the tests look at.
+/// `@unchecked`: only one thread at a time changes it. The tests check that.
 private final class Note: @unchecked Sendable {
   var numbers: [Int] = []
   let count = Atomic<Int>(0)
@@ -14,7 +14,7 @@ private final class Note: @unchecked Sendable {
 private final class Append: ExecutorJob {
   let note: Note
   let number: Int
-  /// The last reference to the executor, perhaps.
+  /// If given, a reference to the executor, perhaps the last one.
   var kept: SerialExecutor?
 
   init(_ note: Note, _ number: Int, _ kept: SerialExecutor? = nil) {
@@ -50,7 +50,7 @@ extension RuntimeTests {
       #expect(!executor.isOnThisThread)
     }
 
-    /// Its count of jobs goes round after 2,147,483,648 of them.
+    /// A serial executor's counter of its jobs wraps around after 2,147,483,648 of them.
     @Test func serialCountsRound() throws {
       let executor = try #require(SerialExecutor.make(after: UInt32.max - 9).0)
       let note = Note()

@@ -96,7 +96,7 @@ extension RuntimeTests {
           park(go)
         })
       park(inside)
-      // It stands in a callback: the role is taken.
+      // The other thread is in a callback, and so has the role of driver.
       let pair = pipePair()
       runtime.post(Work { must(runtime.watch(pair.read, CS_EPOLLIN, Ready { _ in }), "watch") })
       #expect(!isReadable(fd))
@@ -107,7 +107,7 @@ extension RuntimeTests {
       _ = write(pair.write, &byte, 1)
       cell.set()
       thread.join()
-      // Now it is the host's again, and the socket is ready.
+      // Now the host can take the role again, and the socket is ready.
       runtime.post(Work {})
       #expect(isReadable(fd))
       #expect(runtime.poll(timeoutMilliseconds: 0) == .ok)

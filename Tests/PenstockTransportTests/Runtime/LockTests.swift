@@ -19,7 +19,8 @@ extension RuntimeTests {
       #expect(guarded.lock.word.load(ordering: .relaxed) == 0)
     }
 
-    /// A sleeper is woken: only if the word sleeps at the address at which it is changed.
+    /// A thread that sleeps until the lock is free is woken. For that it has to sleep on the address of the word that
+    /// `unlock` changes.
     @Test func aSleeperIsWoken() {
       let guarded = Guarded()
       guarded.lock.lock()

@@ -71,13 +71,13 @@ extension RuntimeTests {
           }
           if i % 4 == 3 { lookup.cancel() }
         }
-        // None can have come back meanwhile.
+        // No lookup can have ended yet: it would be told on this thread.
         must(runtime.lookups.running.count == LookupQueue.limit, "a thread for each of so many")
       }
       for (i, answer) in answers.enumerated() where i % 4 != 3 {
         #expect(runtime.wait(for: answer.cell, deadline: nil, interruptible: false) == .ready)
       }
-      // Waits for the threads of cancelled lookups as well.
+      // The shutdown waits for the threads of cancelled lookups as well.
       #expect(runtime.shutdown(timeoutMilliseconds: -1) == .ok)
       for (i, answer) in answers.enumerated() { #expect(answer.count == (i % 4 == 3 ? 0 : 1)) }
       #expect(!runtime.hasPending)

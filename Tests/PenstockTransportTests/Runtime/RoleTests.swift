@@ -40,7 +40,7 @@ extension RuntimeTests {
       runtime.end()
     }
 
-    /// Of an object that is given to `keepUntilRest`.
+    /// An object to be given to `keepUntilRest`; `gone` counts its release.
     private final class Spent {
       let gone: Counter
       init(_ gone: Counter) { self.gone = gone }
@@ -125,7 +125,7 @@ extension RuntimeTests {
       let runtime = makeRuntime(linger: 60_000_000)
       let me = cs_thread_self()
       let firing = Counter()
-      // The second time the own thread knows when it would look.
+      // In the second round the own thread already sleeps until a time at which it would look at the role by itself.
       for round in 1...2 {
         let alarm = Alarm { _ in
           must(cs_thread_self() != me, "nobody waits here")
@@ -147,7 +147,7 @@ extension RuntimeTests {
           let cell = WaitCell()
           let item = Work { cell.set() }
           if (i + round) % 3 == 0 {
-            // By a timer of the loop instead of at once.
+            // A timer of the loop sets the cell later.
             runtime.post(
               Work {
                 let alarm = Alarm { _ in cell.set() }
@@ -171,7 +171,8 @@ extension RuntimeTests {
       let wait = { (cell: WaitCell) in
         TestThread { must(runtime.wait(for: cell, deadline: nil, interruptible: false) == .ready, "woken") }
       }
-      // The own thread drives first, and would keep the role if all came before it has given it away.
+      // The other callers begin when the first one drives: if all began while the own thread still drives, it would
+      // keep the role.
       let first = wait(cells[0])
       eventually("a caller drives") {
         runtime.lock.withLock {
@@ -179,20 +180,20 @@ extension RuntimeTests {
         }
       }
       let waiters = [first] + cells.dropFirst().map(wait)
-      // One drives, the others are parked.
+      // One caller drives, the others are parked.
       eventually("a crowd") { runtime.lock.withLock { runtime.crowd == Runtime.crowdLasts } }
       let driving = runtime.driverThread.load(ordering: .relaxed)
       cells[0].set()
       eventually("the own thread drives") { runtime.lock.withLock { runtime.driver == .own } }
       #expect(driving != 0 && runtime.driverThread.load(ordering: .relaxed) != driving)
-      // It stays: the next caller does not drive.
+      // The own thread keeps the role: the next caller does not drive.
       let me = cs_thread_self()
       let mine = Counter()
       runtime.perform { if cs_thread_self() == me { mine.up() } }
       #expect(mine.now == 0)
       for cell in cells { cell.set() }
       for waiter in waiters { waiter.join() }
-      // After so many waits without a crowd the role is the caller's again.
+      // After `crowdLasts` waits without a crowd a caller gets the role again.
       for _ in 0..<Runtime.crowdLasts {
         must(runtime.wait(for: WaitCell(), deadline: 1, interruptible: false) == .timedOut, "timed out")
       }
@@ -219,7 +220,7 @@ extension RuntimeTests {
           let soon = Runtime.monotonicNow() + UInt64(10_000 * (1 + (i + round) % 16))
           switch (i &* 7 + round) % 5 {
           case 0:
-            // The deadline against a timer of the loop.
+            // The deadline and a timer of the loop fall on the same time.
             runtime.post(Work { runtime.arm(Alarm { _ in cell.set() }, at: soon) })
             let result = runtime.wait(for: cell, deadline: soon, interruptible: false)
             must(result == .ready || result == .timedOut, "ready or late")
@@ -272,7 +273,7 @@ extension RuntimeTests {
         must(runtime.wait(for: WaitCell(), deadline: at, interruptible: false) == .timedOut, "timed out")
         must(Runtime.monotonicNow() >= at, "early")
       }
-      // One that has passed.
+      // A deadline that has passed.
       #expect(runtime.wait(for: WaitCell(), deadline: 1, interruptible: false) == .timedOut)
       let set = WaitCell()
       set.set()
@@ -313,7 +314,8 @@ extension RuntimeTests {
           runtime.wait(for: WaitCell(), deadline: nil, interruptible: true) == .interrupted, "interrupted")
         done.up()
       }
-      // The 250 ms slice would do as well; the signal may come before the wait.
+      // The signal is sent until the wait ends, because it may come before the wait begins. (Without a signal the wait
+      // would end after 250 ms.)
       eventually("the wait ends") {
         if done.now == 0 { pthread_kill(waiter.handle, SIGUSR1) }
         return done.now == 1

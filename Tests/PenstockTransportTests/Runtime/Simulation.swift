@@ -11,22 +11,22 @@ final class Simulation: Platform {
   typealias Server = (_ said: [UInt8], _ socket: SimulatedSocket) -> Void
 
   private(set) var time: UInt64 = 1_000_000_000
-  /// By port. A port without one refuses.
+  /// The servers by port. A port without a server refuses connections.
   var servers: [UInt16: Server] = [:]
-  /// By name, without its port.
+  /// The addresses of each host name.
   var names: [String: [SocketAddress]] = [:]
-  /// How long bytes are on their way.
+  /// How many nanoseconds bytes take from one end to the other.
   var delay: UInt64 = 0
   private(set) var connects = 0
   private var events: [(at: UInt64, run: () -> Void)] = []
   private var sockets: [Int32: SimulatedSocket] = [:]
 
-  /// Asked instead of the names.
+  /// If set, this resolver is asked instead of `names`.
   var resolver: Resolver?
 
   override func clock() -> UInt64 { time }
 
-  /// The middle: waits have no jitter.
+  /// The middle of the range, with which jitter changes no wait.
   override func random() -> UInt64 { 1 << 63 }
 
   override func makePoller(host: Bool) -> Poller { SimulatedPoller(self, host: host) }
@@ -56,7 +56,7 @@ final class Simulation: Platform {
 
   func readiness(_ descriptor: Int32) -> UInt32 { sockets[descriptor]?.readiness ?? 0 }
 
-  /// Advances the clock to the next event, or by at most so much. False: there was no event.
+  /// Advances the clock to the next event, or by at most so much. False: there was no event within that time.
   func goOn(atMost nanoseconds: UInt64) -> Bool {
     guard let first = events.first, first.at <= time + nanoseconds else {
       time += nanoseconds
@@ -77,10 +77,11 @@ final class SimulatedSocket: Socket {
   var isConnected = false
   private var isClosed = false
   private var hasEnded = false
-  /// What the server keeps for this connection: whether the preface has come, and what is not whole yet.
+  /// What the server keeps for this connection: whether the preface has come, and the bytes of a frame that is not
+  /// whole yet.
   var hasBegun = false
   var rest: [UInt8] = []
-  /// How long what was sent may be without an acknowledgement; nil: as long as the system allows.
+  /// How many nanoseconds sent bytes may stay without an acknowledgement; nil: as long as the system allows.
   private(set) var mostUnacknowledged: UInt64?
 
   init(_ descriptor: Int32, _ world: Simulation, _ server: @escaping Simulation.Server) {
@@ -94,7 +95,7 @@ final class SimulatedSocket: Socket {
     return CS_EPOLLOUT | (arrived.isEmpty && !hasEnded ? 0 : CS_EPOLLIN)
   }
 
-  /// The server's answer; the client has it after the delay.
+  /// Sends bytes from the server; the client has them after the delay.
   func answer(_ bytes: [UInt8]) { world.after(world.delay) { self.arrived += bytes } }
   func end() { world.after(world.delay) { self.hasEnded = true } }
 
@@ -126,7 +127,8 @@ final class SimulatedSocket: Socket {
     return .bytes(said.count)
   }
 
-  /// A queue gathers its parts for the kernel: they come back out of a pair of sockets.
+  /// A queue can only send to a descriptor. So its bytes go through a pair of sockets here, and from there to the
+  /// server.
   override func send(_ queue: SendQueue) -> Moved {
     var ends: [Int32] = [0, 0]
     precondition(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &ends) == 0)

@@ -57,7 +57,7 @@ import Testing
     let client = try client("ipv4:10.0.0.1:80", world)
     let first = client.unary("/a.B/C", [1, 2]) { $0.deadline = 3600 * Self.second }
     #expect(first.code == .ok && first.message == [1, 2])
-    // There and back for the socket, HTTP/2's SETTINGS, and the call.
+    // Five delays: one until the socket is connected, two for HTTP/2's SETTINGS, two for the call.
     let stats = first.reply.stats
     #expect(stats.headersAt - stats.createdAt == 15 * Self.second)
     let second = client.unary("/a.B/C", [3]) { $0.deadline = 3600 * Self.second }

@@ -150,10 +150,11 @@ func entries(_ path: String) -> [String] {
   return names
 }
 
-/// Without the descriptor that is used for counting.
+/// How many descriptors are open, without the one that is used for counting.
 func openDescriptors() -> Int { entries("/proc/self/fd").count - 1 }
 
-/// Threads of the library: by name, since the process may have others that come and go.
+/// How many threads of the library there are. It finds them by name, because the process may have others that come and
+/// go.
 func libraryThreads() -> Int {
   entries("/proc/self/task").filter { task in
     let fd = cs_open_to_read("/proc/self/task/\(task)/comm")
@@ -172,7 +173,8 @@ func isReadable(_ fd: Int32, milliseconds: Int32 = 0) -> Bool {
   return poll(&p, 1, milliseconds) == 1
 }
 
-/// A child of this process that ends with what `body` returns; its exit status, or -1 if it did not end by itself.
+/// Forks a child, which ends with the status that `body` returns. Returns this status, or -1 if the child did not end
+/// by itself.
 func inChild(_ body: () -> Int32) -> Int32 {
   let child = cs_fork()
   if child == 0 {

@@ -44,7 +44,7 @@ import Testing
       #expect(bytes.withUnsafeBytes { engine.write($0) })
     }
 
-    /// As much as the socket takes. False: something is left.
+    /// Writes as much as the socket takes. False: something is left.
     func write() -> Bool {
       while !engine.output.isEmpty {
         let view = engine.output.view
@@ -55,7 +55,7 @@ import Testing
       return true
     }
 
-    /// All that there is.
+    /// Reads all that has arrived.
     func read() {
       var place = [UInt8](repeating: 0, count: 65536)
       while true {
@@ -88,7 +88,7 @@ import Testing
     let client = try #require(
       TestClient("unix-abstract:" + server.name, mode: .host) { $0.tls = Certificates.shared.client() })
     let told = Told()
-    // No bidi call: its connection's window would be too narrow for so many messages.
+    // Not a bidi call: for bidi calls the connection's window stays too narrow for so many messages.
     let call = client.make("/a.B/C", .serverStream, told: told)
     call.open()
     #expect(call.demand(1 << 40) == .ok)
@@ -114,7 +114,7 @@ import Testing
     #expect(server.write())
     client.settle()
 
-    // The call's data fills the socket, and less than 256 KiB wait.
+    // The call's upload fills the socket. Less than 256 KiB of TLS messages wait behind it.
     let upload = 1 << 20
     #expect(call.trySend(buffer([UInt8](repeating: 1, count: upload))) == .ok)
     client.settle()
@@ -132,7 +132,8 @@ import Testing
       _ = server.write()
       client.settle()
     }
-    // The client has read until 256 KiB waited, and then stopped: a few thousand answers of 27 bytes.
+    // The client has read until 256 KiB of its answers waited, which are a few thousand answers of 27 bytes, and then
+    // stopped.
     #expect(updates > 4000 && updates < 20_000)
     #expect(told.messages.count < messages && told.code == nil)
 

@@ -49,7 +49,7 @@ import Testing
   struct Unexpected: Error {}
 
   func pair(_ client: TLSOptions, _ server: TLSOptions, host: String = "localhost") throws -> Pair {
-    // A view does not keep its buffer.
+    // A view does not keep its buffer alive.
     let name = bytes(host)
     defer { withExtendedLifetime(name) {} }
     let left = try #require(TLSEngine.make(context(.client, client), host: name.view))
@@ -57,7 +57,8 @@ import Testing
     return Pair(client: left, server: right)
   }
 
-  /// A name that ends with a dot is the same one (RFC 6066 section 3 sends it without); so is an address with a zone.
+  /// A host name that ends with a dot is the same name as without it (RFC 6066 section 3 sends it without). An address
+  /// with a zone is the same address as without it.
   @Test(arguments: ["localhost", "127.0.0.1", "a.test.example", "localhost.", "fe80::1", "fe80::1%eth0"])
   func goodHost(_ host: String) throws {
     let pair = try pair(certificates.client(), certificates.server(), host: host)
@@ -96,7 +97,8 @@ import Testing
     #expect(place.withUnsafeMutableBytes { pair.server.read(into: $0) } == .closed)
   }
 
-  /// OpenSSL has one list of errors for each thread, and takes any entry in it for its own error.
+  /// OpenSSL keeps one list of errors for each thread. An entry that another user of OpenSSL has left there must not
+  /// count as a failure of ours.
   @Test func whatOthersHaveFailedAtIsNotOurs() throws {
     let pair = try pair(certificates.client(), certificates.server())
     _ = pair.shake()

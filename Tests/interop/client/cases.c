@@ -59,7 +59,8 @@ static void client_streaming(client *client) {
   rpc_free(call);
 }
 
-/* Compression is chosen per call here: so the compressed and the plain message are two calls. */
+/* In gRPC's description one call sends a compressed and a plain message. Here compression is an option of the call, so
+ * they are two calls. */
 static void client_compressed_streaming(client *client) {
   static const size_t sizes[] = {27182, 27182, 45904};
   static const char *const options[] = {NULL, "{\"compression\": \"gzip\"}", NULL};

@@ -8,8 +8,8 @@ typedef struct test_case {
   const char *name;
   void (*run)(client *client);
   /* The features that the server must have beyond TestService; NULL: none. "expect": it checks expect_compressed.
-   * "hold": it keeps a FullDuplexCall with x-hold until an EmptyCall with x-release, and counts what it writes. "echo":
-   * penstock.Echo. */
+   * "hold": it keeps a FullDuplexCall with x-hold until an EmptyCall with x-release, and counts the messages that it
+   * writes. "echo": it has the service penstock.Echo. */
   const char *needs;
 } test_case;
 

@@ -2,17 +2,17 @@
  *
  *   interop_client --list                                    the cases, each with what it needs
  *   interop_client --target T [OPTIONS] CASE...              runs them: a line `ok NAME` or `FAILED NAME` for each
- *   interop_client --target T [OPTIONS] --call METHOD ...    one call, told as one line of JSON
+ *   interop_client --target T [OPTIONS] --call METHOD ...    one call, reported as one line of JSON
  *
- *   --channel JSON      options of the channel ({"tls": false})
+ *   --channel JSON      options of the channel (by default {"tls": false})
  *   --style STYLE       blocking, callback, thread, host or host-callback
  *   --kind KIND         unary, client_stream, server_stream or bidi
  *   --options JSON      options of the call
  *   --send HEX          a message, any number of times
  *   --add NAME=HEX      metadata that an interceptor adds, any number of times
- *   --set-json JSON     metadata that an interceptor sets before
+ *   --set-json JSON     metadata that this interceptor sets before it adds any
  *   --cancel-after N    cancels the call after N messages have come
- *   --calls N           makes the call N times, one after the other; the last is told
+ *   --calls N           makes the call N times, one after the other; the last is reported
  *   --gate messages     sends each message only after the answer to the one before; prints {"received": N} after each
  *                       answer and waits for a line on standard input
  *   --gate calls        prints {"ended": N, "code": CODE} after each call but the last and waits for a line
@@ -86,7 +86,7 @@ static int run_cases(client *client, char **names, int count) {
   return 0;
 }
 
-/* ---- One call, told as JSON ---- */
+/* ---- One call, reported as JSON ---- */
 
 typedef struct added {
   const char *names[LIMIT];
@@ -185,7 +185,7 @@ static int32_t read_kind(const char *name) {
   return -1;
 }
 
-/* One message for each answer, until the call ends. */
+/* Sends each message after the answer to the one before, until all are sent or the call ends. */
 static void ping(rpc *call, const request *request) {
   for (int i = 0; i < request->message_count; i++) {
     penstock_result result = rpc_send(call, request->messages[i].data, request->messages[i].length);

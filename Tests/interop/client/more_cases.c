@@ -126,7 +126,8 @@ static void large_compressed(client *client) {
   penstock_reply_release(reply);
 }
 
-/* A message of exactly max_receive_message_bytes passes, and one byte more does not; the same for sending. */
+/* A message of exactly max_receive_message_bytes passes, and one byte more does not; likewise max_send_message_bytes
+ * for sending. */
 static void message_limits(client *client) {
   /* The response has 1 + 4 + 1 + 4 bytes around a payload of this size. */
   size_t limit = 4194304, around = 10;
@@ -169,7 +170,7 @@ end:
   for (int i = 0; i < COUNT; i++) rpc_free(calls[i]);
 }
 
-/* A server may answer before the client is done. */
+/* Half-closes. The server may have ended the call before: then the result is PENSTOCK_E_GONE. */
 static void half_close_any(rpc *call) {
   penstock_result result = rpc_half_close(call);
   if (result != PENSTOCK_OK) CHECK_RESULT(result, PENSTOCK_E_GONE);
@@ -193,7 +194,7 @@ end:
   for (int i = 0; i < COUNT; i++) rpc_free(calls[i]);
 }
 
-/* The descriptions plan it with 1,000 calls; here they are 100, which is 60 MB. */
+/* gRPC's description plans 1,000 such calls. Here there are 100, which carry 60 MB. */
 static void concurrent_large_unary(client *client) {
   enum { COUNT = 100 };
   rpc *calls[COUNT] = {0};
@@ -250,7 +251,7 @@ static void pushback_at_client(client *client) {
   if (!call) return;
   bytes request = output_request(NULL, NULL, SIZE);
   int sent = 0;
-  /* Full twice: first the server's window is full, then the call's send buffer. */
+  /* Sends until nothing moves any more: first the server's window fills, then the call's send buffer. */
   for (int full = 0; full < 200 && sent < LIMIT; full++) {
     penstock_result result = PENSTOCK_OK;
     while (sent < LIMIT && (result = rpc_try_send(call, request.data, request.length)) == PENSTOCK_OK) sent++;
@@ -292,7 +293,7 @@ static void pushback_at_server(client *client) {
     }
     penstock_reply_release(reply);
   }
-  /* 52 MB were requested; windows and buffers hold only a few. */
+  /* 52 MB were requested; windows and buffers hold only a few MB. */
   CHECK(written >= 1);
   CHECK(written < COUNT / 4);
   if (written >= COUNT / 4) FAIL("%d messages were written though one was asked for", written);

@@ -142,7 +142,8 @@ void client_close(client *self) {
 
 /* ---- Calls ---- */
 
-/* One lock for all calls; it outlives what the finalizers wake. */
+/* One lock for all calls. It is static, because a finalizer still unlocks it when the thread that it wakes frees the
+ * call. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 
@@ -213,7 +214,7 @@ static void finalize(void *user_data) {
   pthread_mutex_unlock(&mutex);
 }
 
-/* One wait for something to happen; the lock is held. A host-driven runtime runs a turn instead. */
+/* Waits once for a change, with the lock held. For a host-driven runtime it runs one turn of the loop instead. */
 static void wait_a_turn(rpc *self) {
   if (self->client->style != STYLE_HOST_CALLBACK) {
     pthread_cond_wait(&changed, &mutex);
@@ -322,7 +323,7 @@ penstock_reply *rpc_finish(rpc *self) {
     penstock_reply *reply = NULL;
     if (!CHECK_OK(penstock_call_wait(self->call, &reply))) return self->reply;
     if (self->reply) {
-      /* It may be called again, with the same result. */
+      /* penstock_call_wait may be called again, and gives the same result. */
       CHECK_INT(penstock_reply_code(reply), penstock_reply_code(self->reply));
       penstock_reply_release(reply);
     } else {

@@ -1,4 +1,5 @@
-/* One call in whichever style the client was asked for, so that a test case is written once.
+/* Functions that make a call in the style that the client was asked for, so that a test case is written once for all
+ * styles.
  *
  * Every call is watched: exactly one reply, nothing after it, the finalizer once; and the probe, an interceptor on the
  * channel, counts that each hop ends once (laws 1 and 2).
@@ -33,7 +34,7 @@ typedef struct client {
   penstock_runtime *runtime;
   penstock_channel *channel;
   bool probed; /* with the probe on the channel */
-  /* The probe: the numbers of create, destroy, on_status and on_cancel. */
+  /* How often each of the probe's callbacks ran: create, destroy, on_status and on_cancel. */
   atomic_int created, destroyed, statuses, cancels;
 } client;
 
@@ -58,7 +59,7 @@ bool check_int(const char *file, int line, const char *what, int64_t found, int6
 #define CHECK_RESULT(result, expected) check_result(__FILE__, __LINE__, #result, (result), (expected))
 bool check_result(const char *file, int line, const char *what, penstock_result found, penstock_result expected);
 #define CHECK_STATUS(reply, code, message) check_status(__FILE__, __LINE__, (reply), (code), (message))
-/* `message`: the whole of it; NULL is any. */
+/* `message`: the whole text that the status must have; NULL: any text will do. */
 bool check_status(const char *file, int line, const penstock_reply *reply, int32_t code, const char *message);
 
 int64_t now_us(void);
@@ -67,7 +68,7 @@ int64_t now_us(void);
 
 typedef struct rpc rpc;
 
-/* `options` is JSON or NULL. NULL if the call could not be started, which is noted. */
+/* `options` is JSON or NULL. Returns NULL if the call could not be started; a failure is noted then. */
 rpc *rpc_start(client *client, const char *method, int32_t kind, const char *options);
 /* Waits for room. */
 penstock_result rpc_send(rpc *self, const void *data, size_t length);
@@ -75,10 +76,10 @@ penstock_result rpc_try_send(rpc *self, const void *data, size_t length);
 penstock_result rpc_half_close(rpc *self);
 /* The next message, to be released; NULL at the end. */
 penstock_message *rpc_receive(rpc *self);
-/* The response headers, as long-lived as the call; NULL if the answer has none. */
+/* The response headers, which live as long as the call; NULL if the answer has none. */
 const penstock_metadata *rpc_headers(rpc *self);
-/* In blocking style half-closes; in callback style does so too, asks for all there is, and waits. As long-lived as
- * the call. */
+/* Half-closes, discards the messages that are not received yet, and waits for the end of the call. The reply lives as
+ * long as the call. */
 penstock_reply *rpc_finish(rpc *self);
 void rpc_cancel(rpc *self, const char *reason);
 bool rpc_has_ended(rpc *self);
@@ -87,7 +88,8 @@ uint64_t rpc_sent(rpc *self);
 /* Checks that the call ended once. If it has not ended, waits for its end first. */
 void rpc_free(rpc *self);
 
-/* A unary call, whole, in the shortest way of the style. NULL if it could not be started, which is noted. */
+/* Makes a whole unary call in the shortest way of the style. NULL if it could not be started; a failure is noted
+ * then. */
 penstock_reply *rpc_unary(client *client, const char *method, const void *request, size_t length, const char *options);
 
 #endif

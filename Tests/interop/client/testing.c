@@ -59,7 +59,7 @@ bytes output_request(const size_t *sizes, const int *compressed, size_t payload_
   return out;
 }
 
-/* The size of the zeros in the Payload in field 1 of `data`; -1 if that is not what it is. */
+/* The length of the body of the Payload in field 1 of `data`; -1 if the body does not consist of zeros. */
 static int64_t payload_size(const void *data, size_t length) {
   reader outer = reader_new(data, length);
   int64_t size = 0;

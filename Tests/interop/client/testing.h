@@ -31,10 +31,10 @@ int64_t reply_payload(const penstock_reply *reply);
 int64_t reply_total(const penstock_reply *reply);
 /* A number out of `"part": {... "key": N` in the reply's stats; -1 if it is not there. */
 int64_t reply_stat(const penstock_reply *reply, const char *part, const char *key);
-/* A unary call, its status OK; NULL otherwise, which is noted. */
+/* Makes a unary call, which has to end with OK. If it does not, a failure is noted and the result is NULL. */
 penstock_reply *unary_ok(client *client, const char *method, bytes request, const char *options);
 void send_all(rpc *call, bytes message);
-/* The next message is a payload of `size` zeros. */
+/* Receives the next message, and checks that it is a payload of `size` zeros. */
 bool receive_payload(rpc *call, size_t size);
 void receive_end(rpc *call);
 void check_value(const penstock_metadata *metadata, const char *name, const void *value, size_t length);
