@@ -62,7 +62,7 @@ def sized(data: Payload) -> Tuple[bytes, int]:
 
 
 def milliseconds(seconds: float) -> int:
-    """Seconds in milliseconds for C: rounded up, at least 0, at most the largest int64_t. ValueError: NaN."""
+    """Seconds in milliseconds for C: rounded up, at least 0, at most `_LONGEST`. ValueError: NaN."""
     if math.isnan(seconds):
         raise ValueError("a time must not be NaN")
     return max(0, math.ceil(min(seconds * 1000, _LONGEST)))

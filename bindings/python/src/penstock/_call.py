@@ -120,7 +120,7 @@ def abandon(call: int, reason: bytes) -> None:
 
 
 def body(reply: int) -> Data:
-    """The response message in a ``penstock_reply *``."""
+    """The response message in a ``penstock_reply *``; ``b""`` if there is none."""
     item = boxed(_raw.penstock_message_object(_raw.penstock_reply_response(reply))) if Boxed.ever else None
     if item is not None:
         return item
@@ -391,14 +391,14 @@ class Call(Outcome):
 
     @property
     def values(self) -> RunningValues:
-        """The values that the call's hops and this side have shared so far; a value that is set here is shared with
+        """The values that the call's hops and its caller have shared so far; a value that is set here is shared with
         the hops. Does not wait."""
         return RunningValues(self._call, self)
 
     @property
     def trace(self) -> Dict[str, Any]:
-        """The events at each hop (with the channel option ``trace``), and ``holder``: who holds up the call now.
-        Does not wait for the end."""
+        """The events at each hop (with the option ``trace`` of the channel or the call), and ``holder``: what the
+        call waits for now. Does not wait for the end."""
         trace: Dict[str, Any] = json.loads(owned_text(_raw.penstock_call_trace_json, self._call))
         return trace
 

@@ -120,8 +120,9 @@ class Channel(Caller):
     ) -> Registration:
         """Registers ``interceptor`` for the calls that are made from now on.
 
-        A higher ``priority`` is called earlier on the way out and later on the way in; interceptors with equal
-        priority keep the order of registration. ``methods``: patterns, each a whole method or a beginning followed
+        Of two interceptors at the same level, the one with the higher ``priority`` is called earlier on the way out
+        and later on the way in; interceptors with equal priority keep the order of registration, unless the option
+        ``tie_order`` reverses it. ``methods``: patterns, each a whole method or a beginning followed
         by one star; None is all. ``kinds``: kinds of calls; None is all. ``name``: for messages and lists, instead
         of the interceptor's own. ``hold_bytes``: how many message bytes HOLD may park per call and lane; 0 is 65536.
         ``level``, ``per_attempt``: the interceptor's place (`Level`), instead of its own attributes of these names.
@@ -145,7 +146,7 @@ class Channel(Caller):
 
     def wait_connectivity(self, state: Connectivity, timeout: Optional[float] = None) -> Connectivity:
         """Waits until the channel's state is another than ``state``, up to ``timeout`` seconds (None: without limit),
-        and returns the new one. It does not make the channel connect.
+        and returns the new state. It does not make the channel connect.
 
         TimedOutError: the state is still ``state``. WouldDeadlockError: in a callback."""
         until = None if timeout is None else time.monotonic() + timeout

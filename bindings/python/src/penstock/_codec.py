@@ -20,7 +20,7 @@ _logger = logging.getLogger("penstock")
 
 class Boxed:
     """A message that is an object of the caller, on its way through a call; C knows it by its number in the registry.
-    If the caller sends it, it has its call's codec."""
+    A message that the caller sends has the codec of its call; one that a codec or a hop has made has none."""
 
     __slots__ = ("_codec", "thing")
     # Whether any object of this class has been made in this process. If not, other code need not look for one.

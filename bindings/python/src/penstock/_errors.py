@@ -42,7 +42,7 @@ class GoneError(LibraryError):
 
 
 class WouldBlockError(LibraryError):
-    """There is no room or no demand now; a signal tells when there is."""
+    """There is no room or no demand now. An interceptor's `on_sent` tells of room, its `on_demand` of demand."""
 
 
 class WouldDeadlockError(LibraryError):

@@ -74,7 +74,8 @@ class Executor:
 
 
 class SerialExecutor(Executor):
-    """A thread of the library that runs callbacks in the order in which they come. The thread ends by itself.
+    """A thread of the library that runs callbacks in the order in which they come. The thread ends by itself when
+    this object has been collected and nothing else needs it.
 
     Callbacks may wait there, but not for a call that needs the same executor: that raises WouldDeadlockError.
     """

@@ -108,7 +108,7 @@ class Hop(RequestFields):
     def retain(self) -> Hop:
         """Keeps the hop beyond its callback, for any thread; returns it.
 
-        A kept hop keeps the memory of its call and of the call's interceptors, so drop it after the call.
+        A kept hop keeps the memory of its call, and its interceptor, so drop it after the call.
         """
         if not self._retained:
             _raw.penstock_hop_retain(self._callback())
@@ -164,23 +164,25 @@ class Hop(RequestFields):
         raise AttributeError("there is no state: the interceptor has no create()")
 
     def set_executors(self, outbound: Optional[Executor], inbound: Optional[Executor]) -> None:
-        """Sets, in `create`, the executors of this call's other callbacks: `on_start`, `on_send`, `on_half_close`
-        and `on_sent` on ``outbound``, the others on ``inbound``; None is the thread that drives the runtime."""
+        """Sets, in `create`, the executors of the hop's other callbacks in this call: `on_start`, `on_send`,
+        `on_half_close` and `on_sent` run on ``outbound``, the others on ``inbound``; None is the thread that drives
+        the runtime."""
         result = _raw.penstock_hop_set_executors(self._callback(), address(outbound), address(inbound))
         check_hop(self._handle, result, "the executors can't be chosen")
 
     @property
     def trace(self) -> Dict[str, Any]:
-        """The events of the call so far (with the channel option ``trace``), and what it waits for now."""
+        """The events of the call so far (with the option ``trace`` of the channel or the call), and ``holder``: what
+        the call waits for now."""
         trace: Dict[str, Any] = json.loads(owned_text(_raw.penstock_hop_trace_json, self._anywhere))
         return trace
 
     # ---- Other calls, other channels ----
 
     def set_channel(self, channel: ChannelLike) -> None:
-        """Redirects the call to another channel of the same runtime; allowed in `on_start`. The call keeps its
-        interceptors, options and deadline; its connection, TLS, target and default authority are the other channel's.
-        Closing either channel ends the call."""
+        """Redirects the call to another channel of the same runtime; allowed in `on_start`, and in `on_status` before
+        a RESTART. The call keeps its interceptors, options and deadline; its connection, TLS, target and default
+        authority are the other channel's. Closing either channel ends the call."""
         self._set(_raw.penstock_request_set_channel, channel._handle, "the call can't be sent there")
 
     def side_channel(self, *, from_top: bool = False, detached: bool = False) -> SideChannel:
@@ -226,14 +228,14 @@ class Hop(RequestFields):
 
     @property
     def attempt(self) -> int:
-        """1 for the first hop that this interceptor has in the call; each RESTART by a hop above makes a new hop,
-        whose number is one higher."""
+        """1 for the first hop that this interceptor has in the call. Each RESTART by a hop above makes a new hop,
+        whose number is one higher; with ``per_attempt`` each further attempt of the library itself does, too."""
         return int(_raw.penstock_hop_attempt(self._callback()))
 
     @property
     def message(self) -> Any:
         """The message, in `on_send` and `on_receive`: its bytes, or at the object level the caller's own object;
-        setting replaces it. Every place for a message to be sent takes an `Uncompressed`, too."""
+        setting replaces it. Like every message that is given to be sent, it may be set to an `Uncompressed`."""
         return message_of(self._callback())
 
     @message.setter
@@ -250,8 +252,9 @@ class Hop(RequestFields):
 
     @property
     def count(self) -> int:
-        """In `on_demand`, the number of messages that are asked for, which can be set; in `on_sent`, the number of
-        messages that the transport has taken; elsewhere 0."""
+        """In `on_demand`, how many more messages are asked for; setting it changes how many are asked for below. In
+        `on_sent`, how many messages the transport has taken, or hops below have dropped, since the last `on_sent`.
+        Elsewhere 0."""
         return int(_raw.penstock_hop_count(self._callback()))
 
     @count.setter
@@ -342,7 +345,8 @@ class Hop(RequestFields):
         )
 
     def demand(self, n: int = 1) -> None:
-        """Asks the layers below, in the end the server, for ``n`` more messages. Any thread."""
+        """Asks the layers below, in the end the server, for ``n`` messages, in addition to those that were asked for
+        before. Any thread."""
         whole_number(n, "n", 0, _UINT64)
         check_hop(self._handle, _raw.penstock_hop_demand(self._anywhere, n), "no messages can be asked for now")
 

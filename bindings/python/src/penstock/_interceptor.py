@@ -23,18 +23,19 @@ class Interceptor:
     """Sees and changes what passes in a call, in both directions. Override the methods that you need; the others
     cost nothing.
 
-    Each callback gets the `Hop`, and returns None (as `Verdict.NEXT`) or a `Verdict`. Callbacks run on the thread
-    that drives the runtime, one at a time per runtime: a thread in a blocking call must not hold a lock that a
-    callback takes, and a callback must make no blocking call on the same runtime (WouldDeadlockError). An exception
-    ends the call with INTERNAL; the caller's `RpcError` has it as its ``__cause__``.
+    Each callback gets the `Hop`, and returns None (as `Verdict.NEXT`) or a `Verdict`; its docstring ends with the
+    verdicts that it may return. Callbacks run on the thread that drives the runtime, one at a time per runtime: a
+    thread in a blocking call must not hold a lock that a callback takes, and a callback must make no blocking call on
+    the same runtime (WouldDeadlockError). An exception ends the call with INTERNAL; the caller's `RpcError` has it as
+    its ``__cause__``.
     """
 
     # The name for messages and lists; if empty, the class's name.
     name: str = ""
     # The level. At the object level messages are the caller's objects, otherwise the bytes that are sent.
     level: Level = Level.BYTES
-    # Whether each attempt of a call has a hop of its own, below the hops that the call has only once. Not at the
-    # object level.
+    # Whether each attempt of a call has a hop of its own, below the hops that the call has only once. Not allowed
+    # with `Level.OBJECT`.
     per_attempt: bool = False
     # How many bytes of request messages are recorded for `Verdict.RESTART`; 0: none, and no RESTART.
     replay_bytes: int = 0
@@ -61,7 +62,7 @@ class Interceptor:
         """A message to the server. NEXT, PAUSE, HOLD, DROP."""
 
     def on_half_close(self, hop: Hop) -> Optional[Verdict]:
-        """The caller is done sending. NEXT, PAUSE, HOLD."""
+        """The caller is done sending. NEXT, PAUSE, HOLD with a ticket."""
 
     def on_headers(self, hop: Hop) -> Optional[Verdict]:
         """Response headers; a trailers-only answer has none. NEXT, PAUSE, HOLD."""
@@ -74,13 +75,15 @@ class Interceptor:
         RESTART."""
 
     def on_cancel(self, hop: Hop) -> None:
-        """Something else has ended the call: a hop above, a cancel, or the deadline. No `on_status` follows."""
+        """Something else has ended the call: a hop above; or a cancel or the deadline, after this hop's TAKE or while
+        it held the status. No `on_status` follows."""
 
     def on_demand(self, hop: Hop) -> None:
         """The layers above ask for ``hop.count`` more messages from the server."""
 
     def on_sent(self, hop: Hop) -> None:
-        """The transport has taken ``hop.count`` messages."""
+        """The transport has taken ``hop.count`` messages, or hops below have dropped them, since the last
+        `on_sent`."""
 
 
 _CALLBACKS = ("create", "destroy", *EVENTS, *SIGNALS)

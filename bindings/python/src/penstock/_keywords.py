@@ -128,7 +128,9 @@ class CallKeywords:
     wait_for_ready: Optional[bool] = field(
         default=None,
         metadata=_about(
-            "wait_for_ready", _wait_for_ready, "whether the call waits for a connection, however long it takes"
+            "wait_for_ready",
+            _wait_for_ready,
+            "whether the call waits for a connection, however long it takes. None: as the channel's options say",
         ),
     )
     compression: Any = field(
@@ -144,8 +146,8 @@ class CallKeywords:
         metadata=_about(
             None,
             None,
-            "for this call only: each an interceptor, or (interceptor, priority), sorted together with those of the "
-            "channel and its runtime",
+            "the interceptors of this call alone: each an interceptor, or (interceptor, priority); they are sorted "
+            "together with those of the channel and its runtime",
         ),
     )
     trace: Optional[int] = field(

@@ -172,14 +172,14 @@ class StreamStream(StreamUnary):
 
 
 class ChannelLike(Protocol):
-    """A `Channel`."""
+    """A `Channel`, as far as `Hop.set_channel` uses it."""
 
     target: str
     _handle: int
 
 
 class Caller:
-    """The base of objects that make calls: a channel, or a hop that makes side calls."""
+    """The base of the objects that make calls: `Channel` and `SideChannel`."""
 
     @property
     def _waiters(self) -> Waiters:

@@ -24,7 +24,7 @@ Kinds = Union[Kind, Iterable[Kind], None]
 
 
 class Scope(Protocol):
-    """An object on which interceptors can be registered: a channel or a runtime."""
+    """An object on which interceptors can be registered: a channel, a runtime, or the options of a call."""
 
     # Whether an interceptor at the object level has been registered, so that calls need codecs.
     _has_object_level: bool
@@ -229,7 +229,7 @@ class Registration:
 
     @property
     def per_attempt(self) -> bool:
-        """Whether its hop at the bytes level is made for each attempt, below the hops that a call has only once."""
+        """Whether each attempt has its own hop at the bytes level, below the hops that a call has only once."""
         return self._per_attempt
 
     def replace(
@@ -248,7 +248,7 @@ class Registration:
         ``methods``, ``kinds`` and ``hold_bytes`` are as they were unless they are given; ``level``, ``per_attempt``
         and the name are the new interceptor's.
 
-        NotFoundError: it has been removed. StateError: in a forked child, before there is a runtime."""
+        NotFoundError: it has been removed. StateError: in a forked child that has no default runtime yet."""
         if self._scope is None:
             raise StateError(c.E_STATE, "the interceptor is not registered now")
         fresh = Registration(

@@ -190,7 +190,8 @@ class Outcome:
 
     @property
     def trace(self) -> Dict[str, Any]:
-        """The events at each hop; empty without the channel option ``trace``. See penstock_call_trace_json."""
+        """The events at each hop; empty without the option ``trace`` of the channel or the call. See
+        penstock_call_trace_json."""
         reply = self._settled()
         return reply.trace() if reply is not None else {}
 

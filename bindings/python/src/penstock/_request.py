@@ -118,7 +118,7 @@ class RequestFields:
     @property
     def content_subtype(self) -> str:
         """The content subtype: ``"json"`` for ``application/grpc+json``, ``""`` for ``application/grpc``; can be
-        set. If the server answers with another, its content-type is among the response's headers."""
+        set. A content-type of the response other than ``application/grpc`` is among the response's headers."""
         return text_of(_raw.penstock_request_content_subtype(self._request()))
 
     @content_subtype.setter
@@ -128,8 +128,8 @@ class RequestFields:
 
     @property
     def user_agent(self) -> str:
-        """The text that this call puts before the library's name in ``user-agent``, in place of its channel's; ``""``
-        if it has none of its own. Can be set."""
+        """The ``user-agent`` that this call sends instead of its channel's; ``""`` if it sends the channel's. A text
+        that is set is put before the library's own name; ``""`` restores the channel's."""
         return text_of(_raw.penstock_request_user_agent(self._request()))
 
     @user_agent.setter

@@ -97,7 +97,7 @@ class _Driver:
 
 
 class Runtime:
-    """An event loop for channels, with interceptors for all of them. Channels that name none share one.
+    """An event loop for channels, with interceptors for all of them. Channels that name no runtime share one.
 
     A thread that waits in a call drives the loop. With ``drive`` a daemon thread drives it while no thread waits;
     without ``drive`` the program calls `poll` whenever `fileno` is readable, and nothing happens in between. Up to

@@ -60,7 +60,8 @@ class SideChannel(Caller):
 
     @property
     def _sees_objects(self) -> bool:
-        # Messages of side calls are bytes at every level.
+        # A side call has a codec only if one of its own interceptors is at the object level. Without a codec all its
+        # hops see bytes, those of the channel's interceptors at the object level included.
         return False
 
     def _register(self, options: CallOptions, interceptors: Interceptors) -> None:

@@ -33,8 +33,8 @@ class SyncInterceptor:
     name: str = ""
     # The level. At the object level messages are the caller's objects, otherwise the bytes that are sent.
     level: Level = Level.BYTES
-    # Whether it runs once for each attempt of a call, below the interceptors that run once per call. Not at the
-    # object level.
+    # Whether it runs once for each attempt of a call, below the interceptors that run once per call. Not allowed with
+    # `Level.OBJECT`.
     per_attempt: bool = False
 
     def intercept(self, call: InterceptedCall) -> None:
@@ -96,7 +96,7 @@ class InterceptedCall(RequestFields):
         After a reply that has a status, `next` may be called again: the call begins again below this interceptor,
         with the changes made since, and the new reply replaces the earlier one. StateError: `cancel` or `answer` has
         been called; or the call can't begin again, because its request is too large to be kept, or because the
-        headers of a stream have come. In the latter case the caller gets the earlier reply.
+        headers of a stream have come. If it can't begin again, the caller gets the earlier reply.
         """
         result = _raw.penstock_hop_next(self._inside())
         if result != c.E_GONE:
@@ -149,7 +149,8 @@ class InterceptedCall(RequestFields):
         check_hop(handle, _raw.penstock_hop_deliver_status(handle, status._address()), words)
 
     def side_channel(self, *, from_top: bool = False, detached: bool = False) -> SideChannel:
-        """Makes side calls, which do not meet this interceptor; see `Hop.side_channel`."""
+        """An object that makes side calls, which do not meet this interceptor unless ``from_top`` is set; see
+        `Hop.side_channel`."""
         return self.hop.side_channel(from_top=from_top, detached=detached)
 
     @property
@@ -175,8 +176,8 @@ class InterceptedCall(RequestFields):
 
     @property
     def attempt(self) -> int:
-        """1 when the function first runs in the call; one higher each time that a RESTART by an interceptor above
-        makes it run again."""
+        """1 when the function first runs in the call; one higher each time that it runs again: after a RESTART by an
+        interceptor above, or, with ``per_attempt``, in a further attempt of the library itself."""
         return int(_raw.penstock_hop_attempt(self._inside()))
 
     @property

@@ -15,8 +15,8 @@ class Verdict(enum.IntEnum):
     PAUSE = c.PAUSE
     """Stop this event and its lane until the ticket is resolved; later events of the lane wait unseen."""
     HOLD = c.HOLD
-    """Park this event; later events of its lane are still shown. It waits for its ticket, or, if none was taken, for
-    the next NEXT in the lane."""
+    """Keep this event at the hop; later events of its lane are still shown. It waits for its ticket, or, if none was
+    taken, for the hop's next NEXT in the lane."""
     DROP = c.DROP
     """Swallow this message."""
     TAKE = c.TAKE

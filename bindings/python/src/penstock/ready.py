@@ -4,8 +4,9 @@
     channel.add_interceptor(metrics, priority=100)
     print(metrics.prometheus())
 
-One object may be added in several places; all of them share its state. Times are in seconds.
-InvalidArgumentError: the library refuses an option; its ``path`` names it.
+One object may be added in several places; all of them share its state. Times are in seconds. An option that is not
+given has the default that docs/options.md names. InvalidArgumentError: the library refuses an option; its ``path``
+names it.
 """
 
 from __future__ import annotations
@@ -294,7 +295,7 @@ class Metrics(_Ready):
         check(_raw.penstock_ready_metrics(self._handle, byref(table)))
 
     def snapshot(self) -> Dict[str, Any]:
-        """The counts as JSON; see penstock_metrics_snapshot_json in ready.h. Any thread, while calls run."""
+        """The counts, in the form of penstock_metrics_snapshot_json (ready.h). Any thread, also while calls run."""
         self._filled()
         counted: Dict[str, Any] = json.loads(owned_text(_raw.penstock_metrics_snapshot_json, self._handle))
         return counted
@@ -312,9 +313,9 @@ class TraceContext(_Ready):
     """W3C trace context: passes on a valid ``traceparent`` in the request's metadata, with its ``tracestate``;
     without a valid one it begins a trace.
 
-    ``sampled``: what percentage of the traces that begin here is marked as sampled. ``parent_id``: "new" or "keep",
-    for a ``traceparent`` that is passed on: whether it gets a new parent-id. ``seed``: the same seed gives the same
-    ids each time.
+    ``sampled``: what percentage of the traces that begin here is marked as sampled. ``parent_id``: with "new" a
+    ``traceparent`` that is passed on gets a new parent-id, with "keep" it keeps its own. ``seed``: a number with
+    which the same ids are made each time; without it they are random.
     """
 
     def __init__(
@@ -339,9 +340,9 @@ class ResponseCache(_Ready):
     """Answers a unary call that has the same method, request and chosen metadata as an earlier call, with the
     response of that call, if that was OK. Use ``methods=`` to name the methods that may be cached.
 
-    ``ttl``: how long a response may be used. ``max_entries``, ``max_bytes``: the least recently used entries are
-    dropped first. ``metadata``: names of request metadata whose values are part of the key; "authorization" if not
-    given.
+    ``ttl``: how long a response may be used. ``max_entries``, ``max_bytes``: how many responses, and how many bytes
+    of them, are kept; the least recently used are dropped first. ``metadata``: names of request metadata, whose
+    values must be those of the earlier call; "authorization" if not given.
     """
 
     def __init__(
@@ -405,8 +406,9 @@ class RateLimit(_Ready):
 class FaultInjection(_Ready):
     """Delays calls by ``delay`` before anything is sent, ends them with the status ``abort``, or both.
 
-    ``delay_percent``, ``abort_percent``: the percentage of calls. ``message``: the status message. ``seed``: the
-    same seed gives the same faults each time.
+    ``delay_percent``, ``abort_percent``: the percentage of the calls that are delayed, and that are ended.
+    ``message``: the status message. ``seed``: a number with which the same faults come each time; without it they are
+    random.
     """
 
     def __init__(

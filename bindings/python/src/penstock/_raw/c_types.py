@@ -34,9 +34,9 @@ penstock_interrupted = CFUNCTYPE(c_int32, c_void_p)
 penstock_call_event = CFUNCTYPE(None, c_void_p, c_void_p, c_void_p)
 # void (*on_sent)(penstock_call *call, uint64_t count, void *user_data)
 penstock_call_sent = CFUNCTYPE(None, c_void_p, c_uint64, c_void_p)
-# void penstock_token_source(penstock_token_request request, const char *refused, void *user_data)
+# typedef void (*penstock_token_source)(penstock_token_request request, const char *refused, void *user_data);
 penstock_token_source = CFUNCTYPE(None, c_uint64, c_char_p, c_void_p)
-# void penstock_log_line(const char *line, size_t length, void *user_data)
+# typedef void (*penstock_log_line)(const char *line, size_t length, void *user_data);
 penstock_log_line = CFUNCTYPE(None, c_void_p, c_size_t, c_void_p)
 
 
