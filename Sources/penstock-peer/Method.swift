@@ -76,7 +76,7 @@ struct Knobs {
   var counts = false
   var echoesMetadata = false
   var compresses = false
-  /// Whether a field of the request is sent back.
+  /// Whether fields of the request are sent back in the headers or trailers.
   var echoesFields = false
   var hasMessage = false
 

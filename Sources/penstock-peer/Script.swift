@@ -70,7 +70,8 @@ final class Script {
 
   var sections: [Section] = []
 
-  /// The section with that number; else the one for all others; else the last.
+  /// The section for the connection with this number; else the section for all other connections; else the last
+  /// section.
   func section(for connection: Int) -> Section? {
     for section in sections where section.connection == connection { return section }
     for section in sections where section.connection == nil { return section }

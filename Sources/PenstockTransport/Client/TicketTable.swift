@@ -4,11 +4,11 @@ import Synchronization
 
 /// Tickets by number, for any thread.
 ///
-/// A ticket is a number: (number of a book) << 16 | (place in that book). Books are numbered from 1, and no number is
-/// used again within the process, nor in a child that a fork makes of it: so a ticket that is resolved late never
-/// meets another ticket. A book belongs to one call, and takes another number after each 65,535 tickets. Spent
-/// tickets are not kept: a ticket whose book number nobody has counts as gone (mostly its call has ended), and a
-/// ticket that its book does not list counts as spent.
+/// A ticket is a number: (number of a book) << 16 | (index in that book, from 1). Books are numbered from 1, and no
+/// number is used again within the process, nor in a child that a fork makes of it: so a ticket that is resolved late
+/// never meets another ticket. A book belongs to one call, and takes another number after each 65,535 tickets. Spent
+/// tickets are not kept: a ticket whose book number nobody has counts as gone (mostly its call has ended), and a ticket
+/// that its book does not list counts as spent.
 final class TicketTable: @unchecked Sendable {
   private struct Slot {
     var number: UInt64 = 0
@@ -89,7 +89,7 @@ final class TicketTable: @unchecked Sendable {
 final class TicketBook: @unchecked Sendable {
   /// The hop and the event for which a ticket was issued, and the request that goes with the event.
   struct Claim {
-    /// The hop. It is not counted: while the ticket is open the call goes on, and keeps it.
+    /// The hop. The reference is not counted: while the ticket is open the call goes on, and keeps the hop.
     let hop: Unmanaged<Hop>?
     let event: Event
     /// The request that goes with the event: for a start the call's request; for a status, if the hop records what a

@@ -94,10 +94,10 @@ public struct CallRecord {
   public let target: ByteBuffer
   public let log: TraceLog?
 
-  /// Called on the driving thread.
+  /// The facts of a call, with the method that it has now. The driving thread only.
   init(_ call: Call) { self.init(call, call.request.path, call.measures.createdAt.value) }
 
-  /// Copies the facts of a call. Called on any thread.
+  /// The facts of a call, with this path. Any thread.
   init(_ call: Call, _ path: ByteBuffer, _ createdAt: UInt64) {
     id = call.id
     kind = call.request.kind

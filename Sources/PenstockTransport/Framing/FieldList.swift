@@ -165,8 +165,8 @@ final class FieldList {
     add(name.bytes, value.bytes, [.nameLasts, .valueLasts])
   }
 
-  /// `write` appends the value, at most `most` bytes. A field that hardly comes twice is not `indexed`: it would only push
-  /// useful fields out of HPACK's table.
+  /// Adds a field whose value `write` appends, at most `most` bytes. A field that hardly comes twice is not `indexed`:
+  /// it would only push useful fields out of HPACK's table.
   func add(_ name: ByteView, most: Int, indexed: Bool, _ write: (ByteBuffer) -> Bool) -> Bool {
     let before = made.view
     guard made.reserve(most) else { return false }

@@ -49,8 +49,8 @@ final class GRPCFraming: Framing {
 
   // MARK: Request
 
-  /// In the order of the section "Requests": reserved headers, then Timeout, then the rest of Call-Definition, then
-  /// Custom-Metadata.
+  /// Adds the fields in the order of the section "Requests": reserved headers, then Timeout, then the rest of
+  /// Call-Definition, then Custom-Metadata.
   override func requestHeaders(
     _ request: Request, _ defaults: RequestDefaults, now: UInt64, into fields: FieldList
   ) -> Bool {

@@ -45,8 +45,8 @@ final class HeaderBlock {
     length = -1
   }
 
-  /// Notes one of the three usual fields if it is at its place: ":status" has to be the first field. False: the field
-  /// has to be checked, and then added.
+  /// Notes one of the three usual fields, if it comes for the first time and before all unusual ones; ":status" has to
+  /// be the first field of all. False: the field has to be checked, and then added.
   @inline(__always)
   func note(_ name: ByteView, _ value: ByteView, limit: Int) -> Bool {
     switch name.count {

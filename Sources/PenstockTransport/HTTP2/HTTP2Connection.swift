@@ -6,8 +6,8 @@ import PenstockWire
 /// One connection: a link that a connector has made, and the HTTP/2 session on it, moved by the loop.
 ///
 /// ```
-/// preface --the peer's SETTINGS--> open --(no new streams)--> draining --> closed
-///    \---- error, end of stream, timeout (the owner's)
+/// preface --the peer's SETTINGS--> open --no new streams--> draining --no stream left--> closed
+/// preface, open, draining --error, end of stream, close by the owner--> closed
 /// ```
 /// In each turn it reads the waiting bytes and tells the streams' owners; it writes once, at the turn's end.
 final class HTTP2Connection: TransportConnection, TurnTask {
@@ -22,7 +22,7 @@ final class HTTP2Connection: TransportConnection, TurnTask {
   var isScheduled = false
   /// Pings the peer; nil: the channel has no keepalive, or the peer's SETTINGS have not come.
   private var keepalive: KeepaliveTimer?
-  /// The next stream is to be told to `keepalive`.
+  /// Whether `keepalive` has to be told of the next stream.
   private var wakesKeepalive = false
 
   private let runtime: Runtime

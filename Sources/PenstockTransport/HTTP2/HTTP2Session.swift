@@ -467,7 +467,8 @@ final class HTTP2Session {
     phase != .abandoned && (find(tracker.stream).map { !$0.takeUnretainedValue().bodyIsEmpty } ?? false)
   }
 
-  /// The smallest space within a message into which bytes are received directly. Shorter bytes are copied into it.
+  /// The smallest space within a message into which bytes are received directly. If there is less space, the bytes are
+  /// copied into the message.
   static let leastSpace = 4096
 
   /// Appends the bytes to be sent, as long as `out` is not over the limit.

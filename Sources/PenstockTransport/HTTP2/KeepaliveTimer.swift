@@ -1,9 +1,9 @@
 import PenstockChannel
 
-/// Carries out what a `Keepalive` decides for one connection, until that ends.
+/// Carries out what a `Keepalive` decides for one connection, until the connection ends.
 final class KeepaliveTimer: Timer {
   private var keepalive: Keepalive
-  /// The connection, which has this and lets it go; nil once it has ended.
+  /// The connection, which has this timer; nil once the connection has ended.
   private var connection: HTTP2Connection?
   private let destination: Destination
   private let runtime: Runtime
@@ -21,7 +21,8 @@ final class KeepaliveTimer: Timer {
 
   override func fire() { connection?.keepaliveDue() }
 
-  /// False: it is asleep, and is to be told of the next stream.
+  /// Tells the `Keepalive` of an event, and carries out its actions. False: it is asleep, and has to be told of the
+  /// next stream.
   @inline(never) @_optimize(size)
   func follow(_ event: KeepaliveEvent) -> Bool {
     var actions = keepalive.handle(event, now: runtime.now)

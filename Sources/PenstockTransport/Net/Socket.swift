@@ -54,7 +54,7 @@ class Socket {
   /// The round-trip time in nanoseconds; 0: not known.
   var roundTrip: UInt64 { UInt64(cs_round_trip(descriptor)) * 1000 }
 
-  /// The kernel ends the connection if what was sent has no acknowledgement for so many nanoseconds (gRFC A18).
+  /// Makes the kernel end the connection if sent bytes are not acknowledged within `time`, in nanoseconds (gRFC A18).
   func limitUnacknowledged(_ time: UInt64) {
     _ = cs_user_timeout(descriptor, Int32(clamping: max(time / 1_000_000, 1)))
   }

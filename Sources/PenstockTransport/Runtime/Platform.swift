@@ -3,7 +3,7 @@ import PenstockChannel
 import PenstockWire
 
 /// The services that a runtime takes from the world outside: time, readiness, sockets, names. A runtime gets one such
-/// object when it is made. This class is the operating system.
+/// object when it is made. This class takes them from the operating system.
 ///
 /// A subclass (a simulator with a clock of its own and sockets in memory) may replace any service. The library itself
 /// has no subclass, so the compiler calls these functions directly, at no cost.

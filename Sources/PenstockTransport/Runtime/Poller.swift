@@ -208,7 +208,7 @@ class Poller {
     if !cs_timerfd_set(timerFD, at) { isLost.store(true, ordering: .relaxed) }
   }
 
-  /// Whether the outer descriptor shows the events of the inner one.
+  /// Sets whether the outer descriptor shows the events of the inner one.
   func attach(_ on: Bool) {
     guard outer >= 0, inner >= 0, on != isAttached else { return }
     isAttached = on

@@ -51,7 +51,7 @@ public enum Process {
     return UnsafeRawPointer(bitPattern: original) ?? UnsafeRawPointer(fresh)
   }
 
-  /// The token of this process; never 0.
+  /// The generation of this process; never 0.
   public static var generation: UInt64 {
     let known = pointer.pointee.generation.load(ordering: .acquiring)
     return known != 0 ? known : renew()

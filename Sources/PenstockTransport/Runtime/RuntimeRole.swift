@@ -172,7 +172,7 @@ extension Runtime {
     poller.attach(false)
   }
 
-  /// Drives until `cell` is set. `stop`: the reason to leave at once. `now` was set before.
+  /// Drives until `cell` is set. `stop`: the reason to leave at once. The caller has set `now`.
   private func drive(until cell: WaitCell, _ terms: Terms, _ stop: WaitResult?) -> WaitResult {
     var result = stop
     while result == nil {

@@ -28,7 +28,7 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
     case spent
     /// The call went on without the event.
     case gone
-    /// The event is the end of a call, which can't be held up: it goes on by itself.
+    /// The event is the status of a cancel or a deadline, which can't be held up: it goes on by itself.
     case passing
   }
 

@@ -3,7 +3,7 @@ import CSystem
 import PenstockChannel
 import PenstockWire
 
-/// The one place where TLS is configured: versions, ciphers, trust, our own certificate, ALPN.
+/// The only code that configures TLS: versions, ciphers, trust, our own certificate, ALPN.
 ///
 /// Everything lives in a private OSSL_LIB_CTX, so that neither the host's OpenSSL configuration of providers nor its
 /// use of the default context matters here. A context is immutable once made: any number of engines may use it, on

@@ -252,7 +252,7 @@ public final class TLSEngine {
       case SSL_AD_CERTIFICATE_REQUIRED: text.say("certificate required")
       default: text.say(cString: SSL_alert_desc_string_long(alert))
       }
-      // The alerts from handshake_failure to access_denied are about certificates.
+      // The alerts from 40 (handshake_failure) to 49 (access_denied) are mostly about certificates.
       if alert == SSL_AD_CERTIFICATE_REQUIRED || alert >= 40 && alert < 50 { sayAsked(text) }
       return fail(text)
     }

@@ -44,7 +44,7 @@ enum SystemRoots {
   }
 }
 
-/// Reads files that an option names: certificates and keys, nothing large.
+/// Reads the files that an option names, and the system's roots: certificates and keys, nothing large.
 enum SmallFile {
   enum Outcome {
     case bytes(ByteBuffer)
