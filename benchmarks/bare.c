@@ -84,7 +84,7 @@ static size_t put_headers(client *self, uint8_t *place, const char *name, const 
   return name ? at + put_field(place + at, 0, name, value) : at;
 }
 
-/* Opens a stream of many messages, and tracks its window. */
+/* Opens a stream. If it carries many messages, its window is tracked. */
 static uint32_t open_stream(client *self, const char *name, const char *value) {
   uint8_t block[200];
   size_t size = put_headers(self, block, name, value);

@@ -17,7 +17,7 @@
 #define INPUT             (256 << 10)
 #define RECORDS           (128 << 10)
 
-enum { INITIAL_WINDOW_SIZE = 4 }; /* of the settings */
+enum { INITIAL_WINDOW_SIZE = 4 }; /* the number of the setting */
 static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 void bare_die(const char *what) {
@@ -335,7 +335,8 @@ static void grant(sender *self) {
     int64_t length = (int64_t)payload(self);
     if (length > link->window || length > link->stream_window) return;
     if (self->copies && self->part == 0) {
-      if (self->granted + self->frames_size > self->wire_size) return; /* its place is not sent yet */
+      if (self->granted + self->frames_size > self->wire_size)
+        return; /* the bytes at its place in `wire` are not sent yet */
       copy_message(self, self->wire + (self->from + self->granted) % self->wire_size);
     }
     link->window -= length;
@@ -348,7 +349,7 @@ static void grant(sender *self) {
   }
 }
 
-/* Granted bytes are sent before others that wait: they end with a whole frame. */
+/* Granted bytes are sent before other bytes that wait, which must not come in the middle of a frame. */
 bool sender_send(sender *self) {
   if (self->granted == 0) {
     if (!flush(self->link)) return false;

@@ -46,7 +46,7 @@ class Bench:
         return self.servers.get(name, tls)
 
     def once(self, case, server, name, calls):
-        """One measurement: its figures, per call or message."""
+        """Makes one measurement. Gives its figures, which are per call or message."""
         client = self.clients[name]
         before = server.cpu()
         told = client.measure(case, server.target, calls, self.servers.authority)

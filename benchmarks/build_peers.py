@@ -23,7 +23,7 @@ LIBRARIES = ["-Wl,--no-as-needed", "-lnghttp2", "-lssl", "-lcrypto", "-ljansson"
 
 
 class Missing(Exception):
-    """The missing tools, and how to get them."""
+    """A program can't be built: the text names the missing tool and its package, or has the compiler's output."""
 
 
 def need(program, package):

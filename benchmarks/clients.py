@@ -51,7 +51,7 @@ def peers(quick):
 
 
 class Child:
-    """Runs a program: its output, its CPU seconds, its peak memory."""
+    """A run of a program, with its output, its CPU seconds and its peak memory."""
 
     def __init__(self, command, watches_memory=False, **environment):
         command = [str(part) for part in command]

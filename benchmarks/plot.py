@@ -17,8 +17,8 @@ def place(value):
 
 
 def bars(row):
-    """For each row in which this library and another client were measured, its label and the ratio to each other client,
-    so that more is always better."""
+    """The ratios of this library to the other clients in a row, by client; 2 means twice as good. Empty if the row
+    has no figures of this library."""
     own = next((name for name in ("penstock", "penstock, callbacks") if name in row["clients"]), None)
     found = []
     for name in COLOURS:

@@ -6,8 +6,8 @@ import statistics
 
 import clients as programs
 
-# Calls one after the other come within a few % of their aims, and vary by as much from round to round. So some clients are
-# measured in so many times as many rounds.
+# Calls one after the other come within a few % of their aims, and vary by as much from round to round. So some
+# clients are measured in OFTEN times as many rounds.
 OFTEN = 3
 KIB64 = 1 << 16
 MIB = 1 << 20

@@ -79,7 +79,7 @@ final class Server {
   /// The TLS session between the frames and the socket; nil: cleartext.
   var seal: Seal?
   var out: [UInt8] = []
-  /// The first three lists have the fields of a usual answer.
+  /// Names and values of header fields. The first three are those of a usual answer.
   private static let fields: [(String, String)] = [
     (":status", "200"), ("content-type", "application/grpc"), ("grpc-status", "0"), ("grpc-status", "5"),
     ("grpc-message", "a%20b%c3"), ("grpc-encoding", "gzip"), ("grpc-encoding", "br"), ("x", "y"),

@@ -7,7 +7,7 @@ final class HopPlayer {
   let index: Int
   let plan: HopPlan
   private var done = [Int](repeating: 0, count: 12)
-  /// The handle, for other threads.
+  /// The hop's handle, which is kept for other threads.
   var kept: Hop?
   /// The states that `create` has made: one for each instance of the hop.
   private var states: [State] = []

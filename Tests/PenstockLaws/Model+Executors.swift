@@ -14,7 +14,7 @@ extension Model {
     /// In on_status: whether RESTART was possible when the status came.
     let mayRestart: Outcome
     let hasStart: Bool
-    /// The call waits for its verdict.
+    /// Whether the call waits for its verdict.
     let isAwaited: Bool
 
     init(
@@ -227,7 +227,7 @@ extension Model {
   /// The executor did not take the hop's callback: the call ends at once, by law 7.
   func executorRefused(_ index: Int, _ attempt: UInt32, _ kind: EventKind, count: Int) {
     guard let hop = instance(index, attempt), isCurrent(hop), local == nil else { return }
-    // A job that was submitted before this one was accepted.
+    // The executor has accepted the jobs that were submitted earlier than this one.
     while let other = handing, other.hop !== hop || other.kind != kind { takeHanded() }
     handing = nil
     let name = "\(hop.name) \(kind.word), refused by its executor"

@@ -72,7 +72,7 @@ extension Model {
     advance()
   }
 
-  /// The hop that has taken the call delivers something.
+  /// The hop that has taken the call delivers a part of its answer.
   func answer(_ item: Item, _ hop: Hop) {
     switch item.kind {
     case .status: if !waits(item, hop) { finish(hop.index, item) }

@@ -265,7 +265,7 @@ extension Model {
     mayHurry = false
   }
 
-  /// Makes one move, the nearest possible one.
+  /// Makes one move, the nearest possible one. False: there is none.
   private func pull(_ part: Part) -> Bool {
     mayHurry = true
     defer { mayHurry = false }

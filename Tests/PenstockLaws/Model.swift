@@ -11,7 +11,8 @@ final class Model {
   /// One event on its way.
   final class Item {
     let kind: EventKind
-    /// Identifies a message or a status; 0: an empty message, or a status that the library made.
+    /// Identifies a message or a status; 0: a message of fewer than eight bytes, which have no room for it, or a status
+    /// that the library made.
     var id: Int
     var size: Int
     var code: Int32
@@ -65,7 +66,8 @@ final class Model {
     var slots: [Slot] = []
     /// Callbacks that an executor has not begun.
     var jobs: [Job] = []
-    /// The place of the event whose verdict has come from an executor.
+    /// While the call carries out a verdict that has come from an executor: the index in `slots` at which the event is
+    /// put if it stays.
     var gap: Int?
 
     var isPaused: Bool {
@@ -265,7 +267,7 @@ final class Model {
   /// The channel of the request; 0: the call's own channel.
   var requestChannel = 0
   var expectedDeadline: UInt64?
-  /// The last number of `fresh`.
+  /// The highest number that was given to a `fresh` or a renewal.
   var lastFresh = 0
   /// The callback that an executor is asked to take, and may refuse.
   var handing: (hop: Hop, kind: EventKind)?

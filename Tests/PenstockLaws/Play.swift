@@ -174,7 +174,8 @@ final class Play {
       message = self.message(item)
       input = .open(demand: scenario.firstDemand, message: item)
     }
-    // The model gets this input at once: before the call is opened, it would not carry out a mark.
+    // The model gets this input at once, and not by a mark: a call that is not open yet does not come to a mark in its
+    // queue.
     model.apply(input)
     call.submit(.open(demand: scenario.firstDemand, message: message))
   }

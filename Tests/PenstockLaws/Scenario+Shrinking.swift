@@ -101,7 +101,7 @@ extension Scenario {
     return improved
   }
 
-  /// Each returns whether it has changed anything.
+  /// The ways to make a scenario simpler. Each returns whether it has changed anything.
   private var simplifications: [(inout Scenario) -> Bool] {
     [
       { scenario in

@@ -19,7 +19,7 @@ struct Scenario: Sendable {
   /// nil: both levels see bytes.
   var codec: CodecPlan?
   var deadline: Int?
-  /// The caller asks for one more in the callback that brings a message.
+  /// The caller asks for one more message in the callback that brings it one.
   var demandsWhenServed: Bool
 
   var refuses: Bool {

@@ -1,6 +1,6 @@
 """Flow control through a chain: a slow reader stops the server, and demand and sent messages are counted exactly.
 
-Measured more closely in Tests/c/test_flow.c and Tests/c/test_demand.c.
+Tests/c/test_flow.c and Tests/c/test_demand.c measure this more closely.
 """
 
 from __future__ import annotations

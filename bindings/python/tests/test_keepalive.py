@@ -13,7 +13,7 @@ import pytest
 
 from penstock import Channel, RpcError, StatusCode
 
-# Takes the first PING, and the next one as a strike; from then on each is one too many.
+# The server takes a first PING, counts the next one as a strike, and finds each further one too many.
 SERVER = """
 import os, sys, time
 from concurrent import futures
@@ -34,7 +34,7 @@ os._exit(0)
 
 @pytest.fixture
 def strict() -> Iterator[Tuple[str, int]]:
-    """The target and the process of such a server."""
+    """The target and the process id of a running `SERVER`."""
     command = [sys.executable, "-c", SERVER]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
@@ -54,7 +54,7 @@ def test_a_server_that_finds_too_many_pings(strict: Tuple[str, int]) -> None:
         # The server ends the call, too, before it says GOAWAY.
         assert re.search("(?i)too.many.pings", str(caught.value.details()))
         assert 2.5 < caught.value.stats["duration_us"] / 1e6 < 15
-        # Twice as slow from now on: a second PING, and no third one.
+        # From now on the channel pings every 2 s: in the 5 s of this call that is two PINGs, which the server allows.
         with pytest.raises(RpcError) as caught:
             hang(b"", timeout=5)
         assert caught.value.code() == StatusCode.DEADLINE_EXCEEDED

@@ -271,7 +271,7 @@ class Look(penstock.Interceptor):
         pass
 def requests():
     yield b"1"
-    # To this very thread: the main one sleeps on, and gets to it with the next callback.
+    # If the kernel gives the signal to this thread, the main one sleeps on: the handler runs with its next callback.
     os.kill(os.getpid(), signal.SIGINT)
     yield b"2"
 penstock.set_exception_hook(lambda *_: None)
