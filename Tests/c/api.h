@@ -144,7 +144,7 @@ static inline void *borrow(enum kind kind) {
   return handle;
 }
 
-/* Takes a handle, with its reference, out of the store. */
+/* Takes a handle of this kind, with its reference, out of a random place of the store; NULL if that place is empty. */
 static inline void *take(enum kind kind) {
   uint32_t at = below(PLACES);
   pthread_mutex_lock(&store_mutex);
@@ -154,8 +154,8 @@ static inline void *take(enum kind kind) {
   return handle;
 }
 
-/* Puts a handle, with its reference, into the store. If that has no room, the handle takes the place of another, which
- * is released; once the round is over, it is itself released. */
+/* Puts a handle, with its reference, into the store. If the store is full, another handle is released to make room.
+ * Once the round is over, the handle itself is released. */
 static inline void keep(enum kind kind, void *handle) {
   if (!handle) return;
   uint32_t at = below(PLACES);
@@ -211,7 +211,7 @@ static inline uint64_t pick_number(numbers *self) {
   return once_in(16) ? ONE_OF(extremes) : atomic_load(&self->list[below(NUMBERS)]);
 }
 
-/* ---- The place of a running callback: values that only its thread has ---- */
+/* ---- The place of a running callback: its hop and buffer, for the random functions that its thread calls ---- */
 
 typedef struct place {
   penstock_hop *hop;

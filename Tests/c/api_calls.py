@@ -18,18 +18,20 @@ import api  # noqa: E402
 SHARED = ["runtime", "channel", "call_options", "call", "message", "reply", "hop", "executor", "codec", "metrics"]
 OWN = ["error", "metadata", "status"]
 HANDLES = "|".join(SHARED + OWN)
-# These functions may change call options only before another thread has them.
+# These functions change call options, which is allowed only before another thread has the options.
 BEFORE_SHARED = {"penstock_call_options_request", "penstock_call_options_set_on_interrupted", "penstock_call_options_set_codec"}
-# Functions that end many things, or that wait for long: of this many random picks of such a function, one calls it.
+# Functions that end many objects or take long: of this many random picks of such a function, one calls it.
 RARE = {"penstock_channel_close": 12, "penstock_runtime_shutdown": 24, "penstock_call_options_cancel": 12,
         "penstock_call_trace_json": 16,
         "penstock_hop_trace_json": 16, "penstock_executor_new_serial": 8, "penstock_runtime_snapshot_json": 4,
         "penstock_runtime_new": 8, "penstock_runtime_default": 8, "penstock_channel_new": 8, "penstock_channel_new_on": 4}
-# Functions that wait for a call.
+# Functions that may block. In callbacks on driving threads only one thread at a time calls them (one_waits in
+# test_api.c).
 WAITS = {f"penstock_{name}" for name in (
     "channel_unary", "channel_unary_message", "call_send", "call_send_message", "call_receive", "call_wait_headers",
     "call_wait_status", "call_wait", "channel_wait_connectivity")}
-# Functions that make calls: a group of their own, because most other functions need a call.
+# Functions that make RPCs. They are the group "call" of test_api.c, which picks a group first and then a function of
+# it: so there are enough RPCs for the other functions, most of which need one.
 CALLS = {"penstock_channel_call", "penstock_channel_unary", "penstock_channel_unary_message", "penstock_hop_start_side_call"}
 SCALARS = {
     "code": "pick_code()", "result": "pick_code()", "verdict": "pick_small()", "kind": "pick_small()", "level": "pick_small()",
@@ -44,7 +46,7 @@ TABLES = {"penstock_sync_interceptor": "pick_sync", "penstock_async_interceptor"
           "penstock_interceptor": "pick_interceptor"}
 FUNCTIONS = {"penstock_submit": "api_submit", "penstock_token_source": "api_source", "penstock_log_line": "api_log",
              "int32_t (*)(void *)": "api_interrupted"}
-# With these results the caller still owns the object, whatever the function.
+# If a function to which an object is passed gives one of these results, the caller still owns the object.
 KEPT = ["PENSTOCK_E_STATE", "PENSTOCK_E_FORKED"]
 
 
@@ -61,7 +63,8 @@ class Call:
     def handle(self, kind, name, fresh):
         pick = f"borrow(KIND_{kind})"
         if kind == "hop":
-            # The contents of a hop's event may be read in its callback only: other threads may resolve a bound hop.
+            # The contents of an event may be read in the event's callback only: other threads may resolve a bound
+            # hop.
             self.before += [] if self.name == "penstock_hop_release" else [
                 "bool is_mine = here && here->hop && !once_in(4);",
                 "enum kind hop_kind = is_mine || once_in(2) ? KIND_hop : KIND_bound;"]
@@ -85,7 +88,8 @@ class Call:
             self.needed.append(name)
 
     def output(self, type_, name, kept, declared="NULL"):
-        """An output parameter with any previous value; `kept` is the code that takes over its result."""
+        """An output parameter. It is set to `declared` before the call, and must still be `declared` after a failure;
+        `kept` is the code that takes over the value after the call."""
         self.before.append(f"{type_}{name} = {declared};")
         self.before.append(f"bool with_{name} = !once_in(24);")
         self.arguments.append(f"with_{name} ? &{name} : NULL")
@@ -122,7 +126,7 @@ class Call:
         elif type_ == "penstock_interceptor_id *":
             self.output("penstock_interceptor_id ", name, [f"keep_number(&ids, {name});"], "0")
         elif type_ in ("penstock_request *", "const penstock_request *"):
-            # The hop owns this object, so it lives as long as the hop.
+            # The request is that of a hop, and lives as long as the hop.
             self.handle("hop", "hop", False)
             self.arguments[-1] = "penstock_hop_request(hop)"
         elif type_ == "penstock_buffer *":
@@ -197,7 +201,8 @@ class Call:
         if kind and self.name.endswith("_retain"):
             name = kind.group(1)
             if name in OWN:
-                # With a second reference two threads could use one object.
+                # The second reference is released at once: if it went into the store, two threads could use one
+                # object.
                 return [f"drop(KIND_{name}, {call});"]
             if name == "hop":
                 return [f"penstock_hop *again = {call};",

@@ -245,7 +245,8 @@ static inline void change_status(penstock_status *status) {
   look_at_text(penstock_status_message(status));
 }
 
-/* A failure gives an error object, if the caller has asked for one. */
+/* Checks that a failure has given an error object with its code, and a success none, if the caller has asked for
+ * one. */
 static inline void check_outcome(const char *function, penstock_result result, penstock_error **error) {
   if (result < PENSTOCK_OK || result > PENSTOCK_E_END) test_failed(__FILE__, __LINE__, "%s gave %d", function, result);
   if (!error) return;
@@ -261,7 +262,7 @@ static inline void check_outcome(const char *function, penstock_result result, p
   }
 }
 
-/* A function that failed has not changed its output. */
+/* Checks that a function that failed has not changed its output; `touched` says whether it has. */
 static inline void check_untouched(const char *function, bool touched) {
   if (touched) test_failed(__FILE__, __LINE__, "%s failed, and has touched an output", function);
 }

@@ -4,7 +4,8 @@
 
 #include "api_picks.h"
 
-/* Sometimes sets a struct_size that is too small: then the table is not read, and the caller still owns its contents.
+/* Sometimes sets a struct_size that is too small: then the table is not read, and the caller still owns what the table
+ * points to.
  */
 static inline owner pick_table_owner(const char *function, size_t *struct_size) {
   if (!once_in(24)) return pick_owner(function);
@@ -59,7 +60,7 @@ static inline const penstock_call_callbacks *pick_callbacks(const char *function
   return table;
 }
 
-/* A call has begun with the table: it must still deliver a reply. */
+/* Notes that a call has begun with this table, and so must deliver a reply. */
 static inline void note_begun(const penstock_call_callbacks *table) {
   if (table && table->user_data != &unowned) atomic_store(&((cell *)table->user_data)->begun, true);
 }

@@ -6,12 +6,12 @@
 
 #define SOURCE_LIMIT 64
 
-/* A source of "token-1", "token-2", ... */
+/* A source of tokens: "token-1", "token-2", ... */
 typedef struct source {
   bool answers; /* whether the callback itself answers; if not, `requests` keeps what was asked */
   int64_t expires_in_ms;
-  int32_t fails;               /* if not 0, each request is refused with this code */
-  penstock_token_request late; /* an expired request, answered while the next one is made */
+  int32_t fails;               /* if not 0, each request fails with this code */
+  penstock_token_request late; /* an expired request; an answer to it is tried at the next request, and refused */
   atomic_int asked;
   latch was_asked;
   penstock_token_request requests[SOURCE_LIMIT];
@@ -52,7 +52,8 @@ static inline void ask(penstock_token_request request, const char *refused, void
   latch_signal(&self->was_asked);
 }
 
-/* A hop below the bearer token, which makes the server refuse the tokens with these numbers. */
+/* A hop below the bearer token. It makes the server refuse "token-1" to "token-N", where N is `refused_up_to`, and
+ * requests without a token. */
 typedef struct guard {
   probe probe;
   int refused_up_to;

@@ -12,7 +12,7 @@ static inline penstock_call_options *options_of(const char *json) {
   return options;
 }
 
-/* Starts a call in blocking style with the options `json`. */
+/* Starts a call in blocking style; `json` are its call options. */
 static inline penstock_call *start_with(penstock_channel *channel, const char *method, int32_t kind, const char *json) {
   penstock_call_options *options = options_of(json);
   penstock_call *call = NULL;

@@ -7,18 +7,19 @@
 enum { START = PENSTOCK_EVENT_START, SEND, HALF_CLOSE, HEADERS, RECEIVE, STATUS };
 
 typedef enum act {
-  PASS,         /* next, within the callback */
-  PASS_LATER,   /* next, on another thread */
+  PASS,         /* resolved with NEXT, within the callback */
+  PASS_LATER,   /* resolved with NEXT, on another thread */
   DROP,         /* released unresolved, within the callback */
   DROP_LATER,   /* released unresolved, on another thread */
-  CANCEL,       /* with DATA_LOSS, within the callback */
-  CANCEL_LATER, /* with DATA_LOSS, on another thread */
+  CANCEL,       /* the call is ended with DATA_LOSS, within the callback */
+  CANCEL_LATER, /* the call is ended with DATA_LOSS, on another thread */
   KEEP,         /* kept for the test, which takes it with `take_kept` */
 } act;
 
-/* An interceptor in asynchronous style, which counts and records; one worker thread resolves the events that wait. */
+/* An interceptor in asynchronous style. It counts its callbacks and keeps the arguments of the last one; one worker
+ * thread handles the events whose act is to come later. */
 typedef struct style {
-  act acts[7]; /* by PENSTOCK_EVENT_... */
+  act acts[7]; /* what happens to each event; the index is PENSTOCK_EVENT_... */
   /* Each callback calls this first. */
   void (*look)(struct style *self, int32_t event, penstock_hop *hop);
   void *context;
@@ -185,7 +186,8 @@ static inline penstock_hop *take_kept(style *self, int count) {
   return self->kept;
 }
 
-/* `calls` is the number of calls that had this interceptor. */
+/* Waits until the interceptor is finalized, ends the worker thread, and checks the counts; `calls` is the number of
+ * calls that had this interceptor. */
 static inline void style_end(style *self, int calls) {
   latch_wait(&self->finalized_latch, 1);
   pthread_mutex_lock(&self->mutex);

@@ -9,11 +9,10 @@
 
 /* Default values of options, and a limit of the peer. */
 enum {
-  WINDOW = 1 << 20,        /* of a stream, on both sides */
+  WINDOW = 1 << 20,        /* the window of a stream, on both sides */
   HELD = 65536,            /* hold_bytes */
   SEND_BUFFER = 256 << 10, /* send_buffer_bytes */
-  REPLAY = 1 << 20,        /* sent data that may have to be sent again, until there are headers */
-  PEER_KEEPS = 65536,      /* docs/peer.md: output that waits in the peer for the client's window */
+  PEER_KEEPS = 65536,      /* docs/peer.md: the output of a stream that waits in the peer for the client's window */
 };
 
 /* The allocated bytes of all threads; meaningless under valgrind and sanitizers. */
@@ -44,7 +43,7 @@ typedef struct observed {
   FILE *lines;
   int input; /* the peer's standard input; the peer ends when it is closed */
   pthread_t reader;
-  long in, out; /* messages that the peer has read and written in the last call, not counting echoes */
+  long in, out; /* messages that the peer has read and written in the first call that is not a unary echo */
   latch ended;
 } observed;
 

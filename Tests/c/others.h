@@ -11,7 +11,7 @@ static inline penstock_call_options *new_options(const char *json) {
   return options;
 }
 
-/* Starts a call in blocking style with the options `json`. */
+/* Starts a call in blocking style; `json` are its call options. */
 static inline penstock_call *start_with(penstock_channel *channel, const char *method, int32_t kind, const char *json) {
   penstock_call_options *options = new_options(json);
   penstock_call *call = NULL;

@@ -4,7 +4,8 @@
 
 #include "test.h"
 
-/* `metadata`: the members of a JSON object, or NULL. */
+/* Makes call options with this metadata, which is given as the members of a JSON object, without its braces; NULL:
+ * none. */
 static inline penstock_call_options *ready_options(const char *metadata) {
   char json[1024];
   penstock_call_options *options = NULL;
@@ -67,7 +68,7 @@ static inline penstock_interceptor_id ready_add(penstock_channel *channel, const
   return id;
 }
 
-/* The finalizer frees a table that is not registered. */
+/* Frees a table that is not registered, by a call of its finalizer. */
 static inline void ready_drop(penstock_interceptor *table) { table->finalizer(table->user_data); }
 
 #endif

@@ -117,10 +117,10 @@ const char *peer_address(void);
 /* The path of a file in the folder that the runner has made: ca.pem, server, cn, client and self, each .pem and
  * .key. */
 const char *certificate(const char *name);
-/* "127.0.0.1:port" of a peer with TLS and that server certificate; with `mutual` it asks for a client certificate that
- * the CA has signed. */
+/* "127.0.0.1:port" of a peer with TLS and the certificate server.pem; with `mutual` it asks for a client certificate
+ * that the CA has signed. */
 const char *tls_address(bool mutual);
-/* A channel to that peer, which trusts the CA; with `mutual` it has the client's certificate. */
+/* Opens a channel to the peer of `tls_address`. The channel trusts the CA, and with `mutual` it has client.pem. */
 penstock_channel *open_tls_channel(bool mutual);
 /* Starts another peer, with `more` arguments (ending with NULL), and waits for its address; gives the descriptor of its
  * standard output. The peer ends when `*input` is closed, or with this process. */

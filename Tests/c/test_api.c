@@ -77,7 +77,8 @@ static void *act_on(void *nothing) {
   return nothing;
 }
 
-/* Registers an interceptor in any place: a table of callbacks, or one that a function of the library has filled. */
+/* Registers an interceptor on the channel: a synchronous one, an asynchronous one, or a table of the test's own
+ * callbacks. */
 static void register_at_random(penstock_channel *channel) {
   penstock_interceptor table;
   penstock_sync_interceptor sync;
@@ -153,7 +154,8 @@ static void empty_store(void) {
       void *handle = store[kind][i];
       store[kind][i] = NULL;
       pthread_mutex_unlock(&store_mutex);
-      /* All runtimes have been shut down, except the default one, whose channels are closed. */
+      /* All runtimes have been shut down, except the default one, whose channels are closed: so every call ends
+       * soon. */
       if (kind == KIND_call && handle) {
         EVENTUALLY(penstock_call_reply(handle, &reply) == PENSTOCK_OK);
         penstock_reply_release(reply);

@@ -98,8 +98,8 @@ static void refuse_to_change(style *self, int32_t event, penstock_hop *hop) {
   CHECK_RESULT(penstock_hop_end(hop, 1, NULL), PENSTOCK_E_GONE);
   CHECK_RESULT(penstock_hop_resolve(hop, PENSTOCK_RESTART), PENSTOCK_E_GONE);
 }
-/* The caller cancels while on_start's event is open: on_status gets CANCELLED, and resolving that event with NEXT is
- * not an error. */
+/* The caller cancels while on_start's event is open: on_status gets CANCELLED and can change nothing. It may resolve
+ * the status with NEXT, or release it unresolved: both let it pass. */
 TEST(async_cancel_by_the_caller) {
   for (int drops = 0; drops < 2; drops++) {
     style style;
@@ -154,7 +154,7 @@ static void refresh(style *self, int32_t event, penstock_hop *hop) {
   OK(penstock_hop_can_restart(hop));
   OK(penstock_metadata_remove(penstock_request_metadata(penstock_hop_request(hop)), "x-status"));
 }
-/* The first status is kept until the test says RESTART. */
+/* The test keeps the first status, and resolves it later with RESTART. */
 TEST(async_restarts) {
   style style;
   style_init(&style);
@@ -238,8 +238,8 @@ static void *race(void *argument) {
   penstock_hop_release(self->hop);
   return NULL;
 }
-/* The callback and other threads race to resolve one event: one of them decides, and the others get an error. Ending
- * the call is still possible after that. */
+/* Three threads race to decide about one event: two resolve it with NEXT, and one ends the call. One thread succeeds,
+ * and the others get an error; only ending the call may also succeed after a NEXT. */
 static void race_all(style *self, int32_t event, penstock_hop *hop) {
   if (event != SEND) return;
   racer *racers = self->context;

@@ -31,7 +31,7 @@ static void wave(penstock_channel *channel, latch *latch) {
   latch_wait(latch, before + WAVE);
 }
 
-/* Runs on a new thread, which keeps no memory yet. */
+/* Makes waves of calls on a new thread, which keeps no memory at first: memory in use must not grow with each wave. */
 static void *make_waves(void *channel) {
   latch latch = LATCH_INIT;
   wave(channel, &latch);
@@ -78,7 +78,7 @@ TEST(blocks_go_back_when_their_thread_ends) {
   penstock_channel_release(channel);
 }
 
-/* The memory of large messages, and of many at once, must not stay in a thread for ever. */
+/* When many calls that were open at once have ended, the library keeps only a bounded part of their memory. */
 TEST(blocks_that_a_thread_keeps_are_bounded) {
   penstock_channel *channel = open_channel();
   check_echo(channel);

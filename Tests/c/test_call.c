@@ -52,7 +52,8 @@ TEST(call_options) {
   }
 }
 
-/* The server allows one call at a time, and sends nothing when that call is cancelled. */
+/* The server allows one call at a time. When that call is cancelled, the next one begins, although the server sends
+ * nothing. */
 TEST(call_begins_when_a_cancelled_one_makes_room) {
   char address[64];
   int input;
@@ -299,7 +300,8 @@ static void *wait_for_status(void *call) {
   return reply;
 }
 
-/* Runs a server stream of five messages, and gives the code with which it ends. */
+/* Makes a server-stream call, and gives the code with which it ends. One thread waits for the status while this one
+ * reads `read` messages and, unless `cancel` is NULL, cancels the call. */
 static int32_t status_of_stream(penstock_channel *channel, const char *options, const char *cancel, int read) {
   penstock_call *call = start_with(channel, SERVER_STREAM, PENSTOCK_KIND_SERVER_STREAM, options);
   OK(penstock_call_send(call, "x", 1));

@@ -70,8 +70,8 @@ static bool has_reply(penstock_call *call) {
   return ended;
 }
 
-/* The interrupted receive has asked for a message. That message comes, and the status behind it, while no thread
- * waits. */
+/* The interrupted receive has asked for a message. That message comes, and the status behind it, while no thread waits.
+ * A cancel then discards the message, and the call's status stays OK. */
 static void interrupted_then_cancelled(void) {
   penstock_channel *channel = open_channel();
   penstock_call_options *options = options_of("{\"interruptible\": true}");

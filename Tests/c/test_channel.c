@@ -264,7 +264,8 @@ TEST(channel_released_with_a_call_in_flight) {
 
 TEST(channel_leaves_nothing_open) {
   penstock_runtime *runtime = new_runtime(NULL);
-  /* After a first call the process keeps these descriptors and threads. */
+  /* A first call may leave descriptors and threads that the process keeps; they are counted before the calls that must
+   * leave nothing. */
   penstock_channel *first = open_channel_on(runtime);
   check_echo(first);
   penstock_channel_release(first);

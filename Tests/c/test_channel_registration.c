@@ -60,7 +60,8 @@ TEST(channel_registration_errors) {
   penstock_channel_release(channel);
 }
 
-/* A finalizer runs once, on error too. */
+/* A table with a wrong struct_size is refused; a larger one is accepted if its additional bytes are zero. If a table is
+ * refused for its contents, its finalizer runs once. */
 TEST(channel_registration_struct_size) {
   penstock_channel *channel = open_channel();
   struct {

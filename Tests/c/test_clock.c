@@ -1,16 +1,17 @@
-/* Times and deadlines with slow callbacks and many threads: each is counted from the moment of its request. */
+/* Times and deadlines with slow callbacks and many threads: each time is counted from the moment at which it was asked
+ * for, however late the loop is. */
 #include "calls.h"
 #include "unary.h"
 
 #include <unistd.h>
 
-/* Takes this long, as a slow callback does. */
+/* Keeps this thread busy for `ms` milliseconds, as a slow callback does. */
 static void work_for(int64_t ms) {
   int64_t until = test_now_ms() + ms;
   while (test_now_ms() < until) continue;
 }
 
-/* Nanoseconds of the grpc-timeout that the server has seen; -1: none. */
+/* Gives the grpc-timeout that the server has seen, in nanoseconds; -1: none. */
 static int64_t timeout_seen(const penstock_reply *reply) {
   const void *value = NULL;
   if (penstock_metadata_get(penstock_reply_trailers(reply), "seen-grpc-timeout", 0, &value, NULL)) return -1;
@@ -174,7 +175,7 @@ TEST(clock_deadline_counts_down_within_a_callback) {
   probe_wait_finalized(&probe);
 }
 
-/* A delay that a callback asks for at its end has its full length. */
+/* A delay or a deadline that a slow callback sets at its end is counted from then, and has its full length. */
 typedef struct late {
   bool sets_deadline;
   int64_t asked_at, came_at;
@@ -210,7 +211,8 @@ static void expect_whole_time(bool sets_deadline) {
 TEST(clock_resume_after_at_the_end_of_a_slow_callback) { expect_whole_time(false); }
 TEST(clock_deadline_set_at_the_end_of_a_slow_callback) { expect_whole_time(true); }
 
-/* Headers and RST_STREAM come at once; the deadline passes in on_headers. */
+/* The server sends headers and RST_STREAM together. The deadline passes while on_headers runs, before the client looks
+ * at the RST_STREAM. */
 static int32_t slow_headers(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event == PENSTOCK_EVENT_HEADERS) work_for(penstock_request_deadline_ms(penstock_hop_request(hop)) + 5);

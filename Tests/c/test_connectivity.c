@@ -72,7 +72,7 @@ TEST(connectivity_of_a_dead_address) {
   penstock_channel_release(channel);
 }
 
-/* How many connections come within so many milliseconds; each is closed at once. */
+/* Counts the connections that come, until none has come for so many milliseconds; closes each at once. */
 static int accepted(int listener, int milliseconds) {
   int count = 0;
   struct pollfd waiting = {.fd = listener, .events = POLLIN};
@@ -83,7 +83,8 @@ static int accepted(int listener, int milliseconds) {
   return count;
 }
 
-/* A server that hangs up: however many calls come, it is tried when the wait is over, or when the program says so. */
+/* The server hangs up, so the channel waits about a minute before it connects again: no call makes it connect earlier,
+ * but penstock_channel_reset_backoff does. */
 TEST(connectivity_attempts_are_few) {
   int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};

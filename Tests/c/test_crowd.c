@@ -32,7 +32,8 @@ static void echo(crowd *crowd) {
   penstock_reply_release(reply);
 }
 
-/* The server echoes and waits for more: only the deadline, or a cancel, ends it. */
+/* Makes a call whose server echoes and waits for more: only its deadline, or a cancel by another thread, ends the
+ * call. */
 static void wait_for_more(member *self, bool has_deadline) {
   crowd *crowd = self->crowd;
   penstock_call_options *options = has_deadline ? crowd->short_lived : NULL;

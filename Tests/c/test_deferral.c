@@ -33,7 +33,7 @@ static void check_pause_ends(int32_t event, ending ending) {
   if (ending == BY_CLOSE) OK(penstock_channel_close(channel));
   latch_wait(&collector.finalized, 1);
   int64_t took = test_now_ms() - started;
-  /* The call ends at once, because nothing else would resume it. */
+  /* The call does not wait for the ticket, which nobody resolves. */
   CHECK(took < 5000 * test_slow());
   if (ending == BY_DEADLINE) CHECK(took >= 60);
   CHECK_INT(collector.code, ending == BY_DEADLINE ? PENSTOCK_STATUS_DEADLINE_EXCEEDED : PENSTOCK_STATUS_CANCELLED);
@@ -77,7 +77,8 @@ static int32_t pause_for(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_PAUSE;
 }
 
-/* The earliest time counts; an earlier resume counts too, and the later ones then have no effect. */
+/* A ticket is to be resolved after each of two times: the earlier one counts, and the later one has no effect. If the
+ * ticket is resolved before both, neither has. */
 TEST(deferral_resume_after) {
   static const struct {
     later plan;
@@ -195,13 +196,14 @@ enum { LARGE = 300000, HUGE = 3000000, PAUSERS = 3 };
 static bool is_outbound(int32_t event) { return event <= PENSTOCK_EVENT_HALF_CLOSE; }
 
 typedef struct kept {
-  long bytes;    /* more bytes are allocated than before */
+  long bytes;    /* how many more bytes are allocated than before the call */
   long accepted; /* messages of the caller that were accepted */
   long received; /* messages that the peer has sent */
 } kept;
 
-/* Measures the memory that a call keeps while its three hops pause. The caller sends as long as messages are accepted,
- * asks for a thousand messages, and then waits long enough for all of them. */
+/* Measures the memory that a call keeps while the first of three pausing hops that `event` reaches is paused. The
+ * caller sends one message or, in a bidi call, as many as are accepted before the pause; if not unary, it asks for a
+ * thousand messages. Then the test waits long enough for all that can come. */
 static bool measure(int32_t event, int32_t kind, size_t size, long limit, kept *kept) {
   observed observed;
   if (!observe(&observed, "{\"tls\": false}")) return false;
@@ -246,10 +248,10 @@ static bool measure(int32_t event, int32_t kind, size_t size, long limit, kept *
   }
   int first = is_outbound(event) ? 0 : PAUSERS - 1;
   bool paused = latch_wait(&pausers[first].paused, 1);
-  /* No signal says that nothing more will come. */
+  /* The test waits a while, because no signal says that nothing more will come. */
   for (int i = 0; i < 30; i++) test_pause();
   kept->bytes = bytes_in_use() - before;
-  /* Data that is still being written does not count. */
+  /* Data that is still being written does not count, so the test waits for less. */
   for (int i = 0; i < 2000 && kept->bytes >= limit; i++) {
     test_pause();
     kept->bytes = bytes_in_use() - before;
@@ -267,9 +269,9 @@ static bool measure(int32_t event, int32_t kind, size_t size, long limit, kept *
   return paused;
 }
 
-/* The limit is the sum of: a message that waits on its way out; a message that waits on its way in, and the stream's
- * window behind it; sent data that may have to be sent again, or is in the caller's send buffer; and the memory of a
- * channel without calls. */
+/* The limit is a sum: 384 KiB for the send buffer and for a channel without calls; one message on its way out and one
+ * on its way in, of which a unary call has only one at a time, and one less at the headers; and the stream's window, if
+ * answers can come during the pause. */
 static long limit_of(int32_t event, int32_t kind, long size) {
   long limit = 384 << 10;
   if (kind != PENSTOCK_KIND_UNARY) limit += size;
@@ -292,7 +294,8 @@ TEST(deferral_keeps_what_the_design_names) {
       printf("  %s of %ld KiB, paused at %s: %ld taken, %ld sent by the server, %ld KiB kept of at most %ld\n",
              names[k], size / 1024, event_name(event), kept.accepted, kept.received, kept.bytes / 1024, limit / 1024);
       if (test_slow() == 1) CHECK(kept.bytes < limit);
-      /* The server has filled the window, or had less to send; the sender has filled both windows. */
+      /* The server has sent no more than fills the window; the caller has sent no more than fills both windows and the
+       * buffers on the way. */
       CHECK(kept.received <= 6 && kept.received * LARGE <= WINDOW + PEER_KEEPS + 3 * LARGE);
       CHECK(kept.accepted * size <= 2 * WINDOW + 3 * PEER_KEEPS + SEND_BUFFER + 2 * size);
       if (event == PENSTOCK_EVENT_START || event == PENSTOCK_EVENT_SEND) CHECK_INT(kept.accepted, 1);
@@ -304,7 +307,7 @@ TEST(deferral_keeps_what_the_design_names) {
 
 enum { PIECE = 30000, PIECES = 8 };
 
-/* Holds some messages of a lane, then pauses. */
+/* Holds the first PIECES messages of a lane, then pauses. */
 static int32_t hold_then_pause(probe *self, penstock_hop *hop, int32_t event) {
   pauser *pauser = self->context;
   if (event != pauser->event) return PENSTOCK_NEXT;
@@ -351,8 +354,8 @@ static void check_kept_by_hops(int32_t event) {
   }
   latch_wait(&pauser.paused, 1);
   long kept = bytes_in_use() - before;
-  /* The sum of the messages that are held, or recorded and passed on; the paused message; the sender's messages on
-   * their way. */
+  /* The limit is the sum of the held messages, the paused message, the send buffer, and 384 KiB for everything else. If
+   * answers wait, the requests have passed: then the stream's window and the recording are added. */
   long limit = PIECES * PIECE + PIECE + SEND_BUFFER + (384 << 10);
   limit += event == PENSTOCK_EVENT_SEND ? 0 : WINDOW + (1 << 20);
   printf("  %ld taken, %ld KiB kept of at most %ld\n", accepted, kept / 1024, limit / 1024);

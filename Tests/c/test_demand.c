@@ -124,7 +124,8 @@ static int32_t raise_first(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_NEXT;
 }
 
-/* Messages that are read ahead wait at the hop, and their number stays the same. */
+/* The hop adds three to the first demand only. So three messages more than the caller has asked for wait at the hop,
+ * and their number stays the same with each later demand. */
 TEST(demand_raised_reads_ahead) {
   line line;
   line_open(&line, raise_first);
@@ -273,7 +274,7 @@ TEST(demand_answered_by_the_hop_itself) {
   line_close(&line);
 }
 
-/* Hops first count together as one place, the run; a hop that leaves the run has counts of its own */
+/* ---- Hops first count together as one place, the run; a hop that leaves the run has counts of its own ---- */
 
 typedef struct echoes {
   penstock_hop *upper, *lower;
@@ -287,7 +288,8 @@ static int32_t keep(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_NEXT;
 }
 
-/* From here on the lower hop has counts of its own: it sends a message of its own, which does not answer demand. */
+/* At the first message the lower hop sends a message of its own to the server: from then on it has counts of its
+ * own. */
 static void put_one_in(penstock_call *call, penstock_message *message, void *user_data) {
   (void)call, (void)message;
   echoes *echoes = user_data;
@@ -303,7 +305,8 @@ static void note_end(penstock_call *call, penstock_reply *reply, void *user_data
   latch_signal(&((echoes *)user_data)->ended);
 }
 
-/* Three messages were asked for at once, and one has come: two more are due without another request. */
+/* The caller asks for three messages at once. After the first of them the lower hop leaves the run; the other two come
+ * all the same. */
 TEST(demand_stays_when_a_hop_leaves_the_others_between_messages) {
   echoes echoes = {NULL, NULL, 0, LATCH_INIT, LATCH_INIT};
   penstock_channel *channel = open_channel();
@@ -351,7 +354,8 @@ static int32_t deliver_elsewhere(probe *self, penstock_hop *hop, int32_t event) 
   return PENSTOCK_NEXT;
 }
 
-/* The verdict on the start was NEXT, so this hop no longer answers the call, and it gets the call's first demand. */
+/* The hop's verdict on the start was NEXT, so it can't answer the call any more. In on_demand, which follows the start,
+ * another thread tries to deliver a status, and is refused. */
 TEST(demand_comes_behind_a_start_that_has_passed) {
   penstock_channel *channel = open_channel();
   probe probe;

@@ -79,7 +79,7 @@ static void check_lost(int line, penstock_reply *reply) {
   penstock_reply_release(reply);
 }
 
-/* In a blocking call the thread that waits drives the loop, and notices that it can't. */
+/* In a blocking call the thread that waits drives the loop, and notices that the loop's descriptors are gone. */
 TEST(descriptors_closed_between_blocking_calls) {
   table before = descriptors();
   penstock_runtime *runtime = new_runtime("{\"linger_us\": 1000000}");
@@ -224,7 +224,7 @@ TEST(descriptors_of_a_host_runtime_closed) {
   }
 }
 
-/* Without the timer's descriptor the host program would not know when to poll for a deadline. */
+/* Without the timer's descriptor the host program would not know when to poll for a deadline: the runtime ends. */
 TEST(timer_of_a_host_runtime_closed) {
   table before = descriptors();
   penstock_runtime *runtime = new_runtime("{\"mode\": \"host\"}");

@@ -182,7 +182,7 @@ static int32_t choose(probe *self, penstock_hop *hop, int32_t event) {
                                   choice->clears ? NULL : choice->inbound->executor));
     return PENSTOCK_NEXT;
   }
-  /* In a job after the hop's end every function gives an error. */
+  /* Executors can be set in create only. In a job that runs after the hop's end the error is E_GONE. */
   penstock_result result = penstock_hop_set_executors(hop, NULL, NULL);
   CHECK(result == PENSTOCK_E_STATE || result == PENSTOCK_E_GONE);
   if (choice->clears) {

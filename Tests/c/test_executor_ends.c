@@ -256,7 +256,8 @@ TEST(executor_wait_on_the_serial_thread_would_deadlock) {
   expect_deadlock(PENSTOCK_EVENT_START, true);
 }
 
-/* If the pool has a free thread, a callback may wait for a call on this channel: the calls end. */
+/* If the pool has a free thread, a callback may wait for another call on the channel of its own call: both calls
+ * end. */
 TEST(executor_wait_on_a_pool_is_allowed) {
   pool pool;
   pool_open(&pool, 4);

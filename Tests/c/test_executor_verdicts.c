@@ -188,7 +188,7 @@ TEST(law_2_executor_callbacks_may_finish) {
   pool_close(&pool);
 }
 
-/* Takes the call; callbacks in later jobs answer it. */
+/* Takes the call and delivers headers in on_start; the callbacks of later events answer with messages and a status. */
 static int32_t answer(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event == PENSTOCK_EVENT_START) {

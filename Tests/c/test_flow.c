@@ -105,8 +105,8 @@ TEST(flow_a_slow_reader_stops_the_server) {
   check_finish(call, PENSTOCK_STATUS_CANCELLED);
   if (latch_wait(&observed.ended, 1)) {
     long out = observed.out;
-    /* The limit is the sum of the messages that the reader has got, those that hops keep, the window, and the peer's
-     * own buffer. */
+    /* `unread` are the messages on their way from the server to the reader. They wait in the peer's own buffer, in the
+     * window and at the hops, so the limit is the sum of these. */
     long unread = out - taken - atomic_load(&dropped) + atomic_load(&injected);
     long limit = (WINDOW + HELD + PEER_KEEPS) / SIZE + AHEAD + 4;
     printf("  %d read of %ld sent: %ld unread, of at most %ld; %ld KiB more memory at the peak\n", taken, out, unread,
@@ -209,8 +209,8 @@ static int32_t hold_each(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_HOLD;
 }
 
-/* A hop holds each message and releases it: messages that have left it and wait for the server still count against the
- * sender. */
+/* A hop holds each message and releases it: messages that have left the hop and wait for the server still fill the
+ * caller's send buffer. */
 TEST(flow_a_slow_server_stops_a_hop_that_holds) {
   penstock_channel *channel = open_channel();
   probe probe;
@@ -250,8 +250,7 @@ TEST(flow_a_slow_server_stops_a_hop_that_holds) {
 
 /* ---- How far a sender runs ahead ---- */
 
-/* The number of messages that are accepted before there is no room, on a runtime that nobody drives, so that none
- * leaves. */
+/* Counts the messages that a call accepts before there is no room. Nobody drives the runtime, so no message leaves. */
 static long run_ahead(penstock_channel *channel, const char *method, int32_t kind, const char *json, size_t size) {
   penstock_call *call = start_with(channel, method, kind, json);
   char *data = calloc(1, size);

@@ -237,7 +237,8 @@ static void add_function(penstock_channel *channel, forking *plan) {
   OK(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL));
 }
 
-/* The function itself forks, or another thread forks while it runs. The child starts its own workers. */
+/* The function of a synchronous interceptor forks, and then another thread forks while the function runs. The second
+ * child starts workers of its own. */
 TEST(fork_while_a_function_runs) {
   forking plan = {LATCH_INIT, LATCH_INIT, true};
   penstock_runtime *runtime = new_runtime("{\"max_workers\": 1}");

@@ -34,7 +34,7 @@ typedef struct story {
   stream streams[STREAMS];
   int count;
   fault fault;
-  /* From this position on the first stream differs from the plan. */
+  /* The position in the body of the first stream at which a frame with the fault comes; beyond the body: none comes. */
   size_t fault_at;
   uint8_t *wire;
   size_t size, room;
@@ -145,7 +145,8 @@ static void put_fault(story *self, stream *one) {
   one->has_ended = true;
 }
 
-/* Frames mostly of one length, as most servers send them, or of random lengths. */
+/* Gives the length of the next DATA frame: `usual`, as most servers send frames of one length, or in `odd` of 100 cases
+ * another one. */
 static size_t next_length(size_t usual, uint32_t odd) {
   static const size_t some[] = {0, 1, 9, 4095, 4096, 4097, 16384, 65280};
   if (test_random(100) >= odd) return usual;
@@ -190,7 +191,8 @@ static bool read_all(int fd, uint8_t *bytes, size_t count) {
   return true;
 }
 
-/* Sends the server's preface, and reads until the client has ended each stream. */
+/* Answers the client's SETTINGS with SETTINGS and an ACK, and reads until the client has ended its side of each
+ * stream. */
 static bool greet(story *self, int fd) {
   uint8_t bytes[70000];
   if (!read_all(fd, bytes, 24)) return false;

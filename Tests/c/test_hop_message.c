@@ -1,4 +1,4 @@
-/* hop.h: hops inject messages of the host's own bytes without a copy. */
+/* hop.h: hops inject messages that lend the program's own bytes, without a copy. */
 #include "observed.h"
 
 static const char fixed[64 << 10] = {"fixed"};
@@ -15,7 +15,8 @@ static bool is_fixed(penstock_hop *hop) {
   return hop_bytes(hop, &data, &found) == PENSTOCK_OK && data == fixed && found == sizeof(fixed);
 }
 
-/* In one call, gives a message by each function with which a hop can give one. */
+/* Replaces each message by the context's with set_message, and sends that one again at the half-close with
+ * send_message. */
 static int32_t give_message(probe *self, penstock_hop *hop, int32_t event) {
   penstock_message *message = self->context;
   if (event == PENSTOCK_EVENT_SEND || event == PENSTOCK_EVENT_RECEIVE) {

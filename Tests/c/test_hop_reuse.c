@@ -10,9 +10,9 @@ typedef struct place {
   struct visit *visit;
 } place;
 
-/* What the running call should find, and what it has found. */
+/* What the hops of the running call do, and what they have found. */
 typedef struct visit {
-  int mode, chosen; /* the hop that keeps its handle */
+  int mode, chosen; /* the index of the hop that looks at its handle or keeps it, as `mode` says */
   char log[32];
   uint64_t call, last_call;
   penstock_hop *kept, *last_kept;

@@ -92,7 +92,7 @@ TEST(lanes_inject_outbound_everywhere) {
   probe_wait_finalized(&probe);
 }
 
-/* Drops the caller's messages, and sends others instead. */
+/* Drops the caller's messages, and sends one message instead. */
 static int32_t replace_all(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event == PENSTOCK_EVENT_SEND) return PENSTOCK_DROP;
@@ -117,7 +117,7 @@ TEST(lanes_drop_and_inject_at_half_close) {
   probe_wait_finalized(&probe);
 }
 
-/* ---- Injecting inbound, before each inbound event ---- */
+/* ---- Injecting inbound, before each message and before the status ---- */
 
 static int32_t inject_inbound(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
@@ -154,7 +154,7 @@ TEST(lanes_inject_inbound) {
   probe_wait_finalized(&probe);
 }
 
-/* ---- Refusing a call in each event of its request, with a full status ---- */
+/* ---- Refusing a call at each event but a received message, with a full status ---- */
 
 static const char refusal[] =
     "{\"name\": \"FAILED_PRECONDITION\", \"message\": \"not today\", \"metadata\": {\"x-why\": \"because\"}, \"details\": "

@@ -154,7 +154,7 @@ TEST(message_that_was_received_is_passed_on) {
   penstock_channel_release(channel);
 }
 
-/* A call of a kind with one message needs no half-close. */
+/* A call of a kind with one request message needs no half-close. */
 TEST(message_of_a_unary_call) {
   penstock_channel *channel = open_channel();
   atomic_int finalized = 0;

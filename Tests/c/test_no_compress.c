@@ -7,8 +7,8 @@
 #define STREAMING_INPUT "/grpc.testing.TestService/StreamingInputCall"
 #define GZIP            "{\"compression\": \"gzip\", \"deadline_ms\": 60000}"
 
-/* A body of up to 2 KiB that gzip makes smaller, in a StreamingInputCallRequest or a SimpleRequest (`field` of
- * expect_compressed 2 or 8), which says whether it expects to be compressed. */
+/* An encoded StreamingInputCallRequest or SimpleRequest. It has a body of up to 2 KiB, which gzip makes smaller, and
+ * the field expect_compressed, whose number (`field`) is 2 or 8. */
 typedef struct bytes {
   uint8_t at[2200];
   size_t length;

@@ -214,7 +214,8 @@ TEST(null_sync) {
   REFUSED(penstock_hop_next(NULL));
   CHECK(penstock_hop_request(NULL) == NULL);
 
-  /* In the function one more value is refused; the table's data is finalized at the end. */
+  /* null_in_function runs: it sets a value without a key, whose finalizer runs at once; that of the table runs at the
+   * end. */
   penstock_channel *channel = open_channel();
   penstock_interceptor_id id = 0;
   REQUIRE_OK(penstock_sync_interceptor_table(&sync, &table, NULL));

@@ -174,7 +174,7 @@ TEST(others_grpc_dotnet_1864_a_failed_start_is_seen_as_a_status) {
   CHECK_INT(seen(&below, PENSTOCK_EVENT_STATUS), 2);
 }
 
-/* grpc-spring-boot-starter 240: a message is refused, and its half-close goes on alone. */
+/* grpc-spring-boot-starter 240: a message was refused, and its half-close went on alone. Here it stays behind. */
 TEST(others_grpc_spring_240_the_half_close_stays_behind_a_refused_message) {
   penstock_channel *channel = open_channel();
   probe slow, below;
@@ -265,7 +265,8 @@ static void *crowd_stream(void *pointer) {
   return NULL;
 }
 
-/* grpc 31438: a stream and a unary call at once; here on two runtimes, so that callbacks really run at the same time.
+/* grpc 31438: a stream and a unary call ran at once in one interceptor. Here each hop must get its own state, also
+ * while the callbacks of another runtime run at the same time.
  */
 TEST(others_grpc_31438_two_calls_at_once_in_one_interceptor) {
   crowd crowds[2] = {{open_channel(), 0, 0, 0}, {NULL, 0, 0, 0}};
@@ -325,7 +326,8 @@ static void *share_options(void *pointer) {
   return NULL;
 }
 
-/* google-cloud-go 609: calls of many threads with the same options; an interceptor adds to the metadata of each. */
+/* google-cloud-go 609: many threads make calls with the same options, and an interceptor adds a header to each call.
+ * Each call must have only its own. */
 TEST(others_google_cloud_go_609_calls_share_no_metadata) {
   sharer sharer = {open_channel(), new_options("{\"metadata\": {\"x-trailers-given\": \"g\"}}")};
   probe probe;

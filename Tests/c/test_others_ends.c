@@ -102,7 +102,8 @@ TEST(others_connect_es_1800_cancel_between_reads_ends_paused_interceptors) {
   for (int i = 0; i < 2; i++) check_ended(&probes[i]);
 }
 
-/* grpc-java 8187 and 8990: the caller takes its one message, and never looks for the end. */
+/* grpc-java 8187 and 8990: the caller takes one message, and never receives another. The hops get their last callback
+ * all the same. */
 TEST(others_grpc_java_8187_the_last_callback_comes_without_reading_on) {
   penstock_channel *channel = open_channel();
   probe probes[2];
@@ -113,7 +114,8 @@ TEST(others_grpc_java_8187_the_last_callback_comes_without_reading_on) {
                    i == 0 ? "{\"metadata\": {\"x-count\": \"1\"}}" : "{\"metadata\": {\"x-count\": \"5\"}}");
     OK(penstock_call_send(call, "x", 1));
     check_receive(call, "x");
-    /* If the stream had one message, the end comes without being asked for. Otherwise the caller ends the call. */
+    /* If the stream has only that message, its end comes without being asked for. Otherwise the caller ends the call,
+     * by waiting for the status or by a cancel. */
     if (i > 0) CHECK_INT(latch_count(&probes[0].done), i);
     if (i == 1) check_finish(call, 0);
     if (i == 2) OK(penstock_call_cancel(call, NULL));
@@ -135,7 +137,7 @@ static int32_t set_deadline(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_NEXT;
 }
 
-/* boulder 6366: what an interceptor has set up at the start lasts as long as the stream. */
+/* boulder 6366: the deadline that an interceptor has set at the start lasts as long as the stream. */
 TEST(others_boulder_6366_a_stream_outlives_the_start_callback) {
   penstock_channel *channel = open_channel();
   probe probe;
@@ -278,7 +280,8 @@ static void *close_channel(void *channel) {
   return NULL;
 }
 
-/* grpc-dotnet 2206: cancels and the channel's end, from threads and from a callback, at once. */
+/* grpc-dotnet 2206: one thread cancels the call many times while another closes the channel, and on_status closes it,
+ * too. Nobody waits for ever. */
 TEST(others_grpc_dotnet_2206_cancel_and_close_do_not_wait_for_each_other) {
   for (int i = 0; i < test_rounds(50); i++) {
     penstock_channel *channel = open_channel();

@@ -169,7 +169,7 @@ static void *complete(void *pointer) {
 }
 
 /* gRPC proposal L5 (proposal 14): calling `next` a second time is undefined there. Here eight threads resolve one
- * ticket. */
+ * ticket: one of them succeeds at most, and the others get an error. */
 TEST(others_grpc_proposal_14_a_second_completion_is_a_value) {
   penstock_channel *channel = open_channel();
   probe probe;

@@ -1,4 +1,4 @@
-/* interceptor.h: places, levels, filters and the registry, as calls see them. */
+/* interceptor.h: the order, levels and filters of interceptors, and the registry, as calls see them. */
 #include "test.h"
 
 static penstock_interceptor_id add_at(probe *probe, penstock_channel *channel, int32_t priority, uint32_t level,
@@ -57,7 +57,7 @@ TEST(levels_stand_in_their_order) {
   }
 }
 
-/* ---- One order for all places ---- */
+/* ---- One order for the interceptors of runtimes, channels and call options ---- */
 
 static penstock_interceptor_id add_to_options(probe *probe, penstock_call_options *options, int32_t priority) {
   penstock_interceptor table = probe_table(probe);

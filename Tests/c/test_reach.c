@@ -193,8 +193,8 @@ TEST(reach_answers_by_the_request) {
   probe_wait_finalized(&below);
 }
 
-/* Hops also see a call whose deadline has passed before it begins. They can read how long it took, and that it is not
- * secure. */
+/* Hops also see a call whose deadline has passed before it begins. They can read its elapsed time, and that its
+ * connection is not secure. */
 static int32_t note_elapsed(probe *self, penstock_hop *hop, int32_t event) {
   CHECK_INT(penstock_hop_is_secure(hop), 0);
   if (event != PENSTOCK_EVENT_STATUS) return PENSTOCK_NEXT;
@@ -227,7 +227,7 @@ TEST(reach_sees_a_call_whose_time_is_over) {
   probe_wait_finalized(&counting);
 }
 
-/* A call sends its content-type and its user agent to the server. */
+/* Sets the content subtype and the user agent of the call, which the server must get. */
 static int32_t label(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event != PENSTOCK_EVENT_START) return PENSTOCK_NEXT;

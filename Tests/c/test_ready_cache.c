@@ -219,8 +219,8 @@ TEST(cache_is_not_changed_by_hops_above) {
   bench_close(&bench);
 }
 
-/* Drops the request message. Calls end without one, by this hop or by a cancel; then a call whose message comes late is
- * answered, and its answer is kept. */
+/* Drops the request message, above the cache. So one call ends without a message, and another one by a cancel; a later
+ * call is answered, and the cache keeps its answer. */
 static int32_t drop_message(probe *self, penstock_hop *hop, int32_t event) {
   (void)self, (void)hop;
   return event == PENSTOCK_EVENT_SEND ? PENSTOCK_DROP : PENSTOCK_NEXT;

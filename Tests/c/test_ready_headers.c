@@ -49,7 +49,7 @@ TEST(header_rules_change_the_response) {
   CHECK_STR(ready_value(penstock_reply_trailers(reply), "d"), "4");
   CHECK_STR(ready_value(penstock_reply_trailers(reply), "x-trailers-c"), "");
   CHECK_INT(ready_code(reply), 0);
-  /* No hop may change the status of a cancel. */
+  /* The rules for trailers do not apply to the status of a cancel, which no hop may change. */
   penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
   OK(penstock_call_cancel(call, NULL));
   reply = ready_finish(call);

@@ -167,7 +167,7 @@ TEST(fault_injection_delays_and_then_aborts) {
   penstock_channel_release(channel);
 }
 
-/* Makes `count` calls and writes one character for each. */
+/* Makes `count` calls, and writes '.' for each that succeeds and 'x' for each that fails. */
 static void faults(const char *options, char *text, int count) {
   penstock_channel *channel = open_channel();
   fault_add(channel, options);

@@ -62,7 +62,7 @@ TEST(logging_writes_json_lines) {
     CHECK_HAS(lines->text[1], "\"event\":\"status\"");
     CHECK_HAS(lines->text[1], "\"code\":5,\"name\":\"NOT_FOUND\",\"message\":\"say \\\"no\\\"\"");
     CHECK_HAS(lines->text[1], "\"elapsed_us\":");
-    /* Checks that the line can be parsed as JSON. */
+    /* Checks that the metadata, at the end of each line, can be parsed as JSON. */
     penstock_metadata *metadata = NULL;
     OK(penstock_metadata_new(&metadata));
     for (int i = 0; i < 2; i++) {
@@ -380,7 +380,7 @@ TEST(trace_context_passes_a_parent_on) {
   CHECK_STR(state, "rojo=00f067aa0ba902b7");
   trace_sent(keeping, "\"traceparent\": \"00-" TRACE "-" PARENT "-00\"", parent, NULL);
   CHECK_STR(parent, "00-" TRACE "-" PARENT "-00");
-  /* Of a later version only the flag that this version knows is used. */
+  /* If the traceparent has a later version, only the flag that version 00 knows is passed on. */
   trace_sent(keeping, "\"traceparent\": \"cc-" TRACE "-" PARENT "-f1-what-the-future-brings\"", parent, NULL);
   CHECK_STR(parent, "00-" TRACE "-" PARENT "-01");
   penstock_channel_release(channel);

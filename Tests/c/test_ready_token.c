@@ -53,7 +53,8 @@ TEST(bearer_asks_early_and_uses_the_old_token_meanwhile) {
   source.expires_in_ms = 2000;
   source_answer(&source, 1);
   CHECK_INT(ready_code(ready_finish(call)), 0);
-  /* After half of the token's lifetime a call causes a new request, but goes on at once. */
+  /* After half of the token's lifetime a call causes a request for the next token, but goes on at once with the old
+   * one. */
   int64_t until = test_now_ms() + 1900;
   penstock_reply *reply = NULL;
   while (atomic_load(&source.asked) < 2) {

@@ -27,7 +27,7 @@ typedef struct reentrance {
   penstock_interceptor_id id;
   penstock_call *call;
   atomic_int done;
-  latch ended; /* the call that START_CALL made */
+  latch ended; /* signalled when the call that START_CALL made has ended */
 } reentrance;
 
 static void nothing(void *user_data) { (void)user_data; }
@@ -81,7 +81,8 @@ static void act(reentrance *what) {
   }
 }
 
-/* In every callback a function that waits gives E_WOULD_DEADLOCK, and a poll E_BUSY. */
+/* In every callback a function that waits gives E_WOULD_DEADLOCK, or E_STATE if the call is in callback style; a poll
+ * gives E_BUSY, or E_STATE if the runtime has its own thread. */
 static void waiting_is_refused(reentrance *what) {
   penstock_reply *reply = NULL;
   penstock_message *message = NULL;

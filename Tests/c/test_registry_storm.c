@@ -1,15 +1,15 @@
-/* A hundred threads add, remove, replace, re-prioritise and re-filter, on a channel and its runtime, while ten thousand
- * calls run. Each call checks the chain that it got: complete, in order, and without interceptors that were removed
- * before. */
+/* A hundred threads add, remove and replace interceptors of a channel and its runtime, and change their priorities and
+ * filters, while ten thousand calls run. Each call checks the chain that it got: complete, in order, and without
+ * interceptors that were removed before. */
 #include "test.h"
 
 enum {
-  PASSERS = 30,  /* registrations that come and go */
-  SLOTS = 20,    /* replaced, again and again */
-  MOVERS = 20,   /* moved within a band of priorities */
-  WANTED = 10,   /* filtered in several ways, all of which match the calls */
-  UNWANTED = 10, /* filtered in several ways, none of which matches */
-  MIXERS = 10,   /* add, replace, remove, and wait for the end */
+  PASSERS = 30,  /* threads that add an interceptor and remove it */
+  SLOTS = 20,    /* that replace it, again and again */
+  MOVERS = 20,   /* that change its priority within a band */
+  WANTED = 10,   /* that change its filter; every filter matches the calls */
+  UNWANTED = 10, /* that change its filter; no filter matches */
+  MIXERS = 10,   /* that add, replace and remove it, and wait until it is finalized */
   THREADS = PASSERS + SLOTS + MOVERS + WANTED + UNWANTED + MIXERS,
   CALLERS = 8,
   RECORDED = SLOTS + MOVERS + WANTED,
@@ -276,7 +276,7 @@ static void *mix_often(void *pointer) {
   return NULL;
 }
 
-/* Each call has its own options, and every third call also an interceptor in them. */
+/* Makes calls, each with its own options; about every third call also has an interceptor in them. */
 static void *call_often(void *pointer) {
   storm *storm = pointer;
   while (atomic_fetch_sub(&storm->calls_left, 1) > 0) {
@@ -345,7 +345,7 @@ static void run_storm(const char *runtime_options, int calls) {
          atomic_load(&storm.registered), atomic_load(&storm.changes));
 }
 
-/* Valgrind runs one of the hundred threads at a time. */
+/* Under Valgrind there are fewer calls, because it runs only one of the hundred threads at a time. */
 static int storm_calls(int calls) { return test_rounds(calls) / (test_slow() > 6 ? 3 : 1); }
 
 TEST(registry_storm) { run_storm(NULL, storm_calls(10000)); }

@@ -47,7 +47,7 @@ TEST(removal_wait_after_the_channel_was_released) {
   CHECK_RESULT(penstock_registration_wait_removed(id, 0), PENSTOCK_E_STATE);
   penstock_channel_release(channel);
   CHECK_RESULT(penstock_registration_wait_removed(id, 10), PENSTOCK_E_TIMEOUT);
-  /* A call still has the interceptor, and it may be removed. */
+  /* A call still has the interceptor, so its registration can still be changed and removed. */
   OK(penstock_registration_set_priority(id, 1, NULL));
   OK(penstock_registration_remove(id, NULL));
   CHECK_RESULT(penstock_registration_remove(id, NULL), PENSTOCK_E_NOT_FOUND);

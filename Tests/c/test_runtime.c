@@ -191,7 +191,7 @@ TEST(runtime_spins_before_it_sleeps) {
     CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_DEADLINE_EXCEEDED);
     penstock_reply_release(reply);
   }
-  /* No sleep of the same length follows it: with that the wait would take a second. */
+  /* The deadline has ended the spin, and no sleep of the same length has followed. */
   CHECK(test_now_ms() - begun < 550 * test_slow());
   penstock_call_release(call);
   penstock_call_options_release(options);

@@ -64,7 +64,7 @@ TEST(secrets_bearer_goes_over_a_unix_socket) {
     CHECK_INT(ready_code(reply), 0);
     end(channel, &source);
   }
-  /* With the option for TLS it uses TLS. */
+  /* If the options ask for TLS, the channel uses TLS on a unix socket, too. */
   penstock_channel *channel = NULL;
   REQUIRE_OK(penstock_channel_new(target, "{\"tls\": {\"verify\": false}}", &channel, NULL));
   penstock_reply *reply = ready_unary(channel, "x", NULL);
@@ -131,7 +131,7 @@ static void check_silent(penstock_error **error, const char *path, const char *w
   *error = NULL;
 }
 
-/* Texts that fail when they are parsed, and texts that fail when the parsed values are read. */
+/* An error contains no value, neither of a text that can't be parsed nor of one whose parsed values are refused. */
 TEST(secrets_are_not_told_by_json_errors) {
   static const struct {
     const char *json, *path;

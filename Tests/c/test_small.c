@@ -18,7 +18,8 @@ typedef struct server {
   pthread_t thread;
   /* Signalled when the server may begin. */
   latch go;
-  /* The bytes that the server has received. */
+  /* The DATA frames that the server has received: their number, the flags of the last one, and their bytes. `credit`
+   * counts the WINDOW_UPDATE frames of the connection. */
   int frames, last_flags, credit;
   uint8_t body[BYTES];
   size_t size;
@@ -189,7 +190,7 @@ TEST(small_messages_leave_together_from_a_callback) {
   check_body(&server);
 }
 
-/* A hop replaces one message by all of them. */
+/* A hop drops the caller's message, and sends COUNT messages instead. */
 static int32_t inject(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event != PENSTOCK_EVENT_SEND) return PENSTOCK_NEXT;

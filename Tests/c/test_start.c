@@ -361,7 +361,7 @@ TEST(values_after_the_end) {
   penstock_channel_release(channel);
 }
 
-/* Many threads set, replace, remove and read at once: every finalizer runs once. */
+/* Many threads set, replace, remove and read the values of a call at once: every finalizer runs once. */
 enum { VALUE_THREADS = 4, VALUE_ROUNDS = 2000 };
 typedef struct value_race {
   penstock_call *call;

@@ -205,7 +205,7 @@ TEST(status_details_stay_consistent) {
   const char *url = NULL;
   OK(penstock_status_detail_at(status, 2, &url, &value, &length));
   CHECK(length == 1 && *(const char *)value == '3');
-  /* Removes all details of a type, or the one with this URL. */
+  /* penstock_status_remove_detail removes all details of a type, or the one with a given URL. */
   OK(penstock_status_remove_detail(status, "t/acme.X"));
   CHECK_INT(penstock_status_detail_count(status), 2);
   OK(penstock_status_add_detail(status, "v/acme.X", "4", 1));
@@ -258,7 +258,7 @@ TEST(status_from_json) {
       "{\"code\": 13, \"details\": [{\"@type\": \"t/google.rpc.DebugInfo\", \"stackEntries\": [\"a\", \"\"], \"detail\": "
       "\"d\"}, {\"@type\": \"t/google.rpc.ErrorInfo\", \"base64\": \"//8=\"}]}",
       "{\"code\": 2, \"metadata\": {\"grpc-status-details-bin\": \"//8=\"}}",
-      /* Fields that have their default, and fields in another order. */
+      /* Fields that have their default value, and fields in another order than that of their numbers. */
       "{\"code\": 3, \"details\": [{\"@type\": \"t/google.rpc.BadRequest\", \"fieldViolations\": [{\"field\": \"\"}]}, "
       "{\"@type\": \"t/google.rpc.ErrorInfo\", \"metadata\": {\"\": \"\"}, \"domain\": \"d\", \"reason\": \"r\"}]}",
       "{\"code\": 8, \"details\": [{\"@type\": \"t/google.rpc.QuotaFailure\", \"violations\": [{\"quotaValue\": 0}]}]}",
@@ -282,7 +282,7 @@ TEST(status_from_json) {
   penstock_free(json);
   penstock_status_release(status);
   status = NULL;
-  /* The bytes alone are enough: CAkSAm5vGg8KCHQvYWNtZS5YEgNhYmM= is `whole`. */
+  /* The details can be given as grpc-status-details-bin alone: CAkSAm5vGg8KCHQvYWNtZS5YEgNhYmM= is `whole`. */
   REQUIRE_OK(penstock_status_from_json("{\"code\": 9, \"message\": \"no\", \"metadata\": {\"grpc-status-details-bin\": "
                                        "[\"CAkSAm5vGg8KCHQvYWNtZS5YEgNhYmM=\"]}}",
                                        &status, NULL));
@@ -290,7 +290,8 @@ TEST(status_from_json) {
   penstock_status_release(status);
 }
 
-/* google.protobuf.Duration as text: seconds up to 10,000 years either way, nanoseconds of the same sign. */
+/* Makes a status whose RetryInfo has a google.protobuf.Duration that is given as text: up to 10,000 years in seconds,
+ * positive or negative, and nanoseconds of the same sign. */
 static penstock_result delay(const char *text, penstock_status **status, penstock_error **error) {
   char json[256];
   snprintf(json, sizeof(json),
@@ -364,7 +365,8 @@ TEST(status_durations_out_of_range) {
     CHECK(status == NULL);
     CHECK_ERROR(error, PENSTOCK_E_INVALID_JSON, "$.details[0].retryDelay", "duration");
   }
-  /* A duration that is out of range is given as bytes: seconds, nanoseconds, and different signs. */
+  /* A detail whose duration is out of range is written as bytes: too many seconds, too many nanoseconds, or both with
+   * different signs. */
   static const struct {
     const char *bytes;
     size_t size;

@@ -254,7 +254,7 @@ TEST(storm_of_tickets) {
   printf("  %d tickets, %d spent, %d too late\n", taken, spent, atomic_load(&tickets.gone));
 }
 
-/* One thread cancels while another uses all functions of the same call. */
+/* One thread cancels a call while another thread sends, receives and waits in it. */
 static void *cancel_now(void *call) {
   for (uint32_t i = test_random(200); i > 0; i--) atomic_thread_fence(memory_order_seq_cst);
   penstock_call_cancel(call, "now");

@@ -50,7 +50,7 @@ TEST(sync_again_in_a_loop) {
   CHECK_INT(atomic_load(&below.seen[PENSTOCK_EVENT_STATUS]), 4);
 }
 
-/* next may also be called after a success, because its message has not gone up yet. */
+/* next may also be called after a success, because the response has not gone up yet. */
 static int32_t twice(syncer *self, penstock_hop *hop) {
   (void)self;
   OK(penstock_hop_set_bytes(hop, "pong", 4));
@@ -220,7 +220,8 @@ TEST(sync_hop_is_kept_and_sends_delivers_and_half_closes) {
   CHECK_INT(penstock_hop_event(the.hop), PENSTOCK_EVENT_NONE);
   OK(penstock_hop_send(the.hop, "beat", 4));
   CHECK_MESSAGE(call, "beat");
-  /* The message is refused if it comes before the caller waits for one, because there is no demand before. */
+  /* A delivered message needs demand. The caller does not wait for a message here, so the hop's message may be
+   * refused. */
   penstock_result result = PENSTOCK_E_WOULD_BLOCK;
   OK(penstock_call_send(call, "b", 1));
   CHECK_MESSAGE(call, "b");

@@ -1,4 +1,5 @@
-/* Synchronous interceptors among others: RESTART around them, and calls from runtime to runtime. */
+/* Synchronous interceptors among others: RESTART around them, objects, redirects, registrations that change while a
+ * function runs, and calls from runtime to runtime. */
 #include "players.h"
 
 /* ---- RESTART ---- */
@@ -191,7 +192,7 @@ TEST(sync_below_a_redirect_sees_where_the_call_goes) {
   latch_wait(&below.finalized, 1);
 }
 
-/* ---- Places ---- */
+/* ---- Registrations that change or end while a function runs ---- */
 
 typedef struct place_plan {
   penstock_interceptor_id id;

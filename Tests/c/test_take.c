@@ -136,8 +136,8 @@ TEST(interceptor_take_and_answer_in_callbacks) {
   probe_wait_finalized(&probe);
 }
 
-/* Delivers three messages and OK, even if a message is refused; or delivers a refused message again when there is
- * demand. */
+/* A hop that answers with three messages and OK. If a message is refused, the hop delivers OK at once, or, if it
+ * `waits`, delivers the message again when there is demand. */
 typedef struct server_stub {
   size_t size;
   bool waits;

@@ -1,4 +1,5 @@
-/* penstock_ticket_hop: what another thread delivers through the hop of a ticket that nobody has retained. */
+/* penstock_ticket_hop: another thread delivers messages through the hop that it gets from a ticket; no callback has
+ * retained that hop. */
 #include "calls.h"
 #include "unary.h"
 
@@ -58,7 +59,7 @@ TEST(ticket_hop_answers_before_it_is_asked) {
   probe_wait_finalized(&probe);
 }
 
-/* A message that the caller has asked for is put in before the server's. */
+/* The hop injects the message that the caller has asked for, before any of the server's. */
 static void *receive_two(void *call) {
   CHECK_MESSAGE(call, "put in");
   CHECK_MESSAGE(call, "a");

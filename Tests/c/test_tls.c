@@ -3,8 +3,8 @@
 
 #include <sys/resource.h>
 
-/* Checks the message of a unary call over TLS to `target`, which cannot connect; `more` are members of the "tls"
- * object. */
+/* Checks the status message of a unary call over TLS to `target`, to which the channel can't connect; `more` are
+ * members of the "tls" object. */
 static void check_refused(const char *target, const char *more, const char *words) {
   char options[2048];
   snprintf(options, sizeof(options), "{\"tls\": {\"roots_file\": \"%s\"%s}}", certificate("ca.pem"), more);

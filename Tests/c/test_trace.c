@@ -34,7 +34,8 @@ TEST(trace_has_each_event_of_a_call) {
   CHECK_HAS(trace, "\"method\":\"/penstock.Echo/Unary\"");
   CHECK_HAS(trace, "\"ended\":true,\"holder\":null");
   CHECK_HAS(trace, "\"dropped\":0");
-  /* create, start, send, half_close, headers, receive, status, destroy; and every demand and sent. */
+  /* The trace has the callbacks create, start, send, half_close, headers, receive, status and destroy once each, and
+   * each demand and sent. */
   int signals = atomic_load(&slow.seen[PENSTOCK_EVENT_DEMAND]) + atomic_load(&slow.seen[PENSTOCK_EVENT_SENT]);
   CHECK_INT(count_of(trace, "\"what\":\"callback\",\"hop\":\"slow\""), 8 + signals);
   CHECK_HAS(trace, "\"event\":\"create\",\"lane\":null,\"verdict\":\"NEXT\"");
@@ -281,7 +282,7 @@ TEST(trace_tells_what_else_a_call_waits_for) {
   penstock_free(json);
   json = NULL;
   end_call(call);
-  /* No server answers there, so the connection is never made. */
+  /* No server answers at 192.0.2.1, so the connection is never made. */
   penstock_channel_release(channel);
   OK(penstock_channel_new("192.0.2.1:1", "{\"tls\": false}", &channel, NULL));
   call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
@@ -292,7 +293,7 @@ TEST(trace_tells_what_else_a_call_waits_for) {
     json = NULL;
     test_pause();
   }
-  /* Without any network the connection fails at once. */
+  /* On a machine without a network the connection fails at once, and so does the call. */
   CHECK(json && (strstr(json, "waiting for a connection") || strstr(json, "\"ended\":true")));
   penstock_free(json);
   end_call(call);

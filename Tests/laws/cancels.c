@@ -42,8 +42,8 @@ static penstock_reply *call_once(trial *trial, const char *method, const penstoc
   return NULL;
 }
 
-/* How many hops the trial has met; and how many synchronous functions, if the call to come is its first: the function of
- * a call that was cancelled may begin after that call's end. */
+/* Counts the hops of the trial's calls so far. Before the trial's first call it counts synchronous functions, too;
+ * later it does not, because the function of a cancelled call may begin after that call's end. */
 static int met(trial *trial, bool is_first) {
   pthread_mutex_lock(&trial->mutex);
   int count = trial->hop_count + (is_first ? trial->function_count : 0);

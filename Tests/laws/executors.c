@@ -1,5 +1,5 @@
-/* The executors of random interceptors: they exist as long as the program, and each of their threads knows which
- * executor it works for.
+/* The executors of random interceptors: they exist as long as the program runs. A thread knows in `works_for` which of
+ * them it runs a job for.
  */
 #include "laws.h"
 
@@ -90,7 +90,7 @@ void executors_stop(void) {
 
 penstock_executor *executor_of(place place) { return executors[place]; }
 
-/* The thread of the serial executor is known by its first job: on_start runs before any end. */
+/* Set on the thread of the library's serial executor by its first callback that is not the end of a call. */
 static _Thread_local bool is_serial_thread;
 void note_place(place place) { is_serial_thread |= place == place_serial; }
 

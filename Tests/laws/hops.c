@@ -42,7 +42,6 @@ static int32_t on_create(penstock_hop *hop, void *user_data, void **state) {
   pthread_mutex_init(&mine->mutex, NULL);
   mine->trial = trial;
   mine->number = self->number;
-  mine->level = trial->hop_count;
   mine->run = atomic_load(&trial->runs);
   mine->handle = penstock_hop_retain(hop);
   for (int lane = outbound; lane <= inbound; lane++) {
@@ -67,7 +66,8 @@ static int32_t on_create(penstock_hop *hop, void *user_data, void **state) {
 static void on_destroy(penstock_hop *hop, void *state) {
   hop_record *self = state;
   (void)hop;
-  /* The end belongs to the inbound lane, if that has an executor, and comes after the last callback of the other lane.
+  /* destroy belongs to the inbound lane if that lane has an executor, otherwise to the outbound lane; it comes after
+   * the last callback of the other lane.
    */
   int lane = self->places[inbound] == place_driving ? outbound : inbound;
   enter(self, lane, PENSTOCK_EVENT_DESTROY);
@@ -94,16 +94,17 @@ static penstock_ticket take_ticket(penstock_hop *hop, hop_record *self, uint64_t
   bool room = trial->ticket_count < max_tickets;
   if (room) trial->tickets[trial->ticket_count++] = ticket;
   pthread_mutex_unlock(&trial->mutex);
-  /* A ticket that no helper knows is resumed after a time. */
+  /* A ticket for which the trial has no room is unknown to the helper threads: a timer resumes it. The timer also
+   * resumes one in five of the other tickets. */
   if (!room || chance(random, 20)) penstock_ticket_resolve_after(ticket, PENSTOCK_NEXT, below(random, 4));
   return ticket;
 }
 
-/* Uses a ticket before the callback returns. True: there is one. */
+/* Uses a ticket before the callback returns; false: the event can't have one. */
 static bool use_early(penstock_hop *hop, hop_record *self) {
   penstock_ticket ticket = penstock_hop_ticket(hop);
   if (!ticket) return false;
-  /* On an executor the call may have ended by now. */
+  /* If the callback runs on an executor, the call may have ended by now. */
   penstock_result result = penstock_ticket_resolve(ticket, PENSTOCK_NEXT);
   if (result != PENSTOCK_OK && !(result == PENSTOCK_E_GONE && runs_elsewhere(self)))
     broken(self->trial, "tickets", "early use: %s", penstock_result_name(result));
@@ -130,7 +131,7 @@ static void redirect(penstock_hop *hop, hop_record *self, int to) {
   }
 }
 
-/* Checks that start comes with the channel that the last hop above has chosen. */
+/* Checks that start goes to the channel that the last redirect above has chosen. */
 static void check_target(penstock_hop *hop, hop_record *self) {
   if (self->trial->side) return;
   const char *expected = atomic_load(&self->trial->target);
@@ -156,7 +157,7 @@ static int32_t react(penstock_hop *hop, hop_record *self, int32_t event, uint64_
   }
   if (dice < 165) return use_early(hop, self) ? PENSTOCK_PAUSE : PENSTOCK_NEXT;
   if (dice < 173) {
-    /* penstock_hop_end has no effect on a local end. */
+    /* penstock_hop_end is refused if the call has ended on this side. */
     if (penstock_hop_end(hop, 10, "finished") == PENSTOCK_OK) note_finish(self);
   } else if (dice < 178) {
     /* Law 7: a wrong verdict ends the call; but at a status that was made on this side, any verdict counts as NEXT. */
@@ -176,7 +177,7 @@ static int32_t react(penstock_hop *hop, hop_record *self, int32_t event, uint64_
   return PENSTOCK_NEXT;
 }
 
-/* The answer of a hop that has taken the call. */
+/* Answers for a hop that has taken the call. */
 static void answer(penstock_hop *hop, hop_record *self) {
   penstock_hop_deliver_headers(hop, NULL);
   penstock_hop_deliver(hop, "taken", 5);
@@ -191,7 +192,8 @@ static int32_t on_event(penstock_hop *hop, void *state) {
   hop_record *self = state;
   int32_t event = penstock_hop_event(hop);
   int lane = lane_of(event);
-  /* If the call waited for a job, its end comes after that job: on the outbound executor, if that is the only one. */
+  /* If the call ends during a job of this hop, on_status or on_cancel follows that job: on the outbound executor, if
+   * the hop has no other. */
   bool ends = event == PENSTOCK_EVENT_STATUS || event == PENSTOCK_EVENT_CANCEL;
   if (!ends) note_place(self->places[lane]);
   if (ends && self->places[inbound] == place_driving && is_job_of(self->places[outbound])) lane = outbound;
@@ -216,7 +218,7 @@ static int32_t on_event(penstock_hop *hop, void *state) {
   return verdict;
 }
 
-/* The driving thread in 40 of 100 cases, and one of the executors in the others. */
+/* Picks the driving thread in 40 of 100 cases, otherwise one of the executors. */
 static place random_place(uint64_t *random) {
   return chance(random, 40) ? place_driving : (place)(place_serial + below(random, place_refusing));
 }

@@ -35,7 +35,7 @@ static atomic_int calls_done;
 static atomic_int codes[17];
 static atomic_int answers; /* answers of the server that callers got */
 static atomic_bool stopping;
-static atomic_uint_least64_t used[4]; /* tickets: OK, ALREADY, GONE, other */
+static atomic_uint_least64_t used[4]; /* how often the use of a ticket gave OK, ALREADY, GONE, or another result */
 
 /* Gives some open call, or NULL; its trial stays until the helper has left it. */
 static trial *any_trial(uint64_t *random) {
@@ -98,7 +98,7 @@ static void *help(void *argument) {
   return NULL;
 }
 
-/* Adds, removes and moves interceptors while calls run: a few times for each call, so that some see each chain. */
+/* Adds, removes and moves interceptors while calls run, at most about three times for each call that has begun. */
 static void *change(void *argument) {
   uint64_t random = seed * 17 + (uintptr_t)argument;
   penstock_interceptor_id ids[8];
@@ -135,7 +135,7 @@ static void *change(void *argument) {
   return NULL;
 }
 
-/* Checks an answer that the caller gets. Only answers of the server count, because hops answer too. */
+/* Checks an answer that the caller gets. `answers` counts only those of the server, because hops answer too. */
 static void read_answer(trial *trial, int *next, const void *data, size_t length) {
   int before = *next;
   read_content(trial, "the answer", next, data, length);
@@ -245,7 +245,7 @@ static void floor_of(const char *what, int found, int least) {
   if (found < least) broken(NULL, "the floors", "%s: %d, at least %d expected", what, found, least);
 }
 
-/* A run in which few calls succeed proves little: it fails if the counts are a quarter of the usual ones or less. */
+/* A run in which few calls succeed proves little: it fails if a count is less than about a quarter of what is usual. */
 static void check_floors(int calls) {
   floor_of("calls that ended OK", atomic_load(&codes[PENSTOCK_STATUS_OK]), calls / 8);
   floor_of("answers of the server", atomic_load(&answers), calls / 10);
@@ -292,8 +292,8 @@ int main(int argc, char **argv) {
   for (int i = 0; i < helper_threads; i++) pthread_join(helpers[i], NULL);
   pthread_join(changer, NULL);
 
-  /* Law 6: every interceptor was removed, and every call has ended. The reply comes after destroy; a finalizer may
-   * follow. */
+  /* Law 6: every interceptor was removed, and every call has ended. Every destroy has run, but the last finalizers may
+   * still have to run. */
   int total = atomic_load(&next_registration);
   if (total > max_registrations) total = max_registrations;
   for (int i = own; i <= other; i++) penstock_channel_release(channels[i]);

@@ -43,7 +43,7 @@ void executors_start(void);
 void executors_stop(void);
 /* Borrowed; NULL: the driving thread. */
 penstock_executor *executor_of(place place);
-/* Whether this thread may run a callback of this place. */
+/* Whether a callback of this place may run on this thread. */
 bool is_at(place place);
 /* Notes that a callback of `place` runs on this thread. */
 void note_place(place place);
@@ -58,7 +58,6 @@ typedef struct hop_record {
   struct trial *trial;
   penstock_hop *handle;
   int number; /* the registration */
-  int level;  /* the number of hops of the call that start had reached before */
   int run;    /* how often a function had begun the call again before */
   place places[2];
   uint64_t random[2];
@@ -71,16 +70,16 @@ typedef struct hop_record {
   uint8_t seen[max_trace]; /* PENSTOCK_EVENT_... */
   uint64_t order[max_trace];
   int32_t verdicts[max_trace];
-  atomic_bool finished; /* it ended the call itself, or broke law 7 */
+  atomic_bool finished; /* the hop has ended the call itself, or has broken law 7 */
   atomic_bool
-      may_finish; /* it may have ended the call: on an executor that may come too late; or it has delivered a status */
+      may_finish; /* the hop may have ended the call: it tried on an executor, perhaps too late, or it has delivered a status */
 } hop_record;
 
 struct side;
 
 typedef struct trial {
   struct side *side;  /* the side call that this trial is for; NULL: a call of the program */
-  struct side *sides; /* the side calls of its hops */
+  struct side *sides; /* the side calls that hops of this call have made */
   pthread_mutex_t mutex;
   pthread_cond_t changed; /* a hop was destroyed */
   uint64_t call_id;
@@ -93,9 +92,9 @@ typedef struct trial {
   int functions[max_hops]; /* the registrations of the synchronous interceptors whose functions have run */
   int function_count;
   int functions_open;
-  pthread_t worker;             /* of the functions, while one is open */
-  _Atomic(const char *) target; /* the target to which a hop has redirected it; NULL: the channel's own */
-  atomic_int inside;            /* helpers and workers that use the trial */
+  pthread_t worker;             /* the thread that runs the functions, while one of them is running */
+  _Atomic(const char *) target; /* the target to which a hop has redirected the call; NULL: the channel's own */
+  atomic_int inside;            /* the number of helper threads and functions that use the trial */
 } trial;
 
 extern atomic_int failures;
@@ -103,7 +102,7 @@ extern atomic_int failures;
 void broken(trial *trial, const char *law, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 trial *trial_new(void);
-/* Frees the trial once no helper uses it. */
+/* Frees the trial once no helper thread and no function uses it. */
 void trial_free(trial *trial);
 bool runs_elsewhere(const hop_record *hop);
 /* The lane among whose callbacks the callback of this event runs. */
@@ -118,14 +117,14 @@ void check_trial(trial *trial);
 
 /* ---- The contents of messages (contents.c) ---- */
 
-/* The number of the caller's messages that were read, at hops and by the caller, and of words that hops have injected.
+/* How many messages of callers were read, at hops and by callers, and how many words of hops.
  */
 extern atomic_int echoes, words;
 
 /* Checks that the call's messages come in order and once, with words of hops between them; `next` is the least number
  * that may come. */
 void read_content(trial *trial, const char *where, int *next, const void *data, size_t length);
-/* Checks the message of on_send or on_receive in this way. */
+/* Checks the message of on_send or on_receive by read_content. */
 void read_event(penstock_hop *hop, hop_record *self, int lane);
 
 /* ---- Cancels (cancels.c) ---- */
@@ -135,9 +134,9 @@ extern atomic_int cancelled_by_options;
 
 typedef struct canceller {
   trial *trial;
-  penstock_call_options *options; /* those of a unary call, where `call` is NULL */
+  penstock_call_options *options; /* the options of a unary call; then `call` is NULL */
   penstock_call *call;
-  uint32_t yields; /* until it cancels */
+  uint32_t yields; /* how often its thread yields before it cancels */
   pthread_t thread;
 } canceller;
 
@@ -152,7 +151,7 @@ penstock_reply *call_unary(trial *trial, const char *method, penstock_call_optio
 extern atomic_int sides_made, sides_cancelled;
 
 void make_side_call(penstock_hop *hop, hop_record *maker, uint64_t *random);
-/* Called in create of a hop of the side call. */
+/* Checks in create that this hop may be in its call, if that is a side call, and that the call's deadline is right. */
 void check_side_hop(trial *trial, penstock_hop *hop, int number);
 /* Checks all side calls of a call that has ended. */
 void check_sides(trial *trial);
@@ -172,7 +171,7 @@ enum { max_registrations = 4096 };
 extern registration registrations[max_registrations];
 extern atomic_int next_registration;
 
-/* Calls find their trial by the metadata that they carry. */
+/* Hops find the trial of their call by its slot, whose number is in the call's metadata. */
 enum { slot_count = 64, side_slot_count = 32 };
 typedef struct slot {
   pthread_mutex_t mutex;
@@ -182,7 +181,8 @@ extern slot slots[slot_count + side_slot_count];
 
 extern atomic_int functions_run, redirected;
 
-/* Fills the table, which has a name, methods and a finalizer, with a synchronous interceptor instead. */
+/* Fills the table with a synchronous interceptor, which has the name, the methods and the finalizer that were in the
+ * table. */
 void fill_synchronous(registration *self, penstock_interceptor *table);
 
 /* Registers a random interceptor. False: there are enough, or it failed. */

@@ -19,7 +19,7 @@ struct side {
 
 atomic_int sides_made, sides_cancelled;
 
-/* Gives a slot that no call has; -1: there is none. */
+/* Puts the trial of a side call into a free slot, and gives the slot's index; -1: none is free. */
 static int claim_slot(trial *trial) {
   for (int i = slot_count; i < slot_count + side_slot_count; i++) {
     pthread_mutex_lock(&slots[i].mutex);
@@ -98,7 +98,8 @@ void make_side_call(penstock_hop *hop, hop_record *maker, uint64_t *random) {
     side_free(self);
     return;
   }
-  /* A side call that hangs for longer than the test waits has not inherited the deadline. */
+  /* A side call that must inherit the deadline has a later one of its own: if it does not inherit, it hangs for longer
+   * than the test waits. */
   penstock_result result = begin(hop, self, is_detached ? 50 + below(random, 300) : 300000);
   if (result != PENSTOCK_OK) {
     side_free(self);
@@ -120,8 +121,7 @@ void check_side_hop(trial *trial, penstock_hop *hop, int number) {
   if (number == self->maker && !(self->flags & PENSTOCK_SIDE_CALL_FROM_TOP))
     broken(trial, "side calls", "registration %d meets the call that its hop has made", number);
   int64_t left = penstock_request_deadline_ms(penstock_hop_request(hop));
-  /* The driving thread's time stands still during a turn, that of other threads does not; a side call that does not
-   * inherit has 300 s. */
+  /* A second of tolerance is far less than the 300 s that a side call has if it does not inherit the deadline. */
   if (self->most_ms >= 0 && left > self->most_ms + 1000)
     broken(trial, "side calls", "%lld ms are left, %lld were", (long long)left, (long long)self->most_ms);
 }

@@ -23,7 +23,8 @@ static trial *trial_inside(penstock_hop *call) {
   return trial;
 }
 
-/* Checks that the functions run one after another, each within the one above it, and each once. */
+/* Notes that a function begins. Checks that each runs once, and on the same thread as the function above it, within
+ * which it runs. */
 static void begin(trial *trial, int number) {
   pthread_mutex_lock(&trial->mutex);
   for (int i = 0; i < trial->function_count; i++)
@@ -93,7 +94,7 @@ static int32_t act(penstock_hop *call, trial *trial, int number, uint64_t *rando
   const char *target = atomic_load(&trial->target);
   penstock_result result = penstock_hop_next(call);
   expect_end(trial, result, "next");
-  /* The call begins again below, or stays with the response that it has. */
+  /* The function calls next again, up to twice: the call begins again below, or next is refused. */
   for (int i = 0; result == PENSTOCK_OK && dice >= 40 && dice < 52 && i < 2; i++) {
     forget_below(trial, number, target);
     penstock_result again = penstock_hop_next(call);

@@ -99,7 +99,8 @@ void record_verdict(hop_record *hop, int index, int32_t verdict) {
   pthread_mutex_unlock(&hop->mutex);
 }
 
-/* A hop with one executor for both lanes, or with none, runs one callback at a time. */
+/* Gives the index of `running` for a lane. If both lanes of a hop run on one executor, or on the driving thread, one
+ * callback runs at a time, so both have one index. */
 static int turn_of(const hop_record *hop, int lane) {
   return hop->places[outbound] == hop->places[inbound] ? outbound : lane;
 }
@@ -134,7 +135,7 @@ static bool only_after(const hop_record *hop, int32_t event, int32_t first) {
   return true;
 }
 
-/* The hop that was entered before hop i, in the same run of the call; NULL: none was. */
+/* The hop above hop i: the one that was entered before it, since the call last began again; NULL: none was. */
 static hop_record *above_of(trial *trial, int i) {
   return i > 0 && trial->hops[i - 1].run == trial->hops[i].run ? &trial->hops[i - 1] : NULL;
 }
@@ -151,7 +152,7 @@ static void check_overtaken(trial *trial, int i) {
       is_behind |= hop->verdicts[k] == PENSTOCK_HOLD || hop->seen[k] == PENSTOCK_EVENT_RECEIVE;
     if (!is_behind) broken(trial, "law 2", "hop %d: on_cancel after the status has passed", i);
   }
-  /* If the status had passed, the next hop would have seen it before. */
+  /* If the status had passed, the hop above would have seen it before. */
   hop_record *above = above_of(trial, i);
   int seen = above && !runs_elsewhere(above) ? find(above, PENSTOCK_EVENT_STATUS) : -1;
   if (seen >= 0 && above->order[seen] < hop->order[cancel])
@@ -221,7 +222,8 @@ static void check_late(trial *trial) {
   pthread_mutex_unlock(&trial->mutex);
 }
 
-/* Callbacks on executors may end after the call, but they do end. */
+/* Waits until the hops with executors are destroyed, which may be after the call's end; false, and a failure, if it
+ * takes 60 s. */
 static bool wait_for_executors(trial *trial) {
   struct timespec limit;
   clock_gettime(CLOCK_REALTIME, &limit);

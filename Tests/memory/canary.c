@@ -4,8 +4,7 @@
  * With CANARY_SLACK=8 each block is 8 bytes larger, and so is malloc_usable_size. refusal.c decides which allocations
  * fail.
  *
- * In front of a block are its size, the start of glibc's block, its neighbours in the list of all blocks, and GUARD
- * bytes; behind it are GUARD bytes more.
+ * In front of a block is its `head`, which ends with GUARD bytes; behind the block are GUARD bytes more.
  */
 #define _GNU_SOURCE 1
 #include "refusal.h"
@@ -26,7 +25,7 @@ void *__libc_memalign(size_t alignment, size_t size);
 void __libc_free(void *block);
 
 enum { GUARD = 16, BEFORE = 0xca, BEHIND = 0xfe, NEW = 0xa5, GONE = 0xdd };
-/* So many recently freed blocks are kept for a check, and no more bytes than this in all. */
+/* Recently freed blocks are kept for a check: fewer than KEPT of them, and at most KEPT_BYTES bytes in all. */
 enum { KEPT = 512, KEPT_BYTES = 1 << 20 };
 #define LIVE  0x6c69766520626c6bu
 #define FREED 0x6672656564626c6bu
@@ -81,7 +80,7 @@ static void *make(size_t alignment, size_t size, int filler, void *caller) {
   if (refuses(caller, size)) return NULL;
   if (alignment < 16) alignment = 16;
   size_t front = sizeof(head) > alignment ? sizeof(head) : alignment;
-  /* A request for more than half of the address space is a mistake of the caller. */
+  /* A request for more than half of the address space gets no slack, which could overflow; it fails below. */
   size = size > PTRDIFF_MAX ? size : size + slack;
   char *start = size > PTRDIFF_MAX - front - GUARD ? NULL : __libc_memalign(alignment, front + size + GUARD);
   if (!start) {

@@ -4,9 +4,9 @@
  *
  *   failing PEER TLS_PEER CERTIFICATES SCENARIO FROM EACH STEP
  *
- * From the FROM-th allocation on it refuses each of the first EACH, then one of STEP. It looks for results that the
- * headers do not have, missing messages, calls that do not end, leaked blocks, and a run without refusals that differs
- * from the first.
+ * From the FROM-th allocation on it refuses each of the first EACH, then one in STEP. It looks for leaked blocks, calls
+ * that do not end, wrong messages, and results other than the expected ones or, in a run with a refusal, those for lack
+ * of memory.
  */
 #include "failing.h"
 
@@ -40,7 +40,7 @@ static void where(void) {
 }
 
 void wrong(const char *format, ...) {
-  /* The next ones follow from it. */
+  /* Stops the refusals: further failures would only follow from this one. */
   canary_asked();
   char text[1024];
   int length =
@@ -170,7 +170,8 @@ void from_here(void) {
   canary_refuse(number, how_many);
 }
 
-/* Runs the scenario once; gives the number of allocations that the C side has asked for. */
+/* Runs the scenario once, and refuses `count` allocations from the `number`-th on; gives the number of allocations that
+ * the C side has asked for. */
 static long play(long count) {
   pthread_t thread;
   how_many = count;
@@ -181,8 +182,8 @@ static long play(long count) {
   return asked;
 }
 
-/* Gives the number of blocks more than `before`. Waits, because a thread that resolves a name frees its last block when
- * nobody waits for it. */
+/* Gives the number of blocks that are there in excess of `before`. Waits for a while if there are any, because a thread
+ * that has resolved a name may free its last block after the call. */
 static long blocks_left(long before) {
   struct timespec moment = {0, 1000000};
   long left = canary_blocks() - before;

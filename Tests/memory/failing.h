@@ -25,23 +25,25 @@ extern const scenario pieces[], calls[];
 /* Whether an allocation may have been refused: then results may be incomplete. */
 extern bool refusing;
 
-/* Reports a failure, and the refused allocation. */
+/* Reports a failure, and the stack of the refused allocation. */
 void wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* Whether the function succeeded; without memory it may fail. The error is checked and released. */
+/* Checks that the function `what` gave OK, or E_NO_MEMORY while `refusing`; checks and releases the error. Gives
+ * whether it was OK. */
 bool went(const char *what, penstock_result result, penstock_error **error);
-/* Like `went`, for a function that should give `expected`. */
+/* Like `went`, for a function that should give `expected` instead of OK. */
 bool gave(const char *what, penstock_result result, penstock_result expected, penstock_error **error);
 #define WENT(call) went(#call, (call), NULL)
 #define TRY(call)  went(#call, (call), &error)
 /* No allocation fails between these two calls, while a scenario prepares itself. */
 void all_goes_well(void);
 void from_here(void);
-/* Checks that a text contains this part. */
+/* Checks that a text contains this part, or is "{}" while `refusing`. */
 void has(const char *text, const char *part);
 /* Like `has`, for a text that the caller owns; it is freed. */
 void owned_has(char *text, const char *part);
 
-/* host:port of the peer, and of those with TLS and with TLS and client certificates. */
+/* host:port of a peer without TLS, and of one with TLS that asks for a client certificate; the folder of
+ * certificates. */
 extern const char *peer, *tls_peer, *certificates;
 
 penstock_runtime *new_runtime(void);
@@ -52,7 +54,7 @@ penstock_call_options *new_options(const char *json);
 void close_all(penstock_runtime *runtime, penstock_channel *channel);
 /* Checks a call's end, and releases the reply; returns whether the code is `expected`. */
 bool ended(penstock_reply *reply, int32_t expected, const void *message, size_t length);
-/* Bytes that repeat after a while, and are not all the same. */
+/* Gives `length` bytes that are not all the same; NULL: there are not so many. */
 const void *some_bytes(size_t length);
 
 #endif

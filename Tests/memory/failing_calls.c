@@ -13,7 +13,7 @@ static void field(const penstock_metadata *metadata, const char *name, const cha
     wrong("%s is %s", name, found ? (const char *)found : "not there");
 }
 
-/* Checks a trailer, which may be missing if there was no memory for it; the status code must be right even then. */
+/* Checks a trailer, which may be missing if there was no memory for it. */
 static void trailer(const penstock_metadata *trailers, const char *name, const char *value) {
   const void *found = NULL;
   if (!refusing || penstock_metadata_get(trailers, name, 0, &found, NULL) == PENSTOCK_OK) field(trailers, name, value);
@@ -46,7 +46,7 @@ static void by_name(void) {
   close_all(runtime, channel);
 }
 
-/* Metadata both ways, a trace, and all functions of a reply. */
+/* Makes a call with metadata both ways and a trace, and uses all functions of its reply. */
 static void with_metadata(void) {
   penstock_runtime *runtime = new_runtime();
   penstock_channel *channel = new_channel(runtime, peer, "{\"tls\": false, \"trace\": true, \"user_agent\": \"me/1\"}");
@@ -180,7 +180,7 @@ static void compressed_streams(void) {
   close_all(runtime, channel);
 }
 
-/* A call with lent bytes, and several calls at once. */
+/* Makes several calls at once, which all send the same message of lent bytes. */
 static void side_by_side(void) {
   penstock_runtime *runtime = new_runtime();
   penstock_channel *channel = new_channel(runtime, peer, "{\"tls\": false}");
@@ -216,7 +216,8 @@ static void side_by_side(void) {
 
 /* ---- Traces ---- */
 
-/* An ended call with so many trace events; it is made in the first run, in which no allocation fails, and kept. */
+/* Makes a call with `events` events in its trace, and waits for its end. A scenario does so in its first run, in which
+ * no allocation fails, and keeps the call for all runs. */
 static penstock_call *traced_call(int events) {
   char options[100];
   snprintf(options, sizeof(options), "{\"tls\": false, \"trace\": {\"events\": %d}}", events);
@@ -280,7 +281,8 @@ static void secure(void (*made)(void)) {
 static void nothing(void) {}
 static void secured(void) { secure(nothing); }
 
-/* The steps before the handshake take OpenSSL some thousand allocations. */
+/* No allocation fails before the handshake, because there OpenSSL makes some thousand of them, which `secured`
+ * tests. */
 static void handshake(void) {
   all_goes_well();
   secure(from_here);

@@ -87,7 +87,7 @@ static void metadata(void) {
     penstock_result result = penstock_metadata_get(metadata, "X-NAME-7", 0, &found, NULL);
     if (went("penstock_metadata_get", result, NULL) && strcmp(found, "seven") != 0) wrong("not what was set");
   }
-  /* Where the seventh was not added, it was set. */
+  /* If there was no memory to add x-name-7 above, set has added it: then there is one field more than `count`. */
   if (penstock_metadata_count(metadata) != count && !(refusing && penstock_metadata_count(metadata) == count + 1)) {
     wrong("%zu fields, not %zu", penstock_metadata_count(metadata), count);
   }

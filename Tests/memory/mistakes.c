@@ -35,7 +35,7 @@ static const struct {
 } metadata = {NULL, destroy};
 
 static size_t object_size;
-/* Stand for two runtimes. */
+/* Their addresses stand for two runtimes. */
 static char one, other_one;
 static void destroy(void *object) { swift_deallocClassInstance(object, object_size, 7); }
 
@@ -68,9 +68,10 @@ static void on_a_thread(void *(*body)(void *), void *object) {
   if (pthread_create(&thread, NULL, body, object) == 0) pthread_join(thread, NULL);
 }
 
-/* One thread confines an object to the runtime that it drives, and another thread counts references to it: as the
- * driver of no runtime or of another one, which is a mistake; or as the next driver of the same runtime, or with the
- * last reference, which is allowed. */
+/* Confines objects to a runtime that this thread drives, and counts references to them. It is allowed on the driver of
+ * that runtime, on any thread before the runtime is driven and after its end, and for the last reference. `what` adds a
+ * mistake: a thread counts that drives no runtime or another one, or one ends a role of driver that it does not
+ * have. */
 static void confine(const char *what, size_t size) {
   object_size = size < 40 ? 40 : size;
   void *unshared = swift_allocObject(&metadata, object_size, 7);

@@ -19,7 +19,7 @@ def canary():
     """Builds the canary; gives its path."""
     library = ROOT / "build" / "memory" / "canary.so"
     library.parent.mkdir(parents=True, exist_ok=True)
-    # Other programs may be using the library.
+    # Other programs may be using the library, so it is not overwritten but replaced.
     fresh = library.with_name(f"canary-{os.getpid()}.so")
     subprocess.run([os.environ.get("CC", "cc"), "-O2", "-g", "-std=c11", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared",
                     "-fno-builtin", "-pthread", str(HERE / "canary.c"), str(HERE / "refusal.c"), "-o", str(fresh)], check=True)

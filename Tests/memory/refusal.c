@@ -78,7 +78,7 @@ static int note(struct dl_phdr_info *info, size_t size, void *context) {
 int is_library(void *caller) { return is_within((uintptr_t)caller, c_side.ranges, c_side.count); }
 
 /* Within json_loadb: jansson 2.14 does not check whether the buffer of a token could grow, and then reads past the end
- * of the buffer. The buffer's sizes are powers of two. */
+ * of the buffer, so the growth of a token is never refused. The buffer's sizes are powers of two. */
 static int is_jansson_token(size_t size) {
   Dl_info who;
   if (size < 32 || (size & (size - 1))) return 0;
@@ -103,7 +103,7 @@ int refuses(void *caller, size_t size) {
 void canary_refuse(long from, long count) {
   if (c_side.count == 0) {
     dl_iterate_phdr(note, NULL);
-    /* The first use of backtrace loads a library. */
+    /* The first use of backtrace loads a library, which must not happen within an allocation. */
     backtrace(frames, FRAMES);
   }
   depth = 0;

@@ -9,12 +9,13 @@ void canary_refuse(long from, long count);
 long canary_asked(void);
 /* Writes the stack of the first refused allocation. */
 void canary_where(int descriptor);
-/* The number of blocks of this library and of the libraries below it. */
+/* The number of blocks that libpenstock and the libraries below it have allocated and not freed. */
 long canary_blocks(void);
-/* Writes who has requested the `count` newest of these blocks. */
+/* Writes which functions have requested the `count` newest of these blocks. */
 void canary_younger(long count, int descriptor);
 
-/* For the canary itself: whether this allocation fails, and whether the library or one below it has asked. */
+/* For the canary itself: whether this allocation fails, and whether the caller is a function of libpenstock or of a
+ * library below it. */
 __attribute__((visibility("hidden"))) int refuses(void *caller, size_t size);
 __attribute__((visibility("hidden"))) int is_library(void *caller);
 #endif
