@@ -1,8 +1,8 @@
 import PenstockWire
 
-// The neighbours of a call are abstract classes. Such an object can be borrowed while one of its functions is called:
-// that costs 2 instructions more than a direct call. With an existential, Swift retains and releases the object around
-// the call, by atomic operations.
+// The neighbours of a call (`CallAbove`, `CallBelow`, `CallLoop`) are abstract classes, and not protocols. So the
+// object can be borrowed while one of its functions is called, which costs 2 instructions more than a direct call. If
+// its type were a protocol, Swift would retain and release the object around each such call, by atomic operations.
 
 /// The reason why an attempt that has been started has to wait.
 public enum Lack: Equatable {
@@ -102,14 +102,14 @@ open class CallLoop {
   open func issueTicket(_ event: Event, of hop: Hop, start: Request?) -> UInt64 { 0 }
   /// From now on any thread may issue tickets of the call.
   open func shareTickets(of call: Call) {}
-  /// The event has gone on: later use of its ticket gives "already".
+  /// The ticket's event does not wait any more: later use of the ticket gives "already".
   open func spendTicket(_ ticket: UInt64, of call: Call) {}
   /// The event was dropped while it waited: later use of its ticket gives "gone".
   open func loseTicket(_ ticket: UInt64, of call: Call) {}
   /// The call has ended: later use of any of its tickets gives "gone".
   open func closeTickets(of call: Call) {}
-  /// The call has ended: the loop may keep the object, and release it when it next has nothing else to do. False: the
-  /// loop does not keep it.
+  /// The call has ended: the loop may keep the call object, and release it when it next has nothing else to do. False:
+  /// the loop does not keep it.
   open func keepUntilRest(_ call: Call) -> Bool { false }
   /// Makes the driving thread run `call.runPosted()` soon. Any thread.
   open func post(_ call: Call) {}

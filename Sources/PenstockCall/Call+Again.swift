@@ -3,7 +3,8 @@ import PenstockWire
 // A call begins again by RESTART of a hop, or because the server has certainly not processed the request. Both are
 // `again` on a cut. A redirect in on_status is a RESTART whose start has another route.
 
-/// The cut above the attempt. Most calls have no `Cut` there: a request that leaves whole needs no object for it.
+/// The cut above the attempt. Most calls have no `Cut` there: a request that leaves in one step (`leavesWhole`) needs
+/// no object for it.
 ///
 /// A case owns one reference to its object, which `Call.setBottom` or `Call.commit` releases. References that the
 /// compiler counts would cost a call 30 instructions more.
@@ -89,7 +90,7 @@ extension Call {
     return cut.passes(event, isOwn: false)
   }
 
-  /// The start, message and half-close of a request that leaves whole pass the cut.
+  /// The start, message and half-close of a request that leaves in one step pass the cut.
   @inline(__always)
   func passesCutWhole(_ message: Message) {
     if case .start = bottom {

@@ -54,7 +54,8 @@ extension Call {
     if case .halfClose = event {
       while let unseen = station.waiting.popFirst() { discardOutbound(unseen, at: hop.index) }
       if let last = station.parked.last, last.event.isLast { return }
-      // Events that wait for the hop's next NEXT are released, since none comes any more.
+      // Events that were held without a ticket wait for the hop's next NEXT. They are released, since no NEXT comes any
+      // more.
       station.releaseTicketless()
       hop.become(.closed)
     }

@@ -267,7 +267,8 @@ public final class Call {
     case send(Message)
     case halfClose
     case demand(Int)
-    /// The caller has cancelled, the deadline has passed, or the channel was closed.
+    /// The call is ended from outside of its hops: for example, the caller has cancelled, the deadline has passed, or
+    /// the channel was closed.
     case endLocally(Status)
     case headersFromBelow(Metadata)
     case messageFromBelow(Message)

@@ -19,7 +19,7 @@ public final class CallWatch: @unchecked Sendable {
   private let what = Atomic<UInt64>(0)
   private let call = Atomic<UInt64>(0)
 
-  /// User code has run since the loop last read the clock, and may have taken long. On the driving thread.
+  /// Whether user code, which may take long, has run since the loop last read the clock. On the driving thread.
   public var hasRun = false
 
   public init() {}

@@ -52,7 +52,7 @@ extension Chain {
         return some
       }
 
-      /// The entries of the hop at `index` and below, for an event that goes down.
+      /// The entries of the hop at `index` and of the hops below it, for an event that goes down.
       @inline(never) @_optimize(size)
       func from(_ index: Int) -> List {
         var some = self
@@ -64,9 +64,9 @@ extension Chain {
     /// The number of hops that begin in the run: those above the first hop that records or has an executor.
     let runLength: Int
     let hasCreate: Bool
-    /// The list `start` has no callbacks but on_start.
+    /// Whether the list `start` has no callbacks but on_start.
     let startsPlainly: Bool
-    /// The list `start` has no callbacks but on_start, and no callback sees request messages or the half-close.
+    /// Whether the list `start` has no callbacks but on_start, and no callback sees request messages or the half-close.
     let passesMessages: Bool
     /// The callbacks for start, hop by hop: `create`, then on_start, then on_demand for the demand that goes with
     /// start.
@@ -115,7 +115,8 @@ extension Chain {
       init(_ entries: [Chain.Entry], _ runLength: Int) {
         self.entries = entries
         self.runLength = runLength
-        // The callback for demand is listed twice, and on_cancel not at all, so that the size fits.
+        // A hop has at most as many entries as there are kinds of callback: the one for demand is listed twice, and
+        // on_cancel not at all.
         next = .allocate(capacity: max(runLength, 1) * MemoryLayout<Registration.Callbacks>.size / 8)
       }
 

@@ -1,7 +1,7 @@
 import PenstockWire
 
-/// Chains by method, each made once. The cache is bounded, and emptied with every change of the registries that its
-/// chains come from. So a thousand interceptors that do not want a method cost its calls one look-up.
+/// Chains by method, each made once. The cache is bounded, and is made anew after each change of the registries that
+/// its chains come from. So a thousand interceptors that do not want a method cost its calls one look-up.
 public struct ChainCache {
   private final class Slot {
     let path: ByteBuffer

@@ -15,7 +15,7 @@ public final class Cut {
     /// The hops above have been told `sent` for this message already, or must never be told: a further `sent` stops at
     /// the cut.
     var isTold: Bool
-    /// The cut keeps the event for another replay, so the hops below get a copy if they may change it.
+    /// Whether the cut keeps the event for another replay. If so, the hops below get a copy, if they may change it.
     var isRecorded = true
   }
 
@@ -24,14 +24,14 @@ public final class Cut {
   /// The bounds of the record: the bytes of messages (an empty one counts one), and the number of events.
   let limit: Int
   let most: Int
-  /// There are hops below, which may change the events that pass.
+  /// Whether there are hops below, which may change the events that pass.
   let hasHops: Bool
   private(set) var state = State.idle
   private(set) var bytes = 0
   private(set) var entries: [Entry] = []
   /// The events to be sent again, and those that have come behind them since.
   private var queue = Fifo<Entry>()
-  /// The replay was cut short, because there was no memory for a copy.
+  /// Whether the replay was cut short, because there was no memory for a copy.
   private(set) var isCutShort = false
   /// The start as it passed; nil before that, where no hop below can change the start, and in a closed cut.
   private(set) var start: Request?

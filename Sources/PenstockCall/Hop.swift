@@ -24,7 +24,7 @@ public final class Hop: HopHandle {
   let answer = Atomic<UInt8>(Answer.nothing.rawValue)
   /// The hop's Deed, for any thread.
   let deed = Atomic<UInt8>(Deed.none.rawValue)
-  /// Other threads may have the hop, and deliver and spend demand through it (`sharedOwed`).
+  /// Whether other threads may have the hop, and so may deliver messages through it and spend demand (`sharedOwed`).
   private(set) var isShared = false
   /// Notes that somebody keeps a reference, which another thread may release: the row is then not used again. Called
   /// in a callback, or while a ticket is open.
@@ -151,7 +151,7 @@ public final class Hop: HopHandle {
 
   /// The registration, which may be used only until the call has ended.
   var registration: Registration { registrationReference.takeUnretainedValue() }
-  /// Read without counting a reference.
+  /// The registration's number, read without counting a reference.
   var registrationID: UInt64 { registrationReference._withUnsafeGuaranteedRef { $0.id } }
 
   /// The callback that runs; the call knows it if the hop is in the run.

@@ -115,7 +115,7 @@ enum Deed: UInt8 {
 }
 
 extension Hop {
-  /// A message of the hop's answer was refused, and no later one was taken. Any thread.
+  /// Whether a message of the hop's answer was refused, and no later one was taken. Any thread.
   var hasRefused: Bool { deed.load(ordering: .acquiring) == Deed.refused.rawValue }
 
   /// Notes the hop's half-close. False: it has half-closed before. Any thread.
@@ -123,7 +123,7 @@ extension Hop {
     deed.exchange(Deed.halfClosed.rawValue, ordering: .acquiringAndReleasing) != Deed.halfClosed.rawValue
   }
 
-  /// Start has come to the hop, and `create`, if there is one, has returned NEXT.
+  /// Whether start has come to the hop, and `create`, if there is one, has returned NEXT.
   var isEntered: Bool {
     switch life {
     case .waiting, .out, .creating: false
@@ -131,7 +131,7 @@ extension Hop {
     }
   }
 
-  /// The hop sees events: it has been entered, and its part in the call is not over.
+  /// Whether the hop sees events: it has been entered, and its part in the call is not over.
   var isActive: Bool {
     switch life {
     case .starting, .passing, .closed, .halfClosed, .answering: true

@@ -14,13 +14,13 @@ final class HopRow {
   private(set) var hops = Hops()
   /// The Face of the hops of the run: read by any thread, written by the driving thread only.
   let face = Atomic<UInt8>(Face.waiting.rawValue)
-  /// The row is not used again: somebody keeps a reference to one of its hops, which another thread may release, or
-  /// some hops were made anew. Set on any thread that knows that the call goes on.
+  /// Whether the row must not be used again, because somebody keeps a reference to one of its hops, which another
+  /// thread may release, or because some hops were made anew. Set on any thread that knows that the call goes on.
   let isSpent = Atomic<Bool>(false)
   /// Hops that were replaced. An event may still be on its way through one of them.
   private var replaced: [Hop] = []
-  /// A hop of the row was looked at, by its handle or for `create`. Otherwise nobody can have a reference to a hop,
-  /// and none was written to. Any thread.
+  /// Whether a hop of the row was looked at, by its handle or for `create`. If not, nobody can have a reference to a
+  /// hop, and no hop was written to. Any thread.
   let wasLookedAt = Atomic<Bool>(false)
 
   fileprivate init(_ call: Call, _ entries: [Chain.Entry]) {

@@ -17,7 +17,7 @@ public final class Job: ExecutorJob {
   private let work: Work
   private let registration: Registration
   private unowned(unsafe) let queue: JobQueue
-  /// The call is told when the job has run: `Call.ran`.
+  /// Whether the call is told (`Call.ran`) when the job has run.
   let isAwaited: Bool
   /// The next job of this lane. The thread that appends the next job writes this, before it counts that job.
   fileprivate var following: Job?

@@ -64,7 +64,7 @@ public final class Metadata {
     return nil
   }
 
-  /// `name` and `value` may point into this metadata.
+  /// Adds an entry at the end. `name` and `value` may point into this metadata.
   public func add(_ name: ByteView, _ value: ByteView) -> Outcome {
     guard count < capacity || grow() else { return .noMemory }
     let needed = name.count + value.count + 2
@@ -122,7 +122,7 @@ public final class Metadata {
     return true
   }
 
-  /// Takes over all entries of `other`, which becomes empty. Cannot fail.
+  /// Takes over all entries of `other`, which becomes empty. This cannot fail.
   public func replace(with other: Metadata) {
     clear()
     swap(&arena, &other.arena)

@@ -202,7 +202,7 @@ public final class ByteBuffer {
   }
 
   /// Exchanges contents, storage and attachment with `other`. If one of the two has `staysPlain`, this buffer has it
-  /// afterwards. Cannot fail.
+  /// afterwards. This cannot fail.
   public func exchange(with other: ByteBuffer) {
     if other.staysPlain { staysPlain = true }
     swap(&storage, &other.storage)
