@@ -29,6 +29,8 @@ typedef struct penstock_channel penstock_channel;
  *     section 6.5.2); a call that gets more ends with RESOURCE_EXHAUSTED, see docs/errors.md
  *   "connect_timeout_ms" (20000): limit of one attempt to connect, and of one look-up of the name
  *   "wait_for_ready" (false): whether calls wait for a connection where the channel can't connect
+ *   "service_config" ({}): gRPC's service config, an object: settings of methods, and how calls are spread over
+ *     addresses; see docs/channel.md. Fields that are not known are ignored.
  *   "idle_timeout_ms" (1800000): how long the channel keeps its connection without a call; 0: without limit
  *   "initial_backoff_ms" (1000), "max_backoff_ms" (120000), "backoff_multiplier" (1.6), "backoff_jitter" (0.2): the
  *     waits between attempts to connect that fail

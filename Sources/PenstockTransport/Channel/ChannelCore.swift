@@ -37,6 +37,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   var isScheduled = false
   private var nameless = ByteBuffer()
   let connectivity = ConnectivityCell()
+  let methods: CurrentMethods
   /// The time at which an attempt ended last, or the channel left idle.
   private var lastUsed: UInt64 = 0
   private var idleTimer: IdleTimer?
@@ -44,6 +45,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     self.runtime = runtime
     self.defaults = defaults
     self.destination = destination
+    methods = CurrentMethods(destination.service.methods)
     work = TurnWork(runtime)
     balancer = .pickFirst(PickFirst(timeout: destination.connectTimeout))
     super.init()

@@ -104,6 +104,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     let request = Request(
       kind: kind, terminated: consume named, metadata: consume metadata, deadline: deadline)
     request.settings = options?.settings(channel.defaults) ?? channel.defaults.settings
+    if channel.methods.isInUse { channel.methods.apply(to: request, options, now: now) }
     if let authority = options?.authority, !request.setAuthority(authority.view) { return (.noMemory, nil) }
     if let labels = options?.labels { request.takeLabels(of: labels) }
     let events = options?.traceEvents ?? channel.defaults.traceEvents

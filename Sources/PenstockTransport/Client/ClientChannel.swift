@@ -10,6 +10,7 @@ public final class ClientChannel: @unchecked Sendable {
   let transport: Channel
   let chains: ChannelChains
   let paths = PathCache()
+  let methods: CurrentMethods
   let defaults: CallDefaults
   let origin: CallOrigin
   private let closed = Atomic<Bool>(false)
@@ -30,6 +31,7 @@ public final class ClientChannel: @unchecked Sendable {
     self.runtime = runtime
     generation = runtime.generation
     self.transport = transport
+    methods = transport.core.methods
     origin = CallOrigin(
       target: target, defaultAuthority: authority, privacy: transport.privacy, loop: runtime.loop,
       watch: runtime.watch)

@@ -1,0 +1,274 @@
+import CJansson
+import PenstockCall
+import PenstockChannel
+import PenstockWire
+
+// A service config as JSON has it (grpc-proto's service_config.proto in proto3's JSON form): fields that are not known
+// are ignored, as servers may be ahead of this library; the others are checked, and a failure names the path.
+
+@inline(never)
+func readServiceConfig(_ reader: JSONReader, _ into: (ServiceConfig) -> Void) -> Failure? {
+  var config = ServiceConfig()
+  let failure = reader.fields { key, field in
+    switch key {
+    case "loadBalancingConfig": return readPolicies(field, isChild: false) { config.balancing = $0 }
+    case "loadBalancingPolicy":
+      // Of use only without the newer field.
+      if let newer = reader.member("loadBalancingConfig"), !newer.isNull { return nil }
+      return readPolicyName(field) { config.balancing.policy = $0 }
+    case "methodConfig": return field.elements { readMethod($0, into: &config.methods) }
+    case "healthCheckConfig":
+      return field.fields { key, field in
+        bytesEqual(key, "serviceName") ? field.string { config.healthService = $0 } : nil
+      }
+    case "connectionScaling":
+      return field.fields { key, field in
+        guard bytesEqual(key, "maxConnectionsPerSubchannel") else { return nil }
+        return field.uint32 { config.connectionsPerSubchannel = max($0, 1) }
+      }
+    default: return nil
+    }
+  }
+  if failure == nil { into(config) }
+  return failure
+}
+
+// MARK: - Methods
+
+private struct MethodName {
+  var service = ByteView(start: nil, count: 0)
+  var method = ByteView(start: nil, count: 0)
+}
+
+@inline(never)
+private func readMethod(_ reader: JSONReader, into methods: inout MethodConfigs) -> Failure? {
+  var config = MethodConfig()
+  var names: JSONReader?
+  let failure = reader.fields { key, field in
+    switch key {
+    case "name":
+      names = field
+      return nil
+    case "waitForReady": return field.bool { config.waitsForReady = $0 }
+    case "timeout": return field.duration { config.timeout = $0 }
+    case "maxRequestMessageBytes": return field.uint32 { config.maxRequestBytes = $0 }
+    case "maxResponseMessageBytes": return field.uint32 { config.maxResponseBytes = $0 }
+    default: return nil
+    }
+  }
+  if let failure { return failure }
+  return names?.elements { one in
+    var name = MethodName()
+    let failure = one.fields { key, field in
+      switch key {
+      case "service":
+        guard let text = field.string else { return field.fail("a string") }
+        name.service = text
+      case "method":
+        guard let text = field.string else { return field.fail("a string") }
+        name.method = text
+      default: break
+      }
+      return nil
+    }
+    if let failure { return failure }
+    if name.service.isEmpty, !name.method.isEmpty {
+      return one.fail(because: ("a method without its service" as StaticString).bytes)
+    }
+    switch methods.add(config, service: name.service, method: name.method) {
+    case .ok: return nil
+    case .already: return one.fail(because: ("this name has a config already" as StaticString).bytes)
+    default: return Failure(.noMemory, "no memory")
+    }
+  }
+}
+
+// MARK: - Balancing
+
+/// Gives the first policy that is known. An empty list is as if it were not there. `isChild`: of an outlier detection.
+@inline(never)
+private func readPolicies(_ reader: JSONReader, isChild: Bool, _ into: (BalancerConfig) -> Void) -> Failure? {
+  var found: BalancerConfig?
+  let failure = reader.elements { one in
+    if found != nil { return nil }
+    guard one.isObject, json_object_size(one.value) == 1 else {
+      return one.fail("an object with one member, the policy")
+    }
+    return one.members { name, policy in readPolicy(name, policy, isChild: isChild) { found = $0 } }
+  }
+  if let failure { return failure }
+  if let found {
+    into(found)
+  } else if isChild || json_array_size(reader.value) > 0 {
+    return reader.fail(because: ("none of the policies is known" as StaticString).bytes)
+  }
+  return nil
+}
+
+@inline(never)
+private func readPolicy(
+  _ name: ByteView, _ reader: JSONReader, isChild: Bool, _ into: (BalancerConfig) -> Void
+) -> Failure? {
+  var config = BalancerConfig()
+  switch name {
+  case "pick_first":
+    let failure = reader.fields { key, field in
+      guard bytesEqual(key, "shuffleAddressList") else { return nil }
+      return field.bool { config.policy = .pickFirst(shuffles: $0) }
+    }
+    if let failure { return failure }
+  case "outlier_detection_experimental":
+    if isChild { return reader.fail(because: ("an outlier detection within another" as StaticString).bytes) }
+    if let failure = readOutliers(reader, into: &config) { return failure }
+  default:
+    guard let policy = plainPolicy(name) else { return nil }
+    if !reader.isObject { return reader.fail("an object") }
+    config.policy = policy
+  }
+  into(config)
+  return nil
+}
+
+/// A policy by its name, where it has no fields that are used here.
+private func plainPolicy(_ name: ByteView) -> BalancerConfig.Policy? {
+  switch name {
+  case "pick_first": return .pickFirst(shuffles: false)
+  case "round_robin": return .roundRobin
+  case "weighted_round_robin": return .weightedRoundRobin
+  case "static_weighted_round_robin": return .staticWeightedRoundRobin
+  default: return nil
+  }
+}
+
+/// The older field, which has a policy's name, in capitals or not.
+@inline(never)
+private func readPolicyName(_ reader: JSONReader, _ into: (BalancerConfig.Policy) -> Void) -> Failure? {
+  guard let string = reader.string else { return reader.fail("a string") }
+  let lowered = ByteBuffer()
+  for byte in string {
+    guard lowered.append(byte: byte >= 0x41 && byte <= 0x5A ? byte | 0x20 : byte) else {
+      return Failure(.noMemory, "no memory")
+    }
+  }
+  if let policy = plainPolicy(lowered.view) {
+    into(policy)
+  } else if !bytesEqual(lowered.view, "unspecified") {
+    return reader.fail(because: ("the policy is not known" as StaticString).bytes)
+  }
+  return nil
+}
+
+@inline(never)
+private func readOutliers(_ reader: JSONReader, into config: inout BalancerConfig) -> Failure? {
+  var outliers = OutlierDetection()
+  var hasChild = false
+  let failure = reader.fields { key, field in
+    switch key {
+    case "interval":
+      if let failure = field.duration({ outliers.interval = $0 }) { return failure }
+      return outliers.interval > 0
+        ? nil : field.fail(because: ("expected more than 0 s" as StaticString).bytes)
+    case "baseEjectionTime": return field.duration { outliers.baseEjection = $0 }
+    case "maxEjectionTime": return field.duration { outliers.longestEjection = $0 }
+    case "maxEjectionPercent": return field.uint32(most: 100) { outliers.mostEjected = $0 }
+    case "successRateEjection":
+      var rate = OutlierDetection.SuccessRate()
+      let failure = field.fields { key, field in
+        switch key {
+        case "stdevFactor": return field.uint32 { rate.deviations = $0 }
+        case "enforcementPercentage": return field.uint32(most: 100) { rate.enforcement = $0 }
+        case "minimumHosts": return field.uint32 { rate.leastEndpoints = $0 }
+        case "requestVolume": return field.uint32 { rate.leastCalls = $0 }
+        default: return nil
+        }
+      }
+      outliers.successRate = rate
+      return failure
+    case "failurePercentageEjection":
+      var failures = OutlierDetection.FailurePercentage()
+      let failure = field.fields { key, field in
+        switch key {
+        case "threshold": return field.uint32(most: 100) { failures.threshold = $0 }
+        case "enforcementPercentage": return field.uint32(most: 100) { failures.enforcement = $0 }
+        case "minimumHosts": return field.uint32 { failures.leastEndpoints = $0 }
+        case "requestVolume": return field.uint32 { failures.leastCalls = $0 }
+        default: return nil
+        }
+      }
+      outliers.failurePercentage = failures
+      return failure
+    case "childPolicy":
+      hasChild = true
+      return readPolicies(field, isChild: true) { config = $0 }
+    default: return nil
+    }
+  }
+  if let failure { return failure }
+  if !hasChild { return reader.fail(because: ("it has no childPolicy" as StaticString).bytes) }
+  config.outliers = outliers
+  return nil
+}
+
+// MARK: - Types
+
+extension JSONReader {
+  /// Calls `body` for each member that is not null: a field that is null is as if it were not there.
+  @inline(never)
+  fileprivate func fields(_ body: (_ key: ByteView, _ field: JSONReader) -> Failure?) -> Failure? {
+    members { key, field in field.isNull ? nil : body(key, field) }
+  }
+
+  /// A whole number from 0, which may be a string.
+  @inline(never)
+  fileprivate func uint32(most: Int = 4_294_967_295, _ into: (Int) -> Void) -> Failure? {
+    guard let string else { return count(0...most, into) }
+    var number = 0
+    for byte in string {
+      guard byte >= 0x30, byte <= 0x39, number <= most else { return fail(0...most, got: nil) }
+      number = number * 10 + Int(byte - 0x30)
+    }
+    if string.isEmpty || number > most { return fail(0...most, got: nil) }
+    into(number)
+    return nil
+  }
+
+  /// A Duration ("1.5s"), in nanoseconds; at most as many as there are numbers for.
+  @inline(never)
+  fileprivate func duration(_ into: (UInt64) -> Void) -> Failure? {
+    guard let nanoseconds = string.flatMap({ duration($0) }) else {
+      return fail("a duration from 0 s, such as \"1.5s\"")
+    }
+    into(nanoseconds)
+    return nil
+  }
+
+  /// Digits, perhaps a dot with 1 to 9 digits, and "s".
+  private func duration(_ text: ByteView) -> UInt64? {
+    guard text.last == 0x73 else { return nil }
+    var nanoseconds: UInt64 = 0
+    var digits = 0
+    var decimals = -1
+    for byte in text.dropLast() {
+      if byte == 0x2E, decimals < 0, digits > 0 {
+        decimals = 0
+        continue
+      }
+      guard byte >= 0x30, byte <= 0x39, digits < 24 else { return nil }
+      digits += 1
+      if decimals >= 0 { decimals += 1 }
+      nanoseconds = nanoseconds.scaled(10, adding: UInt64(byte - 0x30))
+    }
+    guard digits > 0, decimals != 0, decimals <= 9 else { return nil }
+    for _ in max(decimals, 0)..<9 { nanoseconds = nanoseconds.scaled(10, adding: 0) }
+    return nanoseconds
+  }
+}
+
+extension UInt64 {
+  /// `self * factor + more`, or the largest number if that is larger.
+  fileprivate func scaled(_ factor: UInt64, adding more: UInt64) -> UInt64 {
+    let (product, isTooLarge) = multipliedReportingOverflow(by: factor)
+    let (sum, isOver) = product.addingReportingOverflow(more)
+    return isTooLarge || isOver ? .max : sum
+  }
+}

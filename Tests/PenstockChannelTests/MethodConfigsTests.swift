@@ -1,0 +1,63 @@
+import PenstockCall
+import PenstockWire
+import Testing
+
+@testable import PenstockChannel
+
+/// The configs of methods: grpc-proto's service_config.proto, `MethodConfig.Name`.
+@Suite struct MethodConfigsTests {
+  private func config(_ timeout: UInt64) -> MethodConfig {
+    var config = MethodConfig()
+    config.timeout = timeout
+    return config
+  }
+
+  private func add(_ timeout: UInt64, _ service: String, _ method: String, to all: inout MethodConfigs)
+    -> Outcome
+  {
+    let service = bytes(service)
+    let method = bytes(method)
+    return all.add(config(timeout), service: service.view, method: method.view)
+  }
+
+  private func timeout(_ path: String, _ all: MethodConfigs) -> UInt64? {
+    let path = bytes(path)
+    return all.find(path.view)?.timeout
+  }
+
+  @Test func theMostSpecificNameWins() {
+    var all = MethodConfigs()
+    #expect(all.isEmpty && timeout("/a.B/C", all) == nil)
+    #expect(add(1, "a.B", "C", to: &all) == .ok)
+    #expect(timeout("/a.B/C", all) == 1)
+    #expect(timeout("/a.B/D", all) == nil)
+    #expect(add(2, "a.B", "", to: &all) == .ok)
+    #expect(timeout("/a.B/C", all) == 1)
+    #expect(timeout("/a.B/D", all) == 2)
+    #expect(timeout("/a.BB/D", all) == nil)
+    #expect(add(3, "", "", to: &all) == .ok)
+    #expect(timeout("/a.B/D", all) == 2)
+    #expect(timeout("/a.BB/D", all) == 3)
+    #expect(timeout("/a/b/c", all) == 3)
+    #expect(!all.isEmpty)
+  }
+
+  @Test func noNameTwice() {
+    var all = MethodConfigs()
+    for (service, method) in [("s", "m"), ("s", ""), ("", "")] {
+      #expect(add(1, service, method, to: &all) == .ok)
+      #expect(add(2, service, method, to: &all) == .already)
+    }
+    #expect(timeout("/s/m", all) == 1)
+  }
+
+  @Test func manyNames() {
+    var all = MethodConfigs()
+    for number in 0..<500 as Range<UInt64> {
+      let number = number * 193 % 500
+      #expect(add(number, "s\(number % 7)", "m\(number)", to: &all) == .ok)
+    }
+    for number in 0..<500 as Range<UInt64> { #expect(timeout("/s\(number % 7)/m\(number)", all) == number) }
+    #expect(timeout("/s0/m1", all) == nil && timeout("/s", all) == nil && timeout("/zzz/m", all) == nil)
+  }
+}

@@ -1,0 +1,210 @@
+/* channel.h: the option "service_config" (docs/channel.md). */
+#include "test.h"
+
+static const char *const right[] = {
+    "{}",
+    "{\"unknown\": [1, {\"x\": null}], \"methodConfig\": null, \"loadBalancingConfig\": null}",
+    "{\"loadBalancingConfig\": []}",
+    "{\"loadBalancingConfig\": [{\"mine\": 3}, {\"round_robin\": {}}, {\"pick_first\": 7}]}",
+    "{\"loadBalancingConfig\": [{\"pick_first\": {\"shuffleAddressList\": true, \"more\": 1}}]}",
+    "{\"loadBalancingConfig\": [{\"pick_first\": {\"shuffleAddressList\": null}}]}",
+    "{\"loadBalancingConfig\": [{\"weighted_round_robin\": {\"blackoutPeriod\": \"1s\"}}]}",
+    "{\"loadBalancingConfig\": [{\"static_weighted_round_robin\": {}}], \"loadBalancingPolicy\": 7}",
+    "{\"loadBalancingPolicy\": \"ROUND_ROBIN\"}",
+    "{\"loadBalancingPolicy\": \"pick_first\"}",
+    "{\"loadBalancingPolicy\": \"UNSPECIFIED\", \"loadBalancingConfig\": null}",
+    "{\"loadBalancingConfig\": [{\"outlier_detection_experimental\": {\"interval\": \"0.000000001s\", "
+    "\"baseEjectionTime\": \"30s\", \"maxEjectionTime\": \"315576000000s\", \"maxEjectionPercent\": \"100\", "
+    "\"successRateEjection\": {\"stdevFactor\": 4294967295, \"enforcementPercentage\": 0, \"minimumHosts\": 1, "
+    "\"requestVolume\": 1}, \"failurePercentageEjection\": {\"threshold\": 100, \"enforcementPercentage\": 100, "
+    "\"minimumHosts\": 1, \"requestVolume\": 1}, \"childPolicy\": [{\"other\": {}}, {\"round_robin\": {}}]}}]}",
+    "{\"methodConfig\": [{\"name\": [{\"service\": \"a.B\", \"method\": \"C\"}, {\"service\": \"a.B\"}, {}]}]}",
+    "{\"methodConfig\": [{\"name\": [{\"service\": \"a.B\", \"method\": null}]}, {\"name\": []}, {}, {\"name\": null}]}",
+    "{\"methodConfig\": [{\"waitForReady\": true, \"timeout\": \"0s\", \"maxRequestMessageBytes\": 0, "
+    "\"maxResponseMessageBytes\": \"4294967295\", \"retryPolicy\": {\"maxAttempts\": 1}, \"hedgingPolicy\": 3}]}",
+    "{\"healthCheckConfig\": {\"serviceName\": \"\"}, \"connectionScaling\": {\"maxConnectionsPerSubchannel\": 0}}",
+    "{\"healthCheckConfig\": {\"serviceName\": null}, \"connectionScaling\": {}, \"retryThrottling\": 7}",
+};
+
+#define LB(policy) "{\"loadBalancingConfig\": [" policy "]}"
+#define OUTLIERS(fields)                                                                                               \
+  LB("{\"outlier_detection_experimental\": {" fields ", \"childPolicy\": [{\"round_robin\": {}}]}}")
+#define METHOD(fields) "{\"methodConfig\": [{}, {" fields "}]}"
+#define LB_PATH        "$.service_config.loadBalancingConfig"
+#define OUTLIERS_PATH  LB_PATH "[0].outlier_detection_experimental"
+#define METHOD_PATH    "$.service_config.methodConfig[1]"
+
+static const struct {
+  const char *json, *path, *words;
+} wrong[] = {
+    {"3", "$.service_config", "expected an object, got an integer"},
+    {"null", "$.service_config", "expected an object, got null"},
+    {"{\"loadBalancingConfig\": {}}", LB_PATH, "expected an array, got an object"},
+    {LB("{\"mine\": {}}, {\"yours\": {}}"), LB_PATH, "none of the policies is known"},
+    {LB("{\"mine\": {}}, {\"a\": {}, \"b\": {}}"), LB_PATH "[1]", "expected an object with one member, the policy"},
+    {LB("{}"), LB_PATH "[0]", "expected an object with one member"},
+    {LB("\"round_robin\""), LB_PATH "[0]", "expected an object with one member"},
+    {LB("{\"round_robin\": null}"), LB_PATH "[0].round_robin", "expected an object, got null"},
+    {LB("{\"pick_first\": {\"shuffleAddressList\": 1}}"), LB_PATH "[0].pick_first.shuffleAddressList",
+     "expected true or false, got an integer"},
+    {"{\"loadBalancingPolicy\": \"grpclb\"}", "$.service_config.loadBalancingPolicy", "the policy is not known"},
+    {"{\"loadBalancingPolicy\": 1}", "$.service_config.loadBalancingPolicy", "expected a string"},
+    {LB("{\"outlier_detection_experimental\": {}}"), OUTLIERS_PATH, "it has no childPolicy"},
+    {LB("{\"outlier_detection_experimental\": {\"childPolicy\": []}}"), OUTLIERS_PATH ".childPolicy",
+     "none of the policies is known"},
+    {LB("{\"outlier_detection_experimental\": {\"childPolicy\": [{\"x\": {}}]}}"), OUTLIERS_PATH ".childPolicy",
+     "none of the policies is known"},
+    {LB("{\"outlier_detection_experimental\": {\"childPolicy\": [{\"outlier_detection_experimental\": {}}]}}"),
+     OUTLIERS_PATH ".childPolicy[0].outlier_detection_experimental", "an outlier detection within another"},
+    {OUTLIERS("\"interval\": \"0s\""), OUTLIERS_PATH ".interval", "expected more than 0 s"},
+    {OUTLIERS("\"interval\": 10"), OUTLIERS_PATH ".interval", "expected a duration"},
+    {OUTLIERS("\"baseEjectionTime\": \"-1s\""), OUTLIERS_PATH ".baseEjectionTime", "expected a duration"},
+    {OUTLIERS("\"maxEjectionTime\": \"1\""), OUTLIERS_PATH ".maxEjectionTime", "such as \\\"1.5s\\\""},
+    {OUTLIERS("\"maxEjectionPercent\": 101"), OUTLIERS_PATH ".maxEjectionPercent",
+     "expected an integer from 0 to 100, got 101"},
+    {OUTLIERS("\"successRateEjection\": {\"stdevFactor\": -1}"), OUTLIERS_PATH ".successRateEjection.stdevFactor",
+     "got -1"},
+    {OUTLIERS("\"successRateEjection\": {\"enforcementPercentage\": \"101\"}"),
+     OUTLIERS_PATH ".successRateEjection.enforcementPercentage", "from 0 to 100"},
+    {OUTLIERS("\"failurePercentageEjection\": {\"threshold\": 101}"),
+     OUTLIERS_PATH ".failurePercentageEjection.threshold", "got 101"},
+    {OUTLIERS("\"failurePercentageEjection\": 3"), OUTLIERS_PATH ".failurePercentageEjection", "expected an object"},
+    {METHOD("\"waitForReady\": \"true\""), METHOD_PATH ".waitForReady", "expected true or false"},
+    {METHOD("\"timeout\": \".5s\""), METHOD_PATH ".timeout", "expected a duration"},
+    {METHOD("\"timeout\": \"1.s\""), METHOD_PATH ".timeout", "expected a duration"},
+    {METHOD("\"timeout\": \"1.0000000001s\""), METHOD_PATH ".timeout", "expected a duration"},
+    {METHOD("\"timeout\": \"1.2.3s\""), METHOD_PATH ".timeout", "expected a duration"},
+    {METHOD("\"timeout\": \"1e3s\""), METHOD_PATH ".timeout", "expected a duration"},
+    {METHOD("\"timeout\": \"s\""), METHOD_PATH ".timeout", "expected a duration"},
+    {METHOD("\"timeout\": \"\""), METHOD_PATH ".timeout", "expected a duration"},
+    {METHOD("\"maxRequestMessageBytes\": 4294967296"), METHOD_PATH ".maxRequestMessageBytes",
+     "expected an integer from 0 to 4294967295, got 4294967296"},
+    {METHOD("\"maxRequestMessageBytes\": \"99999999999999999999\""), METHOD_PATH ".maxRequestMessageBytes",
+     "from 0 to 4294967295"},
+    {METHOD("\"maxResponseMessageBytes\": \"\""), METHOD_PATH ".maxResponseMessageBytes", "an integer"},
+    {METHOD("\"maxResponseMessageBytes\": 1.5"), METHOD_PATH ".maxResponseMessageBytes", "an integer"},
+    {METHOD("\"name\": {}"), METHOD_PATH ".name", "expected an array"},
+    {METHOD("\"name\": [{\"method\": \"M\"}]"), METHOD_PATH ".name[0]", "a method without its service"},
+    {METHOD("\"name\": [{\"service\": 3}]"), METHOD_PATH ".name[0].service", "expected a string"},
+    {METHOD("\"name\": [{\"service\": \"s\", \"method\": []}]"), METHOD_PATH ".name[0].method", "expected a string"},
+    {METHOD("\"name\": [{\"service\": \"s\"}, {\"service\": \"s\", \"method\": \"\"}]"), METHOD_PATH ".name[1]",
+     "this name has a config already"},
+    {METHOD("\"name\": [{}, {\"service\": \"\"}]"), METHOD_PATH ".name[1]", "this name has a config already"},
+    {"{\"methodConfig\": 3}", "$.service_config.methodConfig", "expected an array"},
+    {"{\"healthCheckConfig\": {\"serviceName\": 3}}", "$.service_config.healthCheckConfig.serviceName", "a string"},
+    {"{\"connectionScaling\": {\"maxConnectionsPerSubchannel\": -1}}",
+     "$.service_config.connectionScaling.maxConnectionsPerSubchannel", "got -1"},
+};
+
+static penstock_result open_with(const char *target, const char *config, penstock_channel **channel,
+                                 penstock_error **error) {
+  char options[2048];
+  snprintf(options, sizeof(options), "{\"tls\": false, \"service_config\": %s}", config);
+  return penstock_channel_new(target, options, channel, error);
+}
+
+TEST(service_config_is_checked) {
+  for (size_t i = 0; i < sizeof(right) / sizeof(*right); i++) {
+    penstock_channel *channel = NULL;
+    penstock_error *error = NULL;
+    if (!OK(open_with("localhost:1", right[i], &channel, &error))) {
+      printf("  %s: %s\n", right[i], error ? penstock_error_json(error) : "");
+    }
+    penstock_error_release(error);
+    penstock_channel_release(channel);
+  }
+  for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+    penstock_channel *channel = NULL;
+    penstock_error *error = NULL;
+    if (!CHECK_RESULT(open_with("localhost:1", wrong[i].json, &channel, &error), PENSTOCK_E_INVALID_JSON)) {
+      printf("  %s\n", wrong[i].json);
+    }
+    CHECK(channel == NULL);
+    if (error) CHECK_HAS(penstock_error_json(error), wrong[i].words);
+    if (error) CHECK_ERROR(error, PENSTOCK_E_INVALID_JSON, wrong[i].path, NULL);
+    penstock_channel_release(channel);
+  }
+}
+
+/* The code of a unary call with these options; 100 and more: the call was not made. */
+static int32_t code_of(penstock_channel *channel, const char *method, const char *options) {
+  penstock_call_options *parsed = NULL;
+  penstock_reply *reply = NULL;
+  OK(penstock_call_options_new(options, &parsed, NULL));
+  penstock_result result = penstock_channel_unary(channel, method, "12345678", 8, parsed, &reply, NULL);
+  int32_t code = result == PENSTOCK_OK ? penstock_reply_code(reply) : 100 - result;
+  penstock_reply_release(reply);
+  penstock_call_options_release(parsed);
+  return code;
+}
+
+/* The option of a call wins over the method's, and the method's over the channel's. */
+TEST(service_config_wait_for_ready) {
+  penstock_channel *channel = NULL;
+  REQUIRE_OK(open_with(dead_address(),
+                       "{\"methodConfig\": ["
+                       "{\"name\": [{\"service\": \"a.B\"}], \"waitForReady\": true, \"timeout\": \"0.1s\"},"
+                       "{\"name\": [{\"service\": \"a.B\", \"method\": \"Fast\"}], \"waitForReady\": false}]}",
+                       &channel, NULL));
+  CHECK_INT(code_of(channel, "/a.B/Other", "{}"), PENSTOCK_STATUS_DEADLINE_EXCEEDED);
+  CHECK_INT(code_of(channel, "/a.B/Other", "{\"wait_for_ready\": false}"), PENSTOCK_STATUS_UNAVAILABLE);
+  CHECK_INT(code_of(channel, "/a.B/Fast", "{}"), PENSTOCK_STATUS_UNAVAILABLE);
+  CHECK_INT(code_of(channel, "/a.B/Fast", "{\"wait_for_ready\": true, \"deadline_ms\": 50}"),
+            PENSTOCK_STATUS_DEADLINE_EXCEEDED);
+  CHECK_INT(code_of(channel, "/a.C/Other", "{}"), PENSTOCK_STATUS_UNAVAILABLE);
+  penstock_channel_release(channel);
+  REQUIRE_OK(penstock_channel_new(dead_address(),
+                                  "{\"tls\": false, \"wait_for_ready\": true, \"service_config\": {\"methodConfig\": "
+                                  "[{\"name\": [{\"service\": \"a.B\"}], \"waitForReady\": false}]}}",
+                                  &channel, NULL));
+  CHECK_INT(code_of(channel, "/a.B/C", "{}"), PENSTOCK_STATUS_UNAVAILABLE);
+  CHECK_INT(code_of(channel, "/a.C/C", "{\"deadline_ms\": 50}"), PENSTOCK_STATUS_DEADLINE_EXCEEDED);
+  penstock_channel_release(channel);
+}
+
+/* The smaller of both limits holds. */
+TEST(service_config_limits) {
+  penstock_channel *channel = NULL;
+  REQUIRE_OK(open_with(peer_address(),
+                       "{\"methodConfig\": ["
+                       "{\"name\": [{\"service\": \"penstock.Echo\", \"method\": \"Unary\"}], "
+                       "\"maxRequestMessageBytes\": 8, \"maxResponseMessageBytes\": 8},"
+                       "{\"name\": [{}], \"maxRequestMessageBytes\": 7}]}",
+                       &channel, NULL));
+  CHECK_INT(code_of(channel, UNARY, "{}"), 0);
+  CHECK_INT(code_of(channel, UNARY, "{\"max_receive_message_bytes\": 9}"), 0);
+  CHECK_INT(code_of(channel, UNARY, "{\"max_receive_message_bytes\": 7}"), PENSTOCK_STATUS_RESOURCE_EXHAUSTED);
+  CHECK_INT(code_of(channel, UNARY, "{\"max_send_message_bytes\": 7}"), 100 - PENSTOCK_E_TOO_LARGE);
+  CHECK_INT(code_of(channel, "/penstock.Echo/Other", "{}"), 100 - PENSTOCK_E_TOO_LARGE);
+  penstock_channel_release(channel);
+  REQUIRE_OK(open_with(peer_address(), "{\"methodConfig\": [{\"name\": [{}], \"maxResponseMessageBytes\": 7}]}",
+                       &channel, NULL));
+  CHECK_INT(code_of(channel, UNARY, "{}"), PENSTOCK_STATUS_RESOURCE_EXHAUSTED);
+  penstock_channel_release(channel);
+}
+
+/* A call whose deadline is longer, or that has none, ends at the method's timeout. */
+TEST(service_config_timeout) {
+  penstock_channel *channel = NULL;
+  REQUIRE_OK(open_with(peer_address(),
+                       "{\"methodConfig\": [{\"name\": [{\"service\": \"penstock.Echo\"}], \"timeout\": \"0.05s\"}]}",
+                       &channel, NULL));
+  static const char *const options[] = {"{}", "{\"deadline_ms\": null}", "{\"deadline_ms\": 3600000}"};
+  for (int i = 0; i < 3; i++) {
+    penstock_call_options *parsed = NULL;
+    penstock_call *call = NULL;
+    penstock_reply *reply = NULL;
+    OK(penstock_call_options_new(options[i], &parsed, NULL));
+    REQUIRE_OK(penstock_channel_call(channel, BIDI, PENSTOCK_KIND_BIDI, parsed, NULL, &call, NULL));
+    penstock_result result;
+    do {
+      result = penstock_call_wait_status(call, &reply);
+    } while (result == PENSTOCK_E_INTERRUPTED);
+    OK(result);
+    CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_DEADLINE_EXCEEDED);
+    penstock_reply_release(reply);
+    penstock_call_release(call);
+    penstock_call_options_release(parsed);
+  }
+  penstock_channel_release(channel);
+}
