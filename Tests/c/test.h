@@ -166,10 +166,11 @@ struct probe {
   /* How often each PENSTOCK_EVENT_... came, with or without a hook. */
   atomic_int seen[12];
   atomic_int finalized;
-  /* One character per event, "C<START..." see probe.c; NUL-terminated. */
+  /* One letter for each callback, in their order: for example "CSs" for create, on_start and on_send (`letters` in
+   * probe.c); NUL-terminated. */
   char log[512];
   pthread_mutex_t mutex;
-  /* If set, events are also appended there, as "name:event ". */
+  /* If set, all events but demand and sent are also appended there, as "name:event ". */
   struct probe_trace *trace;
   latch done; /* signalled by destroy */
   latch finalized_latch;

@@ -84,7 +84,8 @@ static void listener_reply(penstock_call *call, penstock_reply *reply, void *use
 
 static void listener_finalized(void *user_data) { latch_signal(&((listener *)user_data)->finalized); }
 
-/* Makes a call that asks for ten messages, which come at once; `self` counts those that are delivered. */
+/* Makes a call that asks for ten messages. While the first one is delivered, on_message or this thread cancels the
+ * call; no other message may be delivered. */
 static void listen_until(listener *self) {
   penstock_channel *channel = open_channel();
   penstock_call_callbacks table = PENSTOCK_CALL_CALLBACKS_INIT;

@@ -314,8 +314,8 @@ TEST(codec_copies_objects_for_a_restart) {
   }
 }
 
-/* If the codec refuses the first copy, the call can't be restarted. If it refuses the second, the call ends with a
- * message that says so. */
+/* If the codec refuses the first copy, the call can't be restarted. If it refuses the second, which is made for the
+ * second attempt, the call ends with RESOURCE_EXHAUSTED. */
 TEST(codec_that_has_no_copy_for_a_restart) {
   for (int first = 1; first <= 2; first++) {
     text_codec state;

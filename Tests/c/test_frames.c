@@ -347,7 +347,7 @@ static void check_ends(const story *self, int expected) {
     /* The call that cancels in its first on_message gets no further message. */
     if (cancels) CHECK_INT(one->received, 1);
     if ((is_lost || cancels) && one->code == PENSTOCK_STATUS_OK) {
-      /* The call had ended before the fault. */
+      /* The call had ended before the fault or the cancel. */
       if (!cancels) CHECK_INT(one->received, one->messages);
     } else if (is_lost) {
       CHECK_INT(one->code, PENSTOCK_STATUS_UNAVAILABLE);

@@ -25,7 +25,7 @@ static void send_all(story *story, const char *letters) {
   OK(penstock_call_half_close(story->call));
 }
 
-/* Checks that all messages together are `expected`. */
+/* Receives the messages to the end, and checks that they are `expected` when they are joined by spaces. */
 static void check_all(story *story, const char *expected) {
   char all[128] = "";
   penstock_message *message = NULL;
@@ -46,7 +46,7 @@ static void end(story *story, int32_t code) {
 
 /* ---- Seen and changed ---- */
 
-/* Puts brackets around each message of the event. */
+/* Puts brackets around each message at the event that the context names. */
 static int32_t bracket(probe *self, penstock_hop *hop, int32_t event) {
   if (event != *(int32_t *)self->context) return PENSTOCK_NEXT;
   const void *data = NULL;

@@ -82,7 +82,7 @@ TEST(hop_functions_in_every_callback) {
   }
 }
 
-/* on_cancel: a hop above has ended the call. */
+/* Checks the functions in on_cancel, which comes when a hop above has ended the call. */
 static int32_t look_at_cancel(probe *self, penstock_hop *hop, int32_t event) {
   if (event != PENSTOCK_EVENT_CANCEL) return PENSTOCK_NEXT;
   look(self, hop, event);
@@ -122,7 +122,7 @@ static void everything_gives(penstock_hop *hop, penstock_result expected) {
   CHECK_RESULT(penstock_request_set_method(penstock_hop_request(hop), "/a/b"), expected);
   CHECK_RESULT(penstock_request_set_authority(penstock_hop_request(hop), "x"), expected);
   CHECK_RESULT(penstock_request_set_deadline_ms(penstock_hop_request(hop), 1), expected);
-  /* Any thread that has the hop may end the call and inject messages. */
+  /* Any thread that has the hop may end the call and inject messages, so these functions do not give E_STATE. */
   if (expected != PENSTOCK_E_STATE) {
     CHECK_RESULT(penstock_hop_end(hop, 0, NULL), expected);
     CHECK_RESULT(penstock_hop_end_with(hop, status), expected);

@@ -58,7 +58,7 @@ TEST(hop_why_in_callbacks) {
   probe_wait_finalized(&probe);
 }
 
-/* Answers in place of the server. */
+/* Answers in place of the server, and checks why some functions are refused to a hop that has taken the call. */
 static int32_t taking(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event != PENSTOCK_EVENT_START && event != PENSTOCK_EVENT_HALF_CLOSE) return PENSTOCK_NEXT;
@@ -91,8 +91,8 @@ TEST(hop_why_in_the_servers_place) {
   probe_wait_finalized(&probe);
 }
 
-/* The reasons on a thread other than that of the callback, and the reason why a call can't begin again after a request
- * that is too large. */
+/* Another thread asks for reasons while create runs. In on_status a RESTART is refused, because messages have gone
+ * above. */
 typedef struct keeper {
   latch kept, asked;
   penstock_hop *hop;

@@ -27,7 +27,8 @@ static penstock_result last_use(penstock_ticket ticket) {
   return ticket ? penstock_ticket_resolve(ticket, PENSTOCK_NEXT) : PENSTOCK_E_GONE;
 }
 
-/* envoy 13857: the chain went on after a local reply, into a stream that was gone. */
+/* envoy 13857: the chain went on after a local reply, into a stream that was gone. Here a hop ends the call and then
+ * returns each verdict: nothing of that has an effect. */
 TEST(others_envoy_13857_nothing_goes_on_after_a_finish) {
   static const int32_t events[] = {PENSTOCK_EVENT_START,   PENSTOCK_EVENT_SEND,    PENSTOCK_EVENT_HALF_CLOSE,
                                    PENSTOCK_EVENT_HEADERS, PENSTOCK_EVENT_RECEIVE, PENSTOCK_EVENT_STATUS};
@@ -68,7 +69,8 @@ static int32_t complete_within(probe *self, penstock_hop *hop, int32_t event) {
   return plan->verdict;
 }
 
-/* envoy 3259: the answer to a filter's request came before the filter had finished making it. */
+/* envoy 3259: the answer to a filter's request came before the filter had finished making it. Here a ticket ends the
+ * call before its callback has returned PAUSE or HOLD. */
 TEST(others_envoy_3259_a_completion_before_the_callback_returns) {
   static const int32_t verdicts[] = {PENSTOCK_PAUSE, PENSTOCK_HOLD};
   penstock_channel *channel = open_channel();
@@ -103,7 +105,8 @@ static int32_t grow(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_NEXT;
 }
 
-/* kgateway 4801: a filter made a message larger than the limit; the local reply took the filters away under it. */
+/* kgateway 4801: a filter made a message larger than the limit; the local reply took the filters away under it. Here
+ * the call ends, and each hop lives until its destroy. */
 TEST(others_kgateway_4801_a_message_grown_over_the_limit_ends_the_call) {
   penstock_channel *channel = open_channel();
   probe above, growing, below;
@@ -169,7 +172,7 @@ static void *complete(void *pointer) {
 }
 
 /* gRPC proposal L5 (proposal 14): calling `next` a second time is undefined there. Here eight threads resolve one
- * ticket: one of them succeeds at most, and the others get an error. */
+ * ticket: at most one of them succeeds, and the others get an error. */
 TEST(others_grpc_proposal_14_a_second_completion_is_a_value) {
   penstock_channel *channel = open_channel();
   probe probe;
@@ -271,7 +274,8 @@ static int32_t pause_always(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_PAUSE;
 }
 
-/* grpc 25449: each message of a long stream left something behind with an interceptor, until the stream ended. */
+/* grpc 25449: each message of a long stream left something behind with an interceptor, until the stream ended. Here the
+ * memory of a long stream may not grow. */
 TEST(others_grpc_25449_a_long_stream_does_not_grow) {
   penstock_channel *channel = open_channel();
   probe probes[2];
@@ -312,7 +316,8 @@ static void *keep_calling(void *pointer) {
   return NULL;
 }
 
-/* envoy 8025: the filter was configured anew while requests waited in it. */
+/* envoy 8025: a filter crashed when it was configured anew while requests waited in it. Here an interceptor is added
+ * and removed while calls are paused in it. */
 TEST(others_envoy_8025_changed_while_calls_are_paused_in_it) {
   load load = {open_channel(), 0};
   pthread_t threads[4];
@@ -336,7 +341,8 @@ static int32_t refuse_job(penstock_job job, void *argument, void *user_data) {
   return 1;
 }
 
-/* concurrency-limits 190: a full executor dropped the response, and no interceptor learned of it. */
+/* concurrency-limits 190: a full executor dropped the response, and no interceptor learned of it. Here a refused job
+ * ends the call, and all hops learn of it. */
 TEST(others_concurrency_limits_190_a_refused_job_ends_the_call) {
   penstock_channel *channel = open_channel();
   for (int i = 0; i < 2; i++) {

@@ -65,7 +65,7 @@ TEST(bearer_asks_once_for_many_calls_that_wait) {
   probe_wait_finalized(&guard.probe);
 }
 
-/* grpc-swift 1154, connect-swift 360: refresh a token, and send the same request again. */
+/* grpc-swift 1154, connect-swift 360: a refused request is sent again, unchanged, with the next token. */
 TEST(bearer_starts_a_refused_call_anew_with_the_next_token) {
   penstock_channel *channel = open_channel();
   source source;
@@ -150,7 +150,7 @@ TEST(bearer_starts_anew_only_once) {
   CHECK_INT(ready_code(reply), PENSTOCK_STATUS_UNAUTHENTICATED);
   CHECK_INT(atomic_load(&source.asked), 2);
   CHECK_INT(atomic_load(&guard.probe.seen[PENSTOCK_EVENT_START]), 2);
-  /* The second token was discarded, too. */
+  /* The server has refused the second token, too, so the next call asks for a third. */
   CHECK_INT(unary_code(channel, "x"), PENSTOCK_STATUS_UNAUTHENTICATED);
   CHECK_INT(atomic_load(&source.asked), 4);
   CHECK_STR(source.refused[2], "token-2");

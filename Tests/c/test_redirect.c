@@ -96,7 +96,8 @@ TEST(redirect_keeps_an_authority_that_was_set) {
   run_unary(dead, &code, authority, sizeof(authority));
   CHECK_INT(code, 0);
   CHECK_STR(authority, "hop.test");
-  /* The authority of the channel is only a default. */
+  /* If the hop sets no authority, the call gets that of the other channel; the option "authority" of its own channel
+   * does not count. */
   way.authority = NULL;
   run_unary(dead, &code, authority, sizeof(authority));
   CHECK_INT(code, 0);
@@ -250,7 +251,8 @@ TEST(redirect_to_a_channel_that_closes_meanwhile) {
   probe_wait_finalized(&sender);
 }
 
-/* A side call of a redirected call is made on the channel that the call was made on. */
+/* Redirects the call, and makes a side call on the dead channel on which the call was made; the side call's result does
+ * not matter. */
 static void side_reply(penstock_call *call, penstock_reply *reply, void *user_data) {
   (void)call;
   atomic_store((atomic_int *)user_data, penstock_reply_code(reply));

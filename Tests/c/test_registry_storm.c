@@ -5,11 +5,11 @@
 
 enum {
   PASSERS = 30,  /* threads that add an interceptor and remove it */
-  SLOTS = 20,    /* that replace it, again and again */
-  MOVERS = 20,   /* that change its priority within a band */
-  WANTED = 10,   /* that change its filter; every filter matches the calls */
-  UNWANTED = 10, /* that change its filter; no filter matches */
-  MIXERS = 10,   /* that add, replace and remove it, and wait until it is finalized */
+  SLOTS = 20,    /* threads that replace an interceptor, again and again */
+  MOVERS = 20,   /* threads that change the priority of one within a band */
+  WANTED = 10,   /* threads that change the filter of one; every filter matches the calls */
+  UNWANTED = 10, /* threads that change the filter of one; no filter matches */
+  MIXERS = 10,   /* threads that add, replace and remove one, and wait until it is finalized */
   THREADS = PASSERS + SLOTS + MOVERS + WANTED + UNWANTED + MIXERS,
   CALLERS = 8,
   RECORDED = SLOTS + MOVERS + WANTED,

@@ -31,7 +31,7 @@ static void check_sent(penstock_result (*send)(penstock_call *, const void *, si
   CHECK_MESSAGE(call, AT_LIMIT);
   CHECK_FINISH(call, PENSTOCK_STATUS_OK);
   penstock_call_release(call);
-  /* A call with one message, which does not check the room in the send buffer. */
+  /* In a call with one message the functions do not check whether the send buffer has room. */
   call = start_with(channel, UNARY, PENSTOCK_KIND_UNARY, options);
   CHECK_RESULT(send(call, OVER, LIMIT + 1), PENSTOCK_E_TOO_LARGE);
   OK(send(call, AT_LIMIT, LIMIT));
@@ -45,7 +45,8 @@ TEST(send_limit_of_try_send) { check_sent(penstock_call_try_send); }
 TEST(send_limit_of_send_message) { check_sent(send_message); }
 TEST(send_limit_of_try_send_message) { check_sent(try_send_message); }
 
-/* The status code of a unary call that sends `request` and gets it back. */
+/* Makes a unary call with the call options `with`, and gives its status code. A status other than OK must say that the
+ * message is over the limit. */
 static int32_t echo_code(penstock_channel *channel, const char *request, const char *with) {
   penstock_call_options *call_options = options_of(with);
   penstock_reply *reply = NULL;

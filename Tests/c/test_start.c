@@ -65,7 +65,7 @@ static int32_t look_at_call(penstock_hop *hop, void *user_data, void **state) {
   CHECK_RESULT(penstock_request_set_idempotency(penstock_hop_request(hop), 0), PENSTOCK_E_STATE);
   CHECK_RESULT(penstock_request_set_wait_for_ready(penstock_hop_request(hop), 0), PENSTOCK_E_STATE);
   CHECK_RESULT(penstock_request_set_credentials(penstock_hop_request(hop), "x"), PENSTOCK_E_STATE);
-  /* The hops below and the caller can read a value. */
+  /* A value that is set in create can be read by the hops below and by the caller. */
   OK(penstock_hop_set_value(hop, "created", user_data, NULL));
   return PENSTOCK_NEXT;
 }

@@ -259,7 +259,7 @@ TEST(sync_in_every_place_replaced_filtered_and_waited_for) {
   latch_wait(&wide.finalized, 1);
 }
 
-/* The call has ended by its deadline while the function still runs, so the registration is not finalized yet. */
+/* The call is cancelled and ends while the function still runs, so the removed registration is not finalized yet. */
 static int32_t outlast(player *self, penstock_hop *call) {
   place_plan *plan = self->context;
   (void)call;

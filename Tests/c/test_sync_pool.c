@@ -307,7 +307,7 @@ TEST(sync_shutdown_times_out_while_a_function_runs) {
   OK(penstock_call_send(call, "x", 1));
   latch_wait(&bench.entered, 1);
   CHECK_RESULT(penstock_runtime_shutdown(bench.runtime, 20), PENSTOCK_E_TIMEOUT);
-  /* The caller sees that the call has ended. */
+  /* The caller sees that the call has ended, although the function still runs. */
   penstock_reply *reply = NULL;
   OK(penstock_call_wait(call, &reply));
   CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_CANCELLED);

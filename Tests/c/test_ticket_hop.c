@@ -17,7 +17,7 @@ static int32_t pause_once(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_PAUSE;
 }
 
-/* The hop that the first ticket gives. */
+/* Waits until the hop pauses, and gets the hop by its ticket. */
 static penstock_hop *hop_of(pauser *pauser) {
   penstock_hop *hop = NULL;
   latch_wait(&pauser->paused, 1);

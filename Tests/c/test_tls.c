@@ -126,7 +126,8 @@ TEST(tls_certificates_are_set_in_pem_form) {
   free(ca), free(chain), free(key), free(stranger), free(strange_key);
 }
 
-/* A process without a free descriptor still has its root certificates. */
+/* A process without a free descriptor can't read its root certificates: the error says that there are too many open
+ * files, not that the certificates are wrong. */
 TEST(tls_without_descriptors) {
   penstock_channel *channel = open_channel();
   check_echo(channel);

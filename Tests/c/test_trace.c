@@ -213,7 +213,7 @@ static void check_snapshot(penstock_runtime *runtime, const char *part) {
 
 static void check_holder(penstock_call *call, const char *part) {
   char *json = NULL;
-  /* Under load the loop may be late. */
+  /* Tries for a while, because under load the loop may be late. */
   for (int i = 0; i < 200; i++) {
     if (!OK(penstock_call_trace_json(call, &json))) return;
     if (strstr(json, part)) break;

@@ -41,7 +41,7 @@ typedef enum place {
 void executors_start(void);
 /* Waits until every job has run, and ends the executors. */
 void executors_stop(void);
-/* Borrowed; NULL: the driving thread. */
+/* Gives the executor of a place, borrowed; NULL for the driving thread. */
 penstock_executor *executor_of(place place);
 /* Whether a callback of this place may run on this thread. */
 bool is_at(place place);
@@ -51,7 +51,7 @@ bool is_job_of(place place);
 
 /* ---- The events of a call's hops (trace.c) ---- */
 
-/* Callbacks of the two lanes run at the same time if their executors differ. */
+/* Callbacks of the two lanes may run at the same time if the executors of the lanes differ. */
 enum { outbound = 0, inbound = 1 };
 
 typedef struct hop_record {
@@ -65,7 +65,7 @@ typedef struct hop_record {
   atomic_bool takes;
   atomic_bool destroyed;
   int next[2];           /* the least number that the next message of a lane may have */
-  pthread_mutex_t mutex; /* guards the next fields */
+  pthread_mutex_t mutex; /* guards the four fields below */
   int count;
   uint8_t seen[max_trace]; /* PENSTOCK_EVENT_... */
   uint64_t order[max_trace];
