@@ -153,7 +153,7 @@ func read(_ reader: JSONReader, into options: inout RateLimit.Options) -> Failur
     case "burst": option.count(1...1_000_000) { burst = $0 }
     /// How long a call may wait; a call that would wait longer ends at once.
     case "max_wait_ms": option.milliseconds(0...86_400_000) { options.maxWait = $0 }
-    /// How many calls may wait; a further call ends at once.
+    /// How many calls may wait; a further call that would have to wait ends at once.
     case "max_waiting": option.count(0...2_147_483_647) { options.maxWaiting = UInt64($0) }
     /// The status code of calls that end at once.
     case "code": option.code { options.code = $0 }

@@ -12,7 +12,7 @@ public struct Registry {
   public final class Entry {
     public let registration: Registration
     public let priority: Int32
-    /// The order among equal priorities, process-wide; it stays through all changes.
+    /// The number that orders entries of equal priority. It is unique in the process, and stays through all changes.
     let sequence: UInt64
     public let filter: CallFilter
     public let scope: Scope

@@ -19,7 +19,7 @@ public struct CallStatistics {
     public var messages: UInt64 = 0
     /// Bytes of messages without compression.
     public var bytes: UInt64 = 0
-    /// Bytes of messages in the form in which they travel: compressed, if they are.
+    /// Bytes of messages as they travel: after compression, if a message is compressed.
     public var compressedBytes: UInt64 = 0
     /// Bytes of bodies on the wire: with the 5-byte prefix of each message.
     public var wireBytes: UInt64 = 0

@@ -22,7 +22,7 @@ public final class Status {
   private var made: Metadata?
   /// The details, two buffers each: the type URL of the first, its value, the type URL of the second, and so on.
   private var details: [ByteBuffer] = []
-  /// grpc-status-details-bin came, but did not decode; the raw bytes stay readable in the trailers.
+  /// Whether grpc-status-details-bin came but did not decode; the raw bytes stay readable in the trailers.
   public private(set) var detailsAreMalformed = false
   /// Whether this is the status of a cancel, a deadline or a closed channel, whose code is fixed.
   public var isLocal = false

@@ -100,7 +100,7 @@ public final class Metrics: @unchecked Sendable {
   }
 }
 
-/// The object behind a table that counts into metrics.
+/// The `user_data` of an interceptor that counts into metrics.
 public final class MetricsInterceptor: ReadyInterceptor {
   private final class Timed {
     let metrics: Metrics

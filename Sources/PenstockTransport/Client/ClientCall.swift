@@ -312,7 +312,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     withExtendedLifetime(visited) {}
     if let callbacks {
       call.watch.begin(call.id, .status)
-      // The call keeps the reply meanwhile.
+      // The call keeps the reply while the callback runs.
       callbacks.onReply?(handle, handed, callbacks.pointer)
       if userData != nil { userData = nil }
       call.watch.end()

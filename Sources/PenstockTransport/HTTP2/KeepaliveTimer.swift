@@ -7,7 +7,7 @@ final class KeepaliveTimer: Timer {
   private var connection: HTTP2Connection?
   private let destination: Destination
   private let runtime: Runtime
-  /// The peer has complained of too many pings. A second complaint on one connection says nothing new.
+  /// Whether the peer has complained of too many pings. A second complaint on one connection says nothing new.
   private var isSlowed = false
 
   init(_ keepalive: Keepalive, _ connection: HTTP2Connection, _ destination: Destination, _ runtime: Runtime)

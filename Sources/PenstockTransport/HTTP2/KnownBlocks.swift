@@ -73,7 +73,7 @@ final class KnownBlocks {
   var isWaiting: Bool { lastRepeated > lastMade }
 
   private static func slot(of path: ByteBuffer) -> Int {
-    // The last byte is a NUL.
+    // The last byte of a path is a NUL.
     let view = path.view
     return view.count < 2 ? 0 : (view.count &* 5 &+ Int(view[view.count &- 2])) & (most &- 1)
   }

@@ -102,7 +102,7 @@ class Poller {
 
   // MARK: Watches
 
-  /// The index of `fd`, or the index at which it is to be inserted.
+  /// The index of `fd` in `watches`, or the index at which it has to be inserted.
   private final func index(_ fd: Int32) -> Int {
     var low = 0
     var high = watches.count
