@@ -260,7 +260,8 @@ static int32_t answer_demand(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_NEXT;
 }
 
-/* If a hop answers each demand itself, only one message waits below it, however long that goes on. */
+/* A hop answers each demand with a message of its own: however often it does so, only one message is asked for below
+ * it. */
 TEST(demand_answered_by_the_hop_itself) {
   line line;
   line_open(&line, answer_demand);

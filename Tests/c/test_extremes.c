@@ -191,8 +191,8 @@ TEST(json_that_nests_without_end_on_a_small_stack) {
   penstock_channel_release(channel);
 }
 
-/* JSON that is nested sixty-four levels deep is parsed, and refused for its contents only. Brackets within strings do
- * not count. */
+/* JSON that is nested sixty-four levels deep is parsed, and refused for its contents only; one level more is refused as
+ * too deep. Brackets within strings do not count. */
 TEST(json_may_nest_so_deep) {
   penstock_metadata *metadata = NULL;
   penstock_error *error = NULL;

@@ -148,7 +148,8 @@ TEST(interceptor_skip) {
   CHECK_STR(probe.log, "C");
 }
 
-/* First a table in which every callback is NULL, then one with a single callback, whose state is user_data. */
+/* The only callback of its table. Without create its state is user_data. (Another table of the test has no callback at
+ * all.) */
 static int32_t count_start(penstock_hop *hop, void *state) {
   (void)hop;
   atomic_fetch_add((atomic_int *)state, 1);

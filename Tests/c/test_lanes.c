@@ -69,7 +69,7 @@ TEST(lanes_inject_outbound_everywhere) {
   probe probe;
   add_probe(&probe, channel, "inject", &injected, inject_everywhere);
   penstock_reply *reply = NULL;
-  /* The caller's demand comes before its messages. */
+  /* The caller receives before it sends: at its demand the hop sends "0", and the echo of that comes first. */
   penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
   char got[16] = "";
   penstock_message *message = NULL;
@@ -374,7 +374,7 @@ TEST(lanes_both_open_and_resolved_in_any_order) {
     for (const char *c = "abcdef"; *c; c++) OK(penstock_call_try_send(call, c, 1));
     OK(penstock_call_half_close(call));
     latch_wait(&lanes.held, 2 * EACH_LANE);
-    /* Nothing has come up, and nothing more has gone out: all six events wait at this hop. */
+    /* Three answers have come to the hop, and no more come: the caller's last three messages wait at the hop, too. */
     CHECK_INT(atomic_load(&probe.seen[PENSTOCK_EVENT_RECEIVE]), EACH_LANE);
     int order[2 * EACH_LANE];
     for (int i = 0; i < 2 * EACH_LANE; i++) order[i] = i;

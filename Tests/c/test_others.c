@@ -1,5 +1,5 @@
-/* Faults reported in other libraries, first part: order, and calls that never end. Each test is named after the public
- * report; docs/others.md has the fault, and the rule that prevents it here. */
+/* Faults reported in other libraries, first part: order, calls that never end, many calls at once, metadata. Each test
+ * is named after the public report; docs/others.md has the fault, and the rule that prevents it here. */
 #include "others.h"
 
 /* connect-swift 342: in both lanes a paused message also holds up all that follows it, half-close and status

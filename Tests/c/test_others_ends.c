@@ -80,7 +80,8 @@ TEST(others_otel_go_839_a_stream_cancelled_unread_leaves_nothing) {
   for (int i = 0; i < 2; i++) check_ended(&probes[i]);
 }
 
-/* connect-es 1800: the call is cancelled between two reads, with nobody waiting, while an interceptor is paused. */
+/* connect-es 1800: the call is cancelled between two reads, while nobody waits. One of the hops would pause at the
+ * second message. */
 TEST(others_connect_es_1800_cancel_between_reads_ends_paused_interceptors) {
   penstock_channel *channel = open_channel();
   probe probes[2];
@@ -233,7 +234,8 @@ static void *cancel_contest(void *pointer) {
   return cancel_often(contest->call);
 }
 
-/* grpc-java 12996 and 13022: the interceptor ends the call on its thread while the caller cancels it. */
+/* grpc-java 12996 and 13022: one thread ends the call by the ticket of a paused interceptor, while another thread
+ * cancels the call. */
 TEST(others_grpc_java_12996_interceptor_and_caller_end_the_call_at_once) {
   penstock_channel *channel = open_channel();
   int aborted = 0;

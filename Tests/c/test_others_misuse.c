@@ -1,5 +1,5 @@
 /* Faults reported in other libraries, fourth part: going on after the end, completing twice, growing over limits,
- * reference cycles. See docs/others.md. */
+ * reference cycles, changes under load, refused jobs. See docs/others.md. */
 #include "others.h"
 
 /* ---- After penstock_hop_end ---- */

@@ -300,7 +300,7 @@ TEST(replacing_keeps_the_place) {
   penstock_interceptor table = probe_table(&probes[3]);
   OK(penstock_registration_replace(b, &table, &id, NULL));
   CHECK(id != b && id != 0);
-  /* The call that was created before keeps the old one. */
+  /* The call that was created before keeps the old interceptor. */
   OK(penstock_call_send(call, "x", 1));
   penstock_message *message = NULL;
   if (OK(penstock_call_receive(call, &message))) penstock_message_release(message);

@@ -131,7 +131,7 @@ TEST(bearer_lets_go_of_calls_that_end_while_they_wait) {
   CHECK_INT(ready_code(ready_finish(cancelled)), PENSTOCK_STATUS_CANCELLED);
   CHECK_INT(ready_code(ready_finish(late)), PENSTOCK_STATUS_DEADLINE_EXCEEDED);
   source_answer(&source, 1);
-  /* The call is refused, and cancelled while it waits for the next token. */
+  /* The third call is refused, and cancelled while it waits for the next token. */
   latch_wait(&source.was_asked, 2);
   OK(penstock_call_cancel(third, "me too"));
   CHECK_INT(ready_code(ready_finish(third)), PENSTOCK_STATUS_CANCELLED);

@@ -27,7 +27,7 @@ TEST(secrets_bearer_refuses_cleartext) {
   CHECK_INT(ready_code(reply), PENSTOCK_STATUS_UNAUTHENTICATED);
   CHECK_INT(atomic_load(&source.asked), 0);
   CHECK_INT(atomic_load(&below.seen[PENSTOCK_EVENT_START]), 0);
-  /* The caller has set this header, not the interceptor. */
+  /* If the caller itself has set the header, the call goes on in cleartext, without a token. */
   CHECK_INT(ready_code(ready_unary(channel, "x", "\"authorization\": \"Basic me\"")), 0);
   end(channel, &source);
   probe_wait_finalized(&below);

@@ -146,7 +146,7 @@ TEST(status_details_as_json) {
   CHECK_HAS(json, "type.googleapis.com/google.rpc.RetryInfo");
   CHECK_HAS(json, "1.5");
   penstock_free(json);
-  /* A detail whose bytes do not fit its type keeps the bytes readable. */
+  /* A detail whose bytes do not fit its type appears in JSON as bytes, in base64. */
   OK(penstock_status_clear_details(status));
   OK(penstock_status_add_detail(status, "type.googleapis.com/google.rpc.ErrorInfo", "\xff\xff", 2));
   REQUIRE_OK(penstock_status_json(status, &json));
