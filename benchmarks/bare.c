@@ -60,8 +60,8 @@ static size_t put_field(uint8_t *place, uint8_t first, const char *name, const c
   return at + (size_t)sprintf((char *)place + at, "%s", value);
 }
 
-/* Writes a header block. The first has four fields that HPACK's table takes, all later ones have their indexes. The field
- * `name` is never put into the table. */
+/* Writes a header block. The first one adds four fields to HPACK's table; all later ones refer to these by index. The
+ * field `name` is never put into the table. */
 static size_t put_headers(client *self, uint8_t *place, const char *name, const char *value) {
   const char *method = is(self, "unary")  ? "/penstock.Echo/Unary"
                        : is(self, "up")   ? "/penstock.Echo/ClientStream"

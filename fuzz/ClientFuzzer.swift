@@ -144,7 +144,8 @@ final class Server {
     [UInt8(n >> 24), UInt8(n >> 16 & 255), UInt8(n >> 8 & 255), UInt8(n & 255)]
   }
 
-  /// A header block of fields that the input picks, each a literal that may come into HPACK's table.
+  /// A header block. Each field is an index into HPACK's tables, or a literal that may go into the table; the input
+  /// picks which.
   private func block(_ input: inout Input) -> [UInt8] {
     var block: [UInt8] = []
     for _ in 0..<Int(input.byte() % 8) {

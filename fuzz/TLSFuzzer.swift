@@ -167,7 +167,7 @@ final class Seal {
       sealed = rest + sealed
       server.out = waiting
     default:
-      // Sends bytes of the input, encrypted as application data, that are no frames.
+      // Sends application data that is no frame: a byte of the input, repeated.
       write([UInt8](repeating: input.byte(), count: Int(input.byte()) + 1)[...])
     }
     collect()

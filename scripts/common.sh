@@ -29,12 +29,12 @@ swiftpm() {
     --security-path "$ROOT/.build/security" "$@"
 }
 
-# MAJOR.MINOR.PATCH, from the header.
+# Prints the version in the header, as MAJOR.MINOR.PATCH.
 header_version() {
   sed -n 's/^#define PENSTOCK_VERSION  *"\(.*\)"$/\1/p' "$ROOT/include/penstock/version.h"
 }
 
-# Every function of the public headers, sorted.
+# Prints the name of every function in the public headers, sorted.
 header_functions() {
   python3 "$ROOT/scripts/api.py" functions
 }

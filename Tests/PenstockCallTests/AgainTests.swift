@@ -20,7 +20,7 @@ import Testing
     #expect(
       bench.take() == ["caller sent 1", "server start", "pull", "server message 3", "server half-close"])
     #expect(bench.call.stats.attempts == 2)
-    // The `sent` of the first attempt has been reported.
+    // `sent` was reported for the first attempt's message, so it is not reported again.
     bench.perform(.sentFromBelow(1))
     #expect(bench.take() == [])
     refuse(bench)
@@ -60,7 +60,8 @@ import Testing
     #expect(bench.take() == ["0", "1", "2"].map { "\($0) on_half_close" } + ["server half-close"])
   }
 
-  /// The next attempt does not have the changes of the first attempt's hop.
+  /// Each attempt begins with the request as it passed the cut, without the changes that the hop of the attempt before
+  /// has made.
   @Test func eachAttemptHasTheRequestAsItPassed() {
     let bench = CallBench(.unary, hops: 1, perAttempt: [0])
     let name: StaticString = "attempt"

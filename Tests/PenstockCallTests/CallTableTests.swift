@@ -140,7 +140,7 @@ import Testing
       [
         .paused: ["0 destroy", "caller status 10"], .closing: ["0 destroy", "caller status 10"],
       ])
-    // A verdict that the event does not allow counts as NEXT.
+    // A start allows TAKE. A status does not, so there TAKE counts as NEXT.
     expect(
       { _ in .resolve(1, .verdict(.take)) },
       [

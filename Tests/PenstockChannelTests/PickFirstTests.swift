@@ -130,7 +130,7 @@ import Testing
     #expect(balancer.pick == .wait)
     #expect(balancer.handle(.endpoint(1, .failed), now: 20) == Actions(.resolve, .fail(.unconnected)))
     #expect(balancer.pick == .fail)
-    // Each is tried again after its own wait. After as many failures as addresses the name is looked up again.
+    // Each address is tried again after its own wait. After as many failures as addresses the name is looked up again.
     #expect(balancer.handle(.endpoint(0, .rested), now: 30) == Actions(.connect(0, until: 120)))
     #expect(balancer.handle(.endpoint(0, .failed), now: 40) == Actions(.fail(.unconnected)))
     #expect(balancer.handle(.endpoint(0, .rested), now: 50) == Actions(.connect(0, until: 140)))

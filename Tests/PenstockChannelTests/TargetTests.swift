@@ -3,7 +3,7 @@ import Testing
 
 @testable import PenstockChannel
 
-/// "gRPC Name Resolution", "Name Syntax".
+/// Targets, by "gRPC Name Resolution", section "Name Syntax".
 @Suite struct TargetTests {
   struct Good: CustomTestStringConvertible, Sendable {
     let testDescription: String

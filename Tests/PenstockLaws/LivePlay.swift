@@ -8,7 +8,7 @@ import PenstockWire
 final class LivePlay {
   struct Failure { let law: String, what: String, call: Int?, trace: [String] }
 
-  /// A registered interceptor as the model of the laws sees it; the entries have no order.
+  /// A registered interceptor as the model of the laws sees it; the list of entries is in no order.
   private struct Entry {
     let id: Int
     /// Its plans, one for each of its hops.
@@ -225,7 +225,7 @@ final class LivePlay {
     }
   }
 
-  /// Whether no further callback of the interceptor will come.
+  /// Whether no further callback of the interceptor will come in this call.
   private func isEnded(_ play: Play, _ id: Int) -> Bool {
     guard play.call?.isEnded ?? true else { return false }
     return play.model.hops.allSatisfy {

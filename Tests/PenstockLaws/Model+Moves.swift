@@ -157,7 +157,7 @@ extension Model {
   func leaveDown(_ hop: Hop) -> Bool {
     guard finishing == nil, let slot = hop.outbound.slots.first, slot.state == .ready else { return false }
     if slot.item.kind == .start, !hop.startHasLeft {
-      // The demand that waits with the start goes first.
+      // The demand that waits with the start leaves first, and then the start.
       hop.startHasLeft = true
       record(hop, slot.item)
       if !hop.isTaken {

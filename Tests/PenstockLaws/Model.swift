@@ -26,7 +26,7 @@ final class Model {
 
     /// The size that counts for limits; an object counts 64, because its size is not known.
     var charge: Int { isObject ? 64 : size }
-    /// Its share of hold_bytes or replay_bytes; an empty message takes one.
+    /// Its share of hold_bytes or replay_bytes; an empty message takes one byte.
     var room: Int { kind == .send || kind == .receive ? max(charge, 1) : 0 }
 
     init(_ kind: EventKind, id: Int = 0, size: Int = 0, code: Int32 = 0) {
@@ -162,7 +162,8 @@ final class Model {
     }
     /// For each message that has left downward: whether its `sent` stops here.
     var ledger: [Bool] = []
-    /// Held messages that were not reported as sent: each is reported when a `sent` comes that stops here.
+    /// The number of held messages that were not reported as sent: each is reported when a `sent` comes that stops
+    /// here.
     var untold = 0
     /// The number of `sent` that stopped here and reported no held message, but may have done so: those of
     /// this step, if the message was held before they came, and unobservable ones of earlier steps.
@@ -297,7 +298,7 @@ final class Model {
     outboundEnd = hops.count + 1
   }
 
-  /// The place in `hops` of the call's hop with this index.
+  /// The index in `hops` of the call's hop number `index`.
   func place(of index: Int) -> Int { index >= cutAt ?? .max ? index + 1 : index }
 
   func require(_ condition: Bool, _ law: String, _ what: @autoclosure () -> String) {

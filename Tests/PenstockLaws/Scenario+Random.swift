@@ -18,7 +18,7 @@ extension Scenario {
     var random = Random(seed)
     let kind = random.pick([CallKind.unary, .clientStream, .serverStream, .bidi, .bidi])
     let count = random.pick([1, 1, 2, 2, 2, 3, 3, 4, 5, 6, 7, 8])
-    // Some stories are calm, so that events get far; some are wild.
+    // Some scenarios are calm, so that events get far; some are wild.
     let wildness = random.pick([10, 30, 45, 70])
     var hops: [HopPlan] = []
     let levels = random.chance(50)

@@ -1,4 +1,5 @@
-"""Shared by the suites with servers: counting, processes that end with the test, builds, certificates.
+"""Functions and classes that the suites with servers share: they count tests, end processes with their test, build
+programs and make certificates.
 
 Nothing here sleeps: a test waits for a process's output, with a time limit.
 """
@@ -93,7 +94,7 @@ class Suite:
 
 
 class Process:
-    """A program with pipes. `line` waits for what it prints; leaving it as a context ends it."""
+    """A program with pipes. `line` waits for a line that it prints; the end of the `with` block ends the program."""
 
     living: typing.ClassVar[set] = set()
 
@@ -285,9 +286,9 @@ def generate_protos_alone():
 
 
 class Certificates:
-    """Made with openssl for one run: `server` is for localhost and 127.0.0.1, `other` for another.example, `expired`
-    was good until yesterday, `client` is a client's; all signed by `ca`. `stranger` is by another CA,
-    `selfsigned` by itself."""
+    """Certificates that openssl makes for one run: `server` is for localhost and 127.0.0.1, `other` for
+    another.example, `expired` was good until yesterday, `client` is a client's; all signed by `ca`. `stranger` is by
+    another CA, `selfsigned` by itself."""
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)

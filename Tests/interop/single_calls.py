@@ -109,7 +109,8 @@ class SingleCalls:
         self.check_seen(server, sent)
 
     def padding(self, server):
-        """docs: "-bin" values are base64, padding optional on input; order is kept within a name."""
+        """As the documentation says: "-bin" values are base64, padding is optional on input, and order is kept within
+        a name."""
         values = [b"", b"a", b"ab", b"abc", b"abcd", bytes(range(64))]
         padded = [base64.b64encode(value).decode() for value in values]
         for texts in (padded, [text.rstrip("=") for text in padded]):
@@ -185,7 +186,8 @@ class SingleCalls:
         self.check_remaining(seen, 30_000)
 
     def cancel_seen(self, server, style):
-        """docs: cancel from any thread ends the call at the server too (RST_STREAM(CANCEL))."""
+        """As the documentation says: a cancel from any thread ends the call at the server, too
+        (RST_STREAM(CANCEL))."""
         for cancel_after in (0, 1):
             key = f"key-{next(self.keys)}"
             # response_parameters { size: 3 }
@@ -280,7 +282,8 @@ class SingleCalls:
         check_equal(told["messages"], [], "messages")
 
     def malformed_details(self, address):
-        """docs: details that do not decode leave the status as it is, never an error of their own."""
+        """As the documentation says: details that do not decode leave the status as it is, and are never an error of
+        their own."""
         told = self.fail(address, b"\x0a\xff\xff\xff\xff")
         check_equal(told["name"], "NOT_FOUND")
         check_equal(told["details"], [])

@@ -30,7 +30,7 @@ class Interop:
         return [name for name, needs in self.cases.items() if needs in ("-", *has) and name not in without]
 
     def ours(self, label, target, style, names, tls=False, **options):
-        """This library's cases against `target`."""
+        """Runs this library's cases against `target`."""
         command = [self.program, "--target", target, "--style", style, "--channel", channel_options(tls, **options)]
         run_cases(self.suite, f"{label} {style}", command, names)
 
@@ -47,8 +47,8 @@ class Interop:
             self.ours("ours-grpcio small-window", server.address, "blocking", self.names(has, SLOW),
                       initial_stream_window_bytes=65535, initial_connection_window_bytes=65535)
         # streams_1000 and timeouts_1000 need 1,000 streams at once. unary_1000 is left out because grpcio's server
-        # refuses some of its calls (REFUSED_STREAM) although the client keeps to the limit; with grpcio's own client
-        # it does so, too. penstock-peer does not: below unary_1000 runs against it with 7 streams.
+        # refuses some of its calls (REFUSED_STREAM) although the client keeps to its limit of streams; with grpcio's
+        # own client it does so, too. penstock-peer does not: below unary_1000 runs against it with 7 streams.
         few = {"streams_1000", "timeouts_1000", "unary_1000"}
         with grpcio("--max-concurrent-streams", "100") as server:
             self.ours("ours-grpcio 100-streams", server.address, "blocking", self.names(has, SLOW | few))

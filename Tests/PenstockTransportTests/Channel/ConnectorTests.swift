@@ -5,8 +5,7 @@ import Testing
 
 @testable import PenstockTransport
 
-/// A connect step other than TLS, and a resolver with other addresses: both are the test's, with calls that
-/// go through them.
+/// The test's own connect step (it is not TLS) and resolver, with calls that go through them.
 @Suite(.timeLimit(.minutes(1))) struct ConnectorTests {
   let certificates = Certificates.shared
 
@@ -40,7 +39,7 @@ import Testing
     }
   }
 
-  /// Gives one answer after the other, each from the inbox.
+  /// Gives one answer after the other, each as an item of the inbox.
   final class Answers: Resolver {
     private let runtime: Runtime
     private var outcomes: [ResolverOutcome]

@@ -113,7 +113,7 @@ import Testing
     #expect(answers[1].code == .unavailable && answers[1].words == HeaderLimitTests.flood)
   }
 
-  /// A block without an end, of frames that add nothing.
+  /// The server sends a header block that does not end, in frames that add nothing to it.
   @Test func framesThatAddNothingAreAFlood() throws {
     let answers = try both(.head, limit: 1024, isOpen: true) { stream in
       Frame(type: 1, stream: stream).encoded
@@ -123,7 +123,7 @@ import Testing
     #expect(answers.map { $0.words } == [HeaderLimitTests.flood, HeaderLimitTests.flood])
   }
 
-  /// A few bytes that define a long field once, and then refer to it a thousand times.
+  /// The server defines a long field once, and then refers to it a thousand times, in one byte each.
   @Test func aFieldNamedAThousandTimesIsAFlood() throws {
     let field: [UInt8] = [0x40, 1, 0x61, 100] + [UInt8](repeating: 0x62, count: 100)
     let answers = try both(.head, limit: 1024) {

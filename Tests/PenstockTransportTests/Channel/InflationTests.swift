@@ -9,7 +9,7 @@ import Testing
 @Suite(.timeLimit(.minutes(1))) struct InflationTests {
   static let size = 64 << 20
 
-  /// Two calls; the first is answered first, with a message that is 64 MiB of zeros.
+  /// Answers two calls, the first one first: with a message that is 64 MiB of zeros.
   static func server(_ message: [UInt8]) -> RawServer {
     RawServer { peer in
       peer.begin()

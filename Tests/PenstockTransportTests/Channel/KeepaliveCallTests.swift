@@ -411,7 +411,7 @@ private final class PingedServer {
 }
 
 extension Answer {
-  /// For how long nothing had come on its connection when the call ended.
+  /// How long the call's connection had been silent when the call ended.
   fileprivate var silent: UInt64 {
     reply.stats.endedAt - (reply.stats.connection?.heardAt.value ?? reply.stats.endedAt)
   }

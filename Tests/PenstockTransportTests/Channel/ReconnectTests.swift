@@ -176,7 +176,7 @@ import Testing
     sockets[0].end()
     pass(Self.millisecond, client, world)
     #expect(world.connects == 2)
-    // No call has used the second one: the next call makes another.
+    // No call has used the second connection, so the end of that connection makes no new one: the next call does.
     sockets[1].end()
     pass(Self.second, client, world)
     #expect(world.connects == 2)

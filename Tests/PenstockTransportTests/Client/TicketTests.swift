@@ -54,7 +54,7 @@ struct TicketTests {
     }
   }
 
-  /// No number comes again within one call either, whether it has one ticket open all the time, or none.
+  /// Within one call no number comes again either, whether the call has one ticket open all the time, or none.
   @Test(arguments: [false, true]) func noNumberComesAgainWithinACall(hasOld: Bool) throws {
     let table = TicketTable(after: 0)
     let book = try makeBook(table)

@@ -11,7 +11,7 @@ import Testing
     let channel = MemoryChannel(opening, seed: 1)
     for seed in UInt64(1)...3000 {
       var scenario = Scenario.random(seed)
-      // A transport has no message before the headers, and none goes after the half-close.
+      // A transport delivers no message before the headers, and nothing goes out after the half-close.
       for index in scenario.servers.indices { scenario.servers[index].putHeadersFirst() }
       if opening == .whole { scenario.endWithHalfClose() }
       guard let failure = run(scenario, channel, isVerbose: false) else { continue }

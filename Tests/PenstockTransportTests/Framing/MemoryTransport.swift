@@ -92,14 +92,14 @@ final class MemoryStream: TransportStream {
 
 /// A channel whose names never come: the test gives each attempt its connection.
 ///
-/// If a law is broken a story stops in the middle, and its calls never end: `clear` releases their attempts.
+/// If a law is broken a scenario stops in the middle, and its calls never end: `clear` releases their attempts.
 final class MemoryChannel {
   private final class Nobody: Resolver {}
 
   let runtime = makeRuntime(.host)
   let core: ChannelCore
   let opening: Framing.Opening
-  /// The attempts and streams of the story that is being played.
+  /// The attempts and streams of the scenario that is being played.
   var attempts: [Attempt] = []
   var streams: [MemoryStream] = []
   var random: SplitMix

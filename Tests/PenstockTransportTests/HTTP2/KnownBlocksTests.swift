@@ -16,7 +16,7 @@ import Testing
 
     func resize(_ size: Int) { #expect(nghttp2_hd_inflate_change_table_size(handle, size) == 0) }
 
-    /// nil: this is no header block.
+    /// The header block's fields; nil: it is malformed.
     func read(_ block: [UInt8]) -> [String]? {
       var rest = block[...]
       var fields: [String] = []
@@ -163,7 +163,7 @@ import Testing
       #expect(isKnown(pair, path))
     }
     #expect(isKnown(pair, "/a.B/C") && !isKnown(pair, "/a.B/D"))
-    // All three from known blocks, in one turn.
+    // All three requests are sent from known blocks, in one turn.
     for path in ["/a.B/C", "/a.B/Other", "/a.B/C"] { pair.add(caller(path)) }
     let lengths = try pair.read()
     #expect(lengths.count == 3 && lengths[0] == lengths[2] && lengths[0] < 20)
@@ -213,8 +213,8 @@ import Testing
 
   let framing = GRPCFraming(compression: .identity, maxReceiveBytes: 100)
 
-  /// The output has no room: nothing may come between a known block and its frame, and a known block is not
-  /// used while another frame waits.
+  /// The output has no room. The frame of a known block must not wait, so no known block is used then; and none is used
+  /// while another frame waits.
   @Test func outputWithoutRoom() throws {
     var limits = HTTP2Limits()
     limits.outputSize = 64
@@ -244,7 +244,7 @@ import Testing
     pair.end()
   }
 
-  /// More requests than the session handles without nghttp2.
+  /// A turn with more requests than the session handles without nghttp2.
   @Test func manyInOneTurn() throws {
     let pair = try Pair()
     for count in [1, 1, 3 * HTTP2Session.recentStreams] {

@@ -7,7 +7,7 @@ import Testing
 
 /// HTTP2Session without I/O: bytes of a server in, events and bytes out.
 @Suite struct SessionTests {
-  /// Takes everything and records the events.
+  /// Takes everything, at once or (without `takes`) when it is told of a change, and records the events.
   final class Recorder: StreamOwner {
     let session: HTTP2Session
     let takes: Bool
@@ -228,7 +228,7 @@ import Testing
     let room = UnsafeMutableRawBufferPointer.allocate(byteCount: 30_000, alignment: 1)
     defer { room.deallocate() }
     func receive(_ bytes: ArraySlice<UInt8>) { #expect(bytes.withUnsafeBytes { session.receive($0) }) }
-    // From here on frames may be as large as was announced.
+    // From here on frames may be as large as we have announced.
     receive(Frame.settingsAck.encoded[...])
     let bytes = (0..<20_000).map { UInt8(truncatingIfNeeded: $0) }
     let frame = Frame.data(1, bytes).encoded

@@ -59,7 +59,7 @@ extension RuntimeTests {
       runtime.releaseHandle()
     }
 
-    /// A thread that looks for events without sleeping sees a shutdown, whatever its option says.
+    /// A thread that looks for events without sleeping sees a shutdown, even if its option lets it do so for ever.
     @Test(arguments: [Runtime.Mode.thread, .host])
     func shutdownEndsASpin(_ mode: Runtime.Mode) {
       let runtime = makeRuntime(mode, spin: .max)
@@ -85,7 +85,7 @@ extension RuntimeTests {
       runtime.perform { ran.up() }
       #expect(ran.now == 1)
       let helper = TestThread { runtime.endPending() }
-      // The runtime may end before this second shutdown.
+      // The runtime may end before this last shutdown asks.
       let again = runtime.shutdown(timeoutMilliseconds: -1)
       #expect(again == .ok || again == .already)
       helper.join()

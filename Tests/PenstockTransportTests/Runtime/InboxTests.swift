@@ -48,7 +48,8 @@ extension RuntimeTests {
         runtime.post(item)
         let end = Runtime.monotonicNow() + 20_000_000_000
         while ran.now < round { must(Runtime.monotonicNow() < end, "missed in round \(round)") }
-        // A little later each time, so that the post comes at all moments while the loop goes to sleep.
+        // Each post comes a little later than the one before, so that posts come at all moments while the loop goes to
+        // sleep.
         for _ in 0..<round % 400 { _ = ran.now }
       }
       runtime.end()

@@ -60,7 +60,7 @@ extension RuntimeTests {
       #expect(kept.value == [true, false])
       #expect(before.value == 1)
       eventually("the loop sleeps") { gone.now == 2 }
-      // A runtime that ends releases it, and a runtime that has ended or that is host-driven keeps none.
+      // A runtime that ends releases the object, and a runtime that has ended or that is host-driven keeps none.
       runtime.perform { kept.value = [runtime.keepUntilRest(Spent(gone))] }
       runtime.end()
       #expect(gone.now == 3)

@@ -107,7 +107,7 @@ import Testing
     func fail() { #expect(BIO_new_file("/nonexistent", "r") == nil) }
     fail()
     #expect(sent.withUnsafeBytes { pair.server.write($0) })
-    // A part of a record, for which more is needed.
+    // A part of a record has come; the rest is missing.
     _ = pair.move(pair.server.output, pair.client.input, 50)
     fail()
     #expect(place.withUnsafeMutableBytes { pair.client.read(into: $0) } == .needsMore)
@@ -320,7 +320,7 @@ import Testing
       return engine.handshake()
     }
     for _ in 0..<63 { #expect(say(4096) == .needsMore) }
-    // With this it is 1 MiB.
+    // With these bytes the handshake has come to 1 MiB.
     #expect(say(4016) == .needsMore && engine.input.isEmpty)
     #expect(say(1) == .failed)
     #expect(text(engine.failure) == "TLS handshake failed: over 1 MiB long")

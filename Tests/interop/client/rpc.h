@@ -78,8 +78,8 @@ penstock_result rpc_half_close(rpc *self);
 penstock_message *rpc_receive(rpc *self);
 /* The response headers, which live as long as the call; NULL if the answer has none. */
 const penstock_metadata *rpc_headers(rpc *self);
-/* Half-closes, discards the messages that are not received yet, and waits for the end of the call. The reply lives as
- * long as the call. */
+/* Half-closes, and waits for the end of the call, whatever messages are still to come. The reply lives as long as the
+ * call. */
 penstock_reply *rpc_finish(rpc *self);
 void rpc_cancel(rpc *self, const char *reason);
 bool rpc_has_ended(rpc *self);

@@ -1,4 +1,4 @@
-"""Shared by the tests: the library that the repository has built, generated stubs, and a real server."""
+"""Fixtures that the tests share: the library that the repository has built, generated stubs, and a real server."""
 
 from __future__ import annotations
 

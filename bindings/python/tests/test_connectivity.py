@@ -116,7 +116,7 @@ def test_a_server_that_comes_back(port: int) -> None:
             until = len(codes) + 50
             while len(codes) < until:
                 time.sleep(0.001)
-            # The calls that the server has accepted may end.
+            # The calls that the server has accepted have 10 s to end.
             server.stop(10).wait()
             server = serve(port)
         until = len(codes) + 50
@@ -126,6 +126,6 @@ def test_a_server_that_comes_back(port: int) -> None:
         for thread in threads:
             thread.join(30)
         server.stop(None)
-    # grpcio's server ends the calls with CANCELLED that reach it while it stops. None fails for lack of a connection.
+    # Calls that reach grpcio's server while it stops end with CANCELLED. None fails for lack of a connection.
     assert set(codes) <= {None, StatusCode.CANCELLED}
     assert codes.count(None) > 150

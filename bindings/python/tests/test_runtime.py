@@ -120,7 +120,7 @@ def test_shutdown_waits_for_callbacks_and_says_if_they_take_too_long(server: str
 
 
 def test_a_call_goes_on_while_nobody_waits(channel: Channel) -> None:
-    """The driver thread runs the call's callbacks, and its deadline ends it."""
+    """The driver thread runs the call's callbacks, and the call's deadline ends the call."""
     done = threading.Event()
 
     class End(Interceptor):
