@@ -69,8 +69,8 @@ static inline uint64_t cs_wall_clock(void) {
 
 /* ---- futex: `word` is a 32-bit atomic of this process ---- */
 
-/* Sleeps while *word == expected, until `deadline` (CLOCK_MONOTONIC ns; UINT64_MAX: none). Returns 0, -EAGAIN (*word
- * had another value), -ETIMEDOUT or -EINTR. */
+/* Sleeps while *word == expected, until `deadline` (CLOCK_MONOTONIC ns; UINT64_MAX: none). Returns 0 (it was
+ * woken), -EAGAIN (*word had another value), -ETIMEDOUT or -EINTR. */
 static inline int32_t cs_futex_wait(const void *word, uint32_t expected, uint64_t deadline) {
   struct timespec t;
   struct timespec *limit = NULL;
@@ -341,8 +341,8 @@ static inline uint32_t cs_address_literal(struct sockaddr_storage *storage, cons
   }
   return 0;
 }
-/* Fills in the address of a unix socket. Returns its length, or 0 if the path does not fit or is empty. A path that
- * begins with NUL is abstract. */
+/* Fills in the address of a unix socket. Returns its length, or 0: the path is empty, does not fit, or has a NUL
+ * behind its beginning. A path that begins with NUL is abstract, and may have more of them. */
 static inline uint32_t cs_address_unix(struct sockaddr_storage *storage, const void *path, size_t length) {
   struct sockaddr_un *un = (struct sockaddr_un *)storage;
   memset(storage, 0, sizeof *storage);

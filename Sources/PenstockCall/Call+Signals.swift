@@ -86,8 +86,8 @@ extension Call {
       || trace != nil
   }
 
-  /// The part below has taken `n` messages: tells the hops from `index` up. `isCounted`: the cut above the attempt
-  /// has counted them already.
+  /// The part of the call below the hop at `index` has taken `n` messages: tells this hop and those above it.
+  /// `isCounted`: the cut above the attempt has counted them already.
   func runSent(_ n: Int, at index: Int, isCounted: Bool = false) {
     var n = n
     var index = index

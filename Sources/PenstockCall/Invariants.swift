@@ -126,7 +126,7 @@
       fatalError("invariant I2: a hop is destroyed without an ending")
     }
 
-    /// A hop of the run counts with its neighbours: nothing of its own is set.
+    /// What happens to a hop of the run happens to the whole run, so none of the fields for one hop alone is set.
     fileprivate var brokenInRun: StaticString? {
       let isAsMade =
         outbound == nil && inbound == nil && cut == nil && !hasExecutors && finishRequest == nil

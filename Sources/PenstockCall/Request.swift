@@ -172,6 +172,6 @@ open class CallRoute {
     self.privacy = privacy
   }
 
-  /// Makes the layer below the call on that channel. On the driving thread.
+  /// Makes the layer below the call on the route's channel. On the driving thread.
   open func newBelow() -> CallBelow? { nil }
 }

@@ -9,7 +9,7 @@ final class HTTP2Stream: TransportStream, Queued {
   enum Answer {
     /// The final head of the response has not come.
     case awaited
-    /// The head has come: a body follows, then trailers.
+    /// The head has come, and has not said how long the body is.
     case begun
     /// The head has come, and has said how long the body is.
     case measured

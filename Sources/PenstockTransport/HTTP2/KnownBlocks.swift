@@ -119,8 +119,8 @@ final class KnownBlocks {
     spelledSize = size
   }
 
-  /// Adds the frame that nghttp2 has made of request `id`, with the block of this `number` (`find`), 0 for none. False: no
-  /// memory.
+  /// Adds the HEADERS frame that nghttp2 has made of request `id`. `number`: the known block (`find`) that is added
+  /// behind a frame without fields; 0: the frame has its fields. False: no memory.
   func append(_ frame: ByteView, of id: Int32, at number: UInt8, to out: SendQueue) -> Bool {
     lastMade = id
     guard number > 0 else {

@@ -11,7 +11,7 @@ public final class SendQueue {
     let message: ByteBuffer
     var start: Int
     var count: Int
-    /// How many of the queue's own bytes come before the part, counted as `base` is.
+    /// How many of the queue's own bytes come before the part, counted from when the queue was last empty.
     let offset: Int
   }
 

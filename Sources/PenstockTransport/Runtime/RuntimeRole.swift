@@ -196,8 +196,8 @@ extension Runtime {
     return result ?? .ready
   }
 
-  /// Leaves the role: gives it to a parked waiter or, if there is none or there is a crowd, frees it. `next` keeps
-  /// the cell that is woken.
+  /// Leaves the role: gives it to a parked waiter or, if there is none or there is a crowd, frees it. The constant
+  /// `next` keeps the waiter's cell while it is woken.
   private func leave() {
     if endIfDone(abandoned: true) { return }
     lock.lock()
