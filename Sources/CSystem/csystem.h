@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <linux/vm_sockets.h>
 #include <netdb.h>
 #include <poll.h>
 #include <netinet/in.h>
@@ -352,6 +353,21 @@ static inline uint32_t cs_address_unix(struct sockaddr_storage *storage, const v
   un->sun_family = AF_UNIX;
   memcpy(un->sun_path, path, length);
   return (uint32_t)(offsetof(struct sockaddr_un, sun_path) + length + (abstract ? 0 : 1));
+}
+/* Fills in the address of a socket of a virtual machine or its host, and returns its length. */
+static inline uint32_t cs_address_vsock(struct sockaddr_storage *storage, uint32_t cid, uint32_t port) {
+  struct sockaddr_vm *vm = (struct sockaddr_vm *)storage;
+  memset(storage, 0, sizeof *storage);
+  vm->svm_family = AF_VSOCK;
+  vm->svm_cid = cid;
+  vm->svm_port = port;
+  return sizeof *vm;
+}
+static inline uint32_t cs_address_vsock_cid(const struct sockaddr_storage *storage) {
+  return ((const struct sockaddr_vm *)storage)->svm_cid;
+}
+static inline uint32_t cs_address_vsock_port(const struct sockaddr_storage *storage) {
+  return ((const struct sockaddr_vm *)storage)->svm_port;
 }
 /* The port in host order; 0: the address has none. */
 static inline uint16_t cs_address_port(const struct sockaddr_storage *storage) {

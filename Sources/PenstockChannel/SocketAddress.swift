@@ -1,7 +1,7 @@
 import CSystem
 public import PenstockWire
 
-/// An address to connect to: an IP address with a port, or a unix socket.
+/// An address to connect to: an IP address with a port, a unix socket, or a socket of a virtual machine.
 public struct SocketAddress: Equatable {
   public private(set) var storage: sockaddr_storage
   public private(set) var length: UInt32
@@ -37,6 +37,13 @@ public struct SocketAddress: Equatable {
     self.length = length
   }
 
+  /// The address of a socket of a virtual machine, or of its host (vsock(7)).
+  public init(vsock cid: UInt32, port: UInt32) {
+    var storage = sockaddr_storage()
+    length = cs_address_vsock(&storage, cid, port)
+    self.storage = storage
+  }
+
   public static func == (one: SocketAddress, other: SocketAddress) -> Bool {
     guard one.length == other.length else { return false }
     return one.withRaw { mine, length in other.withRaw { bytes, _ in memcmp(mine, bytes, Int(length)) == 0 } }
@@ -57,7 +64,7 @@ public struct SocketAddress: Equatable {
 
   public var family: Int32 { Int32(storage.ss_family) }
   public var isUnix: Bool { family == AF_UNIX }
-  /// The port; 0 for a unix socket.
+  /// The port; 0 for other than IP addresses.
   public var port: UInt16 {
     var copy = storage
     return cs_address_port(&copy)
@@ -69,7 +76,7 @@ public struct SocketAddress: Equatable {
     withUnsafePointer(to: storage) { body(UnsafeRawPointer($0), length) }
   }
 
-  /// The address as text: "1.2.3.4:5", "[::1]:5", "[fe80::1%2]:5", "unix:/path", "unix-abstract:name".
+  /// The address as text: "1.2.3.4:5", "[::1]:5", "[fe80::1%2]:5", "unix:/path", "unix-abstract:name", "vsock:2:5".
   public func text() -> [UInt8] {
     var out: [UInt8] = []
     withUnsafePointer(to: storage) { storage in
@@ -81,6 +88,12 @@ public struct SocketAddress: Equatable {
         append(isAbstract ? "unix-abstract:" : "unix:", to: &out)
         for byte in bytes.dropFirst(isAbstract ? 1 : 0) where byte != 0 || isAbstract { out.append(byte) }
         return
+      }
+      if family == AF_VSOCK {
+        append("vsock:", to: &out)
+        appendDecimal(cs_address_vsock_cid(storage), to: &out)
+        out.append(0x3A)
+        return appendDecimal(cs_address_vsock_port(storage), to: &out)
       }
       withUnsafeTemporaryAllocation(of: CChar.self, capacity: 64) { text in
         guard let base = text.baseAddress else { return }

@@ -3,7 +3,8 @@ import PenstockWire
 /// A channel's target, parsed ("gRPC Name Resolution", "Name Syntax").
 ///
 /// `host:port`, `dns:host:port`, `dns:///host:port`, `ipv4:1.2.3.4:5,...`, `ipv6:[::1]:5,...`, `unix:path`,
-/// `unix:///path`, `unix-abstract:name`. The port is 443 where none is given.
+/// `unix:///path`, `unix-abstract:name`, `vsock:2:5`, `passthrough:///host:port`. The port is 443 where none is given; a
+/// vsock has to have one.
 public struct Target {
   public enum Location {
     case name(host: ByteBuffer, port: UInt16)
@@ -20,7 +21,7 @@ public struct Target {
   static let mostAddresses = 256
 
   public let location: Location
-  /// The host of the target for ":authority"; "localhost" for a unix socket.
+  /// The host of the target for ":authority"; "localhost" for a unix socket and for a vsock.
   public let authority: ByteBuffer
   /// The host that TLS expects, without its port.
   public let host: ByteBuffer
@@ -42,7 +43,10 @@ public struct Target {
     }
     if let rest = after("unix-abstract:", text) { return unix(rest, text, isAbstract: true) }
     if let rest = after("unix:", text) { return unix(rest, text, isAbstract: false) }
-    if let rest = after("dns:", text) { return dns(rest, text) }
+    if let rest = after("vsock:", text) { return vsock(rest, text) }
+    if let rest = after("dns:", text) { return dns(rest, text, scheme: "dns") }
+    // There is nothing to pass the name to but the system's look-up.
+    if let rest = after("passthrough:", text) { return dns(rest, text, scheme: "passthrough") }
     if let rest = after("ipv4:", text) { return literals(rest, text, isSix: false) }
     if let rest = after("ipv6:", text) { return literals(rest, text, isSix: true) }
     // "host:port" and "scheme://..." differ in the slashes.
@@ -50,7 +54,7 @@ public struct Target {
       if text.count - index > 2, text[index + 1] == 0x2F, text[index + 2] == 0x2F {
         let scheme = ByteView(rebasing: text[..<index])
         let words = ByteBuffer().say("the scheme \"").say(scheme)
-          .say("\" is not known (dns, ipv4, ipv6, unix, unix-abstract)")
+          .say("\" is not known (dns, ipv4, ipv6, passthrough, unix, unix-abstract, vsock)")
         return wrong(text, words)
       }
     }
@@ -59,10 +63,15 @@ public struct Target {
 
   // MARK: Schemes
 
-  private static func dns(_ rest: ByteView, _ text: ByteView) -> Outcome {
+  private static func dns(_ rest: ByteView, _ text: ByteView, scheme: StaticString) -> Outcome {
     guard let path = after("//", rest) else { return named(rest, text) }
-    guard let slash = path.firstIndex(of: 0x2F) else { return wrong(text, "\"dns://\" needs a third slash") }
-    if slash > 0 { return wrong(text, "an authority (a DNS server) is not supported: write \"dns:///\"") }
+    guard let slash = path.firstIndex(of: 0x2F) else {
+      return wrong(text, ByteBuffer().say("\"").say(scheme).say("://\" needs a third slash"))
+    }
+    if slash > 0 {
+      let words = ByteBuffer().say("an authority (a DNS server) is not supported: write \"")
+      return wrong(text, words.say(scheme).say(":///\""))
+    }
     return named(ByteView(rebasing: path[1...]), text)
   }
 
@@ -140,6 +149,15 @@ public struct Target {
     return .target(Target(location: .addresses([address]), authority: host, host: host))
   }
 
+  private static func vsock(_ rest: ByteView, _ text: ByteView) -> Outcome {
+    guard let colon = rest.firstIndex(of: 0x3A), let cid = number(ByteView(rebasing: rest[..<colon])),
+      let port = number(ByteView(rebasing: rest[(colon + 1)...]))
+    else { return wrong(text, "it needs two numbers from 0 to 4294967295: \"vsock:cid:port\"") }
+    guard let host = ByteBuffer(copying: ("localhost" as StaticString).bytes) else { return .noMemory }
+    let address = SocketAddress(vsock: cid, port: port)
+    return .target(Target(location: .addresses([address]), authority: host, host: host))
+  }
+
   // MARK: Parts
 
   private enum Split {
@@ -154,7 +172,7 @@ public struct Target {
       let host = ByteView(rebasing: text[1..<close])
       let rest = ByteView(rebasing: text[(close + 1)...])
       if rest.isEmpty { return .parts(host: host, port: nil, isBracketed: true) }
-      guard rest[0] == 0x3A, let port = number(ByteView(rebasing: rest[1...])) else {
+      guard rest[0] == 0x3A, let port = port(ByteView(rebasing: rest[1...])) else {
         return .failed("its bracket is not followed by a port (1 to 65535)")
       }
       return .parts(host: host, port: port, isBracketed: true)
@@ -165,19 +183,23 @@ public struct Target {
     let after = ByteView(rebasing: text[(colon + 1)...])
     // Two colons without brackets: the text is an IPv6 address alone.
     if after.contains(0x3A) { return .parts(host: text, port: nil, isBracketed: false) }
-    guard let port = number(after) else { return .failed("its port is not a number from 1 to 65535") }
+    guard let port = port(after) else { return .failed("its port is not a number from 1 to 65535") }
     return .parts(host: ByteView(rebasing: text[..<colon]), port: port, isBracketed: false)
   }
 
-  private static func number(_ digits: ByteView) -> UInt16? {
-    guard !digits.isEmpty, digits.count <= 5 else { return nil }
-    var value: UInt32 = 0
+  private static func port(_ digits: ByteView) -> UInt16? {
+    guard digits.count <= 5, let value = number(digits), value > 0 else { return nil }
+    return UInt16(exactly: value)
+  }
+
+  private static func number(_ digits: ByteView) -> UInt32? {
+    guard !digits.isEmpty, digits.count <= 10 else { return nil }
+    var value: UInt64 = 0
     for byte in digits {
       guard byte >= 0x30, byte <= 0x39 else { return nil }
-      value = value * 10 + UInt32(byte - 0x30)
+      value = value * 10 + UInt64(byte - 0x30)
     }
-    guard value > 0 else { return nil }
-    return UInt16(exactly: value)
+    return UInt32(exactly: value)
   }
 
   /// The authority: the host as it was written, with brackets around a bare IPv6 address.

@@ -20,6 +20,15 @@ import Testing
     #expect(text("\0" + String(repeating: "x", count: 108)) == nil)
   }
 
+  @Test func vsockAddresses() {
+    let address = SocketAddress(vsock: 3, port: 70000)
+    #expect(String(decoding: address.text(), as: UTF8.self) == "vsock:3:70000")
+    #expect(address.family == AF_VSOCK && address.port == 0 && !address.isUnix)
+    #expect(address == SocketAddress(vsock: 3, port: 70000))
+    #expect(
+      address != SocketAddress(vsock: 3, port: 70001) && address != SocketAddress(vsock: 4, port: 70000))
+  }
+
   @Test func socketAddressesOfTheSystemAreChecked() {
     var storage = sockaddr_storage()
     #expect(SocketAddress(&storage, length: 0) == nil)

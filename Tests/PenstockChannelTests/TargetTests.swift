@@ -37,6 +37,14 @@ import Testing
     Good("unix:///tmp/s", "unix:/tmp/s", "localhost", "localhost"),
     Good("unix:relative", "unix:relative", "localhost", "localhost"),
     Good("unix-abstract:name", "unix-abstract:name", "localhost", "localhost"),
+    Good("vsock:2:5", "vsock:2:5", "localhost", "localhost"),
+    Good("vsock:4294967295:4294967295", "vsock:4294967295:4294967295", "localhost", "localhost"),
+    Good("vsock:0:0", "vsock:0:0", "localhost", "localhost"),
+    Good("passthrough:///example.com:1", "example.com 1", "example.com:1", "example.com"),
+    Good("passthrough:10.0.0.1:80", "10.0.0.1 80", "10.0.0.1:80", "10.0.0.1"),
+    Good("passthrough:///[::1]", "::1 443", "[::1]", "::1"),
+    Good("ipv6:::1", "[::1]:443", "[::1]", "::1"),
+    Good("ipv4:1.2.3.4,1.2.3.4", "1.2.3.4:443,1.2.3.4:443", "1.2.3.4", "1.2.3.4"),
   ])
   func good(_ good: Good) {
     let name = bytes(good.testDescription)
@@ -69,7 +77,8 @@ import Testing
     ("[::1]x", "the target \"[::1]x\": its bracket is not followed by a port (1 to 65535)"),
     (
       "http://a",
-      "the target \"http://a\": the scheme \"http\" is not known (dns, ipv4, ipv6, unix, unix-abstract)"
+      "the target \"http://a\": the scheme \"http\" is not known "
+        + "(dns, ipv4, ipv6, passthrough, unix, unix-abstract, vsock)"
     ),
     (
       "dns://8.8.8.8/a",
@@ -95,6 +104,35 @@ import Testing
     ("ipv4:1.2.3.4:5,", "the target \"ipv4:1.2.3.4:5,\": \"\" is not an IPv4 address"),
     ("ipv4:[::1]:5", "the target \"ipv4:[::1]:5\": \"[::1]:5\" is not an IPv4 address"),
     ("ipv6:1.2.3.4:5", "the target \"ipv6:1.2.3.4:5\": \"1.2.3.4:5\" is not an IPv6 address"),
+    ("passthrough://a", "the target \"passthrough://a\": \"passthrough://\" needs a third slash"),
+    (
+      "passthrough://b/a",
+      "the target \"passthrough://b/a\": an authority (a DNS server) is not supported: write \"passthrough:///\""
+    ),
+    ("passthrough:", "the target \"passthrough:\": it has no host"),
+    ("vsock:", "the target \"vsock:\": it needs two numbers from 0 to 4294967295: \"vsock:cid:port\""),
+    ("vsock:2", "the target \"vsock:2\": it needs two numbers from 0 to 4294967295: \"vsock:cid:port\""),
+    ("vsock:2:", "the target \"vsock:2:\": it needs two numbers from 0 to 4294967295: \"vsock:cid:port\""),
+    ("vsock::5", "the target \"vsock::5\": it needs two numbers from 0 to 4294967295: \"vsock:cid:port\""),
+    (
+      "vsock:2:-1", "the target \"vsock:2:-1\": it needs two numbers from 0 to 4294967295: \"vsock:cid:port\""
+    ),
+    (
+      "vsock:2:5:6",
+      "the target \"vsock:2:5:6\": it needs two numbers from 0 to 4294967295: \"vsock:cid:port\""
+    ),
+    (
+      "vsock:///2:5",
+      "the target \"vsock:///2:5\": it needs two numbers from 0 to 4294967295: \"vsock:cid:port\""
+    ),
+    (
+      "vsock:4294967296:1",
+      "the target \"vsock:4294967296:1\": it needs two numbers from 0 to 4294967295: \"vsock:cid:port\""
+    ),
+    (
+      "vsock:2:99999999999",
+      "the target \"vsock:2:99999999999\": it needs two numbers from 0 to 4294967295: \"vsock:cid:port\""
+    ),
     ("unix:", "the target \"unix:\": it has no path"),
     ("unix://a", "the target \"unix://a\": \"unix://\" needs an absolute path"),
   ])

@@ -14,7 +14,7 @@ typedef struct penstock_channel penstock_channel;
 
 /* Makes a channel on the default runtime. Nothing is connected before the first call.
  * `target`: "host:port", "dns:///host:port", "ipv4:1.2.3.4:5,...", "ipv6:[::1]:5,...", "unix:/path",
- * "unix-abstract:name"; port 443 where none is given.
+ * "unix-abstract:name", "vsock:cid:port", "passthrough:///host:port" (as "dns:"); port 443 where none is given.
  * `options` is a JSON object (NUL-terminated) or NULL; numbers in parentheses are defaults:
  *   "tls": true (with the system's roots: the default, except for unix sockets), false (cleartext), or an object:
  *     "roots_pem", "roots_file", "certificate_chain_pem", "certificate_chain_file", "private_key_pem",

@@ -28,7 +28,8 @@ TLS = Union[bool, Mapping[str, Any]]
 class Channel(Caller):
     """A target, its connection and its interceptors. A context manager: leaving it closes it.
 
-    ``target``: ``host:port``, ``dns:///host:port``, ``ipv4:1.2.3.4:5,...``, ``ipv6:[::1]:5,...`` or ``unix:/path``.
+    ``target``: ``host:port``, ``dns:///host:port``, ``ipv4:1.2.3.4:5,...``, ``ipv6:[::1]:5,...``, ``unix:/path``,
+    ``unix-abstract:name``, ``vsock:cid:port`` or ``passthrough:///host:port``.
     ``tls``: True (roots of the system), False (cleartext), a mapping with ``roots_pem``, ``roots_file``,
     ``certificate_chain_pem``, ``certificate_chain_file``, ``private_key_pem``, ``private_key_file``,
     ``server_name``, ``verify``, or None: the library's default, which is TLS except for unix sockets.
