@@ -27,8 +27,8 @@ enum { END_STREAM = 1, ACK = 1, END_HEADERS = 4, PADDED = 8 };
 typedef struct connection {
   int socket, epoll;
   SSL *tls;     /* NULL: cleartext */
-  bool blocks;  /* read and write block, and nothing waits in epoll_wait */
-  bool drained; /* the last read has emptied the socket */
+  bool blocks;  /* whether read and write block, and nothing waits in epoll_wait */
+  bool drained; /* whether the last read has emptied the socket */
   bool closed;
   uint32_t watched;
   /* The bytes to be written, from out_from to out_to. */
@@ -77,7 +77,7 @@ typedef struct sender {
   connection *link;
   const uint8_t *message; /* with its prefix */
   size_t size;
-  bool copies;   /* each message is copied into its frames, as for a caller who may change it at once */
+  bool copies;   /* whether each message is copied into its frames, as for a caller who may change it at once */
   uint8_t *wire; /* several copies of the message, in frames */
   size_t wire_size, frames_size;
   long left;

@@ -30,7 +30,7 @@ typedef struct client {
   size_t wanted_size, at;
   long received, ended, started;
   uint32_t next_stream;
-  bool is_indexed; /* the server's HPACK table has our headers */
+  bool is_indexed; /* whether the server's HPACK table has our headers */
   uint8_t *touched;
   size_t touch, places;
   uint32_t *latencies;

@@ -9,9 +9,9 @@ extension HopPlayer {
     model.require(result == expected, "results", "hop \(index) \(what): \(result.word), not \(expected.word)")
   }
 
-  /// True if a message or half-close that the hop puts in would go nowhere, as the part below has ended. In this case
-  /// `ok` is right, even where the model expects a refusal: the half-close that the model has let pass the hop may
-  /// have been dropped before the hop.
+  /// Whether a message or half-close that the hop puts in would go nowhere, as the part below has ended. In this case
+  /// `ok` is right, even where the model expects a refusal: the half-close that the model has let pass the hop may have
+  /// been dropped before the hop.
   private func mayHaveLost(_ result: Outcome, _ mine: Model.Hop) -> Bool {
     result == .ok && mine.halfCloseHasLeft && !mine.hasClosed && model.outboundEnd <= mine.index + 1
   }

@@ -99,7 +99,8 @@ extension Model {
     return overflow ? Int.max : sum
   }
 
-  /// Moves the events that need no callback: out of hops in order, and past callbacks that are NULL.
+  /// Moves the events that need no callback: out of hops in order, and past callbacks that are NULL. Each function for
+  /// one move returns whether it has made it.
   func advance() {
     guard local == nil, !isOver else { return }
     var moved = true

@@ -21,7 +21,7 @@ final class Model {
     /// The hops that have changed the metadata.
     var marks: [Int] = []
     var isLocal = false
-    /// Of a status: the server has certainly not processed the request.
+    /// Of a status: whether the server has certainly not processed the request.
     var canRepeat = false
 
     /// The size that counts for limits; an object counts 64, because its size is not known.
@@ -123,9 +123,9 @@ final class Model {
     var inbound = Lane()
     var startHasLeft = false
     var halfCloseHasLeft = false
-    /// The hop has half-closed by itself: events from above go no further.
+    /// Whether the hop has half-closed by itself: then events from above go no further.
     var hasClosed = false
-    /// It has asked to half-close.
+    /// Whether it has asked to half-close.
     var hasAskedToClose = false
     var headersDelivered = false
     var messageDelivered = false
@@ -133,7 +133,7 @@ final class Model {
     /// The number and the bytes of its answer's messages that have not left it.
     var answersWaiting = 0
     var answerBytes = 0
-    /// A message of its answer was refused, and none has been accepted since.
+    /// Whether a message of its answer was refused, and none has been accepted since.
     var hasRefusal = false
     /// The callbacks that run on executors now.
     var visiting: [(executor: Int, kind: EventKind)] = []
@@ -259,7 +259,7 @@ final class Model {
   var wholeIsNext = false
   /// After a local end: the hops that see it, from the bottom, each with its callback.
   var localOrder: [(hop: Int, kind: EventKind)] = []
-  /// The status has come to the caller's side.
+  /// Whether the status has come to the caller's side.
   var isOver = false
   var running: Hop?
   var runningKind = EventKind.none
@@ -272,7 +272,7 @@ final class Model {
   var lastFresh = 0
   /// The callback that an executor is asked to take, and may refuse.
   var handing: (hop: Hop, kind: EventKind)?
-  /// True while moves are made that were put off: events may leave although others still move in front of them.
+  /// Whether moves are being made that were put off: events may leave although others still move in front of them.
   var mayHurry = false
   var order: Order
   /// Tickets that were used before the call has the verdict that goes with them.

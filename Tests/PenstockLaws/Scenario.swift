@@ -19,7 +19,7 @@ struct Scenario: Sendable {
   /// nil: both levels see bytes.
   var codec: CodecPlan?
   var deadline: Int?
-  /// The caller asks for one more message in the callback that brings it one.
+  /// Whether the caller asks for one more message in the callback that brings it one.
   var demandsWhenServed: Bool
 
   var refuses: Bool {
@@ -61,7 +61,7 @@ struct HopPlan: Sendable {
   var replayBytes = 0
   var maxRestarts = 1
   var executors: Executors?
-  /// Its handle is kept for other threads.
+  /// Whether its handle is kept for other threads.
   var shares: Bool
   /// By EventKind: the reactions to the first event, the second and so on. After the last one it returns
   /// NEXT.
@@ -71,7 +71,7 @@ struct HopPlan: Sendable {
   struct Executors: Sendable {
     var outbound: Int?
     var inbound: Int?
-    /// `create` chooses these executors; the registration has them the other way round.
+    /// Whether `create` chooses these executors; then the registration has them the other way round.
     var inCreate: Bool
   }
 

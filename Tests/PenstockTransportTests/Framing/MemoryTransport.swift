@@ -117,7 +117,7 @@ final class MemoryChannel {
 }
 
 extension MemoryChannel {
-  /// Every attempt has ended, and every stream has been left.
+  /// Whether every attempt has ended, and every stream has been left.
   var isClear: Bool { attempts.allSatisfy { $0.listIndex < 0 } && streams.allSatisfy { $0.wasLeft } }
 
   func clear() {
@@ -136,7 +136,7 @@ final class AttemptBelow: FakeBelow {
   private var isHalfClosed = false
   private var isBegun = false
   private var hasAnswered = false
-  /// Nothing is written on the first stream, so that there is a second.
+  /// Whether nothing is written on the first stream, so that there is a second.
   private var isPickedAgain: Bool
 
   init(_ bed: MemoryChannel) {

@@ -33,7 +33,7 @@ typedef struct client {
   const char *options; /* of the channel */
   penstock_runtime *runtime;
   penstock_channel *channel;
-  bool probed; /* with the probe on the channel */
+  bool probed; /* whether the channel has the probe */
   /* How often each of the probe's callbacks ran: create, destroy, on_status and on_cancel. */
   atomic_int created, destroyed, statuses, cancels;
 } client;
