@@ -174,7 +174,8 @@ func read(_ reader: JSONReader, into options: CallOptions) -> Failure? {
     case "send_buffer_bytes": option.bytes { options.sendBufferBytes = $0 }
     /// Whether the call keeps a trace; the values are those of the channel's option. Default: the channel's.
     case "trace": option.trace { options.traceEvents = $0 }
-    /// Whether functions that wait for the call return E_INTERRUPTED after a signal handler has run.
+    /// Whether functions that wait for the call return E_INTERRUPTED after a signal handler has run, and perhaps also
+    /// without a signal, up to a few times a second.
     case "interruptible": option.bool { options.isInterruptible = $0 }
     default: option.unknown
     }

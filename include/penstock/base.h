@@ -54,11 +54,11 @@ typedef int32_t penstock_result;
 #define PENSTOCK_E_UNSUPPORTED      4  /* something was asked for that this version does not have */
 #define PENSTOCK_E_ALREADY          5  /* done before: a spent ticket, a second half-close */
 #define PENSTOCK_E_GONE             6  /* the call, event or other thing that the handle stands for has ended */
-#define PENSTOCK_E_WOULD_BLOCK      7  /* no room or no demand now; try again after on_sent or on_demand */
+#define PENSTOCK_E_WOULD_BLOCK      7  /* no room, demand or reply yet: on_sent, on_demand or on_reply tells when */
 #define PENSTOCK_E_WOULD_DEADLOCK   8  /* a function that waits, called in a callback on the driving thread */
 #define PENSTOCK_E_BUSY             9  /* another thread drives the runtime, or this is a poll within a poll */
 #define PENSTOCK_E_TIMEOUT          10 /* the given time ran out */
-#define PENSTOCK_E_INTERRUPTED      11 /* a signal arrived in an interruptible wait */
+#define PENSTOCK_E_INTERRUPTED      11 /* a signal arrived in an interruptible wait, or may have arrived */
 #define PENSTOCK_E_FORKED           12 /* the handle belongs to the parent of this process */
 #define PENSTOCK_E_CLOSED           13 /* the channel or its runtime has been closed */
 #define PENSTOCK_E_NOT_FOUND        14 /* no such name, index, key or id */

@@ -124,8 +124,8 @@ PENSTOCK_API penstock_result penstock_channel_set_tls_pem(penstock_channel *chan
 /* Makes a whole unary call: sends `length` bytes at `request` (NULL only with length 0) to `method`
  * ("/package.Service/Method", NUL-terminated) and waits for the end of the call. `options` may be NULL.
  * result: E_INVALID_ARGUMENT, E_TOO_LARGE, E_STATE (the call has a codec), E_CLOSED, E_WOULD_DEADLOCK, E_NO_MEMORY,
- * E_FORKED: nothing was sent. E_INTERRUPTED: cancelled after a signal; see "interruptible". PENSTOCK_OK means that the
- * call ran, whatever its status.
+ * E_FORKED: nothing was sent. E_INTERRUPTED: the call was interrupted and cancelled; see "interruptible" and
+ * penstock_call_options_set_on_interrupted. PENSTOCK_OK means that the call ran, whatever its status.
  * memory: *reply is owned by the caller; free with penstock_reply_release.
  * threads: any that may wait: not a callback on the thread that drives the runtime. */
 PENSTOCK_API penstock_result penstock_channel_unary(penstock_channel *channel, const char *method, const void *request,

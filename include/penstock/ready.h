@@ -210,8 +210,8 @@ PENSTOCK_API penstock_result penstock_ready_fault_injection(const char *options_
  * applied in order:
  *   {"set": "name", "value": "text"}   one value instead of any others
  *   {"add": "name", "value": "text"}   one more value
- *   {"remove": "name"}
- *   {"rename": "name", "to": "other"}
+ *   {"remove": "name"}                 no value any more
+ *   {"rename": "name", "to": "other"}  the values go to the other name
  * The value of a "-bin" name is base64.
  * result: E_INVALID_ARGUMENT: `table` is NULL. E_INVALID_JSON: a wrong option.
  * memory: `options_json` is borrowed during the call. `table` is the caller's until it is registered; the head of this

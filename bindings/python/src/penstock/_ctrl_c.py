@@ -85,8 +85,8 @@ def call(function: Callable[..., int], *arguments: Any) -> int:
 
 
 def _recovered(unraisable: sys.UnraisableHookArgs) -> bool:
-    """Runs the recovery of the function in which the exception was raised, if C has called the function and it has
-    one. Returns whether it has."""
+    """Runs the recovery of the function in which the exception was raised, if C has called that function and it has a
+    recovery. Returns whether a recovery has run."""
     trace, error = unraisable.exc_traceback, unraisable.exc_value
     if trace is None or error is None:
         return False

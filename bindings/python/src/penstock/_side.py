@@ -86,7 +86,7 @@ def _on_reply(call: int, reply: int, number: Optional[int]) -> None:
 recover(_on_reply, lambda given: _on_reply(**given))
 
 
-# C may call it as long as the process lives, so it is kept here.
+# C may call this trampoline as long as the process lives, so the module keeps it.
 _reply_trampoline = _raw.penstock_call_event(_on_reply)
 
 
