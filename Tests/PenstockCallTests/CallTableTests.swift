@@ -106,7 +106,7 @@ import Testing
   }
 
   @Test func messageFromBelow() {
-    // There is no demand: the message stands behind the hop's callback.
+    // There is no demand: after the hop's callback the message waits.
     expect({ _ in .messageFromBelow(CallBench.message(3)) }, [.started: ["0 on_receive"]])
   }
 

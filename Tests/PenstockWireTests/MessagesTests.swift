@@ -1,7 +1,7 @@
 import PenstockWire
 import Testing
 
-/// gRPC over HTTP2, "Length-Prefixed-Message".
+/// Messages with their prefixes, by gRPC over HTTP2, "Length-Prefixed-Message".
 @Suite struct MessagesTests {
   struct Message: Equatable {
     var body: [UInt8]
@@ -23,7 +23,7 @@ import Testing
     return prefix + message.body
   }
 
-  /// Decodes the pieces of a stream, one after the other. `placed`: bytes are put directly into the message, where the
+  /// Decodes the pieces of a stream, one after the other. `placed`: whether bytes are put directly into the message, where the
   /// decoder offers space in it.
   static func decode(_ stream: [UInt8], in pieces: [Range<Int>], limit: Int, placed: Bool = false) -> Result {
     var decoder = MessageDecoder(limit: limit)

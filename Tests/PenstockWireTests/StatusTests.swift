@@ -28,7 +28,7 @@ import Testing
   @Test(arguments: [-1, 17, Int32.min, Int32.max] as [Int32])
   func undefinedCodes(number: Int32) { #expect(StatusCode(rawValue: number) == nil) }
 
-  /// gRPC over HTTP2, "Responses": decimal, "without any leading zeros".
+  /// gRPC over HTTP2, "Responses": a status is a decimal number "without any leading zeros".
   @Test(arguments: [
     "", "00", "07", "017", "17", "20", "99", "100", "-1", "+1", " 1", "1 ", "a", "1a", "0x1", "\u{FF11}",
   ])

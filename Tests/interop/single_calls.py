@@ -298,7 +298,7 @@ class SingleCalls:
             check_equal(told["status"]["name"], told["name"])
 
     def headers_on_wire(self, address):
-        """The headers of a request are those of gRPC over HTTP/2, "Requests"."""
+        """The headers of a request are those of gRPC over HTTP2, "Requests"."""
         told = self.call(address, "/penstock.Echo/Unary", "--add", "x-echo-metadata=31", "--add", "m-bin=00ff",
                          options={"deadline_ms": 5000, "authority": "who.example"})
         seen = dict(self.pairs(told["trailers"], "seen-"))
@@ -319,7 +319,7 @@ class SingleCalls:
                     "pseudo-headers come first")
 
     def joined_values(self, address):
-        """gRPC over HTTP/2, Custom-Metadata: values of -bin names may be joined by commas."""
+        """gRPC over HTTP2, Custom-Metadata: values of -bin names may be joined by commas."""
         joined = base64.b64encode(b"a").decode().rstrip("=") + "," + base64.b64encode(b"bc").decode()
         # A script sends the text as it is; a server library would encode it again.
         with peer("--script", self.script(f"""

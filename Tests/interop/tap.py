@@ -1,6 +1,6 @@
 """A tap in front of a cleartext gRPC server: passes every byte on and follows the gRPC messages in the DATA frames.
 
-It needs no HPACK: streams are known by number, and a message by its five-byte prefix (gRPC over HTTP/2,
+It needs no HPACK: streams are known by number, and a message by its five-byte prefix (gRPC over HTTP2,
 "Length-Prefixed-Message").
 """
 

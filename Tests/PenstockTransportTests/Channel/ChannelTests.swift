@@ -212,7 +212,7 @@ import Testing
     #expect(server.complaints == [])
   }
 
-  /// gRPC over HTTP/2, "Early Server Closure": the client answers trailers that come before its half-close with
+  /// gRPC over HTTP2, "Early Server Closure": the client answers trailers that come before its half-close with
   /// RST_STREAM(NO_ERROR).
   @Test func trailersBeforeHalfCloseResetWithNoError() throws {
     let server = RawServer { peer in

@@ -167,7 +167,7 @@ import Testing
     for path in ["/a.B/C", "/a.B/Other", "/a.B/C"] { pair.add(caller(path)) }
     let lengths = try pair.read()
     #expect(lengths.count == 3 && lengths[0] == lengths[2] && lengths[0] < 20)
-    // The timeout is at its place in the block.
+    // The timeout is put at its place in the block.
     for deadline: UInt64 in [1, 1_000_000, 12_345_678_000] {
       pair.add(Caller(KnownBlocksTests.request("/a.B/C", deadline: deadline), defaults))
     }

@@ -59,7 +59,7 @@ bool check_int(const char *file, int line, const char *what, int64_t found, int6
 #define CHECK_RESULT(result, expected) check_result(__FILE__, __LINE__, #result, (result), (expected))
 bool check_result(const char *file, int line, const char *what, penstock_result found, penstock_result expected);
 #define CHECK_STATUS(reply, code, message) check_status(__FILE__, __LINE__, (reply), (code), (message))
-/* `message`: the whole text that the status must have; NULL: any text will do. */
+/* Checks the status of a reply. `message`: the whole text that it must have; NULL: any text will do. */
 bool check_status(const char *file, int line, const penstock_reply *reply, int32_t code, const char *message);
 
 int64_t now_us(void);

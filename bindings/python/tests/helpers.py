@@ -1,4 +1,4 @@
-"""Shared by the tests of interceptors."""
+"""Classes and functions that the tests share."""
 
 from __future__ import annotations
 
