@@ -26,7 +26,8 @@ typedef struct penstock_call_options penstock_call_options;
 typedef struct penstock_request penstock_request;
 
 /* Makes options of `json`, an object (NUL-terminated) or NULL. An option that is absent and for which no default is
- * named here is as in the channel's options, if there is one of that kind:
+ * named here is as in the channel's options, if they have one of that kind (docs/channel.md says how its
+ * "service_config" changes them):
  *   "deadline_ms": milliseconds from the call's creation; null: as if absent
  *   "metadata": {"name": "value" or ["v1", "v2"]}; see metadata.h
  *   "credentials": {"authorization": "Bearer ..."}: header fields as in "metadata", which are sent over TLS only; on a
