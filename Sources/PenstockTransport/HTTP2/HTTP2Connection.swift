@@ -419,7 +419,7 @@ final class HTTP2Connection: TransportConnection, TurnTask {
     wantsWrite()
   }
 
-  /// Closes an idle connection with GOAWAY and close_notify.
+  /// Closes the connection with GOAWAY and, if it uses TLS, close_notify. Streams that are still open end.
   @inline(never) @_optimize(size)
   override func closeGracefully() {
     // If other code in the program has closed the loop's descriptors, the number of the socket may be another file's
