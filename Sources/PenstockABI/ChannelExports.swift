@@ -101,6 +101,7 @@ public func penstock_channel_wait_connectivity(
 ) -> penstock_result {
   with(handle) { channel in
     guard let old = Connectivity(rawValue: old), timeout >= -1 else { return .invalidArgument }
+    if old == .shutdown, channel.connectivity == old { return .closed }
     let (outcome, state) = channel.wait(for: old, timeoutMilliseconds: timeout)
     if outcome == .ok, let out { out.pointee = state.rawValue }
     return outcome

@@ -66,7 +66,7 @@ public enum EndpointNews: Equatable, Sendable {
   case rested
   /// The endpoint was ready, and no longer has a connection that takes new calls.
   case left
-  /// Like `left`, and no call has used the connection.
+  /// Like `left`, and the connection has answered no call.
   case leftUnused
   /// A slot has come free on the endpoint's connection.
   case room

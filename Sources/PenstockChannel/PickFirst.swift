@@ -1,5 +1,5 @@
 /// All calls go to the first address that can be connected to (gRFC A61, A62). A connection that is lost is made again
-/// at once, unless no call has used it.
+/// at once, unless it has answered no call.
 ///
 /// | | wanted | named | nameless | time | rest | close |
 /// |---|---|---|---|---|---|---|
@@ -14,7 +14,7 @@
 /// | endpoint i | ready | failed | rested | left | leftUnused | room |
 /// |---|---|---|---|---|---|---|
 /// | connecting | keep(i), serve -> ready(i) | next; of all: resolve, fail -> failing | connect(i) | - | - | - |
-/// | ready(r) | - | - | - | of r: resolve -> naming | of r: keep(nil) -> idle | of r: serve |
+/// | ready(r) | - | of r: resolve -> naming | - | of r: resolve -> naming | of r: keep(nil) -> idle | of r: serve |
 /// | failing | keep(i), serve -> ready(i) | fail; of all: resolve, too | connect(i) | - | - | - |
 /// | any other | - | - | - | - | - | - |
 ///
@@ -103,7 +103,7 @@ public struct PickFirst: Equatable {
       let actions = next(&pass, now)
       state = .failing(pass, failures: failures)
       return actions
-    case (.ready(let current), .endpoint(let endpoint, .left)):
+    case (.ready(let current), .endpoint(let endpoint, .left)), (.ready(let current), .endpoint(let endpoint, .failed)):
       guard endpoint == current else { return .none }
       state = .naming
       return Actions(.resolve)
@@ -127,7 +127,7 @@ public struct PickFirst: Equatable {
       (.connecting, .wanted), (.connecting, .nameless), (.connecting, .endpoint(_, .left)),
       (.connecting, .endpoint(_, .leftUnused)), (.connecting, .endpoint(_, .room)),
       (.ready, .wanted), (.ready, .nameless), (.ready, .time), (.ready, .endpoint(_, .ready)),
-      (.ready, .endpoint(_, .failed)), (.ready, .endpoint(_, .rested)),
+      (.ready, .endpoint(_, .rested)),
       (.failing, .wanted), (.failing, .nameless), (.failing, .endpoint(_, .left)),
       (.failing, .endpoint(_, .leftUnused)), (.failing, .endpoint(_, .room)),
       (.nameless, .wanted), (.nameless, .endpoint), (.nameless, .time),

@@ -52,8 +52,15 @@ public struct SocketAddress: Equatable {
   /// The addresses with their families in turn, beginning with that of the first (RFC 8305 section 4).
   public static func interleaved(_ list: [SocketAddress]) -> [SocketAddress] {
     guard let first = list.first else { return [] }
-    let same = list.filter { $0.family == first.family }
-    let others = list.filter { $0.family != first.family }
+    var same: [SocketAddress] = []
+    var others: [SocketAddress] = []
+    for address in list {
+      if address.family != first.family {
+        if !others.contains(address) { others.append(address) }
+      } else if !same.contains(address) {
+        same.append(address)
+      }
+    }
     var all: [SocketAddress] = []
     for index in 0..<max(same.count, others.count) {
       if index < same.count { all.append(same[index]) }

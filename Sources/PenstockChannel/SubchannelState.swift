@@ -3,8 +3,8 @@
 /// | | wanted(until) | connected | ended | time | close |
 /// |---|---|---|---|---|---|
 /// | idle | connect(until) -> connecting | - | - | - | closeAll -> closed |
-/// | connecting | - | disarm, tell(ready) -> ready | arm(retry), tell(failed) -> failed | giveUp/arm | closeAll -> closed |
-/// | ready | - | - | tell(left) -> idle | - | closeAll -> closed |
+/// | connecting | - | disarm, tell(ready) -> ready | fail(retry) -> failed | giveUp, or arm | closeAll -> closed |
+/// | ready | - | - | tell(left) -> idle; useless again: fail(retry) -> failed | - | closeAll -> closed |
 /// | failed | - | - | - | tell(rested) -> idle, or arm | closeAll -> closed |
 /// | closed | - | - | - | - | - |
 ///
@@ -12,17 +12,21 @@
 /// |---|---|---|---|---|---|
 /// | idle | - | - | - | -> idle, anew | - |
 /// | connecting | - | - | - | retry at once | drop -> idle |
-/// | ready | ask | tell(room) | retire, tell(left) -> idle | - | retire -> idle |
+/// | ready | ask | tell(room) | retire, then as "ended" | its back-off begins anew | retire -> idle |
 /// | failed | - | - | - | disarm, tell(rested) -> idle, anew | disarm -> idle, anew |
 /// | closed | - | - | - | - | - |
 ///
 /// In each cell: the action, then the state that follows; "-" changes nothing. "Anew": its back-off begins with the
-/// first wait. Connections that drain go on beside all of it until they are done, or `closeAll`.
+/// first wait. A connection is useless if it has answered no call and is lost before the time at which the next attempt
+/// would have begun if this one had failed. The first useless one is made again at once, but after a further one that
+/// time is waited for: otherwise a server that ends each connection at once would be connected to without a pause.
+/// Connections that drain go on beside all of it until they are done, or `closeAll`.
 public enum SubchannelState: Equatable, Sendable {
   case idle(Backoff)
   /// A connection is being made, until a time. If it fails, the next attempt begins at `retry` or later.
   case connecting(Backoff, until: UInt64, retry: UInt64)
-  case ready
+  /// It has a connection. The back-off goes on, with the time `retry`, if the connection turns out to be useless.
+  case ready(Backoff, retry: UInt64)
   /// The last attempt failed, and the next one may begin at `retry` (TRANSIENT_FAILURE).
   case failed(Backoff, retry: UInt64)
   case closed
@@ -57,10 +61,10 @@ public enum SubchannelEvent: Equatable, Sendable {
   case full
   /// A slot that was asked for has come free there.
   case room
-  /// The connection in use takes no new streams.
-  case draining
+  /// The connection in use takes no new streams. `answered`: it has answered a call.
+  case draining(answered: Bool)
   /// The connection that is being made, or the one in use, has ended; or none could be begun.
-  case ended
+  case ended(answered: Bool)
   /// The armed timer is due.
   case time
   /// Waits for nothing any more: the next attempt may begin at once.
@@ -74,6 +78,8 @@ public enum SubchannelAction: Equatable, Sendable {
   /// Begins a connection, and arms the time; a connection that can't be begun has ended.
   case connect(until: UInt64)
   case arm(UInt64)
+  /// Arms the time of the next attempt, and tells the balancer of a failure.
+  case fail(until: UInt64)
   case disarm
   /// Closes the connection that is being made, so that it ends.
   case giveUp
@@ -101,12 +107,12 @@ extension SubchannelState {
     case (.idle, .reset):
       self = .new
       return .none
-    case (.connecting, .connected):
-      self = .ready
+    case (.connecting(let backoff, _, let retry), .connected):
+      self = .ready(backoff, retry: retry)
       return Actions(.disarm, .tell(.ready))
     case (.connecting(let backoff, _, let retry), .ended):
       self = .failed(backoff, retry: max(retry, now))
-      return Actions(.arm(max(retry, now)), .tell(.failed))
+      return Actions(.fail(until: max(retry, now)))
     case (.connecting(_, let until, _), .time):
       return now < until ? Actions(.arm(until)) : Actions(.giveUp)
     case (.connecting(_, let until, _), .reset):
@@ -119,12 +125,13 @@ extension SubchannelState {
       return Actions(.ask)
     case (.ready, .room):
       return Actions(.tell(.room))
-    case (.ready, .draining):
-      self = .new
-      return Actions(.retire, .tell(.left))
-    case (.ready, .ended):
-      self = .new
-      return Actions(.tell(.left))
+    case (.ready(let backoff, let retry), .draining(let answered)):
+      return Actions(.retire, lose(backoff, retry, answered, now))
+    case (.ready(let backoff, let retry), .ended(let answered)):
+      return Actions(lose(backoff, retry, answered, now))
+    case (.ready, .reset):
+      self = .ready(Backoff(), retry: now)
+      return .none
     case (.ready, .unwanted):
       self = .new
       return Actions(.retire)
@@ -144,12 +151,25 @@ extension SubchannelState {
     case (.idle, .connected), (.idle, .full), (.idle, .room), (.idle, .draining), (.idle, .ended),
       (.idle, .time), (.idle, .unwanted),
       (.connecting, .wanted), (.connecting, .full), (.connecting, .room), (.connecting, .draining),
-      (.ready, .wanted), (.ready, .connected), (.ready, .time), (.ready, .reset),
+      (.ready, .wanted), (.ready, .connected), (.ready, .time),
       (.failed, .wanted), (.failed, .connected), (.failed, .full), (.failed, .room), (.failed, .draining),
       (.failed, .ended),
       (.closed, .wanted), (.closed, .connected), (.closed, .full), (.closed, .room), (.closed, .draining),
       (.closed, .ended), (.closed, .time), (.closed, .reset), (.closed, .unwanted), (.closed, .close):
       return .none
     }
+  }
+
+  /// The connection in use is lost.
+  private mutating func lose(_ backoff: Backoff, _ retry: UInt64, _ answered: Bool, _ now: UInt64)
+    -> SubchannelAction
+  {
+    let isUseless = !answered && now < retry
+    if isUseless, backoff.attempts > 1 {
+      self = .failed(backoff, retry: retry)
+      return .fail(until: retry)
+    }
+    self = isUseless ? .idle(backoff) : .new
+    return .tell(answered ? .left : .leftUnused)
   }
 }

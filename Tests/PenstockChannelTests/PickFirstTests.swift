@@ -70,6 +70,7 @@ import Testing
       ("connecting", .endpoint(1, .rested), "connecting", Actions(.connect(1, until: 120))),
       ("connecting", .time, "connecting", Actions(.connect(1, until: 120), .arm(second))),
       ("ready", .endpoint(1, .left), "naming", Actions(.resolve)),
+      ("ready", .endpoint(1, .failed), "naming", Actions(.resolve)),
       ("ready", .endpoint(1, .leftUnused), "idle", Actions(.keep(nil))),
       ("ready", .endpoint(1, .room), "ready(1)", Actions(.serve)),
       ("failing", .endpoint(1, .ready), "ready(1)", Actions(.keep(1), .serve)),

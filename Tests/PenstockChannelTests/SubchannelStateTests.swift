@@ -25,11 +25,17 @@ import Testing
 
   static let connecting = SubchannelState.connecting(tried(1), until: 200, retry: 150)
   static let failed = SubchannelState.failed(tried(1), retry: 150)
+  static let first = SubchannelState.ready(tried(1), retry: 150)
+  /// The connection before it was useless.
+  static let ready = SubchannelState.ready(tried(2), retry: 150)
+  /// As `ready`, but the time of the next attempt has come.
+  static let settled = SubchannelState.ready(tried(1), retry: 100)
   static let wanted = SubchannelEvent.wanted(until: 300, random: 7)
 
-  let states: [SubchannelState] = [.new, .idle(tried(1)), connecting, .ready, failed, .closed]
+  let states: [SubchannelState] = [.new, .idle(tried(1)), connecting, first, ready, settled, failed, .closed]
   let events: [SubchannelEvent] = [
-    wanted, .connected, .full, .room, .draining, .ended, .time, .reset, .unwanted, .close,
+    wanted, .connected, .full, .room, .draining(answered: false), .draining(answered: true),
+    .ended(answered: false), .ended(answered: true), .time, .reset, .unwanted, .close,
   ]
   /// The cells that change the state or have actions.
   let rows: [Row] = [
@@ -38,18 +44,40 @@ import Testing
     (.idle(tried(1)), wanted, .connecting(tried(2), until: 300, retry: 200), Actions(.connect(until: 300))),
     (.idle(tried(1)), .reset, .new, .none),
     (.idle(tried(1)), .close, .closed, Actions(.closeAll)),
-    (connecting, .connected, .ready, Actions(.disarm, .tell(.ready))),
-    (connecting, .ended, failed, Actions(.arm(150), .tell(.failed))),
+    (connecting, .connected, first, Actions(.disarm, .tell(.ready))),
+    (connecting, .ended(answered: false), failed, Actions(.fail(until: 150))),
+    (connecting, .ended(answered: true), failed, Actions(.fail(until: 150))),
     (connecting, .time, connecting, Actions(.arm(200))),
     (connecting, .reset, .connecting(Backoff(), until: 200, retry: 100), .none),
     (connecting, .unwanted, .new, Actions(.drop)),
     (connecting, .close, .closed, Actions(.closeAll)),
-    (.ready, .full, .ready, Actions(.ask)),
-    (.ready, .room, .ready, Actions(.tell(.room))),
-    (.ready, .draining, .new, Actions(.retire, .tell(.left))),
-    (.ready, .ended, .new, Actions(.tell(.left))),
-    (.ready, .unwanted, .new, Actions(.retire)),
-    (.ready, .close, .closed, Actions(.closeAll)),
+    (first, .full, first, Actions(.ask)),
+    (first, .room, first, Actions(.tell(.room))),
+    (first, .draining(answered: false), .idle(tried(1)), Actions(.retire, .tell(.leftUnused))),
+    (first, .draining(answered: true), .new, Actions(.retire, .tell(.left))),
+    (first, .ended(answered: false), .idle(tried(1)), Actions(.tell(.leftUnused))),
+    (first, .ended(answered: true), .new, Actions(.tell(.left))),
+    (first, .reset, .ready(Backoff(), retry: 100), .none),
+    (first, .unwanted, .new, Actions(.retire)),
+    (first, .close, .closed, Actions(.closeAll)),
+    (ready, .full, ready, Actions(.ask)),
+    (ready, .room, ready, Actions(.tell(.room))),
+    (ready, .draining(answered: false), .failed(tried(2), retry: 150), Actions(.retire, .fail(until: 150))),
+    (ready, .draining(answered: true), .new, Actions(.retire, .tell(.left))),
+    (ready, .ended(answered: false), .failed(tried(2), retry: 150), Actions(.fail(until: 150))),
+    (ready, .ended(answered: true), .new, Actions(.tell(.left))),
+    (ready, .reset, .ready(Backoff(), retry: 100), .none),
+    (ready, .unwanted, .new, Actions(.retire)),
+    (ready, .close, .closed, Actions(.closeAll)),
+    (settled, .full, settled, Actions(.ask)),
+    (settled, .room, settled, Actions(.tell(.room))),
+    (settled, .draining(answered: false), .new, Actions(.retire, .tell(.leftUnused))),
+    (settled, .draining(answered: true), .new, Actions(.retire, .tell(.left))),
+    (settled, .ended(answered: false), .new, Actions(.tell(.leftUnused))),
+    (settled, .ended(answered: true), .new, Actions(.tell(.left))),
+    (settled, .reset, .ready(Backoff(), retry: 100), .none),
+    (settled, .unwanted, .new, Actions(.retire)),
+    (settled, .close, .closed, Actions(.closeAll)),
     (failed, .time, failed, Actions(.arm(150))),
     (failed, .reset, .new, Actions(.disarm, .tell(.rested))),
     (failed, .unwanted, .new, Actions(.disarm)),
@@ -74,7 +102,7 @@ import Testing
     #expect(state.handle(.time, Self.policy, now: now) == Actions(.giveUp))
     // The connection that is given up ends. The wait for the next is over already.
     #expect(state == Self.connecting)
-    #expect(state.handle(.ended, Self.policy, now: now) == Actions(.arm(now), .tell(.failed)))
+    #expect(state.handle(.ended(answered: false), Self.policy, now: now) == Actions(.fail(until: now)))
   }
 
   @Test func itRestsUntilTheNextAttempt() {
@@ -85,9 +113,9 @@ import Testing
 
   @Test func itSaysWhatItIs() {
     #expect(
-      states.map { $0.connectivity } == [.idle, .idle, .connecting, .ready, .transientFailure, .shutdown])
+      states.map { $0.connectivity } == [.idle, .idle, .connecting, .ready, .ready, .ready, .transientFailure, .shutdown])
     #expect(Self.failed.failures.map { [UInt64($0.count), $0.retry] } == [1, 150])
-    #expect(SubchannelState.ready.failures == nil)
+    #expect(Self.ready.failures == nil)
   }
 
   @Test func actionsComeInOrder() {

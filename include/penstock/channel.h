@@ -92,6 +92,7 @@ PENSTOCK_API int32_t penstock_channel_connectivity(const penstock_channel *chann
 /* Waits until the channel's state is another than `from` (PENSTOCK_CONNECTIVITY_...), for up to `timeout_ms`
  * milliseconds (-1: without limit), and stores the new state in *now (nullable). It does not make the channel connect.
  * result: E_TIMEOUT: the state is still `from`. E_INVALID_ARGUMENT: NULL, or a number that is not a state.
+ * E_CLOSED: `from` is SHUTDOWN, and so is the state, for good.
  * E_INTERRUPTED: a signal handler ran, or may have run: also without a signal, a few times a second. E_WOULD_DEADLOCK,
  * E_FORKED.
  * memory: nothing is kept

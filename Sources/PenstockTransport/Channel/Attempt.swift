@@ -15,7 +15,7 @@ enum Patience: Int, Comparable {
 }
 
 /// One attempt of a call: it joins the call above, the call's framing, and a stream of a connection. If nothing of
-/// the request was written, the attempt is picked again, once, with all that it has. If the request was written and
+/// the request was written, the attempt is picked again, with all that it has. If the request was written and
 /// certainly not processed, the attempt ends with a status that says so, and the call makes another attempt (gRFC A6,
 /// "Transparent Retries").
 ///
@@ -40,8 +40,6 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   private var wasPickedAgain = false
   /// It follows an attempt that its server has certainly not processed.
   private var isRepeat = false
-  /// The connection on which it waited for a slot has gone once already.
-  private var hasLostSlot = false
   /// How many of the stream's `piecesSent` the call has been told of.
   private var told: UInt32 = 0
   /// The size of `message` as it was received, perhaps compressed.
@@ -176,7 +174,6 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     let stream = connection.newStream(self, sending: all)
     stream.endsAfterPieces = isHalfClosed && !isPacking
     self.stream = stream
-    connection.wasUsed = true
     call._withUnsafeGuaranteedRef { $0.connection = connection.facts }
     stream.open()
   }
@@ -191,13 +188,6 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   /// Fails the attempt because there is no connection. Never called from within a function of the call.
   func connectFailed(_ words: ByteBuffer) {
     if isWaiting { finish(Status(.unavailable, words: words)) }
-  }
-
-  /// The connection on which the attempt waits for a slot has gone: it waits for another connection, once.
-  @inline(never) @_optimize(size)
-  func loseSlot(_ words: ByteBuffer) {
-    if hasLostSlot, patience != .anyTime { failSoon(Status(.unavailable, words: words)) }
-    hasLostSlot = true
   }
 
   private func failSoon(_ status: Status) {
@@ -378,7 +368,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   }
 
   private func conclude(_ end: StreamEnd, _ stream: TransportStream, _ call: Call) {
-    if case .neverSent = end, !wasPickedAgain, core.closedBecause == nil {
+    if case .neverSent = end, core.closedBecause == nil {
       wasPickedAgain = true
       pieces = stream.takePieces()
       self.stream = nil

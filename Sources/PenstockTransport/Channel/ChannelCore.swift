@@ -276,13 +276,6 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     if subchannel.endpointIndex >= 0 { follow(.endpoint(subchannel.endpointIndex, news)) }
   }
 
-  /// The connection of an endpoint takes no more calls, for this reason: attempts that wait for a slot on it wait for
-  /// another connection, once.
-  @inline(never) @_optimize(size)
-  func losesSlots(_ subchannel: Subchannel, _ words: ByteBuffer) {
-    if case .endpoint(subchannel.endpointIndex) = pick { waiting.forEach { $0.loseSlot(words) } }
-  }
-
   /// The last draining connection of an earlier endpoint has ended.
   @inline(never) @_optimize(size)
   func isDone(_ subchannel: Subchannel) { leaving.drop(subchannel) }

@@ -11,6 +11,8 @@ final class Names: Timer, ResolverCompletion {
   private unowned(unsafe) let owner: ChannelCore
   private var state = ResolveState()
   private var known: [SocketAddress] = []
+  /// How many look-ups have ended.
+  private var answers = 0
 
   init(_ resolver: Resolver, of name: ByteBuffer, _ policy: ResolveState.Policy, _ owner: ChannelCore) {
     runtime = owner.runtime
@@ -24,11 +26,9 @@ final class Names: Timer, ResolverCompletion {
   /// Asks for addresses. The owner is told, perhaps from within this function. It gets the addresses that are known at
   /// once, and later those that a look-up brings: that may take long.
   func ask() {
+    let before = answers
     follow(.ask)
-    switch state.phase {
-    case .asking, .waiting: if !known.isEmpty { owner.named(known) }
-    case .idle: break
-    }
+    if answers == before, !known.isEmpty { owner.named(known) }
   }
 
   /// No addresses are wanted any more.
@@ -52,6 +52,7 @@ final class Names: Timer, ResolverCompletion {
   }
 
   func resolved(_ outcome: ResolverOutcome) {
+    answers &+= 1
     switch outcome {
     case .addresses(let list):
       known = list

@@ -58,7 +58,7 @@ final class Subchannel: Timer {
   @inline(never) @_optimize(size)
   private func lackSlot() {
     if let connection, let words = connection.leaving {
-      lose(.draining, words, wasUsed: true)
+      lose(.draining(answered: connection.hasAnswered), words)
     } else {
       tell(follow(.full))
     }
@@ -89,9 +89,13 @@ final class Subchannel: Timer {
         if words == nil {
           channel.runtime.arm(self, at: until)
         } else {
-          actions = state.handle(.ended, policy, now: channel.runtime.now)
+          actions = state.handle(.ended(answered: false), policy, now: channel.runtime.now)
         }
       case .arm(let time): channel.runtime.arm(self, at: time)
+      case .fail(let time):
+        channel.runtime.arm(self, at: time)
+        if let words { failure = words }
+        told = .failed
       case .disarm: channel.runtime.disarm(self)
       case .giveUp:
         connector?.timedOut()
@@ -101,7 +105,6 @@ final class Subchannel: Timer {
       case .retire: retire()
       case .tell(let news):
         told = news
-        if news == .failed, let words { failure = words }
         if news == .ready { failure = nil }
       case .closeAll: closeAll()
       }
@@ -116,11 +119,7 @@ final class Subchannel: Timer {
 
   /// The connection in use has ended, or takes no new streams.
   @inline(never) @_optimize(size)
-  private func lose(_ event: SubchannelEvent, _ words: ByteBuffer, wasUsed: Bool = false) {
-    guard let news = follow(event, words) else { return }
-    if news == .left { channel.losesSlots(self, words) }
-    channel.hears(news == .left && !wasUsed ? .leftUnused : news, self)
-  }
+  private func lose(_ event: SubchannelEvent, _ words: ByteBuffer) { tell(follow(event, words)) }
 
   /// Begins a connection. Returns the reason if it could not.
   @inline(never) @_optimize(size)
@@ -161,7 +160,7 @@ final class Subchannel: Timer {
   @inline(never) @_optimize(size)
   func connectorFailed(_ words: ByteBuffer) {
     connector = nil
-    lose(.ended, words)
+    lose(.ended(answered: false), words)
   }
 
   func connectionReady(_ connection: TransportConnection) {
@@ -174,7 +173,7 @@ final class Subchannel: Timer {
 
   func connectionDraining(_ connection: TransportConnection) {
     if self.connection === connection, let words = connection.leaving {
-      lose(.draining, words, wasUsed: connection.wasUsed)
+      lose(.draining(answered: connection.hasAnswered), words)
     }
   }
 
@@ -182,7 +181,7 @@ final class Subchannel: Timer {
   func connectionEnded(_ connection: TransportConnection, _ words: ByteBuffer) {
     if self.connection === connection {
       self.connection = nil
-      return lose(.ended, words, wasUsed: connection.wasUsed)
+      return lose(.ended(answered: connection.hasAnswered), words)
     }
     draining.drop(connection)
     if draining.isEmpty, endpointIndex < 0, state != .closed { channel.isDone(self) }

@@ -11,13 +11,13 @@ import PenstockWire
 class TransportConnection: ReadyHandler {
   /// A call waits for a slot: the connection has to tell the subchannel of one.
   final var isAsked = false
-  /// Whether a call has used it.
-  final var wasUsed = false
 
   // MARK: For attempts
 
   /// The facts for the statistics of its calls, once it is open.
   var facts: ConnectionFacts? { nil }
+  /// Whether it has answered a call.
+  var hasAnswered: Bool { false }
   /// How many streams may still be opened now; 0 or less: a call has to wait, or to look for another connection.
   var slots: Int { 0 }
   /// Makes a stream, which the caller opens at once.

@@ -57,12 +57,4 @@ struct WaitQueue<Element: Queued> {
     next = 0
     gone = 0
   }
-
-  /// Calls `body` with each element that still waits.
-  @inline(never) @_optimize(size)
-  func forEach(_ body: (Element) -> Void) {
-    for index in next..<all.count {
-      if let one = all[index], one.isWaiting { body(one) }
-    }
-  }
 }

@@ -207,6 +207,7 @@ extension HTTP2Session {
     switch UInt32(header.type) {
     case NGHTTP2_HEADERS.rawValue:
       withStream(header.stream_id) { stream in
+        hasAnswered = true
         if stream.isUsual(block, endsStream: endsStream) {
           if stream.end == nil { earn() }
           stream.take(block, endsStream: endsStream)

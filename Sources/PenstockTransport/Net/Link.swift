@@ -96,7 +96,10 @@ final class Link {
   /// the TLS handshake".
   @inline(never) @_optimize(size)
   static func lost(_ code: Int32, _ during: StaticString) -> ByteBuffer {
-    ByteBuffer().say("the connection failed").say(during).say(": ").say(errno: code)
+    let text = ByteBuffer().say("the connection failed").say(during).say(": ").say(errno: code)
+    // Only a descriptor that is not this socket any more gives these two.
+    if code == EBADF || code == ENOTSOCK { text.say(": something in the program closed its descriptors") }
+    return text
   }
 
   @inline(never) @_optimize(size)

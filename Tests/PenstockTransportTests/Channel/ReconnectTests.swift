@@ -275,4 +275,106 @@ import Testing
     pass(200 * Self.second, client, world)
     #expect(names.asked == 4 && world.connects == 1)
   }
+
+  // MARK: Connections without use
+
+  static let settings: [UInt8] = [0, 0, 0, 4, 0, 0, 0, 0, 0]
+  static let goAway: [UInt8] = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
+
+  /// A server that says GOAWAY at once, to each connection: attempts are apart as after failures.
+  @Test func aServerThatLeavesAtOnceIsNotAskedWithoutPause() throws {
+    let world = Simulation()
+    world.delay = Self.millisecond
+    world.servers[80] = { _, socket in
+      if socket.hasBegun { return }
+      socket.hasBegun = true
+      socket.answer(Self.settings + Self.goAway)
+    }
+    let client = try client("ipv4:10.0.0.1:80", world)
+    let answer = call(client, waits: true, deadline: 2 * Self.second)
+    #expect(answer.code == .deadlineExceeded)
+    #expect(world.connects < 10)
+  }
+
+  /// A server that allows no streams (MAX_CONCURRENT_STREAMS 0) and ends each connection.
+  @Test func aServerThatAllowsNoStreamsIsNotAskedWithoutPause() throws {
+    let world = Simulation()
+    world.delay = Self.millisecond
+    world.servers[80] = { _, socket in
+      if socket.hasBegun { return }
+      socket.hasBegun = true
+      socket.answer([0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0])
+      world.after(2 * Self.millisecond) { socket.end() }
+    }
+    let client = try client("ipv4:10.0.0.1:80", world)
+    let answer = call(client, waits: true, deadline: 2 * Self.second)
+    #expect(answer.code == .deadlineExceeded)
+    #expect(world.connects < 10)
+  }
+
+  @Test func aLostConnectionDoesNotWaitForTheName() throws {
+    let world = Simulation()
+    let names = Answers()
+    names.answer = Self.addresses(1)
+    world.resolver = names
+    var socket: SimulatedSocket?
+    world.servers[1] = {
+      socket = $1
+      SimulationTests.echo($0, $1)
+    }
+    let client = try client("names.test", world)
+    #expect(call(client).message == [7])
+    pass(40 * Self.second, client, world)
+    // The look-up hangs from now on.
+    names.answer = nil
+    socket?.end()
+    pass(Self.millisecond, client, world)
+    let before = world.time
+    #expect(call(client).message == [7])
+    #expect(world.time - before < Self.second)
+  }
+
+  /// A channel that rested does not go on waiting after a failed look-up.
+  @Test func aRestedChannelLooksUpItsNameAtOnce() throws {
+    let world = Simulation()
+    let names = Answers()
+    names.answer = .failed(Array("no such name".utf8))
+    world.resolver = names
+    world.servers[1] = SimulationTests.echo
+    let client = try client("names.test", world) {
+      $0.backoff.initial = 60 * Self.second
+      $0.idleTimeout = 5 * Self.second
+    }
+    #expect(call(client).code == .unavailable)
+    pass(10 * Self.second, client, world)
+    #expect(client.channel.connectivity == .idle)
+    names.answer = Self.addresses(1)
+    let before = world.time
+    #expect(call(client).message == [7])
+    #expect(world.time - before < Self.second)
+  }
+
+  @Test func newAddressesInTheMiddleOfAPass() throws {
+    let world = Simulation()
+    let names = Answers()
+    names.answer = Self.addresses(1, 2)
+    world.resolver = names
+    world.servers[1] = { _, _ in }
+    world.servers[2] = { _, _ in }
+    world.servers[3] = SimulationTests.echo
+    let client = try client("names.test", world) { $0.connectTimeout = 2 * Self.second }
+    world.after(100 * Self.millisecond) { names.give(Self.addresses(3, 2, 1)) }
+    #expect(call(client).message == [7])
+    // While it fails, a new address that works is used at once.
+    let other = Simulation()
+    let more = Answers()
+    more.answer = Self.addresses(9)
+    other.resolver = more
+    other.servers[3] = SimulationTests.echo
+    let second = try self.client("names.test", other)
+    #expect(call(second).code == .unavailable)
+    more.give(Self.addresses(9, 3))
+    pass(Self.millisecond, second, other)
+    #expect(call(second).message == [7])
+  }
 }
