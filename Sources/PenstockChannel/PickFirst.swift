@@ -74,8 +74,9 @@ public struct PickFirst: Equatable {
     case (.idle, .wanted):
       state = .naming
       return Actions(.resolve)
-    case (.naming, .named(let states)), (.connecting, .named(let states)), (.nameless, .named(let states)),
-      (.ready, .named(let states)), (.failing, .named(let states)):
+    case (.naming, .named(let states, _)), (.connecting, .named(let states, _)),
+      (.nameless, .named(let states, _)),
+      (.ready, .named(let states, _)), (.failing, .named(let states, _)):
       if let kept = states.firstIndex(of: .ready) {
         state = .ready(kept)
         return Actions(.keep(kept), .serve)
@@ -103,7 +104,8 @@ public struct PickFirst: Equatable {
       let actions = next(&pass, now)
       state = .failing(pass, failures: failures)
       return actions
-    case (.ready(let current), .endpoint(let endpoint, .left)), (.ready(let current), .endpoint(let endpoint, .failed)):
+    case (.ready(let current), .endpoint(let endpoint, .left)),
+      (.ready(let current), .endpoint(let endpoint, .failed)):
       guard endpoint == current else { return .none }
       state = .naming
       return Actions(.resolve)

@@ -43,6 +43,7 @@ import Testing
       case .nameless: return "nameless"
       case .closed: return "closed"
       }
+    case .roundRobin: return "round robin"
     }
   }
 

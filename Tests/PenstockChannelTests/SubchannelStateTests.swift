@@ -113,7 +113,9 @@ import Testing
 
   @Test func itSaysWhatItIs() {
     #expect(
-      states.map { $0.connectivity } == [.idle, .idle, .connecting, .ready, .ready, .ready, .transientFailure, .shutdown])
+      states.map { $0.connectivity } == [
+        .idle, .idle, .connecting, .ready, .ready, .ready, .transientFailure, .shutdown,
+      ])
     #expect(Self.failed.failures.map { [UInt64($0.count), $0.retry] } == [1, 150])
     #expect(Self.ready.failures == nil)
   }

@@ -47,7 +47,9 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     self.destination = destination
     methods = CurrentMethods(destination.service.methods)
     work = TurnWork(runtime)
-    balancer = .pickFirst(PickFirst(timeout: destination.connectTimeout))
+    balancer = .make(
+      destination.service.balancing.policy, timeout: destination.connectTimeout,
+      random: runtime.platform.random())
     super.init()
     names = Names(resolver, of: destination.name, destination.resolving, self)
   }
@@ -85,7 +87,34 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     if waiting.isEmpty, case .endpoint(let index) = pick, borrow(endpoints[index], { $0.open(attempt) }) {
       return
     }
-    wait(attempt)
+    attachOtherwise(attempt)
+  }
+
+  @inline(never) @_optimize(size)
+  private func attachOtherwise(_ attempt: Attempt) {
+    if waiting.isEmpty, pick == .choose, let endpoint = choose() {
+      _ = endpoint.open(attempt)
+    } else {
+      wait(attempt)
+    }
+  }
+
+  /// The endpoint for the next attempt, if there is one with a slot.
+  @inline(never) @_optimize(size)
+  private func choose() -> Subchannel? {
+    switch pick {
+    case .endpoint(let index): return endpoints[index].hasSlot ? endpoints[index] : nil
+    case .choose:
+      let first = endpoints[balancer.choose()]
+      if first.hasSlot { return first }
+      // The others, each once. To ask one may bring news, and so other endpoints.
+      for index in balancer.choices where index < endpoints.count && endpoints[index] !== first {
+        let other = endpoints[index]
+        if other.hasSlot { return other }
+      }
+      return nil
+    case .wait, .fail: return nil
+    }
   }
 
   @inline(never) @_optimize(size)
@@ -100,8 +129,10 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
 
   /// Whether there is a connection, so that attempts that wait do so for a slot.
   var isReady: Bool {
-    if case .endpoint = pick { return true }
-    return false
+    switch pick {
+    case .endpoint, .choose: true
+    case .wait, .fail: false
+    }
   }
 
   /// Wakes the balancer, if an attempt still waits. One that has come while there is no connection fails, unless it waits.
@@ -159,7 +190,9 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
         switch action {
         case .resolve: names?.ask()
         case .connect(let index, let until):
-          if let news = endpoints[index].connect(until: until) { events.append(.endpoint(index, news)) }
+          connect(index, until)
+        case .connectAll(let until):
+          for index in endpoints.indices { connect(index, until) }
         case .arm(let time): runtime.arm(self, at: time)
         case .keep(let kept): keep(kept)
         case .serve: serve()
@@ -206,9 +239,15 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   /// Serves the attempts that wait; those that find no slot go on waiting.
   @inline(never) @_optimize(size)
   private func serve() {
-    while !waiting.isEmpty, case .endpoint(let index) = pick, endpoints[index].hasSlot {
-      if let attempt = waiting.popFirst() { _ = endpoints[index].open(attempt) }
+    while !waiting.isEmpty, let endpoint = choose() {
+      if let attempt = waiting.popFirst() { _ = endpoint.open(attempt) }
     }
+  }
+
+  /// Connects the endpoint, if it is idle.
+  @inline(never) @_optimize(size)
+  private func connect(_ index: Int, _ until: UInt64) {
+    if let news = endpoints[index].connect(until: until) { events.append(.endpoint(index, news)) }
   }
 
   /// Fails the attempts that wait, but for those that are this patient.
@@ -239,6 +278,8 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     var old = endpoints
     var states: [Connectivity] = []
     endpoints = []
+    var list = list
+    if case .pickFirst(shuffles: true) = destination.service.balancing.policy { shuffle(&list) }
     for address in SocketAddress.interleaved(list) {
       if let kept = old.firstIndex(where: { $0.address == address }) {
         endpoints.append(old.remove(at: kept))
@@ -257,6 +298,13 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     // The numbers that earlier events have are of the old list.
     events.removeAll()
     follow(.named(states))
+  }
+
+  @inline(never) @_optimize(size)
+  private func shuffle(_ list: inout [SocketAddress]) {
+    for last in list.indices.reversed() {
+      list.swapAt(last, Int(runtime.platform.random() % UInt64(last + 1)))
+    }
   }
 
   @inline(never) @_optimize(size)

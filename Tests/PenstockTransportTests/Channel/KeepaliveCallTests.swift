@@ -73,6 +73,8 @@ private final class PingedServer {
         options.keepaliveTime = every.map { $0 * Self.second }
         options.keepaliveTimeout = timeout * Self.second
         options.keepaliveWithoutCalls = withoutCalls
+        // So that connections without calls stay.
+        options.idleTimeout = 0
         let name = bytes("ipv4:10.0.0.1:80")
         guard case .made(let made) = Channel.make(runtime: runtime, target: name.view, options: options)
         else { return nil }

@@ -218,7 +218,8 @@ final class SparingServer {
     #expect(server.sockets.count == 2)
     let answer = try answer(call)
     #expect(answer.code == .unavailable)
-    #expect(answer.words.contains("the server sent GOAWAY (NO_ERROR: number 1); failed 2 times; next attempt in "))
+    #expect(
+      answer.words.contains("the server sent GOAWAY (NO_ERROR: number 1); failed 2 times; next attempt in "))
   }
 
   /// A call that waits for a connection does so after two of no use, too.

@@ -26,8 +26,10 @@ final class Simulation: Platform {
 
   override func clock() -> UInt64 { time }
 
-  /// The middle of the range, with which jitter changes no wait.
-  override func random() -> UInt64 { 1 << 63 }
+  /// The source of random numbers. All are the middle of the range, with which jitter changes no wait, unless a test has
+  /// its own.
+  var randoms: () -> UInt64 = { 1 << 63 }
+  override func random() -> UInt64 { randoms() }
 
   override func makePoller(host: Bool) -> Poller { SimulatedPoller(self, host: host) }
 
@@ -81,6 +83,8 @@ final class SimulatedSocket: Socket {
   /// whole yet.
   var hasBegun = false
   var rest: [UInt8] = []
+  /// How many messages the server has answered.
+  var answered = 0
   /// How many nanoseconds sent bytes may stay without an acknowledgement; nil: as long as the system allows.
   private(set) var mostUnacknowledged: UInt64?
 

@@ -28,6 +28,7 @@ import Testing
         Int32(bytes[5] & 127) << 24 | Int32(bytes[6]) << 16 | Int32(bytes[7]) << 8 | Int32(bytes[8])
       if bytes[3] == 0 {
         let payload = Array(bytes[9..<(9 + size)])
+        socket.answered += 1
         socket.answer(
           Frame.head(stream).encoded + Frame.data(stream, payload).encoded + Frame.trailers(stream).encoded)
       }

@@ -1,0 +1,200 @@
+/// Calls go to each endpoint that is ready, in turn (gRPC's round_robin), or in turn by weight
+/// (static_weighted_round_robin). Every endpoint has a connection, or the channel tries to make one.
+///
+/// | | wanted | named | nameless | rest | close |
+/// |---|---|---|---|---|---|
+/// | idle | resolve -> naming | - | - | - | -> closed |
+/// | naming | - | connectAll, serve -> spread | fail -> nameless | keep(nil) -> idle | -> closed |
+/// | spread | - | connectAll, serve | - | keep(nil) -> idle | -> closed |
+/// | nameless | - | connectAll, serve -> spread | fail | keep(nil) -> idle | -> closed |
+/// | closed | fail | - | - | - | - |
+///
+/// | spread, endpoint i | ready | failed | rested | left, leftUnused | room |
+/// |---|---|---|---|---|---|
+/// | i was connecting | i is ready; serve | i fails; resolve; of all: fail | connect(i) | - | - |
+/// | i was ready | - | i fails; resolve; of all: fail | - | i is connecting; connect(i), resolve | serve |
+/// | i failed | i is ready; serve | resolve; of all: fail | connect(i) | - | - |
+///
+/// In each cell: the actions, then the state that follows; "-" changes nothing. An endpoint that has failed counts as
+/// failed until it is ready, though it connects again and again. No I/O, no clock.
+public struct RoundRobin: Equatable {
+  public enum Part: Equatable, Sendable {
+    case connecting, ready, failed
+  }
+
+  public enum State: Equatable {
+    case idle
+    /// Addresses have been asked for.
+    case naming
+    /// There are endpoints, and each is in one of three states.
+    case spread([Part])
+    /// There are no addresses; the resolver asks again.
+    case nameless
+    case closed
+  }
+
+  public private(set) var state = State.idle
+  /// The timeout for each attempt to connect.
+  public let timeout: UInt64
+  /// The endpoints that are ready.
+  public private(set) var ready: [Int] = []
+  private var weights: [UInt32] = []
+  private var turn: Turn
+
+  /// `random`: any number; it says which endpoint gets the first call, so that many clients do not begin with one.
+  public init(timeout: UInt64, random: UInt64) {
+    self.timeout = timeout
+    turn = Turn(random)
+  }
+
+  /// The endpoint for the next call. Only while `pick` says `choose`.
+  public mutating func choose() -> Int { ready[turn.next()] }
+
+  public var pick: Pick {
+    switch state {
+    case .idle, .naming: return .wait
+    case .spread(let parts):
+      if !ready.isEmpty { return .choose }
+      return parts.contains(.connecting) ? .wait : .fail
+    case .nameless, .closed: return .fail
+    }
+  }
+
+  /// The reason for `pick` to be `fail`.
+  public var failure: BalancerAction.Why {
+    switch state {
+    case .nameless: .nameless
+    case .closed: .closed
+    case .idle, .naming, .spread: .unconnected
+    }
+  }
+
+  public var connectivity: Connectivity {
+    switch state {
+    case .idle: return .idle
+    case .naming: return .connecting
+    case .spread(let parts):
+      if !ready.isEmpty { return .ready }
+      return parts.contains(.connecting) ? .connecting : .transientFailure
+    case .nameless: return .transientFailure
+    case .closed: return .shutdown
+    }
+  }
+
+  public mutating func handle(_ event: BalancerEvent, now: UInt64) -> Actions<BalancerAction> {
+    switch (state, event) {
+    case (.idle, .wanted):
+      state = .naming
+      return Actions(.resolve)
+    case (.naming, .named(let states, let weights)), (.spread, .named(let states, let weights)),
+      (.nameless, .named(let states, let weights)):
+      self.weights = weights
+      spread(states.map(RoundRobin.part))
+      return Actions(
+        .connectAll(until: Time.after(timeout, now)), pick == .fail ? .fail(.unconnected) : .serve)
+    case (.naming, .nameless), (.nameless, .nameless):
+      state = .nameless
+      return Actions(.fail(.nameless))
+    case (.spread(let parts), .endpoint(let index, let news)) where index < parts.count:
+      return handle(news, of: index, parts, now)
+    case (.naming, .rest), (.spread, .rest), (.nameless, .rest):
+      leave(.idle)
+      return Actions(.keep(nil))
+    case (.closed, .wanted):
+      return Actions(.fail(.closed))
+    case (.idle, .close), (.naming, .close), (.spread, .close), (.nameless, .close):
+      leave(.closed)
+      return .none
+    case (.idle, .named), (.idle, .nameless), (.idle, .endpoint), (.idle, .time), (.idle, .rest),
+      (.naming, .wanted), (.naming, .endpoint), (.naming, .time),
+      (.spread, .wanted), (.spread, .nameless), (.spread, .endpoint), (.spread, .time),
+      (.nameless, .wanted), (.nameless, .endpoint), (.nameless, .time),
+      (.closed, .named), (.closed, .nameless), (.closed, .endpoint), (.closed, .time), (.closed, .rest),
+      (.closed, .close):
+      return .none
+    }
+  }
+
+  private mutating func handle(_ news: EndpointNews, of index: Int, _ parts: [Part], _ now: UInt64)
+    -> Actions<BalancerAction>
+  {
+    var parts = parts
+    switch (parts[index], news) {
+    case (.connecting, .ready), (.failed, .ready):
+      parts[index] = .ready
+      spread(parts)
+      return Actions(.serve)
+    case (.connecting, .failed), (.ready, .failed), (.failed, .failed):
+      parts[index] = .failed
+      spread(parts)
+      return pick == .fail ? Actions(.resolve, .fail(.unconnected)) : Actions(.resolve)
+    case (.connecting, .rested), (.failed, .rested):
+      return Actions(.connect(index, until: Time.after(timeout, now)))
+    case (.ready, .left), (.ready, .leftUnused):
+      parts[index] = .connecting
+      spread(parts)
+      return Actions(.connect(index, until: Time.after(timeout, now)), .resolve)
+    case (.ready, .room):
+      return Actions(.serve)
+    case (.connecting, .left), (.connecting, .leftUnused), (.connecting, .room),
+      (.ready, .ready), (.ready, .rested),
+      (.failed, .left), (.failed, .leftUnused), (.failed, .room):
+      return .none
+    }
+  }
+
+  private mutating func spread(_ parts: [Part]) {
+    state = .spread(parts)
+    ready = parts.indices.filter { parts[$0] == .ready }
+    turn.weigh(ready.map { $0 < weights.count ? weights[$0] : 1 })
+  }
+
+  private mutating func leave(_ next: State) {
+    state = next
+    ready = []
+  }
+
+  private static func part(_ state: Connectivity) -> Part {
+    switch state {
+    case .ready: .ready
+    case .transientFailure: .failed
+    case .idle, .connecting, .shutdown: .connecting
+    }
+  }
+}
+
+/// Whose turn it is among some endpoints, each as often as its weight says: the static stride scheduler of gRPC's weighted
+/// round robin. Each endpoint is asked in turn, and skips so many of its turns that its share fits; the heaviest skips
+/// none.
+struct Turn: Equatable {
+  private static let heaviest: UInt64 = 65535
+
+  private var sequence: UInt64
+  private var count: UInt64 = 0
+  /// From 1 to `heaviest`; empty: all are equal.
+  private var weights: [UInt64] = []
+
+  init(_ random: UInt64) { sequence = random >> 32 }
+
+  mutating func weigh(_ raw: [UInt32]) {
+    count = UInt64(raw.count)
+    weights = []
+    guard let most = raw.max(), most > 0, raw.contains(where: { $0 != most }) else { return }
+    for weight in raw {
+      weights.append(max((UInt64(max(weight, 1)) * Turn.heaviest + UInt64(most) / 2) / UInt64(most), 1))
+    }
+  }
+
+  /// The position of the next one; there is at least one.
+  mutating func next() -> Int {
+    while true {
+      sequence &+= 1
+      let position = sequence % count
+      if weights.isEmpty { return Int(position) }
+      let weight = weights[Int(position)]
+      // Each begins elsewhere in its cycle, so that light ones do not all come in one round.
+      let passed = weight &* (sequence / count) &+ position &* (Turn.heaviest / 2)
+      if passed % Turn.heaviest >= Turn.heaviest - weight { return Int(position) }
+    }
+  }
+}

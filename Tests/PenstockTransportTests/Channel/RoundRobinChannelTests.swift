@@ -1,0 +1,133 @@
+import PenstockCall
+import PenstockChannel
+import PenstockWire
+import Testing
+
+@testable import PenstockTransport
+
+/// A channel that spreads its calls, in a world whose clock goes on only when the loop sleeps.
+@Suite(.timeLimit(.minutes(1))) struct RoundRobinChannelTests {
+  static let second = SimulationTests.second
+
+  let world = Simulation()
+  let names = ReconnectTests.Answers()
+  let rest = ReconnectTests()
+
+  /// Servers on these ports, which count their calls.
+  final class Counts {
+    var calls: [UInt16: Int] = [:]
+    var sockets: [UInt16: SimulatedSocket] = [:]
+  }
+
+  let counts = Counts()
+
+  func serve(_ ports: UInt16...) {
+    for port in ports {
+      world.servers[port] = { [counts] said, socket in
+        if !socket.hasBegun { counts.sockets[port] = socket }
+        let before = socket.answered
+        SimulationTests.echo(said, socket)
+        let more = socket.answered - before
+        if more > 0 { counts.calls[port, default: 0] += more }
+      }
+    }
+  }
+
+  func client(_ policy: BalancerConfig.Policy = .roundRobin) throws -> TestClient {
+    world.resolver = names
+    return try rest.client("names.test", world) {
+      $0.service.balancing.policy = policy
+    }
+  }
+
+  func call(_ client: TestClient, _ times: Int) {
+    counts.calls = [:]
+    for _ in 0..<times { #expect(rest.call(client).message == [7]) }
+  }
+
+  @Test func eachGetsItsShare() throws {
+    serve(1, 2, 3)
+    names.answer = ReconnectTests.addresses(1, 2, 3)
+    let client = try client()
+    #expect(rest.call(client).message == [7])
+    rest.pass(Self.second, client, world)
+    #expect(world.connects == 3 && client.channel.connectivity == .ready)
+    call(client, 30)
+    #expect(counts.calls == [1: 10, 2: 10, 3: 10])
+  }
+
+  /// A server that goes is left out, tried again with back-off, and has its share again when it is back.
+  @Test func aServerGoesAndComesBack() throws {
+    serve(1, 2)
+    names.answer = ReconnectTests.addresses(1, 2)
+    let client = try client()
+    #expect(rest.call(client).message == [7])
+    rest.pass(Self.second, client, world)
+    call(client, 2)
+    world.servers[2] = nil
+    counts.sockets[2]?.end()
+    rest.pass(Self.second / 10, client, world)
+    call(client, 10)
+    #expect(counts.calls == [1: 10])
+    serve(2)
+    rest.pass(2 * Self.second, client, world)
+    call(client, 10)
+    #expect(counts.calls == [1: 5, 2: 5])
+  }
+
+  /// New addresses are used, old ones left; a connection that both have stays.
+  @Test func theAddressesChange() throws {
+    serve(1, 2, 3)
+    names.answer = ReconnectTests.addresses(1, 2)
+    let client = try client()
+    #expect(rest.call(client).message == [7])
+    rest.pass(Self.second, client, world)
+    names.give(ReconnectTests.addresses(2, 3))
+    rest.pass(Self.second, client, world)
+    #expect(world.connects == 3)
+    call(client, 10)
+    #expect(counts.calls == [2: 5, 3: 5])
+  }
+
+  @Test func allServersAreGone() throws {
+    names.answer = ReconnectTests.addresses(1, 2)
+    let client = try client()
+    let words = rest.call(client).words
+    #expect(
+      words.hasPrefix(
+        "could not connect to names.test: 10.0.0.1:1: Connection refused; 10.0.0.1:2: Connection refused; next attempt in "
+      ))
+    #expect(client.channel.connectivity == .transientFailure && world.connects == 2)
+    serve(2)
+    #expect(rest.call(client, waits: true).message == [7])
+    call(client, 4)
+    #expect(counts.calls == [2: 4])
+  }
+
+  @Test func itRests() throws {
+    serve(1, 2)
+    names.answer = ReconnectTests.addresses(1, 2)
+    world.resolver = names
+    let client = try rest.client("names.test", world) {
+      $0.service.balancing.policy = .roundRobin
+      $0.idleTimeout = 5 * Self.second
+    }
+    #expect(rest.call(client).message == [7])
+    rest.pass(20 * Self.second, client, world)
+    #expect(client.channel.connectivity == .idle)
+    #expect(rest.call(client).message == [7])
+  }
+
+  /// pick_first with shuffleAddressList: not every client takes the first address.
+  @Test func addressesAreShuffled() throws {
+    serve(1, 2, 3, 4)
+    names.answer = ReconnectTests.addresses(1, 2, 3, 4)
+    var random = SystemRandomNumberGenerator()
+    world.randoms = { random.next() }
+    for _ in 0..<100 {
+      let client = try client(.pickFirst(shuffles: true))
+      #expect(rest.call(client).message == [7])
+    }
+    #expect(counts.calls.count == 4, "\(counts.calls)")
+  }
+}
