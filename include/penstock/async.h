@@ -38,14 +38,14 @@ typedef struct penstock_async_interceptor {
   penstock_hop_destroy destroy; /* as in penstock_interceptor; a bound hop whose event is unresolved by then
                                    gives PENSTOCK_E_GONE */
 
-  penstock_async_callback on_start;      /* before anything is sent */
+  penstock_async_callback on_start;      /* the start: nothing has been sent yet */
   penstock_async_callback on_send;       /* a message to the server */
   penstock_async_callback on_half_close; /* the caller is done sending */
   penstock_async_callback on_headers;    /* the response's headers */
   penstock_async_callback on_receive;    /* a message from the server */
-  penstock_async_callback on_status;     /* the end. The status of a local cancel or deadline can be neither changed nor
-                                        delayed: it is passed on when the callback returns, and to resolve it with any
-                                        verdict but NEXT gives PENSTOCK_E_GONE */
+  penstock_async_callback on_status;     /* the call's status. That of a local cancel or deadline can be neither changed
+                                        nor delayed: it is passed on when the callback returns, and to resolve it with
+                                        any verdict but NEXT gives PENSTOCK_E_GONE */
   penstock_hop_callback on_cancel;       /* as in penstock_interceptor: something else has ended the call */
 } penstock_async_interceptor;
 

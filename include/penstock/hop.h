@@ -378,7 +378,7 @@ PENSTOCK_API penstock_result penstock_ticket_end_after(penstock_ticket ticket, i
  * not resolve the event: its release leaves the ticket as it is.
  * result: E_INVALID_ARGUMENT: 0, or `hop` is NULL. E_ALREADY: the ticket is spent. E_GONE: the call has ended, or went
  * on without the event.
- * memory: *hop is owned by the caller; free with penstock_hop_release. It outlives the call if need be.
+ * memory: *hop is owned by the caller; free with penstock_hop_release. It may outlive the call.
  * threads: any */
 PENSTOCK_API penstock_result penstock_ticket_hop(penstock_ticket ticket, penstock_hop **hop);
 

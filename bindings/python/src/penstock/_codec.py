@@ -89,7 +89,7 @@ class Codec:
 
 
 def boxed(number: Optional[int]) -> Optional[Boxed]:
-    """The `Boxed` behind a ``void *`` of the library; None if it is not one."""
+    """The `Boxed` that a ``void *`` of the library stands for; None if it stands for none."""
     found = registry.get(number)
     return found if isinstance(found, Boxed) else None
 

@@ -99,8 +99,8 @@ def _take_job(job: Callable[[Any], None], argument: Any, number: Optional[int]) 
         return 0
     except BaseException as error:
         report("", "submit", error)
-        # ``submit`` may have passed the job on before it raised. If the job has not begun, it is withdrawn, and C
-        # learns (by 1) that it is not taken; if it has, C learns (by 0) that it is.
+        # ``submit`` may have passed the job on before it raised. If the job has not begun, it is withdrawn, and 1
+        # tells C that the job is not taken. If it has begun, 0 tells C that it is taken.
         return int(taken._revoke())
 
 

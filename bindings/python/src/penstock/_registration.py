@@ -224,7 +224,7 @@ class Registration:
 
     @property
     def level(self) -> Level:
-        """The level: `Level.BYTES`, `Level.OBJECT`, or both."""
+        """The level: `Level.BYTES`, `Level.OBJECT` or `Level.BOTH`."""
         return self._level
 
     @property

@@ -178,7 +178,7 @@ class Outcome:
     @property
     def stats(self) -> Dict[str, Any]:
         """The statistics: times in microseconds since the call was made, the number of attempts, counts of messages
-        and bytes, the peer, TLS. Empty if the call failed before it was made."""
+        and bytes, the peer, TLS. Empty if the call failed before it had a reply, for example in the serializer."""
         reply = self._settled()
         return reply.stats() if reply is not None else {}
 
