@@ -104,7 +104,8 @@ PENSTOCK_API penstock_result penstock_ready_logging(const char *options_json, pe
 
 typedef struct penstock_metrics penstock_metrics;
 /* Makes counters with the options in `options_json`:
- *   "buckets_ms": [5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000]; upper bounds, rising, at most 64
+ *   "buckets_ms": [5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000]; the upper bounds of the histograms' buckets,
+ *       rising, at most 64
  *   "max_methods": 256; calls of further methods are counted together as "other"
  * result: E_INVALID_ARGUMENT: `metrics` is NULL. E_INVALID_JSON: a wrong option.
  * memory: `options_json` is borrowed during the call; *metrics is owned by the caller; free with
