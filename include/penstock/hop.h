@@ -180,8 +180,9 @@ PENSTOCK_API penstock_result penstock_hop_can_restart(const penstock_hop *hop);
 
 /* ---- Side calls ---- */
 
-#define PENSTOCK_SIDE_CALL_FROM_TOP 1u /* through the whole chain of its method, this hop's interceptor included */
-#define PENSTOCK_SIDE_CALL_DETACHED 2u /* has only its own deadline, and goes on after this call has ended */
+/* The flags of a side call. */
+#define PENSTOCK_SIDE_CALL_FROM_TOP 1u /* it passes the whole chain of its method, this hop's interceptor included */
+#define PENSTOCK_SIDE_CALL_DETACHED 2u /* it has only its own deadline, and goes on after the hop's call has ended */
 
 /* Starts a side call for the hop's call, on the channel of that call: for example to fetch a token, or to ask a cache.
  * It is like penstock_channel_call with `method`, `kind`, `options` and `callbacks`, with these differences. `flags`

@@ -235,7 +235,7 @@ def _create(handle: int, number: Optional[int], state: Any) -> int:
         made = registered.methods.create(method.decode("utf-8", "replace"), Kind(_raw.penstock_hop_kind(handle)))
     except BaseException as error:
         report(registered.name, "create", error)
-        # No verdict: the library ends the call with INTERNAL, and names the interceptor.
+        # -1 is no verdict, so the library ends the call with INTERNAL, and names the interceptor.
         return -1
     if isinstance(made, Verdict):
         return int(made)
