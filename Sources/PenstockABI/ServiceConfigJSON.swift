@@ -13,7 +13,7 @@ func readServiceConfig(_ reader: JSONReader, _ into: (ServiceConfig) -> Void) ->
     switch key {
     case "loadBalancingConfig": return readPolicies(field, isChild: false) { config.balancing = $0 }
     case "loadBalancingPolicy":
-      // Of use only without the newer field.
+      // Counts only if the newer field `loadBalancingConfig` is absent.
       if let newer = reader.member("loadBalancingConfig"), !newer.isNull { return nil }
       return readPolicyName(field) { config.balancing.policy = $0 }
     case "methodConfig": return field.elements { readMethod($0, into: &config.methods) }
@@ -85,7 +85,8 @@ private func readMethod(_ reader: JSONReader, into methods: inout MethodConfigs)
 
 // MARK: - Balancing
 
-/// Gives the first policy that is known. An empty list is as if it were not there. `isChild`: of an outlier detection.
+/// Reads the first policy of a list whose name is known. `isChild`: the list is the `childPolicy` of an outlier
+/// detection; any other list may be empty, which counts as absent.
 @inline(never)
 private func readPolicies(_ reader: JSONReader, isChild: Bool, _ into: (BalancerConfig) -> Void) -> Failure? {
   var found: BalancerConfig?
@@ -129,7 +130,7 @@ private func readPolicy(
   return nil
 }
 
-/// A policy by its name, where it has no fields that are used here.
+/// The policy with this name, with the defaults of its fields; nil: the name is not known.
 private func plainPolicy(_ name: ByteView) -> BalancerConfig.Policy? {
   switch name {
   case "pick_first": return .pickFirst(shuffles: false)
@@ -140,7 +141,7 @@ private func plainPolicy(_ name: ByteView) -> BalancerConfig.Policy? {
   }
 }
 
-/// The older field, which has a policy's name, in capitals or not.
+/// Reads the older field `loadBalancingPolicy`: the name of a policy, in letters of either case.
 @inline(never)
 private func readPolicyName(_ reader: JSONReader, _ into: (BalancerConfig.Policy) -> Void) -> Failure? {
   guard let string = reader.string else { return reader.fail("a string") }
@@ -212,13 +213,13 @@ private func readOutliers(_ reader: JSONReader, into config: inout BalancerConfi
 // MARK: - Types
 
 extension JSONReader {
-  /// Calls `body` for each member that is not null: a field that is null is as if it were not there.
+  /// Calls `body` for each member that is not null: a field that is null counts as absent.
   @inline(never)
   fileprivate func fields(_ body: (_ key: ByteView, _ field: JSONReader) -> Failure?) -> Failure? {
     members { key, field in field.isNull ? nil : body(key, field) }
   }
 
-  /// A whole number from 0, which may be a string.
+  /// Reads a whole number from 0 to `most`, which may be written as a string.
   @inline(never)
   fileprivate func uint32(most: Int = 4_294_967_295, _ into: (Int) -> Void) -> Failure? {
     guard let string else { return count(0...most, into) }
@@ -232,7 +233,8 @@ extension JSONReader {
     return nil
   }
 
-  /// A Duration ("1.5s"), in nanoseconds; at most as many as there are numbers for.
+  /// Reads a google.protobuf.Duration such as "1.5s", and gives it in nanoseconds; one that is too long for a UInt64
+  /// gives the largest.
   @inline(never)
   fileprivate func duration(_ into: (UInt64) -> Void) -> Failure? {
     guard let nanoseconds = string.flatMap({ duration($0) }) else {
@@ -242,7 +244,7 @@ extension JSONReader {
     return nil
   }
 
-  /// Digits, perhaps a dot with 1 to 9 digits, and "s".
+  /// The nanoseconds of a text that has digits, perhaps a dot with 1 to 9 digits, and "s"; nil: the text is another.
   private func duration(_ text: ByteView) -> UInt64? {
     guard text.last == 0x73 else { return nil }
     var nanoseconds: UInt64 = 0
@@ -265,7 +267,7 @@ extension JSONReader {
 }
 
 extension UInt64 {
-  /// `self * factor + more`, or the largest number if that is larger.
+  /// `self * factor + more`, or the largest number if that would overflow.
   fileprivate func scaled(_ factor: UInt64, adding more: UInt64) -> UInt64 {
     let (product, isTooLarge) = multipliedReportingOverflow(by: factor)
     let (sum, isOver) = product.addingReportingOverflow(more)

@@ -3,11 +3,12 @@ import PenstockChannel
 import PenstockWire
 import Synchronization
 
-/// What the service config says now of a channel's calls. The driving thread sets it, and each call looks at its beginning.
+/// The settings that the service config has at present for a channel's calls, method by method. The driving thread sets
+/// them, and each call takes its own when it is made.
 final class CurrentMethods: @unchecked Sendable {
   private let lock = Lock()
   private var all: MethodConfigs
-  /// Whether there is any, so that the calls of a channel without a service config take no lock.
+  /// Whether any method has a config: if none has, calls take no lock here.
   private let hasAny: Atomic<Bool>
 
   init(_ all: MethodConfigs) {
@@ -29,8 +30,9 @@ final class CurrentMethods: @unchecked Sendable {
     withExtendedLifetime(old) {}
   }
 
-  /// Gives the config of its method to a request that nobody else has yet. The smaller deadline and limits hold; whether the
-  /// call waits for a connection its own options say first.
+  /// Gives the config of its method to a request that nobody else has yet. Of the deadline and of each limit the
+  /// smaller one counts, be it the config's or the call's; the config decides "wait for ready" only if the call's
+  /// options don't.
   @inline(never) @_optimize(size)
   func apply(to request: Request, _ options: CallOptions?, now: UInt64) {
     guard let config = lock.withLock({ all.find(request.pathView) }) else { return }

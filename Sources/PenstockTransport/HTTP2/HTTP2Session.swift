@@ -43,7 +43,7 @@ final class HTTP2Session {
   private var streamLimit = 0
   /// The peer's GOAWAY in words; nil: none has come.
   var goAway: ByteBuffer?
-  /// Whether the head of an answer has come, to any call.
+  /// Whether a header block of any answer has come on the connection.
   var hasAnswered = false
   /// The reason, in words, why the connection can't go on.
   var failure: ByteBuffer?

@@ -97,7 +97,7 @@ final class Link {
   @inline(never) @_optimize(size)
   static func lost(_ code: Int32, _ during: StaticString) -> ByteBuffer {
     let text = ByteBuffer().say("the connection failed").say(during).say(": ").say(errno: code)
-    // Only a descriptor that is not this socket any more gives these two.
+    // These two errors come only if the descriptor is not this socket any more.
     if code == EBADF || code == ENOTSOCK { text.say(": something in the program closed its descriptors") }
     return text
   }
