@@ -1,4 +1,4 @@
-/* Channel: a target, its credentials and options, its connection, and its interceptors. */
+/* Channel: a target, its credentials and options, its connections, and its interceptors. */
 #ifndef PENSTOCK_CHANNEL_H
 #define PENSTOCK_CHANNEL_H
 
@@ -31,7 +31,7 @@ typedef struct penstock_channel penstock_channel;
  *   "wait_for_ready" (false): whether calls wait for a connection where the channel can't connect
  *   "service_config" ({}): gRPC's service config, an object: settings of methods, and how calls are spread over
  *     addresses; see docs/channel.md. Fields that are not known are ignored.
- *   "idle_timeout_ms" (1800000): how long the channel keeps its connection without a call; 0: without limit
+ *   "idle_timeout_ms" (1800000): how long the channel keeps its connections without a call; 0: without limit
  *   "initial_backoff_ms" (1000), "max_backoff_ms" (120000), "backoff_multiplier" (1.6), "backoff_jitter" (0.2): the
  *     waits between attempts to connect that fail
  *   "min_resolve_interval_ms" (30000): the least time between two look-ups of the name
@@ -64,13 +64,13 @@ PENSTOCK_API penstock_result penstock_channel_new_on(penstock_runtime *runtime, 
  * memory: the reference is given back with penstock_channel_release.
  * threads: any */
 PENSTOCK_API penstock_channel *penstock_channel_retain(penstock_channel *channel);
-/* Gives a reference back. After the last release running calls go on, and the connection closes when the last of them
+/* Gives a reference back. After the last release running calls go on, and the connections close when the last of them
  * has ended. NULL does nothing.
  * result: none.
  * memory: the reference is the library's again.
  * threads: any */
 PENSTOCK_API void penstock_channel_release(penstock_channel *channel);
-/* Ends every call of the channel with CANCELLED ("channel closed") and closes the connection. Does not wait. Functions
+/* Ends every call of the channel with CANCELLED ("channel closed") and closes the connections. Does not wait. Functions
  * that make a call on the channel give E_CLOSED afterwards.
  * result: E_ALREADY: done before.
  * memory: none.

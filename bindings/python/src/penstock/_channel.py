@@ -1,4 +1,4 @@
-"""Channels: a target, its connection and its interceptors."""
+"""Channels: a target, its connections and its interceptors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TLS = Union[bool, Mapping[str, Any]]
 
 
 class Channel(Caller):
-    """A target, its connection and its interceptors. A context manager: leaving it closes it.
+    """A target, its connections and its interceptors. A context manager: leaving it closes it.
 
     ``target``: ``host:port``, ``dns:///host:port``, ``ipv4:1.2.3.4:5,...``, ``ipv6:[::1]:5,...``, ``unix:/path``,
     ``unix-abstract:name``, ``vsock:cid:port`` or ``passthrough:///host:port``.
@@ -192,7 +192,7 @@ class Channel(Caller):
     # ---- The end ----
 
     def close(self) -> None:
-        """Ends every call with CANCELLED and closes the connection. Does not wait. Does nothing if the channel is
+        """Ends every call with CANCELLED and closes the connections. Does not wait. Does nothing if the channel is
         closed already."""
         result = _raw.penstock_channel_close(self._handle)
         if result not in (OK, E_ALREADY):
