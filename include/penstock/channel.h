@@ -12,7 +12,7 @@ extern "C" {
 
 typedef struct penstock_channel penstock_channel;
 
-/* Makes a channel on the default runtime. Nothing is connected before the first call.
+/* Makes a channel on the default runtime. It connects at the first call, or by penstock_channel_connect.
  * `target`: "host:port", "dns:///host:port", "ipv4:1.2.3.4:5,...", "ipv6:[::1]:5,...", "unix:/path",
  * "unix-abstract:name", "vsock:cid:port", "passthrough:///host:port" (as "dns:"); port 443 where none is given.
  * `options` is a JSON object (NUL-terminated) or NULL; numbers in parentheses are defaults:

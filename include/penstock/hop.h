@@ -319,7 +319,7 @@ PENSTOCK_API penstock_result penstock_hop_demand(penstock_hop *hop, uint64_t n);
 /* ---- Call values: pointers that hops and the caller share; see penstock_call_set_value ---- */
 
 /* Sets the call's value `key` (NUL-terminated) to `value`; NULL removes it. The `finalizer` (nullable) gets the value
- * when it is replaced or removed, or the call is freed.
+ * when it is replaced or removed, or when both the call and its reply have been freed.
  * result: E_INVALID_ARGUMENT: `hop` or `key` is NULL. E_STATE: outside a callback. E_GONE; E_FORKED; E_NO_MEMORY.
  * memory: `key` is copied; `value` is transferred, even on error.
  * threads: the callback's thread. */

@@ -35,8 +35,8 @@ class Values:
         self._reply = reply
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value that a hop has set under ``key``, or ``default``. A pointer that C has set is given as
-        an int, its address."""
+        """The value that a hop or the caller has set under ``key``, or ``default``. A pointer that C has set is given
+        as an int, its address."""
         return self._reply.value(c_string(key, "a key"), default) if self._reply is not None else default
 
     def __getitem__(self, key: str) -> Any:
