@@ -95,8 +95,8 @@ static void free_all(block *one) {
 }
 
 static void free_store(void) {
-  /* In a forked child the thread that has entered the store may not exist, and then it never leaves the store: so the
-   * number of tries is limited. */
+  /* In a forked child that was not prepared the thread that has entered the store may not exist, and then it never leaves
+   * the store: so the number of tries is limited. */
   for (int tries = 0; !enter(); tries++) {
     if (tries == 1000) return;
     sched_yield();
@@ -243,6 +243,9 @@ static inline void put(void *pointer, size_t class) {
   }
   put_more(one, class);
 }
+
+HIDDEN int32_t cm_hold_store(void) { return enter(); }
+HIDDEN void cm_let_store_go(void) { leave(); }
 
 HIDDEN void *cm_alloc(size_t size) { return checked_made(take(checked_size(size)), size); }
 

@@ -21,6 +21,35 @@ static inline void cm_retain_new(void *object) { ((intptr_t *)object)[1]++; }
 /* Notes that the calling thread begins (`change` 1) or ceases (-1) to drive `runtime`, or that `runtime` has ended (0);
  * with 0 and NULL nothing is noted. Returns how many runtimes the calling thread drives now. */
 int32_t cm_driven(const void *runtime, int32_t change);
+/* The calling thread is about to take a lock, or has let one go: while the process forks it waits for that
+ * (Sources/CEmbedded/gate.c). */
+typedef struct cm_holder {
+  int32_t held;
+  int32_t callbacks;
+} cm_holder;
+extern __thread cm_holder *cm_me __attribute__((visibility("hidden"), tls_model("initial-exec")));
+extern int32_t cm_gate __attribute__((visibility("hidden")));
+cm_holder *cm_meet(void);
+void cm_wait_at_gate(cm_holder *me);
+static inline void cm_enter(void) {
+  cm_holder *me = cm_me;
+  if (__builtin_expect(!me, 0)) me = cm_meet();
+  __atomic_store_n(&me->held, me->held + 1, __ATOMIC_RELAXED);
+  __atomic_signal_fence(__ATOMIC_SEQ_CST);
+  if (__builtin_expect(__atomic_load_n(&cm_gate, __ATOMIC_RELAXED) != 0, 0)) cm_wait_at_gate(me);
+}
+static inline void cm_left(void) {
+  cm_holder *me = cm_me;
+  __atomic_store_n(&me->held, me->held - 1, __ATOMIC_RELEASE);
+}
+/* Shuts the gate, and waits for the threads that hold a lock, at most until `deadline` (CLOCK_MONOTONIC in ns). 0: not
+ * shut. `mark`: a word that fork wipes, not 0 until the gate is open again. */
+int32_t cm_shut_gate(const void *mark, uint64_t deadline);
+/* `is_child`: no other thread is left. */
+void cm_open_gate(int32_t is_child);
+/* A callback begins (1) or ends (-1) on this thread, which drives nothing; and whether there is one. */
+void cm_callback(int32_t change);
+int32_t cm_in_callback(void);
 #else
 static inline void *cm_alloc(size_t size) { return malloc(size); }
 static inline void *cm_realloc(void *block, size_t size) { return realloc(block, size); }
@@ -32,5 +61,15 @@ static inline int32_t cm_driven(const void *runtime, int32_t change) {
   static __thread int32_t count;
   return count += change;
 }
+/* Full Swift has locks of its own, which a fork may catch: the gate is not shut there. */
+static inline void cm_enter(void) {}
+static inline void cm_left(void) {}
+static inline int32_t cm_shut_gate(const void *mark, uint64_t deadline) {
+  (void)mark, (void)deadline;
+  return 0;
+}
+static inline void cm_open_gate(int32_t is_child) { (void)is_child; }
+static inline void cm_callback(int32_t change) { (void)change; }
+static inline int32_t cm_in_callback(void) { return 0; }
 #endif
 #endif

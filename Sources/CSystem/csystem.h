@@ -220,6 +220,14 @@ static inline void *cs_spare_page(void) {
   return page;
 }
 
+/* Gives the file of `fresh` the number `known`, whose own file is closed; returns it. */
+static inline int32_t cs_replace_descriptor(int32_t fresh, int32_t known) {
+  int32_t replaced = (int32_t)syscall(SYS_dup3, fresh, known, O_CLOEXEC);
+  if (replaced < 0) return fresh;
+  close(fresh);
+  return replaced;
+}
+
 /* fork, which Swift does not import; for tests. */
 static inline int32_t cs_fork(void) { return (int32_t)fork(); }
 

@@ -24,6 +24,14 @@ public func penstock_executor_new_serial(_ executor: UnsafeMutablePointer<Opaque
   return PENSTOCK_OK
 }
 
+@_cdecl("penstock_executor_survives_fork") @implementation
+public func penstock_executor_survives_fork(_ executor: OpaquePointer!) -> penstock_result {
+  guard let executor else { return PENSTOCK_E_INVALID_ARGUMENT }
+  let known = object(executor, HostExecutor.self)
+  if known.isForked { return PENSTOCK_E_FORKED }
+  return known.survivesFork() ? PENSTOCK_OK : PENSTOCK_E_STATE
+}
+
 @_cdecl("penstock_executor_retain") @implementation
 public func penstock_executor_retain(_ executor: OpaquePointer!) -> OpaquePointer! {
   retain(executor, HostExecutor.self)

@@ -1,3 +1,4 @@
+import CMemory
 import Synchronization
 
 /// Runs an interceptor's callbacks elsewhere than on the driving thread.
@@ -25,7 +26,10 @@ open class ExecutorJob {
 
   /// The function that an executor calls.
   public final func runOnce() {
-    if !ran.exchange(true, ordering: .acquiringAndReleasing) { run() }
+    guard !ran.exchange(true, ordering: .acquiringAndReleasing) else { return }
+    cm_callback(1)
+    run()
+    cm_callback(-1)
   }
 
   /// Whether the job has begun to run: an executor that refuses a job must not have run it.

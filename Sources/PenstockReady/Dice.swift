@@ -12,14 +12,23 @@ public struct Chance: Sendable {
 final class Dice: @unchecked Sendable {
   private let lock = Lock()
   private var state: UInt64
+  private let isSeeded: Bool
+  /// A child of fork has numbers of its own, unless there is a seed.
+  private var forks = Process.forks
 
   init(seed: UInt64?) {
     var system = SystemRandomNumberGenerator()
     state = seed ?? system.next()
+    isSeeded = seed != nil
   }
 
   func roll() -> UInt64 {
     lock.lock()
+    if forks != Process.forks, !isSeeded {
+      forks = Process.forks
+      var system = SystemRandomNumberGenerator()
+      state = system.next()
+    }
     state &+= 0x9e37_79b9_7f4a_7c15
     var z = state
     lock.unlock()

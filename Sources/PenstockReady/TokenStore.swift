@@ -23,6 +23,8 @@ public final class TokenStore: @unchecked Sendable {
   /// The number of the open request; 0: none is open.
   private var open: UInt64 = 0
   private var openedAt: UInt64 = 0
+  /// In a child of fork nobody answers what the parent has asked for.
+  private var openedIn: UInt32 = 0
   private var count: UInt64 = 0
   private var waiting: [TokenUse] = []
 
@@ -63,7 +65,8 @@ public final class TokenStore: @unchecked Sendable {
     }
     // A source that has not answered in time is asked again, with a new request.
     let isLate = options.refreshTimeout > 0 && now - min(now, openedAt) >= options.refreshTimeout
-    guard isWanted, open == 0 || isLate else { return (text, 0) }
+    guard isWanted, open == 0 || isLate || openedIn != Process.forks else { return (text, 0) }
+    openedIn = Process.forks
     count += 1
     open = count
     openedAt = now

@@ -129,8 +129,17 @@ TEST(null_executor) {
   OK(penstock_executor_new(take_no_job, NULL, NULL, &executor));
   penstock_executor_release(executor);
   REFUSED(penstock_executor_new_serial(NULL));
+  REFUSED(penstock_executor_survives_fork(NULL));
   CHECK(penstock_executor_retain(NULL) == NULL);
   penstock_executor_release(NULL);
+}
+
+/* They take nothing. In an order that makes no sense they do nothing. */
+TEST(null_fork) {
+  penstock_fork_child();
+  penstock_fork_parent();
+  penstock_fork_prepare();
+  penstock_fork_parent();
 }
 
 static void end_with_nulls(penstock_hop *hop, void *state) {

@@ -40,6 +40,13 @@ PENSTOCK_API penstock_result penstock_executor_new(penstock_submit submit, void 
  * memory: *executor is owned by the caller; free with penstock_executor_release.
  * threads: any */
 PENSTOCK_API penstock_result penstock_executor_new_serial(penstock_executor **executor);
+/* Says that what runs the jobs of an executor made with penstock_executor_new is there in a child of fork, too (see
+ * fork.h): an event loop that is made anew there, or threads that are started with the next job. Without this the calls
+ * that need the executor end in a child with INTERNAL. A serial executor starts its thread anew by itself.
+ * result: E_INVALID_ARGUMENT: NULL. E_STATE: a serial executor. E_FORKED: it belongs to the parent.
+ * memory: none.
+ * threads: any */
+PENSTOCK_API penstock_result penstock_executor_survives_fork(penstock_executor *executor);
 /* Adds a reference to `executor`.
  * result: `executor`; NULL for NULL.
  * memory: the reference is given back with penstock_executor_release.

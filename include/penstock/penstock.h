@@ -20,5 +20,6 @@
 #include "registration.h"
 #include "ready.h"
 #include "codec.h"
+#include "fork.h"
 
 #endif

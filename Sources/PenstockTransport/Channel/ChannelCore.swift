@@ -47,11 +47,16 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     self.destination = destination
     methods = CurrentMethods(destination.service.methods)
     work = TurnWork(runtime)
-    balancer = .make(
-      destination.service.balancing.policy, timeout: destination.connectTimeout,
-      random: runtime.platform.random())
+    balancer = ChannelCore.newBalancer(destination, runtime)
     super.init()
     names = Names(resolver, of: destination.name, destination.resolving, self)
+  }
+
+  @inline(never) @_optimize(size)
+  private static func newBalancer(_ destination: Destination, _ runtime: Runtime) -> Balancer {
+    .make(
+      destination.service.balancing.policy, timeout: destination.connectTimeout,
+      random: runtime.platform.random())
   }
 
   func begin(_ attempt: Attempt) {
@@ -357,6 +362,34 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     endpoints = []
     leaving = []
     for subchannel in known { subchannel.close() }
+    for subchannel in left { subchannel.close() }
+  }
+
+  // MARK: In a child of fork
+
+  /// The parent's connections are set aside, and the channel is idle: the next call makes a connection.
+  @inline(never) @_optimize(size)
+  func becomeChild(_: inout InheritedCalls) {
+    closeInChild()
+    names?.becomeChild()
+    runtime.disarm(self)
+    idleTimer.map { runtime.disarm($0) }
+    events.removeAll()
+    for subchannel in endpoints {
+      subchannel.endpointIndex = -1
+      leaving.append(subchannel)
+    }
+    endpoints = []
+    balancer = ChannelCore.newBalancer(destination, runtime)
+    pick = balancer.pick
+    connectivity.becomeChild()
+  }
+
+  /// Ends the parent's connections. Their descriptors are closed, so their peers hear nothing.
+  @inline(never) @_optimize(size)
+  func endInherited() {
+    let left = leaving
+    leaving = []
     for subchannel in left { subchannel.close() }
   }
 

@@ -40,4 +40,11 @@ final class ConnectivityCell: @unchecked Sendable {
       cell.reset()
     }
   }
+
+  /// In a child of fork, whose parent's threads wait elsewhere.
+  @inline(never) @_optimize(size)
+  func becomeChild() {
+    state.store(Connectivity.idle.rawValue, ordering: .releasing)
+    waiters = []
+  }
 }

@@ -36,6 +36,12 @@ final class Names: Timer, ResolverCompletion {
 
   func resetBackoff() { follow(.reset) }
 
+  /// In a forked child, which has none of its parent's look-ups: the next one begins as soon as it is wanted.
+  func becomeChild() {
+    rest()
+    state = ResolveState()
+  }
+
   private func follow(_ event: ResolveState.Event) {
     var actions = state.handle(event, policy, now: runtime.now, random: runtime.platform.random())
     while let action = actions.next() {

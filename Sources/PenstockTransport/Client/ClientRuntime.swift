@@ -40,6 +40,7 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
     loop = RuntimeLoop(runtime)
     workers = WorkerPool(runtime, limit: Int(runtime.options.maxWorkers))
     super.init()
+    live.workers = .passUnretained(workers)
     runtime.post(LiveCalls.Registering(live, runtime))
   }
 

@@ -7,6 +7,8 @@ import PenstockWire
 final class LiveCalls: ShutdownHook, @unchecked Sendable {
   private var first: Unmanaged<ClientCall>?
   private(set) var isShutDown = false
+  /// The runtime's, which keeps it.
+  var workers: Unmanaged<WorkerPool>?
 
   func add(_ call: ClientCall) {
     let added = Unmanaged.passUnretained(call)
@@ -55,6 +57,20 @@ final class LiveCalls: ShutdownHook, @unchecked Sendable {
     isShutDown = true
     end(nil, why)
   }
+
+  // MARK: In a child of fork
+
+  func becomeChild(_ calls: inout InheritedCalls) {
+    workers?._withUnsafeGuaranteedRef { $0.becomeChild() }
+    var next = first
+    while let call = next?.takeUnretainedValue() {
+      calls.all += 1
+      if call.isCallbackStyle { calls.inBackground += 1 }
+      next = call.nextLive
+    }
+  }
+
+  func endInherited() { end(nil, .forked) }
 
   /// Registers the shutdown hook of a new runtime, on its driving thread.
   final class Registering: InboxItem {

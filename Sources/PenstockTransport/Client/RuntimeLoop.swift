@@ -72,6 +72,14 @@ final class CallItem: InboxItem {
     call.release()
   }
 
+  override func runInChild() { isFirstRun ? dropped(.forked) : run() }
+
+  override func count(_ calls: inout InheritedCalls) {
+    guard isFirstRun else { return }
+    calls.all += 1
+    if owner?.takeUnretainedValue().isCallbackStyle == true { calls.inBackground += 1 }
+  }
+
   /// The runtime has ended before the item ran: ends the call, if it has not ended yet, and discards the inputs that
   /// were posted to it.
   override func dropped(_ why: Closing) {

@@ -1,4 +1,5 @@
 public import PenstockCall
+import Synchronization
 
 /// The object of a penstock_executor handle.
 open class HostExecutor: Executor {
@@ -12,6 +13,9 @@ open class HostExecutor: Executor {
   open func submit(_ job: ExecutorJob) -> Bool { false }
 
   open var isOnThisThread: Bool { false }
+
+  /// The executor goes on in a child of fork. False: it does not need to be told.
+  open func survivesFork() -> Bool { false }
 }
 
 /// A user's executor: a function that takes jobs.
@@ -22,6 +26,13 @@ public final class UserExecutor: HostExecutor {
 
   private let function: Submit
   private let userData: UserData
+  private let forks = Process.forks
+  private let survives = Atomic<Bool>(false)
+
+  public override func survivesFork() -> Bool {
+    survives.store(true, ordering: .relaxed)
+    return true
+  }
 
   public init(_ function: @escaping Submit, _ userData: UserData) {
     self.function = function
@@ -30,6 +41,8 @@ public final class UserExecutor: HostExecutor {
   }
 
   public override func submit(_ job: ExecutorJob) -> Bool {
+    // What was to run it may be a thread of the parent's.
+    guard forks == Process.forks || survives.load(ordering: .relaxed) else { return false }
     // Running the job takes over this reference.
     let reference = Unmanaged.passRetained(job)
     let refused = function({ UserExecutor.run($0) }, reference.toOpaque(), userData.pointer) != 0

@@ -1,3 +1,4 @@
+import CMemory
 import Synchronization
 
 /// Work for the driving thread. A subclass carries the data for its work, and overrides `run`.
@@ -34,6 +35,41 @@ open class InboxItem {
   /// Called instead of `run` where the runtime has ended, for the reason `why`: no thread drives it any more. On any
   /// thread, without locks.
   open func dropped(_ why: Closing) {}
+
+  /// Called instead of `run` in a child of fork, on the driving thread: the parent had posted it.
+  open func runInChild() { run() }
+
+  /// Counts the call, if the item begins one.
+  func count(_ calls: inout InheritedCalls) {}
+}
+
+/// The calls that a child of fork has of its parent: those that count in a runtime.
+public struct InheritedCalls {
+  var all = 0
+  /// Those in callback style.
+  var inBackground = 0
+}
+
+/// What a parent had posted: a child of fork ends it, before anything of its own.
+final class InheritedItems: InboxItem {
+  private let items: [Unmanaged<InboxItem>]
+  private let runtime: Runtime
+  var isEmpty: Bool { items.isEmpty }
+
+  fileprivate init(_ items: [Unmanaged<InboxItem>], _ runtime: Runtime) {
+    self.items = items
+    self.runtime = runtime
+  }
+
+  override func run() {
+    runtime.endInherited()
+    for item in items {
+      item._withUnsafeGuaranteedRef { item in
+        item.queued.store(false, ordering: .releasing)
+        item.begun { $0.runInChild() }
+      }
+    }
+  }
 }
 
 /// A queue with many producers and one consumer: a lock-free stack that is taken whole and turned round, so that
@@ -47,14 +83,27 @@ final class Inbox: @unchecked Sendable {
   /// Pushes an item, sequentially consistent as the protocol of the sleeping loop needs it (`Runtime.turn`). False:
   /// the item was queued already.
   func push(_ item: InboxItem) -> Bool {
-    if !item.isKeptElsewhere, item.queued.exchange(true, ordering: .acquiringAndReleasing) { return false }
+    if !item.isKeptElsewhere {
+      // No fork comes between the mark and the push.
+      cm_enter()
+      defer { cm_left() }
+      if item.queued.exchange(true, ordering: .acquiringAndReleasing) { return false }
+      link(item)
+    } else {
+      link(item)
+    }
+    return true
+  }
+
+  @inline(__always)
+  private func link(_ item: InboxItem) {
     let address = UInt(bitPattern: item.keep().toOpaque())
     var seen = head.load(ordering: .relaxed)
     while true {
       item.next = seen
       let (exchanged, original) = head.compareExchange(
         expected: seen, desired: address, ordering: .sequentiallyConsistent)
-      if exchanged { return true }
+      if exchanged { return }
       seen = original
     }
   }
@@ -74,6 +123,23 @@ final class Inbox: @unchecked Sendable {
         item.next = taken
         taken = newest
         newest = older
+      }
+    }
+  }
+
+  /// Takes all items, in a child of fork whose parent has posted them.
+  @inline(never) @_optimize(size)
+  func inherit(_ runtime: Runtime, _ calls: inout InheritedCalls) -> InheritedItems {
+    var items: [Unmanaged<InboxItem>] = []
+    while true {
+      if taken == 0 { refill() }
+      guard let raw = UnsafeRawPointer(bitPattern: taken) else { return InheritedItems(items, runtime) }
+      let item = Unmanaged<InboxItem>.fromOpaque(raw)
+      items.append(item)
+      item._withUnsafeGuaranteedRef {
+        taken = $0.next
+        $0.next = 0
+        $0.count(&calls)
       }
     }
   }

@@ -1,8 +1,9 @@
+import CMemory
 import CSystem
 import Synchronization
 
 /// A mutual exclusion lock of one word: 0 free, 1 held, 2 held and somebody may sleep on it. All zeros is a free
-/// lock, so a lock may live in zeroed memory (see `Process`).
+/// lock, so a lock may live in zeroed memory (see `Process`). While the process forks nobody holds one (`Fork`).
 ///
 /// Held for a few lines only; never while user code runs, and nothing whose `deinit` could run user code is released
 /// under it.
@@ -13,6 +14,7 @@ public struct Lock: ~Copyable, @unchecked Sendable {
 
   @inline(__always)
   public borrowing func lock() {
+    cm_enter()
     if !word.compareExchange(expected: 0, desired: 1, ordering: .acquiring).exchanged { lockSlow() }
   }
 
@@ -26,6 +28,7 @@ public struct Lock: ~Copyable, @unchecked Sendable {
   @inline(__always)
   public borrowing func unlock() {
     if word.exchange(0, ordering: .releasing) == 2 { Futex.wake(word, 1) }
+    cm_left()
   }
 
   @inline(__always)

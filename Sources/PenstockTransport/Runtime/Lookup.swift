@@ -101,6 +101,9 @@ public final class Lookup: InboxItem {
     told?.resolved(outcome)
   }
 
+  /// The parent's.
+  public override func runInChild() { completion = nil }
+
   /// Starts the lookup's thread. Called on the driving thread.
   @inline(never) @_optimize(size)
   fileprivate func startThread() {
@@ -174,7 +177,8 @@ final class LookupQueue {
   /// Takes a cancelled lookup out of the queue. One that has a thread stays counted until the thread has come back.
   fileprivate func forget(_ lookup: Lookup) { queued.drop(lookup) }
 
-  /// Drops all lookups and their completions, none of which is told any more: the runtime has ended.
+  /// Drops all lookups and their completions, none of which is told any more: the runtime has ended, or it is a forked
+  /// child's, which has none of the threads.
   func drop() {
     while let lookup = running.popLast() ?? queued.popLast() {
       let dropped = lookup.completion

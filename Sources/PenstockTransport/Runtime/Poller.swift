@@ -100,6 +100,26 @@ class Poller {
     outer = -1
   }
 
+  /// In a child of fork: closes its copies of the parent's descriptors, which the parent goes on to watch, and makes its
+  /// own. The outer one keeps its number.
+  @inline(never) @_optimize(size)
+  func renew(host: Bool) {
+    let dropped = watches
+    watches = []
+    let known = outer
+    close()
+    outer = -1
+    timerAt = 0
+    isKicked.store(false, ordering: .relaxed)
+    isAttached = false
+    if isLost.load(ordering: .relaxed) || open(host) != nil {
+      isLost.store(true, ordering: .relaxed)
+    } else if known >= 0 {
+      outer = cs_replace_descriptor(outer, known)
+    }
+    withExtendedLifetime(dropped) {}
+  }
+
   // MARK: Watches
 
   /// The index of `fd` in `watches`, or the index at which it has to be inserted.

@@ -1,3 +1,4 @@
+import CMemory
 import CSystem
 import Synchronization
 
@@ -5,12 +6,14 @@ import Synchronization
 /// globals fresh and every lock free, regardless of the locks that the parent's threads held at that moment.
 ///
 /// The generation tells processes apart: a handle keeps the one it was made under, and a child's differs from those
-/// of all its ancestors, the only processes from which it can have inherited handles.
+/// of all its ancestors, the only processes from which it can have inherited handles, unless the child takes them over:
+/// see `Fork`.
 public enum Process {
   private struct Page: ~Copyable {
     let generation: Atomic<UInt64>
     let sequence: Atomic<UInt64>
     let lock: Lock
+    let runtimesLock: Lock
   }
 
   /// The address of the page. A forked child has the same address, but its page is wiped.
@@ -18,6 +21,13 @@ public enum Process {
   /// The newest generation that this process or an ancestor has taken. It is outside of the page, so that a child
   /// goes on counting from there.
   private static let newest = Atomic<UInt64>(0)
+
+  /// Whether it is the kernel that wipes the page.
+  private static let canPrepare = Atomic<Bool>(true)
+  /// How often an ancestor of this process, with its handles, has gone on in a child: what has to begin anew there
+  /// compares it.
+  private static let count = Atomic<UInt32>(0)
+  public static var forks: UInt32 { count.load(ordering: .relaxed) }
 
   private static let size = 4096
   private static let slotsOffset = 256
@@ -39,6 +49,7 @@ public enum Process {
       expected: 0, desired: UInt(bitPattern: fresh), ordering: .acquiringAndReleasing)
     if exchanged {
       if mapped == nil {
+        canPrepare.store(false, ordering: .relaxed)
         _ = pthread_atfork(nil, nil) {
           if let p = UnsafeMutableRawPointer(bitPattern: Process.page.load(ordering: .relaxed)) {
             memset(p, 0, Process.size)
@@ -84,6 +95,67 @@ public enum Process {
     return (raw + slotsOffset).assumingMemoryBound(to: UInt.self) + i
   }
   static let defaultRuntimeSlot = 0
+  static let runtimesSlot = 5
+  /// 1 while the process forks.
+  private static let forkSlot = 6
+
+  // MARK: Fork
+
+  /// The content of the page, for a child that is to have it.
+  struct Saved {
+    fileprivate let generation: UInt64
+    fileprivate let sequence: UInt64
+    fileprivate var slots: [UInt] = []
+  }
+
+  /// Stops all threads but this one in front of the library's locks, which nobody holds then, and gives the content of
+  /// the page. nil: `deadline` came first, or the system can't do that; nothing has happened.
+  @inline(never) @_optimize(size)
+  static func stop(until deadline: UInt64) -> Saved? {
+    guard generation != 0, canPrepare.load(ordering: .relaxed) else { return nil }
+    slot(forkSlot).pointee = 1
+    guard cm_shut_gate(slot(forkSlot), deadline) != 0 else {
+      slot(forkSlot).pointee = 0
+      return nil
+    }
+    let page = pointer
+    var saved = Saved(
+      generation: page.pointee.generation.load(ordering: .relaxed),
+      sequence: page.pointee.sequence.load(ordering: .relaxed))
+    for index in 0..<slotCount { saved.slots.append(index == forkSlot ? 0 : slot(index).pointee) }
+    return saved
+  }
+
+  @inline(never) @_optimize(size)
+  static func goOn() {
+    slot(forkSlot).pointee = 0
+    cm_open_gate(0)
+  }
+
+  /// In the child: the parent's handles are this process's. False: they are not, because something has used the
+  /// library before, and so has begun a process of its own.
+  @inline(never) @_optimize(size)
+  static func goOnAsChild(_ saved: Saved) -> Bool {
+    let page = pointer
+    let isFresh = page.pointee.generation.load(ordering: .relaxed) == 0
+    if isFresh {
+      for index in 0..<slotCount { slot(index).pointee = saved.slots[index] }
+      page.pointee.sequence.store(saved.sequence, ordering: .relaxed)
+      page.pointee.generation.store(saved.generation, ordering: .releasing)
+      count.wrappingAdd(1, ordering: .relaxed)
+      Worker.forgetAll()
+    }
+    cm_open_gate(1)
+    return isFresh
+  }
+
+  /// The lock of the list of runtimes, which is in `runtimesSlot`.
+  static func withRuntimes<R>(_ body: () -> R) -> R {
+    let p = pointer
+    p.pointee.runtimesLock.lock()
+    defer { p.pointee.runtimesLock.unlock() }
+    return body()
+  }
 
   /// Runs `body` under the lock of the page: a few lines, and never user code.
   public static func withLock<R, E: Error>(_ body: () throws(E) -> R) throws(E) -> R {

@@ -12,13 +12,23 @@ open class TurnEndHandler {
 
 /// A hook that is called on the driving thread, once, when the runtime shuts down. It ends all that its owner has
 /// running. Work that can't end at once is counted with `beginPending`, and the shutdown waits for it.
+///
+/// In a child of fork, which takes the parent's runtime over, it is called twice: when nothing may be told to anybody, to
+/// let go what the parent has besides; and as the driver, to end what has come from the parent.
 public protocol ShutdownHook: AnyObject {
   func runtimeShutdown(_ why: Closing)
+  func becomeChild(_ calls: inout InheritedCalls)
+  func endInherited()
+}
+
+extension ShutdownHook {
+  public func becomeChild(_ calls: inout InheritedCalls) {}
+  public func endInherited() {}
 }
 
 /// The reason why a channel or a runtime ends its calls.
 public enum Closing {
-  case channelClosed, shutDown, descriptorsLost
+  case channelClosed, shutDown, descriptorsLost, forked
 
   /// The status of calls that end for this reason; each call gets a new object.
   @inline(never) @_optimize(size)
@@ -26,6 +36,7 @@ public enum Closing {
     switch self {
     case .channelClosed: Status(.cancelled, "channel closed")
     case .shutDown: Status(.cancelled, "runtime shut down")
+    case .forked: Status(.cancelled, "the process was forked: the call is its parent's")
     case .descriptorsLost:
       Status(.unavailable, "the runtime's loop can't go on: something in the program closed its descriptors")
     }
@@ -121,6 +132,16 @@ public final class Runtime: @unchecked Sendable {
   enum ThreadState: Equatable { case none, joinable, detached, joined }
   var threadState = ThreadState.none
 
+  /// The runtime came from the parent of this process, and its thread did not: it is started when it is first needed.
+  let lacksThread = Atomic<Bool>(false)
+  /// For a fork: 0; 1: the driver is to stand between two turns; 2: it stands there. Written under `lock`.
+  let stillness = Atomic<UInt32>(0)
+  /// The thread that forks has the role, as nobody had it.
+  var isHeld = false
+  /// The links of the list of this process's runtimes, under its lock.
+  var nextRuntime: Unmanaged<Runtime>?
+  var previousRuntime: Unmanaged<Runtime>?
+
   /// Changed to wake the own thread, so that it looks at the role again.
   let ownWord = Atomic<UInt32>(0)
   let ownExited = WaitCell()
@@ -168,6 +189,7 @@ public final class Runtime: @unchecked Sendable {
     if options.mode == .thread, let code = runtime.startThread() {
       return .failed(errno: code, what: "pthread_create")
     }
+    runtime.enlist()
     return .made(runtime)
   }
 
@@ -283,6 +305,7 @@ public final class Runtime: @unchecked Sendable {
     // The lock is held, because the end of the runtime closes the descriptor, and its number may soon be another's.
     if phase != .ended { poller.kick() }
     lock.unlock()
+    if lacksThread.load(ordering: .relaxed) { wakeOwn() }
   }
 
   /// Like `wake`, with `lock` held.
@@ -305,6 +328,14 @@ public final class Runtime: @unchecked Sendable {
   public func endBackground() { background.subtract(1, ordering: .sequentiallyConsistent) }
 
   func wakeOwn() {
+    if lacksThread.load(ordering: .relaxed), lacksThread.exchange(false, ordering: .relaxed),
+      startThread() != nil
+    {
+      // Tried again with the next work.
+      lacksThread.store(true, ordering: .relaxed)
+      asleep.store(1, ordering: .sequentiallyConsistent)
+      if ended.load(ordering: .relaxed) { ownExited.set() }
+    }
     ownWord.wrappingAdd(1, ordering: .sequentiallyConsistent)
     Futex.wake(ownWord, 1)
   }

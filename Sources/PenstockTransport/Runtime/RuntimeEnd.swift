@@ -64,7 +64,7 @@ extension Runtime {
   }
 
   /// The amount that one call adds to `pending`: 1 in each half.
-  private static let call: UInt64 = 1 << 32 | 1
+  static let call: UInt64 = 1 << 32 | 1
 
   /// A call that lives keeps the runtime from ending by itself, and a shutdown has to wait for it.
   public func beginCall() { pending.wrappingAdd(Runtime.call, ordering: .relaxed) }
@@ -109,7 +109,7 @@ extension Runtime {
   }
 
   /// Makes the thread that drives, or should drive, check whether the runtime has ended.
-  private func sendToLook() {
+  func sendToLook() {
     lock.lock()
     let idle = driver == .none && options.mode == .thread && phase != .ended
     if idle { ownWanted = true } else { wakeLocked() }
@@ -125,7 +125,7 @@ extension Runtime {
 
   /// Whether the driver might end the runtime if it looked, so that it must not go to sleep without a look.
   var mayEnd: Bool {
-    isAbandoned || !hooks.isEmpty || !hasPending
+    isAbandoned || !hooks.isEmpty || !hasPending || stillness.load(ordering: .relaxed) != 0
   }
 
   /// Called on the driving thread between turns: runs the hooks of a shutdown, and ends the runtime when nothing is
@@ -134,6 +134,7 @@ extension Runtime {
   /// dropped.
   func endIfDone(abandoned: Bool = false) -> Bool {
     if !ending.load(ordering: .sequentiallyConsistent) { return false }
+    if stillness.load(ordering: .sequentiallyConsistent) != 0 { standStill() }
     lock.lock()
     let isShutdown = phase == .shuttingDown
     lock.unlock()
@@ -192,6 +193,7 @@ extension Runtime {
     poller.close()
     if handles.load(ordering: .sequentiallyConsistent) == 0 { poller.closeOuter() }
     forgetShared()
+    delist()
 
     lock.lock()
     let parked = waiters

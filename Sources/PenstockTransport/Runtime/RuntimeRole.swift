@@ -154,7 +154,7 @@ extension Runtime {
   }
 
   /// Takes the role. `lock` is held, and the role is free or assigned to the caller.
-  private func takeRole() {
+  func takeRole() {
     driver = .caller
     turnover &+= 1
     ownWanted = false
@@ -198,7 +198,7 @@ extension Runtime {
 
   /// Leaves the role: gives it to a parked waiter or, if there is none or there is a crowd, frees it. The constant
   /// `next` keeps the waiter's cell while it is woken.
-  private func leave() {
+  func leave() {
     if endIfDone(abandoned: true) { return }
     lock.lock()
     endDriving()

@@ -41,6 +41,8 @@ private final class SerialQueue: @unchecked Sendable {
   /// thread sleeps, or is about to.
   private let changes: Atomic<UInt32>
   private let thread = Atomic<UInt64>(0)
+  /// The thread is of the process that has forked so often; a child starts another with the first job. Under the lock.
+  private var forks = Process.forks
 
   init(_ changes: UInt32) { self.changes = Atomic(changes) }
 
@@ -58,6 +60,16 @@ private final class SerialQueue: @unchecked Sendable {
 
   func append(_ job: ExecutorJob) -> Bool {
     lock.lock()
+    let isChild = forks != Process.forks
+    if isChild {
+      forks = Process.forks
+      thread.store(0, ordering: .relaxed)
+      if start() != 0 {
+        forks &-= 1
+        lock.unlock()
+        return false
+      }
+    }
     if let last { last.next = job } else { first = job }
     last = job
     lock.unlock()

@@ -1,3 +1,4 @@
+import CMemory
 import CSystem
 import PenstockWire
 import Synchronization
@@ -21,7 +22,9 @@ final class Worker: @unchecked Sendable {
   /// Runs the function of `call`. Called on the worker's own thread.
   func run(_ call: InterceptedCall) {
     running.append(call)
+    cm_callback(1)
     call.execute()
+    cm_callback(-1)
     running.removeLast()
     call.pool.runtime.endPending()
   }
@@ -32,7 +35,7 @@ final class Worker: @unchecked Sendable {
   private static let processSlot = 7
   private var next: Unmanaged<Worker>?
   private var previous: Unmanaged<Worker>?
-  /// The number of workers; in a forked child it includes the parent's, which the list does not have.
+  /// The number of workers; in a child that nobody has prepared it includes the parent's, which the list does not have.
   private static let count = Atomic<Int>(0)
 
   private static var first: Unmanaged<Worker>? {
@@ -52,6 +55,12 @@ final class Worker: @unchecked Sendable {
       }
       return nil
     }
+  }
+
+  /// In a child of fork, which has none of its parent's workers.
+  static func forgetAll() {
+    first = nil
+    count.store(0, ordering: .relaxed)
   }
 
   func begin() {

@@ -271,6 +271,16 @@ final class WorkerPool: @unchecked Sendable {
     Futex.wake(workWord, .max)
   }
 
+  /// In a child of fork, which has no worker; the calls whose functions ran end.
+  func becomeChild() {
+    threads = 0
+    alive = 0
+    idle = 0
+    called = 0
+    joiners = 0
+    exited = []
+  }
+
   var hasThreads: Bool { lock.withLock { alive > 0 } }
 
   /// Closes the pool, and waits until every thread has ended. False: `deadline` came first.

@@ -1,3 +1,4 @@
+import CMemory
 import COpenSSL
 import CSystem
 import PenstockChannel
@@ -51,6 +52,9 @@ public final class TLSContext {
 
   @inline(never) @_optimize(size)
   public static func make(role: Role, options: TLSOptions) -> Made<TLSContext> {
+    // A fork waits, because a child would find OpenSSL's own locks held.
+    cm_enter()
+    defer { cm_left() }
     // OpenSSL's own atexit handler would free its tables while a runtime still works as the process exits. This
     // setting counts only if OpenSSL was not started before; any other function of OpenSSL would start it.
     _ = OPENSSL_init_crypto(UInt64(OPENSSL_INIT_NO_ATEXIT), nil)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from ctypes import c_size_t, c_void_p
 from typing import Any, Optional, Union
 
 from . import _constants as c
 from . import _raw
 from ._errors import AlreadyError, InvalidArgumentError, library_error
+from ._fork import process
 from ._interceptor import Native
 from ._verdict import Level
 
@@ -48,11 +48,11 @@ class CInterceptor(Native):
 
     def _fill(self, table: _raw.penstock_interceptor) -> None:
         if self._table.finalizer:
-            # A forked child has its own copy of the user data and none of its parent's registrations, so it may
+            # A forked child that takes nothing over has its own copy of the user data and none of its parent's registrations, so it may
             # register the table too.
-            if self._process == os.getpid():
+            if self._process == process():
                 raise AlreadyError(c.E_ALREADY, "the table has a finalizer, so it can be registered only once")
-            self._process = os.getpid()
+            self._process = process()
         ctypes.pointer(table)[0] = self._table
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from ctypes import byref, c_void_p
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from . import _raw
 from ._ctrl_c import recover
 from ._errors import check
+from ._fork import process
 from ._objects import forget, own, registry
 from ._reports import report
 
@@ -42,6 +42,9 @@ class Executor:
     """Runs an interceptor's callbacks. ``submit(job)`` has to see to it that ``job()`` is called once, on any
     thread. Its return value is ignored; if it raises, the job is not taken, and the call ends with INTERNAL.
 
+    ``survives_fork``: ``submit`` works in a forked child, too. Otherwise the calls that need the executor end there
+    with INTERNAL.
+
     ``Executor(pool.submit)`` takes a `concurrent.futures.Executor`. A job that is taken and never run delays its
     call until the call is cancelled or its deadline comes.
 
@@ -49,19 +52,20 @@ class Executor:
     ``inbound_executor``, or for one call in `create`, with `Hop.set_executors`.
     """
 
-    def __init__(self, submit: Callable[[Job], object]) -> None:
+    def __init__(self, submit: Callable[[Job], object], *, survives_fork: bool = False) -> None:
         if not callable(submit):
             raise TypeError(f"submit must be callable, got {submit!r}")
         self._submit = submit
+        self._survives_fork = survives_fork
         self._process = 0
         self._address = 0
 
     @property
     def _handle(self) -> int:
-        # A forked child can't use its parent's executors, so it makes its own.
-        if self._process != os.getpid():
+        # A forked child that takes nothing over can't use its parent's executors, so it makes its own.
+        if self._process != process():
             self._address = self._new()
-            self._process = os.getpid()
+            self._process = process()
             own(self, _raw.penstock_executor_release, self._address)
         return self._address
 
@@ -70,6 +74,8 @@ class Executor:
         result = _raw.penstock_executor_new(_take, registry.add(self._submit), forget, byref(handle))
         check(result, "the executor can't be made")
         assert handle.value is not None
+        if self._survives_fork:
+            check(_raw.penstock_executor_survives_fork(handle.value))
         return handle.value
 
 

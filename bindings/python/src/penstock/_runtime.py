@@ -16,12 +16,13 @@ from ctypes import byref, c_int, c_void_p
 from typing import Any, Dict, List, Optional, Tuple
 
 from . import _constants as c
-from . import _raw
+from . import _fork, _raw
 from ._arguments import milliseconds
 from ._ctrl_c import raise_escaping
 from ._errors import check, check_with, library_error
 from ._metadata import owned_text
 from ._objects import own
+from ._fork import process
 from ._options import forget_kept_options
 from ._registration import Kinds, Methods, Registration
 from ._verdict import Level
@@ -121,7 +122,7 @@ class Runtime:
         self._drive = drive
         self._driver: Optional[_Driver] = None
         self._lock = threading.Lock()
-        self._process = os.getpid()
+        self._process = process()
         self._stop: Optional[weakref.finalize[Any, Any]] = None
         own(self, _raw.penstock_runtime_release, self._handle)
         _runtimes.add(self)
@@ -130,7 +131,7 @@ class Runtime:
         """The handle, for a new channel. The first use starts the driver thread."""
         if self._drive and self._driver is None:
             with self._lock:
-                if self._driver is None and self._process == os.getpid():
+                if self._driver is None and self._process == process():
                     self._driver = _Driver(self._handle, self._waiters)
                     self._stop = weakref.finalize(self, self._driver.stop)
         return self._handle
@@ -207,6 +208,21 @@ class Runtime:
             raise library_error(result, "the runtime can't be shut down now")
         self._end_driver(_EXIT_SECONDS)
 
+    def _is_taken_over(self) -> bool:
+        descriptor = c_int()
+        return self._process == process() and _raw.penstock_runtime_fd(self._handle, byref(descriptor)) == c.OK
+
+    def _become_child(self) -> None:
+        """In a child of fork: the threads that waited are gone, and the driver thread is started anew."""
+        self._lock = threading.Lock()
+        self._waiters.forget()
+        driver, stop = self._driver, self._stop
+        self._driver, self._stop = None, None
+        if driver is not None and stop is not None and stop.detach():
+            driver.forget()
+            if self._process == process():
+                self._used()
+
     def _end_driver(self, seconds: float) -> None:
         driver, stop = self._driver, self._stop
         if driver is not None and stop is not None:
@@ -223,7 +239,7 @@ class Runtime:
 _runtimes: weakref.WeakSet[Runtime] = weakref.WeakSet()
 _default: Optional[Runtime] = None
 _default_lock = threading.Lock()
-# The registrations for every channel, to be registered again in a forked child.
+# The registrations for every channel, to be registered again in a child that takes nothing over.
 _for_every_channel: List[Registration] = []
 
 
@@ -270,27 +286,28 @@ def snapshot(timeout: float = 1.0) -> Dict[str, Any]:
 
 
 def _after_fork_in_child() -> None:
+    """The child has none of the threads, and takes over what it can."""
     global _default, _default_lock
+    _fork.child()
     _default_lock = threading.Lock()
-    _default = None
-    forget_kept_options()
     workers.clear()
-    for registration in _for_every_channel:
-        registration._scope = None
-    for runtime in _runtimes:
-        runtime._lock = threading.Lock()
-        driver, stop = runtime._driver, runtime._stop
-        runtime._driver, runtime._stop = None, None
-        if driver is not None and stop is not None and stop.detach():
-            driver.forget()
+    runtimes = list(_runtimes)
+    if not any(runtime._is_taken_over() for runtime in runtimes):
+        _fork.take_nothing_over()
+        _default = None
+        forget_kept_options()
+        for registration in _for_every_channel:
+            registration._scope = None
+    for runtime in runtimes:
+        runtime._become_child()
 
 
 def _at_exit() -> None:
     for runtime in list(_runtimes):
-        if runtime._process == os.getpid():
+        if runtime._process == process():
             runtime._end_driver(_EXIT_SECONDS)
             _raw.penstock_runtime_shutdown(runtime._handle, int(_EXIT_SECONDS * 1000))
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+os.register_at_fork(before=_fork.prepare, after_in_parent=_fork.parent, after_in_child=_after_fork_in_child)
 atexit.register(_at_exit)

@@ -35,7 +35,15 @@ class Waiters:
 
     def __exit__(self, *exception: object) -> None:
         if not workers or threading.get_ident() not in workers:
-            self._inside.pop()
+            try:
+                self._inside.pop()
+            except IndexError:
+                # In the child of a fork that a signal handler has made, in here.
+                pass
+
+    def forget(self) -> None:
+        """In the child of a fork, which has none of the threads."""
+        self._inside.clear()
 
     def wait(self, function: Callable[..., Any], *arguments: Any) -> int:
         """Calls ``function`` again until no signal has interrupted it, and returns its result. Between two calls

@@ -16,7 +16,6 @@ import contextlib
 import ctypes
 import json
 import logging
-import os
 import threading
 import weakref
 from ctypes import byref, c_void_p
@@ -26,6 +25,7 @@ from . import _raw
 from ._arguments import c_string, milliseconds
 from ._ctrl_c import recover
 from ._errors import LibraryError, check, check_with
+from ._fork import process
 from ._interceptor import Native
 from ._metadata import owned_text
 from ._objects import forget, own, registry
@@ -45,8 +45,8 @@ __all__ = [
 ]
 
 
-def _drop(table: Any, process: int) -> None:
-    if os.getpid() == process:
+def _drop(table: Any, made_by: int) -> None:
+    if process() == made_by:
         table.finalizer(table.user_data)
 
 
@@ -60,12 +60,12 @@ class _Ready(Native):
         self._filled()
 
     def _filled(self) -> Any:
-        """The table. A forked child makes a new one, because the parent's threads may have been changing its state
+        """The table. A forked child that takes nothing over makes a new one, because the parent's threads may have been changing its state
         during the fork."""
-        if self._process != os.getpid():
+        if self._process != process():
             table = _raw.penstock_interceptor()
             self._make(c_string(json.dumps(self._options), "options"), table)
-            self._own, self._process = table, os.getpid()
+            self._own, self._process = table, process()
             weakref.finalize(self, _drop, table, self._process).atexit = False
         return self._own
 

@@ -262,4 +262,11 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_message_new_object": (c_int32, c_void_p, c_void_p, POINTER(c_void_p)),
     # void *penstock_message_object(const penstock_message *message);
     "penstock_message_object": (c_void_p, c_void_p),
+    # ---- fork.h ----
+    # void penstock_fork_prepare(void);
+    "penstock_fork_prepare": (None,),
+    # void penstock_fork_parent(void);
+    "penstock_fork_parent": (None,),
+    # void penstock_fork_child(void);
+    "penstock_fork_child": (None,),
 }

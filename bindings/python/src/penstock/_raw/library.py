@@ -43,6 +43,17 @@ def functions() -> Dict[str, Any]:
     return _functions
 
 
+def known(name: str) -> Any:
+    """A function by its name; None if the library has not been loaded."""
+    return _functions.get(name)
+
+
+def renew_lock() -> None:
+    """In the child of a fork, where the thread that has the lock may not exist."""
+    global _lock
+    _lock = threading.Lock()
+
+
 def _carried() -> str:
     return os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "_lib", SONAME)
 

@@ -113,6 +113,8 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_executor_new": (c_int32, penstock_submit, c_void_p, penstock_finalizer, POINTER(c_void_p)),
     # penstock_result penstock_executor_new_serial(penstock_executor **executor);
     "penstock_executor_new_serial": (c_int32, POINTER(c_void_p)),
+    # penstock_result penstock_executor_survives_fork(penstock_executor *executor);
+    "penstock_executor_survives_fork": (c_int32, c_void_p),
     # penstock_executor *penstock_executor_retain(penstock_executor *executor);
     "penstock_executor_retain": (c_void_p, c_void_p),
     # void penstock_executor_release(penstock_executor *executor);

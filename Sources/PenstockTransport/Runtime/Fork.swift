@@ -1,0 +1,104 @@
+import CMemory
+import CSystem
+import Synchronization
+
+/// How the runtimes of a process go on in a child that fork makes of it, if the host asks for it: `prepare` before the
+/// fork, then `parent` and `child`, all on the thread that forks.
+///
+/// `prepare` stops the process where everything is whole, in this order: the one thread that may do so; the driver of
+/// each runtime, between two turns; all locks of the library, by the gate in front of them (Sources/CEmbedded/gate.c).
+/// The child then has the parent's objects, each of them whole, and none of its threads. It gets the parent's generation
+/// back, so that the parent's handles are its own; it makes descriptors and threads of its own, and ends the calls that
+/// were under way.
+///
+/// In a callback, or where a second is too short, nothing is stopped, and the child has none of the parent's handles.
+public enum Fork {
+  private final class Plan {
+    let thread = cs_thread_self()
+    let generation = Process.generation
+    var runtimes: [Runtime] = []
+    var saved: Process.Saved?
+    /// The number of `prepare`s: the host and its language's binding may both ask.
+    var depth = 1
+  }
+
+  private static let patience: UInt64 = 1_000_000_000
+  private static let look: UInt64 = 100_000
+  /// The plan of the thread that forks.
+  private static let plan = Atomic<UInt>(0)
+
+  /// The plan, if it is the calling thread's.
+  private static var mine: Plan? {
+    guard let raw = UnsafeRawPointer(bitPattern: plan.load(ordering: .acquiring)) else { return nil }
+    let found = Unmanaged<Plan>.fromOpaque(raw).takeUnretainedValue()
+    return found.thread == cs_thread_self() ? found : nil
+  }
+
+  @inline(never) @_optimize(size)
+  public static func prepare() {
+    if let mine, !Process.isForked(mine.generation) {
+      mine.depth += 1
+      return
+    }
+    if DrivingThread.isCurrent() || cm_in_callback() != 0 { return }
+    let deadline = Runtime.monotonicNow() + patience
+    let made = Plan()
+    let reference = Unmanaged.passRetained(made)
+    guard claim(reference, until: deadline) else { return reference.release() }
+    for runtime in Runtime.all() {
+      guard runtime.holdStill(until: deadline) else { return giveUp(made) }
+      made.runtimes.append(runtime)
+    }
+    made.saved = Process.stop(until: deadline)
+    if made.saved == nil { giveUp(made) }
+  }
+
+  /// Makes `made` the plan. False: another thread forks all the time.
+  private static func claim(_ made: Unmanaged<Plan>, until deadline: UInt64) -> Bool {
+    while true {
+      let known = plan.load(ordering: .acquiring)
+      // A plan of the parent's, in a child that another thread has made meanwhile, is over.
+      let isOver =
+        UnsafeRawPointer(bitPattern: known).map {
+          Process.isForked(Unmanaged<Plan>.fromOpaque($0).takeUnretainedValue().generation)
+        } ?? true
+      if isOver,
+        plan.compareExchange(
+          expected: known, desired: UInt(bitPattern: made.toOpaque()), ordering: .acquiringAndReleasing
+        ).exchanged
+      {
+        return true
+      }
+      if Runtime.monotonicNow() >= deadline { return false }
+      cs_sleep_milliseconds(1)
+    }
+  }
+
+  private static func giveUp(_ plan: Plan) {
+    for runtime in plan.runtimes { runtime.goOn() }
+    end(plan)
+  }
+
+  private static func end(_ over: Plan) {
+    plan.store(0, ordering: .releasing)
+    Unmanaged.passUnretained(over).release()
+  }
+
+  @inline(never) @_optimize(size)
+  public static func parent() {
+    guard let mine else { return }
+    mine.depth -= 1
+    guard mine.depth == 0 else { return }
+    Process.goOn()
+    giveUp(mine)
+  }
+
+  @inline(never) @_optimize(size)
+  public static func child() {
+    guard let mine, let saved = mine.saved else { return }
+    if Process.goOnAsChild(saved) {
+      for runtime in mine.runtimes { runtime.becomeChild() }
+    }
+    end(mine)
+  }
+}

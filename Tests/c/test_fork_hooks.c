@@ -1,0 +1,415 @@
+/* fork.h: with the hooks the parent's channels, with their interceptors, work in a child. */
+#include "calls.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int child_failures;
+#define CHILD(condition)                                                                                               \
+  do {                                                                                                                 \
+    if (!(condition)) {                                                                                                \
+      printf("  in the child: %s (line %d)\n", #condition, __LINE__);                                                  \
+      child_failures++;                                                                                                \
+    }                                                                                                                  \
+  } while (0)
+
+static void install(void) { pthread_atfork(penstock_fork_prepare, penstock_fork_parent, penstock_fork_child); }
+static void with_hooks(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, install);
+}
+
+/* In the child: runs `body` and ends. In the parent: the child's process number. */
+static pid_t fork_and(void (*body)(void *), void *argument) {
+  fflush(stdout);
+  pid_t child = fork();
+  if (child != 0) return child;
+  alarm(25u * (unsigned)test_slow());
+  child_failures = 0;
+  body(argument);
+  fflush(stdout);
+  _exit(child_failures ? 1 : 0);
+}
+
+static void reap(pid_t child) {
+  int status = -1;
+  CHECK(waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  if (WIFSIGNALED(status)) printf("  the child died of signal %d\n", WTERMSIG(status));
+}
+
+static int32_t count_start(penstock_hop *hop, void *counter) {
+  (void)hop;
+  atomic_fetch_add((atomic_int *)counter, 1);
+  return PENSTOCK_NEXT;
+}
+
+static void add_counter(penstock_channel *channel, atomic_int *counter) {
+  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
+  penstock_interceptor_id id = 0;
+  table.on_start = count_start;
+  table.user_data = counter;
+  OK(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL));
+}
+
+static penstock_result unary_result(penstock_channel *channel, int32_t *code) {
+  penstock_reply *reply = NULL;
+  penstock_result result = penstock_channel_unary(channel, UNARY, "x", 1, NULL, &reply, NULL);
+  *code = result == PENSTOCK_OK ? penstock_reply_code(reply) : -1;
+  if (*code > 0) printf("  %s\n", penstock_reply_status_json(reply));
+  penstock_reply_release(reply);
+  return result;
+}
+
+/* ---- Under load ---- */
+
+typedef struct load {
+  penstock_channel *channels[2];
+  atomic_int counter;
+  atomic_bool over;
+} load;
+
+static void *keep_calling(void *pointer) {
+  load *load = pointer;
+  for (int i = 0; !atomic_load(&load->over); i++) check_echo(load->channels[i % 2]);
+  return NULL;
+}
+
+static void *keep_streaming(void *pointer) {
+  load *load = pointer;
+  while (!atomic_load(&load->over)) {
+    penstock_call *call = start_with(load->channels[0], BIDI, PENSTOCK_KIND_BIDI, NULL);
+    OK(penstock_call_send(call, "a", 1));
+    CHECK_MESSAGE(call, "a");
+    OK(penstock_call_half_close(call));
+    CHECK_FINISH(call, 0);
+    penstock_call_release(call);
+  }
+  return NULL;
+}
+
+static void call_both(void *pointer) {
+  load *load = pointer;
+  int before = atomic_load(&load->counter);
+  int32_t code = -1;
+  for (int i = 0; i < 4; i++) {
+    CHILD(unary_result(load->channels[i % 2], &code) == PENSTOCK_OK);
+    CHILD(code == 0);
+  }
+  CHILD(atomic_load(&load->counter) >= before + 4);
+  for (int i = 0; i < 2; i++) penstock_channel_release(load->channels[i]);
+}
+
+TEST(fork_hooks_children_of_a_busy_parent_call_at_once) {
+  with_hooks();
+  load load = {.channels = {open_channel(), open_tls_channel(false)}};
+  pthread_t threads[4];
+  for (int i = 0; i < 2; i++) add_counter(load.channels[i], &load.counter);
+  for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, i < 3 ? keep_calling : keep_streaming, &load);
+  for (int i = 0; i < test_rounds(120); i++) reap(fork_and(call_both, &load));
+  atomic_store(&load.over, true);
+  for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+  for (int i = 0; i < 2; i++) penstock_channel_release(load.channels[i]);
+}
+
+/* ---- Calls under way ---- */
+
+typedef struct under_way {
+  penstock_runtime *runtime;
+  penstock_channel *channel;
+  penstock_call *call;
+  atomic_int replies;
+  latch replied;
+  int fd;
+} under_way;
+
+static void end_in_child(void *pointer) {
+  under_way *way = pointer;
+  penstock_message *message = NULL;
+  penstock_reply *reply = NULL;
+  CHILD(penstock_call_receive(way->call, &message) == PENSTOCK_E_END);
+  CHILD(penstock_call_wait(way->call, &reply) == PENSTOCK_OK);
+  CHILD(penstock_reply_code(reply) == 1);
+  CHILD(strstr(penstock_reply_status_json(reply), "forked") != NULL);
+  penstock_reply_release(reply);
+  penstock_call_release(way->call);
+  int32_t code = -1;
+  CHILD(unary_result(way->channel, &code) == PENSTOCK_OK);
+  CHILD(code == 0);
+  if (way->fd >= 0) {
+    int fd = -1;
+    CHILD(penstock_runtime_fd(way->runtime, &fd) == PENSTOCK_OK && fd == way->fd);
+    CHILD(penstock_runtime_poll(way->runtime, 0) == PENSTOCK_OK);
+  }
+  penstock_channel_release(way->channel);
+  CHILD(penstock_runtime_shutdown(way->runtime, 10000) == PENSTOCK_OK);
+  penstock_runtime_release(way->runtime);
+}
+
+static void fork_under_way(const char *options) {
+  with_hooks();
+  under_way way = {.fd = -1};
+  way.runtime = new_runtime(options);
+  way.channel = open_channel_on(way.runtime);
+  way.call = start_with(way.channel, BIDI, PENSTOCK_KIND_BIDI, NULL);
+  if (strstr(options, "host")) OK(penstock_runtime_fd(way.runtime, &way.fd));
+  OK(penstock_call_send(way.call, "one", 3));
+  CHECK_MESSAGE(way.call, "one");
+  for (int i = 0; i < 3; i++) reap(fork_and(end_in_child, &way));
+  /* The parent has noticed nothing. */
+  OK(penstock_call_send(way.call, "two", 3));
+  CHECK_MESSAGE(way.call, "two");
+  OK(penstock_call_half_close(way.call));
+  CHECK_FINISH(way.call, 0);
+  penstock_call_release(way.call);
+  check_echo(way.channel);
+  penstock_channel_release(way.channel);
+  OK(penstock_runtime_shutdown(way.runtime, 10000));
+  penstock_runtime_release(way.runtime);
+}
+TEST(fork_hooks_end_a_call_with_a_thread) { fork_under_way("{}"); }
+TEST(fork_hooks_end_a_call_where_callers_do_not_drive) { fork_under_way("{\"caller_drives\": false}"); }
+TEST(fork_hooks_end_a_call_of_a_host_runtime) { fork_under_way("{\"mode\": \"host\"}"); }
+
+static void note_reply(penstock_call *call, penstock_reply *reply, void *user_data) {
+  (void)call;
+  under_way *way = user_data;
+  atomic_store(&way->replies, 100 + penstock_reply_code(reply));
+  latch_signal(&way->replied);
+}
+
+static void wait_for_callback(void *pointer) {
+  under_way *way = pointer;
+  /* The latch's own lock may be anything here; it was not held, as nothing has happened. */
+  for (int i = 0; i < 500 && atomic_load(&way->replies) == 0; i++) test_pause();
+  CHILD(atomic_load(&way->replies) == 101);
+}
+
+TEST(fork_hooks_tell_the_callbacks_of_a_call) {
+  with_hooks();
+  under_way way = {.replied = LATCH_INIT};
+  penstock_call_callbacks callbacks = PENSTOCK_CALL_CALLBACKS_INIT;
+  callbacks.user_data = &way;
+  callbacks.on_reply = note_reply;
+  way.channel = open_channel();
+  REQUIRE_OK(penstock_channel_call(way.channel, BIDI, PENSTOCK_KIND_BIDI, NULL, &callbacks, &way.call, NULL));
+  OK(penstock_call_try_send(way.call, "x", 1));
+  OK(penstock_call_demand(way.call, 2));
+  check_echo(way.channel);
+  reap(fork_and(wait_for_callback, &way));
+  CHECK_INT(atomic_load(&way.replies), 0);
+  OK(penstock_call_half_close(way.call));
+  latch_wait(&way.replied, 1);
+  CHECK_INT(atomic_load(&way.replies), 100);
+  penstock_call_release(way.call);
+  penstock_channel_release(way.channel);
+}
+
+/* ---- Where it can't be done ---- */
+
+static void is_refused(void *pointer) {
+  int32_t code = -1;
+  CHILD(unary_result(pointer, &code) == PENSTOCK_E_FORKED);
+  penstock_channel_release(pointer);
+  /* What the child makes itself works. */
+  penstock_channel *other = open_channel();
+  CHILD(unary_result(other, &code) == PENSTOCK_OK && code == 0);
+  penstock_channel_release(other);
+}
+
+typedef struct forker {
+  penstock_channel *channel;
+  bool forks;
+  latch entered, go;
+  pid_t child;
+} forker;
+
+static int32_t fork_or_wait(penstock_hop *hop, void *user_data) {
+  (void)hop;
+  forker *forker = user_data;
+  if (forker->forks) {
+    forker->child = fork_and(is_refused, forker->channel);
+  } else {
+    latch_signal(&forker->entered);
+    latch_wait(&forker->go, 1);
+  }
+  return PENSTOCK_NEXT;
+}
+
+static void add_forker(forker *forker, bool is_sync) {
+  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
+  penstock_sync_interceptor sync = PENSTOCK_SYNC_INTERCEPTOR_INIT;
+  penstock_interceptor_id id = 0;
+  sync.intercept = fork_or_wait;
+  sync.user_data = forker;
+  table.on_start = fork_or_wait;
+  table.user_data = forker;
+  if (is_sync) OK(penstock_sync_interceptor_table(&sync, &table, NULL));
+  OK(penstock_channel_add_interceptor(forker->channel, &table, 0, &id, NULL));
+}
+
+static void fork_in_callback(bool is_sync) {
+  with_hooks();
+  forker forker = {.channel = open_channel(), .forks = true};
+  add_forker(&forker, is_sync);
+  int32_t code = -1;
+  CHECK_INT(unary_result(forker.channel, &code), PENSTOCK_OK);
+  reap(forker.child);
+  penstock_channel_release(forker.channel);
+}
+TEST(fork_hooks_do_nothing_in_a_callback) { fork_in_callback(false); }
+TEST(fork_hooks_do_nothing_in_the_function_of_a_synchronous_interceptor) { fork_in_callback(true); }
+
+static void *call_once(void *channel) {
+  check_echo(channel);
+  return NULL;
+}
+
+TEST(fork_hooks_wait_no_longer_than_a_second) {
+  with_hooks();
+  forker forker = {.channel = open_channel(), .entered = LATCH_INIT, .go = LATCH_INIT};
+  add_forker(&forker, false);
+  pthread_t thread;
+  pthread_create(&thread, NULL, call_once, forker.channel);
+  latch_wait(&forker.entered, 1);
+  int64_t before = test_now_ms();
+  reap(fork_and(is_refused, forker.channel));
+  int64_t took = test_now_ms() - before;
+  CHECK(took >= 990 && took < 1000 + 4000 * test_slow());
+  latch_signal(&forker.go);
+  pthread_join(thread, NULL);
+  penstock_channel_release(forker.channel);
+}
+
+/* ---- What has threads of its own ---- */
+
+static int32_t pass(penstock_hop *hop, void *user_data) {
+  atomic_fetch_add((atomic_int *)user_data, 1);
+  return penstock_hop_next(hop) == PENSTOCK_OK ? PENSTOCK_NEXT : PENSTOCK_NEXT;
+}
+
+typedef struct threaded {
+  penstock_channel *channel;
+  atomic_int counter;
+  bool works;
+} threaded;
+
+static void use_threads(void *pointer) {
+  threaded *threaded = pointer;
+  int32_t code = -1;
+  int before = atomic_load(&threaded->counter);
+  CHILD(unary_result(threaded->channel, &code) == PENSTOCK_OK);
+  CHILD(code == (threaded->works ? 0 : 13));
+  CHILD(atomic_load(&threaded->counter) == before + threaded->works);
+  penstock_channel_release(threaded->channel);
+}
+
+TEST(fork_hooks_start_workers_anew) {
+  with_hooks();
+  threaded threaded = {.channel = open_channel(), .works = true};
+  penstock_sync_interceptor sync = PENSTOCK_SYNC_INTERCEPTOR_INIT;
+  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
+  penstock_interceptor_id id = 0;
+  sync.intercept = pass;
+  sync.user_data = &threaded.counter;
+  OK(penstock_sync_interceptor_table(&sync, &table, NULL));
+  OK(penstock_channel_add_interceptor(threaded.channel, &table, 0, &id, NULL));
+  check_echo(threaded.channel);
+  for (int i = 0; i < 3; i++) reap(fork_and(use_threads, &threaded));
+  check_echo(threaded.channel);
+  penstock_channel_release(threaded.channel);
+}
+
+static int32_t run_at_once(penstock_job job, void *argument, void *user_data) {
+  (void)user_data;
+  job(argument);
+  return 0;
+}
+
+static void fork_with_executor(penstock_executor *executor, bool works) {
+  with_hooks();
+  threaded threaded = {.channel = open_channel(), .works = works};
+  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
+  penstock_interceptor_id id = 0;
+  table.on_start = count_start;
+  table.user_data = &threaded.counter;
+  table.outbound_executor = executor;
+  OK(penstock_channel_add_interceptor(threaded.channel, &table, 0, &id, NULL));
+  check_echo(threaded.channel);
+  for (int i = 0; i < 3; i++) reap(fork_and(use_threads, &threaded));
+  check_echo(threaded.channel);
+  penstock_channel_release(threaded.channel);
+  penstock_executor_release(executor);
+}
+
+TEST(fork_hooks_start_a_serial_executor_anew) {
+  penstock_executor *executor = NULL;
+  REQUIRE_OK(penstock_executor_new_serial(&executor));
+  CHECK_RESULT(penstock_executor_survives_fork(executor), PENSTOCK_E_STATE);
+  fork_with_executor(executor, true);
+}
+TEST(fork_hooks_keep_an_executor_that_survives) {
+  penstock_executor *executor = NULL;
+  REQUIRE_OK(penstock_executor_new(run_at_once, NULL, NULL, &executor));
+  OK(penstock_executor_survives_fork(executor));
+  fork_with_executor(executor, true);
+}
+TEST(fork_hooks_fail_the_calls_of_an_executor_that_does_not_survive) {
+  penstock_executor *executor = NULL;
+  REQUIRE_OK(penstock_executor_new(run_at_once, NULL, NULL, &executor));
+  fork_with_executor(executor, false);
+}
+
+/* ---- Several ---- */
+
+static void fork_again(void *pointer) {
+  load *load = pointer;
+  int32_t code = -1;
+  CHILD(unary_result(load->channels[0], &code) == PENSTOCK_OK && code == 0);
+  pid_t child = fork_and(call_both, load);
+  int status = -1;
+  CHILD(waitpid(child, &status, 0) == child && status == 0);
+  call_both(load);
+}
+
+TEST(fork_hooks_work_for_several_runtimes_and_for_grandchildren) {
+  with_hooks();
+  penstock_runtime *runtime = new_runtime("{}"), *host = new_runtime("{\"mode\": \"host\"}");
+  load load = {.channels = {open_channel_on(runtime), open_channel_on(host)}};
+  for (int i = 0; i < 2; i++) add_counter(load.channels[i], &load.counter);
+  reap(fork_and(fork_again, &load));
+  for (int i = 0; i < 2; i++) check_echo(load.channels[i]);
+  reap(fork_and(fork_again, &load));
+  for (int i = 0; i < 2; i++) penstock_channel_release(load.channels[i]);
+  penstock_runtime_release(runtime);
+  penstock_runtime_release(host);
+}
+
+/* Asked for twice, as by a program and by a binding. */
+TEST(fork_hooks_may_be_installed_twice) {
+  with_hooks();
+  penstock_channel *channel = open_channel();
+  load load = {.channels = {channel, penstock_channel_retain(channel)}};
+  add_counter(channel, &load.counter);
+  check_echo(channel);
+  penstock_fork_prepare();
+  fflush(stdout);
+  pid_t child = fork();
+  if (child == 0) {
+    alarm(25u * (unsigned)test_slow());
+    penstock_fork_child();
+    call_both(&load);
+    fflush(stdout);
+    _exit(child_failures ? 1 : 0);
+  }
+  penstock_fork_parent();
+  reap(child);
+  /* Without a fork nothing has happened. */
+  penstock_fork_prepare();
+  penstock_fork_parent();
+  penstock_fork_parent();
+  penstock_fork_child();
+  check_echo(channel);
+  penstock_channel_release(channel);
+  penstock_channel_release(channel);
+}
