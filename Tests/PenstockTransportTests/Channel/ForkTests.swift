@@ -1,0 +1,227 @@
+import PenstockCall
+import PenstockChannel
+import PenstockWire
+import Testing
+
+@testable import PenstockTransport
+
+/// What a channel does in a child of fork. The child's part runs in the test's own process here, which needs no fork: the
+/// runtime is driven by the host, and nobody drives it at that moment.
+@Suite(.timeLimit(.minutes(1))) struct ForkTests {
+  private static let second = SimulationTests.second
+  private static let millisecond: UInt64 = 1_000_000
+
+  private let world = Simulation()
+  private let helper = ReconnectTests()
+
+  /// Bytes that came on each connection, with it.
+  private final class Log {
+    var sockets: [SimulatedSocket] = []
+    var bytes: [Int] = []
+
+    func server(_ answer: @escaping Simulation.Server) -> Simulation.Server {
+      { said, socket in
+        if !self.sockets.contains(where: { $0 === socket }) {
+          self.sockets.append(socket)
+          self.bytes.append(0)
+        }
+        self.bytes[self.sockets.firstIndex { $0 === socket }!] += said.count
+        answer(said, socket)
+      }
+    }
+  }
+
+  /// What there is to do now.
+  private func settle(_ client: TestClient) {
+    for _ in 0..<10 { client.turn() }
+  }
+
+  private func fork(_ client: TestClient) { client.runtime.runtime.becomeChild() }
+
+  @Test func aCallUnderWayEndsAndTheNextOneConnects() throws {
+    let log = Log()
+    // It answers no request.
+    world.servers[80] = log.server { said, socket in
+      if !socket.hasBegun { SimulationTests.echo(Array(said.prefix(24)), socket) }
+    }
+    let client = try helper.client("ipv4:10.0.0.1:80", world)
+    let call = client.make("/a.B/C", .unary) { $0.deadline = 3600 * Self.second }
+    call.open(buffer([1]))
+    helper.pass(Self.second, client, world)
+    #expect(call.ended == nil && log.bytes.count == 1)
+    let said = log.bytes[0]
+    fork(client)
+    // Nothing is told to anybody before somebody drives.
+    #expect(call.ended == nil && client.channel.connectivity == .idle)
+    settle(client)
+    #expect(call.ended != nil)
+    let answer = Answer(try #require(call.finish().1))
+    #expect(answer.code == .cancelled)
+    #expect(answer.words == "the process was forked: the call is its parent's")
+    #expect(world.connects == 1)
+    world.servers[80] = log.server(SimulationTests.echo)
+    #expect(helper.call(client).message == [7])
+    #expect(world.connects == 2 && log.bytes[0] == said)
+    // It goes on with that connection.
+    #expect(helper.call(client).message == [7] && world.connects == 2)
+  }
+
+  @Test func aCallThatHasNotBegunEndsToo() throws {
+    world.servers[80] = SimulationTests.echo
+    let client = try helper.client("ipv4:10.0.0.1:80", world)
+    #expect(helper.call(client).message == [7])
+    let call = client.make("/a.B/C", .unary)
+    call.open(buffer([1]))
+    fork(client)
+    settle(client)
+    #expect(Answer(try #require(call.finish().1)).code == .cancelled)
+    #expect(helper.call(client).message == [7] && world.connects == 2)
+  }
+
+  /// The parent's wait after a failure is not the child's, nor are its timers.
+  @Test func itConnectsAtOnceWhereTheParentWaits() throws {
+    let client = try helper.client("ipv4:10.0.0.1:80", world)
+    let call = client.make("/a.B/C", .unary) {
+      $0.waitsForReady = true
+      $0.deadline = 3600 * Self.second
+    }
+    call.open(buffer([1]))
+    helper.pass(20 * Self.second, client, world)
+    let before = world.connects
+    #expect(before == 6 && client.channel.connectivity == .transientFailure)
+    fork(client)
+    helper.pass(100 * Self.second, client, world)
+    #expect(world.connects == before && client.channel.connectivity == .idle)
+    #expect(Answer(try #require(call.finish().1)).code == .cancelled)
+    world.servers[80] = SimulationTests.echo
+    let time = world.time
+    #expect(helper.call(client).message == [7])
+    #expect(world.connects == before + 1 && world.time == time)
+  }
+
+  @Test func aConnectionThatIsBeingMadeIsGivenUp() throws {
+    world.servers[80] = { _, _ in }
+    let client = try helper.client("ipv4:10.0.0.1:80", world)
+    #expect(client.channel.connect() == .ok)
+    settle(client)
+    #expect(client.channel.connectivity == .connecting && world.connects == 1)
+    fork(client)
+    #expect(client.channel.connectivity == .idle)
+    helper.pass(100 * Self.second, client, world)
+    #expect(client.channel.connectivity == .idle && world.connects == 1)
+    world.servers[80] = SimulationTests.echo
+    #expect(helper.call(client).message == [7] && world.connects == 2)
+  }
+
+  /// No call has come to the channel: it has a connection all the same.
+  @Test func aChannelThatConnectedWithoutACall() throws {
+    world.servers[80] = SimulationTests.echo
+    let client = try helper.client("ipv4:10.0.0.1:80", world)
+    #expect(client.channel.connect() == .ok)
+    helper.pass(Self.millisecond, client, world)
+    #expect(client.channel.connectivity == .ready)
+    fork(client)
+    settle(client)
+    #expect(client.channel.connectivity == .idle && world.connects == 1)
+    #expect(client.channel.connect() == .ok)
+    helper.pass(Self.millisecond, client, world)
+    #expect(client.channel.connectivity == .ready && world.connects == 2)
+  }
+
+  // MARK: Names
+
+  /// What the parent knows serves the first call, while the child's own look-up is under way.
+  @Test func theParentsAddressesServeUntilTheNameIsLookedUp() throws {
+    let names = ReconnectTests.Answers()
+    names.answer = ReconnectTests.addresses(1)
+    world.resolver = names
+    world.servers[1] = SimulationTests.echo
+    let client = try helper.client("names.test", world)
+    #expect(helper.call(client).message == [7] && names.asked == 1)
+    names.answer = nil
+    fork(client)
+    // Without the 30 s that the parent would wait.
+    #expect(helper.call(client).message == [7])
+    #expect(names.asked == 2 && world.connects == 2)
+    world.servers[2] = SimulationTests.echo
+    names.give(ReconnectTests.addresses(2))
+    #expect(helper.call(client).message == [7] && world.connects == 3)
+  }
+
+  @Test func aLookUpUnderWayIsMadeAgain() throws {
+    let names = ReconnectTests.Answers()
+    world.resolver = names
+    world.servers[1] = SimulationTests.echo
+    let client = try helper.client("names.test", world)
+    let call = client.make("/a.B/C", .unary)
+    call.open(buffer([1]))
+    settle(client)
+    #expect(names.asked == 1 && client.channel.connectivity == .connecting)
+    fork(client)
+    // The parent's look-up has a limit of time, which is not the child's.
+    helper.pass(60 * Self.second, client, world)
+    #expect(Answer(try #require(call.finish().1)).code == .cancelled)
+    #expect(names.asked == 1 && client.channel.connectivity == .idle)
+    names.answer = ReconnectTests.addresses(1)
+    #expect(helper.call(client).message == [7] && names.asked == 2)
+  }
+
+  // MARK: Timers
+
+  @Test func theIdleTimeoutBeginsAnew() throws {
+    world.servers[80] = SimulationTests.echo
+    let client = try helper.client("ipv4:10.0.0.1:80", world) { $0.idleTimeout = 60 * Self.second }
+    #expect(helper.call(client).message == [7])
+    helper.pass(50 * Self.second, client, world)
+    fork(client)
+    #expect(helper.call(client).message == [7] && world.connects == 2)
+    helper.pass(50 * Self.second, client, world)
+    #expect(client.channel.connectivity == .ready)
+    helper.pass(20 * Self.second, client, world)
+    #expect(client.channel.connectivity == .idle && world.connects == 2)
+  }
+
+  /// The parent's connection is not pinged, and not judged.
+  @Test func keepaliveIsThatOfTheChildsConnection() throws {
+    let log = Log()
+    world.servers[80] = log.server(SimulationTests.echo)
+    let client = try helper.client("ipv4:10.0.0.1:80", world) {
+      $0.keepaliveTime = 10 * Self.second
+      $0.keepaliveWithoutCalls = true
+    }
+    #expect(helper.call(client).message == [7])
+    helper.pass(5 * Self.second, client, world)
+    let said = log.bytes[0]
+    fork(client)
+    helper.pass(100 * Self.second, client, world)
+    #expect(log.bytes == [said] && client.channel.connectivity == .idle)
+    #expect(helper.call(client).message == [7] && world.connects == 2)
+    let begun = log.bytes[1]
+    helper.pass(11 * Self.second, client, world)
+    #expect(log.bytes[0] == said && log.bytes[1] == begun + 17)
+  }
+
+  // MARK: The end
+
+  @Test func itClosesAsEver() throws {
+    world.servers[80] = SimulationTests.echo
+    let client = try helper.client("ipv4:10.0.0.1:80", world)
+    #expect(helper.call(client).message == [7])
+    fork(client)
+    #expect(client.channel.close() == .ok)
+    settle(client)
+    #expect(client.channel.connectivity == .shutdown && world.connects == 1)
+    #expect(client.runtime.shutdown(timeoutMilliseconds: 10_000) == .ok)
+  }
+
+  @Test func severalTimes() throws {
+    world.servers[80] = SimulationTests.echo
+    let client = try helper.client("ipv4:10.0.0.1:80", world)
+    for count in 1...5 {
+      #expect(helper.call(client).message == [7] && world.connects == count)
+      fork(client)
+      // Also without a driver between two forks.
+      fork(client)
+    }
+  }
+}
