@@ -24,12 +24,15 @@ BEFORE_SHARED = {"penstock_call_options_request", "penstock_call_options_set_on_
 RARE = {"penstock_channel_close": 12, "penstock_runtime_shutdown": 24, "penstock_call_options_cancel": 12,
         "penstock_call_trace_json": 16,
         "penstock_hop_trace_json": 16, "penstock_executor_new_serial": 8, "penstock_runtime_snapshot_json": 4,
-        "penstock_runtime_new": 8, "penstock_runtime_default": 8, "penstock_channel_new": 8, "penstock_channel_new_on": 4}
+        "penstock_runtime_new": 8, "penstock_runtime_default": 8, "penstock_channel_new": 8, "penstock_channel_new_on": 4,
+        "penstock_fork_prepare": 8}
 # Functions that may block. In callbacks on driving threads only one thread at a time calls them (one_waits in
 # test_api.c).
 WAITS = {f"penstock_{name}" for name in (
     "channel_unary", "channel_unary_message", "call_send", "call_send_message", "call_receive", "call_wait_headers",
     "call_wait_status", "call_wait", "channel_wait_connectivity")}
+# A function that stops other threads, and the function that lets them go on, which follows at once.
+FOLLOWED = {"penstock_fork_prepare": "penstock_fork_parent();"}
 # Functions that make RPCs. They are the group "call" of test_api.c, which picks a group first and then a function of
 # it: so there are enough RPCs for the other functions, most of which need one.
 CALLS = {"penstock_channel_call", "penstock_channel_unary", "penstock_channel_unary_message", "penstock_hop_start_side_call"}
@@ -191,6 +194,7 @@ class Call:
                 lines.append(f"if (object && ({kept})) end_cell(object);")
         elif self.returns == "void":
             lines.append(f"{call};")
+            lines += [FOLLOWED[self.name]] if self.name in FOLLOWED else []
         else:
             lines += self.returned(call)
         body = "".join(f"  {line}\n" for line in lines + self.after)
