@@ -201,6 +201,25 @@ import Testing
     #expect(log.bytes[0] == said && log.bytes[1] == begun + 17)
   }
 
+  // MARK: Several servers
+
+  @Test func callsAreSpreadAsInTheParent() throws {
+    let servers = RoundRobinChannelTests()
+    servers.serve(1, 2, 3)
+    servers.names.answer = ReconnectTests.addresses(1, 2, 3)
+    let client = try servers.client()
+    servers.call(client, 1)
+    helper.pass(Self.second, client, servers.world)
+    #expect(servers.world.connects == 3)
+    fork(client)
+    #expect(client.channel.connectivity == .idle)
+    servers.call(client, 1)
+    helper.pass(Self.second, client, servers.world)
+    #expect(servers.world.connects == 6 && client.channel.connectivity == .ready)
+    servers.call(client, 30)
+    #expect(servers.counts.calls == [1: 10, 2: 10, 3: 10])
+  }
+
   // MARK: The end
 
   @Test func itClosesAsEver() throws {
