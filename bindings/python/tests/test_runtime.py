@@ -358,7 +358,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(forks.child, 0)[1]))
 
 
 def test_many_children_of_a_busy_parent(server: str) -> None:
-    """By os.fork and by multiprocessing, while other threads call: each child calls at once over the parent's channel."""
+    """By os.fork and by multiprocessing, while other threads call: each child uses the parent's channel at once."""
     text = """
 import multiprocessing
 channel = penstock.Channel(target, tls=False)

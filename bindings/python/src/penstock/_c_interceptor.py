@@ -48,8 +48,8 @@ class CInterceptor(Native):
 
     def _fill(self, table: _raw.penstock_interceptor) -> None:
         if self._table.finalizer:
-            # A forked child that takes nothing over has its own copy of the user data and none of its parent's registrations, so it may
-            # register the table too.
+            # A forked child that takes nothing over has its own copy of the user data and none of its parent's
+            # registrations, so it may register the table too.
             if self._process == process():
                 raise AlreadyError(c.E_ALREADY, "the table has a finalizer, so it can be registered only once")
             self._process = process()

@@ -7,8 +7,8 @@ import time
 
 from ._raw import library
 
-# Python before 3.12 hangs in a child if a thread that is not Python's was about to make its thread state: a worker of the
-# library that begins a callback. So many seconds after `prepare`, when none begins any more, it has made it.
+# Python before 3.12 hangs in a child if a thread that is not Python's was about to make its thread state: a worker of
+# the library that begins a callback. So many seconds after `prepare`, when none begins any more, it has made it.
 _SETTLES = 0.0 if sys.version_info >= (3, 12) else 0.001
 
 # Goes up in a child that has taken nothing over: what was made under another number is the parent's.

@@ -20,9 +20,9 @@ from . import _fork, _raw
 from ._arguments import milliseconds
 from ._ctrl_c import raise_escaping
 from ._errors import check, check_with, library_error
+from ._fork import process
 from ._metadata import owned_text
 from ._objects import own
-from ._fork import process
 from ._options import forget_kept_options
 from ._registration import Kinds, Methods, Registration
 from ._verdict import Level

@@ -35,11 +35,8 @@ class Waiters:
 
     def __exit__(self, *exception: object) -> None:
         if not workers or threading.get_ident() not in workers:
-            try:
-                self._inside.pop()
-            except IndexError:
-                # In the child of a fork that a signal handler has made, in here.
-                pass
+            # Perhaps empty: in the child of a fork that a signal handler has made, in here.
+            del self._inside[-1:]
 
     def forget(self) -> None:
         """In the child of a fork, which has none of the threads."""

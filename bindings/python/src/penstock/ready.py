@@ -60,8 +60,8 @@ class _Ready(Native):
         self._filled()
 
     def _filled(self) -> Any:
-        """The table. A forked child that takes nothing over makes a new one, because the parent's threads may have been changing its state
-        during the fork."""
+        """The table. A forked child that takes nothing over makes a new one, because the parent's threads may have
+        been changing its state during the fork."""
         if self._process != process():
             table = _raw.penstock_interceptor()
             self._make(c_string(json.dumps(self._options), "options"), table)
