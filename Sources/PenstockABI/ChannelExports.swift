@@ -88,6 +88,13 @@ private func copied(_ text: UnsafePointer<CChar>?) -> (text: ByteBuffer?, isMiss
   return (copy, text != nil && copy == nil)
 }
 
+@_cdecl("penstock_channel_close_gracefully") @implementation
+public func penstock_channel_close_gracefully(_ handle: OpaquePointer!, _ timeout: Int64) -> penstock_result {
+  with(handle) { channel in
+    timeout >= -1 ? channel.closeGracefully(timeoutMilliseconds: timeout) : .invalidArgument
+  }
+}
+
 @_cdecl("penstock_channel_connectivity") @implementation
 public func penstock_channel_connectivity(_ handle: OpaquePointer!) -> Int32 {
   guard let handle else { return Connectivity.shutdown.rawValue }

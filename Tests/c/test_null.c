@@ -214,6 +214,7 @@ TEST(null_channel) {
   CHECK(penstock_channel_retain(NULL) == NULL);
   penstock_channel_release(NULL);
   REFUSED(penstock_channel_close(NULL));
+  REFUSED(penstock_channel_close_gracefully(NULL, 0));
   CHECK_INT(penstock_channel_connectivity(NULL), PENSTOCK_CONNECTIVITY_SHUTDOWN);
   REFUSED(penstock_channel_wait_connectivity(NULL, PENSTOCK_CONNECTIVITY_IDLE, 0, NULL));
   REFUSED(penstock_channel_connect(NULL));

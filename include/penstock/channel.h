@@ -76,6 +76,16 @@ PENSTOCK_API void penstock_channel_release(penstock_channel *channel);
  * memory: none.
  * threads: any */
 PENSTOCK_API penstock_result penstock_channel_close(penstock_channel *channel);
+/* Closes the channel, as penstock_channel_close does, when its last call has ended, at the latest after `timeout_ms`
+ * milliseconds (-1: without limit). Until then running calls go on with their interceptors, and functions that make a
+ * call on the channel give E_CLOSED. Does not wait: penstock_channel_connectivity says SHUTDOWN when the channel has
+ * closed, and penstock_channel_wait_connectivity waits for it. penstock_channel_close closes the channel at once
+ * meanwhile.
+ * result: E_ALREADY: this function or penstock_channel_close was called before. E_INVALID_ARGUMENT: NULL, or less than -1.
+ * E_FORKED.
+ * memory: the channel stays until it has closed, also without a reference of the caller's.
+ * threads: any */
+PENSTOCK_API penstock_result penstock_channel_close_gracefully(penstock_channel *channel, int64_t timeout_ms);
 
 /* The states of a channel ("gRPC Connectivity Semantics and API"; docs/channel.md). */
 #define PENSTOCK_CONNECTIVITY_IDLE              0 /* no connection; the next call begins one */

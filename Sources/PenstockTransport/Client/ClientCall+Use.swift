@@ -200,7 +200,7 @@ extension ClientCall {
   }
 
   /// Runs a unary call from start to end, after `make`. A signal cancels the call, unless the options'
-  /// `onInterrupted` says to go on. `message` is taken over; the caller gets one reference to the reply.
+  /// `onInterrupted` says to go on. Without that function a wait that ends only because its slice is over goes on. `message` is taken over; the caller gets one reference to the reply.
   public func unary(_ message: Unmanaged<Message>, _ options: CallOptions?) -> (Outcome, Unmanaged<Reply>?) {
     unaryThread = UInt(cs_thread_self())
     // Other threads may get at the call through its hops while it ends.
@@ -213,8 +213,18 @@ extension ClientCall {
     options?.began(self)
     defer { options?.ended(self) }
     var nothing: AnyObject?
+    let isAsked = options?.onInterrupted != nil
+    var sliceBegan = isInterruptible && !isAsked ? Runtime.monotonicNow() : 0
     var outcome = wait(with: waiter, isInterruptible, opens: true, &nothing)
     while true {
+      if outcome == .interrupted, !isAsked {
+        let now = Runtime.monotonicNow()
+        if now &- sliceBegan >= Runtime.interruptibleSlice {
+          sliceBegan = now
+          outcome = wait(for: .end, &nothing)
+          continue
+        }
+      }
       if outcome == .wouldDeadlock {
         cancel(("its executor's only thread waits for it" as StaticString).bytes)
       }

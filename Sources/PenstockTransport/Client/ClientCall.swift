@@ -86,7 +86,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   /// Checks the path of a call on the channel, and finds its shared copy. nil: no call can be made; the outcome says
   /// why.
   static func find(_ path: ByteView, _ channel: ClientChannel) -> (Outcome, ByteBuffer?) {
-    channel.isClosed ? (.closed, nil) : channel.paths.find(path)
+    channel.isOpen ? channel.paths.find(path) : (.closed, nil)
   }
 
   static func make(

@@ -13,7 +13,7 @@ public final class ClientChannel: @unchecked Sendable {
   let methods: CurrentMethods
   let defaults: CallDefaults
   let origin: CallOrigin
-  private let closed = Atomic<Bool>(false)
+  private let phase = Atomic<Phase>(.open)
   private let lock = Lock()
   private var ownCodec: Codec?
   /// Whether a codec is set, so that calls of a channel without one take no lock.
@@ -61,7 +61,16 @@ public final class ClientChannel: @unchecked Sendable {
     runtime.isOutOfReach()
   }
 
-  public var isClosed: Bool { closed.load(ordering: .acquiring) || runtime.isClosed }
+  private enum Phase: UInt8, AtomicRepresentable {
+    case open
+    /// The channel takes no new calls, and closes when those that it has have ended.
+    case leaving
+    case closed
+  }
+
+  public var isClosed: Bool { phase.load(ordering: .acquiring) == .closed || runtime.isClosed }
+  /// Whether a call can still be made.
+  public var isOpen: Bool { phase.load(ordering: .acquiring) == .open && !runtime.isClosed }
 
   /// Sets the codec of calls that are created from now on.
   public func setCodec(_ codec: Codec?) {
@@ -78,9 +87,20 @@ public final class ClientChannel: @unchecked Sendable {
 
   /// Ends every call of the channel, closes its connections, and removes its interceptors. Does not wait.
   public func close() -> Outcome {
-    guard !closed.exchange(true, ordering: .acquiringAndReleasing) else { return .already }
+    guard phase.exchange(.closed, ordering: .acquiringAndReleasing) != .closed else { return .already }
     runtime.runtime.post(Closing(self))
     chains.removeAll()
+    return .ok
+  }
+
+  /// Closes the channel when its calls have ended, at the latest after the timeout (-1: without limit). Does not wait.
+  @inline(never) @_optimize(size)
+  public func closeGracefully(timeoutMilliseconds: Int64) -> Outcome {
+    let deadline = Runtime.deadline(after: timeoutMilliseconds, from: Runtime.monotonicNow())
+    let (isFirst, _) = phase.compareExchange(
+      expected: .open, desired: .leaving, ordering: .acquiringAndReleasing)
+    guard isFirst else { return .already }
+    runtime.runtime.post(Farewell.Begin(Farewell(self, deadline)))
     return .ok
   }
 
@@ -111,7 +131,7 @@ public final class ClientChannel: @unchecked Sendable {
   }
 
   public func connect() -> Outcome {
-    if isClosed { return .closed }
+    if !isOpen { return .closed }
     transport.connect()
     return .ok
   }
@@ -123,7 +143,7 @@ public final class ClientChannel: @unchecked Sendable {
   }
 
   public func add(_ registration: Registration, priority: Int32) -> Outcome {
-    if isClosed { return .closed }
+    if !isOpen { return .closed }
     return chains.add(registration, priority: priority) ? .ok : .closed
   }
 

@@ -9,6 +9,9 @@ final class LiveCalls: ShutdownHook, @unchecked Sendable {
   private(set) var isShutDown = false
   /// The runtime's, which keeps it.
   var workers: Unmanaged<WorkerPool>?
+  /// Channels that close when their calls have ended.
+  private var farewells: [Farewell] = []
+  private var hasFarewells = false
 
   func add(_ call: ClientCall) {
     let added = Unmanaged.passUnretained(call)
@@ -27,6 +30,34 @@ final class LiveCalls: ShutdownHook, @unchecked Sendable {
     next?._withUnsafeGuaranteedRef { $0.previousLive = previous }
     call.nextLive = nil
     call.previousLive = nil
+    if hasFarewells { tellFarewells(call) }
+  }
+
+  @inline(never) @_optimize(size)
+  private func tellFarewells(_ call: ClientCall) {
+    for farewell in farewells where call.isOn(farewell.channel) { farewell.hasOneLess(self) }
+  }
+
+  func add(_ farewell: Farewell) {
+    farewells.append(farewell)
+    hasFarewells = true
+  }
+
+  func remove(_ farewell: Farewell) {
+    farewells.drop(farewell)
+    hasFarewells = !farewells.isEmpty
+  }
+
+  /// How many calls were made on `channel` or run on it.
+  @inline(never) @_optimize(size)
+  func count(on channel: ClientChannel) -> Int {
+    var count = 0
+    var next = first
+    while let call = next?.takeUnretainedValue() {
+      if call.isOn(channel) { count += 1 }
+      next = call.nextLive
+    }
+    return count
   }
 
   /// All calls, the latest first.
@@ -47,7 +78,7 @@ final class LiveCalls: ShutdownHook, @unchecked Sendable {
     var ending: [ClientCall] = []
     var next = first
     while let call = next?.takeUnretainedValue() {
-      if channel == nil || call.channel === channel || call.lane === channel { ending.append(call) }
+      if channel.map({ call.isOn($0) }) ?? true { ending.append(call) }
       next = call.nextLive
     }
     for call in ending { call.call.perform(.endLocally(why.status)) }

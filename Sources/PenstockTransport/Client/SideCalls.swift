@@ -119,6 +119,9 @@ extension ClientCall {
     // ClientRoute is the only class of routes.
     call.request.route.map { unsafeDowncast($0, to: ClientRoute.self).channel } ?? channel
   }
+
+  /// Whether the call was made on this channel, or runs on it. The driving thread only, while the call lives.
+  func isOn(_ other: ClientChannel) -> Bool { channel === other || lane === other }
 }
 
 /// The route to another channel. The reference is not counted: a request may outlive its call, but the call keeps the

@@ -129,3 +129,40 @@ def test_a_server_that_comes_back(port: int) -> None:
     # Calls that reach grpcio's server while it stops end with CANCELLED. None fails for lack of a connection.
     assert set(codes) <= {None, StatusCode.CANCELLED}
     assert codes.count(None) > 150
+
+
+def test_a_graceful_close(channel: penstock.Channel) -> None:
+    go_on = threading.Event()
+
+    def messages() -> Iterator[bytes]:
+        yield b"a"
+        assert go_on.wait(20)
+        yield b"b"
+
+    call = channel.stream_stream("/penstock.Echo/Bidi")(messages())
+    assert next(call) == b"a"
+    channel.close_gracefully(60)
+    channel.close_gracefully()
+    with pytest.raises(penstock.ClosedError):
+        channel.unary_unary("/penstock.Echo/Unary")(b"x")
+    go_on.set()
+    assert list(call) == [b"b"]
+    state = channel.connectivity
+    while state != Connectivity.SHUTDOWN:
+        state = channel.wait_connectivity(state, 20)
+
+
+def test_a_graceful_close_has_a_limit(channel: penstock.Channel) -> None:
+    ended = threading.Event()
+
+    def messages() -> Iterator[bytes]:
+        yield b"a"
+        assert ended.wait(20)
+
+    call = channel.stream_stream("/penstock.Echo/Bidi")(messages())
+    assert next(call) == b"a"
+    channel.close_gracefully(0.05)
+    with pytest.raises(penstock.RpcError) as caught:
+        next(call)
+    ended.set()
+    assert caught.value.code() == StatusCode.CANCELLED

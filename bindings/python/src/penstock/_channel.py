@@ -191,6 +191,16 @@ class Channel(Caller):
 
     # ---- The end ----
 
+    def close_gracefully(self, timeout: Optional[float] = None) -> None:
+        """Closes the channel, as `close` does, when its last call has ended, at the latest after ``timeout`` seconds
+        (None: without limit). Until then running calls go on with their interceptors, and no call can be made. Does
+        not wait: `connectivity` is SHUTDOWN when the channel has closed. Does nothing if the channel is closed or
+        closes already."""
+        timeout_ms = -1 if timeout is None else milliseconds(timeout)
+        result = _raw.penstock_channel_close_gracefully(self._handle, timeout_ms)
+        if result not in (OK, E_ALREADY):
+            raise library_error(result, "the channel can't be closed")
+
     def close(self) -> None:
         """Ends every call with CANCELLED and closes the connections. Does not wait. Does nothing if the channel is
         closed already."""

@@ -173,6 +173,8 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_channel_reset_backoff": (c_int32, c_void_p),
     # penstock_result penstock_channel_close(penstock_channel *channel);
     "penstock_channel_close": (c_int32, c_void_p),
+    # penstock_result penstock_channel_close_gracefully(penstock_channel *channel, int64_t timeout_ms);
+    "penstock_channel_close_gracefully": (c_int32, c_void_p, c_int64),
     # penstock_result penstock_channel_set_tls_pem(penstock_channel *channel, const char *roots, const char *chain,
     # const char *key, penstock_error **error);
     "penstock_channel_set_tls_pem": (c_int32, c_void_p, c_char_p, c_char_p, c_char_p, POINTER(c_void_p)),

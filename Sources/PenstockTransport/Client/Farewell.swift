@@ -1,0 +1,59 @@
+import PenstockCall
+import PenstockChannel
+import PenstockWire
+
+/// Closes a channel when its calls have ended, or when the time for that is over. The driving thread only, but for
+/// `init`.
+final class Farewell: Timer {
+  let channel: ClientChannel
+  /// The end of the time for the calls; nil: there is none.
+  private let latest: UInt64?
+  /// How many of the channel's calls are left, of those that had begun when this was counted.
+  private var left = 0
+
+  init(_ channel: ClientChannel, _ latest: UInt64?) {
+    self.channel = channel
+    self.latest = latest
+    super.init()
+  }
+
+  private var runtime: Runtime { channel.runtime.runtime }
+
+  @inline(never) @_optimize(size)
+  fileprivate func begin() {
+    let live = channel.runtime.live
+    left = live.count(on: channel)
+    guard left > 0 else { return end() }
+    live.add(self)
+    if let latest { runtime.arm(self, at: latest) }
+  }
+
+  /// A call of the channel has ended.
+  @inline(never) @_optimize(size)
+  func hasOneLess(_ live: LiveCalls) {
+    left -= 1
+    if left > 0 { return }
+    // Calls that had been made, and have begun since.
+    left = live.count(on: channel)
+    if left == 0 { end() }
+  }
+
+  @inline(never) @_optimize(size)
+  override func fire() { end() }
+
+  /// The close is posted: this may run in the middle of a call's end.
+  @inline(never) @_optimize(size)
+  private func end() {
+    channel.runtime.live.remove(self)
+    runtime.disarm(self)
+    _ = channel.close()
+  }
+
+  final class Begin: InboxItem {
+    private let farewell: Farewell
+
+    init(_ farewell: Farewell) { self.farewell = farewell }
+
+    override func run() { farewell.begin() }
+  }
+}
