@@ -84,7 +84,8 @@ def row(metric, unit, clients, server="penstock-peer", better="less"):
 
 
 def memory(bench, calls, rounds):
-    """The peak memory of each client with 100 calls in flight, and how much the memory grows after a tenth of all calls."""
+    """The peak memory of each client with 100 calls in flight. For Penstock also how much its private memory grows from the
+    end of the warm-up to the end of the calls, in the round in which it grows most."""
     case = Case("", "unary", NATIVE, in_flight=100)
     taken = {}
     for name in (name for name in case.clients if name in bench.clients):

@@ -20,7 +20,8 @@ size_t checked_asked(void *block, size_t room);
 void checked_gone(void *block, size_t said);
 /* Checks that a block was not written to while the cache kept it. */
 void checked_kept(void *block);
-/* The bits of a count from this one up to the bit for "confined" name the owner of a confined object. */
+/* In the word of an object's reference count: the lowest bit of the number of the runtime that owns the object, if it is
+ * confined to one; 0: it has no owner yet. */
 #define CHECKED_OWNER 40
 /* The owner bits of the runtime that this thread drives. 0: it drives none, so an object that it makes has no owner
  * yet. */

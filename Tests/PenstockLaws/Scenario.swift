@@ -49,7 +49,8 @@ struct ExecutorPlan: Sendable {
 struct HopPlan: Sendable {
   enum Create: Sendable { case none, next, skip, nonsense }
 
-  /// Registrations are made in this order. Two hops with the same number belong to one registration, for both levels.
+  /// Registrations are made in the order of these numbers. A registration for both levels, objects and bytes, has two
+  /// hops with its number, one at each level.
   var registration: Int
   var isObject: Bool
   var isPerAttempt: Bool

@@ -121,8 +121,9 @@ void check_trial(trial *trial);
  */
 extern atomic_int echoes, words;
 
-/* Checks that the call's messages come in order and once, with words of hops between them; `next` is the least number
- * that may come. */
+/* Checks the bytes of one message. They may hold several of the caller's messages, which are numbered, and words that
+ * hops send or write ("injected", "taken", "answer", "changed"). Numbers may be missing, but no number comes twice or
+ * after a greater one. *next is the least number that may come, and is moved past each number that has come. */
 void read_content(trial *trial, const char *where, int *next, const void *data, size_t length);
 /* Checks the message of on_send or on_receive by read_content. */
 void read_event(penstock_hop *hop, hop_record *self, int lane);

@@ -34,8 +34,8 @@ PENSTOCK_API penstock_result penstock_ready_share(const penstock_interceptor *ta
 typedef uint64_t penstock_token_request;
 /* The user's source of tokens. It runs on the thread that drives the runtime of the call that needs the token, so it
  * must not wait. It answers `request` with penstock_token_complete or penstock_token_fail, at once or later, from any
- * thread. `refused` is the token that the server has refused and that this request is to replace, borrowed during the
- * call; NULL if no token was refused. At most one request is open at a time: a request that is not answered ends after
+ * thread. `refused` is the token that the server has refused and that this request is to replace, NULL if no token was
+ * refused; it is valid until this function returns. At most one request is open at a time: a request that is not answered ends after
  * refresh_timeout_ms, and the next call makes another. */
 typedef void (*penstock_token_source)(penstock_token_request request, const char *refused, void *user_data);
 

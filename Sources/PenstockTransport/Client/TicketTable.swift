@@ -76,7 +76,8 @@ final class TicketTable: @unchecked Sendable {
     lock.unlock()
   }
 
-  /// The book of a ticket; nil: the call has ended, or there never was such a ticket.
+  /// The book that has the ticket's book number now. nil: none has. Then the call has ended, or the book has given the
+  /// number back because all tickets with it were spent, or the number was never given out.
   func book(of ticket: UInt64) -> TicketBook? {
     lock.lock()
     defer { lock.unlock() }

@@ -372,7 +372,8 @@ final class HTTP2Session {
       swap(&changed, &dispatching)
       var index = 0
       while index < dispatching.count {
-        // The list keeps the stream; the owner may go once the stream has let go of it.
+        // The list holds a reference to the stream, so none is taken here. One is taken to the owner, which may be
+        // freed within `streamChanged`, as soon as the stream drops its own.
         let stream = Unmanaged.passUnretained(dispatching[index])
         index += 1
         stream._withUnsafeGuaranteedRef { stream in

@@ -4,8 +4,8 @@ import Testing
 
 @testable import PenstockTransport
 
-/// These tests count threads and descriptors of their process: those that depend on the counts run in a
-/// separate process.
+/// Tests of a runtime. A test that counts the threads or descriptors of its process runs in a process of its own, so
+/// that it does not count those of other tests.
 @Suite(.serialized, .timeLimit(.minutes(5)))
 enum RuntimeTests {}
 
