@@ -1,5 +1,5 @@
-/// The actions of a decision, in order: at most two, stored without an array. `@inlinable`, as it is generic: it is
-/// made anew for each type of action, where that is used.
+/// The actions that follow from one event, in order: at most two, stored without an array. `@inlinable`, because it is
+/// generic: the compiler specialises it for each type of action in the module that uses it.
 public struct Actions<Action: Equatable>: Equatable {
   @usableFromInline var first: Action?
   @usableFromInline var second: Action?

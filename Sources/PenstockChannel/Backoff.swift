@@ -1,5 +1,5 @@
-/// How long to wait between attempts to connect to one endpoint ("gRPC Connection Backoff Protocol"). An attempt that
-/// fails is followed by the next at the time that `begin` gave, or at once where the attempt took longer. No I/O, no
+/// How long to wait between attempts to connect to one endpoint ("gRPC Connection Backoff Protocol"). If an attempt
+/// fails, the next one begins at the time that `begin` has returned, or at once if that time has passed. No I/O, no
 /// clock, no source of random numbers.
 public struct Backoff: Equatable, Sendable {
   /// The settings of a channel; times are in nanoseconds.
@@ -13,15 +13,15 @@ public struct Backoff: Equatable, Sendable {
     public init() {}
   }
 
-  /// How many attempts have begun since the last success.
+  /// How many attempts this back-off has counted; a new back-off begins with 0.
   public private(set) var attempts = 0
   /// The last wait, without its jitter.
   private var wait: UInt64 = 0
 
   public init() {}
 
-  /// An attempt begins now. Returns the earliest time of the next one, should this one fail. `random`: any number, each
-  /// as likely as the others.
+  /// An attempt begins now. Returns the earliest time of the next one, should this one fail. `random`: a random number,
+  /// uniformly distributed.
   public mutating func begin(_ policy: Policy, now: UInt64, random: UInt64) -> UInt64 {
     attempts &+= 1
     guard attempts > 1 else {
@@ -29,7 +29,7 @@ public struct Backoff: Equatable, Sendable {
       return Time.after(wait, now)
     }
     wait = Backoff.scale(wait, by: policy.multiplier, most: policy.most)
-    // From -1 to 1.
+    // A random number from -1 to 1.
     let deviation = Double(random >> 11) / Double(UInt64(1) << 52) - 1
     return Time.after(Backoff.scale(wait, by: 1 + policy.jitter * deviation, most: .max), now)
   }
@@ -40,7 +40,7 @@ public struct Backoff: Equatable, Sendable {
   }
 }
 
-/// Sums of times that end at the latest one instead of overflowing.
+/// Sums of times; a sum that would overflow is the latest time instead.
 public enum Time {
   public static func after(_ duration: UInt64, _ now: UInt64) -> UInt64 {
     let (sum, overflow) = now.addingReportingOverflow(duration)

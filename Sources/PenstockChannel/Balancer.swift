@@ -1,10 +1,12 @@
-/// Chooses the endpoint of an attempt. It knows endpoints by their numbers and news of them, and makes the decisions;
-/// the channel carries them out (`ChannelCore.follow`). A further kind of balancer is a further case. No I/O, no clock.
+/// Chooses the endpoint of each attempt. It knows an endpoint only by its index and by the news of it. It decides, and
+/// the channel carries out its actions (`ChannelCore.follow`). Another kind of balancer is another case. No I/O, no
+/// clock.
 public enum Balancer: Equatable {
   case pickFirst(PickFirst)
   case roundRobin(RoundRobin)
 
-  /// The balancer of a service config. `timeout`: for each attempt to connect. `random`: any number.
+  /// Makes the balancer for a policy of a service config. `timeout`: how long each attempt to connect may take, in
+  /// nanoseconds. `random`: a random number.
   public static func make(_ policy: BalancerConfig.Policy, timeout: UInt64, random: UInt64) -> Balancer {
     switch policy {
     case .pickFirst: .pickFirst(PickFirst(timeout: timeout))
@@ -13,7 +15,7 @@ public enum Balancer: Equatable {
     }
   }
 
-  /// Chooses the endpoint of one attempt, where `pick` says `choose`.
+  /// Chooses the endpoint of one attempt, if `pick` is `choose`. Returns its index.
   public mutating func choose() -> Int {
     switch self {
     case .pickFirst: return 0
@@ -24,7 +26,7 @@ public enum Balancer: Equatable {
     }
   }
 
-  /// The endpoints among which `choose` chooses.
+  /// The indices of the endpoints among which `choose` chooses.
   public var choices: [Int] {
     switch self {
     case .pickFirst: []
@@ -45,7 +47,7 @@ public enum Balancer: Equatable {
     }
   }
 
-  /// The endpoint for an attempt, until the next event.
+  /// What an attempt gets until the next event.
   public var pick: Pick {
     switch self {
     case .pickFirst(let first): return first.pick
@@ -53,7 +55,7 @@ public enum Balancer: Equatable {
     }
   }
 
-  /// The reason for `pick` to be `fail`.
+  /// The reason why `pick` is `fail`.
   public var failure: BalancerAction.Why {
     switch self {
     case .pickFirst(let first): return first.failure
@@ -76,22 +78,22 @@ public enum Pick: Equatable {
   case choose
   /// The attempt waits until the balancer has a connection.
   case wait
-  /// An attempt that does not wait for a connection fails.
+  /// The attempt fails, unless it may wait until a connection can be made (`Patience`).
   case fail
 }
 
 public enum BalancerEvent: Equatable, Sendable {
   /// A connection is wanted: by a call that waits, or by the program.
   case wanted
-  /// The addresses have come. They are the endpoints from 0 on, which are in these states and have these weights;
-  /// without weights they are equal.
+  /// The addresses have come. They are now the endpoints 0, 1, 2 and so on, in these states and with these weights;
+  /// without `weights` all weigh the same.
   case named([Connectivity], weights: [UInt32] = [])
-  /// The name has no addresses, or could not be looked up, and there are no earlier ones.
+  /// The name has no addresses, or could not be looked up, and no addresses are known from before.
   case nameless
   case endpoint(Int, EndpointNews)
   /// The armed timer is due.
   case time
-  /// No call has come for the idle timeout.
+  /// No call has used the channel for the idle timeout.
   case rest
   case close
 }
@@ -118,11 +120,11 @@ public enum BalancerAction: Equatable, Sendable {
   /// Connects each endpoint that is idle.
   case connectAll(until: UInt64)
   case arm(UInt64)
-  /// No endpoint but this one is wanted any more; nil: none at all. Ends the timer.
+  /// Lets go of every endpoint but this one; nil: of all endpoints. Disarms the timer.
   case keep(Int?)
   /// Picks again for the calls that wait.
   case serve
-  /// Fails the calls that wait, but for those that wait for a connection however long it takes.
+  /// Fails the calls that wait, except those with "wait for ready".
   case fail(Why)
 
   public enum Why: Equatable, Sendable {

@@ -14,7 +14,8 @@ public struct ConnectPass: Equatable {
   private var hasFailed: [Bool]
   private var missing: Int
 
-  /// Of endpoints in these states, those that are idle are tried. One that waits after a failure counts as failed.
+  /// A pass over endpoints in these states: those that are idle are tried. An endpoint in TRANSIENT_FAILURE counts as
+  /// failed.
   public init(_ states: [Connectivity]) {
     hasFailed = []
     missing = states.count
@@ -29,10 +30,10 @@ public struct ConnectPass: Equatable {
   public var count: Int { hasFailed.count }
   /// Whether each address has failed at least once.
   public var isExhausted: Bool { missing == 0 }
-  /// Whether there is another address to try later.
+  /// Whether an address is left that was not tried in this pass.
   public var hasMore: Bool { !untried.isEmpty }
 
-  /// The address to be tried now.
+  /// The address to be tried now; nil: all were tried.
   public mutating func next() -> Int? { untried.popLast() }
 
   public mutating func failed(_ index: Int) {

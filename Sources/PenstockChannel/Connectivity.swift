@@ -1,7 +1,7 @@
 /// The state of a channel or of a subchannel ("gRPC Connectivity Semantics and API"). The raw values are the ABI's and
 /// gRPC's.
 public enum Connectivity: Int32, Equatable, Sendable {
-  /// No connection, and none is being made: the next call begins one.
+  /// There is no connection, and none is being made: the next call begins one.
   case idle = 0
   case connecting = 1
   case ready = 2

@@ -1,9 +1,10 @@
 import PenstockWire
 
 /// A host's name as DNS and certificates have it: labels of letters, digits, "-" and "_" (which some hosts have in
-/// spite of RFC 952), with a dot between them, and perhaps one behind.
+/// spite of RFC 952), with a dot between them, and perhaps a dot at the end.
 public enum HostName {
-  /// The longest name (RFC 1035 section 2.3.4).
+  /// The most characters of a name, without a dot at its end: the 255 bytes on the wire (RFC 1035 section 2.3.4) have
+  /// room for no more.
   private static let longest = 253
   private static let longestLabel = 63
 

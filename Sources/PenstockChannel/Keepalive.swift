@@ -16,11 +16,11 @@
 ///
 /// Each cell has the action, then the state that follows; "-" changes nothing.
 ///
-/// What has been heard is not an event: a connection notes the time of each read, and shows it with the events of this
-/// table. So a read costs no more than a store, and a call nothing while the timer runs, even where there is keepalive.
+/// Received bytes are no event: a connection stores the time of each read, and gives it with the events of this table
+/// (`KeepaliveView`). So keepalive costs a read only this store, and costs a call nothing while the timer runs.
 public struct Keepalive: Equatable {
   public enum State: Equatable {
-    /// No timer runs: there was no call when it was looked for one. The next call is told, and looks.
+    /// No timer runs: the connection had no calls at the last look. The next call gives the event `opened`.
     case asleep
     /// The timer runs until the connection has been silent for the interval.
     case listening
@@ -32,7 +32,7 @@ public struct Keepalive: Equatable {
   public private(set) var state = State.asleep
   /// How long a connection may be silent before it is pinged, in nanoseconds.
   public private(set) var interval: UInt64
-  /// How long it may then go on to be silent.
+  /// How long it may go on to be silent after a PING, in nanoseconds.
   public let timeout: UInt64
   /// Whether a connection is pinged that has no calls.
   public let withoutCalls: Bool
@@ -43,7 +43,8 @@ public struct Keepalive: Equatable {
     self.withoutCalls = withoutCalls
   }
 
-  /// Where a channel keeps this for connections to come: one of them has been slowed down.
+  /// Lengthens the interval that later connections begin with, because a peer has complained of too many pings. Called
+  /// on the copy that the channel keeps for them.
   public mutating func slow(to interval: UInt64) { self.interval = max(self.interval, interval) }
 }
 
@@ -77,7 +78,7 @@ public enum KeepaliveAction: Equatable {
   case ping
   case arm(UInt64)
   case disarm
-  /// Later connections of the channel have this interval, if theirs is shorter.
+  /// Later connections of the channel get at least this interval.
   case slow(to: UInt64)
   /// The connection is dead.
   case die
@@ -120,7 +121,8 @@ extension Keepalive {
       return Actions(.arm(due))
     }
     state = .pinged(at: now)
-    // An interval that is shorter than the timeout begins with the answer: it is looked for after that time.
+    // If the interval is shorter than the timeout, the timer is due after the interval: the answer may have come by
+    // then, and the next PING is due one interval after it.
     let arm = KeepaliveAction.arm(Keepalive.after(now, min(interval, timeout)))
     return view.isAnswered ? Actions(.ping, arm) : Actions(arm)
   }

@@ -1,10 +1,10 @@
 import PenstockCall
 import PenstockWire
 
-/// What a service config says of the calls of a method. What is nil is as the call says.
+/// The settings that a service config gives the calls of a method. A setting that is nil is left to the call.
 public struct MethodConfig: Equatable, Sendable {
   public var waitsForReady: Bool?
-  /// The time from the call's creation to its deadline, in nanoseconds; the call's own may be shorter.
+  /// The time from the call's creation to its deadline, in nanoseconds; the call's own deadline may be earlier.
   public var timeout: UInt64?
   public var maxRequestBytes: Int?
   public var maxResponseBytes: Int?
@@ -12,24 +12,24 @@ public struct MethodConfig: Equatable, Sendable {
   public init() {}
 }
 
-/// The configs of methods by their names. The most specific name wins: the method's, then the service's, then the one
-/// of all.
+/// The configs of methods by their names. The most specific one counts: that of the method, or else that of its
+/// service, or else that of all services.
 public struct MethodConfigs {
-  /// A path "/service/method", or "/service/" for all methods of the service, or "" for all services.
+  /// A config with its name: "/service/method", or "/service/" for all methods of the service, or "" for all services.
   private struct Entry {
     let name: ByteBuffer
     let config: MethodConfig
   }
 
-  /// Sorted by name.
+  /// The entries, sorted by name.
   private var entries: [Entry] = []
 
   public init() {}
 
   public var isEmpty: Bool { entries.isEmpty }
 
-  /// Adds the config of a method; without a method that of a service, and without a service that of all. `.already`:
-  /// the name has one.
+  /// Adds the config of a method; with an empty `method` that of the whole service, and with an empty `service` that of
+  /// all services. `.already`: the name has a config.
   public mutating func add(_ config: MethodConfig, service: ByteView, method: ByteView) -> Outcome {
     let name = ByteBuffer()
     if !service.isEmpty {
@@ -43,7 +43,7 @@ public struct MethodConfigs {
     return .ok
   }
 
-  /// The config of the calls with this path.
+  /// The config of the calls with this path; nil: there is none.
   public func find(_ path: ByteView) -> MethodConfig? {
     if let whole = known(path) { return whole }
     if let slash = path.lastIndex(of: 0x2F), slash > 0,

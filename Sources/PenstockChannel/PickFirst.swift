@@ -19,9 +19,12 @@
 /// | any other | - | - | - | - | - | - |
 ///
 /// In each cell: the actions, then the state that follows; "-" changes nothing. If one of the addresses that came is
-/// connected already, it is ready(i) instead of a pass, with keep(i) and serve. A pass begins with the first address
-/// that may be tried: connect and, if there are more, arm; if there is none to try and all have failed, fail -> failing.
-/// `failing` and `nameless` are TRANSIENT_FAILURE: new addresses do not end the first of them, a connection does.
+/// connected already, "a pass" stands for: keep(i), serve -> ready(i). Otherwise a pass begins with the first address
+/// that may be tried: connect and, if there are more, arm; if all have failed already, and the state is not `failing`,
+/// resolve, fail -> failing. "next" does the same with the next address. "of all": every address has failed; in
+/// `failing`, as many attempts have failed as there are addresses since they were last asked for. `failing` and
+/// `nameless` are TRANSIENT_FAILURE: new addresses end `nameless`, but not `failing`, where calls go on to fail until
+/// there is a connection.
 public struct PickFirst: Equatable {
   public enum State: Equatable {
     case idle
@@ -29,15 +32,16 @@ public struct PickFirst: Equatable {
     case naming
     case connecting(ConnectPass)
     case ready(Int)
-    /// Every address has failed. `failures`: since addresses were asked for.
+    /// Every address has failed. `failures`: how many attempts have failed since addresses were last asked for, or
+    /// came.
     case failing(ConnectPass, failures: Int)
-    /// There are no addresses; the resolver asks again.
+    /// There are no addresses; the name is looked up again after a wait.
     case nameless
     case closed
   }
 
   public private(set) var state = State.idle
-  /// The timeout for looking up addresses, and for each attempt to connect.
+  /// The time in nanoseconds that each attempt to connect may take.
   public let timeout: UInt64
 
   public init(timeout: UInt64) { self.timeout = timeout }
@@ -50,7 +54,7 @@ public struct PickFirst: Equatable {
     }
   }
 
-  /// The reason for `pick` to be `fail`.
+  /// The reason why `pick` is `fail`.
   public var failure: BalancerAction.Why {
     switch state {
     case .nameless: .nameless
@@ -92,7 +96,7 @@ public struct PickFirst: Equatable {
       pass.failed(endpoint)
       return follow(pass, now)
     case (.failing(let pass, let failures), .endpoint(_, .failed)):
-      // As many failures as there are addresses: the name may have others by now.
+      // There were as many failures as there are addresses: the name may have other addresses by now.
       let asksAgain = failures + 1 >= pass.count
       state = .failing(pass, failures: asksAgain ? 0 : failures + 1)
       return asksAgain ? Actions(.resolve, .fail(.unconnected)) : Actions(.fail(.unconnected))

@@ -1,5 +1,6 @@
-/// When a name is looked up: at once where it is asked for, but not more often than `least` apart; again after a
-/// failure, with back-off; and on an interval, if there is one ("gRPC Name Resolution"). No I/O, no clock.
+/// When a name is looked up ("gRPC Name Resolution"): at once if addresses are wanted, but not before `least` has
+/// passed since the last look-up began; again after a failure, with back-off; and at an interval, if one is set. No
+/// I/O, no clock.
 ///
 /// | | ask | answered | failed | time | rest | reset |
 /// |---|---|---|---|---|---|---|
@@ -7,13 +8,14 @@
 /// | asking | - | disarm -> idle, or arm -> waiting | arm -> waiting | arm; too late: arm, giveUp -> waiting | stop -> idle | - |
 /// | waiting | - | - | - | start -> asking, or arm | disarm -> idle | start -> asking, if it waits after a failure |
 ///
-/// In each cell: the action, then the state that follows; "-" changes nothing.
+/// In each cell: the action, then the state that follows; "-" changes nothing. With "start" the timer is armed for the
+/// timeout, and with "stop" it is disarmed.
 public struct ResolveState: Equatable {
   /// The settings of a channel; times are in nanoseconds.
   public struct Policy: Equatable, Sendable {
     /// The least time between the beginnings of two look-ups.
     public var least: UInt64 = 30_000_000_000
-    /// The time from one look-up to the next that nobody asks for; 0: there is none.
+    /// After this time a name is looked up again although nobody asks; 0: never.
     public var interval: UInt64 = 0
     /// The time that one look-up may take.
     public var timeout: UInt64 = 20_000_000_000
@@ -37,7 +39,7 @@ public struct ResolveState: Equatable {
     case time
     /// No addresses are wanted any more.
     case rest
-    /// Waits no longer after a failure.
+    /// Ends a wait after a failure: the next look-up begins at once.
     case reset
   }
 
@@ -45,7 +47,7 @@ public struct ResolveState: Equatable {
     case start
     /// Ends the look-up without an answer.
     case stop
-    /// The look-up has taken too long.
+    /// Ends the look-up, which has taken too long.
     case giveUp
     case arm(UInt64)
     case disarm

@@ -15,8 +15,10 @@
 /// | i was ready | - | i fails; resolve; of all: fail | - | i is connecting; connect(i), resolve | serve |
 /// | i failed | i is ready; serve | resolve; of all: fail | connect(i) | - | - |
 ///
-/// In each cell: the actions, then the state that follows; "-" changes nothing. An endpoint that has failed counts as
-/// failed until it is ready, though it connects again and again. No I/O, no clock.
+/// In each cell of the first table: the actions, then the state that follows; of the second: what becomes of endpoint
+/// i, then the actions; "-" changes nothing. After connectAll comes fail instead of serve, if all endpoints have
+/// failed. "of all: fail": if no endpoint is ready or connecting any more. An endpoint that has failed counts as failed
+/// until it is ready, though it connects again and again. No I/O, no clock.
 public struct RoundRobin: Equatable {
   public enum Part: Equatable, Sendable {
     case connecting, ready, failed
@@ -28,26 +30,27 @@ public struct RoundRobin: Equatable {
     case naming
     /// There are endpoints, and each is in one of three states.
     case spread([Part])
-    /// There are no addresses; the resolver asks again.
+    /// There are no addresses; the name is looked up again after a wait.
     case nameless
     case closed
   }
 
   public private(set) var state = State.idle
-  /// The timeout for each attempt to connect.
+  /// The time in nanoseconds that each attempt to connect may take.
   public let timeout: UInt64
-  /// The endpoints that are ready.
+  /// The indices of the endpoints that are ready.
   public private(set) var ready: [Int] = []
   private var weights: [UInt32] = []
   private var turn: Turn
 
-  /// `random`: any number; it says which endpoint gets the first call, so that many clients do not begin with one.
+  /// `random`: a random number, which decides the endpoint of the first call, so that many clients do not all begin
+  /// with the same one.
   public init(timeout: UInt64, random: UInt64) {
     self.timeout = timeout
     turn = Turn(random)
   }
 
-  /// The endpoint for the next call. Only while `pick` says `choose`.
+  /// The index of the endpoint for the next call. Called only while `pick` is `choose`.
   public mutating func choose() -> Int { ready[turn.next()] }
 
   public var pick: Pick {
@@ -60,7 +63,7 @@ public struct RoundRobin: Equatable {
     }
   }
 
-  /// The reason for `pick` to be `fail`.
+  /// The reason why `pick` is `fail`.
   public var failure: BalancerAction.Why {
     switch state {
     case .nameless: .nameless
@@ -163,15 +166,15 @@ public struct RoundRobin: Equatable {
   }
 }
 
-/// Whose turn it is among some endpoints, each as often as its weight says: the static stride scheduler of gRPC's weighted
-/// round robin. Each endpoint is asked in turn, and skips so many of its turns that its share fits; the heaviest skips
-/// none.
+/// Says which of some endpoints is next, each as often as its weight demands: the static stride scheduler of gRPC's
+/// weighted round robin. Each endpoint is asked in turn, and skips so many of its turns that its share fits; the
+/// heaviest skips none.
 struct Turn: Equatable {
   private static let heaviest: UInt64 = 65535
 
   private var sequence: UInt64
   private var count: UInt64 = 0
-  /// From 1 to `heaviest`; empty: all are equal.
+  /// The weights, scaled to numbers from 1 to `heaviest`, which the largest becomes; empty: all are equal.
   private var weights: [UInt64] = []
 
   init(_ random: UInt64) { sequence = random >> 32 }
@@ -185,7 +188,7 @@ struct Turn: Equatable {
     }
   }
 
-  /// The position of the next one; there is at least one.
+  /// The position, in the list that `weigh` got, of the next endpoint. The list must not be empty.
   mutating func next() -> Int {
     while true {
       sequence &+= 1

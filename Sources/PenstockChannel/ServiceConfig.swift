@@ -1,7 +1,7 @@
 import PenstockWire
 
-/// The part of a service config (grpc-proto's service_config.proto) that channels use. `retryPolicy`, `hedgingPolicy` and
-/// `retryThrottling` have no place in it yet.
+/// The part of a service config (grpc-proto's service_config.proto) that channels use. `retryPolicy`, `hedgingPolicy`
+/// and `retryThrottling` are not read yet.
 public struct ServiceConfig {
   public var balancing = BalancerConfig()
   public var methods = MethodConfigs()
@@ -19,22 +19,24 @@ public struct BalancerConfig: Equatable, Sendable {
     /// `shuffles`: the addresses are tried in random order.
     case pickFirst(shuffles: Bool)
     case roundRobin
-    /// By the weights that servers report (gRFC A58). None are asked for, so all are equal.
+    /// By the weights that servers report (gRFC A58). Servers are not asked for weights, so all weights are equal.
     case weightedRoundRobin
     /// By the weights that the resolver gives.
     case staticWeightedRoundRobin
   }
 
   public var policy = Policy.pickFirst(shuffles: false)
-  /// Which endpoints get no calls for a time; nil: there are none.
+  /// The settings by which endpoints whose calls fail get no calls for a time; nil: all endpoints get calls.
   public var outliers: OutlierDetection?
 
   public init() {}
 }
 
-/// The settings of outlier detection (gRFC A50). Times are in nanoseconds, parts in percent.
+/// The settings of outlier detection (gRFC A50). Times are in nanoseconds. `enforcement`: the chance in percent that an
+/// outlier is ejected.
 public struct OutlierDetection: Equatable, Sendable {
-  /// Endpoints whose success rate is less than the mean by `deviations` / 1000 standard deviations.
+  /// Settings for the ejection of endpoints whose success rate is below the mean by more than `deviations` / 1000
+  /// standard deviations.
   public struct SuccessRate: Equatable, Sendable {
     public var deviations = 1900
     public var enforcement = 100
@@ -44,7 +46,7 @@ public struct OutlierDetection: Equatable, Sendable {
     public init() {}
   }
 
-  /// Endpoints of whose calls more than `threshold` fail.
+  /// Settings for the ejection of endpoints of whose calls more than `threshold` percent fail.
   public struct FailurePercentage: Equatable, Sendable {
     public var threshold = 85
     public var enforcement = 100
@@ -58,7 +60,7 @@ public struct OutlierDetection: Equatable, Sendable {
   public var baseEjection: UInt64 = 30_000_000_000
   /// The longest ejection; nil: 300 s, or `baseEjection` where that is longer.
   public var longestEjection: UInt64?
-  /// The most endpoints that are ejected at a time, but always one.
+  /// How many percent of the endpoints may be ejected at a time; one endpoint always may.
   public var mostEjected = 10
   public var successRate: SuccessRate?
   public var failurePercentage: FailurePercentage?

@@ -15,8 +15,8 @@ public struct SocketAddress: Equatable {
     self.length = length
   }
 
-  /// An IPv4 or IPv6 literal without brackets; nil if it is neither. Without the attribute the compiler copies it into
-  /// its callers, for size too.
+  /// An IPv4 or IPv6 literal without brackets; nil if it is neither. Without `@inline(never)` the compiler inlines this
+  /// into its callers, even where it optimises for size.
   @inline(never)
   public init?(literal: ByteView, port: UInt16) {
     var storage = sockaddr_storage()
@@ -26,8 +26,8 @@ public struct SocketAddress: Equatable {
     self.length = length
   }
 
-  /// The address of a unix socket: a path, or a name in the abstract space that begins with a NUL. nil: it does not
-  /// fit.
+  /// The address of a unix socket: a path, or a NUL and then a name in the abstract namespace. nil: it is empty, too
+  /// long, or a path with a NUL in it.
   public init?(unixPath path: ByteView) {
     var storage = sockaddr_storage()
     guard let base = path.baseAddress else { return nil }
@@ -49,7 +49,8 @@ public struct SocketAddress: Equatable {
     return one.withRaw { mine, length in other.withRaw { bytes, _ in memcmp(mine, bytes, Int(length)) == 0 } }
   }
 
-  /// The addresses with their families in turn, beginning with that of the first (RFC 8305 section 4).
+  /// The addresses in an order in which IPv4 and IPv6 alternate, beginning with the family of the first (RFC 8305
+  /// section 4).
   public static func interleaved(_ list: [SocketAddress]) -> [SocketAddress] {
     guard let first = list.first else { return [] }
     var same: [SocketAddress] = []
@@ -71,13 +72,13 @@ public struct SocketAddress: Equatable {
 
   public var family: Int32 { Int32(storage.ss_family) }
   public var isUnix: Bool { family == AF_UNIX }
-  /// The port; 0 for other than IP addresses.
+  /// The port of an IP address; 0 for other addresses.
   public var port: UInt16 {
     var copy = storage
     return cs_address_port(&copy)
   }
 
-  /// Inlined, because it is generic, as `withTerminated` is.
+  /// `@inlinable`, because it is generic; so is `withTerminated`.
   @inlinable
   public func withRaw<R>(_ body: (UnsafeRawPointer, UInt32) -> R) -> R {
     withUnsafePointer(to: storage) { body(UnsafeRawPointer($0), length) }

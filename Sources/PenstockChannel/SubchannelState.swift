@@ -16,16 +16,19 @@
 /// | failed | - | - | - | disarm, tell(rested) -> idle, anew | disarm -> idle, anew |
 /// | closed | - | - | - | - | - |
 ///
-/// In each cell: the action, then the state that follows; "-" changes nothing. "Anew": its back-off begins with the
-/// first wait. A connection is useless if it has answered no call and is lost before the time at which the next attempt
-/// would have begun if this one had failed. The first useless one is made again at once, but after a further one that
-/// time is waited for: otherwise a server that ends each connection at once would be connected to without a pause.
-/// Connections that drain go on beside all of it until they are done, or `closeAll`.
+/// In each cell: the action, then the state that follows; "-" changes nothing. "anew": the back-off begins with its
+/// first wait again. "retry at once": if the attempt fails, the next one may begin at once, and the back-off begins
+/// anew. A connection is useless if it has answered no call and is lost before `retry`, the time at which the next
+/// attempt would have begun if this one had failed. After the first useless connection the next one may be made at
+/// once; after each further one only at `retry`: otherwise a server that ends each connection at once would be
+/// connected to without a pause. tell(left) is tell(leftUnused) if the connection has answered no call. Connections
+/// that drain are in none of these states: they go on until their streams have ended, or until `closeAll`.
 public enum SubchannelState: Equatable, Sendable {
   case idle(Backoff)
   /// A connection is being made, until a time. If it fails, the next attempt begins at `retry` or later.
   case connecting(Backoff, until: UInt64, retry: UInt64)
-  /// It has a connection. The back-off goes on, with the time `retry`, if the connection turns out to be useless.
+  /// There is a connection. If it turns out to be useless, the back-off goes on, and the next attempt may begin at
+  /// `retry`.
   case ready(Backoff, retry: UInt64)
   /// The last attempt failed, and the next one may begin at `retry` (TRANSIENT_FAILURE).
   case failed(Backoff, retry: UInt64)
@@ -43,7 +46,8 @@ public enum SubchannelState: Equatable, Sendable {
     }
   }
 
-  /// How many attempts have failed one after the other, and the time of the next.
+  /// How many attempts have failed, or have given a useless connection, one after the other, and the earliest time of
+  /// the next; nil: the state is not `failed`.
   public var failures: (count: Int, retry: UInt64)? {
     switch self {
     case .failed(let backoff, let retry): (backoff.attempts, retry)
@@ -53,32 +57,32 @@ public enum SubchannelState: Equatable, Sendable {
 }
 
 public enum SubchannelEvent: Equatable, Sendable {
-  /// A connection is wanted by this time. `random`: for the wait after a failure.
+  /// A connection is wanted by this time. `random`: a random number for the wait after a failure.
   case wanted(until: UInt64, random: UInt64)
   /// The connection that is being made can be used.
   case connected
   /// A call has found no slot on the connection in use. (Here another connection may be opened one day.)
   case full
-  /// A slot that was asked for has come free there.
+  /// A slot that was asked for has come free on the connection in use.
   case room
-  /// The connection in use takes no new streams. `answered`: it has answered a call.
+  /// The connection in use takes no new streams. `answered`: whether it has answered a call.
   case draining(answered: Bool)
-  /// The connection that is being made, or the one in use, has ended; or none could be begun.
+  /// The connection that is being made, or the one in use, has ended, or no connection could be begun.
   case ended(answered: Bool)
   /// The armed timer is due.
   case time
-  /// Waits for nothing any more: the next attempt may begin at once.
+  /// Begins the back-off anew: the next attempt may begin at once.
   case reset
-  /// No new call will come here.
+  /// No new call will come to this subchannel.
   case unwanted
   case close
 }
 
 public enum SubchannelAction: Equatable, Sendable {
-  /// Begins a connection, and arms the time; a connection that can't be begun has ended.
+  /// Begins a connection, and arms the timer for `until`. If no connection can be begun, the event `ended` follows.
   case connect(until: UInt64)
   case arm(UInt64)
-  /// Arms the time of the next attempt, and tells the balancer of a failure.
+  /// Arms the timer for `until`, when the next attempt may begin, and tells the balancer `failed`.
   case fail(until: UInt64)
   case disarm
   /// Closes the connection that is being made, so that it ends.
@@ -87,7 +91,7 @@ public enum SubchannelAction: Equatable, Sendable {
   case drop
   /// Asks the connection in use to tell of a slot that comes free.
   case ask
-  /// Puts the connection in use aside, until its streams have ended.
+  /// Lets the connection in use drain: it takes no new streams, and closes when its streams have ended.
   case retire
   /// Tells the balancer the news.
   case tell(EndpointNews)

@@ -21,7 +21,8 @@ public struct Target {
   static let mostAddresses = 256
 
   public let location: Location
-  /// The host of the target for ":authority"; "localhost" for a unix socket and for a vsock.
+  /// The value of ":authority": the host and the port, if there is one, as the target has them (of several addresses
+  /// the first); "localhost" for a unix socket and for a vsock.
   public let authority: ByteBuffer
   /// The host that TLS expects, without its port.
   public let host: ByteBuffer
@@ -45,7 +46,7 @@ public struct Target {
     if let rest = after("unix:", text) { return unix(rest, text, isAbstract: false) }
     if let rest = after("vsock:", text) { return vsock(rest, text) }
     if let rest = after("dns:", text) { return dns(rest, text, scheme: "dns") }
-    // There is nothing to pass the name to but the system's look-up.
+    // Nothing but the system's look-up could take the name, so this scheme means the same as "dns:".
     if let rest = after("passthrough:", text) { return dns(rest, text, scheme: "passthrough") }
     if let rest = after("ipv4:", text) { return literals(rest, text, isSix: false) }
     if let rest = after("ipv6:", text) { return literals(rest, text, isSix: true) }
@@ -202,7 +203,7 @@ public struct Target {
     return UInt32(exactly: value)
   }
 
-  /// The authority: the host as it was written, with brackets around a bare IPv6 address.
+  /// The authority: the host and port as they were written, with brackets around a bare IPv6 address.
   private static func authority(_ text: ByteView, _ port: UInt16?) -> ByteBuffer? {
     guard port == nil, text.first != 0x5B, text.contains(0x3A) else { return ByteBuffer(copying: text) }
     let whole = ByteBuffer()
