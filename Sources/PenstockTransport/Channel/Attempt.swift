@@ -2,29 +2,30 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 
-/// How long an attempt waits where the channel can't connect (gRPC's "wait for ready").
+/// How long an attempt waits while the channel can't connect (gRPC's "wait for ready").
 enum Patience: Int, Comparable {
-  /// It fails at once.
+  /// The attempt fails at once.
   case none
-  /// Nothing of it was processed: it waits until the next attempt to connect has ended.
+  /// The attempt waits until the channel has tried once more to connect: for an attempt that is picked again, or that
+  /// follows one which its server has not processed.
   case oneConnection
-  /// It waits until there is a connection.
+  /// The attempt waits until there is a connection.
   case anyTime
 
   static func < (one: Patience, other: Patience) -> Bool { one.rawValue < other.rawValue }
 }
 
-/// One attempt of a call: it joins the call above, the call's framing, and a stream of a connection. If nothing of
-/// the request was written, the attempt is picked again, with all that it has. If the request was written and
-/// certainly not processed, the attempt ends with a status that says so, and the call makes another attempt (gRFC A6,
-/// "Transparent Retries").
+/// One attempt of a call: it joins the call above, the call's framing, and a stream of a connection. If its stream ends
+/// and nothing of the request was written, the attempt is *picked again*: the channel looks for another connection for
+/// it, with all that it has. If the request was written and certainly not processed, the attempt ends with a status
+/// that says so, and the call makes another attempt (gRFC A6, "Transparent Retries").
 ///
 /// An attempt tells the call nothing from within a function that the call has called: such a function only takes
 /// notes, and `runInTurn` follows in the same turn.
 ///
 /// Its fields, like a stream's, are ordered so that it takes only 144 bytes.
 final class Attempt: StreamOwner, TurnTask, Queued {
-  /// The channel's core, not counted: used only while there is a call, which keeps the channel.
+  /// The channel's core. The reference is not counted: it is used only while there is a call, which keeps the channel.
   private let channel: Unmanaged<ChannelCore>
   private var core: ChannelCore { channel.takeUnretainedValue() }
   /// The call; nil before the start, and after the end. Its reference is not counted: a call that has begun exists
@@ -32,13 +33,13 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   private var call: Unmanaged<Call>?
   private var framing: Framing?
   private var stream: TransportStream?
-  /// Messages of the request, before there is a stream.
+  /// The request's body, until there is a stream to send it.
   private var pieces = PieceQueue()
   private var isHalfClosed = false
   private var headersCame = false
   var isScheduled = false
   private var wasPickedAgain = false
-  /// It follows an attempt that its server has certainly not processed.
+  /// Whether it follows an attempt that its server has certainly not processed.
   private var isRepeat = false
   /// How many of the stream's `piecesSent` the call has been told of.
   private var told: UInt32 = 0
@@ -47,12 +48,12 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   private var storedIndex: Int32 = -1
   private var message: Message?
   private var trailers: Status?
-  /// The status that ends the call, behind `message`.
+  /// The status that ends the call, after `message` was delivered.
   private var failure: Status?
   /// The result of the response's head, until the call is told of it.
   private var head: ResponseStart?
 
-  /// The largest message that is read before it is asked for.
+  /// The size in bytes of the largest message that is offered to the call before the call has asked for it.
   private static let aheadLimit = 512
 
   /// The index in the channel's list of attempts; -1: it is not in the list.
@@ -131,7 +132,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
 
   private var isPacking: Bool { framing?.isPacking ?? false }
 
-  /// Compresses a slice of a message that takes long.
+  /// Compresses one slice of a message whose compression takes long.
   @inline(never) @_optimize(size)
   private func pack() {
     guard let call, let framing, failure == nil else { return }
@@ -151,7 +152,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
 
   override func another() -> CallBelow { Attempt(channel, isRepeat: true) }
 
-  /// Passes on bytes that have come already, in the same turn; the stream tells of later ones.
+  /// Lets the attempt pass on, in the same turn, what has come already. The stream tells of later bytes.
   override func pull() {
     guard call != nil, let stream,
       message != nil || failure != nil || !stream.bodyIsEmpty || stream.end != nil
@@ -166,7 +167,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
 
   // MARK: The connection
 
-  /// Opens on `connection`, which can take a stream.
+  /// Opens a stream on `connection`, which has a free slot.
   func open(on connection: TransportConnection) {
     guard let call, isWaiting else { return }
     var all = PieceQueue()
@@ -257,7 +258,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     return false
   }
 
-  /// Decodes bytes and keeps the messages; returns how many bytes were used.
+  /// Decodes `bytes` up to the end of one message, and keeps the message. Returns how many bytes were used.
   private func decode(_ bytes: ByteView, _ framing: Framing) -> Int {
     let (consumed, step) = framing.decode(bytes)
     take(step)
@@ -323,7 +324,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
       } else if framing?.isBusy == true {
         return core.work.scheduleLater(self)
       } else if !stream.bodyIsEmpty, headersCame, let framing {
-        // The last message is not read ahead: the status has to wait behind a message that nobody has asked for.
+        // The last message is not read ahead: the status would have to wait behind a message that nobody has asked for.
         if hasDelivered, !call.wantsMessage,
           framing.beginsWithTwo(stream.body, limit: Attempt.aheadLimit)
         {
@@ -344,7 +345,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
 
   private func noteSending(_ stream: TransportStream, _ call: Call) {
     guard call.hearsSent else { return }
-    // The difference is negative on a stream that begins again.
+    // The difference may be negative after the attempt was picked again: the new stream counts from 0.
     let sent = Int32(bitPattern: stream.piecesSent &- told)
     if sent > 0 {
       told = stream.piecesSent
@@ -352,7 +353,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     }
   }
 
-  /// Tells the call of the headers. False: the call has ended.
+  /// Tells the call of the headers. False: the attempt has ended.
   private func takeHeaders(_ start: ResponseStart, _ stream: TransportStream, _ call: Call) -> Bool {
     switch start {
     case .informational: return true

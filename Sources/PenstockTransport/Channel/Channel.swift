@@ -22,12 +22,12 @@ public final class Channel: @unchecked Sendable {
     self.tls = tls
   }
 
-  /// No user is left: the connections close. In a forked child only their descriptors do.
+  /// No reference is left: the connections close. In a forked child only their descriptors are closed.
   deinit {
     if Process.isForked(runtime.generation) { core.closeInChild() } else { close() }
   }
 
-  /// Makes a channel, on any thread. It connects when the first call needs it.
+  /// Makes a channel, on any thread. It connects for its first call, or when `connect` is called.
   @inline(never) @_optimize(size)
   public static func make(runtime: Runtime, target: ByteView, options: ChannelOptions) -> Made<Channel> {
     let parsed: Target
@@ -68,8 +68,8 @@ public final class Channel: @unchecked Sendable {
 
   public var privacy: Privacy { core.defaults.privacy }
 
-  /// Sets the certificates for connections that begin from now on. Any thread. A part that is not given is as the
-  /// channel's options say, and its file is read again. nil: no TLS.
+  /// Sets the certificates for connections that begin from now on. Any thread. A part that is nil is as the channel's
+  /// options say, and its file is read again. The result nil: the channel has no TLS.
   @inline(never) @_optimize(size)
   public func setCertificates(roots: ByteBuffer?, chain: ByteBuffer?, key: ByteBuffer?) -> Made<Void>? {
     guard var tls else { return nil }
@@ -87,15 +87,16 @@ public final class Channel: @unchecked Sendable {
   /// The channel's state, on any thread.
   public var connectivity: Connectivity { core.connectivity.now }
 
-  /// Waits until the state is another than `old`. Any thread but the driving one.
+  /// Waits until the state is another than `old`, or until `deadline`. Any thread but the driving one.
   public func wait(for old: Connectivity, deadline: UInt64?) -> Runtime.WaitResult {
     core.connectivity.wait(for: old, on: runtime, deadline: deadline)
   }
 
-  /// Begins to connect, where the channel is idle. Any thread; does not wait.
+  /// Begins to connect if the channel is idle. Any thread; does not wait.
   public func connect() { runtime.post(Asked(core) { $0.connect() }) }
 
-  /// Ends the waits after failures. Any thread; does not wait.
+  /// Ends the waits after failures: attempts to connect and look-ups of the name begin at once. Any thread; does not
+  /// wait.
   public func resetBackoff() { runtime.post(Asked(core) { $0.resetBackoff() }) }
 
   /// Closes the channel, on any thread, without waiting: the calls under way end with CANCELLED, and the connections

@@ -8,9 +8,9 @@ import PenstockWire
 /// ```
 /// attempt --> pick: endpoint --> its connection's next stream; without a slot: waits here
 ///                   wait ------> waits here, until the balancer says "serve" or "fail"
-///                   fail ------> fails, unless it waits for a connection
+///                   fail ------> fails, unless its `patience` lets it wait here
 /// ```
-/// The timer is the balancer's.
+/// As a timer this object is the balancer's.
 final class ChannelCore: Timer, ShutdownHook, TurnTask {
   let runtime: Runtime
   let defaults: RequestDefaults
@@ -23,7 +23,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
 
   private var names: Names?
   private var balancer: Balancer
-  /// The balancer's answer for each attempt, until its next event.
+  /// The balancer's pick for every attempt, until the balancer gets its next event.
   private(set) var pick = Pick.wait
   /// Events that have come while the balancer's decisions on another were carried out.
   private var events: [BalancerEvent] = []
@@ -38,7 +38,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   private var nameless = ByteBuffer()
   let connectivity = ConnectivityCell()
   let methods: CurrentMethods
-  /// The time at which an attempt ended last, or the channel left idle.
+  /// The time at which an attempt ended last, or the channel left the state idle.
   private var lastUsed: UInt64 = 0
   private var idleTimer: IdleTimer?
   init(_ runtime: Runtime, _ defaults: RequestDefaults, _ destination: Destination, _ resolver: Resolver) {
@@ -68,7 +68,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     attempts.append(attempt)
   }
 
-  /// Whether the channel is less private than the call's settings demand.
+  /// Whether a channel without TLS is less private than the call's settings demand; credentials demand TLS.
   func isTooOpen(_ settings: CallSettings) -> Bool {
     settings.credentials != nil || settings.privacy.rawValue > defaults.privacy.rawValue
   }
@@ -86,7 +86,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
 
   // MARK: Where an attempt goes
 
-  /// Gives `attempt` a connection, or tells it a failure; a failure is never told from within this function.
+  /// Gives `attempt` a stream, or lets it wait. If it has to fail, it is told later, by `runInTurn`.
   @inline(never)
   func attach(_ attempt: Attempt) {
     if waiting.isEmpty, case .endpoint(let index) = pick, borrow(endpoints[index], { $0.open(attempt) }) {
@@ -104,7 +104,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     }
   }
 
-  /// The endpoint for the next attempt, if there is one with a slot.
+  /// The endpoint for the next attempt; nil: none has a slot.
   @inline(never) @_optimize(size)
   private func choose() -> Subchannel? {
     switch pick {
@@ -112,7 +112,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     case .choose:
       let first = endpoints[balancer.choose()]
       if first.hasSlot { return first }
-      // The others, each once. To ask one may bring news, and so other endpoints.
+      // The others, each once. Asking an endpoint may bring news, and so change the list of endpoints.
       for index in balancer.choices where index < endpoints.count && endpoints[index] !== first {
         let other = endpoints[index]
         if other.hasSlot { return other }
@@ -140,7 +140,8 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     }
   }
 
-  /// Wakes the balancer, if an attempt still waits. One that has come while there is no connection fails, unless it waits.
+  /// If attempts still wait: tells the balancer that a connection is wanted. But if no connection can be made at
+  /// present, fails the attempts that have no patience.
   @inline(never) @_optimize(size)
   func runInTurn() {
     waiting.sweep()
@@ -153,7 +154,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     }
   }
 
-  /// Begins to connect, where the channel is idle.
+  /// Begins to connect if the channel is idle.
   @inline(never) @_optimize(size)
   func connect() {
     guard closedBecause == nil else { return }
@@ -165,7 +166,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     follow(.wanted)
   }
 
-  /// Lets each attempt to connect, and each look-up of the name, begin at once that waits after a failure.
+  /// Ends the waits after failures: attempts to connect and look-ups of the name begin at once.
   @inline(never) @_optimize(size)
   func resetBackoff() {
     guard closedBecause == nil else { return }
@@ -174,14 +175,15 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     names?.resetBackoff()
   }
 
-  /// A connection that is there stays. If the channel could not connect, the next call tries at once.
+  /// Sets the TLS configuration of later connections; connections that exist stay. If the channel could not connect,
+  /// the next call tries at once.
   @inline(never) @_optimize(size)
   func setCertificates(_ context: TLSContext) {
     destination.tls = context
     if pick == .fail { follow(.rest) }
   }
 
-  /// Tells the balancer of an event, and carries out its decisions. Events that result at once are told to it
+  /// Tells the balancer of an event, and carries out its decisions. Events that result at once are told to the balancer
   /// afterwards and not recursively, as there may be hundreds of addresses that can't be connected to.
   @inline(never) @_optimize(size)
   private func follow(_ event: BalancerEvent) {
@@ -225,7 +227,8 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     }
   }
 
-  /// The idle timer is due: the channel rests if no call has used it for the idle timeout.
+  /// The idle timer is due: the channel goes idle if no call has used it for the idle timeout; otherwise the timer is
+  /// armed again.
   @inline(never) @_optimize(size)
   fileprivate func mayRest(_ timer: IdleTimer) {
     let since = attempts.isEmpty ? lastUsed : runtime.now
@@ -255,7 +258,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     if let news = endpoints[index].connect(until: until) { events.append(.endpoint(index, news)) }
   }
 
-  /// Fails the attempts that wait, but for those that are this patient.
+  /// Fails the attempts that wait, except those with at least this patience.
   @inline(never) @_optimize(size)
   private func fail(_ why: BalancerAction.Why, sparing patience: Patience) {
     let words: ByteBuffer
@@ -300,7 +303,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
       subchannel.leave()
       if subchannel.isInUse { leaving.append(subchannel) }
     }
-    // The numbers that earlier events have are of the old list.
+    // Events that still wait have indices into the old list.
     events.removeAll()
     follow(.named(states))
   }
@@ -318,7 +321,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     follow(.nameless)
   }
 
-  /// The balancer's time has come.
+  /// The timer that the balancer has armed is due.
   @inline(never) @_optimize(size)
   override func fire() { follow(.time) }
 
@@ -401,7 +404,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
 }
 
 private final class IdleTimer: Timer {
-  /// Disarms this timer before it goes.
+  /// The core, which disarms this timer before it is freed.
   private unowned(unsafe) let core: ChannelCore
 
   init(_ core: ChannelCore) { self.core = core }

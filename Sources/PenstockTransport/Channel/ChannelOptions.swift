@@ -8,25 +8,25 @@ public struct ChannelOptions {
   public var tls: TLSOptions? = TLSOptions() {
     didSet { usesDefaultTLS = false }
   }
-  /// The user has not set TLS: then a channel on a unix socket has none.
+  /// Whether the user has not set TLS: then a channel on a unix socket has none.
   private(set) var usesDefaultTLS = true
-  /// The authority that is sent instead of the target's.
+  /// The authority that is sent instead of the target's; nil: the target's.
   public var authority: ByteBuffer?
-  /// Put before "penstock/VERSION" in the user agent.
+  /// The text that stands before "penstock/VERSION" in the user agent.
   public var userAgent: ByteBuffer?
   /// The library's version, in static storage.
   public var version = ("0" as StaticString).bytes
   public var maxHeaderListBytes = 16384
   public var connectTimeout: UInt64 = 20_000_000_000
-  /// How long the channel keeps its connection without a call; 0: without limit.
+  /// How long the channel keeps its connection without a call, in nanoseconds; 0: without limit.
   public var idleTimeout: UInt64 = 1_800_000_000_000
   /// The waits between attempts to connect to one address.
   public var backoff = Backoff.Policy()
   /// When the target's name is looked up.
   public var resolving = ResolveState.Policy()
-  /// The service config, where the resolver has none.
+  /// The service config that is used if the resolver gives none.
   public var service = ServiceConfig()
-  /// How long a connection may be silent before it is pinged; nil: it never is.
+  /// How long a connection may be silent before it is pinged, in nanoseconds; nil: it never is pinged.
   public var keepaliveTime: UInt64?
   public var keepaliveTimeout: UInt64 = 20_000_000_000
   public var keepaliveWithoutCalls = false

@@ -22,7 +22,7 @@ enum ConnectReport {
       if failed > mostTold { continue }
       let address = ByteBuffer().say(endpoint.address.text())
       text.say(failed == 1 ? ": " : "; ")
-      // If the target is itself the address, only the failure.
+      // If the target itself is the address, the address is not repeated.
       if endpoints.count > 1 || !ends(name.view, with: address.view) { text.say(address.view).say(": ") }
       text.say(words.view)
     }
@@ -32,7 +32,7 @@ enum ConnectReport {
     return text
   }
 
-  /// In whole milliseconds, with two digits that count.
+  /// The time from `now` to `next` in milliseconds, rounded up to two significant digits.
   private static func wait(_ next: UInt64, _ now: UInt64) -> UInt64 {
     guard next > now else { return 0 }
     let exact = (next - now) / 1_000_000

@@ -1,9 +1,9 @@
 import PenstockChannel
 import PenstockWire
 
-/// One step between a connected socket and HTTP: TLS, or the dialogue with a proxy. It takes the link's input and leaves
-/// its output in the link, without I/O, and it is gone when it is done. A further step is a further class, and a place
-/// in `Destination.steps`.
+/// One step between a connected socket and HTTP: TLS, or the dialogue with a proxy. It takes its input from the link
+/// and puts its output into the link, without I/O, and is released when it is done. Another step is another subclass,
+/// which `Destination.steps` makes.
 class ConnectStep {
   enum Outcome {
     case more
@@ -13,7 +13,7 @@ class ConnectStep {
 
   /// The next step; nil: HTTP follows.
   final var next: ConnectStep?
-  /// The name of the step in an error text: " during the TLS handshake".
+  /// The words that name the step in an error text, such as " during the TLS handshake".
   var during: StaticString { "" }
 
   /// Begins the step. There may already be input.
@@ -65,7 +65,7 @@ class Destination {
   final let resolving: ResolveState.Policy
   /// The service config. Driving thread only.
   final var service: ServiceConfig
-  /// What connections to come begin with; nil: without keepalive. Driving thread only.
+  /// The keepalive with which later connections begin; nil: none. Driving thread only.
   final var keepalive: Keepalive?
 
   init(

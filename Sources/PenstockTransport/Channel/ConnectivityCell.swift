@@ -10,7 +10,7 @@ final class ConnectivityCell: @unchecked Sendable {
 
   var now: Connectivity { Connectivity(rawValue: state.load(ordering: .acquiring)) ?? .idle }
 
-  /// Driving thread.
+  /// Called on the driving thread.
   @inline(never) @_optimize(size)
   func set(_ new: Connectivity) {
     guard now != new else { return }

@@ -122,7 +122,8 @@ final class Connector: ReadyHandler, TurnTask {
         link.input.commit(n)
         follow(step.take(link), step)
         budget -= n
-        // A read of less than the space has emptied the socket; otherwise the loop comes back.
+        // A read that did not fill the space has emptied the socket. If the budget ends before that, epoll reports the
+        // rest.
         if n < space.count { return }
       }
     }

@@ -23,8 +23,8 @@ final class Names: Timer, ResolverCompletion {
     super.init()
   }
 
-  /// Asks for addresses. The owner is told, perhaps from within this function. It gets the addresses that are known at
-  /// once, and later those that a look-up brings: that may take long.
+  /// Asks for addresses. If addresses are known, the owner gets them from within this function. Those that a look-up
+  /// brings come later, or also from within this function, if the resolver has them at once.
   func ask() {
     let before = answers
     follow(.ask)

@@ -10,8 +10,8 @@ enum StreamEnd {
   case neverSent(ByteBuffer)
   /// Some of the request was written, but the peer has certainly not processed it.
   case unprocessed(ByteBuffer)
-  /// The peer has reset the stream: it cancelled the request, it saw too much traffic, it wants a safer connection, or
-  /// it had another reason.
+  /// In this case and the next three the peer has reset the stream: because it cancelled the request, saw too much
+  /// traffic, wants a safer connection, or had another reason.
   case cancelled(ByteBuffer)
   case tooMuch(ByteBuffer)
   case insecure(ByteBuffer)
@@ -27,9 +27,9 @@ enum StreamEnd {
   case noMemory
 }
 
-/// The reason why its owner leaves a stream.
+/// The reason why the owner of a stream leaves it.
 enum Leave {
-  /// The call was cancelled: bytes that may still come are of no use.
+  /// The call has ended before the answer was complete: the rest of both is of no use.
   case cancelled
   /// The answer is complete, and the rest of the request is of no use.
   case done

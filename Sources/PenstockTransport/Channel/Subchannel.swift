@@ -5,7 +5,8 @@ import PenstockWire
 /// One endpoint: an address, and the connection to it while there is one. `SubchannelState` makes the decisions;
 /// this carries them out. The timer is the one for connecting, and for the wait after a failure.
 ///
-/// A connection that drains (GOAWAY) goes on beside it until its streams have ended.
+/// A connection that drains, after a GOAWAY or because the subchannel is not wanted any more, goes on in `draining`
+/// until its streams have ended.
 final class Subchannel: Timer {
   let address: SocketAddress
   /// The index among the channel's endpoints; -1: the name does not have the address any more.
@@ -34,7 +35,8 @@ final class Subchannel: Timer {
   /// How many attempts to connect have failed one after the other, and when the next one begins.
   var failures: (count: Int, retry: UInt64)? { state.failures }
 
-  /// Gives `attempt` a stream. False: there is no slot; the balancer hears of the next one.
+  /// Gives `attempt` a stream. False: there is no slot; the balancer is told when one comes free, or when the
+  /// connection is lost.
   @inline(__always)
   func open(_ attempt: Attempt) -> Bool {
     let isOpen = borrow(connection) { connection in
@@ -47,7 +49,7 @@ final class Subchannel: Timer {
     return false
   }
 
-  /// False: the balancer hears of the next one.
+  /// Whether there is a slot. False: as in `open`, the balancer is told when one comes free.
   @inline(never) @_optimize(size)
   var hasSlot: Bool {
     if let connection, connection.slots > 0 { return true }
@@ -69,7 +71,7 @@ final class Subchannel: Timer {
     follow(.wanted(until: until, random: channel.runtime.platform.random()))
   }
 
-  /// No new call will come here: ends a connection that is being made, and lets one that is there drain.
+  /// No new call will come to this subchannel: ends a connection that is being made, and lets one that is there drain.
   func leave() { _ = follow(.unwanted) }
 
   func resetBackoff() { tell(follow(.reset)) }
@@ -117,7 +119,7 @@ final class Subchannel: Timer {
     if let news { channel.hears(news, self) }
   }
 
-  /// The connection in use has ended, or takes no new streams.
+  /// An attempt to connect has failed, or the connection in use has ended or takes no new streams.
   @inline(never) @_optimize(size)
   private func lose(_ event: SubchannelEvent, _ words: ByteBuffer) { tell(follow(event, words)) }
 
@@ -189,7 +191,7 @@ final class Subchannel: Timer {
 
   // MARK: The end
 
-  /// Ends the connections, which end the attempts on them.
+  /// Ends the connections, and with them the attempts on them.
   func close() { _ = follow(.close) }
 
   @inline(never) @_optimize(size)

@@ -9,14 +9,14 @@ import PenstockWire
 ///
 /// It is a class, so that it can be borrowed without counting a reference.
 class TransportConnection: ReadyHandler {
-  /// A call waits for a slot: the connection has to tell the subchannel of one.
+  /// Whether the connection has to tell the subchannel of the next free slot, because an attempt waits for one.
   final var isAsked = false
 
   // MARK: For attempts
 
   /// The facts for the statistics of its calls, once it is open.
   var facts: ConnectionFacts? { nil }
-  /// Whether it has answered a call.
+  /// Whether the peer has answered a call on it.
   var hasAnswered: Bool { false }
   /// How many streams may still be opened now; 0 or less: a call has to wait, or to look for another connection.
   var slots: Int { 0 }
@@ -27,8 +27,8 @@ class TransportConnection: ReadyHandler {
 
   // MARK: For a subchannel
 
-  /// Begins. The connection owns the link from here on, with the bytes that the connector's steps have left in it.
-  /// The subchannel is not told anything before.
+  /// Begins to speak HTTP. The connection owns the link from here on, with the bytes that the connector's steps have
+  /// left in it. Before this call it tells the subchannel nothing.
   func begin() {}
   /// The reason why it takes no new streams any more; nil: it still does.
   var leaving: ByteBuffer? { nil }
@@ -46,7 +46,7 @@ class TransportConnection: ReadyHandler {
   func ready(_ events: UInt32) {}
 }
 
-/// The version of HTTP that a connection speaks. A further one is a further case.
+/// The version of HTTP that a connection speaks. Another version is another case.
 enum HTTPVersion {
   case http2
 

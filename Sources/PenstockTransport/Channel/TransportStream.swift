@@ -7,10 +7,11 @@ import PenstockWire
 /// It is a class and not a protocol, so that it can be borrowed without counting a reference. It inherits from
 /// `CallBelow` because an attempt is both, and a class has only one base; a stream uses nothing of `CallBelow`.
 class StreamOwner: CallBelow {
-  /// The stream is about to open: adds its header list, and says whether messages go both ways. False: no memory, and the
-  /// stream ends.
+  /// The stream is about to open: the owner adds the header list to `fields`, and sets `isDuplex`. False: there is no
+  /// memory, and the stream ends.
   func streamOpens(_ stream: TransportStream, _ fields: FieldList) -> Bool { false }
-  /// A part of the request is about to be sent. True: the owner wants `streamChanged` later. Must only record.
+  /// The headers or a part of the body were handed to the connection's output. True: the owner wants `streamChanged`
+  /// later. Must only record.
   func streamSends() -> Bool { false }
   /// The head of the final response, valid until this returns. Must only record.
   func streamReceives(head: HeaderBlock, endsStream: Bool) {}
@@ -19,30 +20,35 @@ class StreamOwner: CallBelow {
   /// The space into which the next bytes of the body may be put before `streamReceives` gets them; nil: there is
   /// none.
   func streamSpace() -> UnsafeMutableRawBufferPointer? { nil }
-  /// Takes as much of a body as it wants now, and says how much; the rest is buffered. Must only record.
+  /// Bytes of the body have come. The owner takes as many as it wants now and returns how many; the stream keeps the
+  /// rest. Must only record.
   func streamReceives(_ bytes: ByteView) -> Int { 0 }
-  /// Something has changed since the last call: look at `body`, `end`, `piecesSent`.
+  /// Something has changed since the last call: the owner looks at `body`, `end` and `piecesSent`.
   func streamChanged(_ stream: TransportStream) {}
 }
 
-/// One request and its answer on a connection. An attempt uses nothing else of the connection, and so is independent
-/// of the protocol. The received bytes and the bytes to be sent are kept here; a subclass moves them, and implements
-/// the verbs.
+/// One request and its answer on a connection. An attempt sends and receives through it alone, and so is independent of
+/// the protocol. It keeps the received bytes until the owner takes them, and the bytes to be sent until the connection
+/// takes them; the subclass of a protocol moves them, and implements the verbs.
 ///
 /// ```
-/// new --open--> (waits for its turn) --streamOpens--> open --> ended --leave--> nobody's
+/// new --open--> (waits for its turn) --streamOpens--> open --> ended
 /// ```
-/// `end` says how it ended, once; after that nothing inbound changes. A verb tells its owner nothing before it returns.
+/// The owner may leave in any of these states. `end` is set once, when the answer is complete or can't be completed any
+/// more; no bytes are added to `body` after that. A verb tells the owner nothing before it returns.
 ///
-/// It is a class so that it can be borrowed; a verb costs 2 instructions more than one of a final class.
+/// It is a class and not a protocol, so that it can be borrowed without counting a reference; the call of a verb costs
+/// 2 instructions more than the call of a function of a final class.
 class TransportStream {
-  /// Cleared when the stream has closed, or its owner has left.
+  /// The owner; nil once it has left.
   final var owner: StreamOwner?
-  /// The bytes that the owner has not taken yet. Bounded by the stream's window. nil: there was never any.
+  /// The bytes that the owner has not taken yet. There are never more than the stream's window. nil: there were none
+  /// yet, or the owner has left.
   private final var unread: ByteBuffer?
   private final var pieces: PieceQueue
   final var endsAfterPieces = false
-  /// The number of pieces that were framed completely; it wraps around at 2^32.
+  /// How many messages were handed to the connection's output completely, in the headers or as pieces; it wraps around
+  /// at 2^32.
   private(set) final var piecesSent: UInt32 = 0
   /// The number of bytes that have come and that the owner has not counted.
   private final var uncounted: UInt32 = 0
@@ -84,7 +90,7 @@ class TransportStream {
   /// Whether all of the request is here, and has a body.
   final var isWholeRequest: Bool { endsAfterPieces && bytesToSend > 0 }
 
-  /// Adds the next `count` bytes of the body. False: no memory.
+  /// Moves the next `count` bytes of the body to `out`. False: no memory.
   final func moveBody(_ count: Int, into out: SendQueue) -> Bool {
     guard let through = pieces.move(count, into: out) else { return false }
     piecesSent &+= UInt32(through)
@@ -97,7 +103,7 @@ class TransportStream {
   // MARK: Inbound
 
   final var bodyIsEmpty: Bool { unread.map { $0.isEmpty } ?? true }
-  /// The bytes that the owner has not taken yet, until it takes some or more comes.
+  /// The bytes that the owner has not taken yet. The view is valid until the owner takes some, or more come.
   final var body: ByteView { unread.map { $0.view } ?? ByteView(start: nil, count: 0) }
 
   /// Keeps bytes that the owner has not taken. False: no memory.

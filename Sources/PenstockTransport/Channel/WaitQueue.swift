@@ -8,7 +8,7 @@ protocol Queued: AnyObject {
 /// The elements that wait for something, oldest first. Elements that do not wait any more are skipped, and removed
 /// later.
 struct WaitQueue<Element: Queued> {
-  /// The elements; nil: it has left the queue.
+  /// The elements; nil: the element has left the queue.
   private var all: [Element?] = []
   private var next = 0
   private var gone = 0
@@ -39,7 +39,7 @@ struct WaitQueue<Element: Queued> {
     return nil
   }
 
-  /// An element does not wait any more; it need not have been in the queue.
+  /// Notes that an element does not wait any more, which need not have been in the queue.
   @inline(never) @_optimize(size)
   mutating func forget() {
     gone += 1
