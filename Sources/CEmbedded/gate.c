@@ -34,10 +34,12 @@ HIDDEN __thread cm_holder *cm_me __attribute__((tls_model("initial-exec")));
 HIDDEN int32_t cm_gate;
 
 static _Atomic(record *) records;
-/* For threads that there was no memory for. From then on the gate can't be shut, as nobody can say who holds a lock. */
+/* The record of all threads for which there was no memory. Once it is used, the gate can't be shut any more, because
+ * the counts of these threads are not known. */
 static record nobody;
 static atomic_int is_broken;
-/* A word of the page that fork wipes, not 0 while the gate is shut: in a child that nobody has prepared it is 0. */
+/* A word of the page that fork wipes. It is not 0 while the gate is shut, so a child finds 0 there, and opens the gate
+ * itself if it was not opened by `cm_open_gate`. */
 static const volatile uint64_t *mark;
 static pthread_key_t key;
 static int has_key;
@@ -69,7 +71,7 @@ HIDDEN cm_holder *cm_meet(void) {
   return cm_me;
 }
 
-/* A thread that has a lock takes the next one. */
+/* Called when the thread has counted a lock that it is about to take. A thread that holds another lock passes. */
 HIDDEN void cm_wait_at_gate(cm_holder *me) {
   if (me->held != 1) return;
   while (__atomic_load_n(&cm_gate, __ATOMIC_SEQ_CST)) {
@@ -113,7 +115,7 @@ static void open_gate(int32_t is_child) {
 HIDDEN int32_t cm_shut_gate(const void *wiped, uint64_t deadline) {
   cm_holder *me = cm_me ? cm_me : cm_meet();
   mark = wiped;
-  /* This thread still passes. */
+  /* Counts a lock for this thread, so that it passes the gate itself. */
   me->held++;
   __atomic_store_n(&cm_gate, 1, __ATOMIC_SEQ_CST);
   int saved = errno;
@@ -125,7 +127,7 @@ HIDDEN int32_t cm_shut_gate(const void *wiped, uint64_t deadline) {
     is_shut = now() < deadline;
     nanosleep(&pause, NULL);
   }
-  /* The store of blocks has a lock of its own, which nobody waits for. */
+  /* The store of blocks has a lock of its own, in front of which there is no gate. */
   while (is_shut && !cm_hold_store()) is_shut = now() < deadline;
   errno = saved;
   if (!is_shut) open_gate(0);

@@ -21,8 +21,8 @@ static inline void cm_retain_new(void *object) { ((intptr_t *)object)[1]++; }
 /* Notes that the calling thread begins (`change` 1) or ceases (-1) to drive `runtime`, or that `runtime` has ended (0);
  * with 0 and NULL nothing is noted. Returns how many runtimes the calling thread drives now. */
 int32_t cm_driven(const void *runtime, int32_t change);
-/* The calling thread is about to take a lock, or has let one go: while the process forks it waits for that
- * (Sources/CEmbedded/gate.c). */
+/* cm_enter is called before a thread takes a lock, cm_left when it has let the lock go. While the process forks, cm_enter
+ * waits until the fork is over (Sources/CEmbedded/gate.c). */
 typedef struct cm_holder {
   int32_t held;
   int32_t callbacks;
@@ -45,12 +45,13 @@ static inline void cm_left(void) {
   __atomic_thread_fence(__ATOMIC_RELEASE);
   me->held--;
 }
-/* Shuts the gate, and waits for the threads that hold a lock, at most until `deadline` (CLOCK_MONOTONIC in ns). 0: not
- * shut. `mark`: a word that fork wipes, not 0 until the gate is open again. */
+/* Shuts the gate, and waits for the threads that hold a lock, at most until `deadline` (CLOCK_MONOTONIC in ns). Returns
+ * 0 if the gate is not shut. `mark`: a word that fork wipes; it stays other than 0 until the gate is opened. */
 int32_t cm_shut_gate(const void *mark, uint64_t deadline);
-/* `is_child`: no other thread is left. */
+/* Opens the gate. `is_child`: this is the child, which has no other thread. */
 void cm_open_gate(int32_t is_child);
-/* A callback begins (1) or ends (-1) on this thread, which drives nothing; and whether there is one. */
+/* cm_callback notes that a callback begins (1) or ends (-1) on this thread, which drives no runtime; cm_in_callback gives
+ * whether one runs. */
 void cm_callback(int32_t change);
 int32_t cm_in_callback(void);
 #else
@@ -64,7 +65,7 @@ static inline int32_t cm_driven(const void *runtime, int32_t change) {
   static __thread int32_t count;
   return count += change;
 }
-/* Full Swift has locks of its own, which a fork may catch: the gate is not shut there. */
+/* In full Swift the runtime has locks of its own, which may be held when the process forks: so there is no gate. */
 static inline void cm_enter(void) {}
 static inline void cm_left(void) {}
 static inline int32_t cm_shut_gate(const void *mark, uint64_t deadline) {

@@ -220,7 +220,8 @@ static inline void *cs_spare_page(void) {
   return page;
 }
 
-/* Gives the file of `fresh` the number `known`, whose own file is closed; returns it. */
+/* Moves the file of descriptor `fresh` to the number `known`, and closes the file that had this number. Returns `known`, or
+ * `fresh` if that fails. */
 static inline int32_t cs_replace_descriptor(int32_t fresh, int32_t known) {
   int32_t replaced = (int32_t)syscall(SYS_dup3, fresh, known, O_CLOEXEC);
   if (replaced < 0) return fresh;

@@ -13,7 +13,8 @@ final class Dice: @unchecked Sendable {
   private let lock = Lock()
   private var state: UInt64
   private let isSeeded: Bool
-  /// A child of fork has numbers of its own, unless there is a seed.
+  /// `Process.forks` when the state was made. If it has changed, this is a forked child, which makes a state of its own
+  /// unless there is a seed.
   private var forks = Process.forks
 
   init(seed: UInt64?) {

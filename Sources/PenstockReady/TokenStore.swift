@@ -23,7 +23,8 @@ public final class TokenStore: @unchecked Sendable {
   /// The number of the open request; 0: none is open.
   private var open: UInt64 = 0
   private var openedAt: UInt64 = 0
-  /// In a child of fork nobody answers what the parent has asked for.
+  /// `Process.forks` when the request was opened. If it has changed, this is a forked child, in which nobody answers
+  /// the parent's request.
   private var openedIn: UInt32 = 0
   private var count: UInt64 = 0
   private var waiting: [TokenUse] = []

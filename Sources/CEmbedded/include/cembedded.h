@@ -11,7 +11,7 @@ void cm_free(void *block);
 void cm_free_object(void *object, size_t size);
 void cm_confine(void *object);
 int32_t cm_driven(const void *runtime, int32_t change);
-/* What a thread has of the gate: the locks that it holds, and the callbacks that run on it without the role of driver. */
+/* A thread's counts for the gate: of the locks that it holds, and of the callbacks that it runs without being a driver. */
 typedef struct cm_holder {
   int32_t held;
   int32_t callbacks;
@@ -22,7 +22,7 @@ int32_t cm_shut_gate(const void *mark, uint64_t deadline);
 void cm_open_gate(int32_t is_child);
 void cm_callback(int32_t change);
 int32_t cm_in_callback(void);
-/* Keeps other threads from the shared store of blocks until it is let go; 0: another thread is at it. */
+/* Keeps other threads from the shared store of blocks until it is let go; 0: another thread uses it now. */
 int32_t cm_hold_store(void);
 void cm_let_store_go(void);
 #endif

@@ -370,7 +370,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
 
   // MARK: In a child of fork
 
-  /// The parent's connections are set aside, and the channel is idle: the next call makes a connection.
+  /// Puts the parent's connections aside and makes the channel idle: the next call makes a connection.
   @inline(never) @_optimize(size)
   func becomeChild(_: inout InheritedCalls) {
     closeInChild()

@@ -41,7 +41,7 @@ final class ConnectivityCell: @unchecked Sendable {
     }
   }
 
-  /// In a child of fork, whose parent's threads wait elsewhere.
+  /// Makes the state idle in a forked child, and forgets the parent's threads that waited.
   @inline(never) @_optimize(size)
   func becomeChild() {
     state.store(Connectivity.idle.rawValue, ordering: .releasing)

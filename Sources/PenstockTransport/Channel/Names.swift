@@ -36,7 +36,8 @@ final class Names: Timer, ResolverCompletion {
 
   func resetBackoff() { follow(.reset) }
 
-  /// In a forked child, which has none of its parent's look-ups: the next one begins as soon as it is wanted.
+  /// Called in a forked child, which has none of its parent's look-ups: the next look-up begins as soon as addresses
+  /// are wanted.
   func becomeChild() {
     rest()
     state = ResolveState()

@@ -199,8 +199,9 @@ extension ClientCall {
     return (outcome, found.map { unsafeDowncast($0, to: Reply.self) })
   }
 
-  /// Runs a unary call from start to end, after `make`. A signal cancels the call, unless the options'
-  /// `onInterrupted` says to go on. Without that function a wait that ends only because its slice is over goes on. `message` is taken over; the caller gets one reference to the reply.
+  /// Runs a unary call from start to end, after `make`. A signal cancels the call, unless the options' `onInterrupted`
+  /// says to go on. Without that function, a wait that ended only because its slice (`Runtime.interruptibleSlice`) is
+  /// over goes on. `message` is taken over; the caller gets one reference to the reply.
   public func unary(_ message: Unmanaged<Message>, _ options: CallOptions?) -> (Outcome, Unmanaged<Reply>?) {
     unaryThread = UInt(cs_thread_self())
     // Other threads may get at the call through its hops while it ends.

@@ -14,7 +14,7 @@ open class HostExecutor: Executor {
 
   open var isOnThisThread: Bool { false }
 
-  /// The executor goes on in a child of fork. False: it does not need to be told.
+  /// Notes that the executor goes on to run jobs in a forked child. False: this kind of executor does so anyway.
   open func survivesFork() -> Bool { false }
 }
 
@@ -41,7 +41,7 @@ public final class UserExecutor: HostExecutor {
   }
 
   public override func submit(_ job: ExecutorJob) -> Bool {
-    // What was to run it may be a thread of the parent's.
+    // In a forked child: the thread that would run the job may be one that only the parent has.
     guard forks == Process.forks || survives.load(ordering: .relaxed) else { return false }
     // Running the job takes over this reference.
     let reference = Unmanaged.passRetained(job)

@@ -36,21 +36,22 @@ open class InboxItem {
   /// thread, without locks.
   open func dropped(_ why: Closing) {}
 
-  /// Called instead of `run` in a child of fork, on the driving thread: the parent had posted it.
+  /// Called instead of `run`, on the driving thread of a forked child, for an item that the parent had posted.
   open func runInChild() { run() }
 
-  /// Counts the call, if the item begins one.
+  /// Adds the call that the item begins, if it begins one, to `calls`.
   func count(_ calls: inout InheritedCalls) {}
 }
 
-/// The calls that a child of fork has of its parent: those that count in a runtime.
+/// How many calls a runtime in a forked child has from the parent.
 public struct InheritedCalls {
   var all = 0
-  /// Those in callback style.
+  /// How many of them are in callback style.
   var inBackground = 0
 }
 
-/// What a parent had posted: a child of fork ends it, before anything of its own.
+/// The items that the parent had posted and not run. A forked child runs them with `runInChild` before any item of its
+/// own.
 final class InheritedItems: InboxItem {
   private let items: [Unmanaged<InboxItem>]
   private let runtime: Runtime
@@ -84,7 +85,7 @@ final class Inbox: @unchecked Sendable {
   /// the item was queued already.
   func push(_ item: InboxItem) -> Bool {
     if !item.isKeptElsewhere {
-      // No fork comes between the mark and the push.
+      // The gate keeps the process from forking between the mark and the push.
       cm_enter()
       defer { cm_left() }
       if item.queued.exchange(true, ordering: .acquiringAndReleasing) { return false }
@@ -127,7 +128,7 @@ final class Inbox: @unchecked Sendable {
     }
   }
 
-  /// Takes all items, in a child of fork whose parent has posted them.
+  /// Takes all items out, in a forked child: the parent has posted them.
   @inline(never) @_optimize(size)
   func inherit(_ runtime: Runtime, _ calls: inout InheritedCalls) -> InheritedItems {
     var items: [Unmanaged<InboxItem>] = []

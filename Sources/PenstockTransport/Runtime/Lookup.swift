@@ -101,7 +101,7 @@ public final class Lookup: InboxItem {
     told?.resolved(outcome)
   }
 
-  /// The parent's.
+  /// The lookup was the parent's, so nobody is told.
   public override func runInChild() { completion = nil }
 
   /// Starts the lookup's thread. Called on the driving thread.

@@ -22,10 +22,10 @@ public enum Process {
   /// goes on counting from there.
   private static let newest = Atomic<UInt64>(0)
 
-  /// Whether it is the kernel that wipes the page.
+  /// Whether the kernel wipes the page on fork; otherwise `Fork.prepare` does nothing.
   private static let canPrepare = Atomic<Bool>(true)
-  /// How often an ancestor of this process, with its handles, has gone on in a child: what has to begin anew there
-  /// compares it.
+  /// How many of the forks that led to this process were prepared by `Fork`, so that the child took over the handles.
+  /// An object that has to begin anew in such a child keeps the number and compares it.
   private static let count = Atomic<UInt32>(0)
   public static var forks: UInt32 { count.load(ordering: .relaxed) }
 
@@ -101,7 +101,7 @@ public enum Process {
 
   // MARK: Fork
 
-  /// The content of the page, for a child that is to have it.
+  /// The content of the parent's page, which `goOnAsChild` puts into the child's.
   struct Saved {
     fileprivate let generation: UInt64
     fileprivate let sequence: UInt64
@@ -132,8 +132,8 @@ public enum Process {
     cm_open_gate(0)
   }
 
-  /// In the child: the parent's handles are this process's. False: they are not, because something has used the
-  /// library before, and so has begun a process of its own.
+  /// Called in the child: makes the parent's handles valid here. False: they stay invalid, because other code has used
+  /// the library in the child before this, and so the child has taken a generation of its own.
   @inline(never) @_optimize(size)
   static func goOnAsChild(_ saved: Saved) -> Bool {
     let page = pointer

@@ -13,8 +13,9 @@ open class TurnEndHandler {
 /// A hook that is called on the driving thread, once, when the runtime shuts down. It ends all that its owner has
 /// running. Work that can't end at once is counted with `beginPending`, and the shutdown waits for it.
 ///
-/// In a child of fork, which takes the parent's runtime over, it is called twice: when nothing may be told to anybody, to
-/// let go what the parent has besides; and as the driver, to end what has come from the parent.
+/// In a forked child that takes over the parent's runtime, two more functions are called: first `becomeChild`, which
+/// lets go what is the parent's and must call no user code; then `endInherited`, on the driving thread, which ends what
+/// has come from the parent.
 public protocol ShutdownHook: AnyObject {
   func runtimeShutdown(_ why: Closing)
   func becomeChild(_ calls: inout InheritedCalls)
@@ -132,11 +133,13 @@ public final class Runtime: @unchecked Sendable {
   enum ThreadState: Equatable { case none, joinable, detached, joined }
   var threadState = ThreadState.none
 
-  /// The runtime came from the parent of this process, and its thread did not: it is started when it is first needed.
+  /// Whether the runtime came from the parent of this process and has no own thread yet: the thread is started when it
+  /// is first needed.
   let lacksThread = Atomic<Bool>(false)
-  /// For a fork: 0; 1: the driver is to stand between two turns; 2: it stands there. Written under `lock`.
+  /// 0: no fork is prepared. 1: the driver has to stop between two turns, because the process is about to fork. 2: it
+  /// has stopped there. Written under `lock`.
   let stillness = Atomic<UInt32>(0)
-  /// The thread that forks has the role, as nobody had it.
+  /// Whether the thread that forks has taken the role, because no thread had it.
   var isHeld = false
   /// The links of the list of this process's runtimes, under its lock.
   var nextRuntime: Unmanaged<Runtime>?
@@ -331,7 +334,7 @@ public final class Runtime: @unchecked Sendable {
     if lacksThread.load(ordering: .relaxed), lacksThread.exchange(false, ordering: .relaxed),
       startThread() != nil
     {
-      // Tried again with the next work.
+      // The thread could not be started: the next work tries again.
       lacksThread.store(true, ordering: .relaxed)
       asleep.store(1, ordering: .sequentiallyConsistent)
       if ended.load(ordering: .relaxed) { ownExited.set() }

@@ -54,10 +54,11 @@ extension Runtime {
 
   // MARK: In the parent
 
-  /// How long a thread sleeps that waits for the driver before it looks at the role again.
+  /// How long the thread that waits for the driver to stop sleeps, in nanoseconds, before it looks at the role again.
   private static let look: UInt64 = 1_000_000
 
-  /// Makes the driver stand between two turns, or takes the role if nobody has it. False: the deadline came first.
+  /// Waits until the driver has stopped between two turns, or takes the role if no thread has it. False: the deadline
+  /// came first.
   @inline(never) @_optimize(size)
   func holdStill(until deadline: UInt64) -> Bool {
     while true {
@@ -95,7 +96,7 @@ extension Runtime {
     refreshNow()
   }
 
-  /// The process has forked, and this is the parent; or it does not fork.
+  /// Lets the runtime go on, in the parent after a fork, or if the process does not fork after all.
   @inline(never) @_optimize(size)
   func goOn() {
     if isHeld {
@@ -132,7 +133,7 @@ extension Runtime {
     waiters = []
     withExtendedLifetime(parked) {}
     if isOver {
-      // What the thread that took it apart has not come to is left.
+      // What the thread that took the runtime apart has not released yet is never released.
       ownExited.set()
       return endCell.set()
     }
@@ -159,7 +160,7 @@ extension Runtime {
       lacksThread.store(true, ordering: .relaxed)
       if hasWork || hasLostDescriptors || ending.load(ordering: .relaxed) || timers.earliest != nil { wake() }
     }
-    // The reference of the thread that is gone.
+    // The reference that the parent's thread had, which this process does not have.
     if hadThread { Unmanaged.passUnretained(self).release() }
   }
 

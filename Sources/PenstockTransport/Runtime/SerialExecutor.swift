@@ -41,7 +41,8 @@ private final class SerialQueue: @unchecked Sendable {
   /// thread sleeps, or is about to.
   private let changes: Atomic<UInt32>
   private let thread = Atomic<UInt64>(0)
-  /// The thread is of the process that has forked so often; a child starts another with the first job. Under the lock.
+  /// `Process.forks` when the thread was started. If it has changed, this is a forked child, which starts another
+  /// thread for its first job. Under the lock.
   private var forks = Process.forks
 
   init(_ changes: UInt32) { self.changes = Atomic(changes) }

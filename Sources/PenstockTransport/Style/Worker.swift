@@ -57,7 +57,7 @@ final class Worker: @unchecked Sendable {
     }
   }
 
-  /// In a child of fork, which has none of its parent's workers.
+  /// Empties the list, in a forked child, which has none of its parent's workers.
   static func forgetAll() {
     first = nil
     count.store(0, ordering: .relaxed)

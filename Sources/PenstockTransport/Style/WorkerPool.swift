@@ -271,7 +271,7 @@ final class WorkerPool: @unchecked Sendable {
     Futex.wake(workWord, .max)
   }
 
-  /// In a child of fork, which has no worker; the calls whose functions ran end.
+  /// Called in a forked child, which has none of the parent's workers: the counts begin with 0 again.
   func becomeChild() {
     threads = 0
     alive = 0

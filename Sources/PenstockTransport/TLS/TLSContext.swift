@@ -52,7 +52,7 @@ public final class TLSContext {
 
   @inline(never) @_optimize(size)
   public static func make(role: Role, options: TLSOptions) -> Made<TLSContext> {
-    // A fork waits, because a child would find OpenSSL's own locks held.
+    // Counts as a held lock, so that a fork waits for the end: otherwise the child might find OpenSSL's own locks held.
     cm_enter()
     defer { cm_left() }
     // OpenSSL's own atexit handler would free its tables while a runtime still works as the process exits. This
