@@ -1,12 +1,13 @@
-/* The gate in front of every lock of the library, which is shut while the process forks: then no lock is held, and what
- * they guard is whole in the child, whichever thread was where.
+/* The gate in front of every lock of the library. It is shut while the process forks: then no lock is held, so whatever
+ * the locks guard is whole in the child.
  *
- * Each thread counts the locks that it holds, in a record of its own. Who shuts the gate waits until all counts are 0;
- * a thread that would take its first lock meanwhile waits. One that holds a lock may take more, so that it comes to an
- * end. The count is a plain addition: who shuts the gate has the kernel run a barrier on each processor that runs a
- * thread of the process (membarrier), and not each thread one of its own.
+ * Each thread counts the locks that it holds, in a record of its own. The thread that shuts the gate waits until all
+ * counts are 0; meanwhile a thread that holds no lock waits before it takes one. A thread that holds a lock may take
+ * more, so that it comes to an end. The count is a plain addition, without a barrier: the thread that shuts the gate
+ * has the kernel run a barrier on each processor that runs a thread of the process (membarrier).
  *
- * Records are never freed, but used again by other threads: so a child finds those of threads that it does not have.
+ * Records are never freed, and other threads use them again. So a child also finds the records of the threads that only
+ * its parent has.
  */
 #include "cembedded.h"
 

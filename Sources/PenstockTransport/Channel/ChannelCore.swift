@@ -7,6 +7,7 @@ import PenstockWire
 ///
 /// ```
 /// attempt --> pick: endpoint --> its connection's next stream; without a slot: waits here
+///                   choose ----> the same, with the endpoint whose turn it is
 ///                   wait ------> waits here, until the balancer says "serve" or "fail"
 ///                   fail ------> fails, unless its `patience` lets it wait here
 /// ```

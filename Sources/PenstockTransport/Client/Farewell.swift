@@ -2,13 +2,14 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 
-/// Closes a channel when its calls have ended, or when the time for that is over. The driving thread only, but for
-/// `init`.
+/// Closes a channel when its calls have ended, or when the time for that is over. Used on the driving thread only,
+/// except for `init`.
 final class Farewell: Timer {
   let channel: ClientChannel
-  /// The end of the time for the calls; nil: there is none.
+  /// The time at which the calls that are left are ended; nil: they have no limit.
   private let latest: UInt64?
-  /// How many of the channel's calls are left, of those that had begun when this was counted.
+  /// How many calls of the channel had begun and not ended when they were counted last, less the calls that have ended
+  /// since.
   private var left = 0
 
   init(_ channel: ClientChannel, _ latest: UInt64?) {
@@ -33,7 +34,7 @@ final class Farewell: Timer {
   func hasOneLess(_ live: LiveCalls) {
     left -= 1
     if left > 0 { return }
-    // Calls that had been made, and have begun since.
+    // Calls that were made before the farewell may have begun since: counts again.
     left = live.count(on: channel)
     if left == 0 { end() }
   }
@@ -41,7 +42,7 @@ final class Farewell: Timer {
   @inline(never) @_optimize(size)
   override func fire() { end() }
 
-  /// The close is posted: this may run in the middle of a call's end.
+  /// Closes the channel. `close` only posts the work, because this function may run in the middle of a call's end.
   @inline(never) @_optimize(size)
   private func end() {
     channel.runtime.live.remove(self)

@@ -7,9 +7,9 @@ import PenstockWire
 final class LiveCalls: ShutdownHook, @unchecked Sendable {
   private var first: Unmanaged<ClientCall>?
   private(set) var isShutDown = false
-  /// The runtime's, which keeps it.
+  /// The worker pool of the runtime. The reference is not counted, because the runtime keeps the pool.
   var workers: Unmanaged<WorkerPool>?
-  /// Channels that close when their calls have ended.
+  /// The farewells of channels that close when their calls have ended.
   private var farewells: [Farewell] = []
   private var hasFarewells = false
 

@@ -5,20 +5,22 @@ import Synchronization
 /// How the runtimes of a process go on in a child that fork makes of it, if the host asks for it: `prepare` before the
 /// fork, then `parent` and `child`, all on the thread that forks.
 ///
-/// `prepare` stops the process where everything is whole, in this order: the one thread that may do so; the driver of
-/// each runtime, between two turns; all locks of the library, by the gate in front of them (Sources/CEmbedded/gate.c).
-/// The child then has the parent's objects, each of them whole, and none of its threads. It gets the parent's generation
-/// back, so that the parent's handles are its own; it makes descriptors and threads of its own, and ends the calls that
-/// were under way.
+/// `prepare` stops the process at a point where every object is whole. First it waits until no other thread has
+/// prepared a fork; then it stops the driver of each runtime between two turns; then it shuts the gate in front of all
+/// locks of the library (Sources/CEmbedded/gate.c). The child then has the parent's objects, each of them whole, and
+/// none of its threads. It gets the parent's generation back, so that the parent's handles are its own; it makes
+/// descriptors and threads of its own, and ends the calls that were under way.
 ///
-/// In a callback, or where a second is too short, nothing is stopped, and the child has none of the parent's handles.
+/// If `prepare` is called in a callback, or does not succeed within a second, nothing is stopped, and the parent's
+/// handles are not valid in the child.
 public enum Fork {
   private final class Plan {
     let thread = cs_thread_self()
     let generation = Process.generation
     var runtimes: [Runtime] = []
     var saved: Process.Saved?
-    /// The number of `prepare`s: the host and its language's binding may both ask.
+    /// How many times `prepare` was called without `parent` or `child`: the host program and a language's binding may
+    /// both call it.
     var depth = 1
   }
 
@@ -53,7 +55,7 @@ public enum Fork {
     if made.saved == nil { giveUp(made) }
   }
 
-  /// Makes `made` the plan. False: another thread forks all the time.
+  /// Makes `made` the plan. False: until the deadline other threads had a plan.
   private static func claim(_ made: Unmanaged<Plan>, until deadline: UInt64) -> Bool {
     while true {
       let known = plan.load(ordering: .acquiring)
