@@ -22,7 +22,8 @@ public final class Channel: @unchecked Sendable {
     self.tls = tls
   }
 
-  /// No reference is left: the connections close. In a forked child only their descriptors are closed.
+  /// No reference is left: the connections close. In a forked child that has not taken the channel over (`Fork`), only
+  /// their descriptors are closed.
   deinit {
     if Process.isForked(runtime.generation) { core.closeInChild() } else { close() }
   }

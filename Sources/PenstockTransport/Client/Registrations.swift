@@ -40,8 +40,9 @@ public class RegistrationOwner {
 
 /// The registrations of this process: the number and the owner of each, and whether it was finalized.
 ///
-/// The process's page has the table's address, and its lock guards the table, so a forked child starts with none. A
-/// child's numbers go on from its parent's, so that the child recognises a number of the parent.
+/// The process's page has the table's address, and its lock guards the table, so a forked child starts with none,
+/// unless it takes over the parent's (`Fork`). A child's numbers go on from its parent's, so that the child recognises
+/// a number of the parent.
 public enum Registrations {
   /// The registrations whose finalizer has not run, sorted by number: new ones go to the end.
   private final class Table {

@@ -28,7 +28,7 @@ final class TicketTable: @unchecked Sendable {
   private var taken = 0
   private var last: UInt64
 
-  /// The table of this process: a forked child has its own.
+  /// The table of this process. A forked child makes its own, unless it takes over the parent's (`Fork`).
   static var shared: TicketTable {
     Process.withLock { () -> TicketTable in
       let slot = Process.slot(processSlot)

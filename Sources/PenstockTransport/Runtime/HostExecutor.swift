@@ -3,7 +3,8 @@ import Synchronization
 
 /// The object of a penstock_executor handle.
 open class HostExecutor: Executor {
-  /// The generation of the process that made the executor: a forked child has none of the executor's threads.
+  /// The generation of the process that made the executor. In a forked child that has not taken it over (`Fork`), its
+  /// threads do not exist.
   public final let generation = Process.generation
 
   init() {}
