@@ -49,27 +49,6 @@ public struct SocketAddress: Equatable {
     return one.withRaw { mine, length in other.withRaw { bytes, _ in memcmp(mine, bytes, Int(length)) == 0 } }
   }
 
-  /// The addresses in an order in which IPv4 and IPv6 alternate, beginning with the family of the first (RFC 8305
-  /// section 4).
-  public static func interleaved(_ list: [SocketAddress]) -> [SocketAddress] {
-    guard let first = list.first else { return [] }
-    var same: [SocketAddress] = []
-    var others: [SocketAddress] = []
-    for address in list {
-      if address.family != first.family {
-        if !others.contains(address) { others.append(address) }
-      } else if !same.contains(address) {
-        same.append(address)
-      }
-    }
-    var all: [SocketAddress] = []
-    for index in 0..<max(same.count, others.count) {
-      if index < same.count { all.append(same[index]) }
-      if index < others.count { all.append(others[index]) }
-    }
-    return all
-  }
-
   public var family: Int32 { Int32(storage.ss_family) }
   public var isUnix: Bool { family == AF_UNIX }
   /// The port of an IP address; 0 for other addresses.

@@ -226,3 +226,18 @@ public struct Target {
     .failed(ByteBuffer().say("the target \"").say(printable: text, limit: 200).say("\": ").say(words.view))
   }
 }
+
+extension SocketAddress {
+  /// The one address that a target has. nil: the text does not parse, or has several addresses, or a name.
+  public init?(target text: ByteView) {
+    guard case .target(let target) = Target.parse(text) else { return nil }
+    switch target.location {
+    case .addresses(let list):
+      guard list.count == 1 else { return nil }
+      self = list[0]
+    case .name(let host, let port):
+      guard let literal = SocketAddress(literal: host.view, port: port) else { return nil }
+      self = literal
+    }
+  }
+}

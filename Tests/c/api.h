@@ -84,6 +84,7 @@ static inline owner pick_owner(const char *what) {
   X(hop)                                                                                                               \
   X(executor)                                                                                                          \
   X(codec)                                                                                                             \
+  X(resolver)                                                                                                          \
   X(metrics)
 #define OWN_KINDS(X)                                                                                                   \
   X(error)                                                                                                             \

@@ -15,7 +15,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "
 
 import api  # noqa: E402
 
-SHARED = ["runtime", "channel", "call_options", "call", "message", "reply", "hop", "executor", "codec", "metrics"]
+SHARED = ["runtime", "channel", "call_options", "call", "message", "reply", "hop", "executor", "codec", "resolver", "metrics"]
 OWN = ["error", "metadata", "status"]
 HANDLES = "|".join(SHARED + OWN)
 # These functions change call options, which is allowed only before another thread has the options.
@@ -46,7 +46,7 @@ SCALARS = {
 }
 TABLES = {"penstock_sync_interceptor": "pick_sync", "penstock_async_interceptor": "pick_async",
           "penstock_codec_functions": "pick_functions", "penstock_call_callbacks": "pick_callbacks",
-          "penstock_interceptor": "pick_interceptor"}
+          "penstock_interceptor": "pick_interceptor", "penstock_resolver_functions": "pick_resolver"}
 FUNCTIONS = {"penstock_submit": "api_submit", "penstock_token_source": "api_source", "penstock_log_line": "api_log",
              "int32_t (*)(void *)": "api_interrupted"}
 # If a function to which an object is passed gives one of these results, the caller still owns the object.

@@ -130,6 +130,15 @@ static const char *const jsons[] = {
     "{\"a\": [\"b\", {\"base64\": \"/w\"}], \"b-bin\": \"AAE=\"}",
     "{\"a\": \"\\u0000\"}"};
 
+static inline const char *pick_snapshot(void) {
+  static _Thread_local char text[128];
+  if (once_in(4)) return ONE_OF(jsons);
+  if (once_in(3)) return "{\"error\": \"none\"}";
+  snprintf(text, sizeof(text), "{\"addresses\": [{\"address\": \"%s\", \"weight\": 2}]}",
+           once_in(4) ? dead_address() : peer_address());
+  return text;
+}
+
 static inline const char *pick_target(void) {
   switch (below(10)) {
   case 0:
@@ -166,6 +175,7 @@ static inline const char *pick_text(const char *function, const char *parameter)
   if (strstr(function, "channel_new")) return ONE_OF(channel_options);
   if (strstr(function, "call_options")) return ONE_OF(call_options);
   if (strcmp(parameter, "json") == 0) return ONE_OF(jsons);
+  if (strcmp(parameter, "snapshot") == 0) return pick_snapshot();
   return ONE_OF(words);
 }
 

@@ -330,6 +330,22 @@ static inline const penstock_codec_functions *pick_functions(const char *functio
   return table;
 }
 
+/* ---- Resolvers ---- */
+
+static void api_resolve(void *user_data) {
+  check_alive(user_data);
+  act_at((place){0}, 3);
+}
+
+static inline const penstock_resolver_functions *pick_resolver(const char *function,
+                                                               penstock_resolver_functions *table) {
+  if (once_in(4)) return NULL;
+  size_t size = sizeof(*table);
+  owner owner = pick_table_owner(function, &size);
+  *table = (penstock_resolver_functions){size, owner.data, owner.finalizer, MAYBE(api_resolve), MAYBE(api_resolve)};
+  return table;
+}
+
 /* ---- Ready-made interceptors ---- */
 
 static void api_source(penstock_token_request request, const char *refused, void *user_data) {

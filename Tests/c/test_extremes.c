@@ -106,13 +106,17 @@ TEST(tables_that_say_they_are_huge) {
   penstock_async_interceptor *async = at_the_edge(sizeof(*async));
   penstock_codec_functions *functions = at_the_edge(sizeof(*functions));
   penstock_call_callbacks *callbacks = at_the_edge(sizeof(*callbacks));
+  penstock_resolver_functions *resolving = at_the_edge(sizeof(*resolving));
   for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
     table->struct_size = sync->struct_size = async->struct_size = sizes[i];
-    functions->struct_size = callbacks->struct_size = sizes[i];
+    functions->struct_size = callbacks->struct_size = resolving->struct_size = sizes[i];
     penstock_interceptor_id id = 0;
     penstock_error *error = NULL;
     penstock_codec *codec = NULL;
     penstock_call *call = NULL;
+    penstock_resolver *resolver = NULL;
+    CHECK_RESULT(penstock_channel_set_resolver(channel, resolving, &resolver, &error), PENSTOCK_E_UNSUPPORTED);
+    CHECK_ERROR(error, PENSTOCK_E_UNSUPPORTED, NULL, "struct_size");
     CHECK_RESULT(penstock_channel_add_interceptor(channel, table, 0, &id, &error), PENSTOCK_E_UNSUPPORTED);
     CHECK_ERROR(error, PENSTOCK_E_UNSUPPORTED, NULL, "struct_size");
     CHECK_RESULT(penstock_sync_interceptor_table(sync, &made, &error), PENSTOCK_E_UNSUPPORTED);
@@ -129,6 +133,7 @@ TEST(tables_that_say_they_are_huge) {
   gone(sync, sizeof(*sync));
   gone(async, sizeof(*async));
   gone(functions, sizeof(*functions));
+  gone(resolving, sizeof(*resolving));
   gone(callbacks, sizeof(*callbacks));
   penstock_channel_release(channel);
 }

@@ -21,5 +21,6 @@
 #include "ready.h"
 #include "codec.h"
 #include "fork.h"
+#include "resolver.h"
 
 #endif

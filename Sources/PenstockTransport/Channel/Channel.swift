@@ -85,6 +85,15 @@ public final class Channel: @unchecked Sendable {
     }
   }
 
+  /// Lets a resolver of the program's find the addresses from now on, instead of the target's name. Any thread.
+  @inline(never) @_optimize(size)
+  public func setResolver(_ functions: ResolverFunctions, _ give: (ResolverHandle) -> Void) {
+    let resolver = ProgramResolver(functions, runtime)
+    // The functions may use the handle at once.
+    give(resolver.handle)
+    runtime.post(NewResolver(core, resolver))
+  }
+
   /// The channel's state, on any thread.
   public var connectivity: Connectivity { core.connectivity.now }
 
@@ -117,6 +126,19 @@ private final class NewCertificates: InboxItem {
   }
 
   override func run() { core.setCertificates(context) }
+}
+
+private final class NewResolver: InboxItem {
+  private let core: ChannelCore
+  private let resolver: ProgramResolver
+
+  init(_ core: ChannelCore, _ resolver: ProgramResolver) {
+    self.core = core
+    self.resolver = resolver
+  }
+
+  override func run() { core.setResolver(resolver) }
+  override func dropped(_ why: Closing) { resolver.close() }
 }
 
 private final class Asked: InboxItem {

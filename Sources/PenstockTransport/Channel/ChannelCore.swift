@@ -280,20 +280,50 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
 
   // MARK: Names
 
+  /// Goes by the program's resolver from now on, instead of the target's name.
+  @inline(never) @_optimize(size)
+  func setResolver(_ resolver: ProgramResolver) {
+    guard closedBecause == nil else { return resolver.close() }
+    runtime.refreshNow()
+    let old = names
+    let fresh = Names(resolver, of: destination.name, destination.resolving, self)
+    names = fresh
+    old?.close()
+    resolver.join(fresh)
+    if balancer.connectivity != .idle { fresh.ask() }
+  }
+
+  /// The resolver has a service config, or has none any more.
+  @inline(never) @_optimize(size)
+  func serve(_ service: ServiceConfig?) {
+    guard closedBecause == nil else { return }
+    let before = destination.service.balancing
+    destination.service = service ?? destination.ownService
+    methods.set(destination.service.methods)
+    guard destination.service.balancing != before else { return }
+    // The endpoints stay, with their connections: the new balancer hears of them with the addresses, which follow.
+    let wasIdle = balancer.connectivity == .idle
+    balancer = ChannelCore.newBalancer(destination, runtime)
+    if !wasIdle { _ = balancer.handle(.wanted, now: runtime.now) }
+    pick = balancer.pick
+    runtime.disarm(self)
+  }
+
   /// The addresses have come. Endpoints of addresses that were known stay, with their connections.
   @inline(never) @_optimize(size)
-  func named(_ list: [SocketAddress]) {
+  func named(_ list: [Endpoint]) {
     guard closedBecause == nil else { return }
     var old = endpoints
     var states: [Connectivity] = []
     endpoints = []
     var list = list
     if case .pickFirst(shuffles: true) = destination.service.balancing.policy { shuffle(&list) }
-    for address in SocketAddress.interleaved(list) {
-      if let kept = old.firstIndex(where: { $0.address == address }) {
+    for endpoint in Endpoint.interleaved(list) {
+      if let kept = old.firstIndex(where: { $0.address == endpoint.address }) {
+        old[kept].endpoint = endpoint
         endpoints.append(old.remove(at: kept))
       } else {
-        endpoints.append(Subchannel(address, self))
+        endpoints.append(Subchannel(endpoint, self))
       }
       let subchannel = endpoints[endpoints.count - 1]
       subchannel.endpointIndex = endpoints.count - 1
@@ -306,11 +336,12 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     }
     // Events that still wait have indices into the old list.
     events.removeAll()
-    follow(.named(states))
+    let isWeighted = destination.service.balancing.policy == .staticWeightedRoundRobin
+    follow(.named(states, weights: isWeighted ? endpoints.map { $0.endpoint.weight } : []))
   }
 
   @inline(never) @_optimize(size)
-  private func shuffle(_ list: inout [SocketAddress]) {
+  private func shuffle(_ list: inout [Endpoint]) {
     for last in list.indices.reversed() {
       list.swapAt(last, Int(runtime.platform.random() % UInt64(last + 1)))
     }
@@ -355,7 +386,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     let all = attempts
     for attempt in all { attempt.finish(why.status) }
     waiting = WaitQueue()
-    names?.rest()
+    names?.close()
     runtime.disarm(self)
     idleTimer.map { runtime.disarm($0) }
     _ = balancer.handle(.close, now: runtime.now)

@@ -63,7 +63,9 @@ class Destination {
   final let idleTimeout: UInt64
   final let backoff: Backoff.Policy
   final let resolving: ResolveState.Policy
-  /// The service config. Driving thread only.
+  /// The service config of the options.
+  final let ownService: ServiceConfig
+  /// The service config now: the resolver's, or that of the options. Driving thread only.
   final var service: ServiceConfig
   /// The keepalive with which later connections begin; nil: none. Driving thread only.
   final var keepalive: Keepalive?
@@ -82,6 +84,7 @@ class Destination {
     resolving.timeout = options.connectTimeout
     resolving.backoff = options.backoff
     self.resolving = resolving
+    ownService = options.service
     service = options.service
     keepalive = options.keepaliveTime.map {
       Keepalive(interval: $0, timeout: options.keepaliveTimeout, withoutCalls: options.keepaliveWithoutCalls)

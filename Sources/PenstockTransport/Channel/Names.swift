@@ -10,7 +10,7 @@ final class Names: Timer, ResolverCompletion {
   private let policy: ResolveState.Policy
   private unowned(unsafe) let owner: ChannelCore
   private var state = ResolveState()
-  private var known: [SocketAddress] = []
+  private var known: [Endpoint] = []
   /// How many look-ups have ended.
   private var answers = 0
 
@@ -32,7 +32,15 @@ final class Names: Timer, ResolverCompletion {
   }
 
   /// No addresses are wanted any more.
-  func rest() { follow(.rest) }
+  func rest() {
+    follow(.rest)
+    resolver.rest()
+  }
+
+  func close() {
+    rest()
+    resolver.close()
+  }
 
   func resetBackoff() { follow(.reset) }
 
@@ -61,14 +69,20 @@ final class Names: Timer, ResolverCompletion {
   func resolved(_ outcome: ResolverOutcome) {
     answers &+= 1
     switch outcome {
-    case .addresses(let list):
-      known = list
-      follow(.answered)
-      owner.named(list)
+    case .addresses(let list): found(list.map { Endpoint($0) })
+    case .endpoints(let list, let service):
+      owner.serve(service)
+      found(list)
     case .failed(let words):
       follow(.failed)
       tellFailure(ByteBuffer().say("the name of ").say(name.view).say(" does not resolve: ").say(words))
     }
+  }
+
+  private func found(_ list: [Endpoint]) {
+    known = list
+    follow(.answered)
+    owner.named(list)
   }
 
   /// A name that no longer resolves keeps its last good addresses.

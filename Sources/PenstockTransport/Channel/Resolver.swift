@@ -6,7 +6,12 @@ class Resolver {
   /// Asks for the addresses. The completion is told once, perhaps from within this function, unless `stop` comes
   /// before.
   func start(_ completion: any ResolverCompletion) {}
+  /// Ends the look-up without an answer.
   func stop() {}
+  /// No addresses are wanted until the next `start`.
+  func rest() {}
+  /// The channel has closed, or has another resolver.
+  func close() {}
 
   @inline(never) @_optimize(size)
   static func make(_ location: Target.Location, _ runtime: Runtime) -> Resolver {

@@ -8,7 +8,9 @@ import PenstockWire
 /// A connection that drains, after a GOAWAY or because the subchannel is not wanted any more, goes on in `draining`
 /// until its streams have ended.
 final class Subchannel: Timer {
-  let address: SocketAddress
+  /// The address, with what the resolver has said of it last.
+  var endpoint: Endpoint
+  var address: SocketAddress { endpoint.address }
   /// The index among the channel's endpoints; -1: the name does not have the address any more.
   var endpointIndex = -1
   /// The channel. It closes its subchannels before it goes, and a closed one does not use it, so the reference is not
@@ -23,8 +25,8 @@ final class Subchannel: Timer {
   /// The reason why the last attempt to connect failed, until one succeeds.
   private(set) var failure: ByteBuffer?
 
-  init(_ address: SocketAddress, _ channel: ChannelCore) {
-    self.address = address
+  init(_ endpoint: Endpoint, _ channel: ChannelCore) {
+    self.endpoint = endpoint
     self.channel = channel
     super.init()
   }

@@ -142,6 +142,13 @@ public final class ClientChannel: @unchecked Sendable {
     return .ok
   }
 
+  /// Like `Channel.setResolver`. The functions are let go where the channel is closed.
+  public func setResolver(_ functions: ResolverFunctions, _ give: (ResolverHandle) -> Void) -> Outcome {
+    if isClosed { return .closed }
+    transport.setResolver(functions, give)
+    return .ok
+  }
+
   public func add(_ registration: Registration, priority: Int32) -> Outcome {
     if !isOpen { return .closed }
     return chains.add(registration, priority: priority) ? .ok : .closed

@@ -5,6 +5,8 @@ public import PenstockWire
 public enum ResolverOutcome {
   /// At least one address, in the order in which they should be tried.
   case addresses([SocketAddress])
+  /// At least one endpoint, in that order, and the service config; nil: the channel's own.
+  case endpoints([Endpoint], ServiceConfig?)
   /// The reason why there are none, in words.
   case failed([UInt8])
 }

@@ -98,15 +98,15 @@ import Testing
   }
 
   @Test func familiesInTurn() throws {
-    func address(_ text: String) throws -> SocketAddress {
+    func endpoint(_ text: String) throws -> Endpoint {
       let host = bytes(text)
-      return try #require(SocketAddress(literal: host.view, port: 1))
+      return Endpoint(try #require(SocketAddress(literal: host.view, port: 1)))
     }
-    let list = try ["::1", "::2", "::3", "1.1.1.1", "1.1.1.2"].map(address)
-    let texts = SocketAddress.interleaved(list).map { String(decoding: $0.text(), as: UTF8.self) }
+    let list = try ["::1", "::2", "::3", "1.1.1.1", "1.1.1.2"].map(endpoint)
+    let texts = Endpoint.interleaved(list).map { String(decoding: $0.address.text(), as: UTF8.self) }
     #expect(texts == ["[::1]:1", "1.1.1.1:1", "[::2]:1", "1.1.1.2:1", "[::3]:1"])
-    #expect(SocketAddress.interleaved([]).isEmpty)
-    #expect(list[0] == (try address("::1")) && list[0] != list[1])
+    #expect(Endpoint.interleaved([]).isEmpty)
+    #expect(list[0].address == (try endpoint("::1")).address && list[0].address != list[1].address)
   }
 
   // MARK: Back-off

@@ -14,6 +14,7 @@ extension RuntimeTests {
         count += 1
         switch outcome {
         case .addresses(let list): texts = list.map { String(decoding: $0.text(), as: UTF8.self) }
+        case .endpoints: failure = "a look-up gives no endpoints"
         case .failed(let text): failure = String(decoding: text, as: UTF8.self)
         }
         cell.set()

@@ -46,6 +46,7 @@ from ._raw.library import load
 from ._registration import Registration
 from ._reply import CompletedCall, RpcError
 from ._reports import set_exception_hook
+from ._resolver import Resolver
 from ._runtime import Runtime, add_interceptor, default_runtime, snapshot
 from ._side import SideChannel
 from ._status import Detail, Status, StatusCode
@@ -87,6 +88,7 @@ __all__ = [
     "NotFoundError",
     "ReceivedMetadata",
     "Registration",
+    "Resolver",
     "RpcError",
     "Runtime",
     "SerialExecutor",

@@ -18,6 +18,7 @@ from ._method import Caller
 from ._objects import own
 from ._options import CallOptions
 from ._registration import Kinds, Methods, Registration, register_all
+from ._resolver import Resolver
 from ._runtime import Runtime, default_runtime
 from ._verdict import Connectivity, Level
 from ._wait import Waiters
@@ -40,7 +41,7 @@ class Channel(Caller):
     ``keepalive_timeout_ms``, ``keepalive_without_calls``, ``compression``, ``initial_stream_window_bytes``,
     ``initial_connection_window_bytes``, ``tie_order``, ``trace``: see docs/options.md.
     ``interceptors``: each an interceptor, or (interceptor, priority). ``runtime``: a `Runtime`, instead of the
-    default one.
+    default one. ``resolver``: a `Resolver` that finds the addresses, instead of a look-up of the target's name.
 
     The channel connects at its first call. InvalidArgumentError: the target or an option is wrong; its ``path``
     names it.
@@ -54,6 +55,7 @@ class Channel(Caller):
         options: Optional[Mapping[str, Any]] = None,
         interceptors: Interceptors = (),
         runtime: Optional[Runtime] = None,
+        resolver: Optional[Resolver] = None,
     ) -> None:
         self.target = target
         self._runtime = runtime if runtime is not None else default_runtime()
@@ -77,6 +79,8 @@ class Channel(Caller):
         self._registered: Set[int] = set()
         own(self, _raw.penstock_channel_release, self._handle)
         register_all(self, interceptors)
+        if resolver is not None:
+            resolver._join(self._handle)
 
     def _registry_functions(self) -> Tuple[str, int]:
         return "penstock_channel", self._handle

@@ -28,6 +28,8 @@ penstock_codec_decode = CFUNCTYPE(c_int32, c_void_p, c_char_p, c_void_p, c_size_
 penstock_codec_free = CFUNCTYPE(None, c_void_p, c_void_p)
 # void *(*copy)(void *user_data, void *object)
 penstock_codec_copy = CFUNCTYPE(c_void_p, c_void_p, c_void_p)
+# void (*resolve)(void *user_data), and stop
+penstock_resolver_function = CFUNCTYPE(None, c_void_p)
 # int32_t (*interrupted)(void *user_data)
 penstock_interrupted = CFUNCTYPE(c_int32, c_void_p)
 # void (*on_headers)(penstock_call *call, const penstock_metadata *headers, void *user_data), and so on
@@ -127,4 +129,14 @@ class penstock_codec_functions(Structure):
         ("decode", penstock_codec_decode),
         ("free", penstock_codec_free),
         ("copy", penstock_codec_copy),
+    ]
+
+
+class penstock_resolver_functions(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("user_data", c_void_p),
+        ("finalizer", penstock_finalizer),
+        ("resolve", penstock_resolver_function),
+        ("stop", penstock_resolver_function),
     ]

@@ -1,4 +1,5 @@
-"""The functions for making calls: runtime.h, message.h, call.h, channel.h, registration.h, codec.h."""
+"""The functions for making calls: those of runtime.h, message.h, call.h, channel.h, registration.h, codec.h and
+resolver.h."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from .c_types import (
     penstock_finalizer,
     penstock_interceptor,
     penstock_interrupted,
+    penstock_resolver_functions,
 )
 
 PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
@@ -271,4 +273,20 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_fork_parent": (None,),
     # void penstock_fork_child(void);
     "penstock_fork_child": (None,),
+    # ---- resolver.h ----
+    # penstock_result penstock_channel_set_resolver(penstock_channel *channel, const penstock_resolver_functions
+    # *functions, penstock_resolver **resolver, penstock_error **error);
+    "penstock_channel_set_resolver": (
+        c_int32,
+        c_void_p,
+        POINTER(penstock_resolver_functions),
+        POINTER(c_void_p),
+        POINTER(c_void_p),
+    ),
+    # penstock_result penstock_resolver_push(penstock_resolver *resolver, const char *snapshot, penstock_error **error);
+    "penstock_resolver_push": (c_int32, c_void_p, c_char_p, POINTER(c_void_p)),
+    # penstock_resolver *penstock_resolver_retain(penstock_resolver *resolver);
+    "penstock_resolver_retain": (c_void_p, c_void_p),
+    # void penstock_resolver_release(penstock_resolver *resolver);
+    "penstock_resolver_release": (None, c_void_p),
 }

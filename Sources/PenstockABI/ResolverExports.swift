@@ -1,0 +1,133 @@
+public import CPenstock
+import PenstockCall
+import PenstockChannel
+import PenstockTransport
+import PenstockWire
+
+// The functions of resolver.h.
+
+@_cdecl("penstock_channel_set_resolver") @implementation
+public func penstock_channel_set_resolver(
+  _ handle: OpaquePointer!, _ given: UnsafePointer<penstock_resolver_functions>!,
+  _ resolver: UnsafeMutablePointer<OpaquePointer?>!, _ error: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  var functions = ResolverFunctions(resolve: nil, stop: nil, UserData(nil, nil))
+  if let given {
+    let known = MemoryLayout<penstock_resolver_functions>.size
+    guard given.pointee.struct_size >= known else {
+      return report(.invalidArgument, "functions: use PENSTOCK_RESOLVER_FUNCTIONS_INIT", error)
+    }
+    let table = given.pointee
+    functions = ResolverFunctions(
+      resolve: table.resolve, stop: table.stop, UserData(table.user_data, table.finalizer))
+    if hasUnknownFields(given, table.struct_size, known: known) {
+      return report(
+        .unsupported, "functions.struct_size: the table has fields that this version does not know", error)
+    }
+  }
+  guard let handle, let resolver else {
+    return report(.invalidArgument, "channel and resolver must not be NULL", error)
+  }
+  let channel = object(handle, ClientChannel.self)
+  if Process.isForked(channel.generation) {
+    return report(.forked, "the channel belongs to the parent of this process", error)
+  }
+  let outcome = channel.setResolver(functions) { resolver.pointee = retained($0) }
+  return report(outcome, "the channel or its runtime has been closed", error)
+}
+
+@_cdecl("penstock_resolver_push") @implementation
+public func penstock_resolver_push(
+  _ handle: OpaquePointer!, _ snapshot: UnsafePointer<CChar>!, _ error: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  guard let handle, let snapshot else {
+    return report(.invalidArgument, "resolver and snapshot must not be NULL", error)
+  }
+  let resolver = object(handle, ResolverHandle.self)
+  var news: ResolverOutcome?
+  if let failure = JSONReader.parse(bytes(snapshot), { readSnapshot($0) { news = $0 } }) {
+    return failure.report(error)
+  }
+  guard let news else { return report(.noMemory, "no memory", error) }
+  switch resolver.push(news) {
+  case .forked: return report(.forked, "the resolver belongs to the parent of this process", error)
+  case let outcome: return report(outcome, "the channel has closed, or has another resolver", error)
+  }
+}
+
+@_cdecl("penstock_resolver_retain") @implementation
+public func penstock_resolver_retain(_ resolver: OpaquePointer!) -> OpaquePointer! {
+  retain(resolver, ResolverHandle.self)
+}
+
+@_cdecl("penstock_resolver_release") @implementation
+public func penstock_resolver_release(_ resolver: OpaquePointer!) { release(resolver, ResolverHandle.self) }
+
+// MARK: - The JSON of a snapshot
+
+private let mostAddresses = 1024
+
+@inline(never)
+private func readSnapshot(_ reader: JSONReader, _ into: (ResolverOutcome) -> Void) -> Failure? {
+  var endpoints: [Endpoint]?
+  var service: ServiceConfig?
+  var words: ByteView?
+  let failure = reader.members { key, member in
+    switch key {
+    case "addresses":
+      var list: [Endpoint] = []
+      let failure = member.elements { one in
+        if list.count == mostAddresses { return member.fail("at most 1024 addresses") }
+        return readEndpoint(one) { list.append($0) }
+      }
+      endpoints = list
+      return failure ?? (list.isEmpty ? member.fail("at least one address (or else \"error\")") : nil)
+    case "service_config": return readServiceConfig(member) { service = $0 }
+    case "error":
+      words = member.string
+      return words == nil ? member.fail("a string") : nil
+    default: return member.unknown
+    }
+  }
+  if let failure { return failure }
+  guard (endpoints == nil) != (words == nil), words == nil || service == nil else {
+    return reader.fail("an object with either \"addresses\" or only \"error\"")
+  }
+  if let endpoints {
+    into(.endpoints(endpoints, service))
+  } else if let words {
+    into(.failed([UInt8](words)))
+  }
+  return nil
+}
+
+@inline(never)
+private func readEndpoint(_ reader: JSONReader, _ into: (Endpoint) -> Void) -> Failure? {
+  var address: SocketAddress?
+  var weight: UInt32 = 1
+  var attributes: EndpointAttributes?
+  let failure = reader.members { key, member in
+    switch key {
+    case "address":
+      address = member.string.flatMap { SocketAddress(target: $0) }
+      return address == nil
+        ? member.fail("an address, such as \"ipv4:192.0.2.1:443\" or \"unix:/path\"") : nil
+    case "weight": return member.count(1...65535) { weight = UInt32($0) }
+    case "attributes":
+      let all = EndpointAttributes()
+      attributes = all
+      return member.members { name, value in
+        guard let name = ByteBuffer(copying: name) else { return Failure(.noMemory, "no memory") }
+        return value.string { all.add(name, $0) }
+      }
+    default: return member.unknown
+    }
+  }
+  if let failure { return failure }
+  guard let address else { return reader.fail(because: ("it has no \"address\"" as StaticString).bytes) }
+  var endpoint = Endpoint(address)
+  endpoint.weight = weight
+  endpoint.attributes = attributes
+  into(endpoint)
+  return nil
+}

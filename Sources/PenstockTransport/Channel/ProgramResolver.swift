@@ -1,0 +1,122 @@
+import PenstockCall
+import PenstockChannel
+import PenstockWire
+import Synchronization
+
+/// The functions of a resolver that the program has; each may be missing.
+public struct ResolverFunctions {
+  public typealias Function = @convention(c) (UnsafeMutableRawPointer?) -> Void
+
+  let resolve: Function?
+  let stop: Function?
+  let userData: UserData
+
+  public init(resolve: Function?, stop: Function?, _ userData: UserData) {
+    self.resolve = resolve
+    self.stop = stop
+    self.userData = userData
+  }
+}
+
+/// A resolver of the program's, which pushes what it finds whenever it likes. The channel goes by its latest news; asking
+/// is only a hint. Driving thread only.
+final class ProgramResolver: Resolver {
+  let handle: ResolverHandle
+  private let runtime: Runtime
+  /// Nil once the channel has closed, or has another resolver.
+  private var functions: ResolverFunctions?
+  /// The receiver of news, from `join` to `close`.
+  private var owner: (any ResolverCompletion)?
+  private var latest: ResolverOutcome?
+  /// Whether addresses are wanted: `resolve` was called last, and not `stop`.
+  private var isWanted = false
+
+  init(_ functions: ResolverFunctions, _ runtime: Runtime) {
+    self.functions = functions
+    self.runtime = runtime
+    handle = ResolverHandle(runtime)
+    super.init()
+    handle.join(self)
+  }
+
+  /// Tells `owner` all news from now on.
+  func join(_ owner: any ResolverCompletion) {
+    self.owner = owner
+    handle.deliver()
+  }
+
+  override func start(_ completion: any ResolverCompletion) {
+    isWanted = true
+    run(functions?.resolve)
+    if let latest { completion.resolved(latest) }
+  }
+
+  override func rest() {
+    guard isWanted else { return }
+    isWanted = false
+    run(functions?.stop)
+  }
+
+  override func close() {
+    handle.close()
+    rest()
+    functions = nil
+    owner = nil
+    latest = nil
+  }
+
+  func tell(_ news: ResolverOutcome) {
+    guard let owner else { return }
+    latest = news
+    owner.resolved(news)
+  }
+
+  private func run(_ function: ResolverFunctions.Function?) {
+    guard let function, let functions else { return }
+    function(functions.userData.pointer)
+    runtime.watch.hasRun = true
+  }
+}
+
+/// The object of a penstock_resolver handle: takes news for a channel, on any thread. Of news that the driving thread has
+/// not seen yet only the latest are kept.
+public final class ResolverHandle: InboxItem, @unchecked Sendable {
+  public let generation = Process.generation
+  private let runtime: Runtime
+  private let lock = Lock()
+  /// Nil once the resolver is closed.
+  private var resolver: ProgramResolver?
+  private var news: ResolverOutcome?
+
+  fileprivate init(_ runtime: Runtime) {
+    self.runtime = runtime
+    super.init()
+  }
+
+  public func push(_ news: ResolverOutcome) -> Outcome {
+    if Process.isForked(generation) { return .forked }
+    let isOpen = lock.withLock { () -> Bool in
+      if resolver != nil { self.news = news }
+      return resolver != nil
+    }
+    if !isOpen || runtime.closed.load(ordering: .acquiring) { return .closed }
+    runtime.post(self)
+    return .ok
+  }
+
+  fileprivate func join(_ resolver: ProgramResolver) { self.resolver = resolver }
+
+  fileprivate func close() {
+    let dropped = lock.withLock { () -> (ProgramResolver?, ResolverOutcome?) in (resolver.take(), news.take())
+    }
+    withExtendedLifetime(dropped) {}
+  }
+
+  public override func run() { deliver() }
+
+  /// Hands the latest news over, on the driving thread.
+  fileprivate func deliver() {
+    let (resolver, news) = lock.withLock { (self.resolver, self.news.take()) }
+    if let resolver, let news { resolver.tell(news) }
+  }
+}

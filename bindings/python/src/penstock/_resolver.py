@@ -1,0 +1,123 @@
+"""Resolvers, which find the addresses of a channel's target in the program's own way."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from ctypes import byref, c_void_p, sizeof
+from typing import Any, Mapping, Optional
+
+from . import _raw
+from ._arguments import c_string
+from ._constants import E_STATE
+from ._ctrl_c import recover
+from ._errors import StateError, check_with
+from ._objects import forget, own, registry
+from ._reports import report
+
+
+# Guards what is pushed before there is a channel.
+_lock = threading.Lock()
+
+
+def _after_fork_in_child() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+class Resolver:
+    """Finds the addresses of one channel, ``Channel(target, resolver=...)``, and pushes them whenever they change. A
+    subclass may have `resolve` and `stop`, which are hints.
+
+        class Static(penstock.Resolver):
+            def resolve(self):
+                self.push({"addresses": [{"address": "ipv4:127.0.0.1:50051"}]})
+    """
+
+    _handle: Optional[int] = None
+    _early: Optional[str] = None
+    def resolve(self) -> None:
+        """Addresses are wanted: the channel leaves idle, has lost a connection, or can't connect. Called on the thread
+        that drives the runtime, so it must return soon; a thread of its own may look for them."""
+
+    def stop(self) -> None:
+        """No addresses are wanted until the next `resolve`: the channel is idle, or closes."""
+
+    def push(self, snapshot: Mapping[str, Any]) -> None:
+        """Pushes all that is known now, in one step, from any thread. Either ``{"addresses": [...]}``, each
+        ``{"address": "ipv4:192.0.2.1:443"}`` with a ``weight`` (1) and ``attributes`` (a mapping of strings) if it has
+        them, perhaps with a ``"service_config"``; or ``{"error": "why there are none"}``, which keeps what is known.
+
+        InvalidArgumentError: the snapshot is wrong; its ``path`` names what, and what was pushed before still holds.
+        ClosedError: the channel has closed. Before there is a channel, the latest snapshot is kept for it.
+        """
+        text = json.dumps(snapshot, default=_json_default)
+        with _lock:
+            handle = self._handle
+            if handle is None:
+                self._early = text
+        if handle is not None:
+            _push(handle, text)
+
+    def _join(self, channel: int) -> None:
+        if self._handle is not None:
+            raise StateError(E_STATE, "the resolver has a channel already")
+        functions = _raw.penstock_resolver_functions(sizeof(_raw.penstock_resolver_functions))
+        # C has the resolver until the channel has closed.
+        functions.user_data = registry.add(self)
+        functions.finalizer = forget
+        functions.resolve = _resolve
+        functions.stop = _stop
+        handle, error = c_void_p(), c_void_p()
+        result = _raw.penstock_channel_set_resolver(channel, byref(functions), byref(handle), byref(error))
+        check_with(result, error)
+        assert handle.value is not None
+        own(self, _raw.penstock_resolver_release, handle.value)
+        with _lock:
+            # Pushed before any other thread sees the handle, so nothing later is overtaken.
+            early, self._early = self._early, None
+            self._handle = handle.value
+            if early is not None:
+                _push(handle.value, early)
+
+
+def _push(handle: int, text: str) -> None:
+    error = c_void_p()
+    check_with(_raw.penstock_resolver_push(handle, c_string(text, "the snapshot"), byref(error)), error)
+
+
+def _json_default(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"a snapshot can't have {value!r}")
+
+
+# ---- From C to Python: none of these raises into C ----
+
+
+def _call_resolve(number: Optional[int]) -> None:
+    resolver = registry.get(number)
+    try:
+        if isinstance(resolver, Resolver):
+            resolver.resolve()
+    except BaseException as error:
+        report(type(resolver).__name__, "resolve", error)
+
+
+def _call_stop(number: Optional[int]) -> None:
+    resolver = registry.get(number)
+    try:
+        if isinstance(resolver, Resolver):
+            resolver.stop()
+    except BaseException as error:
+        report(type(resolver).__name__, "stop", error)
+
+
+recover(_call_resolve, lambda given: _call_resolve(given["number"]))
+recover(_call_stop, lambda given: _call_stop(given["number"]))
+_resolve = _raw.penstock_resolver_function(_call_resolve)
+_stop = _raw.penstock_resolver_function(_call_stop)
