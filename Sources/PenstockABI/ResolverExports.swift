@@ -105,7 +105,7 @@ private func readSnapshot(_ reader: JSONReader, _ into: (ResolverOutcome) -> Voi
 private func readEndpoint(_ reader: JSONReader, _ into: (Endpoint) -> Void) -> Failure? {
   var address: SocketAddress?
   var weight: UInt32 = 1
-  var attributes: EndpointAttributes?
+  var attributes: [ByteBuffer] = []
   let failure = reader.members { key, member in
     switch key {
     case "address":
@@ -114,20 +114,18 @@ private func readEndpoint(_ reader: JSONReader, _ into: (Endpoint) -> Void) -> F
         ? member.fail("an address, such as \"ipv4:192.0.2.1:443\" or \"unix:/path\"") : nil
     case "weight": return member.count(1...65535) { weight = UInt32($0) }
     case "attributes":
-      let all = EndpointAttributes()
-      attributes = all
       return member.members { name, value in
         guard let name = ByteBuffer(copying: name) else { return Failure(.noMemory, "no memory") }
-        return value.string { all.add(name, $0) }
+        return value.string {
+          attributes.append(name)
+          attributes.append($0)
+        }
       }
     default: return member.unknown
     }
   }
   if let failure { return failure }
   guard let address else { return reader.fail(because: ("it has no \"address\"" as StaticString).bytes) }
-  var endpoint = Endpoint(address)
-  endpoint.weight = weight
-  endpoint.attributes = attributes
-  into(endpoint)
+  into(Endpoint(address, weight: weight, attributes: attributes))
   return nil
 }

@@ -8,7 +8,7 @@ import PenstockWire
 
 @inline(never)
 func readServiceConfig(_ reader: JSONReader, _ into: (ServiceConfig) -> Void) -> Failure? {
-  var config = ServiceConfig()
+  let config = ServiceConfig()
   let failure = reader.fields { key, field in
     switch key {
     case "loadBalancingConfig": return readPolicies(field, isChild: false) { config.balancing = $0 }

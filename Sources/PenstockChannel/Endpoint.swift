@@ -1,25 +1,37 @@
 import PenstockWire
 
-/// A server of a name: its address, and what the resolver says of it.
-public struct Endpoint {
+/// A server of a name: its address, and what the resolver says of it. Never changed.
+public final class Endpoint {
   public let address: SocketAddress
   /// How many calls it gets beside the others, for a balancer that goes by weights.
-  public var weight: UInt32 = 1
-  public var attributes: EndpointAttributes?
+  public let weight: UInt32
+  /// The names and values of its attributes in turn, such as its zone.
+  private let attributes: [ByteBuffer]
 
-  public init(_ address: SocketAddress) { self.address = address }
+  public init(_ address: SocketAddress, weight: UInt32 = 1, attributes: [ByteBuffer] = []) {
+    self.address = address
+    self.weight = weight
+    self.attributes = attributes
+  }
 
-  /// The endpoints with the families of their addresses in turn, beginning with that of the first (RFC 8305 section 4).
+  /// The value of the attribute of this name; nil: there is none.
+  public func attribute(_ name: ByteView) -> ByteBuffer? {
+    for index in stride(from: 0, to: attributes.count, by: 2) where bytesEqual(attributes[index].view, name) {
+      return attributes[index + 1]
+    }
+    return nil
+  }
+
+  /// The endpoints in an order in which IPv4 and IPv6 alternate, beginning with the family of the first (RFC 8305 section 4).
   /// Of several with one address the first counts.
   public static func interleaved(_ list: [Endpoint]) -> [Endpoint] {
-    guard let first = list.first else { return [] }
     var same: [Endpoint] = []
     var others: [Endpoint] = []
     for endpoint in list {
-      if endpoint.address.family != first.address.family {
-        if !others.contains(where: { $0.address == endpoint.address }) { others.append(endpoint) }
-      } else if !same.contains(where: { $0.address == endpoint.address }) {
-        same.append(endpoint)
+      if endpoint.address.family == list[0].address.family {
+        endpoint.join(&same)
+      } else {
+        endpoint.join(&others)
       }
     }
     var all: [Endpoint] = []
@@ -29,19 +41,10 @@ public struct Endpoint {
     }
     return all
   }
-}
 
-/// Words that a resolver has for an endpoint, such as its zone. Never changed after they were added.
-public final class EndpointAttributes {
-  private var all: [(name: ByteBuffer, value: ByteBuffer)] = []
-
-  public init() {}
-
-  public func add(_ name: ByteBuffer, _ value: ByteBuffer) { all.append((name, value)) }
-
-  /// The value of the attribute of this name; nil: there is none.
-  public func find(_ name: ByteView) -> ByteBuffer? {
-    for one in all where bytesEqual(one.name.view, name) { return one.value }
-    return nil
+  @inline(never)
+  private func join(_ list: inout [Endpoint]) {
+    for other in list where other.address == address { return }
+    list.append(self)
   }
 }

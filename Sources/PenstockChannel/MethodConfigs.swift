@@ -16,9 +16,14 @@ public struct MethodConfig: Equatable, Sendable {
 /// service, or else that of all services.
 public struct MethodConfigs {
   /// A config with its name: "/service/method", or "/service/" for all methods of the service, or "" for all services.
-  private struct Entry {
+  private final class Entry {
     let name: ByteBuffer
     let config: MethodConfig
+
+    init(_ name: ByteBuffer, _ config: MethodConfig) {
+      self.name = name
+      self.config = config
+    }
   }
 
   /// The entries, sorted by name.
@@ -39,7 +44,12 @@ public struct MethodConfigs {
     }
     let place = place(of: name.view)
     if place < entries.count, bytesEqual(entries[place].name.view, name.view) { return .already }
-    entries.insert(Entry(name: name, config: config), at: place)
+    entries.append(Entry(name, config))
+    var last = entries.count - 1
+    while last > place {
+      entries.swapAt(last, last - 1)
+      last -= 1
+    }
     return .ok
   }
 

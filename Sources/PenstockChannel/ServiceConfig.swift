@@ -1,8 +1,8 @@
 import PenstockWire
 
 /// The part of a service config (grpc-proto's service_config.proto) that channels use. `retryPolicy`, `hedgingPolicy`
-/// and `retryThrottling` are not read yet.
-public struct ServiceConfig {
+/// and `retryThrottling` are not read yet. Never changed after it was read.
+public final class ServiceConfig {
   public var balancing = BalancerConfig()
   public var methods = MethodConfigs()
   /// The service for which health is asked of each server (gRFC A17); nil: it is not asked for.
