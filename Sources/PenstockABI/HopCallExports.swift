@@ -4,7 +4,7 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-// The functions of hop.h for side calls and redirects.
+// The function of hop.h that starts a side call.
 
 @_cdecl("penstock_hop_start_side_call") @implementation
 public func penstock_hop_start_side_call(

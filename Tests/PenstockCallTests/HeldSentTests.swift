@@ -65,7 +65,8 @@ import Testing
     #expect(model.broken?.law == "sent")
   }
 
-  /// A `sent` that would have been seen in its own step is not reported later.
+  /// A `sent` stops at a hop, and in the same step the hop holds a message. If the `sent` were for the held message, the
+  /// caller would have been told in that step; so a report of it in a later step breaks the law.
   @Test func heldMessageIsNotToldAStepLate() {
     let model = model([false, false], [true, true])
     model.arriveSent(1, at: 1)

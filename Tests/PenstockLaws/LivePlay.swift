@@ -218,8 +218,8 @@ final class LivePlay {
     }
     for index in plays.indices where members[index].contains(id) && !isEnded(plays[index], id) {
       if plays[index].model.broken == nil {
-        // The failure depends on the model's order: of a hop whose only callback is destroy, only the model knows that
-        // start has come to it.
+        // `call: index`: this may be no real failure, as the model may have chosen another order of events than the call
+        // had. If destroy is a hop's only callback, only the model says whether start has come to the hop.
         fail("law 6", "the finalizer of \(id) while call \(index) has it", call: index)
       }
     }

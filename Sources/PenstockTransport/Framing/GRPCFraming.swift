@@ -329,7 +329,8 @@ final class GRPCFraming: Framing {
       // "When a call fails with CANCELLED status the client is encouraged to check whether the deadline has expired."
       if deadlineHasPassed { return Status(.deadlineExceeded, "deadline exceeded") }
       return Status(.cancelled, words: words)
-    // "... with additional error detail to indicate that the exhausted resource is bandwidth": that is in the words.
+    // "... with additional error detail provided by runtime to indicate that the exhausted resource is bandwidth":
+    // `words` ends with "too much traffic".
     case .tooMuch(let words): return Status(.resourceExhausted, words: words)
     case .insecure(let words): return Status(.permissionDenied, words: words)
     case .reset(let words): return Status(.internal, words: words)

@@ -232,7 +232,7 @@ import Testing
     let out = SendQueue(copies: true)
     #expect(pair.session.collect(into: out) != .failed)
     #expect(out.count > 64 && pair.streams.allSatisfy { $0.hasLeft })
-    // A DATA frame is the next to leave, and is not let through.
+    // A DATA frame would be sent next, but `out` is full, so the frame stays in the session.
     #expect(pair.session.collect(into: out) != .failed)
     #expect(pair.streams.contains { $0.bytesToSend > 0 })
     add(1)

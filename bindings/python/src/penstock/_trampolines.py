@@ -1,4 +1,4 @@
-"""The functions that C calls: one for each kind of callback, and none of them ever raises into C."""
+"""The functions that C calls for an interceptor: one for each kind of callback. None of them ever raises into C."""
 
 from __future__ import annotations
 
