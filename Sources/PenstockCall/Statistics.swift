@@ -63,7 +63,16 @@ public struct Measures: ~Copyable {
   }
 }
 
-/// The facts of the connection that a call runs on. Its calls and their replies keep them; only `heardAt` ever changes.
+/// Counts how the attempts on the connections to one address have ended. The driving thread only.
+public final class AttemptTally {
+  public var succeeded = 0
+  public var failed = 0
+
+  public init() {}
+}
+
+/// The facts of the connection that a call runs on. Its calls and their replies keep them; only `heardAt` and `tally`
+/// ever change.
 public final class ConnectionFacts {
   /// The peer's address, such as "127.0.0.1:50051".
   public let peer: ByteBuffer
@@ -72,6 +81,8 @@ public final class ConnectionFacts {
   public let security: SecurityFacts?
   /// When a byte last came from the peer.
   public let heardAt = Measure()
+  /// Where its attempts are counted; nil: they are not. The driving thread only.
+  public var tally: AttemptTally?
 
   public init(peer: ByteBuffer, local: ByteBuffer?, security: SecurityFacts?) {
     self.peer = peer

@@ -161,6 +161,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   }
 
   override func reset() {
+    countLate()
     call = nil
     leave(.cancelled)
   }
@@ -403,8 +404,28 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     // "When a client receives Trailers before the client's END_STREAM, then the client should send RST_STREAM with
     // NO_ERROR" (gRPC over HTTP2, "Early Server Closure").
     if let end = stream?.end, case .trailers = end { why = .done }
+    count(call, status.code == .ok)
     leave(why)
     call.inboundStatus(status)
+  }
+
+  /// Counts the attempt, which ends, where its connection's attempts are counted.
+  @inline(__always)
+  private func count(_ call: Call, _ isOK: Bool) {
+    guard stream != nil else { return }
+    _ = borrow(call.connection) { facts in
+      if let tally = facts.tally {
+        if isOK { tally.succeeded += 1 } else { tally.failed += 1 }
+      }
+    }
+  }
+
+  /// The call ends the attempt. That is the server's failure only where the deadline has passed.
+  @inline(never) @_optimize(size)
+  private func countLate() {
+    call?._withUnsafeGuaranteedRef { call in
+      if let deadline = call.request.deadline, deadline <= now { count(call, false) }
+    }
   }
 
   /// Leaves the stream, and releases everything: without a call the attempt has nothing more to do.

@@ -42,6 +42,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   /// The time at which an attempt ended last, or the channel left the state idle.
   private var lastUsed: UInt64 = 0
   private var idleTimer: IdleTimer?
+  private var outlierTimer: OutlierTimer?
   init(_ runtime: Runtime, _ defaults: RequestDefaults, _ destination: Destination, _ resolver: Resolver) {
     self.runtime = runtime
     self.defaults = defaults
@@ -241,6 +242,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   @inline(never) @_optimize(size)
   private func keep(_ index: Int?) {
     runtime.disarm(self)
+    if index == nil { outlierTimer.map { runtime.disarm($0) } }
     for subchannel in endpoints where subchannel.endpointIndex != index { subchannel.leave() }
     if index == nil { names?.rest() }
   }
@@ -327,13 +329,14 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
       }
       let subchannel = endpoints[endpoints.count - 1]
       subchannel.endpointIndex = endpoints.count - 1
-      states.append(subchannel.connectivity)
+      states.append(subchannel.shownConnectivity)
     }
     for subchannel in old {
       subchannel.endpointIndex = -1
       subchannel.leave()
       if subchannel.isInUse { leaving.append(subchannel) }
     }
+    watchOutliers()
     // Events that still wait have indices into the old list.
     events.removeAll()
     let isWeighted = destination.service.balancing.policy == .staticWeightedRoundRobin
@@ -361,7 +364,45 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
 
   @inline(never) @_optimize(size)
   func hears(_ news: EndpointNews, _ subchannel: Subchannel) {
+    // An endpoint that is taken out counts as failed, though it is connected.
+    if subchannel.isEjected, news == .ready { return }
     if subchannel.endpointIndex >= 0 { follow(.endpoint(subchannel.endpointIndex, news)) }
+  }
+
+  // MARK: Outliers
+
+  /// Counts the attempts of each endpoint, if the service config has outlier detection. It does not apply to pick_first,
+  /// which has no other endpoint (gRFC A61).
+  @inline(never) @_optimize(size)
+  private func watchOutliers() {
+    let settings = outliers
+    for subchannel in endpoints { subchannel.countsAttempts(settings != nil) }
+    if let settings {
+      let timer = outlierTimer ?? OutlierTimer(self)
+      outlierTimer = timer
+      if !timer.isArmed { runtime.arm(timer, at: Time.after(settings.interval, runtime.now)) }
+    } else {
+      outlierTimer.map { runtime.disarm($0) }
+    }
+  }
+
+  private var outliers: OutlierDetection? {
+    if case .pickFirst = destination.service.balancing.policy { return nil }
+    return destination.service.balancing.outliers
+  }
+
+  /// An interval is over.
+  @inline(never) @_optimize(size)
+  fileprivate func judgeOutliers(_ timer: OutlierTimer) {
+    guard let settings = outliers else { return }
+    var records = endpoints.map { $0.takeRecord() }
+    settings.judge(&records, now: runtime.now, random: runtime.platform.random)
+    runtime.arm(timer, at: Time.after(settings.interval, runtime.now))
+    // News of one may bring other endpoints.
+    let judged = endpoints
+    for (subchannel, record) in zip(judged, records) {
+      if let news = subchannel.judged(record) { hears(news, subchannel) }
+    }
   }
 
   /// The last draining connection of an earlier endpoint has ended.
@@ -389,6 +430,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     names?.close()
     runtime.disarm(self)
     idleTimer.map { runtime.disarm($0) }
+    outlierTimer.map { runtime.disarm($0) }
     _ = balancer.handle(.close, now: runtime.now)
     pick = balancer.pick
     connectivity.set(.shutdown)
@@ -409,6 +451,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     names?.becomeChild()
     runtime.disarm(self)
     idleTimer.map { runtime.disarm($0) }
+    outlierTimer.map { runtime.disarm($0) }
     events.removeAll()
     for subchannel in endpoints {
       subchannel.endpointIndex = -1
@@ -433,6 +476,15 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     for subchannel in endpoints { subchannel.closeInChild() }
     for subchannel in leaving { subchannel.closeInChild() }
   }
+}
+
+private final class OutlierTimer: Timer {
+  /// The core, which disarms this timer before it is freed.
+  private unowned(unsafe) let core: ChannelCore
+
+  init(_ core: ChannelCore) { self.core = core }
+
+  override func fire() { core.judgeOutliers(self) }
 }
 
 private final class IdleTimer: Timer {

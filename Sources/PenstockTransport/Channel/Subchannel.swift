@@ -24,6 +24,9 @@ final class Subchannel: Timer {
   private var draining: [TransportConnection] = []
   /// The reason why the last attempt to connect failed, until one succeeds.
   private(set) var failure: ByteBuffer?
+  /// Counts the attempts, for outlier detection; nil: there is none.
+  private var tally: AttemptTally?
+  private var record = OutlierRecord()
 
   init(_ endpoint: Endpoint, _ channel: ChannelCore) {
     self.endpoint = endpoint
@@ -168,6 +171,7 @@ final class Subchannel: Timer {
   }
 
   func connectionReady(_ connection: TransportConnection) {
+    connection.facts?.tally = tally
     if self.connection === connection { tell(follow(.connected)) }
   }
 
@@ -189,6 +193,54 @@ final class Subchannel: Timer {
     }
     draining.drop(connection)
     if draining.isEmpty, endpointIndex < 0, state != .closed { channel.isDone(self) }
+  }
+
+  // MARK: Outliers
+
+  /// Whether outlier detection has taken the endpoint out: it gets no calls.
+  var isEjected: Bool { record.isEjected }
+  /// The state for the balancer.
+  var shownConnectivity: Connectivity {
+    isEjected && connectivity == .ready ? .transientFailure : connectivity
+  }
+
+  /// Begins or ends to count attempts.
+  @inline(never) @_optimize(size)
+  func countsAttempts(_ on: Bool) {
+    guard on != (tally != nil) else { return }
+    tally = on ? AttemptTally() : nil
+    connection?.facts?.tally = tally
+    if !on { record.restore() }
+  }
+
+  /// The record for the judge, with the attempts counted since the last time.
+  @inline(never) @_optimize(size)
+  func takeRecord() -> OutlierRecord {
+    var all = record
+    if let tally {
+      all.succeeded = tally.succeeded
+      all.failed = tally.failed
+      tally.succeeded = 0
+      tally.failed = 0
+    }
+    return all
+  }
+
+  /// Takes the record that the judge has changed. Returns the news for the balancer.
+  @inline(never) @_optimize(size)
+  func judged(_ new: OutlierRecord) -> EndpointNews? {
+    let wasEjected = isEjected
+    record = new
+    switch (wasEjected, isEjected, connectivity) {
+    case (false, true, .ready):
+      failure = ByteBuffer().say("its calls have failed (outlier detection)")
+      return .failed
+    case (true, false, .ready):
+      failure = nil
+      return .ready
+    case (true, false, .idle): return .rested
+    default: return nil
+    }
   }
 
   // MARK: The end

@@ -118,6 +118,71 @@ import Testing
     #expect(rest.call(client).message == [7])
   }
 
+  // MARK: Outliers
+
+  /// A server that answers each call with UNAVAILABLE gets no calls for a while, and then has its share again.
+  @Test func aServerThatFailsIsLeftOut() throws {
+    serve(1, 2)
+    world.servers[3] = { said, socket in
+      SimulationTests.answer(said, socket) { stream, _ in
+        Frame.head(stream).encoded + Frame.trailers(stream, "14").encoded
+      }
+    }
+    names.answer = ReconnectTests.addresses(1, 2, 3)
+    world.resolver = names
+    let client = try rest.client("names.test", world) {
+      $0.service.balancing.policy = .roundRobin
+      var outliers = OutlierDetection()
+      outliers.failurePercentage = .init()
+      outliers.failurePercentage?.leastEndpoints = 2
+      outliers.failurePercentage?.leastCalls = 5
+      $0.service.balancing.outliers = outliers
+    }
+    func codes(_ count: Int) -> [StatusCode] { (0..<count).map { _ in rest.call(client).code } }
+    _ = rest.call(client)
+    rest.pass(Self.second, client, world)
+    #expect(codes(30).filter { $0 == .unavailable }.count == 10)
+    rest.pass(10 * Self.second, client, world)
+    #expect(codes(30).filter { $0 == .unavailable }.isEmpty)
+    #expect(world.connects == 3)
+    // 30 s later it is tried again, and taken out for twice as long.
+    rest.pass(40 * Self.second, client, world)
+    #expect(codes(30).filter { $0 == .unavailable }.count == 10)
+    rest.pass(10 * Self.second, client, world)
+    #expect(codes(30).filter { $0 == .unavailable }.isEmpty)
+    rest.pass(40 * Self.second, client, world)
+    #expect(codes(30).filter { $0 == .unavailable }.isEmpty)
+  }
+
+  /// The only server that there is may be taken out, too, if so many may be; then calls say why.
+  @Test func allServersAreLeftOut() throws {
+    world.servers[1] = { _, socket in
+      if !socket.hasBegun { socket.answer(Frame.settings().encoded) }
+      socket.hasBegun = true
+    }
+    names.answer = ReconnectTests.addresses(1)
+    world.resolver = names
+    let client = try rest.client("names.test", world) {
+      $0.service.balancing.policy = .roundRobin
+      var outliers = OutlierDetection()
+      outliers.failurePercentage = .init()
+      outliers.failurePercentage?.leastEndpoints = 1
+      outliers.failurePercentage?.leastCalls = 1
+      outliers.mostEjected = 100
+      $0.service.balancing.outliers = outliers
+    }
+    // It never answers: the calls end at their deadlines.
+    #expect(rest.call(client, deadline: Self.second).code == .deadlineExceeded)
+    rest.pass(10 * Self.second, client, world)
+    let answer = rest.call(client, deadline: Self.second)
+    #expect(answer.code == .unavailable)
+    #expect(
+      answer.words == "could not connect to names.test: 10.0.0.1:1: its calls have failed (outlier detection)"
+    )
+    rest.pass(40 * Self.second, client, world)
+    #expect(rest.call(client, deadline: Self.second).code == .deadlineExceeded)
+  }
+
   /// pick_first with shuffleAddressList: not every client takes the first address.
   @Test func addressesAreShuffled() throws {
     serve(1, 2, 3, 4)

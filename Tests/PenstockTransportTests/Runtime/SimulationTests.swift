@@ -11,6 +11,13 @@ import Testing
 
   /// Answers each message with itself.
   static func echo(_ said: [UInt8], _ socket: SimulatedSocket) {
+    answer(said, socket) { stream, payload in
+      Frame.head(stream).encoded + Frame.data(stream, payload).encoded + Frame.trailers(stream).encoded
+    }
+  }
+
+  /// Answers each message with the bytes that `reply` makes for its stream.
+  static func answer(_ said: [UInt8], _ socket: SimulatedSocket, with reply: (Int32, [UInt8]) -> [UInt8]) {
     var bytes = socket.rest + said
     if !socket.hasBegun {
       guard bytes.count >= 24 else {
@@ -29,8 +36,7 @@ import Testing
       if bytes[3] == 0 {
         let payload = Array(bytes[9..<(9 + size)])
         socket.answered += 1
-        socket.answer(
-          Frame.head(stream).encoded + Frame.data(stream, payload).encoded + Frame.trailers(stream).encoded)
+        socket.answer(reply(stream, payload))
       }
       bytes.removeFirst(9 + size)
     }

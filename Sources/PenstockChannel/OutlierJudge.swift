@@ -1,0 +1,89 @@
+/// What is known of one endpoint for outlier detection.
+public struct OutlierRecord: Equatable, Sendable {
+  /// The calls of this interval that have ended: with OK, and otherwise.
+  public var succeeded = 0
+  public var failed = 0
+  /// When it was ejected; nil: it is not ejected.
+  public private(set) var ejectedAt: UInt64?
+  /// How many base times the next ejection lasts, less one: it rises with each ejection, and falls by one with each
+  /// interval without.
+  private var multiplier: UInt64 = 0
+
+  public init() {}
+
+  public var isEjected: Bool { ejectedAt != nil }
+  var volume: Int { succeeded + failed }
+  var successRate: Double { Double(succeeded) / Double(volume) }
+
+  mutating func eject(_ now: UInt64) {
+    ejectedAt = now
+    multiplier += 1
+  }
+
+  /// An interval is over: its calls are forgotten, and so may be the ejection.
+  mutating func age(_ settings: OutlierDetection, _ now: UInt64) {
+    succeeded = 0
+    failed = 0
+    guard let since = ejectedAt else {
+      if multiplier > 0 { multiplier -= 1 }
+      return
+    }
+    let (length, overflow) = settings.baseEjection.multipliedReportingOverflow(by: multiplier)
+    let most = max(settings.baseEjection, settings.longestEjection ?? 300_000_000_000)
+    if now > Time.after(overflow ? most : min(length, most), since) { ejectedAt = nil }
+  }
+
+  /// The settings have no outlier detection any more.
+  public mutating func restore() { self = OutlierRecord() }
+}
+
+extension OutlierDetection {
+  /// Judges the endpoints at the end of an interval, as gRFC A50 has it ("Interval Timer"): ejects those that stand out,
+  /// and lets those back whose time is over. `random`: a source of random numbers, for enforcement percentages.
+  public func judge(_ records: inout [OutlierRecord], now: UInt64, random: () -> UInt64) {
+    judgeSuccessRates(&records, now, random)
+    judgeFailures(&records, now, random)
+    for index in records.indices { records[index].age(self, now) }
+  }
+
+  private func judgeSuccessRates(_ records: inout [OutlierRecord], _ now: UInt64, _ random: () -> UInt64) {
+    guard let successRate else { return }
+    let rates = records.filter { $0.volume > 0 && $0.volume >= successRate.leastCalls }.map { $0.successRate }
+    guard !rates.isEmpty, rates.count >= successRate.leastEndpoints else { return }
+    let mean = rates.reduce(0, +) / Double(rates.count)
+    let variance = rates.reduce(0) { $0 + ($1 - mean) * ($1 - mean) } / Double(rates.count)
+    let least = mean - variance.squareRoot() * Double(successRate.deviations) / 1000
+    for index in records.indices {
+      if isFull(records) { return }
+      let record = records[index]
+      guard !record.isEjected, record.volume > 0, record.volume >= successRate.leastCalls else { continue }
+      if record.successRate < least, happens(successRate.enforcement, random) { records[index].eject(now) }
+    }
+  }
+
+  private func judgeFailures(_ records: inout [OutlierRecord], _ now: UInt64, _ random: () -> UInt64) {
+    guard let failurePercentage else { return }
+    let isKnown = { (record: OutlierRecord) -> Bool in
+      record.volume > 0 && record.volume >= failurePercentage.leastCalls
+    }
+    guard records.filter(isKnown).count >= failurePercentage.leastEndpoints else { return }
+    for index in records.indices {
+      if isFull(records) { return }
+      let record = records[index]
+      guard !record.isEjected, isKnown(record) else { continue }
+      let percentage = 100 * Double(record.failed) / Double(record.volume)
+      if percentage > Double(failurePercentage.threshold), happens(failurePercentage.enforcement, random) {
+        records[index].eject(now)
+      }
+    }
+  }
+
+  /// Whether no further endpoint may be ejected.
+  private func isFull(_ records: [OutlierRecord]) -> Bool {
+    100 * records.filter { $0.isEjected }.count >= mostEjected * records.count
+  }
+
+  private func happens(_ percentage: Int, _ random: () -> UInt64) -> Bool {
+    random() % 100 < UInt64(percentage)
+  }
+}
