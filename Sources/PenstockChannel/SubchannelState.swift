@@ -3,8 +3,8 @@
 /// | | wanted(until) | connected | ended | time | close |
 /// |---|---|---|---|---|---|
 /// | idle | connect(until) -> connecting | - | - | - | closeAll -> closed |
-/// | connecting | - | disarm, tell(ready) -> ready | fail(retry) -> failed | giveUp, or arm | closeAll -> closed |
-/// | ready | - | - | tell(left) -> idle; useless again: fail(retry) -> failed | - | closeAll -> closed |
+/// | connecting | - | disarm or arm(its age), tell(ready) -> ready | fail(retry) -> failed | giveUp, or arm | closeAll -> closed |
+/// | ready | - | - | tell(left) -> idle; useless again: fail(retry) -> failed | too old: retire, tell(left) -> idle | closeAll -> closed |
 /// | failed | - | - | - | tell(rested) -> idle, or arm | closeAll -> closed |
 /// | closed | - | - | - | - | - |
 ///
@@ -27,9 +27,9 @@ public enum SubchannelState: Equatable, Sendable {
   case idle(Backoff)
   /// A connection is being made, until a time. If it fails, the next attempt begins at `retry` or later.
   case connecting(Backoff, until: UInt64, retry: UInt64)
-  /// There is a connection. If it turns out to be useless, the back-off goes on, and the next attempt may begin at
-  /// `retry`.
-  case ready(Backoff, retry: UInt64)
+  /// There is a connection, which is to be replaced at `oldAt`. If it turns out to be useless, the back-off goes on, and
+  /// the next attempt may begin at `retry`.
+  case ready(Backoff, retry: UInt64, oldAt: UInt64)
   /// The last attempt failed, and the next one may begin at `retry` (TRANSIENT_FAILURE).
   case failed(Backoff, retry: UInt64)
   case closed
@@ -59,8 +59,8 @@ public enum SubchannelState: Equatable, Sendable {
 public enum SubchannelEvent: Equatable, Sendable {
   /// A connection is wanted by this time. `random`: a random number for the wait after a failure.
   case wanted(until: UInt64, random: UInt64)
-  /// The connection that is being made can be used.
-  case connected
+  /// The connection that is being made can be used, until a time; `UInt64.max`: as long as it lives.
+  case connected(oldAt: UInt64)
   /// A call has found no slot on the connection in use. (Here another connection may be opened one day.)
   case full
   /// A slot that was asked for has come free on the connection in use.
@@ -111,9 +111,9 @@ extension SubchannelState {
     case (.idle, .reset):
       self = .new
       return .none
-    case (.connecting(let backoff, _, let retry), .connected):
-      self = .ready(backoff, retry: retry)
-      return Actions(.disarm, .tell(.ready))
+    case (.connecting(let backoff, _, let retry), .connected(let oldAt)):
+      self = .ready(backoff, retry: retry, oldAt: oldAt)
+      return Actions(oldAt == .max ? .disarm : .arm(oldAt), .tell(.ready))
     case (.connecting(let backoff, _, let retry), .ended):
       self = .failed(backoff, retry: max(retry, now))
       return Actions(.fail(until: max(retry, now)))
@@ -129,12 +129,16 @@ extension SubchannelState {
       return Actions(.ask)
     case (.ready, .room):
       return Actions(.tell(.room))
-    case (.ready(let backoff, let retry), .draining(let answered)):
+    case (.ready(_, _, let oldAt), .time):
+      if now < oldAt { return oldAt == .max ? .none : Actions(.arm(oldAt)) }
+      self = .new
+      return Actions(.retire, .tell(.left))
+    case (.ready(let backoff, let retry, _), .draining(let answered)):
       return Actions(.retire, lose(backoff, retry, answered, now))
-    case (.ready(let backoff, let retry), .ended(let answered)):
+    case (.ready(let backoff, let retry, _), .ended(let answered)):
       return Actions(lose(backoff, retry, answered, now))
-    case (.ready, .reset):
-      self = .ready(Backoff(), retry: now)
+    case (.ready(_, _, let oldAt), .reset):
+      self = .ready(Backoff(), retry: now, oldAt: oldAt)
       return .none
     case (.ready, .unwanted):
       self = .new
@@ -155,7 +159,7 @@ extension SubchannelState {
     case (.idle, .connected), (.idle, .full), (.idle, .room), (.idle, .draining), (.idle, .ended),
       (.idle, .time), (.idle, .unwanted),
       (.connecting, .wanted), (.connecting, .full), (.connecting, .room), (.connecting, .draining),
-      (.ready, .wanted), (.ready, .connected), (.ready, .time),
+      (.ready, .wanted), (.ready, .connected),
       (.failed, .wanted), (.failed, .connected), (.failed, .full), (.failed, .room), (.failed, .draining),
       (.failed, .ended),
       (.closed, .wanted), (.closed, .connected), (.closed, .full), (.closed, .room), (.closed, .draining),

@@ -25,16 +25,16 @@ import Testing
 
   static let connecting = SubchannelState.connecting(tried(1), until: 200, retry: 150)
   static let failed = SubchannelState.failed(tried(1), retry: 150)
-  static let first = SubchannelState.ready(tried(1), retry: 150)
+  static let first = SubchannelState.ready(tried(1), retry: 150, oldAt: .max)
   /// The connection before it was useless.
-  static let ready = SubchannelState.ready(tried(2), retry: 150)
+  static let ready = SubchannelState.ready(tried(2), retry: 150, oldAt: .max)
   /// As `ready`, but the time of the next attempt has come.
-  static let settled = SubchannelState.ready(tried(1), retry: 100)
+  static let settled = SubchannelState.ready(tried(1), retry: 100, oldAt: 500)
   static let wanted = SubchannelEvent.wanted(until: 300, random: 7)
 
   let states: [SubchannelState] = [.new, .idle(tried(1)), connecting, first, ready, settled, failed, .closed]
   let events: [SubchannelEvent] = [
-    wanted, .connected, .full, .room, .draining(answered: false), .draining(answered: true),
+    wanted, .connected(oldAt: .max), .full, .room, .draining(answered: false), .draining(answered: true),
     .ended(answered: false), .ended(answered: true), .time, .reset, .unwanted, .close,
   ]
   /// The cells that change the state or have actions.
@@ -44,7 +44,7 @@ import Testing
     (.idle(tried(1)), wanted, .connecting(tried(2), until: 300, retry: 200), Actions(.connect(until: 300))),
     (.idle(tried(1)), .reset, .new, .none),
     (.idle(tried(1)), .close, .closed, Actions(.closeAll)),
-    (connecting, .connected, first, Actions(.disarm, .tell(.ready))),
+    (connecting, .connected(oldAt: .max), first, Actions(.disarm, .tell(.ready))),
     (connecting, .ended(answered: false), failed, Actions(.fail(until: 150))),
     (connecting, .ended(answered: true), failed, Actions(.fail(until: 150))),
     (connecting, .time, connecting, Actions(.arm(200))),
@@ -57,7 +57,7 @@ import Testing
     (first, .draining(answered: true), .new, Actions(.retire, .tell(.left))),
     (first, .ended(answered: false), .idle(tried(1)), Actions(.tell(.leftUnused))),
     (first, .ended(answered: true), .new, Actions(.tell(.left))),
-    (first, .reset, .ready(Backoff(), retry: 100), .none),
+    (first, .reset, .ready(Backoff(), retry: 100, oldAt: .max), .none),
     (first, .unwanted, .new, Actions(.retire)),
     (first, .close, .closed, Actions(.closeAll)),
     (ready, .full, ready, Actions(.ask)),
@@ -66,7 +66,7 @@ import Testing
     (ready, .draining(answered: true), .new, Actions(.retire, .tell(.left))),
     (ready, .ended(answered: false), .failed(tried(2), retry: 150), Actions(.fail(until: 150))),
     (ready, .ended(answered: true), .new, Actions(.tell(.left))),
-    (ready, .reset, .ready(Backoff(), retry: 100), .none),
+    (ready, .reset, .ready(Backoff(), retry: 100, oldAt: .max), .none),
     (ready, .unwanted, .new, Actions(.retire)),
     (ready, .close, .closed, Actions(.closeAll)),
     (settled, .full, settled, Actions(.ask)),
@@ -75,7 +75,8 @@ import Testing
     (settled, .draining(answered: true), .new, Actions(.retire, .tell(.left))),
     (settled, .ended(answered: false), .new, Actions(.tell(.leftUnused))),
     (settled, .ended(answered: true), .new, Actions(.tell(.left))),
-    (settled, .reset, .ready(Backoff(), retry: 100), .none),
+    (settled, .time, settled, Actions(.arm(500))),
+    (settled, .reset, .ready(Backoff(), retry: 100, oldAt: 500), .none),
     (settled, .unwanted, .new, Actions(.retire)),
     (settled, .close, .closed, Actions(.closeAll)),
     (failed, .time, failed, Actions(.arm(150))),
@@ -103,6 +104,15 @@ import Testing
     // The connection that is given up ends. The wait for the next is over already.
     #expect(state == Self.connecting)
     #expect(state.handle(.ended(answered: false), Self.policy, now: now) == Actions(.fail(until: now)))
+  }
+
+  @Test(arguments: [500, 501, UInt64.max])
+  func itIsReplacedWhenItIsOld(_ now: UInt64) {
+    var state = Self.connecting
+    #expect(
+      state.handle(.connected(oldAt: 500), Self.policy, now: 100) == Actions(.arm(500), .tell(.ready)))
+    #expect(state.handle(.time, Self.policy, now: now) == Actions(.retire, .tell(.left)))
+    #expect(state == .new)
   }
 
   @Test func itRestsUntilTheNextAttempt() {

@@ -32,6 +32,8 @@ typedef struct penstock_channel penstock_channel;
  *   "service_config" ({}): gRPC's service config, an object: settings of methods, and how calls are spread over
  *     addresses; see docs/channel.md. Fields that are not known are ignored.
  *   "idle_timeout_ms" (1800000): how long the channel keeps its connections without a call; 0: without limit
+ *   "max_connection_age_ms" (0): how old a connection becomes, a tenth more or less, before new calls go to another one
+ *     and the name is looked up again; 0: without limit
  *   "initial_backoff_ms" (1000), "max_backoff_ms" (120000), "backoff_multiplier" (1.6), "backoff_jitter" (0.2): the
  *     waits between attempts to connect that fail
  *   "min_resolve_interval_ms" (30000): the least time between two look-ups of the name

@@ -61,6 +61,7 @@ class Destination {
   final let limits: HTTP2Limits
   final let connectTimeout: UInt64
   final let idleTimeout: UInt64
+  final let maxConnectionAge: UInt64
   final let backoff: Backoff.Policy
   final let resolving: ResolveState.Policy
   /// The service config of the options.
@@ -79,6 +80,7 @@ class Destination {
     self.limits = limits
     connectTimeout = options.connectTimeout
     idleTimeout = options.idleTimeout
+    maxConnectionAge = options.maxConnectionAge
     backoff = options.backoff
     var resolving = options.resolving
     resolving.timeout = options.connectTimeout

@@ -81,6 +81,16 @@ final class Subchannel: Timer {
 
   func resetBackoff() { tell(follow(.reset)) }
 
+  /// The time at which a connection that begins now is replaced: the age that the options allow, up to a tenth more or
+  /// less, so that the connections of many clients do not all move at once.
+  @inline(never) @_optimize(size)
+  private var connectionAge: UInt64 {
+    let most = channel.destination.maxConnectionAge
+    guard most > 0 else { return .max }
+    let spread = channel.runtime.platform.random() % (most / 5 + 1)
+    return Time.after(most - most / 10 + spread, channel.runtime.now)
+  }
+
   /// Carries out the decisions on an event, and returns the news for the balancer. `words`: the reason why a
   /// connection has ended.
   @inline(never) @_optimize(size)
@@ -112,6 +122,7 @@ final class Subchannel: Timer {
       case .retire: retire()
       case .tell(let news):
         told = news
+        if news == .left || news == .leftUnused { channel.runtime.disarm(self) }
         if news == .ready { failure = nil }
       case .closeAll: closeAll()
       }
@@ -172,7 +183,7 @@ final class Subchannel: Timer {
 
   func connectionReady(_ connection: TransportConnection) {
     connection.facts?.tally = tally
-    if self.connection === connection { tell(follow(.connected)) }
+    if self.connection === connection { tell(follow(.connected(oldAt: connectionAge))) }
   }
 
   func connectionHasSlots(_ connection: TransportConnection) {

@@ -198,6 +198,30 @@ import Testing
     #expect(call(client).message == [7] && world.connects == 2)
   }
 
+  /// The name is looked up again with each new connection, so new servers are found while the old ones still run.
+  @Test func anOldConnectionIsReplaced() throws {
+    let world = Simulation()
+    let names = Answers()
+    names.answer = Self.addresses(1)
+    world.resolver = names
+    world.servers[1] = SimulationTests.echo
+    world.servers[2] = SimulationTests.echo
+    let client = try client("names.test", world) { $0.maxConnectionAge = 100 * Self.second }
+    #expect(call(client).message == [7])
+    let running = client.make("/a.B/C", .bidi) { $0.deadline = 3600 * Self.second }
+    running.open(buffer([7]))
+    names.answer = Self.addresses(2, 1)
+    // From 90 s to 110 s.
+    pass(80 * Self.second, client, world)
+    #expect(world.connects == 1)
+    pass(35 * Self.second, client, world)
+    #expect(call(client).message == [7])
+    #expect(world.connects == 2 && names.asked == 2)
+    // The call on the old connection goes on.
+    #expect(!running.call.isEnded)
+    running.cancel(bytes("no").view)
+  }
+
   // MARK: Names
 
   @Test func anAddressThatIsNotThereAnyMoreIsLeft() throws {
