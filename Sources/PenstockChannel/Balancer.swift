@@ -116,6 +116,8 @@ public enum EndpointNews: Equatable, Sendable {
 public enum BalancerAction: Equatable, Sendable {
   /// Asks for addresses.
   case resolve
+  /// Asks for addresses again. Those that are known stay, and the balancer is not told of them.
+  case refresh
   case connect(Int, until: UInt64)
   /// Connects each endpoint that is idle.
   case connectAll(until: UInt64)

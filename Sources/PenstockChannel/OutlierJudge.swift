@@ -38,6 +38,11 @@ public struct OutlierRecord: Equatable, Sendable {
 }
 
 extension OutlierDetection {
+  public var judgesAnything: Bool { successRate != nil || failurePercentage != nil }
+
+  /// The end of an interval that begins now. It takes 10 ms at least, so that judging does not take all the time.
+  public func next(_ now: UInt64) -> UInt64 { Time.after(max(interval, 10_000_000), now) }
+
   /// Judges the endpoints at the end of an interval, as gRFC A50 has it ("Interval Timer"): ejects those that stand out,
   /// and lets those back whose time is over. `random`: a source of random numbers, for enforcement percentages.
   public func judge(_ records: inout [OutlierRecord], now: UInt64, random: () -> UInt64) {
@@ -52,12 +57,18 @@ extension OutlierDetection {
     guard !rates.isEmpty, rates.count >= successRate.leastEndpoints else { return }
     let mean = rates.reduce(0, +) / Double(rates.count)
     let variance = rates.reduce(0) { $0 + ($1 - mean) * ($1 - mean) } / Double(rates.count)
-    let least = mean - variance.squareRoot() * Double(successRate.deviations) / 1000
+    // A rate is too low if it is less than the mean by so many standard deviations. Both sides are squared, since the
+    // library has no square root.
+    let factor = Double(successRate.deviations) / 1000
+    let bound = variance * factor * factor
     for index in records.indices {
       if isFull(records) { return }
       let record = records[index]
       guard !record.isEjected, record.volume > 0, record.volume >= successRate.leastCalls else { continue }
-      if record.successRate < least, happens(successRate.enforcement, random) { records[index].eject(now) }
+      let below = mean - record.successRate
+      if below > 0, below * below > bound, happens(successRate.enforcement, random) {
+        records[index].eject(now)
+      }
     }
   }
 

@@ -6,7 +6,7 @@
 /// |---|---|---|---|---|---|---|
 /// | idle | start -> asking; too soon: arm -> waiting | - | - | - | - | - |
 /// | asking | - | disarm -> idle, or arm -> waiting | arm -> waiting | arm; too late: arm, giveUp -> waiting | stop -> idle | - |
-/// | waiting | - | - | - | start -> asking, or arm | disarm -> idle | start -> asking, if it waits after a failure |
+/// | waiting | - ; for the interval: start -> asking, or arm | - | - | start -> asking, or arm | disarm -> idle | start -> asking, if it waits after a failure |
 ///
 /// In each cell: the action, then the state that follows; "-" changes nothing. With "start" the timer is armed for the
 /// timeout, and with "stop" it is disarmed.
@@ -93,6 +93,10 @@ public struct ResolveState: Equatable {
       }
       phase = .idle
       return Actions(.disarm)
+    case (.waiting(let until), .ask) where !hasFailed:
+      // It waits for the interval, and addresses are wanted sooner.
+      if now >= next { return begin(policy, now, random) }
+      return next < until ? wait(until: next) : .none
     case (.waiting, .reset) where hasFailed:
       backoff = Backoff()
       return begin(policy, now, random)

@@ -11,9 +11,9 @@
 ///
 /// | spread, endpoint i | ready | failed | rested | left, leftUnused | room |
 /// |---|---|---|---|---|---|
-/// | i was connecting | i is ready; serve | i fails; resolve; of all: fail | connect(i) | - | - |
-/// | i was ready | - | i fails; resolve; of all: fail | - | i is connecting; connect(i), resolve | serve |
-/// | i failed | i is ready; serve | resolve; of all: fail | connect(i) | - | - |
+/// | i was connecting | i is ready; serve | i fails; refresh; of all: fail | connect(i) | - | - |
+/// | i was ready | - | i fails; refresh; of all: fail | - | i is connecting; connect(i), refresh | serve |
+/// | i failed | i is ready; serve | refresh; of all: fail | connect(i) | - | - |
 ///
 /// In each cell of the first table: the actions, then the state that follows; of the second: what becomes of endpoint
 /// i, then the actions; "-" changes nothing. After connectAll comes fail instead of serve, if all endpoints have
@@ -130,13 +130,13 @@ public struct RoundRobin: Equatable {
     case (.connecting, .failed), (.ready, .failed), (.failed, .failed):
       parts[index] = .failed
       spread(parts)
-      return pick == .fail ? Actions(.resolve, .fail(.unconnected)) : Actions(.resolve)
+      return pick == .fail ? Actions(.refresh, .fail(.unconnected)) : Actions(.refresh)
     case (.connecting, .rested), (.failed, .rested):
       return Actions(.connect(index, until: Time.after(timeout, now)))
     case (.ready, .left), (.ready, .leftUnused):
       parts[index] = .connecting
       spread(parts)
-      return Actions(.connect(index, until: Time.after(timeout, now)), .resolve)
+      return Actions(.connect(index, until: Time.after(timeout, now)), .refresh)
     case (.ready, .room):
       return Actions(.serve)
     case (.connecting, .left), (.connecting, .leftUnused), (.connecting, .room),

@@ -8,13 +8,13 @@
 /// | failed | - | - | - | tell(rested) -> idle, or arm | closeAll -> closed |
 /// | closed | - | - | - | - | - |
 ///
-/// | | full | room | draining | reset | unwanted |
-/// |---|---|---|---|---|---|
-/// | idle | - | - | - | -> idle, anew | - |
-/// | connecting | - | - | - | retry at once | drop -> idle |
-/// | ready | ask | tell(room) | retire, then as "ended" | its back-off begins anew | retire -> idle |
-/// | failed | - | - | - | disarm, tell(rested) -> idle, anew | disarm -> idle, anew |
-/// | closed | - | - | - | - | - |
+/// | | full | room | draining | reset | unwanted | removed |
+/// |---|---|---|---|---|---|---|
+/// | idle | - | - | - | -> idle, anew | - | - |
+/// | connecting | - | - | - | retry at once | drop -> idle | drop -> idle |
+/// | ready | ask | tell(room) | retire, then as "ended" | its back-off begins anew | disarm, retire -> idle | disarm, retire -> idle |
+/// | failed | - | - | - | disarm, tell(rested) -> idle, anew | - | disarm -> idle, anew |
+/// | closed | - | - | - | - | - | - |
 ///
 /// In each cell: the action, then the state that follows; "-" changes nothing. "anew": the back-off begins with its
 /// first wait again. "retry at once": if the attempt fails, the next one may begin at once, and the back-off begins
@@ -73,8 +73,11 @@ public enum SubchannelEvent: Equatable, Sendable {
   case time
   /// Begins the back-off anew: the next attempt may begin at once.
   case reset
-  /// No new call will come to this subchannel.
+  /// For now no new call will come to this subchannel. If it waits after a failure, it goes on to wait, so that the wait
+  /// can't be avoided by going to and fro between two addresses.
   case unwanted
+  /// The name does not have the address any more.
+  case removed
   case close
 }
 
@@ -122,7 +125,7 @@ extension SubchannelState {
     case (.connecting(_, let until, _), .reset):
       self = .connecting(Backoff(), until: until, retry: now)
       return .none
-    case (.connecting, .unwanted):
+    case (.connecting, .unwanted), (.connecting, .removed):
       self = .new
       return Actions(.drop)
     case (.ready, .full):
@@ -140,9 +143,9 @@ extension SubchannelState {
     case (.ready(_, _, let oldAt), .reset):
       self = .ready(Backoff(), retry: now, oldAt: oldAt)
       return .none
-    case (.ready, .unwanted):
+    case (.ready, .unwanted), (.ready, .removed):
       self = .new
-      return Actions(.retire)
+      return Actions(.disarm, .retire)
     case (.failed(let backoff, let retry), .time):
       if now < retry { return Actions(.arm(retry)) }
       self = .idle(backoff)
@@ -150,20 +153,21 @@ extension SubchannelState {
     case (.failed, .reset):
       self = .new
       return Actions(.disarm, .tell(.rested))
-    case (.failed, .unwanted):
+    case (.failed, .removed):
       self = .new
       return Actions(.disarm)
     case (.idle, .close), (.connecting, .close), (.ready, .close), (.failed, .close):
       self = .closed
       return Actions(.closeAll)
     case (.idle, .connected), (.idle, .full), (.idle, .room), (.idle, .draining), (.idle, .ended),
-      (.idle, .time), (.idle, .unwanted),
+      (.idle, .time), (.idle, .unwanted), (.idle, .removed),
       (.connecting, .wanted), (.connecting, .full), (.connecting, .room), (.connecting, .draining),
       (.ready, .wanted), (.ready, .connected),
       (.failed, .wanted), (.failed, .connected), (.failed, .full), (.failed, .room), (.failed, .draining),
-      (.failed, .ended),
+      (.failed, .ended), (.failed, .unwanted),
       (.closed, .wanted), (.closed, .connected), (.closed, .full), (.closed, .room), (.closed, .draining),
-      (.closed, .ended), (.closed, .time), (.closed, .reset), (.closed, .unwanted), (.closed, .close):
+      (.closed, .ended), (.closed, .time), (.closed, .reset), (.closed, .unwanted), (.closed, .removed),
+      (.closed, .close):
       return .none
     }
   }

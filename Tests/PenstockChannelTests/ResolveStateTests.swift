@@ -62,6 +62,16 @@ import Testing
     ])
   }
 
+  @Test func beforeTheIntervalIsOver() {
+    run(
+      [
+        (.ask, 100, Actions(.arm(120), .start)), (.answered, 101, Actions(.arm(1101))),
+        // Not too often, and not later than the interval.
+        (.ask, 102, Actions(.arm(130))), (.ask, 103, .none), (.time, 130, Actions(.arm(150), .start)),
+        (.answered, 131, Actions(.arm(1131))), (.ask, 500, Actions(.arm(520), .start)),
+      ], interval: 1000)
+  }
+
   @Test func againAfterAFailure() {
     run([
       (.ask, 100, Actions(.arm(120), .start)), (.failed, 101, Actions(.arm(110))), (.ask, 102, .none),

@@ -63,14 +63,14 @@ import Testing
       all.append((name, .endpoint(1, .rested), name, Actions(.connect(1, until: 120))))
     }
     for (name, after) in [("cc", "cf"), ("cr", "cf")] {
-      all.append((name, .endpoint(1, .failed), after, Actions(.resolve)))
+      all.append((name, .endpoint(1, .failed), after, Actions(.refresh)))
     }
     for name in ["fr", "fc", "ff"] {
-      all.append((name, .endpoint(1, .failed), "ff", Actions(.resolve, .fail(.unconnected))))
+      all.append((name, .endpoint(1, .failed), "ff", Actions(.refresh, .fail(.unconnected))))
     }
     for (name, after) in [("cr", "cc"), ("fr", "fc")] {
       for news in [EndpointNews.left, .leftUnused] {
-        all.append((name, .endpoint(1, news), after, Actions(.connect(1, until: 120), .resolve)))
+        all.append((name, .endpoint(1, news), after, Actions(.connect(1, until: 120), .refresh)))
       }
       all.append((name, .endpoint(1, .room), name, Actions(.serve)))
     }

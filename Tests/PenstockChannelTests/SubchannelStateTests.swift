@@ -35,7 +35,7 @@ import Testing
   let states: [SubchannelState] = [.new, .idle(tried(1)), connecting, first, ready, settled, failed, .closed]
   let events: [SubchannelEvent] = [
     wanted, .connected(oldAt: .max), .full, .room, .draining(answered: false), .draining(answered: true),
-    .ended(answered: false), .ended(answered: true), .time, .reset, .unwanted, .close,
+    .ended(answered: false), .ended(answered: true), .time, .reset, .unwanted, .removed, .close,
   ]
   /// The cells that change the state or have actions.
   let rows: [Row] = [
@@ -50,6 +50,7 @@ import Testing
     (connecting, .time, connecting, Actions(.arm(200))),
     (connecting, .reset, .connecting(Backoff(), until: 200, retry: 100), .none),
     (connecting, .unwanted, .new, Actions(.drop)),
+    (connecting, .removed, .new, Actions(.drop)),
     (connecting, .close, .closed, Actions(.closeAll)),
     (first, .full, first, Actions(.ask)),
     (first, .room, first, Actions(.tell(.room))),
@@ -58,7 +59,8 @@ import Testing
     (first, .ended(answered: false), .idle(tried(1)), Actions(.tell(.leftUnused))),
     (first, .ended(answered: true), .new, Actions(.tell(.left))),
     (first, .reset, .ready(Backoff(), retry: 100, oldAt: .max), .none),
-    (first, .unwanted, .new, Actions(.retire)),
+    (first, .unwanted, .new, Actions(.disarm, .retire)),
+    (first, .removed, .new, Actions(.disarm, .retire)),
     (first, .close, .closed, Actions(.closeAll)),
     (ready, .full, ready, Actions(.ask)),
     (ready, .room, ready, Actions(.tell(.room))),
@@ -67,7 +69,8 @@ import Testing
     (ready, .ended(answered: false), .failed(tried(2), retry: 150), Actions(.fail(until: 150))),
     (ready, .ended(answered: true), .new, Actions(.tell(.left))),
     (ready, .reset, .ready(Backoff(), retry: 100, oldAt: .max), .none),
-    (ready, .unwanted, .new, Actions(.retire)),
+    (ready, .unwanted, .new, Actions(.disarm, .retire)),
+    (ready, .removed, .new, Actions(.disarm, .retire)),
     (ready, .close, .closed, Actions(.closeAll)),
     (settled, .full, settled, Actions(.ask)),
     (settled, .room, settled, Actions(.tell(.room))),
@@ -77,11 +80,12 @@ import Testing
     (settled, .ended(answered: true), .new, Actions(.tell(.left))),
     (settled, .time, settled, Actions(.arm(500))),
     (settled, .reset, .ready(Backoff(), retry: 100, oldAt: 500), .none),
-    (settled, .unwanted, .new, Actions(.retire)),
+    (settled, .unwanted, .new, Actions(.disarm, .retire)),
+    (settled, .removed, .new, Actions(.disarm, .retire)),
     (settled, .close, .closed, Actions(.closeAll)),
     (failed, .time, failed, Actions(.arm(150))),
     (failed, .reset, .new, Actions(.disarm, .tell(.rested))),
-    (failed, .unwanted, .new, Actions(.disarm)),
+    (failed, .removed, .new, Actions(.disarm)),
     (failed, .close, .closed, Actions(.closeAll)),
   ]
 

@@ -183,6 +183,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   func setCertificates(_ context: TLSContext) {
     destination.tls = context
     if pick == .fail { follow(.rest) }
+    resetBackoff()
   }
 
   /// Tells the balancer of an event, and carries out its decisions. Events that result at once are told to the balancer
@@ -198,6 +199,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
       while let action = actions.next() {
         switch action {
         case .resolve: names?.ask()
+        case .refresh: names?.refresh()
         case .connect(let index, let until):
           connect(index, until)
         case .connectAll(let until):
@@ -232,7 +234,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   /// The idle timer is due: the channel goes idle if no call has used it for the idle timeout; otherwise the timer is
   /// armed again.
   @inline(never) @_optimize(size)
-  fileprivate func mayRest(_ timer: IdleTimer) {
+  func mayRest(_ timer: IdleTimer) {
     let since = attempts.isEmpty ? lastUsed : runtime.now
     let until = Time.after(destination.idleTimeout, since)
     if runtime.now < until { return runtime.arm(timer, at: until) }
@@ -316,7 +318,6 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   func named(_ list: [Endpoint]) {
     guard closedBecause == nil else { return }
     var old = endpoints
-    var states: [Connectivity] = []
     endpoints = []
     var list = list
     if case .pickFirst(shuffles: true) = destination.service.balancing.policy { shuffle(&list) }
@@ -329,14 +330,14 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
       }
       let subchannel = endpoints[endpoints.count - 1]
       subchannel.endpointIndex = endpoints.count - 1
-      states.append(subchannel.shownConnectivity)
     }
     for subchannel in old {
-      subchannel.endpointIndex = -1
-      subchannel.leave()
+      subchannel.remove()
       if subchannel.isInUse { leaving.append(subchannel) }
     }
     watchOutliers()
+    let usesAll = usesAllEndpoints
+    let states = endpoints.map { usesAll ? $0.stickyConnectivity : $0.connectivity }
     // Events that still wait have indices into the old list.
     events.removeAll()
     let isWeighted = destination.service.balancing.policy == .staticWeightedRoundRobin
@@ -365,7 +366,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   @inline(never) @_optimize(size)
   func hears(_ news: EndpointNews, _ subchannel: Subchannel) {
     // An endpoint that is taken out counts as failed, though it is connected.
-    if subchannel.isEjected, news == .ready { return }
+    let news = subchannel.isEjected && news == .ready ? .failed : news
     if subchannel.endpointIndex >= 0 { follow(.endpoint(subchannel.endpointIndex, news)) }
   }
 
@@ -377,27 +378,36 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   private func watchOutliers() {
     let settings = outliers
     for subchannel in endpoints { subchannel.countsAttempts(settings != nil) }
-    if let settings {
+    if let settings, balancer.connectivity != .idle {
       let timer = outlierTimer ?? OutlierTimer(self)
       outlierTimer = timer
-      if !timer.isArmed { runtime.arm(timer, at: Time.after(settings.interval, runtime.now)) }
+      let next = settings.next(runtime.now)
+      if !timer.isArmed || next < timer.deadline { runtime.arm(timer, at: next) }
     } else {
       outlierTimer.map { runtime.disarm($0) }
     }
   }
 
   private var outliers: OutlierDetection? {
-    if case .pickFirst = destination.service.balancing.policy { return nil }
-    return destination.service.balancing.outliers
+    guard usesAllEndpoints, let settings = destination.service.balancing.outliers, settings.judgesAnything
+    else {
+      return nil
+    }
+    return settings
+  }
+
+  private var usesAllEndpoints: Bool {
+    if case .pickFirst = destination.service.balancing.policy { return false }
+    return true
   }
 
   /// An interval is over.
   @inline(never) @_optimize(size)
-  fileprivate func judgeOutliers(_ timer: OutlierTimer) {
+  func judgeOutliers(_ timer: OutlierTimer) {
     guard let settings = outliers else { return }
     var records = endpoints.map { $0.takeRecord() }
     settings.judge(&records, now: runtime.now, random: runtime.platform.random)
-    runtime.arm(timer, at: Time.after(settings.interval, runtime.now))
+    runtime.arm(timer, at: settings.next(runtime.now))
     // News of one may bring other endpoints.
     let judged = endpoints
     for (subchannel, record) in zip(judged, records) {
@@ -466,6 +476,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   /// Ends the parent's connections. Their descriptors are closed, so their peers hear nothing.
   @inline(never) @_optimize(size)
   func endInherited() {
+    names?.endInherited()
     let left = leaving
     leaving = []
     for subchannel in left { subchannel.close() }
@@ -476,22 +487,4 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     for subchannel in endpoints { subchannel.closeInChild() }
     for subchannel in leaving { subchannel.closeInChild() }
   }
-}
-
-private final class OutlierTimer: Timer {
-  /// The core, which disarms this timer before it is freed.
-  private unowned(unsafe) let core: ChannelCore
-
-  init(_ core: ChannelCore) { self.core = core }
-
-  override func fire() { core.judgeOutliers(self) }
-}
-
-private final class IdleTimer: Timer {
-  /// The core, which disarms this timer before it is freed.
-  private unowned(unsafe) let core: ChannelCore
-
-  init(_ core: ChannelCore) { self.core = core }
-
-  override func fire() { core.mayRest(self) }
 }

@@ -31,6 +31,9 @@ final class Names: Timer, ResolverCompletion {
     if answers == before, !known.isEmpty { owner.named(known) }
   }
 
+  /// Asks for addresses again. The owner has those that are known.
+  func refresh() { follow(.ask) }
+
   /// No addresses are wanted any more.
   func rest() {
     follow(.rest)
@@ -47,9 +50,12 @@ final class Names: Timer, ResolverCompletion {
   /// Called in a forked child, which has none of its parent's look-ups: the next look-up begins as soon as addresses
   /// are wanted.
   func becomeChild() {
-    rest()
+    follow(.rest)
     state = ResolveState()
   }
+
+  /// Runs in the child once callbacks may run: the parent's request for addresses is over.
+  func endInherited() { resolver.rest() }
 
   private func follow(_ event: ResolveState.Event) {
     var actions = state.handle(event, policy, now: runtime.now, random: runtime.platform.random())

@@ -42,6 +42,8 @@ final class ProgramResolver: Resolver {
   /// Tells `owner` all news from now on.
   func join(_ owner: any ResolverCompletion) {
     self.owner = owner
+    // News that came before this waits in `latest`.
+    if let latest { owner.resolved(latest) }
     handle.deliver()
   }
 
@@ -66,9 +68,8 @@ final class ProgramResolver: Resolver {
   }
 
   func tell(_ news: ResolverOutcome) {
-    guard let owner else { return }
     latest = news
-    owner.resolved(news)
+    owner?.resolved(news)
   }
 
   private func run(_ function: ResolverFunctions.Function?) {

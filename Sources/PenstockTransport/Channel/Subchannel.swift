@@ -79,6 +79,12 @@ final class Subchannel: Timer {
   /// No new call will come to this subchannel: ends a connection that is being made, and lets one that is there drain.
   func leave() { _ = follow(.unwanted) }
 
+  /// The name does not have the address any more.
+  func remove() {
+    endpointIndex = -1
+    _ = follow(.removed)
+  }
+
   func resetBackoff() { tell(follow(.reset)) }
 
   /// The time at which a connection that begins now is replaced: the age that the options allow, up to a tenth more or
@@ -210,9 +216,11 @@ final class Subchannel: Timer {
 
   /// Whether outlier detection has taken the endpoint out: it gets no calls.
   var isEjected: Bool { record.isEjected }
-  /// The state for the balancer.
-  var shownConnectivity: Connectivity {
-    isEjected && connectivity == .ready ? .transientFailure : connectivity
+  /// The state for a balancer that uses every endpoint: one that has failed counts as failed until it is connected, and
+  /// so does one that is taken out.
+  var stickyConnectivity: Connectivity {
+    if isEjected { return .transientFailure }
+    return connectivity != .ready && failure != nil ? .transientFailure : connectivity
   }
 
   /// Begins or ends to count attempts.
@@ -221,7 +229,9 @@ final class Subchannel: Timer {
     guard on != (tally != nil) else { return }
     tally = on ? AttemptTally() : nil
     connection?.facts?.tally = tally
-    if !on { record.restore() }
+    guard !on else { return }
+    if isEjected { failure = nil }
+    record.restore()
   }
 
   /// The record for the judge, with the attempts counted since the last time.
@@ -243,13 +253,15 @@ final class Subchannel: Timer {
     let wasEjected = isEjected
     record = new
     switch (wasEjected, isEjected, connectivity) {
-    case (false, true, .ready):
+    case (false, true, .ready), (false, true, .connecting), (false, true, .idle):
       failure = ByteBuffer().say("its calls have failed (outlier detection)")
       return .failed
     case (true, false, .ready):
       failure = nil
       return .ready
-    case (true, false, .idle): return .rested
+    case (true, false, .idle):
+      failure = nil
+      return .rested
     default: return nil
     }
   }

@@ -9,7 +9,7 @@ final class Farewell: Timer {
   /// The time at which the calls that are left are ended; nil: they have no limit.
   private let latest: UInt64?
   /// How many calls of the channel had begun and not ended when they were counted last, less the calls that have ended
-  /// since.
+  /// since: at least so many are left. Calls that were redirected are counted down wherever they end.
   private var left = 0
 
   init(_ channel: ClientChannel, _ latest: UInt64?) {

@@ -35,7 +35,9 @@ final class LiveCalls: ShutdownHook, @unchecked Sendable {
 
   @inline(never) @_optimize(size)
   private func tellFarewells(_ call: ClientCall) {
-    for farewell in farewells where call.isOn(farewell.channel) { farewell.hasOneLess(self) }
+    for farewell in farewells where call.isOn(farewell.channel) || call.wasRedirected {
+      farewell.hasOneLess(self)
+    }
   }
 
   func add(_ farewell: Farewell) {

@@ -103,7 +103,7 @@ extension ClientChannel {
   public func take(over hop: Hop) -> Outcome {
     guard let (owner, _) = hop.call.item.live(hop.call) else { return .gone }
     guard owner.channel.runtime === runtime else { return .invalidArgument }
-    if isClosed { return .closed }
+    if !isOpen { return .closed }
     let outcome = hop.editStart {
       $0.setRoute(ClientRoute(self))
       return .ok
@@ -119,6 +119,9 @@ extension ClientCall {
     // ClientRoute is the only class of routes.
     call.request.route.map { unsafeDowncast($0, to: ClientRoute.self).channel } ?? channel
   }
+
+  /// Whether a hop has sent the call to another channel, perhaps more than once. The driving thread only.
+  var wasRedirected: Bool { call.request.route != nil }
 
   /// Whether the call was made on this channel, or runs on it. The driving thread only, while the call lives.
   func isOn(_ other: ClientChannel) -> Bool { channel === other || lane === other }

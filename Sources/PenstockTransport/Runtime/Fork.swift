@@ -22,6 +22,8 @@ public enum Fork {
     /// How many times `prepare` was called without `parent` or `child`: the host program and a language's binding may
     /// both call it.
     var depth = 1
+
+    func has(_ runtime: Runtime) -> Bool { runtimes.contains { $0 === runtime } }
   }
 
   private static let patience: UInt64 = 1_000_000_000
@@ -47,12 +49,19 @@ public enum Fork {
     let made = Plan()
     let reference = Unmanaged.passRetained(made)
     guard claim(reference, until: deadline) else { return reference.release() }
-    for runtime in Runtime.all() {
-      guard runtime.holdStill(until: deadline) else { return giveUp(made) }
-      made.runtimes.append(runtime)
+    while made.saved == nil {
+      for runtime in Runtime.all() where !made.has(runtime) {
+        guard runtime.holdStill(until: deadline) else { return giveUp(made) }
+        made.runtimes.append(runtime)
+      }
+      guard let saved = Process.stop(until: deadline) else { return giveUp(made) }
+      if Runtime.all().allSatisfy(made.has) {
+        made.saved = saved
+      } else {
+        // Another thread has made a runtime before the gate was shut.
+        Process.goOn()
+      }
     }
-    made.saved = Process.stop(until: deadline)
-    if made.saved == nil { giveUp(made) }
   }
 
   /// Makes `made` the plan. False: until the deadline other threads had a plan.

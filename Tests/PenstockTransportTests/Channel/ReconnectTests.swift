@@ -300,6 +300,19 @@ import Testing
     #expect(names.asked == 4 && world.connects == 1)
   }
 
+  /// An interval that is far away does not keep a look-up away that is needed.
+  @Test func beforeTheInterval() throws {
+    let world = Simulation()
+    let names = Answers()
+    names.answer = Self.addresses(1)
+    world.resolver = names
+    world.servers[2] = SimulationTests.echo
+    let client = try client("names.test", world) { $0.resolving.interval = 3600 * Self.second }
+    #expect(call(client).code == .unavailable)
+    names.answer = Self.addresses(2)
+    #expect(call(client, waits: true, deadline: 60 * Self.second).message == [7])
+  }
+
   // MARK: Connections without use
 
   static let settings: [UInt8] = [0, 0, 0, 4, 0, 0, 0, 0, 0]
@@ -333,6 +346,22 @@ import Testing
     let client = try client("ipv4:10.0.0.1:80", world)
     let answer = call(client, waits: true, deadline: 2 * Self.second)
     #expect(answer.code == .deadlineExceeded)
+    #expect(world.connects < 10)
+  }
+
+  /// The same of two addresses: each waits for itself, though the other one is connected meanwhile.
+  @Test func twoAddressesThatLeaveAtOnceAreNotAskedWithoutPause() throws {
+    let world = Simulation()
+    world.delay = Self.millisecond
+    world.servers[80] = { _, socket in
+      if socket.hasBegun { return }
+      socket.hasBegun = true
+      socket.answer(Self.settings + Self.goAway)
+    }
+    let client = try client("ipv4:10.0.0.1:80,10.0.0.2:80", world)
+    #expect(call(client).code == .unavailable)
+    #expect(world.connects == 4)
+    #expect(call(client, waits: true, deadline: 2 * Self.second).code == .deadlineExceeded)
     #expect(world.connects < 10)
   }
 

@@ -154,6 +154,26 @@ import Testing
     #expect(codes(30).filter { $0 == .unavailable }.isEmpty)
   }
 
+  /// Servers that all fail count as failed while they are tried again, also when the name is looked up meanwhile.
+  @Test func failuresStay() throws {
+    world.servers[1] = { _, _ in }
+    world.servers[2] = { _, _ in }
+    names.answer = ReconnectTests.addresses(1, 2)
+    world.resolver = names
+    let client = try rest.client("names.test", world) {
+      $0.service.balancing.policy = .roundRobin
+      $0.connectTimeout = 20 * Self.second
+    }
+    #expect(rest.call(client).code == .unavailable)
+    for _ in 0..<20 {
+      rest.pass(7 * Self.second, client, world)
+      names.give(ReconnectTests.addresses(1, 2))
+      let before = world.time
+      #expect(rest.call(client).code == .unavailable)
+      #expect(world.time == before)
+    }
+  }
+
   /// The only server that there is may be taken out, too, if so many may be; then calls say why.
   @Test func allServersAreLeftOut() throws {
     world.servers[1] = { _, socket in
