@@ -26,11 +26,16 @@ public enum Repeat: Equatable, Sendable {
   case no
   /// The request has left, and the server has certainly not processed it.
   case unprocessed
+  /// So it is, and the server has ended the connection, on which it keeps other requests. A server, or a proxy, that
+  /// takes a few requests on each connection may do so any number of times; each time others of this client's requests
+  /// are done.
+  case passedOver
 }
 
 /// Decides whether a failed attempt is followed by another. No I/O, no clock.
 enum RetryPolicy {
-  /// Allows one more attempt for a request that the server has not processed.
+  /// Allows one more attempt for a request that the server has not processed, and any number for one that was passed
+  /// over.
   case transparent
 
   enum Advice: Equatable { case pass, again }
@@ -38,6 +43,7 @@ enum RetryPolicy {
   func ended(_ how: Repeat, after restarts: Int) -> Advice {
     switch (self, how) {
     case (.transparent, .unprocessed): restarts == 0 ? .again : .pass
+    case (.transparent, .passedOver): .again
     case (.transparent, .no): .pass
     }
   }
@@ -186,7 +192,7 @@ extension Call {
 
   @inline(never) @_optimize(size)
   private func retries(_ status: Status) -> Bool {
-    guard status.canRepeat == .unprocessed, phase == .live, let cut = openBottom, cut.failure == nil,
+    guard status.canRepeat != .no, phase == .live, let cut = openBottom, cut.failure == nil,
       RetryPolicy.transparent.ended(status.canRepeat, after: cut.restarts) == .again
     else { return false }
     if let start = cut.start, !request.become(start) { return false }

@@ -224,6 +224,8 @@ import Testing
     let policy = RetryPolicy.transparent
     #expect(policy.ended(.unprocessed, after: 0) == .again)
     #expect(policy.ended(.unprocessed, after: 1) == .pass)
+    #expect(policy.ended(.passedOver, after: 0) == .again)
+    #expect(policy.ended(.passedOver, after: 100) == .again)
     #expect(policy.ended(.no, after: 0) == .pass)
   }
 }

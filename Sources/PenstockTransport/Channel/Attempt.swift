@@ -383,7 +383,9 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     }
     if let status = borrow(framing, { $0.status(end, trailers: trailers.take(), deadlineHasPassed: isLate) })
     {
-      if case .unprocessed = end, !headersCame, core.closedBecause == nil { status.canRepeat = .unprocessed }
+      if case .unprocessed = end, !headersCame, core.closedBecause == nil {
+        status.canRepeat = stream.wasPassedOver ? .passedOver : .unprocessed
+      }
       finish(status, call)
     }
   }

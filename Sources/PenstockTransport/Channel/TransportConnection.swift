@@ -16,7 +16,7 @@ class TransportConnection: ReadyHandler {
 
   /// The facts for the statistics of its calls, once it is open.
   var facts: ConnectionFacts? { nil }
-  /// Whether the peer has answered a call on it.
+  /// Whether the peer has answered a call on it, or is to answer one before it ends.
   var hasAnswered: Bool { false }
   /// How many streams may still be opened now; 0 or less: a call has to wait, or to look for another connection.
   var slots: Int { 0 }

@@ -47,6 +47,8 @@ class TransportStream {
   private final var unread: ByteBuffer?
   private final var pieces: PieceQueue
   final var endsAfterPieces = false
+  /// Whether the peer has ended the connection, and keeps other requests on it, but nothing of this one.
+  final var wasPassedOver = false
   /// How many messages were handed to the connection's output completely, in the headers or as pieces; it wraps around
   /// at 2^32.
   private(set) final var piecesSent: UInt32 = 0

@@ -43,8 +43,11 @@ final class HTTP2Session {
   private var streamLimit = 0
   /// The peer's GOAWAY in words; nil: none has come.
   var goAway: ByteBuffer?
-  /// Whether a header block of any answer has come on the connection.
+  /// Whether a header block of any answer has come on the connection, or a GOAWAY that keeps streams of ours, which are
+  /// to be answered then.
   var hasAnswered = false
+  /// Whether the peer's GOAWAY keeps streams of ours: then the peer is at work on this connection.
+  var goAwayKeepsSome = false
   /// The reason, in words, why the connection can't go on.
   var failure: ByteBuffer?
   var tracker = FrameTracker()

@@ -268,6 +268,8 @@ extension HTTP2Session {
   @inline(never) @_optimize(size)
   private func left(_ frame: nghttp2_goaway) {
     drain()
+    goAwayKeepsSome = frame.last_stream_id > 0 && nghttp2_session_get_next_stream_id(session) > 1
+    if goAwayKeepsSome { hasAnswered = true }
     let text = ByteBuffer().say("the server sent GOAWAY (").say(
       HTTP2Error.name(frame.error_code))
     if frame.opaque_data_len > 0 {
@@ -297,7 +299,9 @@ extension HTTP2Session {
   private func end(of stream: HTTP2Stream, _ code: UInt32) -> StreamEnd {
     // nghttp2 closes streams above the last one of a GOAWAY with this code.
     if code == NGHTTP2_REFUSED_STREAM.rawValue {
-      return goAway.map { .unprocessed($0) } ?? HTTP2Error.end(ofReset: code)
+      guard let goAway else { return HTTP2Error.end(ofReset: code) }
+      stream.wasPassedOver = goAwayKeepsSome
+      return .unprocessed(goAway)
     }
     let text = brokenRules()
     return .broken(

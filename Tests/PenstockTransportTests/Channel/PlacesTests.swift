@@ -222,6 +222,23 @@ final class SparingServer {
       answer.words.contains("the server sent GOAWAY (NO_ERROR: number 1); failed 2 times; next attempt in "))
   }
 
+  /// A server that takes one request on each connection passes over the others, until their turn comes.
+  @Test func aCallMayBePassedOverAnyNumberOfTimes() throws {
+    server.limits = [100]
+    let calls = (1...5).map { open($0) }
+    settle()
+    for connection in 0..<5 {
+      let taken = try #require(server.requests.firstIndex { $0.connection == connection })
+      server.sockets[connection].answer(Frame.goAway(server.requests[taken].stream).encoded)
+      settle()
+      server.answer(taken)
+      settle()
+    }
+    let answers = try calls.map { try answer($0) }
+    #expect(answers.map { $0.message } == (1...5).map { [$0] })
+    #expect(answers.map { $0.reply.stats.attempts }.sorted() == [1, 2, 3, 4, 5])
+  }
+
   /// A call that waits for a connection does so after two of no use, too.
   @Test func aPatientCallWaitsLonger() throws {
     server.limits = [0, 0, 1]
