@@ -177,7 +177,6 @@ class Process:
         return self.seen
 
     def end(self):
-        Process.living.discard(self)
         if self.popen.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 self.popen.send_signal(signal.SIGCONT)
@@ -187,6 +186,8 @@ class Process:
             except subprocess.TimeoutExpired:
                 self.popen.kill()
                 self.popen.wait()
+        # Not before: a signal may interrupt this.
+        Process.living.discard(self)
         with contextlib.suppress(OSError):
             self.popen.stdin.close()
         self.reader.join(5)
