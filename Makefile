@@ -23,7 +23,7 @@ PEER_SOURCES := $(shell find Sources/penstock-peer -type f 2>/dev/null)
 
 .DEFAULT_GOAL := all
 .PHONY: all lib peer install uninstall check check-all demo bench bench-quick check-long check-mutations coverage mutants fuzz \
-  format lint clean help doctor
+  soak format lint clean help doctor
 
 ## all: the library (the default)
 all: lib
@@ -104,6 +104,13 @@ check-mutations: doctor
 ## fuzz: every fuzzer for SECONDS; FUZZERS="wire json" picks some
 fuzz: doctor
 	@scripts/fuzz $(SECONDS) $(FUZZERS)
+
+## soak: 1,000 calls a second of all kinds for SECONDS, with faults all the while
+soak:
+	@scripts/doctor --check
+	@scripts/setup-tests
+	@$(MAKE) -s --no-print-directory $(SHARED) $(PEER)
+	@Tests/soak/run $(SECONDS)
 
 ## mutants: puts 200 small mistakes into all modules, one at a time; a suite has to notice each (an hour or two)
 mutants:
