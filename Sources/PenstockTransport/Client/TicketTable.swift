@@ -22,8 +22,9 @@ final class TicketTable: @unchecked Sendable {
   private static let newest = Atomic<UInt64>(0)
 
   private let lock = Lock()
-  /// The books by number: each at its number modulo the count of slots, a power of 2. A new number whose slot is
-  /// taken is skipped; at least half of the slots stay free.
+  /// The ticket books (a `TicketBook` has the tickets of one call) by book number: number n is in slot n modulo the number
+  /// of slots, a power of 2. A new number whose slot is taken is not used, and the next one is tried. At least half of the
+  /// slots stay free.
   private var slots = [Slot](repeating: Slot(), count: 64)
   private var taken = 0
   private var last: UInt64

@@ -95,7 +95,8 @@ public final class Runtime: @unchecked Sendable {
   let driverThread = Atomic<UInt64>(0)
   /// Whether the own thread should give the role to a waiting thread.
   let yieldWanted = Atomic<Bool>(false)
-  /// Whether the driver should check if the runtime has ended.
+  /// Whether the driver should stop between two turns: to end the runtime if nothing is left to do, or to stand still while
+  /// the process forks.
   let ending = Atomic<Bool>(false)
   let ended = Atomic<Bool>(false)
   /// Whether a shutdown has begun, or the loop can't go on: nothing new is accepted then.

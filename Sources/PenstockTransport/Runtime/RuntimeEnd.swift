@@ -108,7 +108,7 @@ extension Runtime {
     sendToLook()
   }
 
-  /// Makes the thread that drives, or should drive, check whether the runtime has ended.
+  /// Makes the thread that drives, or should drive, look whether the runtime is to end or to stand still.
   func sendToLook() {
     lock.lock()
     let idle = driver == .none && options.mode == .thread && phase != .ended

@@ -180,7 +180,8 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
     }
   }
 
-  /// Takes a ticket in the callback; the event then waits with it.
+  /// The ticket of the event; 0: there is none. While the callback runs, this takes a ticket; if the callback returns
+  /// before the event is resolved, the event waits with that ticket. After that, this is the ticket that it waits with.
   public override func takeTicket() -> UInt64 {
     lock.lock()
     let seen = state
