@@ -43,6 +43,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   private var lastUsed: UInt64 = 0
   private var idleTimer: IdleTimer?
   private var outlierTimer: OutlierTimer?
+  @inline(never) @_optimize(size)
   init(_ runtime: Runtime, _ defaults: RequestDefaults, _ destination: Destination, _ resolver: Resolver) {
     self.runtime = runtime
     self.defaults = defaults

@@ -14,6 +14,7 @@ final class Names: Timer, ResolverCompletion {
   /// How many look-ups have ended.
   private var answers = 0
 
+  @inline(never) @_optimize(size)
   init(_ resolver: Resolver, of name: ByteBuffer, _ policy: ResolveState.Policy, _ owner: ChannelCore) {
     runtime = owner.runtime
     self.resolver = resolver
@@ -25,6 +26,7 @@ final class Names: Timer, ResolverCompletion {
 
   /// Asks for addresses. If addresses are known, the owner gets them from within this function. Those that a look-up
   /// brings come later, or also from within this function, if the resolver has them at once.
+  @inline(never) @_optimize(size)
   func ask() {
     let before = answers
     follow(.ask)
@@ -35,16 +37,19 @@ final class Names: Timer, ResolverCompletion {
   func refresh() { follow(.ask) }
 
   /// No addresses are wanted any more.
+  @inline(never) @_optimize(size)
   func rest() {
     follow(.rest)
     resolver.rest()
   }
 
+  @inline(never) @_optimize(size)
   func close() {
     rest()
     resolver.close()
   }
 
+  @inline(never) @_optimize(size)
   func resetBackoff() { follow(.reset) }
 
   /// Called in a forked child, which has none of its parent's look-ups: the next look-up begins as soon as addresses
@@ -57,6 +62,7 @@ final class Names: Timer, ResolverCompletion {
   /// Runs in the child once callbacks may run: the parent's request for addresses is over.
   func endInherited() { resolver.rest() }
 
+  @inline(never) @_optimize(size)
   private func follow(_ event: ResolveState.Event) {
     var actions = state.handle(event, policy, now: runtime.now, random: runtime.platform.random())
     while let action = actions.next() {
@@ -72,6 +78,7 @@ final class Names: Timer, ResolverCompletion {
     }
   }
 
+  @inline(never) @_optimize(size)
   func resolved(_ outcome: ResolverOutcome) {
     answers &+= 1
     switch outcome {
@@ -85,6 +92,7 @@ final class Names: Timer, ResolverCompletion {
     }
   }
 
+  @inline(never) @_optimize(size)
   private func found(_ list: [Endpoint]) {
     known = list
     follow(.answered)
@@ -92,9 +100,11 @@ final class Names: Timer, ResolverCompletion {
   }
 
   /// A name that no longer resolves keeps its last good addresses.
+  @inline(never) @_optimize(size)
   private func tellFailure(_ words: ByteBuffer) {
     if known.isEmpty { owner.nameless(words) } else { owner.named(known) }
   }
 
+  @inline(never) @_optimize(size)
   override func fire() { follow(.time) }
 }

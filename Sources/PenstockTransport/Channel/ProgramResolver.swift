@@ -31,6 +31,7 @@ final class ProgramResolver: Resolver {
   /// Whether addresses are wanted: `resolve` was called last, and not `stop`.
   private var isWanted = false
 
+  @inline(never) @_optimize(size)
   init(_ functions: ResolverFunctions, _ runtime: Runtime) {
     self.functions = functions
     self.runtime = runtime
@@ -40,6 +41,7 @@ final class ProgramResolver: Resolver {
   }
 
   /// Tells `owner` all news from now on.
+  @inline(never) @_optimize(size)
   func join(_ owner: any ResolverCompletion) {
     self.owner = owner
     // News that came before this waits in `latest`.
@@ -47,18 +49,21 @@ final class ProgramResolver: Resolver {
     handle.deliver()
   }
 
+  @inline(never) @_optimize(size)
   override func start(_ completion: any ResolverCompletion) {
     isWanted = true
     run(functions?.resolve)
     if let latest { completion.resolved(latest) }
   }
 
+  @inline(never) @_optimize(size)
   override func rest() {
     guard isWanted else { return }
     isWanted = false
     run(functions?.stop)
   }
 
+  @inline(never) @_optimize(size)
   override func close() {
     handle.close()
     rest()
@@ -67,11 +72,13 @@ final class ProgramResolver: Resolver {
     latest = nil
   }
 
+  @inline(never) @_optimize(size)
   func tell(_ news: ResolverOutcome) {
     latest = news
     owner?.resolved(news)
   }
 
+  @inline(never) @_optimize(size)
   private func run(_ function: ResolverFunctions.Function?) {
     guard let function, let functions else { return }
     function(functions.userData.pointer)
@@ -89,11 +96,13 @@ public final class ResolverHandle: InboxItem, @unchecked Sendable {
   private var resolver: ProgramResolver?
   private var news: ResolverOutcome?
 
+  @inline(never) @_optimize(size)
   fileprivate init(_ runtime: Runtime) {
     self.runtime = runtime
     super.init()
   }
 
+  @inline(never) @_optimize(size)
   public func push(_ news: ResolverOutcome) -> Outcome {
     if Process.isForked(generation) { return .forked }
     let isOpen = lock.withLock { () -> Bool in
@@ -107,6 +116,7 @@ public final class ResolverHandle: InboxItem, @unchecked Sendable {
 
   fileprivate func join(_ resolver: ProgramResolver) { self.resolver = resolver }
 
+  @inline(never) @_optimize(size)
   fileprivate func close() {
     let dropped = lock.withLock { () -> (ProgramResolver?, ResolverOutcome?) in (resolver.take(), news.take())
     }
@@ -116,6 +126,7 @@ public final class ResolverHandle: InboxItem, @unchecked Sendable {
   public override func run() { deliver() }
 
   /// Hands the latest news over, on the driving thread.
+  @inline(never) @_optimize(size)
   fileprivate func deliver() {
     let (resolver, news) = lock.withLock { (self.resolver, self.news.take()) }
     if let resolver, let news { resolver.tell(news) }

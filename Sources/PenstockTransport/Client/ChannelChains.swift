@@ -100,6 +100,7 @@ final class ChannelChains: RegistrationOwner, @unchecked Sendable {
   }
 
   /// Notes that the channel has no handle left: its registrations end when its last call has ended.
+  @inline(never) @_optimize(size)
   func areLeftAlone() {
     for entry in lock.withLock({ registry.entries }) { Registrations.isLeftAlone(entry.registration) }
   }

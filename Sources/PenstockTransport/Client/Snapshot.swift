@@ -45,7 +45,7 @@ extension ClientRuntime {
     // A loop that has ended has no calls.
     let calls =
       runtime.ended.load(ordering: .acquiring)
-      ? [] : look(within: nanoseconds) { live in live.all.map { CallView($0.call) } }
+      ? [] : look(within: nanoseconds, at: nil)
     let running = watch.running()
     let name = running.flatMap { Registrations.name(of: $0.interceptor) }
     return RuntimeView(
@@ -55,17 +55,18 @@ extension ClientRuntime {
 
   /// A view of one call, obtained as the runtime's view is; nil: the loop has not answered in time.
   func view(of call: ClientCall, within nanoseconds: UInt64) -> CallView? {
-    look(within: nanoseconds) { _ in [CallView(call.call)] }?.first
+    look(within: nanoseconds, at: call)?.first
   }
 
-  /// Runs `body` on the driving thread, or here if nobody drives; nil: the loop has not answered in time.
+  /// Looks at `call` (nil: at all calls) on the driving thread, or here if nobody drives; nil: the loop has not answered
+  /// in time.
   @inline(never) @_optimize(size)
-  private func look(within nanoseconds: UInt64, _ body: @escaping (LiveCalls) -> [CallView]) -> [CallView]? {
-    if runtime.isDriving { return body(live) }
+  private func look(within nanoseconds: UInt64, at call: ClientCall?) -> [CallView]? {
+    if runtime.isDriving { return live.views(of: call) }
     var found: [CallView]?
     // This thread may look itself while nobody drives; if another thread drives, that thread is asked to look.
-    if runtime.inspect({ found = body(live) }) { return found }
-    let request = LoopRequest { body($0) }
+    if runtime.inspect({ found = live.views(of: call) }) { return found }
+    let request = LoopRequest(call)
     let (sum, overflow) = Runtime.monotonicNow().addingReportingOverflow(nanoseconds)
     let deadline = overflow ? UInt64.max : sum
     guard runtime.post(LoopRequestItem(request, live)) else { return nil }
@@ -75,8 +76,15 @@ extension ClientRuntime {
       if now >= deadline { return nil }
       let seen = request.cell.word.load(ordering: .sequentiallyConsistent)
       _ = request.cell.park(seen, until: min(deadline, now + 5_000_000))
-      if request.answer == nil, runtime.inspect({ found = body(live) }) { return found }
+      if request.answer == nil, runtime.inspect({ found = live.views(of: call) }) { return found }
     }
+  }
+}
+
+extension LiveCalls {
+  @inline(never) @_optimize(size)
+  fileprivate func views(of call: ClientCall?) -> [CallView] {
+    call.map { [CallView($0.call)] } ?? all.map { CallView($0.call) }
   }
 }
 
@@ -96,16 +104,16 @@ extension ClientCall {
 /// A request to the driving thread to look at the calls, and its answer.
 private final class LoopRequest: @unchecked Sendable {
   let cell = WaitCell()
-  private let body: (LiveCalls) -> [CallView]
+  private let call: ClientCall?
   private let lock = Lock()
   private var found: [CallView]?
 
-  init(_ body: @escaping (LiveCalls) -> [CallView]) { self.body = body }
+  init(_ call: ClientCall?) { self.call = call }
 
   var answer: [CallView]? { lock.withLock { found } }
 
   func ask(_ live: LiveCalls) {
-    let answer = body(live)
+    let answer = live.views(of: call)
     lock.withLock { found = answer }
     cell.set()
   }

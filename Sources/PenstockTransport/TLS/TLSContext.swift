@@ -66,6 +66,7 @@ public final class TLSContext {
     return cs_errno() == ENOMEM ? .failed(.noMemory) : made
   }
 
+  @inline(never) @_optimize(size)
   private static func makeOrSay(role: Role, options: TLSOptions) -> Made<TLSContext> {
     if let name = options.serverName?.view, SocketAddress(literal: name, port: 0) == nil,
       let flaw = HostName.flaw(name)
