@@ -187,6 +187,11 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     return wasPickedAgain || isRepeat ? .oneConnection : .none
   }
 
+  /// Whether it was picked again before, and every address has failed meanwhile: it fails then, as an attempt does that
+  /// waited when they failed.
+  @inline(never) @_optimize(size)
+  private var isGivenUp: Bool { wasPickedAgain && patience < .anyTime && withCore { $0.pick == .fail } }
+
   /// Fails the attempt because there is no connection. Never called from within a function of the call.
   func connectFailed(_ words: ByteBuffer) {
     if isWaiting { finish(Status(.unavailable, words: words)) }
@@ -370,7 +375,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   }
 
   private func conclude(_ end: StreamEnd, _ stream: TransportStream, _ call: Call) {
-    if case .neverSent = end, core.closedBecause == nil {
+    if case .neverSent = end, core.closedBecause == nil, !isGivenUp {
       wasPickedAgain = true
       pieces = stream.takePieces()
       self.stream = nil
