@@ -31,14 +31,26 @@ extern __thread cm_holder *cm_me __attribute__((visibility("hidden"), tls_model(
 extern int32_t cm_gate __attribute__((visibility("hidden")));
 cm_holder *cm_meet(void);
 void cm_wait_at_gate(cm_holder *me);
-static inline void cm_enter(void) {
+/* The parts of cm_enter: counts the lock, unless this thread is not known yet (0); whether the gate is open; waits at it.
+ * Plain accesses, one instruction each: the fence keeps their order for the compiler, and the barrier of who shuts the gate
+ * for the processor. */
+static inline int32_t cm_count(void) {
   cm_holder *me = cm_me;
-  if (__builtin_expect(!me, 0)) me = cm_meet();
-  /* Plain accesses, one instruction each; the fence keeps their order for the compiler, and the barrier of who shuts the
-   * gate for the processor. */
+  if (__builtin_expect(!me, 0)) return 0;
   me->held++;
   __atomic_signal_fence(__ATOMIC_SEQ_CST);
-  if (__builtin_expect(cm_gate != 0, 0)) cm_wait_at_gate(me);
+  return 1;
+}
+static inline int32_t cm_is_open(void) { return __builtin_expect(cm_gate == 0, 1); }
+static inline void cm_pass(void) {
+  if (__builtin_expect(cm_gate != 0, 0)) cm_wait_at_gate(cm_me);
+}
+static inline void cm_enter(void) {
+  if (!cm_count()) {
+    (void)cm_meet();
+    (void)cm_count();
+  }
+  cm_pass();
 }
 static inline void cm_left(void) {
   cm_holder *me = cm_me;
@@ -66,6 +78,9 @@ static inline int32_t cm_driven(const void *runtime, int32_t change) {
   return count += change;
 }
 /* In full Swift the runtime has locks of its own, which may be held when the process forks: so there is no gate. */
+static inline int32_t cm_count(void) { return 1; }
+static inline int32_t cm_is_open(void) { return 1; }
+static inline void cm_pass(void) {}
 static inline void cm_enter(void) {}
 static inline void cm_left(void) {}
 static inline int32_t cm_shut_gate(const void *mark, uint64_t deadline) {

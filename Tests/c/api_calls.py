@@ -21,7 +21,8 @@ HANDLES = "|".join(SHARED + OWN)
 # These functions change call options, which is allowed only before another thread has the options.
 BEFORE_SHARED = {"penstock_call_options_request", "penstock_call_options_set_on_interrupted", "penstock_call_options_set_codec"}
 # Functions that end many objects or take long: of this many random picks of such a function, one calls it.
-RARE = {"penstock_channel_close": 12, "penstock_channel_close_gracefully": 12, "penstock_runtime_shutdown": 24, "penstock_call_options_cancel": 12,
+RARE = {"penstock_channel_close": 12, "penstock_channel_close_gracefully": 12, "penstock_runtime_shutdown": 24,
+        "penstock_call_options_cancel": 12,
         "penstock_call_trace_json": 16,
         "penstock_hop_trace_json": 16, "penstock_executor_new_serial": 8, "penstock_runtime_snapshot_json": 4,
         "penstock_runtime_new": 8, "penstock_runtime_default": 8, "penstock_channel_new": 8, "penstock_channel_new_on": 4,

@@ -14,12 +14,19 @@ public struct Lock: ~Copyable, @unchecked Sendable {
 
   @inline(__always)
   public borrowing func lock() {
-    cm_enter()
-    if !word.compareExchange(expected: 0, desired: 1, ordering: .acquiring).exchanged { lockSlow() }
+    let isCounted = cm_count()
+    if isCounted != 0, cm_is_open() != 0,
+      word.compareExchange(expected: 0, desired: 1, ordering: .acquiring).exchanged
+    {
+      return
+    }
+    lockSlow(isCounted)
   }
 
+  /// Waits at the gate, if it is shut, and then for the lock. `isCounted`: the calling thread has counted this lock.
   @inline(never)
-  borrowing func lockSlow() {
+  borrowing func lockSlow(_ isCounted: Int32) {
+    if isCounted != 0 { cm_pass() } else { cm_enter() }
     while word.exchange(2, ordering: .acquiring) != 0 {
       Futex.wait(word, while: 2, until: nil)
     }
@@ -27,9 +34,12 @@ public struct Lock: ~Copyable, @unchecked Sendable {
 
   @inline(__always)
   public borrowing func unlock() {
-    if word.exchange(0, ordering: .releasing) == 2 { Futex.wake(word, 1) }
+    if word.exchange(0, ordering: .releasing) == 2 { wakeOne() }
     cm_left()
   }
+
+  @inline(never)
+  borrowing func wakeOne() { Futex.wake(word, 1) }
 
   @inline(__always)
   public borrowing func withLock<R, E: Error>(_ body: () throws(E) -> R) throws(E) -> R {
