@@ -53,7 +53,7 @@ final class Names: Timer, ResolverCompletion {
   func resetBackoff() { follow(.reset) }
 
   /// Called in a forked child, which has none of its parent's look-ups: the next look-up begins as soon as addresses
-  /// are wanted.
+  /// are wanted. A resolver of the program's is not told to stop, as no callback may run now: it is asked again.
   func becomeChild() {
     follow(.rest)
     state = ResolveState()
