@@ -132,7 +132,7 @@ func json(_ metadata: Metadata) -> JSON.Value? {
       let value = metadata.value(at: index)
       if object.get(name) == nil { object.set(name, json_array()) }
       let text = HeaderRules.isBinary(name) ? JSON.base64(value) : JSON.text(value)
-      // A NULL object is a failure too; jansson releases `text` in either case.
+      // If the array or `text` is NULL (no memory), this fails, too. jansson releases `text` whether or not it fails.
       isComplete = json_array_append_new(object.get(name), text) == 0
     }
   }.value

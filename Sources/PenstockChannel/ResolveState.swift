@@ -6,10 +6,10 @@
 /// |---|---|---|---|---|---|---|
 /// | idle | start -> asking; too soon: arm -> waiting | - | - | - | - | - |
 /// | asking | - | disarm -> idle, or arm -> waiting | arm -> waiting | arm; too late: arm, giveUp -> waiting | stop -> idle | - |
-/// | waiting | - ; for the interval: start -> asking, or arm | - | - | start -> asking, or arm | disarm -> idle | start -> asking, if it waits after a failure |
+/// | waiting | start, or arm; failed: - | - | - | start -> asking, or arm | disarm -> idle | failed: start -> asking |
 ///
 /// In each cell: the action, then the state that follows; "-" changes nothing. With "start" the timer is armed for the
-/// timeout, and with "stop" it is disarmed.
+/// timeout, and with "stop" it is disarmed. "failed": it waits after a failure, and not for the interval or for `least`.
 public struct ResolveState: Equatable {
   /// The settings of a channel; times are in nanoseconds.
   public struct Policy: Equatable, Sendable {

@@ -3,8 +3,8 @@
 /// | | wanted(until) | connected | ended | time | close |
 /// |---|---|---|---|---|---|
 /// | idle | connect(until) -> connecting | - | - | - | closeAll -> closed |
-/// | connecting | - | disarm or arm(its age), tell(ready) -> ready | fail(retry) -> failed | giveUp, or arm | closeAll -> closed |
-/// | ready | - | - | tell(left) -> idle; useless again: fail(retry) -> failed | too old: retire, tell(left) -> idle | closeAll -> closed |
+/// | connecting | - | arm(old), tell(ready) -> ready | fail(retry) -> failed | giveUp, or arm | closeAll -> closed |
+/// | ready | - | - | lose: -> idle, or failed | retire, tell(left) -> idle, or arm | closeAll -> closed |
 /// | failed | - | - | - | tell(rested) -> idle, or arm | closeAll -> closed |
 /// | closed | - | - | - | - | - |
 ///
@@ -12,17 +12,21 @@
 /// |---|---|---|---|---|---|---|
 /// | idle | - | - | - | -> idle, anew | - | - |
 /// | connecting | - | - | - | retry at once | drop -> idle | drop -> idle |
-/// | ready | ask | tell(room) | retire, then as "ended" | its back-off begins anew | disarm, retire -> idle | disarm, retire -> idle |
+/// | ready | ask | tell(room) | retire, lose | anew | disarm, retire -> idle | disarm, retire -> idle |
 /// | failed | - | - | - | disarm, tell(rested) -> idle, anew | - | disarm -> idle, anew |
 /// | closed | - | - | - | - | - | - |
 ///
 /// In each cell: the action, then the state that follows; "-" changes nothing. "anew": the back-off begins with its
 /// first wait again. "retry at once": if the attempt fails, the next one may begin at once, and the back-off begins
-/// anew. A connection is useless if it has answered no call and is lost before `retry`, the time at which the next
-/// attempt would have begun if this one had failed. After the first useless connection the next one may be made at
-/// once; after each further one only at `retry`: otherwise a server that ends each connection at once would be
-/// connected to without a pause. tell(left) is tell(leftUnused) if the connection has answered no call. Connections
-/// that drain are in none of these states: they go on until their streams have ended, or until `closeAll`.
+/// anew. "arm(old)": for the time at which the connection is old; without such a time, disarm.
+///
+/// "lose": a connection is useless if it has answered no call and is lost before `retry`, the time at which the next
+/// attempt would have begun if this one had failed. If earlier attempts of the back-off had failed or were useless,
+/// too, fail(retry) -> failed: otherwise a server that ends each connection at once would be connected to without a
+/// pause. In all other cases tell(left) -> idle, or tell(leftUnused) -> idle if the connection has answered no call.
+///
+/// Connections that drain are in none of these states: they go on until their streams have ended, or until
+/// `closeAll`.
 public enum SubchannelState: Equatable, Sendable {
   case idle(Backoff)
   /// A connection is being made, until a time. If it fails, the next attempt begins at `retry` or later.

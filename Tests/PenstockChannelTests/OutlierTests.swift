@@ -62,10 +62,10 @@ import Testing
     // Fewer than 100 calls, or fewer than 5 endpoints with as many.
     #expect(Self.ejected([good, good, good, good, good, (0, 99)], usual) == [])
     #expect(Self.ejected([good, good, good, (0, 100)], usual) == [])
-    // Two deviations: 0.8 - 2 * 0.4 = 0, and nothing is less.
+    // 2.1 deviations: 0.8 - 2.1 * 0.4 is less than 0, and nothing is less than that.
     let mild = Self.settings {
       $0.successRate = .init()
-      $0.successRate?.deviations = 2000
+      $0.successRate?.deviations = 2100
     }
     #expect(Self.ejected([good, good, good, good, (0, 100)], mild) == [])
   }

@@ -147,23 +147,6 @@ static void interrupted_unary(void) {
 }
 TEST(call_interrupted_unary) { with_signals(interrupted_unary); }
 
-/* Without a signal and without a function, a long wait goes on until the deadline. */
-TEST(call_interruptible_without_a_signal) {
-  penstock_channel *channel = open_channel();
-  probe probe;
-  probe_init_with(&probe, "pause", pause_start, NULL);
-  probe_add(&probe, channel, 0);
-  penstock_call_options *options = options_of("{\"interruptible\": true, \"deadline_ms\": 700}");
-  penstock_reply *reply = NULL;
-  if (OK(penstock_channel_unary(channel, UNARY, "x", 1, options, &reply, NULL))) {
-    CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_DEADLINE_EXCEEDED);
-    penstock_reply_release(reply);
-  }
-  penstock_call_options_release(options);
-  penstock_channel_release(channel);
-  probe_wait_finalized(&probe);
-}
-
 static void not_interruptible(void) {
   penstock_channel *channel = open_channel();
   for (int i = 0; i < 20; i++) check_echo(channel);

@@ -11,7 +11,8 @@ long canary_asked(void);
 void canary_where(int descriptor);
 /* The number of blocks that libpenstock and the libraries below it have allocated and not freed. */
 long canary_blocks(void);
-/* Writes which functions have requested the `count` newest of these blocks. */
+/* Writes to `descriptor` the functions that allocated the newest blocks that canary_blocks counts: `count` of them, at
+ * most 32. */
 void canary_younger(long count, int descriptor);
 
 /* For the canary itself: whether this allocation fails, and whether the caller is a function of libpenstock or of a

@@ -70,8 +70,8 @@ PENSTOCK_API void penstock_call_options_release(penstock_call_options *options);
 PENSTOCK_API penstock_request *penstock_call_options_request(penstock_call_options *options);
 /* For penstock_channel_unary with "interruptible": sets the function that the waiting thread calls after a signal
  * handler has run, and also without a signal, up to a few times a second. `interrupted` gets `user_data` and returns 0
- * to go on waiting; any other value cancels the call. Without this function a signal cancels the call, if its
- * handler runs while the thread sleeps. `finalizer` (nullable) gets `user_data` when the options are freed or the function is
+ * to go on waiting; any other value cancels the call. Without this function the first interruption cancels the call,
+ * even if no signal has come. `finalizer` (nullable) gets `user_data` when the options are freed or the function is
  * replaced.
  * result: E_INVALID_ARGUMENT.
  * memory: `user_data` is transferred, even on error.

@@ -35,8 +35,8 @@ typedef uint64_t penstock_token_request;
 /* The user's source of tokens. It runs on the thread that drives the runtime of the call that needs the token, so it
  * must not wait. It answers `request` with penstock_token_complete or penstock_token_fail, at once or later, from any
  * thread. `refused` is the token that the server has refused and that this request is to replace, NULL if no token was
- * refused; it is valid until this function returns. At most one request is open at a time: a request that is not answered ends after
- * refresh_timeout_ms, and the next call makes another. */
+ * refused; it is valid until this function returns. At most one request is open at a time: a request that is not
+ * answered ends after refresh_timeout_ms, and the next call makes another. */
 typedef void (*penstock_token_source)(penstock_token_request request, const char *refused, void *user_data);
 
 /* Fills `table` with an interceptor that sends a bearer token from `source`. Calls that come while there is no token

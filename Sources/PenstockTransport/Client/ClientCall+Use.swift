@@ -199,9 +199,9 @@ extension ClientCall {
     return (outcome, found.map { unsafeDowncast($0, to: Reply.self) })
   }
 
-  /// Runs a unary call from start to end, after `make`. A signal cancels the call, unless the options' `onInterrupted`
-  /// says to go on. Without that function, a wait that ended only because its slice (`Runtime.interruptibleSlice`) is
-  /// over goes on. `message` is taken over; the caller gets one reference to the reply.
+  /// Runs a unary call from start to end, after `make`. The end of an interruptible wait, by a signal or because its
+  /// slice (`Runtime.interruptibleSlice`) is over, cancels the call, unless the options' `onInterrupted` says to go on.
+  /// `message` is taken over; the caller gets one reference to the reply.
   public func unary(_ message: Unmanaged<Message>, _ options: CallOptions?) -> (Outcome, Unmanaged<Reply>?) {
     unaryThread = UInt(cs_thread_self())
     // Other threads may get at the call through its hops while it ends.
@@ -214,18 +214,8 @@ extension ClientCall {
     options?.began(self)
     defer { options?.ended(self) }
     var nothing: AnyObject?
-    let isAsked = options?.onInterrupted != nil
-    var sliceBegan = isInterruptible && !isAsked ? Runtime.monotonicNow() : 0
     var outcome = wait(with: waiter, isInterruptible, opens: true, &nothing)
     while true {
-      if outcome == .interrupted, !isAsked {
-        let now = Runtime.monotonicNow()
-        if now &- sliceBegan >= Runtime.interruptibleSlice {
-          sliceBegan = now
-          outcome = wait(for: .end, &nothing)
-          continue
-        }
-      }
       if outcome == .wouldDeadlock {
         cancel(("its executor's only thread waits for it" as StaticString).bytes)
       }

@@ -129,6 +129,9 @@ def test_the_policy_of_a_snapshot(two: Tuple[str, str]) -> None:
         names = [name_of(channel) for _ in range(40)]
         return [names.count(two[0]), names.count(two[1])]
 
+    def shares_are(expected: List[int]) -> Callable[[], bool]:
+        return lambda: shares() == expected
+
     resolver = penstock.Resolver()
     with penstock.Channel("orders", tls=False, resolver=resolver) as channel:
         resolver.push({"addresses": addresses})
@@ -136,7 +139,7 @@ def test_the_policy_of_a_snapshot(two: Tuple[str, str]) -> None:
         for policy, expected in ("round_robin", [20, 20]), ("static_weighted_round_robin", [30, 10]):
             service = {"loadBalancingConfig": [{policy: {}}]}
             resolver.push({"addresses": addresses, "service_config": service})
-            eventually(lambda: shares() == expected)
+            eventually(shares_are(expected))
         resolver.push({"addresses": addresses[1:]})
         eventually(lambda: shares() == [0, 40])
 

@@ -37,9 +37,9 @@ class Channel(Caller):
     ``options``: ``authority``, ``user_agent``, ``default_deadline_ms``, ``max_receive_message_bytes``,
     ``max_send_message_bytes``, ``max_header_list_bytes``, ``connect_timeout_ms``, ``wait_for_ready``,
     ``service_config``, ``idle_timeout_ms``, ``max_connection_age_ms``, ``initial_backoff_ms``, ``max_backoff_ms``,
-    ``backoff_multiplier``, ``backoff_jitter``, ``min_resolve_interval_ms``, ``resolve_interval_ms``, ``keepalive_time_ms``,
-    ``keepalive_timeout_ms``, ``keepalive_without_calls``, ``compression``, ``initial_stream_window_bytes``,
-    ``initial_connection_window_bytes``, ``tie_order``, ``trace``: see docs/options.md.
+    ``backoff_multiplier``, ``backoff_jitter``, ``min_resolve_interval_ms``, ``resolve_interval_ms``,
+    ``keepalive_time_ms``, ``keepalive_timeout_ms``, ``keepalive_without_calls``, ``compression``,
+    ``initial_stream_window_bytes``, ``initial_connection_window_bytes``, ``tie_order``, ``trace``: see docs/options.md.
     ``interceptors``: each an interceptor, or (interceptor, priority). ``runtime``: a `Runtime`, instead of the
     default one. ``resolver``: a `Resolver` that finds the addresses, instead of a look-up of the target's name.
 

@@ -16,7 +16,6 @@ from ._errors import StateError, check_with
 from ._objects import forget, own, registry
 from ._reports import report
 
-
 # Guards what is pushed before there is a channel.
 _lock = threading.Lock()
 
@@ -40,17 +39,19 @@ class Resolver:
 
     _handle: Optional[int] = None
     _early: Optional[str] = None
+
     def resolve(self) -> None:
-        """Addresses are wanted: the channel leaves idle, has lost a connection, or can't connect. Called on the thread
-        that drives the runtime, so it must return soon; a thread of its own may look for them."""
+        """Addresses are wanted: the channel leaves idle, has lost a connection, or can't connect. Called on the
+        thread that drives the runtime, so it must return soon; a thread of its own may look for them."""
 
     def stop(self) -> None:
         """No addresses are wanted until the next `resolve`: the channel is idle, or closes."""
 
     def push(self, snapshot: Mapping[str, Any]) -> None:
         """Pushes all that is known now, in one step, from any thread. Either ``{"addresses": [...]}``, each
-        ``{"address": "ipv4:192.0.2.1:443"}`` with a ``weight`` (1) and ``attributes`` (a mapping of strings) if it has
-        them, perhaps with a ``"service_config"``; or ``{"error": "why there are none"}``, which keeps what is known.
+        ``{"address": "ipv4:192.0.2.1:443"}`` with a ``weight`` (1) and ``attributes`` (a mapping of strings) if it
+        has them, perhaps with a ``"service_config"``; or ``{"error": "why there are none"}``, which keeps what is
+        known.
 
         InvalidArgumentError: the snapshot is wrong; its ``path`` names what, and what was pushed before still holds.
         ClosedError: the channel has closed. Before there is a channel, the latest snapshot is kept for it.

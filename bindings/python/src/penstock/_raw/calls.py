@@ -283,7 +283,8 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
         POINTER(c_void_p),
         POINTER(c_void_p),
     ),
-    # penstock_result penstock_resolver_push(penstock_resolver *resolver, const char *snapshot, penstock_error **error);
+    # penstock_result penstock_resolver_push(penstock_resolver *resolver, const char *snapshot,
+    #                                        penstock_error **error);
     "penstock_resolver_push": (c_int32, c_void_p, c_char_p, POINTER(c_void_p)),
     # penstock_resolver *penstock_resolver_retain(penstock_resolver *resolver);
     "penstock_resolver_retain": (c_void_p, c_void_p),
