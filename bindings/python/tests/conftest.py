@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator
+from typing import Any, Callable, Dict, Iterator, List
 
 import pytest
 
@@ -30,6 +30,30 @@ def pytest_configure(config: pytest.Config) -> None:
     if not Path(library).exists():
         pytest.exit(f"{library} is missing: run make lib first", returncode=2)
     penstock.load(library)
+    config.addinivalue_line("markers", "needs(reason=...): runs only where that function gives None")
+
+
+NOT_RUN: List[str] = []
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
+    """Leaves out the tests for which the kernel lacks something. They are not counted as skipped, since nothing could be
+    installed for them. The reason is printed at the end."""
+    left_out = []
+    for item in items:
+        marker = item.get_closest_marker("needs")
+        reason = marker.kwargs["reason"]() if marker else None
+        if reason:
+            left_out.append(item)
+            NOT_RUN.append(f"{item.nodeid}: {reason}")
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    for line in NOT_RUN:
+        terminalreporter.write_line(f"not run: {line}")
 
 
 @pytest.fixture(scope="session")
