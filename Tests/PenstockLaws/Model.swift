@@ -277,8 +277,9 @@ final class Model {
   var order: Order
   /// Tickets that were used before the call has the verdict that goes with them.
   var early: [UInt64: Input] = [:]
-  /// The input of a ticket that was used before its verdict came. The verdict is there now; the events that it
-  /// releases go first.
+  /// A use of a ticket (a resolve or a finish) that came while the callback that took the ticket still ran on an executor.
+  /// The callback has returned its verdict by now: the events that the verdict releases move first, and then this input
+  /// is carried out. nil: there is none.
   var settling: Input?
   let executors: [ExecutorPlan]
 

@@ -385,7 +385,8 @@ TEST(fork_hooks_work_for_several_runtimes_and_for_grandchildren) {
   penstock_runtime_release(host);
 }
 
-/* Asked for twice, as by a program and by a binding. */
+/* Each hook runs twice around one fork, as if both a program and a binding had installed them: once by pthread_atfork,
+ * and once because the test calls it. */
 TEST(fork_hooks_may_be_installed_twice) {
   with_hooks();
   penstock_channel *channel = open_channel();

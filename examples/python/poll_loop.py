@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A program with an event loop of its own drives the runtime: the library has no thread, and all callbacks run on the
-program's only one.
+"""A program with an event loop of its own drives the runtime: no thread of the library drives it, and all callbacks run
+on the program's only thread.
 
     poll_loop.py [TARGET]
 """

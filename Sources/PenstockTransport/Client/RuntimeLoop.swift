@@ -22,7 +22,8 @@ final class CallItem: InboxItem {
   var workers: WorkerPool { pool.takeUnretainedValue() }
   var syncWork: SyncWork?
 
-  /// Like `WorkerPool.attend`, for the calling thread.
+  /// If the calling thread is a worker, registers it as waiting for this call: `waiter` is set when there is a function
+  /// of a synchronous interceptor for it to run. nil: it is no worker. For a wait that is not inside `next`.
   func attend(_ waiter: CallWaiter) -> Attendant? {
     pool._withUnsafeGuaranteedRef { $0.attend(self, waiter, isInNext: false) }
   }

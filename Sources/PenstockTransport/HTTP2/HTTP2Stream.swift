@@ -96,7 +96,8 @@ final class HTTP2Stream: TransportStream, Queued {
       _ = borrow(owner) { $0.streamReceives(trailers: block) }
       return finish(.trailers)
     }
-    // "1xx: Technically, the entire header should be skipped and a subsequent header be read" (the mapping document).
+    // "Technically, 1xx should have the entire header skipped and a subsequent header be read" (gRPC's
+    // http-grpc-status-mapping.md).
     if block.status / 100 == 1 { return }
     answer = !block.isPlainHead && block.saysLength ? .measured : .begun
     _ = borrow(owner) { $0.streamReceives(head: block, endsStream: endsStream) }

@@ -93,7 +93,8 @@ final class KnownBlocks {
   /// Whether there is room for one more timeout.
   func reserveTimeout() -> Bool { timeouts.spare(atLeast: KnownBlocks.timeoutSize) != nil }
 
-  /// nghttp2 has got request `id` without fields.
+  /// Called after request `id` has been submitted to nghttp2 with an empty header list: `append` puts the kept block into
+  /// its frame later.
   func repeated(_ id: Int32) { lastRepeated = id }
 
   /// Like `repeated(_:)`, with a timeout of at most 9 bytes, for which room was reserved.
@@ -109,7 +110,7 @@ final class KnownBlocks {
     timeouts.commit(KnownBlocks.timeoutSize)
   }
 
-  /// nghttp2 has got request `id` with its fields. `path`: nil if the request may differ from others of its path in
+  /// Called after request `id` has been submitted to nghttp2 with all its fields. `path`: nil if the request may differ from others of its path in
   /// more than the timeout. `size` is the size of the list without the timeout.
   func spelled(_ id: Int32, _ owner: AnyObject?, _ path: ByteBuffer?, hasTimeout: Bool, size: Int) {
     lastSpelled = id

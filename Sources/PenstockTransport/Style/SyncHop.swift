@@ -39,7 +39,9 @@ final class SyncHop: BoundHop, @unchecked Sendable {
   override func end(_ status: Status) -> Outcome { running?.cancel(status) ?? hop.finish(status) }
   override func deliver(_ headers: Metadata) -> Outcome { running?.addAnswer(headers) ?? outside }
   override func deliver(_ status: Status) -> Outcome { running?.answer(status) ?? outside }
-  /// Only the function may answer the call; any thread may put a message into a stream.
+  /// On the function's thread the message becomes a part of the function's own answer, or, after `next` in a call with a
+  /// response stream, is inserted into that stream. Another thread can only insert a message among the server's
+  /// responses, and not while the hop answers the call or may still do so.
   override func deliver(_ message: Message) -> Outcome {
     guard let running else { return hop.mayDeliver ? outside : hop.injectInbound(message) }
     let goesOn = running.isAfterNext && !running.kind.receivesOne

@@ -37,8 +37,8 @@ NOT_RUN: List[str] = []
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
-    """Leaves out the tests for which the kernel lacks something. They are not counted as skipped, since nothing could be
-    installed for them. The reason is printed at the end."""
+    """Leaves out the tests for which the kernel lacks something. They are not counted as skipped, since nothing could
+    be installed for them. The reason is printed at the end."""
     left_out = []
     for item in items:
         marker = item.get_closest_marker("needs")
