@@ -110,8 +110,8 @@ final class KnownBlocks {
     timeouts.commit(KnownBlocks.timeoutSize)
   }
 
-  /// Called after request `id` has been submitted to nghttp2 with all its fields. `path`: nil if the request may differ from others of its path in
-  /// more than the timeout. `size` is the size of the list without the timeout.
+  /// Called after request `id` has been submitted to nghttp2 with all its fields. `path`: nil if the request may differ
+  /// from others of its path in more than the timeout. `size` is the size of the list without the timeout.
   func spelled(_ id: Int32, _ owner: AnyObject?, _ path: ByteBuffer?, hasTimeout: Bool, size: Int) {
     lastSpelled = id
     spelledOwner = owner
