@@ -336,12 +336,12 @@ PENSTOCK_API void *penstock_call_value(const penstock_call *call, const char *ke
 
 /* Writes the trace of the call as one JSON object:
  * {"id", "method", "kind", "target", "ended",
- *  "holder": says what the call waits for now: {"state", "hop" (a name or null), "text", such as "paused in `auth` for
- *    3,204 ms", and in the states "paused", "held" and "executor" "for_ms"}; null once the call has ended, and if the
- *    loop does not answer within 100 ms. "state" is one of "paused", "held", "executor" (which has not run the callback yet), "running" (the
- *    callback in which this function is called), "taken" (a hop has taken the call and has not answered), "connection",
- *    "place" (the server allows no more calls at once), "demand" (a message has not been asked for), "server", "loop"
- *    (which is about to go on)
+ *  "holder": says what the call waits for now: {"state", "hop" (a name or null), "text", such as "paused in `auth`
+ *    for 3,204 ms", and in the states "paused", "held" and "executor" "for_ms"}; null once the call has ended, and if
+ *    the loop does not answer within 100 ms. "state" is one of "paused", "held", "executor" (which has not run the
+ *    callback yet), "running" (the callback in which this function is called), "taken" (a hop has taken the call and
+ *    has not answered), "connection", "place" (the server allows no more calls at once), "demand" (a message has not
+ *    been asked for), "server", "loop" (which is about to go on)
  *  "age_ms", "deadline_ms" (left; null: no deadline), "attempts", "connection_silent_ms" (how long nothing has come on
  *    the connection of the last attempt; null without one), and "outbound", "inbound": the events that wait at hops,
  *    each {"hop", "place" in the chain, "level", "attempt", "state" (as in "holder", or "queued": behind another
