@@ -20,8 +20,8 @@ static const char *const right[] = {
     "\"minimumHosts\": 1, \"requestVolume\": 1}, \"childPolicy\": [{\"other\": {}}, {\"round_robin\": {}}]}}]}",
     "{\"methodConfig\": [{\"name\": [{\"service\": \"a.B\", \"method\": \"C\"}, {\"service\": \"a.B\"}, {}]}]}",
     "{\"methodConfig\": [{\"name\": [{\"service\": \"a.B\", \"method\": null}]}, {\"name\": []}, {}, {\"name\": null}]}",
-    "{\"methodConfig\": [{\"waitForReady\": true, \"timeout\": \"0s\", \"maxRequestMessageBytes\": 0, "
-    "\"maxResponseMessageBytes\": \"4294967295\", \"retryPolicy\": {\"maxAttempts\": 1}, \"hedgingPolicy\": 3}]}",
+    ("{\"methodConfig\": [{\"waitForReady\": true, \"timeout\": \"0s\", \"maxRequestMessageBytes\": 0, "
+     "\"maxResponseMessageBytes\": \"4294967295\", \"retryPolicy\": {\"maxAttempts\": 1}, \"hedgingPolicy\": 3}]}"),
     "{\"healthCheckConfig\": {\"serviceName\": \"\"}, \"connectionScaling\": {\"maxConnectionsPerSubchannel\": 0}}",
     "{\"healthCheckConfig\": {\"serviceName\": null}, \"connectionScaling\": {}, \"retryThrottling\": 7}",
 };
