@@ -26,7 +26,7 @@
 #define HIDDEN __attribute__((visibility("hidden")))
 
 typedef struct record {
-  cm_holder holder;
+  _Alignas(64) cm_holder holder;
   atomic_int is_used;
   struct record *next;
 } record;
@@ -35,7 +35,12 @@ HIDDEN __thread cm_holder *cm_me __attribute__((tls_model("initial-exec")));
 HIDDEN int32_t cm_gate;
 
 static _Atomic(record *) records;
-/* The record of all threads for which there was no memory. Once it is used, the gate can't be shut any more, because
+/* The records of the first threads. More are allocated. */
+enum { FIRST = 64 };
+static record first[FIRST];
+static atomic_int taken;
+/* The record of all threads for which there was no memory, or of all threads if there is no key, without which a record
+ * would not be given back at a thread's end. Once it is used, the gate can't be shut any more, because
  * the counts of these threads are not known. */
 static record nobody;
 static atomic_int is_broken;
@@ -44,23 +49,29 @@ static atomic_int is_broken;
 static const volatile uint64_t *mark;
 static pthread_key_t key;
 static int has_key;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void leave(void *pointer) {
   cm_me = NULL;
   if (pointer != &nobody) atomic_store(&((record *)pointer)->is_used, 0);
 }
 
-__attribute__((constructor)) static void begin(void) { has_key = pthread_key_create(&key, leave) == 0; }
+static void begin(void) { has_key = pthread_key_create(&key, leave) == 0; }
 
 HIDDEN cm_holder *cm_meet(void) {
   record *mine = NULL;
-  for (record *one = atomic_load(&records); one && !mine; one = one->next) {
+  pthread_once(&once, begin);
+  for (record *one = has_key ? atomic_load(&records) : NULL; one && !mine; one = one->next) {
     int unused = 0;
     if (atomic_compare_exchange_strong(&one->is_used, &unused, 1)) mine = one;
   }
-  if (!mine && (mine = aligned_alloc(64, (sizeof *mine + 63) / 64 * 64))) {
-    *mine = (record){.is_used = 1, .next = atomic_load(&records)};
-    while (!atomic_compare_exchange_weak(&records, &mine->next, mine)) {
+  if (!mine && has_key) {
+    int index = atomic_load(&taken) < FIRST ? atomic_fetch_add(&taken, 1) : FIRST;
+    mine = index < FIRST ? &first[index] : aligned_alloc(64, sizeof *mine);
+    if (mine) {
+      *mine = (record){.is_used = 1, .next = atomic_load(&records)};
+      while (!atomic_compare_exchange_weak(&records, &mine->next, mine)) {
+      }
     }
   }
   if (!mine) {

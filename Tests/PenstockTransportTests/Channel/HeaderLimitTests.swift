@@ -4,9 +4,9 @@ import Testing
 
 @testable import PenstockTransport
 
-/// `max_header_list_bytes`: the result of a call that exceeds it, the effect on other calls of the connection, and a
-/// proof that no other limit applies up to 1 MiB. A block comes in frames of 4 KiB, of which nghttp2 by itself would
-/// allow only nine.
+/// `max_header_list_bytes`: the result of a call that exceeds it, and the effect on other calls of the connection. Up to
+/// 1 MiB no other limit applies to a block as a whole; one field may have 64 KiB at most. Unless a test says otherwise, a
+/// block comes in frames of 4 KiB, of which nghttp2 by itself would allow only nine.
 @Suite(.timeLimit(.minutes(1))) struct HeaderLimitTests {
   static let part = 4096
 
