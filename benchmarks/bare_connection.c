@@ -10,7 +10,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* The same windows as in penstock. With larger ones the other side would buffer more data than its caches hold. */
+/* Penstock's windows. With larger ones the other side would buffer more data than its caches hold. */
 #define STREAM_WINDOW     (1 << 20)
 #define CONNECTION_WINDOW (4 << 20)
 #define CREDIT            (STREAM_WINDOW / 2)

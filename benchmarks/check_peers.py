@@ -36,7 +36,7 @@ WHATS = {
     # MANY shows that the servers do not reset its streams: this client closes the connection after some hundred resets.
     "grpc-swift-client": (*UNARY, MANY, *STREAMS),
 }
-# What bare can do in cleartext only.
+# The cases that bare can run in cleartext only.
 BARE = {"cleartext": (*THREADS, "--what unary --style blocking", "--what pingpong --style blocking"), "TLS": ()}
 FIRST = ("nghttp2_first", "penstock_first")
 

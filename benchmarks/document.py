@@ -20,7 +20,7 @@ NOISE = table.NOISE
 WHERE_LAYERS = ("kernel", "kernel: copies", "nghttp2", "TLS", "library", "references", "libc", "libc: copies", "program")
 LAYERS = ("malloc and free", "nghttp2", "transport", "channel", "call machine", "wire", "ABI", "ready-made interceptors",
           "Swift library", "reference counts", "memory copies", "TLS", "system library", "the program")
-# What the hops in the interceptors' benchmark do, by the name of the case.
+# The work of the hops in the interceptors' benchmark, by the name of the case.
 HOPS = {
     "null": "no callbacks", "start": "on_start", "start_status": "on_start and on_status",
     "all": "all callbacks, create and destroy", "pause_same": "on_start: pause, resumed there",

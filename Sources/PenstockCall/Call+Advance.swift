@@ -4,7 +4,7 @@ import PenstockWire
 // set apart are one place that behaves like one hop (`Call+Run`). `Call+Settle` has the handling of an event at a hop.
 
 extension Call {
-  /// What has become of an event that was moved on.
+  /// The result of moving an event on.
   enum Exit {
     /// The event is past the last hop, and belongs to the transport.
     case below

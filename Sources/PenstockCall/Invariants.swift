@@ -126,7 +126,7 @@
       fatalError("invariant I2: a hop is destroyed without an ending")
     }
 
-    /// What happens to a hop of the run happens to the whole run, so none of the fields for one hop alone is set.
+    /// A hop of the run shares the fate of the whole run, so none of the fields for one hop alone is set.
     fileprivate var brokenInRun: StaticString? {
       let isAsMade =
         outbound == nil && inbound == nil && cut == nil && !hasExecutors && finishRequest == nil

@@ -47,7 +47,7 @@ public enum Balancer: Equatable {
     }
   }
 
-  /// What an attempt gets until the next event.
+  /// The answer to each attempt until the next event.
   public var pick: Pick {
     switch self {
     case .pickFirst(let first): return first.pick

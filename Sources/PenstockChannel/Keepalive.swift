@@ -48,7 +48,7 @@ public struct Keepalive: Equatable {
   public mutating func slow(to interval: UInt64) { self.interval = max(self.interval, interval) }
 }
 
-/// What a connection shows of itself.
+/// The activity of a connection that keepalive goes by.
 public struct KeepaliveView: Equatable {
   /// When a byte last came from the peer.
   public var heard: UInt64

@@ -1,4 +1,4 @@
-/// What is known of one endpoint for outlier detection.
+/// The record of one endpoint for outlier detection.
 public struct OutlierRecord: Equatable, Sendable {
   /// The calls of this interval that have ended: with OK, and otherwise.
   public var succeeded = 0

@@ -96,7 +96,7 @@ import Testing
   func theTimeoutPasses(_ now: UInt64, _ dies: Bool) {
     for calls in [true, false] {
       var keepalive = Self.make(.pinged(at: 1000))
-      // What came before the PING is no answer.
+      // Bytes that came before the PING are no answer.
       let actions = keepalive.handle(.time(Self.seen(999, calls: calls)), now: now)
       #expect(actions == (dies ? Actions(.die) : Actions(.arm(1030))))
       #expect(keepalive.state == (dies ? .over : .pinged(at: 1000)))

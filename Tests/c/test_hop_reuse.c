@@ -10,7 +10,7 @@ typedef struct place {
   struct visit *visit;
 } place;
 
-/* What the hops of the running call do, and what they have found. */
+/* The task of the running call's hops, and their findings. */
 typedef struct visit {
   int mode, chosen; /* the index of the hop that looks at its handle or keeps it, as `mode` says */
   char log[32];

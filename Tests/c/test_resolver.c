@@ -76,7 +76,7 @@ TEST(resolver_pushes_within_resolve) {
   penstock_resolver_release(self.resolver);
 }
 
-/* What is pushed before the first call is used by it; the last address has a server. */
+/* The first call uses the addresses that were pushed before it; the last address has a server. */
 TEST(resolver_pushes_first) {
   finder self = FINDER_INIT;
   penstock_channel *channel = open_with(&self, "{\"tls\": false}");

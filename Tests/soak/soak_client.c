@@ -164,7 +164,7 @@ static void *call_thread(void *argument) {
       call_once(channel, kind, turn % 5 ? plain : long_ones, PENSTOCK_STATUS_OK, false);
     }
     due += interval;
-    /* What could not be done in time is not made up for. */
+    /* Calls that could not be made in time are not made up for. */
     if (due < now_us()) due = now_us();
     sleep_until(due);
   }

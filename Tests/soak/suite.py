@@ -148,7 +148,7 @@ def growth(counts):
 
 
 class Verdicts:
-    """What is checked of the figures, each a test of its own."""
+    """The checks of the figures, each a test of its own."""
 
     def __init__(self, soak, told, others):
         self.soak, self.others = soak, others

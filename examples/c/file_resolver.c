@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What the resolver and its thread share. */
+/* The state that the resolver and its thread share. */
 typedef struct {
   char path[64];
   penstock_resolver *resolver;

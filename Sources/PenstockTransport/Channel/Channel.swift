@@ -80,7 +80,7 @@ public final class Channel: @unchecked Sendable {
     switch TLSContext.make(role: .client, options: tls) {
     case .failed(let failure): return .failed(failure)
     case .made(let context):
-      runtime.post(NewCertificates(core, context))
+      runtime.post(Asked(core) { $0.setCertificates(context) })
       return .made(())
     }
   }
@@ -114,18 +114,6 @@ public final class Channel: @unchecked Sendable {
   public func close() {
     if !isClosing.exchange(true, ordering: .relaxed) { runtime.post(ChannelClosing(core)) }
   }
-}
-
-private final class NewCertificates: InboxItem {
-  private let core: ChannelCore
-  private let context: TLSContext
-
-  init(_ core: ChannelCore, _ context: TLSContext) {
-    self.core = core
-    self.context = context
-  }
-
-  override func run() { core.setCertificates(context) }
 }
 
 private final class NewResolver: InboxItem {

@@ -252,17 +252,18 @@ final class Subchannel: Timer {
   func judged(_ new: OutlierRecord) -> EndpointNews? {
     let wasEjected = isEjected
     record = new
-    switch (wasEjected, isEjected, connectivity) {
-    case (false, true, .ready), (false, true, .connecting), (false, true, .idle):
+    guard isEjected != wasEjected else { return nil }
+    switch (isEjected, connectivity) {
+    case (_, .transientFailure), (_, .shutdown), (false, .connecting): return nil
+    case (true, .idle), (true, .connecting), (true, .ready):
       failure = ByteBuffer().say("its calls have failed (outlier detection)")
       return .failed
-    case (true, false, .ready):
-      failure = nil
-      return .ready
-    case (true, false, .idle):
+    case (false, .idle):
       failure = nil
       return .rested
-    default: return nil
+    case (false, .ready):
+      failure = nil
+      return .ready
     }
   }
 

@@ -447,36 +447,6 @@ final class HTTP2Session {
     return failure == nil
   }
 
-  /// The space for the next bytes before `receive` gets them: within the message that they belong to. nil: they may
-  /// be put anywhere.
-  func space() -> UnsafeMutableRawBufferPointer? {
-    let left = tracker.dataLeft
-    guard left >= HTTP2Session.leastSpace, let all = messageSpace() else { return nil }
-    return UnsafeMutableRawBufferPointer(rebasing: all.prefix(left))
-  }
-
-  /// The space for all that may still come of the message to which the present DATA frame, or the last one, belongs.
-  /// nil: there is no such space, or not much of it.
-  func messageSpace() -> UnsafeMutableRawBufferPointer? {
-    guard tracker.dataLength >= HTTP2Session.leastSpace,
-      let stream = find(tracker.stream)?.takeUnretainedValue(),
-      stream.bodyIsEmpty, stream.end == nil, let space = stream.owner?.streamSpace(),
-      space.count >= HTTP2Session.leastSpace
-    else { return nil }
-    if !window.isWide { widenWindow() }
-    return space
-  }
-
-  /// Whether the stream whose frame came last has bytes that its owner did not want yet.
-  @inline(never) @_optimize(size)
-  var isBehind: Bool {
-    phase != .abandoned && (find(tracker.stream).map { !$0.takeUnretainedValue().bodyIsEmpty } ?? false)
-  }
-
-  /// The smallest space within a message into which bytes are received directly. If there is less space, the bytes are
-  /// copied into the message.
-  static let leastSpace = 4096
-
   /// Appends the bytes to be sent, as long as `out` is not over the limit.
   func collect(into out: SendQueue) -> Collected {
     guard let session, phase != .abandoned else { return .failed }

@@ -1,7 +1,7 @@
 import CSystem
 import Synchronization
 
-/// What a runtime does when the process forks: see `Fork`.
+/// The part of a runtime in a fork of the process: see `Fork`.
 extension Runtime {
   // MARK: The list of this process's runtimes
 
@@ -133,7 +133,7 @@ extension Runtime {
     waiters = []
     withExtendedLifetime(parked) {}
     if isOver {
-      // What the thread that took the runtime apart has not released yet is never released.
+      // Objects that the thread which took the runtime apart has not released yet are never released.
       ownExited.set()
       return endCell.set()
     }

@@ -5,7 +5,7 @@ import Testing
 
 @testable import PenstockTransport
 
-/// What a channel does in a child of fork. The child's part runs in the test's own process here, which needs no fork: the
+/// A channel in a child of fork. The child's part runs in the test's own process here, which needs no fork: the
 /// runtime is driven by the host, and nobody drives it at that moment.
 @Suite(.timeLimit(.minutes(1))) struct ForkTests {
   private static let second = SimulationTests.second
@@ -31,7 +31,7 @@ import Testing
     }
   }
 
-  /// What there is to do now.
+  /// Everything that is due now.
   private func settle(_ client: TestClient) {
     for _ in 0..<10 { client.turn() }
   }
@@ -130,7 +130,7 @@ import Testing
 
   // MARK: Names
 
-  /// What the parent knows serves the first call, while the child's own look-up is under way.
+  /// The addresses that the parent knows serve the first call, while the child's own look-up is under way.
   @Test func theParentsAddressesServeUntilTheNameIsLookedUp() throws {
     let names = ReconnectTests.Answers()
     names.answer = ReconnectTests.addresses(1)

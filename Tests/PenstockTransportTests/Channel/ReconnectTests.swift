@@ -318,15 +318,21 @@ import Testing
   static let settings: [UInt8] = [0, 0, 0, 4, 0, 0, 0, 0, 0]
   static let goAway: [UInt8] = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
 
-  /// A server that says GOAWAY at once, to each connection: attempts are apart as after failures.
-  @Test func aServerThatLeavesAtOnceIsNotAskedWithoutPause() throws {
+  /// A world with a server that greets each connection so, and does nothing more.
+  func leaving(_ greet: @escaping (SimulatedSocket) -> Void) -> Simulation {
     let world = Simulation()
     world.delay = Self.millisecond
     world.servers[80] = { _, socket in
       if socket.hasBegun { return }
       socket.hasBegun = true
-      socket.answer(Self.settings + Self.goAway)
+      greet(socket)
     }
+    return world
+  }
+
+  /// A server that says GOAWAY at once, to each connection: attempts are apart as after failures.
+  @Test func aServerThatLeavesAtOnceIsNotAskedWithoutPause() throws {
+    let world = leaving { $0.answer(Self.settings + Self.goAway) }
     let client = try client("ipv4:10.0.0.1:80", world)
     let answer = call(client, waits: true, deadline: 2 * Self.second)
     #expect(answer.code == .deadlineExceeded)
@@ -335,13 +341,9 @@ import Testing
 
   /// A server that allows no streams (MAX_CONCURRENT_STREAMS 0) and ends each connection.
   @Test func aServerThatAllowsNoStreamsIsNotAskedWithoutPause() throws {
-    let world = Simulation()
-    world.delay = Self.millisecond
-    world.servers[80] = { _, socket in
-      if socket.hasBegun { return }
-      socket.hasBegun = true
-      socket.answer([0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0])
-      world.after(2 * Self.millisecond) { socket.end() }
+    let world = leaving {
+      $0.answer([0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0])
+      $0.end()
     }
     let client = try client("ipv4:10.0.0.1:80", world)
     let answer = call(client, waits: true, deadline: 2 * Self.second)
@@ -349,15 +351,9 @@ import Testing
     #expect(world.connects < 10)
   }
 
-  /// The same of two addresses: each waits for itself, though the other one is connected meanwhile.
+  /// Two such addresses: each waits for itself, though the other one is connected meanwhile.
   @Test func twoAddressesThatLeaveAtOnceAreNotAskedWithoutPause() throws {
-    let world = Simulation()
-    world.delay = Self.millisecond
-    world.servers[80] = { _, socket in
-      if socket.hasBegun { return }
-      socket.hasBegun = true
-      socket.answer(Self.settings + Self.goAway)
-    }
+    let world = leaving { $0.answer(Self.settings + Self.goAway) }
     let client = try client("ipv4:10.0.0.1:80,10.0.0.2:80", world)
     #expect(call(client).code == .unavailable)
     #expect(world.connects == 4)

@@ -79,7 +79,7 @@ final class SimulatedSocket: Socket {
   var isConnected = false
   private var isClosed = false
   private var hasEnded = false
-  /// What the server keeps for this connection: whether the preface has come, and the bytes of a frame that is not
+  /// The server's notes on this connection: whether the preface has come, and the bytes of a frame that is not
   /// whole yet.
   var hasBegun = false
   var rest: [UInt8] = []

@@ -1,0 +1,187 @@
+"""Forks: what the parent's objects do in a child (docs/fork.md)."""
+
+from __future__ import annotations
+
+from helpers import run
+
+
+def test_a_fork(server: str) -> None:
+    """In the child the parent's channel works, with its interceptors; its call has ended; the parent goes on."""
+    text = """
+class Count(penstock.Interceptor):
+    calls = 0
+    def on_start(self, hop):
+        self.calls += 1
+count = Count()
+token = penstock.add_interceptor(count, priority=4, name="count")
+channel = penstock.Channel(target, tls=False)
+echo = channel.unary_unary("/penstock.Echo/Unary")
+stream = channel.unary_stream("/penstock.Probe/HangStream")(b"")
+assert next(stream) == b"first"
+assert echo(b"before") == b"before"
+child = os.fork()
+if child == 0:
+    assert echo(b"parent's") == b"parent's"
+    try:
+        next(stream)
+    except penstock.RpcError as error:
+        print(error.code().name, error.details(), flush=True)
+    del stream, echo, channel
+    with penstock.Channel(target, tls=False) as channel:
+        assert channel.unary_unary("/penstock.Echo/Unary")(b"child's", metadata={"a": "b"}) == b"child's"
+        print(channel.interceptors[0]["name"], token.priority, count.calls, flush=True)
+        token.remove()
+        assert channel.interceptors == []
+    sys.exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+assert echo(b"after") == b"after"
+assert stream.is_active()
+stream.cancel()
+print(count.calls)
+"""
+    assert run(text, server).splitlines() == [
+        "CANCELLED the process was forked: the call is its parent's",
+        "count 4 4",
+        "3",
+    ]
+
+
+def test_a_fork_in_a_callback(server: str) -> None:
+    """Nothing can be taken over: in the child the parent's channel is refused, and a new one works."""
+    text = """
+class Forks(penstock.Interceptor):
+    child = -1
+    def on_start(self, hop):
+        if self.child < 0: self.child = os.fork()
+        if self.child == 0:
+            try:
+                echo(b"parent's")
+            except penstock.ForkedError:
+                print("refused", flush=True)
+            with penstock.Channel(target, tls=False) as other:
+                print(other.unary_unary("/penstock.Echo/Unary")(b"child's"), flush=True)
+            os._exit(0)
+channel = penstock.Channel(target, tls=False)
+forks = Forks()
+channel.add_interceptor(forks)
+echo = channel.unary_unary("/penstock.Echo/Unary")
+assert echo(b"x") == b"x"
+print(os.waitstatus_to_exitcode(os.waitpid(forks.child, 0)[1]))
+"""
+    assert run(text, server).splitlines() == ["refused", 'b"child\'s"', "0"]
+
+
+def test_many_children_of_a_busy_parent(server: str) -> None:
+    """By os.fork and by multiprocessing, while other threads call: each child uses the parent's channel at once."""
+    text = """
+import multiprocessing
+channel = penstock.Channel(target, tls=False)
+class Count(penstock.Interceptor):
+    calls = 0
+    def on_start(self, hop): self.calls += 1
+class Pass(penstock.SyncInterceptor):
+    def intercept(self, call): call.next()
+count = Count()
+channel.add_interceptor(count)
+channel.add_interceptor(Pass())
+echo = channel.unary_unary("/penstock.Echo/Unary")
+over, failed, called = threading.Event(), [], []
+def busy():
+    while not over.is_set():
+        try:
+            assert echo(b"busy", timeout=20) == b"busy"
+            called.append(1)
+        except BaseException as error:
+            failed.append(error)
+threads = [threading.Thread(target=busy) for _ in range(3)]
+for thread in threads: thread.start()
+def work(number):
+    before = count.calls
+    assert echo(b"%d" % number, timeout=20) == b"%d" % number
+    assert count.calls > before
+    return number
+for number in range(200):
+    child = os.fork()
+    if child == 0:
+        try: os._exit(0 if work(number) == number else 2)
+        except BaseException as error: print(repr(error), flush=True)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, number
+context = multiprocessing.get_context("fork")
+for _ in range(5):
+    with context.Pool(4) as pool:
+        assert pool.map(work, range(40)) == list(range(40))
+over.set()
+for thread in threads: thread.join()
+print(failed, len(called) > 100)
+"""
+    assert run(text, server) == "[] True\n"
+
+
+def test_a_fork_before_the_first_use_and_many_children(server: str) -> None:
+    text = """
+import multiprocessing
+def work(number):
+    with penstock.Channel(target, tls=False) as channel:
+        return channel.unary_unary("/penstock.Echo/Unary")(str(number).encode())
+if __name__ == "__main__":
+    assert work(0) == b"0"
+    with multiprocessing.get_context("fork").Pool(3) as pool:
+        print(sorted(pool.map(work, range(6))))
+    assert work(7) == b"7"
+"""
+    assert run(text, server) == f"{[str(number).encode() for number in range(6)]}\n"
+
+
+def test_the_parent_s_token_can_be_removed_in_a_child_without_channels(server: str) -> None:
+    text = """
+token = penstock.add_interceptor(penstock.Interceptor(), name="parent's")
+child = os.fork()
+if child == 0:
+    token.priority = 3
+    token.remove()
+    assert penstock.default_runtime().interceptors == []
+    os._exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+print(len(penstock.default_runtime().interceptors))
+"""
+    assert run(text, server) == "1\n"
+
+
+def test_a_child_keeps_nothing_of_the_parent_s_runtime(server: str) -> None:
+    """A child that is forked in a synchronous interceptor does not take its thread for a worker. A child that drops
+    the channel and the runtime has as many descriptors as the parent had before it made them."""
+    text = """
+import gc
+import time
+from penstock._wait import workers
+def descriptors(): return len(os.listdir("/proc/self/fd"))
+def child_of(work):
+    child = os.fork()
+    if child == 0:
+        work()
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+before = descriptors()
+class Forks(penstock.SyncInterceptor):
+    def intercept(self, call):
+        assert workers
+        def work():
+            if workers: os._exit(1)
+        print(child_of(work), flush=True)
+        call.next()
+runtime = penstock.Runtime()
+channel = penstock.Channel(target, tls=False, runtime=runtime)
+token = channel.add_interceptor(Forks())
+assert channel.unary_unary("/penstock.Echo/Unary")(b"x") == b"x"
+def work():
+    global runtime, channel, token
+    del token, channel, runtime
+    gc.collect()
+    for _ in range(200):
+        if descriptors() == before: return
+        time.sleep(0.05)
+    os._exit(descriptors())
+print(child_of(work))
+"""
+    assert run(text, server) == "0\n0\n"
