@@ -115,6 +115,19 @@ public func penstock_channel_wait_connectivity(
   }
 }
 
+@_cdecl("penstock_channel_watch_connectivity") @implementation
+public func penstock_channel_watch_connectivity(
+  _ handle: OpaquePointer!, _ function: penstock_connectivity_function!, _ data: UnsafeMutableRawPointer!,
+  _ finalizer: penstock_finalizer!
+) -> penstock_result {
+  // Made first, so that the finalizer also runs on an error.
+  let userData = UserData(data, finalizer)
+  return with(handle) { channel in
+    guard let function else { return .invalidArgument }
+    return channel.add(ConnectivityWatch(function, userData))
+  }
+}
+
 @_cdecl("penstock_channel_connect") @implementation
 public func penstock_channel_connect(_ handle: OpaquePointer!) -> penstock_result {
   with(handle) { $0.connect() }

@@ -49,7 +49,7 @@ TABLES = {"penstock_sync_interceptor": "pick_sync", "penstock_async_interceptor"
           "penstock_codec_functions": "pick_functions", "penstock_call_callbacks": "pick_callbacks",
           "penstock_interceptor": "pick_interceptor", "penstock_resolver_functions": "pick_resolver"}
 FUNCTIONS = {"penstock_submit": "api_submit", "penstock_token_source": "api_source", "penstock_log_line": "api_log",
-             "int32_t (*)(void *)": "api_interrupted"}
+             "int32_t (*)(void *)": "api_interrupted", "penstock_connectivity_function": "api_watch"}
 # If a function to which an object is passed gives one of these results, the caller still owns the object.
 KEPT = ["PENSTOCK_E_STATE", "PENSTOCK_E_FORKED"]
 

@@ -330,11 +330,18 @@ static inline const penstock_codec_functions *pick_functions(const char *functio
   return table;
 }
 
-/* ---- Resolvers ---- */
+/* ---- Watches and resolvers ---- */
 
 static void api_resolve(void *user_data) {
   check_alive(user_data);
   act_at((place){0}, 3);
+}
+
+static inline int32_t api_watch(void *user_data, int32_t state) {
+  check_alive(user_data);
+  CHECK(state >= PENSTOCK_CONNECTIVITY_IDLE && state <= PENSTOCK_CONNECTIVITY_SHUTDOWN);
+  act_at((place){0}, 3);
+  return !once_in(4);
 }
 
 static inline const penstock_resolver_functions *pick_resolver(const char *function,

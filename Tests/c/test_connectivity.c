@@ -136,3 +136,114 @@ TEST(connectivity_is_waited_for_by_many) {
   }
   penstock_channel_release(channel);
 }
+
+/* What a watch was told, in order. */
+typedef struct {
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  int32_t told[32];
+  int count;
+  int32_t last; /* the watch ends after this state; -1: never */
+  int finalized;
+} record;
+
+#define RECORD(LAST)                                                                                                   \
+  { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .last = (LAST) }
+
+static int32_t on_state(void *user_data, int32_t state) {
+  record *self = user_data;
+  pthread_mutex_lock(&self->lock);
+  CHECK(!self->finalized && self->count < 32);
+  self->told[self->count++ % 32] = state;
+  pthread_cond_broadcast(&self->changed);
+  pthread_mutex_unlock(&self->lock);
+  return state != self->last;
+}
+
+static void on_end(void *user_data) {
+  record *self = user_data;
+  pthread_mutex_lock(&self->lock);
+  self->finalized++;
+  pthread_cond_broadcast(&self->changed);
+  pthread_mutex_unlock(&self->lock);
+}
+
+/* Waits until `state` was told last (-1: until the watch is over). */
+static void wait_told(record *self, int32_t state) {
+  struct timespec until;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_sec += 20;
+  pthread_mutex_lock(&self->lock);
+  int failed = 0;
+  while (!failed && (state < 0 ? !self->finalized : !self->count || self->told[self->count - 1] != state)) {
+    failed = pthread_cond_timedwait(&self->changed, &self->lock, &until);
+  }
+  CHECK_INT(failed, 0);
+  pthread_mutex_unlock(&self->lock);
+}
+
+/* Each state is news: never the same one twice in a row. */
+static void check_news(const record *self) {
+  for (int i = 1; i < self->count; i++) CHECK(self->told[i] != self->told[i - 1]);
+}
+
+TEST(connectivity_is_watched) {
+  record all = RECORD(-1), until_ready = RECORD(PENSTOCK_CONNECTIVITY_READY);
+  penstock_channel *channel = open_channel();
+  OK(penstock_channel_watch_connectivity(channel, on_state, &all, on_end));
+  OK(penstock_channel_watch_connectivity(channel, on_state, &until_ready, on_end));
+  wait_told(&all, PENSTOCK_CONNECTIVITY_IDLE);
+  wait_told(&until_ready, PENSTOCK_CONNECTIVITY_IDLE);
+  check_echo(channel);
+  wait_told(&all, PENSTOCK_CONNECTIVITY_READY);
+  wait_told(&until_ready, -1);
+  CHECK_INT(until_ready.told[until_ready.count - 1], PENSTOCK_CONNECTIVITY_READY);
+  OK(penstock_channel_close(channel));
+  wait_told(&all, -1);
+  CHECK_INT(all.told[all.count - 1], PENSTOCK_CONNECTIVITY_SHUTDOWN);
+  check_news(&all);
+  check_news(&until_ready);
+  CHECK_INT(all.finalized, 1);
+  CHECK_INT(until_ready.finalized, 1);
+  CHECK_RESULT(penstock_channel_watch_connectivity(channel, on_state, &until_ready, on_end), PENSTOCK_E_CLOSED);
+  CHECK_INT(until_ready.finalized, 2);
+  penstock_channel_release(channel);
+}
+
+TEST(connectivity_is_watched_through_failures) {
+  record all = RECORD(-1);
+  penstock_channel *channel = open_at(dead_address(), "{\"tls\": false, \"initial_backoff_ms\": 20}");
+  OK(penstock_channel_connect(channel));
+  OK(penstock_channel_watch_connectivity(channel, on_state, &all, on_end));
+  wait_told(&all, PENSTOCK_CONNECTIVITY_TRANSIENT_FAILURE);
+  /* A release without a close closes the channel, too. */
+  penstock_channel_release(channel);
+  wait_told(&all, -1);
+  CHECK_INT(all.told[all.count - 1], PENSTOCK_CONNECTIVITY_SHUTDOWN);
+  check_news(&all);
+}
+
+typedef struct {
+  penstock_channel *channel;
+  record record;
+} closer;
+
+/* A watch may close its channel, and make another watch. */
+static int32_t close_when_ready(void *user_data, int32_t state) {
+  closer *self = user_data;
+  if (state == PENSTOCK_CONNECTIVITY_READY) {
+    CHECK_RESULT(penstock_channel_wait_connectivity(self->channel, state, 100, NULL), PENSTOCK_E_WOULD_DEADLOCK);
+    OK(penstock_channel_watch_connectivity(self->channel, on_state, &self->record, on_end));
+    OK(penstock_channel_close(self->channel));
+  }
+  return 1;
+}
+
+TEST(connectivity_watch_closes_the_channel) {
+  closer self = {.record = RECORD(-1)};
+  self.channel = open_channel();
+  OK(penstock_channel_watch_connectivity(self.channel, close_when_ready, &self, NULL));
+  OK(penstock_channel_connect(self.channel));
+  wait_told(&self.record, -1);
+  penstock_channel_release(self.channel);
+}

@@ -414,3 +414,41 @@ TEST(fork_hooks_may_be_installed_twice) {
   penstock_channel_release(channel);
   penstock_channel_release(channel);
 }
+
+/* ---- A watch of the channel's state ---- */
+
+typedef struct {
+  penstock_channel *channel;
+  atomic_int ready; /* how often READY was told */
+  atomic_int others;
+} watched;
+
+static int32_t count_states(void *user_data, int32_t state) {
+  watched *self = user_data;
+  atomic_fetch_add(state == PENSTOCK_CONNECTIVITY_READY ? &self->ready : &self->others, 1);
+  return 1;
+}
+
+static void call_while_watched(void *pointer) {
+  watched *self = pointer;
+  int32_t code = -1;
+  int others = atomic_load(&self->others);
+  CHILD(atomic_load(&self->ready) == 1);
+  CHILD(unary_result(self->channel, &code) == PENSTOCK_OK && code == 0);
+  for (int i = 0; i < 20000 && atomic_load(&self->ready) < 2; i++) usleep(1000);
+  CHILD(atomic_load(&self->ready) == 2);
+  CHILD(atomic_load(&self->others) > others);
+}
+
+TEST(fork_hooks_keep_watches) {
+  with_hooks();
+  watched self = {0};
+  self.channel = open_channel();
+  OK(penstock_channel_watch_connectivity(self.channel, count_states, &self, NULL));
+  check_echo(self.channel);
+  for (int i = 0; i < 20000 && atomic_load(&self.ready) < 1; i++) usleep(1000);
+  reap(fork_and(call_while_watched, &self));
+  CHECK_INT(atomic_load(&self.ready), 1);
+  OK(penstock_channel_close(self.channel));
+  penstock_channel_release(self.channel);
+}

@@ -196,6 +196,11 @@ TEST(null_runtime) {
   penstock_runtime_release(runtime);
 }
 
+static int32_t on_connectivity(void *user_data, int32_t state) {
+  (void)user_data;
+  return state;
+}
+
 TEST(null_channel) {
   penstock_channel *channel = NULL;
   penstock_runtime *runtime = NULL;
@@ -217,9 +222,14 @@ TEST(null_channel) {
   REFUSED(penstock_channel_close_gracefully(NULL, 0));
   CHECK_INT(penstock_channel_connectivity(NULL), PENSTOCK_CONNECTIVITY_SHUTDOWN);
   REFUSED(penstock_channel_wait_connectivity(NULL, PENSTOCK_CONNECTIVITY_IDLE, 0, NULL));
+  atomic_int over = 0;
+  REFUSED(penstock_channel_watch_connectivity(NULL, on_connectivity, &over, count_up));
+  CHECK_INT(atomic_load(&over), 1);
   REFUSED(penstock_channel_connect(NULL));
   REFUSED(penstock_channel_reset_backoff(NULL));
   channel = open_channel_on(runtime);
+  REFUSED(penstock_channel_watch_connectivity(channel, NULL, &over, count_up));
+  CHECK_INT(atomic_load(&over), 2);
   penstock_resolver_functions functions = PENSTOCK_RESOLVER_FUNCTIONS_INIT;
   penstock_resolver *resolver = NULL;
   atomic_int finalized = 0;

@@ -281,7 +281,7 @@ MUTATIONS = [
     ("run", "a verdict other than NEXT passes in the run", "Call+Run.swift",
      "guard _fastPath(answer == Verdict.next.rawValue) else {", "guard _fastPath(answer < 1000) else {"),
     ("run", "an event is shown to hops that were set apart before", "Call+Run.swift", "run.length == callbacks.runLength ? list : list.above(run.length)", "list"),
-    ("run", "a hop that has set itself apart goes on in the run", "Call+Run.swift", "      guard index < run.length else {\n        watch", "      guard index < run.length || index >= 0 else {\n        watch"),
+    ("run", "a hop that has set itself apart goes on in the run", "Call+Run.swift", "      guard index < run.length else { return .answered(index,", "      guard index < run.length || index >= 0 else { return .answered(index,"),
     ("run", "hops in the run are not destroyed", "Call+Run.swift", "      if !callbacks.destroy.isEmpty { destroyRun() }\n", ""),
     ("run", "a state that create has made is not given to callbacks in the run", "Chain+Callbacks.swift",
      "self.function = hasState ? { Entry.callWithState($0, $1) } : function", "self.function = function"),

@@ -111,6 +111,19 @@ PENSTOCK_API int32_t penstock_channel_connectivity(const penstock_channel *chann
  * threads: any that may wait: not a callback on the thread that drives the runtime. */
 PENSTOCK_API penstock_result penstock_channel_wait_connectivity(penstock_channel *channel, int32_t from,
                                                                 int64_t timeout_ms, int32_t *now);
+/* Is told a state of a channel (PENSTOCK_CONNECTIVITY_...), on the thread that drives the runtime: it must not wait.
+ * Returns 0 to end the watch. */
+typedef int32_t (*penstock_connectivity_function)(void *user_data, int32_t state);
+/* Watches the channel's state: calls `changed` soon with the state that it has then, and afterwards with each new one,
+ * never with the same one twice in a row. Of states that follow each other within one turn of the runtime only the last
+ * is told. The watch is over when `changed` returns 0 or has been told SHUTDOWN. It does not make the channel connect.
+ * result: E_INVALID_ARGUMENT: NULL. E_CLOSED, E_FORKED.
+ * memory: `user_data` is the library's until `finalizer` (nullable) has run: once, when the watch is over or its runtime
+ * has ended, and on an error.
+ * threads: any */
+PENSTOCK_API penstock_result penstock_channel_watch_connectivity(penstock_channel *channel,
+                                                                 penstock_connectivity_function changed,
+                                                                 void *user_data, penstock_finalizer finalizer);
 /* Makes an idle channel connect, without a call. Does not wait; in any other state it does nothing.
  * result: E_INVALID_ARGUMENT: NULL. E_CLOSED, E_FORKED.
  * memory: nothing is kept

@@ -102,6 +102,9 @@ public final class Channel: @unchecked Sendable {
     core.connectivity.wait(for: old, on: runtime, deadline: deadline)
   }
 
+  /// Tells the watch the channel's states. Any thread; does not wait.
+  public func add(_ watch: ConnectivityWatch) { runtime.post(Asked(core) { $0.add(watch) }) }
+
   /// Begins to connect if the channel is idle. Any thread; does not wait.
   public func connect() { runtime.post(Asked(core) { $0.connect() }) }
 

@@ -147,6 +147,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   /// present, fails the attempts that have no patience.
   @inline(never) @_optimize(size)
   func runInTurn() {
+    connectivity.tellWatches()
     waiting.sweep()
     guard !waiting.isEmpty else { return }
     runtime.refreshNow()
@@ -155,6 +156,12 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     } else {
       follow(.wanted)
     }
+  }
+
+  @inline(never) @_optimize(size)
+  func add(_ watch: ConnectivityWatch) {
+    connectivity.add(watch)
+    if closedBecause == nil { work.schedule(self) } else { connectivity.tellWatches() }
   }
 
   /// Begins to connect if the channel is idle.
@@ -221,6 +228,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   private func tellState() {
     let now = balancer.connectivity
     connectivity.set(now)
+    if connectivity.isWatched { work.schedule(self) }
     guard destination.idleTimeout > 0 else { return }
     if now == .idle || now == .shutdown {
       idleTimer.map { runtime.disarm($0) }
@@ -451,6 +459,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     leaving = []
     for subchannel in known { subchannel.close() }
     for subchannel in left { subchannel.close() }
+    connectivity.tellWatches()
   }
 
   // MARK: In a child of fork

@@ -1,3 +1,4 @@
+import PenstockCall
 import PenstockChannel
 import PenstockWire
 import Synchronization
@@ -7,6 +8,9 @@ final class ConnectivityCell: @unchecked Sendable {
   private let state = Atomic<Int32>(Connectivity.idle.rawValue)
   private let lock = Lock()
   private var waiters: [WaitCell] = []
+  /// The first watch; driving thread only.
+  private var watches: ConnectivityWatch?
+  var isWatched: Bool { watches != nil }
 
   var now: Connectivity { Connectivity(rawValue: state.load(ordering: .acquiring)) ?? .idle }
 
@@ -41,10 +45,51 @@ final class ConnectivityCell: @unchecked Sendable {
     }
   }
 
+  /// Tells the watch the states from now on. Driving thread only.
+  func add(_ watch: ConnectivityWatch) {
+    watch.next = watches
+    watches = watch
+  }
+
+  /// Tells the state to each watch that was told another one last. Driving thread only, with the channel's work done.
+  @inline(never) @_optimize(size)
+  func tellWatches() {
+    var rest = watches
+    watches = nil
+    while let watch = rest {
+      rest = watch.next.take()
+      if watch.goesOn(with: now) { add(watch) }
+    }
+  }
+
   /// Makes the state idle in a forked child, and forgets the parent's threads that waited.
   @inline(never) @_optimize(size)
   func becomeChild() {
     state.store(Connectivity.idle.rawValue, ordering: .releasing)
     waiters = []
+  }
+}
+
+/// A function of the program that is told the states of a channel.
+public final class ConnectivityWatch {
+  /// Gets the user data and the state. The result 0 ends the watch.
+  public typealias Function = @convention(c) (UnsafeMutableRawPointer?, Int32) -> Int32
+
+  private let function: Function
+  private let userData: UserData
+  private var told: Connectivity?
+  fileprivate var next: ConnectivityWatch?
+
+  public init(_ function: @escaping Function, _ userData: UserData) {
+    self.function = function
+    self.userData = userData
+  }
+
+  /// Tells a state that is news. False: the watch is over.
+  @inline(never) @_optimize(size)
+  fileprivate func goesOn(with state: Connectivity) -> Bool {
+    if told == state { return true }
+    told = state
+    return function(userData.pointer, state.rawValue) != 0 && state != .shutdown
   }
 }

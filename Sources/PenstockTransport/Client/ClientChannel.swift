@@ -130,6 +130,12 @@ public final class ClientChannel: @unchecked Sendable {
     }
   }
 
+  public func add(_ watch: ConnectivityWatch) -> Outcome {
+    if isClosed { return .closed }
+    transport.add(watch)
+    return .ok
+  }
+
   public func connect() -> Outcome {
     if !isOpen { return .closed }
     transport.connect()

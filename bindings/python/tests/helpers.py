@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Tuple
 
@@ -36,6 +37,14 @@ class Only(Interceptor):
     def __init__(self, **callbacks: Callable[[Hop], Any]) -> None:
         for callback, function in callbacks.items():
             setattr(self, callback, function)
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    """Waits until ``holds()`` is true, for 20 s at most."""
+    deadline = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
 
 
 def unary(channel: Channel, data: bytes = b"x", **options: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import socket
 import threading
 import time
@@ -12,7 +13,9 @@ import grpc
 import pytest
 
 import penstock
+from helpers import eventually
 from penstock import Connectivity, StatusCode
+from penstock._objects import registry
 
 ECHO = "/test.Echo/Echo"
 
@@ -61,6 +64,52 @@ def test_states(port: int) -> None:
             channel.reset_backoff()
     finally:
         server.stop(None)
+
+
+def test_states_are_watched(port: int) -> None:
+    server = serve(port)
+    told: queue.Queue[Connectivity] = queue.Queue()
+    until_ready: queue.Queue[Connectivity] = queue.Queue()
+
+    def ends_when_ready(state: Connectivity) -> bool:
+        until_ready.put(state)
+        return state is not Connectivity.READY
+
+    try:
+        with penstock.Channel(f"127.0.0.1:{port}", tls=False) as channel:
+            before = len(registry)
+            channel.watch_connectivity(told.put)
+            channel.watch_connectivity(ends_when_ready)
+            assert told.get(timeout=20) is Connectivity.IDLE
+            assert channel.unary_unary(ECHO)(b"x") == b"x"
+            state = told.get(timeout=20)
+            if state is Connectivity.CONNECTING:
+                state = told.get(timeout=20)
+            assert state is Connectivity.READY
+            with pytest.raises(TypeError, match="a function that gets a state"):
+                channel.watch_connectivity(5)  # type: ignore[arg-type]
+        while told.get(timeout=20) is not Connectivity.SHUTDOWN:
+            pass
+        with pytest.raises(penstock.ClosedError):
+            channel.watch_connectivity(told.put)
+        eventually(lambda: len(registry) <= before)
+    finally:
+        server.stop(None)
+    assert list(until_ready.queue)[-1] is Connectivity.READY
+
+
+def test_a_watch_that_raises(port: int, caplog: pytest.LogCaptureFixture) -> None:
+    told: queue.Queue[Connectivity] = queue.Queue()
+
+    def raises(state: Connectivity) -> None:
+        told.put(state)
+        raise ValueError("not this state")
+
+    with penstock.Channel(f"127.0.0.1:{port}", tls=False) as channel:
+        channel.watch_connectivity(raises)
+        assert told.get(timeout=20) is Connectivity.IDLE
+    assert told.get(timeout=20) is Connectivity.SHUTDOWN
+    eventually(lambda: caplog.text.count("ValueError: not this state") == 2)
 
 
 def test_calls_wait_for_the_server(port: int) -> None:

@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import re
-import threading
 import time
 from typing import Any, Callable, List, Optional, Tuple
 
@@ -14,16 +13,8 @@ import pytest
 
 import penstock
 from conftest import REPOSITORY, json_bytes
-from helpers import Only, bidi, on_thread, seen, unary
+from helpers import Only, bidi, eventually, on_thread, seen, unary
 from penstock import Channel, RpcError, StatusCode, ready
-
-
-def eventually(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.001)
-
 
 # ---- Logging ----
 

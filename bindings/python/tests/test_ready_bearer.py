@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
@@ -12,15 +11,8 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 import pytest
 
 import penstock
-from helpers import seen, unary
+from helpers import eventually, seen, unary
 from penstock import Channel, Hop, RpcError, StatusCode, ready
-
-
-def eventually(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.001)
 
 
 class Source:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import threading
-import time
 import weakref
 from concurrent import futures
 from typing import Any, Callable, Iterator, List, Tuple
@@ -13,6 +12,7 @@ import grpc
 import pytest
 
 import penstock
+from helpers import eventually
 from penstock import StatusCode
 
 NAME = "/test.Name/Name"
@@ -42,13 +42,6 @@ def two() -> Iterator[Tuple[str, str]]:
     yield servers[0].address, servers[1].address
     for server in servers:
         server.stop()
-
-
-def eventually(holds: Callable[[], bool]) -> None:
-    until = time.monotonic() + 20
-    while not holds() and time.monotonic() < until:
-        time.sleep(0.01)
-    assert holds()
 
 
 def only(address: str, **more: Any) -> Any:

@@ -22,6 +22,7 @@ from ._resolver import Resolver
 from ._runtime import Runtime, default_runtime
 from ._verdict import Connectivity, Level
 from ._wait import Waiters
+from ._watch import Changed, watch
 
 TLS = Union[bool, Mapping[str, Any]]
 
@@ -166,6 +167,15 @@ class Channel(Caller):
         if result != OK:
             raise library_error(result, f"the channel's state is still {Connectivity(state).name}")
         return Connectivity(now.value)
+
+    def watch_connectivity(self, changed: Changed) -> None:
+        """Calls ``changed(state)`` soon with the state that the channel has then, and afterwards with each new one,
+        on the thread that drives the runtime: it must not wait. Of states that follow each other at once only the last
+        is told. The watch is over when ``changed`` returns False or has been told SHUTDOWN. It does not make the
+        channel connect.
+
+        ClosedError: the channel is closed."""
+        watch(self._handle, changed)
 
     def connect(self) -> None:
         """Makes an idle channel connect, without a call. Does not wait; in any other state it does nothing."""

@@ -30,6 +30,8 @@ penstock_codec_free = CFUNCTYPE(None, c_void_p, c_void_p)
 penstock_codec_copy = CFUNCTYPE(c_void_p, c_void_p, c_void_p)
 # void (*resolve)(void *user_data), and stop
 penstock_resolver_function = CFUNCTYPE(None, c_void_p)
+# typedef int32_t (*penstock_connectivity_function)(void *user_data, int32_t state);
+penstock_connectivity_function = CFUNCTYPE(c_int32, c_void_p, c_int32)
 # int32_t (*interrupted)(void *user_data)
 penstock_interrupted = CFUNCTYPE(c_int32, c_void_p)
 # void (*on_headers)(penstock_call *call, const penstock_metadata *headers, void *user_data), and so on

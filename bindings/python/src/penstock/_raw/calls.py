@@ -9,6 +9,7 @@ from typing import Any, Dict, Tuple
 from .c_types import (
     penstock_call_callbacks,
     penstock_codec_functions,
+    penstock_connectivity_function,
     penstock_finalizer,
     penstock_interceptor,
     penstock_interrupted,
@@ -169,6 +170,15 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     # penstock_result penstock_channel_wait_connectivity(penstock_channel *channel, int32_t from, int64_t timeout_ms,
     #                                                    int32_t *now);
     "penstock_channel_wait_connectivity": (c_int32, c_void_p, c_int32, c_int64, POINTER(c_int32)),
+    # penstock_result penstock_channel_watch_connectivity(penstock_channel *channel,
+    # penstock_connectivity_function changed, void *user_data, penstock_finalizer finalizer);
+    "penstock_channel_watch_connectivity": (
+        c_int32,
+        c_void_p,
+        penstock_connectivity_function,
+        c_void_p,
+        penstock_finalizer,
+    ),
     # penstock_result penstock_channel_connect(penstock_channel *channel);
     "penstock_channel_connect": (c_int32, c_void_p),
     # penstock_result penstock_channel_reset_backoff(penstock_channel *channel);

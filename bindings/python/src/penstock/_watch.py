@@ -1,0 +1,41 @@
+"""Functions that are told the states of a channel."""
+
+from __future__ import annotations
+
+from typing import Callable, Optional
+
+from . import _raw
+from ._ctrl_c import recover
+from ._errors import check
+from ._objects import forget, registry
+from ._reports import report
+from ._verdict import Connectivity
+
+Changed = Callable[[Connectivity], object]
+
+
+class _Watch:
+    def __init__(self, changed: Changed) -> None:
+        self.changed = changed
+
+
+def watch(channel: int, changed: Changed) -> None:
+    """Lets C call ``changed``. C has the function until the watch is over."""
+    if not callable(changed):
+        raise TypeError(f"a function that gets a state, not {changed!r}")
+    number = registry.add(_Watch(changed))
+    check(_raw.penstock_channel_watch_connectivity(channel, _changed, number, forget))
+
+
+def _call_changed(number: Optional[int], state: int) -> int:
+    """From C to Python: does not raise into C. A function that raises is told further states."""
+    watch = registry.get(number)
+    try:
+        return isinstance(watch, _Watch) and watch.changed(Connectivity(state)) is not False
+    except BaseException as error:
+        report("watch_connectivity", "changed", error)
+    return 1
+
+
+recover(_call_changed, lambda given: _call_changed(given["number"], given["state"]))
+_changed = _raw.penstock_connectivity_function(_call_changed)
