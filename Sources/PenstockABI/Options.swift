@@ -97,6 +97,9 @@ extension ParsedChannelOptions {
       /// small messages are open and the round trip is short.
       case "initial_connection_window_bytes":
         option.bytes(65535...2_147_483_647) { transport.initialConnectionWindow = $0 }
+      /// How large the two windows may grow where bandwidth times delay needs it, measured by PINGs while data comes; 0:
+      /// they keep their sizes.
+      case "max_window_bytes": option.bytes(0...2_147_483_647) { transport.mostWindow = $0 }
       /// Whether each call keeps a trace; {"events": n} keeps the latest n, 1 to 65536, and true 256. Default: false.
       case "trace": option.trace { defaults.traceEvents = $0 }
       /// The order of interceptors with equal priority.

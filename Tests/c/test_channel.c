@@ -52,6 +52,8 @@ TEST(channel_options) {
       "{\"tls\": false, \"connect_timeout_ms\": 5, \"compression\": \"gzip\", \"tie_order\": \"lifo\"}",
       "{\"tls\": false, \"compression\": \"identity\", \"tie_order\": \"fifo\"}",
       "{\"tls\": false, \"initial_stream_window_bytes\": 65535, \"initial_connection_window_bytes\": 2147483647}",
+      "{\"tls\": false, \"max_window_bytes\": 0}",
+      "{\"tls\": false, \"max_window_bytes\": 2147483647}",
       "{\"tls\": {\"verify\": false, \"server_name\": \"x\"}}",
       "{\"tls\": false, \"keepalive_time_ms\": 1000, \"keepalive_timeout_ms\": 1}",
       "{\"tls\": false, \"keepalive_time_ms\": 86400000, \"keepalive_without_calls\": true}",

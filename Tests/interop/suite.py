@@ -46,6 +46,8 @@ class Interop:
                       self.names(has, {*SLOW, "server_compressed_unary", "rpc_soak"}), compression="gzip")
             self.ours("ours-grpcio small-window", server.address, "blocking", self.names(has, SLOW),
                       initial_stream_window_bytes=65535, initial_connection_window_bytes=65535)
+            self.ours("ours-grpcio growing-window", server.address, "callback", self.names(has, SLOW),
+                      initial_stream_window_bytes=65535, initial_connection_window_bytes=65535, max_window_bytes=1 << 24)
         # streams_1000 and timeouts_1000 need 1,000 streams at once. unary_1000 is left out because grpcio's server
         # refuses some of its calls (REFUSED_STREAM) although the client keeps to its limit of streams; with grpcio's
         # own client it does so, too. penstock-peer does not: below unary_1000 runs against it with 7 streams.

@@ -52,6 +52,7 @@ public final class Channel: @unchecked Sendable {
     var limits = HTTP2Limits()
     limits.streamWindow = options.initialStreamWindow
     limits.connectionWindow = options.initialConnectionWindow
+    limits.mostWindow = options.mostWindow
     limits.maxHeaderList = options.maxHeaderListBytes
     let privacy = context != nil ? Privacy.tls : parsed.isUnix ? .local : .cleartext
     let defaults = RequestDefaults(

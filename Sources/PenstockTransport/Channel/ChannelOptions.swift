@@ -35,6 +35,8 @@ public struct ChannelOptions {
   /// The window of each stream, 65535 to 2147483647 bytes.
   public var initialStreamWindow = 1 << 20
   public var initialConnectionWindow = 4 << 20
+  /// How large windows may grow, in bytes; 0: not at all.
+  public var mostWindow = 0
 
   public init() {}
 }

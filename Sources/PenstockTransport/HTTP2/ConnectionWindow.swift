@@ -54,7 +54,7 @@ extension HTTP2Session {
   }
 
   @inline(never) @_optimize(size)
-  private func announceWindow() {
+  func announceWindow() {
     let size = window.isWide ? max(limits.connectionWindow, ConnectionWindow.narrow) : ConnectionWindow.narrow
     credited(nghttp2_session_set_local_window_size(session, 0, 0, Int32(clamping: size)))
     // Credit that nghttp2 has held back, to make the window narrow, goes back at once.

@@ -7,6 +7,8 @@ struct HTTP2Limits {
   /// How many bytes may be under way on the whole connection, at most (see `ConnectionWindow`); unread bytes do not
   /// count here (see `HTTP2Session`).
   var connectionWindow = 4 << 20
+  /// How large windows may grow; 0: not at all (see `WindowGrowth`).
+  var mostWindow = 0
   var maxHeaderList = 16384
   /// How many bytes `collect` gathers before the rest has to wait; twice as many where messages are not copied.
   var outputSize = 256 << 10

@@ -25,7 +25,7 @@ enum Collected: Equatable {
 /// by the streams' windows.
 final class HTTP2Session {
   var session: OpaquePointer?
-  let limits: HTTP2Limits
+  var limits: HTTP2Limits
   enum Phase {
     /// The peer's SETTINGS have not come.
     case beginning
@@ -92,6 +92,7 @@ final class HTTP2Session {
   var answeredPing: UInt64 = 0
   var hearsTooManyPings = false
   var window = ConnectionWindow()
+  var growth: WindowGrowth
   /// How many bytes have come for which the connection's credit has not gone back.
   var uncredited = 0
   /// Credit of the connection and of a stream goes back when it reaches this much, so that nghttp2 is not called for
@@ -110,6 +111,7 @@ final class HTTP2Session {
 
   private init(_ limits: HTTP2Limits, _ times: SessionTimes) {
     self.limits = limits
+    growth = WindowGrowth(most: limits.mostWindow)
     self.times = times
     forgivenAt = times.now
     recent.initialize(repeating: nil, count: HTTP2Session.recentStreams)
@@ -393,9 +395,14 @@ final class HTTP2Session {
   /// Sends a PING, whose content is its number.
   @inline(never) @_optimize(size)
   func ping() {
-    guard failure == nil, phase != .abandoned else { return }
     pings &+= 1
-    var number = pings.bigEndian
+    ping(pings)
+  }
+
+  @inline(never) @_optimize(size)
+  func ping(_ content: UInt64) {
+    guard failure == nil, phase != .abandoned else { return }
+    var number = content.bigEndian
     credited(
       withUnsafeBytes(of: &number) {
         nghttp2_submit_ping(session, 0, $0.baseAddress?.assumingMemoryBound(to: UInt8.self))
@@ -425,6 +432,7 @@ final class HTTP2Session {
       if uncredited >= HTTP2Session.leastCredit {
         credited(nghttp2_session_consume_connection(session, uncredited))
         if !window.isWide { timeWindow(uncredited) }
+        if growth.most != 0 { measureDelay(uncredited) }
         uncredited = 0
       }
       at += count

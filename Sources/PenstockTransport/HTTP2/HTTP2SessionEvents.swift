@@ -238,7 +238,8 @@ extension HTTP2Session {
     case NGHTTP2_PING.rawValue:
       guard header.flags & UInt8(NGHTTP2_FLAG_ACK.rawValue) != 0 else { return }
       let content = frame.pointee.ping.opaque_data
-      answeredPing = withUnsafeBytes(of: content) { UInt64(bigEndian: $0.loadUnaligned(as: UInt64.self)) }
+      let number = withUnsafeBytes(of: content) { UInt64(bigEndian: $0.loadUnaligned(as: UInt64.self)) }
+      if number == WindowGrowth.ping { growWindows() } else { answeredPing = number }
     default: break
     }
   }
