@@ -32,6 +32,8 @@ def server_stream(request, context):
     seen(context)
     for _ in range(3):
         yield request
+        # So that each message has a frame of its own.
+        time.sleep(int(dict(context.invocation_metadata()).get("x-pause-ms", 0)) / 1000)
 
 
 def client_stream(requests, context):
