@@ -247,3 +247,45 @@ TEST(connectivity_watch_closes_the_channel) {
   wait_told(&self.record, -1);
   penstock_channel_release(self.channel);
 }
+
+static double cpu_seconds(void) {
+  struct timespec used;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return (double)used.tv_sec + (double)used.tv_nsec / 1e9;
+}
+
+static void *wait_for_ready(void *channel) {
+  CHECK_INT(code_of(channel, "{\"wait_for_ready\": true, \"deadline_ms\": 600}"), PENSTOCK_STATUS_DEADLINE_EXCEEDED);
+  return NULL;
+}
+
+static void *give_up_often(void *channel) {
+  for (int i = 0; i < 50; i++) {
+    CHECK_INT(code_of(channel, "{\"wait_for_ready\": true, \"deadline_ms\": 2}"), PENSTOCK_STATUS_DEADLINE_EXCEEDED);
+  }
+  return NULL;
+}
+
+/* Calls that wait for a connection are given up by several threads, one of which drives. */
+TEST(connectivity_calls_that_wait_are_given_up) {
+  penstock_channel *channel = open_at(dead_address(), "{\"tls\": false, \"initial_backoff_ms\": 60000}");
+  pthread_t threads[4];
+  for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, give_up_often, channel);
+  for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+  penstock_channel_release(channel);
+}
+
+/* A watch and a call that waits need no turns of the loop. */
+TEST(connectivity_watch_of_a_channel_with_a_call_that_waits) {
+  record all = RECORD(-1);
+  penstock_channel *channel = open_at(dead_address(), "{\"tls\": false, \"initial_backoff_ms\": 60000}");
+  OK(penstock_channel_watch_connectivity(channel, on_state, &all, on_end));
+  pthread_t thread;
+  double before = cpu_seconds();
+  pthread_create(&thread, NULL, wait_for_ready, channel);
+  pthread_join(thread, NULL);
+  CHECK(cpu_seconds() - before < 0.4);
+  penstock_channel_release(channel);
+  wait_told(&all, -1);
+  check_news(&all);
+}

@@ -131,9 +131,13 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     if balancer.connectivity == .idle || pick == .fail { work.schedule(self) }
   }
 
-  /// An attempt without a stream has ended: it waits no more.
+  /// An attempt without a stream has ended: it waits no more, and leaves the queue in this turn. Its call may be
+  /// released by another thread once the loop rests (`Runtime.keepUntilRest`).
   @inline(never) @_optimize(size)
-  func forgetWaiting() { waiting.forget() }
+  func forgetWaiting() {
+    waiting.forget()
+    if !waiting.isEmpty { work.schedule(self) }
+  }
 
   /// Whether there is a connection, so that attempts that wait do so for a slot.
   var isReady: Bool {
@@ -156,12 +160,6 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     } else {
       follow(.wanted)
     }
-  }
-
-  @inline(never) @_optimize(size)
-  func add(_ watch: ConnectivityWatch) {
-    connectivity.add(watch)
-    if closedBecause == nil { work.schedule(self) } else { connectivity.tellWatches() }
   }
 
   /// Begins to connect if the channel is idle.
@@ -227,8 +225,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   @inline(never) @_optimize(size)
   private func tellState() {
     let now = balancer.connectivity
-    connectivity.set(now)
-    if connectivity.isWatched { work.schedule(self) }
+    if connectivity.set(now) { work.schedule(self) }
     guard destination.idleTimeout > 0 else { return }
     if now == .idle || now == .shutdown {
       idleTimer.map { runtime.disarm($0) }
@@ -452,7 +449,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     outlierTimer.map { runtime.disarm($0) }
     _ = balancer.handle(.close, now: runtime.now)
     pick = balancer.pick
-    connectivity.set(.shutdown)
+    _ = connectivity.set(.shutdown)
     let known = endpoints
     let left = leaving
     endpoints = []

@@ -10,14 +10,13 @@ final class ConnectivityCell: @unchecked Sendable {
   private var waiters: [WaitCell] = []
   /// The first watch; driving thread only.
   private var watches: ConnectivityWatch?
-  var isWatched: Bool { watches != nil }
 
   var now: Connectivity { Connectivity(rawValue: state.load(ordering: .acquiring)) ?? .idle }
 
-  /// Called on the driving thread.
+  /// Called on the driving thread. True: there are watches to be told.
   @inline(never) @_optimize(size)
-  func set(_ new: Connectivity) {
-    guard now != new else { return }
+  func set(_ new: Connectivity) -> Bool {
+    guard now != new else { return false }
     let woken = lock.withLock { () -> [WaitCell] in
       state.store(new.rawValue, ordering: .releasing)
       let all = waiters
@@ -25,6 +24,7 @@ final class ConnectivityCell: @unchecked Sendable {
       return all
     }
     for waiter in woken { waiter.set() }
+    return watches != nil
   }
 
   /// Waits until the state is another than `old`, or the deadline passes.
@@ -67,6 +67,15 @@ final class ConnectivityCell: @unchecked Sendable {
   func becomeChild() {
     state.store(Connectivity.idle.rawValue, ordering: .releasing)
     waiters = []
+  }
+}
+
+extension ChannelCore {
+  /// Tells the watch the channel's states from now on.
+  @inline(never) @_optimize(size)
+  func add(_ watch: ConnectivityWatch) {
+    connectivity.add(watch)
+    if closedBecause == nil { work.schedule(self) } else { connectivity.tellWatches() }
   }
 }
 

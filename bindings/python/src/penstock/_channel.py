@@ -170,8 +170,8 @@ class Channel(Caller):
 
     def watch_connectivity(self, changed: Changed) -> None:
         """Calls ``changed(state)`` soon with the state that the channel has then, and afterwards with each new one,
-        on the thread that drives the runtime: it must not wait. Of states that follow each other at once only the last
-        is told. The watch is over when ``changed`` returns False or has been told SHUTDOWN. It does not make the
+        on the thread that drives the runtime: it must not wait. Of states that follow each other at once only the
+        last is told. The watch is over when ``changed`` returns False or has been told SHUTDOWN. It does not make the
         channel connect.
 
         ClosedError: the channel is closed."""
