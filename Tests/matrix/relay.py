@@ -17,6 +17,7 @@ from faults import FAULTS
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, RST_STREAM, SETTINGS, GOAWAY = 0, 1, 3, 4, 7
+END_STREAM = 1
 GARBAGE = bytes.fromhex("deadbeef00112233445566778899aabbccddeeff0123456789abcdef" + "5a" * 12)
 HTTP1 = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 DELAY = 0.2
@@ -35,10 +36,27 @@ class Connection:
         self.stalled = False
         # The streams that the fault has reset.
         self.reset_streams = set()
+        # The bytes of a message that has not come whole yet, by direction and stream.
+        self.parts = {}
 
     def count(self, *key):
         self.counts[key] = self.counts.get(key, 0) + 1
         return self.counts[key]
+
+    def frames(self, goes_up, kind, flags, stream, payload):
+        """What goes on for a frame: DATA is cut anew so that each message has a frame of its own, however many of them the
+        sender has put together on a busy machine."""
+        if kind != DATA:
+            return [made(kind, stream, payload, flags)]
+        rest, frames = self.parts.pop((goes_up, stream), b"") + payload, []
+        while len(rest) >= 5 and len(rest) >= 5 + int.from_bytes(rest[1:5], "big"):
+            size = 5 + int.from_bytes(rest[1:5], "big")
+            frames.append(made(DATA, stream, rest[:size], flags & END_STREAM if size == len(rest) else 0))
+            rest = rest[size:]
+        if flags & END_STREAM:
+            return frames if payload and not rest else [*frames, made(DATA, stream, rest, flags)]
+        self.parts[goes_up, stream] = rest
+        return frames
 
     def point(self, goes_up, kind, flags, stream, payload):
         """The name of the point that a frame is, by the frames of its stream that have gone the same way before it; None:
@@ -63,17 +81,19 @@ class Connection:
                 if goes_up and kind == SETTINGS and payload:
                     # The server is to use no table for header blocks (HEADER_TABLE_SIZE 0), so that one may be left out.
                     payload += struct.pack(">HI", 1, 0)
-                    head = made(kind, 0, payload)[:9]
-                if self.stalled or stream in self.reset_streams:
-                    continue
-                point = self.point(goes_up, kind, flags, stream, payload)
-                if self.fault and point == self.fault.at:
-                    await self.act(head + payload, stream, writer)
-                else:
-                    writer.write(head + payload)
-                    await writer.drain()
+                for frame in self.frames(goes_up, kind, flags, stream, payload):
+                    await self.forward(frame, stream, goes_up, writer)
         except (asyncio.IncompleteReadError, OSError):
             raise Over from None
+
+    async def forward(self, frame, stream, goes_up, writer):
+        if self.stalled or stream in self.reset_streams:
+            return
+        point = self.point(goes_up, frame[3], frame[4], stream, frame[9:])
+        if self.fault and point == self.fault.at:
+            return await self.act(frame, stream, writer)
+        writer.write(frame)
+        await writer.drain()
 
     async def act(self, frame, stream, writer):
         """Does the fault at its frame."""
