@@ -26,7 +26,8 @@ struct ParsedChannelOptions {
       else { return .failure(Failure(.noMemory, "no memory")) }
       return .success(
         ClientChannel(
-          runtime, channel, target: name, authority: authority, defaults: defaults, newestFirst: newestFirst))
+          runtime, channel, target: name, authority: authority, defaults: defaults, newestFirst: newestFirst,
+          teller: { tell($0, to: $1, of: $2) }))
     }
   }
 }

@@ -78,6 +78,7 @@ struct InterceptorTable {
     callbacks.onCancel = table.on_cancel
     callbacks.onDemand = table.on_demand
     callbacks.onSent = table.on_sent
+    callbacks.onConnection = table.on_connection.map { unsafeBitCast($0, to: ConnectionCallback.self) }
     return (
       Registration(
         id: Registrations.begin(userData, name, of: owner), name: name, filter: filter.methods,

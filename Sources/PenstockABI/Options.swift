@@ -90,6 +90,9 @@ extension ParsedChannelOptions {
         option.milliseconds(1...86_400_000) { transport.keepaliveTimeout = $0 }
       /// Whether connections without calls are pinged, too.
       case "keepalive_without_calls": option.bool { transport.keepaliveWithoutCalls = $0 }
+      /// How long a connection with calls is silent before interceptors with on_connection are told so, in a channel
+      /// without keepalive; 0: they are not told.
+      case "silence_event_ms": option.milliseconds(0...86_400_000) { transport.silence = $0 }
       /// How many bytes of one stream may wait unread (RFC 9113 section 6.9.2).
       case "initial_stream_window_bytes":
         option.bytes(65535...2_147_483_647) { transport.initialStreamWindow = $0 }

@@ -7,6 +7,9 @@ public typealias HopCreate =
     OpaquePointer?, UnsafeMutableRawPointer?, UnsafeMutablePointer<UnsafeMutableRawPointer?>?
   ) -> Int32
 public typealias HopDestroy = @convention(c) (OpaquePointer?, UnsafeMutableRawPointer?) -> Void
+/// Gets the user data and a `penstock_connection_event`.
+public typealias ConnectionCallback =
+  @convention(c) (UnsafeMutableRawPointer?, UnsafeRawPointer?) -> Void
 public typealias Finalizer = @convention(c) (UnsafeMutableRawPointer?) -> Void
 
 /// The verdicts that a callback may return; the values are the ABI's.
@@ -59,6 +62,7 @@ public final class Registration {
     public var onCancel: HopCallback?
     public var onDemand: HopCallback?
     public var onSent: HopCallback?
+    public var onConnection: ConnectionCallback?
 
     public init() {}
 
@@ -120,6 +124,18 @@ public final class Registration {
   }
 
   deinit { callbacks.deallocate() }
+
+  /// The function that is told connection events.
+  public var onConnection: ConnectionCallback? { callbacks.pointee.onConnection }
+
+  /// Whether calls have a hop of it: not if it has no callback but `onConnection`.
+  public var hasHops: Bool {
+    let all = callbacks.pointee
+    if all.onConnection == nil || all.create != nil || all.destroy != nil { return true }
+    return all.onStart != nil || all.onSend != nil || all.onHalfClose != nil || all.onHeaders != nil
+      || all.onReceive != nil || all.onStatus != nil || all.onCancel != nil || all.onDemand != nil
+      || all.onSent != nil
+  }
 
   /// Whether its hop at this level may RESTART. A hop that is made anew with each attempt may not.
   func records(at level: Level) -> Bool { replayBytes > 0 && (level == .object || !isPerAttempt) }

@@ -26,6 +26,11 @@ public struct Registry {
       self.filter = filter
       self.scope = scope
     }
+
+    /// Whether calls of this method and kind have a hop of it.
+    public func wants(_ path: ByteView, _ kind: CallKind) -> Bool {
+      filter.matches(path, kind) && registration.hasHops
+    }
   }
 
   public let scope: Scope

@@ -43,6 +43,8 @@ typedef struct penstock_channel penstock_channel;
  *     pinged
  *   "keepalive_timeout_ms" (20000): how long it may stay silent after such a ping before its calls end with UNAVAILABLE
  *   "keepalive_without_calls" (false): true pings connections without calls, too; see docs/channel.md
+ *   "silence_event_ms" (30000; 0: never): how long a connection with calls is silent before interceptors with
+ *     on_connection are told so, in a channel without keepalive
  *   "compression": "identity" (default) or "gzip", for sent messages
  *   "initial_stream_window_bytes" (1048576; 65535 to 2147483647): how many bytes of one stream may wait unread
  *   "initial_connection_window_bytes" (4194304): how many bytes of all streams together may be on their way; the window

@@ -49,6 +49,34 @@ typedef int32_t (*penstock_hop_callback)(penstock_hop *hop, void *state);
 typedef int32_t (*penstock_hop_create)(penstock_hop *hop, void *user_data, void **state);
 typedef void (*penstock_hop_destroy)(penstock_hop *hop, void *state);
 
+/* The events of a channel's connections; docs/channel.md has the order in which they come. */
+#define PENSTOCK_CONNECTION_RESOLVING  1 /* the channel asks for the addresses of its name */
+#define PENSTOCK_CONNECTION_UNRESOLVED 2 /* the name could not be resolved */
+#define PENSTOCK_CONNECTION_CONNECTING 3 /* an attempt to connect to the address begins */
+#define PENSTOCK_CONNECTION_SECURED    4 /* TLS is established on the new connection */
+#define PENSTOCK_CONNECTION_READY      5 /* the connection takes calls */
+#define PENSTOCK_CONNECTION_DRAINING   6 /* the connection takes no new calls; those on it go on */
+#define PENSTOCK_CONNECTION_LOST       7 /* a connection that was ready has ended */
+#define PENSTOCK_CONNECTION_BACKOFF    8 /* no connection could be made, or it was useless; `ms` until the next attempt */
+#define PENSTOCK_CONNECTION_SILENT     9  /* nothing has come for `ms` on a connection with calls */
+#define PENSTOCK_CONNECTION_IGNORED    10 /* the channel can't do a part of its service config: `message` names it */
+
+/* One event. The library fills it; later versions may add fields at its end, and events. All strings are NUL-terminated,
+ * and live as long as the callback runs. */
+typedef struct penstock_connection_event {
+  size_t struct_size;
+  int32_t kind;            /* PENSTOCK_CONNECTION_... */
+  const char *target;      /* the channel's target, as the program gave it */
+  const char *address;     /* the server's address, such as "192.0.2.1:443"; NULL: the event is about the name */
+  const char *message;     /* the reason in words; NULL where there is none to tell */
+  uint64_t ms;             /* milliseconds, for the events that say so; otherwise 0 */
+  const char *tls_version; /* with SECURED, such as "TLSv1.3"; otherwise NULL, as the next two */
+  const char *tls_cipher;  /* such as "TLS_AES_256_GCM_SHA384" */
+  const char *tls_alpn;    /* the protocol that was negotiated, such as "h2" */
+} penstock_connection_event;
+
+typedef void (*penstock_connection_callback)(void *user_data, const penstock_connection_event *event);
+
 /* Fill with PENSTOCK_INTERCEPTOR_INIT, then set what you need. Any callback may be NULL: then nothing is called, and
  * the event passes as with PENSTOCK_NEXT.
  *
@@ -107,6 +135,11 @@ typedef struct penstock_interceptor {
    * registration retains both. See executor.h. */
   penstock_executor *outbound_executor;
   penstock_executor *inbound_executor;
+
+  /* Is told what becomes of the connections of the channel, or of all channels of the runtime, always on the thread that
+   * drives the runtime: it must not wait. An interceptor that has no other callback has no hops in calls. In the options
+   * of calls it is not called. */
+  penstock_connection_callback on_connection;
 } penstock_interceptor;
 
 #ifdef __cplusplus

@@ -23,14 +23,14 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   private var isHooked = false
 
   private var names: Names?
-  private var balancer: Balancer
+  private(set) var balancer: Balancer
   /// The balancer's pick for every attempt, until the balancer gets its next event.
   private(set) var pick = Pick.wait
   /// Events that have come while the balancer's decisions on another were carried out.
   private var events: [BalancerEvent] = []
   private var isFollowing = false
   /// The endpoints of the addresses that came last.
-  private var endpoints: [Subchannel] = []
+  private(set) var endpoints: [Subchannel] = []
   /// Endpoints of earlier addresses, whose connections drain.
   private var leaving: [Subchannel] = []
   /// Attempts that wait for a pick, or for a slot.
@@ -39,10 +39,13 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   private var nameless = ByteBuffer()
   let connectivity = ConnectivityCell()
   let methods: CurrentMethods
+  /// The listeners to connection events; nil once the channel has closed.
+  var listeners: NewsListeners?
+  var news = NewsQueue()
   /// The time at which an attempt ended last, or the channel left the state idle.
   private var lastUsed: UInt64 = 0
   private var idleTimer: IdleTimer?
-  private var outlierTimer: OutlierTimer?
+  var outlierTimer: OutlierTimer?
   @inline(never) @_optimize(size)
   init(_ runtime: Runtime, _ defaults: RequestDefaults, _ destination: Destination, _ resolver: Resolver) {
     self.runtime = runtime
@@ -152,6 +155,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   @inline(never) @_optimize(size)
   func runInTurn() {
     connectivity.tellWatches()
+    tellNews()
     waiting.sweep()
     guard !waiting.isEmpty else { return }
     runtime.refreshNow()
@@ -204,7 +208,9 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
       pick = balancer.pick
       while let action = actions.next() {
         switch action {
-        case .resolve: names?.ask()
+        case .resolve:
+          noteBalancing()
+          names?.ask()
         case .refresh: names?.refresh()
         case .connect(let index, let until):
           connect(index, until)
@@ -314,6 +320,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     // The endpoints stay, with their connections: the new balancer hears of them with the addresses, which follow.
     let wasIdle = balancer.connectivity == .idle
     balancer = ChannelCore.newBalancer(destination, runtime)
+    noteBalancing()
     if !wasIdle { _ = balancer.handle(.wanted, now: runtime.now) }
     pick = balancer.pick
     runtime.disarm(self)
@@ -376,51 +383,6 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     if subchannel.endpointIndex >= 0 { follow(.endpoint(subchannel.endpointIndex, news)) }
   }
 
-  // MARK: Outliers
-
-  /// Counts the attempts of each endpoint, if the service config has outlier detection. It does not apply to pick_first,
-  /// which has no other endpoint (gRFC A61).
-  @inline(never) @_optimize(size)
-  private func watchOutliers() {
-    let settings = outliers
-    for subchannel in endpoints { subchannel.countsAttempts(settings != nil) }
-    if let settings, balancer.connectivity != .idle {
-      let timer = outlierTimer ?? OutlierTimer(self)
-      outlierTimer = timer
-      let next = settings.next(runtime.now)
-      if !timer.isArmed || next < timer.deadline { runtime.arm(timer, at: next) }
-    } else {
-      outlierTimer.map { runtime.disarm($0) }
-    }
-  }
-
-  private var outliers: OutlierDetection? {
-    guard usesAllEndpoints, let settings = destination.service.balancing.outliers, settings.judgesAnything
-    else {
-      return nil
-    }
-    return settings
-  }
-
-  private var usesAllEndpoints: Bool {
-    if case .pickFirst = destination.service.balancing.policy { return false }
-    return true
-  }
-
-  /// An interval is over.
-  @inline(never) @_optimize(size)
-  func judgeOutliers(_ timer: OutlierTimer) {
-    guard let settings = outliers else { return }
-    var records = endpoints.map { $0.takeRecord() }
-    settings.judge(&records, now: runtime.now, random: runtime.platform.random)
-    runtime.arm(timer, at: settings.next(runtime.now))
-    // News of one may bring other endpoints.
-    let judged = endpoints
-    for (subchannel, record) in zip(judged, records) {
-      if let news = subchannel.judged(record) { hears(news, subchannel) }
-    }
-  }
-
   /// The last draining connection of an earlier endpoint has ended.
   @inline(never) @_optimize(size)
   func isDone(_ subchannel: Subchannel) { leaving.drop(subchannel) }
@@ -457,6 +419,8 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     for subchannel in known { subchannel.close() }
     for subchannel in left { subchannel.close() }
     connectivity.tellWatches()
+    tellNews()
+    listeners = nil
   }
 
   // MARK: In a child of fork

@@ -32,6 +32,8 @@ public struct ChannelOptions {
   public var keepaliveTime: UInt64?
   public var keepaliveTimeout: UInt64 = 20_000_000_000
   public var keepaliveWithoutCalls = false
+  /// How long a connection with calls is silent before `on_connection` is told, in nanoseconds; 0: it is not told.
+  public var silence: UInt64 = 30_000_000_000
   /// The window of each stream, 65535 to 2147483647 bytes.
   public var initialStreamWindow = 1 << 20
   public var initialConnectionWindow = 4 << 20

@@ -62,6 +62,8 @@ class Destination {
   final let connectTimeout: UInt64
   final let idleTimeout: UInt64
   final let maxConnectionAge: UInt64
+  /// How long a connection with calls is silent before listeners are told, in nanoseconds; 0: they are not told.
+  final let silence: UInt64
   final let backoff: Backoff.Policy
   final let resolving: ResolveState.Policy
   /// The service config of the options.
@@ -81,6 +83,7 @@ class Destination {
     connectTimeout = options.connectTimeout
     idleTimeout = options.idleTimeout
     maxConnectionAge = options.maxConnectionAge
+    silence = options.silence
     backoff = options.backoff
     var resolving = options.resolving
     resolving.timeout = options.connectTimeout

@@ -67,7 +67,9 @@ final class Names: Timer, ResolverCompletion {
     var actions = state.handle(event, policy, now: runtime.now, random: runtime.platform.random())
     while let action = actions.next() {
       switch action {
-      case .start: resolver.start(self)
+      case .start:
+        owner.note(.resolving)
+        resolver.start(self)
       case .stop: resolver.stop()
       case .giveUp:
         resolver.stop()
@@ -102,6 +104,7 @@ final class Names: Timer, ResolverCompletion {
   /// A name that no longer resolves keeps its last good addresses.
   @inline(never) @_optimize(size)
   private func tellFailure(_ words: ByteBuffer) {
+    owner.note(.unresolved, nil, words)
     if known.isEmpty { owner.nameless(words) } else { owner.named(known) }
   }
 

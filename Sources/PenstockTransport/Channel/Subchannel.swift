@@ -118,6 +118,7 @@ final class Subchannel: Timer {
       case .fail(let time):
         channel.runtime.arm(self, at: time)
         if let words { failure = words }
+        note(.backoff, failure, milliseconds: (time &- channel.runtime.now) / 1_000_000)
         told = .failed
       case .disarm: channel.runtime.disarm(self)
       case .giveUp:
@@ -148,6 +149,7 @@ final class Subchannel: Timer {
   /// Begins a connection. Returns the reason if it could not.
   @inline(never) @_optimize(size)
   private func begin() -> ByteBuffer? {
+    note(.connecting)
     switch Connector.start(address, channel, self) {
     case .started(let connector):
       self.connector = connector
@@ -159,6 +161,7 @@ final class Subchannel: Timer {
   @inline(never) @_optimize(size)
   private func retire() {
     guard let connection = connection.take() else { return }
+    note(.draining, connection.leaving)
     draining.append(connection)
     connection.drain()
   }
@@ -179,6 +182,7 @@ final class Subchannel: Timer {
   func connectorMade(_ connection: TransportConnection) {
     connector = nil
     self.connection = connection
+    if let security = connection.facts?.security { channel.note(.secured, address, nil, security) }
   }
 
   @inline(never) @_optimize(size)
@@ -189,6 +193,8 @@ final class Subchannel: Timer {
 
   func connectionReady(_ connection: TransportConnection) {
     connection.facts?.tally = tally
+    connection.wasReady = true
+    note(.ready)
     if self.connection === connection { tell(follow(.connected(oldAt: connectionAge))) }
   }
 
@@ -204,12 +210,25 @@ final class Subchannel: Timer {
 
   @inline(never) @_optimize(size)
   func connectionEnded(_ connection: TransportConnection, _ words: ByteBuffer) {
+    if connection.wasReady { note(.lost, words) }
     if self.connection === connection {
       self.connection = nil
       return lose(.ended(answered: connection.hasAnswered), words)
     }
     draining.drop(connection)
     if draining.isEmpty, endpointIndex < 0, state != .closed { channel.isDone(self) }
+  }
+
+  /// Whether the channel's connection events are told to anybody.
+  var hasListeners: Bool { channel.listeners?.isAnybody ?? false }
+
+  /// The connection, which has calls, has been silent for this time, in nanoseconds.
+  @inline(never) @_optimize(size)
+  func connectionSilent(_ time: UInt64) { note(.silent, milliseconds: time / 1_000_000) }
+
+  @inline(never) @_optimize(size)
+  private func note(_ kind: ConnectionNews.Kind, _ words: ByteBuffer? = nil, milliseconds: UInt64 = 0) {
+    channel.note(kind, address, words, milliseconds: milliseconds)
   }
 
   // MARK: Outliers

@@ -39,7 +39,8 @@ final class ChannelChains: RegistrationOwner, @unchecked Sendable {
   /// Makes the chain anew after a registry has changed, and releases the lock.
   @inline(never) @_optimize(size)
   private func newChain(_ path: ByteView, _ kind: CallKind, of runtime: ClientRuntime) -> Chain? {
-    let (merged, generation) = runtime.merged(with: registry, newestFirst: newestFirst)
+    let (all, generation) = runtime.merged(with: registry, newestFirst: newestFirst)
+    let merged = all.filter { $0.registration.hasHops }
     let remains = cache.rebuild(merged, registry.generation, generation)
     if merged.isEmpty { noneAt.store(generation, ordering: .releasing) }
     let chain = cache.chain(path, kind)
@@ -55,7 +56,7 @@ final class ChannelChains: RegistrationOwner, @unchecked Sendable {
     with own: OwnInterceptors?
   ) -> Chain? {
     guard index < parent.entries.count else { return nil }
-    let shared = merged(with: runtime).filter { $0.filter.matches(path, kind) }
+    let shared = merged(with: runtime).filter { $0.wants(path, kind) }
     let own = own?.entries(path, kind, newestFirst: newestFirst) ?? []
     let side = Chain(
       Registry.merged(shared, own, newestFirst: newestFirst), below: parent.entries[index],
@@ -140,7 +141,7 @@ public final class OwnInterceptors: RegistrationOwner, @unchecked Sendable {
   func entries(_ path: ByteView, _ kind: CallKind, newestFirst: Bool) -> [Registry.Entry] {
     guard hasAny.load(ordering: .acquiring) else { return [] }
     return lock.withLock {
-      registry.ordered(newestFirst: newestFirst).filter { $0.filter.matches(path, kind) }
+      registry.ordered(newestFirst: newestFirst).filter { $0.wants(path, kind) }
     }
   }
 }

@@ -13,6 +13,8 @@ public final class ClientChannel: @unchecked Sendable {
   let methods: CurrentMethods
   let defaults: CallDefaults
   let origin: CallOrigin
+  /// Tells an event to an interceptor's `on_connection`. The target is followed by a NUL.
+  public typealias Teller = (ConnectionNews, Registration, _ target: ByteBuffer) -> Void
   private let phase = Atomic<Phase>(.open)
   private let lock = Lock()
   private var ownCodec: Codec?
@@ -26,7 +28,7 @@ public final class ClientChannel: @unchecked Sendable {
   public init(
     _ runtime: ClientRuntime, _ transport: Channel, target: ByteBuffer, authority: ByteBuffer,
     defaults: CallDefaults,
-    newestFirst: Bool
+    newestFirst: Bool, teller: @escaping Teller = { _, _, _ in }
   ) {
     self.runtime = runtime
     generation = runtime.generation
@@ -37,6 +39,7 @@ public final class ClientChannel: @unchecked Sendable {
       watch: runtime.watch)
     self.defaults = defaults
     chains = ChannelChains(newestFirst: newestFirst)
+    transport.core.listeners = ConnectionListeners(runtime, chains, target, teller)
     runtime.join(chains)
   }
 

@@ -235,7 +235,7 @@ final class HTTP2Connection: TransportConnection, TurnTask {
     guard session.receive(bytes) else { return closeAfterFailure() }
     if phase == .preface, session.isReady {
       phase = .open
-      if let settings = destination.keepalive { beginKeepalive(settings) }
+      beginKeepalive()
       owner?.connectionReady(self)
     }
   }
@@ -324,9 +324,16 @@ final class HTTP2Connection: TransportConnection, TurnTask {
   // MARK: Keepalive
 
   @inline(never) @_optimize(size)
-  private func beginKeepalive(_ settings: Keepalive) {
-    link.socket.limitUnacknowledged(settings.timeout)
-    let timer = KeepaliveTimer(settings, self, destination, runtime)
+  private func beginKeepalive() {
+    let timer: KeepaliveTimer
+    if let settings = destination.keepalive {
+      link.socket.limitUnacknowledged(settings.timeout)
+      timer = KeepaliveTimer(settings, self, destination, runtime)
+    } else if destination.silence > 0, owner?.hasListeners ?? false {
+      timer = KeepaliveTimer(listening: destination.silence, self, destination, runtime)
+    } else {
+      return
+    }
     keepalive = timer
     wakesKeepalive = !timer.follow(.opened(keepaliveView))
   }
@@ -342,15 +349,18 @@ final class HTTP2Connection: TransportConnection, TurnTask {
     if let keepalive { wakesKeepalive = !keepalive.follow(.time(keepaliveView)) }
   }
 
-  private var keepaliveView: KeepaliveView {
+  var keepaliveView: KeepaliveView {
     KeepaliveView(
       heard: knownFacts.heardAt.value, hasCalls: !session.isIdle, isAnswered: session.isPingAnswered)
   }
 
   func ping() {
     session.ping()
+    tellSilence()
     wantsWrite()
   }
+
+  func tellSilence() { owner?.connectionSilent(runtime.now &- knownFacts.heardAt.value) }
 
   /// The peer has not answered a PING within `timeout`.
   @inline(never) @_optimize(size)

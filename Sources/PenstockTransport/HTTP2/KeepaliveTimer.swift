@@ -1,12 +1,14 @@
 import PenstockChannel
 
-/// Carries out what a `Keepalive` decides for one connection, until the connection ends.
+/// Carries out what a `Keepalive` decides for one connection, until the connection ends. In a channel without keepalive
+/// it only tells the channel's listeners that the connection is silent.
 final class KeepaliveTimer: Timer {
   private var keepalive: Keepalive
   /// The connection, which has this timer; nil once the connection has ended.
   private var connection: HTTP2Connection?
   private let destination: Destination
   private let runtime: Runtime
+  private let pings: Bool
   /// Whether the peer has complained of too many pings. A second complaint on one connection says nothing new.
   private var isSlowed = false
 
@@ -16,6 +18,19 @@ final class KeepaliveTimer: Timer {
     self.connection = connection
     self.destination = destination
     self.runtime = runtime
+    pings = true
+    super.init()
+  }
+
+  /// Tells of the connection's silence, once each two times this long, in nanoseconds, as long as it is silent and has
+  /// calls.
+  init(listening time: UInt64, _ connection: HTTP2Connection, _ destination: Destination, _ runtime: Runtime)
+  {
+    keepalive = Keepalive(interval: time, timeout: time, withoutCalls: false)
+    self.connection = connection
+    self.destination = destination
+    self.runtime = runtime
+    pings = false
     super.init()
   }
 
@@ -28,11 +43,18 @@ final class KeepaliveTimer: Timer {
     var actions = keepalive.handle(event, now: runtime.now)
     while let action = actions.next() {
       switch action {
-      case .ping: connection?.ping()
+      case .ping: if pings { connection?.ping() } else { connection?.tellSilence() }
       case .arm(let time): runtime.arm(self, at: time)
       case .disarm: runtime.disarm(self)
       case .slow(let interval): destination.keepalive?.slow(to: interval)
-      case .die: connection?.die(keepalive.timeout)
+      case .die:
+        guard let connection else { break }
+        if pings {
+          connection.die(keepalive.timeout)
+        } else {
+          keepalive = Keepalive(interval: keepalive.interval, timeout: keepalive.timeout, withoutCalls: false)
+          actions = keepalive.handle(.opened(connection.keepaliveView), now: runtime.now)
+        }
       }
     }
     return keepalive.state != .asleep

@@ -21,6 +21,7 @@ from ._c_interceptor import CInterceptor
 from ._call import Call
 from ._channel import Channel
 from ._completion import Completion, CompletionInterceptor
+from ._connection import ConnectionEvent, ConnectionEventKind
 from ._errors import (
     AlreadyError,
     BusyError,
@@ -65,6 +66,8 @@ __all__ = [
     "CompletedCall",
     "Completion",
     "CompletionInterceptor",
+    "ConnectionEvent",
+    "ConnectionEventKind",
     "Connectivity",
     "Detail",
     "Error",

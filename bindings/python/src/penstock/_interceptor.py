@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, Iterable, Optional
 
 from . import _raw
 from ._completion import CALLBACKS, CompletionInterceptor
+from ._connection import ConnectionEvent
 from ._errors import InterceptorWarning
 from ._executor import Executor
 from ._hop import Hop
@@ -85,8 +86,13 @@ class Interceptor:
         """The transport has taken ``hop.count`` messages, or hops below have dropped them, since the last
         `on_sent`."""
 
+    def on_connection(self, event: ConnectionEvent) -> None:
+        """Something has become of a connection of the channel, or of a channel of the runtime. An exception is only
+        reported (`set_exception_hook`). An interceptor that has no other callback takes no part in calls; one in the
+        options of a call is not told."""
 
-_CALLBACKS = ("create", "destroy", *EVENTS, *SIGNALS)
+
+_CALLBACKS = ("create", "destroy", *EVENTS, *SIGNALS, "on_connection")
 
 
 class Native:
@@ -116,7 +122,7 @@ def function_of(interceptor: object) -> Optional[Callable[[Any], Any]]:
     return function
 
 
-def overridden(interceptor: object) -> Dict[str, Callable[[Hop], Any]]:
+def overridden(interceptor: object) -> Dict[str, Callable[[Any], Any]]:
     """The callbacks that ``interceptor`` itself defines, as bound methods by name. TypeError: a callback is not
     callable, or is async."""
     found = {}

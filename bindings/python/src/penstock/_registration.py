@@ -16,7 +16,13 @@ from ._hop import Registered
 from ._interceptor import Native, check_interceptor, function_of, overridden
 from ._keywords import Interceptors
 from ._objects import forget, registry
-from ._trampolines import create_trampoline, destroy_trampoline, intercept_trampoline, trampolines
+from ._trampolines import (
+    connection_trampoline,
+    create_trampoline,
+    destroy_trampoline,
+    intercept_trampoline,
+    trampolines,
+)
 from ._verdict import Kind, Level, level_of
 
 Methods = Union[str, Iterable[str], None]
@@ -149,6 +155,8 @@ class Registration:
         for callback, trampoline in trampolines.items():
             if callback in methods:
                 setattr(table, callback, trampoline)
+        if "on_connection" in methods:
+            table.on_connection = connection_trampoline
         table.user_data = registry.add(self._registered(methods))
         table.finalizer = forget
         return table

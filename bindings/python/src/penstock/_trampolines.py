@@ -7,7 +7,8 @@ from typing import Any, Dict, Optional
 
 from . import _constants as c
 from . import _raw
-from ._ctrl_c import recover_with
+from ._connection import event_from
+from ._ctrl_c import recover, recover_with
 from ._hop import Hop, Instance, Registered
 from ._objects import Raised, forget, registry
 from ._reply import EXCEPTION_KEY
@@ -118,6 +119,22 @@ def _intercept(handle: int, number: Optional[int]) -> int:
             workers.discard(thread)
 
 
+def _connection(number: Optional[int], event: Any) -> None:
+    """Tells an interceptor of a connection event."""
+    registered: Any = registry.get(number)
+    if not isinstance(registered, Registered):
+        return
+    try:
+        told = event_from(event[0])
+        if told is not None:
+            registered.methods["on_connection"](told)
+    except BaseException as error:
+        report(registered.name, "on_connection", error)
+
+
+recover(_connection, lambda given: _connection(given["number"], given["event"]))
+
+
 # ---- Exceptions ----
 
 
@@ -163,4 +180,5 @@ for _function in (_create, _destroy):
 create_trampoline = _raw.penstock_hop_create(_create)
 destroy_trampoline = _raw.penstock_hop_destroy(_destroy)
 intercept_trampoline = _raw.penstock_intercept(_intercept)
+connection_trampoline = _raw.penstock_connection_callback(_connection)
 trampolines = {callback: _event_trampoline(callback) for callback in (*EVENTS, *SIGNALS)}

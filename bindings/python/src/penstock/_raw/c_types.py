@@ -32,6 +32,24 @@ penstock_codec_copy = CFUNCTYPE(c_void_p, c_void_p, c_void_p)
 penstock_resolver_function = CFUNCTYPE(None, c_void_p)
 # typedef int32_t (*penstock_connectivity_function)(void *user_data, int32_t state);
 penstock_connectivity_function = CFUNCTYPE(c_int32, c_void_p, c_int32)
+
+
+class penstock_connection_event(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("kind", c_int32),
+        ("target", c_char_p),
+        ("address", c_char_p),
+        ("message", c_char_p),
+        ("ms", c_uint64),
+        ("tls_version", c_char_p),
+        ("tls_cipher", c_char_p),
+        ("tls_alpn", c_char_p),
+    ]
+
+
+# typedef void (*penstock_connection_callback)(void *user_data, const penstock_connection_event *event);
+penstock_connection_callback = CFUNCTYPE(None, c_void_p, POINTER(penstock_connection_event))
 # int32_t (*interrupted)(void *user_data)
 penstock_interrupted = CFUNCTYPE(c_int32, c_void_p)
 # void (*on_headers)(penstock_call *call, const penstock_metadata *headers, void *user_data), and so on
@@ -70,6 +88,7 @@ class penstock_interceptor(Structure):
         ("max_restarts", c_size_t),
         ("outbound_executor", c_void_p),
         ("inbound_executor", c_void_p),
+        ("on_connection", penstock_connection_callback),
     ]
 
 

@@ -1,0 +1,48 @@
+import PenstockChannel
+
+/// The channel's part of outlier detection: it counts the attempts, and asks `OutlierDetection` at the end of each
+/// interval.
+extension ChannelCore {
+  /// Counts the attempts of each endpoint, if the service config has outlier detection. It does not apply to pick_first,
+  /// which has no other endpoint (gRFC A61).
+  @inline(never) @_optimize(size)
+  func watchOutliers() {
+    let settings = outliers
+    for subchannel in endpoints { subchannel.countsAttempts(settings != nil) }
+    if let settings, balancer.connectivity != .idle {
+      let timer = outlierTimer ?? OutlierTimer(self)
+      outlierTimer = timer
+      let next = settings.next(runtime.now)
+      if !timer.isArmed || next < timer.deadline { runtime.arm(timer, at: next) }
+    } else {
+      outlierTimer.map { runtime.disarm($0) }
+    }
+  }
+
+  private var outliers: OutlierDetection? {
+    guard usesAllEndpoints, let settings = destination.service.balancing.outliers, settings.judgesAnything
+    else {
+      return nil
+    }
+    return settings
+  }
+
+  var usesAllEndpoints: Bool {
+    if case .pickFirst = destination.service.balancing.policy { return false }
+    return true
+  }
+
+  /// An interval is over.
+  @inline(never) @_optimize(size)
+  func judgeOutliers(_ timer: OutlierTimer) {
+    guard let settings = outliers else { return }
+    var records = endpoints.map { $0.takeRecord() }
+    settings.judge(&records, now: runtime.now, random: runtime.platform.random)
+    runtime.arm(timer, at: settings.next(runtime.now))
+    // News of one may bring other endpoints.
+    let judged = endpoints
+    for (subchannel, record) in zip(judged, records) {
+      if let news = subchannel.judged(record) { hears(news, subchannel) }
+    }
+  }
+}

@@ -1,0 +1,33 @@
+import PenstockCall
+import PenstockWire
+
+/// The interceptors of a channel and of its runtime that have `on_connection`, by priority.
+final class ConnectionListeners: NewsListeners {
+  private let runtime: ClientRuntime
+  private let chains: ChannelChains
+  /// The channel's target, followed by a NUL.
+  private let target: ByteBuffer
+  private let teller: ClientChannel.Teller
+
+  @inline(never) @_optimize(size)
+  init(
+    _ runtime: ClientRuntime, _ chains: ChannelChains, _ target: ByteBuffer,
+    _ teller: @escaping ClientChannel.Teller
+  ) {
+    self.runtime = runtime
+    self.chains = chains
+    self.target = target
+    self.teller = teller
+  }
+
+  override var isAnybody: Bool {
+    chains.merged(with: runtime).contains { $0.registration.onConnection != nil }
+  }
+
+  @inline(never) @_optimize(size)
+  override func tell(_ news: ConnectionNews) {
+    for entry in chains.merged(with: runtime) where entry.registration.onConnection != nil {
+      teller(news, entry.registration, target)
+    }
+  }
+}

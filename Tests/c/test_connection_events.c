@@ -1,0 +1,237 @@
+/* interceptor.h, on_connection: what an interceptor is told of the connections of its channel or runtime. */
+#include "unary.h"
+
+#include <unistd.h>
+
+/* The kinds of events that have come, a letter each, in their order; and the last event of each kind. */
+typedef struct log {
+  pthread_mutex_t mutex;
+  char kinds[256];
+  char address[16][64], message[16][256], target[16][64], version[16][16], alpn[16][16];
+  uint64_t ms[16];
+  latch any, finalized;
+  penstock_channel *closes;       /* is closed with the first event */
+  penstock_interceptor_id leaves; /* is removed with the first event */
+} log;
+
+#define LOG_INIT                                                                                                       \
+  { .mutex = PTHREAD_MUTEX_INITIALIZER, .any = LATCH_INIT, .finalized = LATCH_INIT }
+
+static void copy(char *to, size_t size, const char *from) { snprintf(to, size, "%s", from ? from : "(null)"); }
+
+static void heard(void *user_data, const penstock_connection_event *event) {
+  log *self = user_data;
+  if (!CHECK(event->struct_size >= sizeof(*event) && event->kind >= 1 && event->kind <= 10)) return;
+  pthread_mutex_lock(&self->mutex);
+  size_t length = strlen(self->kinds);
+  if (length < sizeof(self->kinds) - 1) self->kinds[length] = " RUCSYDLBsI"[event->kind];
+  copy(self->address[event->kind], 64, event->address);
+  copy(self->message[event->kind], 256, event->message);
+  copy(self->target[event->kind], 64, event->target);
+  copy(self->version[event->kind], 16, event->tls_version);
+  copy(self->alpn[event->kind], 16, event->tls_alpn);
+  self->ms[event->kind] = event->ms;
+  pthread_mutex_unlock(&self->mutex);
+  if (self->closes) OK(penstock_channel_close(self->closes));
+  if (self->leaves) OK(penstock_registration_remove(self->leaves, NULL));
+  self->closes = NULL;
+  self->leaves = 0;
+  latch_signal(&self->any);
+}
+
+static bool has(log *self, const char *kinds) {
+  pthread_mutex_lock(&self->mutex);
+  bool found = strstr(self->kinds, kinds) != NULL;
+  pthread_mutex_unlock(&self->mutex);
+  return found;
+}
+
+static void finalize(void *user_data) { latch_signal(&((log *)user_data)->finalized); }
+
+static penstock_interceptor table_of(log *self) {
+  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
+  table.name = "observer";
+  table.user_data = self;
+  table.finalizer = finalize;
+  table.on_connection = heard;
+  return table;
+}
+
+static penstock_interceptor_id observe(log *self, penstock_channel *channel) {
+  penstock_interceptor table = table_of(self);
+  penstock_interceptor_id id = 0;
+  OK(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL));
+  return id;
+}
+
+static penstock_channel *open_at(penstock_runtime *runtime, const char *target, const char *options) {
+  penstock_channel *channel = NULL;
+  OK(penstock_channel_new_on(runtime, target, options, &channel, NULL));
+  return channel;
+}
+
+/* One connection, from the name to its end; the interceptor of the runtime hears all of it, that of the channel all
+ * but the end, since closing the channel removes it. */
+TEST(connection_events_of_one_connection) {
+  static log all = LOG_INIT, own = LOG_INIT;
+  penstock_runtime *runtime = new_runtime(NULL);
+  penstock_interceptor table = table_of(&all);
+  penstock_interceptor_id id = 0;
+  OK(penstock_runtime_add_interceptor(runtime, &table, 0, &id, NULL));
+  penstock_channel *channel = open_at(runtime, peer_address(), "{\"tls\": false}");
+  observe(&own, channel);
+  check_echo(channel);
+  EVENTUALLY(has(&all, "RCY"));
+  CHECK_STR(all.kinds, "RCY");
+  CHECK_STR(own.kinds, "RCY");
+  CHECK_STR(all.target[1], peer_address());
+  CHECK_STR(all.address[1], "(null)");
+  CHECK_STR(all.address[5], peer_address());
+  CHECK_STR(all.version[5], "(null)");
+  OK(penstock_channel_close(channel));
+  EVENTUALLY(has(&all, "RCYL"));
+  CHECK_STR(all.address[7], peer_address());
+  latch_wait(&own.finalized, 1);
+  penstock_channel_release(channel);
+  OK(penstock_registration_remove(id, NULL));
+  latch_wait(&all.finalized, 1);
+  OK(penstock_runtime_shutdown(runtime, 20000));
+  penstock_runtime_release(runtime);
+}
+
+TEST(connection_events_have_the_facts_of_tls) {
+  static log self = LOG_INIT;
+  penstock_channel *channel = open_tls_channel(false);
+  observe(&self, channel);
+  check_echo(channel);
+  EVENTUALLY(has(&self, "RCSY"));
+  CHECK(strncmp(self.version[4], "TLSv1.", 6) == 0);
+  CHECK_STR(self.alpn[4], "h2");
+  CHECK_STR(self.address[4], tls_address(false));
+  penstock_channel_release(channel);
+  latch_wait(&self.finalized, 1);
+}
+
+TEST(connection_events_say_why_and_when) {
+  static log self = LOG_INIT;
+  penstock_runtime *runtime = new_runtime(NULL);
+  penstock_channel *channel = open_at(runtime, dead_address(), "{\"tls\": false, \"initial_backoff_ms\": 60000}");
+  observe(&self, channel);
+  CHECK_INT(unary_code(channel, "x"), PENSTOCK_STATUS_UNAVAILABLE);
+  EVENTUALLY(has(&self, "RCB"));
+  CHECK_STR(self.message[8], "Connection refused");
+  CHECK_STR(self.address[8], dead_address());
+  CHECK(self.ms[8] > 30000 && self.ms[8] <= 60000);
+  penstock_channel_release(channel);
+  latch_wait(&self.finalized, 1);
+
+  static log name = LOG_INIT;
+  channel = open_at(runtime, "dns:///no-such-host.invalid:1", "{\"tls\": false}");
+  observe(&name, channel);
+  CHECK_INT(unary_code(channel, "x"), PENSTOCK_STATUS_UNAVAILABLE);
+  EVENTUALLY(has(&name, "RU"));
+  CHECK_HAS(name.message[2], "does not resolve");
+  penstock_channel_release(channel);
+  latch_wait(&name.finalized, 1);
+  OK(penstock_runtime_shutdown(runtime, 20000));
+  penstock_runtime_release(runtime);
+}
+
+/* The server ends by itself; a connection that it kills is made again. */
+TEST(connection_events_of_a_server_that_goes) {
+  static log self = LOG_INIT;
+  char target[64];
+  int input;
+  char *const arguments[] = {NULL};
+  int output = start_peer(target, sizeof(target), arguments, &input);
+  penstock_runtime *runtime = new_runtime(NULL);
+  penstock_channel *channel = open_at(runtime, target, "{\"tls\": false, \"initial_backoff_ms\": 60000}");
+  observe(&self, channel);
+  check_echo(channel);
+  close(input);
+  EVENTUALLY(has(&self, "L") || has(&self, "D"));
+  CHECK(has(&self, "RCY"));
+  penstock_channel_release(channel);
+  latch_wait(&self.finalized, 1);
+  OK(penstock_runtime_shutdown(runtime, 20000));
+  penstock_runtime_release(runtime);
+  close(output);
+}
+
+/* A connection whose server says nothing is silent, again and again; one without calls is not. */
+TEST(connection_events_of_silence) {
+  static log self = LOG_INIT;
+  penstock_runtime *runtime = new_runtime(NULL);
+  penstock_channel *channel = open_at(runtime, peer_address(), "{\"tls\": false, \"silence_event_ms\": 50}");
+  observe(&self, channel);
+  check_echo(channel);
+  penstock_call_options *options = NULL;
+  OK(penstock_call_options_new("{\"metadata\": {\"x-delay-ms\": \"600000\"}}", &options, NULL));
+  penstock_call *call = NULL;
+  OK(penstock_channel_call(channel, UNARY, PENSTOCK_KIND_UNARY, options, NULL, &call, NULL));
+  OK(penstock_call_send(call, "x", 1));
+  EVENTUALLY(has(&self, "ss"));
+  CHECK(self.ms[9] >= 50 && self.ms[9] < 60000);
+  OK(penstock_call_cancel(call, NULL));
+  penstock_call_release(call);
+  penstock_call_options_release(options);
+  penstock_channel_release(channel);
+  latch_wait(&self.finalized, 1);
+  OK(penstock_runtime_shutdown(runtime, 20000));
+  penstock_runtime_release(runtime);
+}
+
+TEST(connection_events_name_what_is_ignored) {
+  static log self = LOG_INIT;
+  penstock_runtime *runtime = new_runtime(NULL);
+  penstock_channel *channel =
+      open_at(runtime, peer_address(),
+              "{\"tls\": false, \"service_config\": {\"loadBalancingConfig\": [{\"weighted_round_robin\": {}}]}}");
+  observe(&self, channel);
+  check_echo(channel);
+  EVENTUALLY(has(&self, "IRCY"));
+  CHECK_HAS(self.message[10], "weighted_round_robin");
+  penstock_channel_release(channel);
+  latch_wait(&self.finalized, 1);
+  OK(penstock_runtime_shutdown(runtime, 20000));
+  penstock_runtime_release(runtime);
+}
+
+/* An interceptor may close its channel, or remove itself, in on_connection. */
+TEST(connection_events_may_end_everything) {
+  static log closing = LOG_INIT, leaving = LOG_INIT;
+  penstock_runtime *runtime = new_runtime(NULL);
+  penstock_channel *channel = open_at(runtime, peer_address(), "{\"tls\": false}");
+  closing.closes = channel;
+  observe(&closing, channel);
+  penstock_reply *reply = NULL;
+  OK(penstock_channel_unary(channel, UNARY, "x", 1, NULL, &reply, NULL));
+  CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_CANCELLED);
+  penstock_reply_release(reply);
+  penstock_channel_release(channel);
+  latch_wait(&closing.finalized, 1);
+
+  channel = open_at(runtime, peer_address(), "{\"tls\": false}");
+  penstock_interceptor table = table_of(&leaving);
+  OK(penstock_channel_add_interceptor(channel, &table, 0, &leaving.leaves, NULL));
+  check_echo(channel);
+  latch_wait(&leaving.finalized, 1);
+  CHECK_STR(leaving.kinds, "R");
+  penstock_channel_release(channel);
+  OK(penstock_runtime_shutdown(runtime, 20000));
+  penstock_runtime_release(runtime);
+}
+
+/* An interceptor with on_connection alone has no hops, and calls are not counted for it. */
+TEST(connection_events_alone_make_no_hop) {
+  static log self = LOG_INIT;
+  penstock_channel *channel = open_channel();
+  observe(&self, channel);
+  check_echo(channel);
+  char *json = NULL;
+  OK(penstock_channel_interceptors_json(channel, &json));
+  CHECK_HAS(json, "\"calls_seen\":0");
+  penstock_free(json);
+  penstock_channel_release(channel);
+  latch_wait(&self.finalized, 1);
+}

@@ -1,0 +1,73 @@
+"""The events of a channel's connections, for interceptors that have ``on_connection``."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from . import _constants as c
+
+
+class ConnectionEventKind(enum.IntEnum):
+    """The kind of a connection event."""
+
+    RESOLVING = c.CONNECTION_RESOLVING
+    """The channel asks for the addresses of its name."""
+    UNRESOLVED = c.CONNECTION_UNRESOLVED
+    """The name could not be resolved."""
+    CONNECTING = c.CONNECTION_CONNECTING
+    """An attempt to connect to the address begins."""
+    SECURED = c.CONNECTION_SECURED
+    """TLS is established on the new connection."""
+    READY = c.CONNECTION_READY
+    """The connection takes calls."""
+    DRAINING = c.CONNECTION_DRAINING
+    """The connection takes no new calls; those on it go on."""
+    LOST = c.CONNECTION_LOST
+    """A connection that was ready has ended."""
+    BACKOFF = c.CONNECTION_BACKOFF
+    """No connection could be made, or it was useless; the next attempt begins in ``seconds``."""
+    SILENT = c.CONNECTION_SILENT
+    """Nothing has come for ``seconds`` on a connection with calls."""
+    IGNORED = c.CONNECTION_IGNORED
+    """The channel can't do a part of its service config, which ``message`` names."""
+
+
+@dataclass(frozen=True)
+class ConnectionEvent:
+    """One event of a channel's connections."""
+
+    kind: ConnectionEventKind
+    target: str
+    """The channel's target, as the program gave it."""
+    address: Optional[str]
+    """The server's address, such as "192.0.2.1:443"; None: the event is about the name."""
+    message: Optional[str]
+    """The reason in words, if there is one to tell."""
+    seconds: float
+    """The time, for `BACKOFF` and `SILENT`; otherwise 0."""
+    tls_version: Optional[str]
+    """With `SECURED`, such as "TLSv1.3"; otherwise None, as the next two."""
+    tls_cipher: Optional[str]
+    tls_alpn: Optional[str]
+
+
+def _text(given: Optional[bytes]) -> Optional[str]:
+    return None if given is None else given.decode("utf-8", "replace")
+
+
+def event_from(raw: Any) -> Optional[ConnectionEvent]:
+    """The event of a `penstock_connection_event`; None: its kind is one that only a newer library has."""
+    if raw.kind not in ConnectionEventKind._value2member_map_:
+        return None
+    return ConnectionEvent(
+        ConnectionEventKind(raw.kind),
+        _text(raw.target) or "",
+        _text(raw.address),
+        _text(raw.message),
+        raw.ms / 1000,
+        _text(raw.tls_version),
+        _text(raw.tls_cipher),
+        _text(raw.tls_alpn),
+    )
