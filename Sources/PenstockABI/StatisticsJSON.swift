@@ -21,6 +21,8 @@ func json(_ stats: CallStatistics) -> JSON.Value? {
     object.set("duration_us", since(stats.endedAt))
     object.set("elapsed_us", stats.endedAt == 0 ? JSON.int(age / 1000) : since(stats.endedAt))
     object.set("attempts", JSON.int(stats.attempts))
+    object.set(
+      "waited", json(stats.history, until: stats.endedAt == 0 ? stats.createdAt &+ age : stats.endedAt))
     object.set("sent", json(stats.sent))
     object.set("received", json(stats.received))
     object.set("peer", stats.connection.map { JSON.string($0.peer.view) } ?? JSON.null)
@@ -28,6 +30,25 @@ func json(_ stats: CallStatistics) -> JSON.Value? {
     object.set("connection_silent_ms", silentMilliseconds(stats.connection, stats.endedAt))
     object.set("tls", stats.connection?.security.map { json($0) } ?? JSON.null)
   }.value
+}
+
+/// For how long the call's attempts have waited for what.
+private func json(_ history: CallHistory?, until end: UInt64) -> JSON.Value? {
+  JSON.object { object in
+    object.set("name_us", JSON.int((history?.waited(for: .name, until: end) ?? 0) / 1000))
+    object.set("connection_us", JSON.int((history?.waited(for: .connection, until: end) ?? 0) / 1000))
+    object.set("slot_us", JSON.int((history?.waited(for: .slot, until: end) ?? 0) / 1000))
+  }.value
+}
+
+/// The thing that an attempt waits for, as traces have it; null: it waits no more.
+func lackName(_ lack: UInt8) -> JSON.Value? {
+  switch Lack(rawValue: lack) ?? .nothing {
+  case .nothing: JSON.null
+  case .name: JSON.string("name")
+  case .connection: JSON.string("connection")
+  case .slot: JSON.string("slot")
+  }
 }
 
 /// How long the connection had been silent when the call ended, at `end`; with `end` 0, how long it has been silent by

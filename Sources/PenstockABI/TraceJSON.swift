@@ -75,6 +75,7 @@ private func name(_ what: TraceNote.What) -> StaticString {
   case .sideCall: "side_call"
   case .caller: "caller"
   case .transport: "transport"
+  case .waiting: "waiting"
   case .endedLocally: "ended_locally"
   case .ended: "ended"
   }
@@ -108,6 +109,7 @@ private func json(_ note: TraceNote, _ record: CallRecord, _ log: TraceLog) -> J
       let outcome = Outcome(rawValue: Int32(truncatingIfNeeded: note.detail)) ?? .state
       object.set("why", JSON.string(outcome.name))
     case .sideCall: object.set("call", JSON.int(note.detail))
+    case .waiting: object.set("for", lackName(UInt8(truncatingIfNeeded: note.detail)))
     case .executor, .redirected, .caller: break
     }
     if note.event == .demand || note.event == .sent, note.what != .callback {
@@ -201,6 +203,7 @@ private func json(_ holder: Holder, _ now: UInt64) -> JSON.Value? {
     _ = words.append(" ms")
     return made(state(standing), standing.name, words, standing.since)
   case .taken(let hop): return made("taken", hop, named("taken by ", hop, ", which has not answered"))
+  case .name: return plain("name", "waiting for the addresses of the name")
   case .connection: return plain("connection", "waiting for a connection")
   case .slot: return plain("place", "waiting for the server to allow one more call on the connection")
   case .demand: return plain("demand", "waiting for the caller to ask for a message")

@@ -5,8 +5,10 @@ import PenstockWire
 // its type were a protocol, Swift would retain and release the object around each such call, by atomic operations.
 
 /// The reason why an attempt that has been started has to wait.
-public enum Lack: Equatable {
+public enum Lack: UInt8, Equatable, Sendable {
   case nothing
+  /// The addresses of the channel's name.
+  case name
   case connection
   /// There is a connection, and its peer allows no more calls at once.
   case slot

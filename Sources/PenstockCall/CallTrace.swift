@@ -24,6 +24,8 @@ public struct TraceNote {
     case caller
     /// The event left for the transport, or came from it.
     case transport
+    /// The attempt waits for a `Lack`, which is `detail`, from now on.
+    case waiting
     /// A cancel or the deadline has ended the call; `detail` is the code.
     case endedLocally
     /// The call has ended, and the caller gets the status; `detail` is the code.

@@ -33,6 +33,8 @@ public enum Holder {
   case hop(Standing)
   /// The hop that has taken the call.
   case taken(name: ByteBuffer)
+  /// The addresses of the channel's name.
+  case name
   case connection
   /// The connection is there, and its peer allows no more calls at once.
   case slot
@@ -93,6 +95,7 @@ extension Call {
     for hop in hops where hop.life == .answering { return .taken(name: hop.registration.name) }
     if leg == .unstarted { return .loop }
     switch borrow(below, { $0.lacks }) ?? .nothing {
+    case .name: return .name
     case .connection: return .connection
     case .slot: return .slot
     case .nothing: break

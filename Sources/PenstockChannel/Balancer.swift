@@ -63,6 +63,14 @@ public enum Balancer: Equatable {
     }
   }
 
+  /// Whether there is no connection because no addresses are known.
+  public var lacksName: Bool {
+    switch self {
+    case .pickFirst(let first): return first.lacksName
+    case .roundRobin(let robin): return robin.lacksName
+    }
+  }
+
   public var connectivity: Connectivity {
     switch self {
     case .pickFirst(let first): return first.connectivity

@@ -54,6 +54,14 @@ public struct PickFirst: Equatable {
     }
   }
 
+  /// Whether there is no connection because no addresses are known.
+  public var lacksName: Bool {
+    switch state {
+    case .idle, .naming, .nameless: true
+    case .connecting, .ready, .failing, .closed: false
+    }
+  }
+
   /// The reason why `pick` is `fail`.
   public var failure: BalancerAction.Why {
     switch state {

@@ -63,6 +63,14 @@ public struct RoundRobin: Equatable {
     }
   }
 
+  /// Whether there is no connection because no addresses are known.
+  public var lacksName: Bool {
+    switch state {
+    case .idle, .naming, .nameless: true
+    case .spread, .closed: false
+    }
+  }
+
   /// The reason why `pick` is `fail`.
   public var failure: BalancerAction.Why {
     switch state {

@@ -1,5 +1,10 @@
 /* The statistics of a call, in each callback and in the reply; in cleartext, over TLS, with gzip. */
-#include "test.h"
+#include "calls.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 /* The integer behind "key": in `json`; -1 for null, -2 if it is not there. */
 static int64_t number(const char *json, const char *key) {
@@ -354,6 +359,98 @@ TEST(stats_on_an_executor_after_the_call) {
   latch_signal(&late.returned);
   if (latch_wait(&late.seen, 1)) CHECK_STR(late.json, penstock_reply_stats_json(reply));
   free(late.json);
+  penstock_reply_release(reply);
+  penstock_channel_release(channel);
+}
+
+/* Waits until the call has waited for this for some time. */
+static void check_waits(penstock_hop *hop, const char *lack) {
+  int64_t waited = -1;
+  for (int64_t until = test_now_ms() + 20000; waited < 1000 && test_now_ms() < until; test_pause()) {
+    char *json = NULL;
+    if (!OK(penstock_hop_stats_json(hop, &json))) return;
+    waited = number(part(json, "waited"), lack);
+    penstock_free(json);
+  }
+  CHECK(waited >= 1000);
+}
+
+static int32_t retain_at_start(probe *self, penstock_hop *hop, int32_t event) {
+  if (event == PENSTOCK_EVENT_START) *(penstock_hop **)self->context = penstock_hop_retain(hop);
+  return PENSTOCK_NEXT;
+}
+
+/* A server that accepts, and speaks HTTP/2 only when it is told to: the call waits for a connection, then for a slot,
+ * then for the server. Before that it waits for addresses. */
+TEST(stats_tell_what_a_call_waited_for) {
+  int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  socklen_t size = sizeof(address);
+  REQUIRE(!bind(listener, (struct sockaddr *)&address, size) && !listen(listener, 1) &&
+          !getsockname(listener, (struct sockaddr *)&address, &size));
+  penstock_channel *channel = NULL;
+  REQUIRE_OK(penstock_channel_new("dns:///somewhere:1", "{\"tls\": false, \"trace\": true}", &channel, NULL));
+  penstock_resolver_functions functions = PENSTOCK_RESOLVER_FUNCTIONS_INIT;
+  penstock_resolver *resolver = NULL;
+  OK(penstock_channel_set_resolver(channel, &functions, &resolver, NULL));
+  penstock_hop *hop = NULL;
+  probe keeper;
+  probe_init_with(&keeper, "keeper", retain_at_start, &hop);
+  probe_add(&keeper, channel, 0);
+  penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  EVENTUALLY(keeper.seen[PENSTOCK_EVENT_START] == 1);
+  check_waits(hop, "name_us");
+
+  char target[200];
+  snprintf(target, sizeof(target), "{\"addresses\": [{\"address\": \"ipv4:127.0.0.1:%d\"}]}", ntohs(address.sin_port));
+  OK(penstock_resolver_push(resolver, target, NULL));
+  check_waits(hop, "connection_us");
+  int peer = accept(listener, NULL, NULL);
+  static const uint8_t no_slots[] = {0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0};
+  CHECK_INT(write(peer, no_slots, sizeof(no_slots)), (int64_t)sizeof(no_slots));
+  check_waits(hop, "slot_us");
+  static const uint8_t one_slot[] = {0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 1};
+  CHECK_INT(write(peer, one_slot, sizeof(one_slot)), (int64_t)sizeof(one_slot));
+  char *json = NULL;
+  int64_t sent = -1;
+  for (int64_t until = test_now_ms() + 20000; sent < 0 && test_now_ms() < until; test_pause()) {
+    penstock_free(json);
+    REQUIRE_OK(penstock_hop_stats_json(hop, &json));
+    sent = number(json, "first_byte_sent_us");
+  }
+  int64_t name = number(part(json, "waited"), "name_us"), connection = number(part(json, "waited"), "connection_us");
+  int64_t slot = number(part(json, "waited"), "slot_us");
+  CHECK(name >= 1000 && connection >= 1000 && slot >= 1000);
+  /* The waits are a part of the time before the first byte. */
+  CHECK(name + connection + slot <= sent);
+  penstock_free(json);
+
+  OK(penstock_call_cancel(call, NULL));
+  penstock_reply *reply = NULL;
+  OK(penstock_call_wait(call, &reply));
+  CHECK_INT(number(part(penstock_reply_stats_json(reply), "waited"), "slot_us"), slot);
+  const char *at = penstock_reply_trace_json(reply);
+  static const char *const waits[] = {"\"for\":\"name\"", "\"for\":\"connection\"", "\"for\":\"slot\"", "\"for\":null"};
+  for (int i = 0; i < 4 && at; i++) at = strstr(at, waits[i]);
+  CHECK(at != NULL);
+  penstock_reply_release(reply);
+  penstock_call_release(call);
+  penstock_hop_release(hop);
+  penstock_resolver_release(resolver);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&keeper);
+  close(peer);
+  close(listener);
+}
+
+/* A call that finds a connection has not waited. */
+TEST(stats_of_a_call_that_has_not_waited) {
+  penstock_channel *channel = open_channel();
+  check_echo(channel);
+  penstock_reply *reply = NULL;
+  OK(penstock_channel_unary(channel, UNARY, "x", 1, NULL, &reply, NULL));
+  const char *waited = part(penstock_reply_stats_json(reply), "waited");
+  CHECK_INT(number(waited, "name_us") + number(waited, "connection_us") + number(waited, "slot_us"), 0);
   penstock_reply_release(reply);
   penstock_channel_release(channel);
 }

@@ -72,7 +72,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   @inline(__always)
   private func withCore<R>(_ body: (ChannelCore) -> R) -> R { channel._withUnsafeGuaranteedRef(body) }
 
-  override var lacks: Lack { isWaiting ? (withCore { $0.isReady } ? .slot : .connection) : .nothing }
+  override var lacks: Lack { isWaiting ? withCore { $0.lack } : .nothing }
   /// Whether it waits for a connection, or for a slot on one.
   @inline(never)
   var isWaiting: Bool { call != nil && stream == nil && failure == nil }
@@ -179,6 +179,10 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     call._withUnsafeGuaranteedRef { $0.connection = connection.facts }
     stream.open()
   }
+
+  /// Notes for the call's statistics that the attempt waits for this from now on.
+  @inline(never) @_optimize(size)
+  func notesWait(for lack: Lack) { call?._withUnsafeGuaranteedRef { $0.waits(for: lack) } }
 
   /// How long it waits while there is no connection.
   @inline(never) @_optimize(size)
@@ -430,6 +434,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   /// The call ends the attempt. That is the server's failure only where the deadline has passed.
   @inline(never) @_optimize(size)
   private func countLate() {
+    if isWaiting { notesWait(for: .nothing) }
     call?._withUnsafeGuaranteedRef { call in
       if let deadline = call.request.deadline, deadline <= now { count(call, false) }
     }

@@ -131,6 +131,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   @inline(never) @_optimize(size)
   private func wait(_ attempt: Attempt) {
     waiting.append(attempt)
+    attempt.notesWait(for: lack)
     if balancer.connectivity == .idle || pick == .fail { work.schedule(self) }
   }
 
@@ -142,11 +143,11 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     if !waiting.isEmpty { work.schedule(self) }
   }
 
-  /// Whether there is a connection, so that attempts that wait do so for a slot.
-  var isReady: Bool {
+  /// The thing that the attempts wait for which wait.
+  var lack: Lack {
     switch pick {
-    case .endpoint, .choose: true
-    case .wait, .fail: false
+    case .endpoint, .choose: .slot
+    case .wait, .fail: balancer.lacksName ? .name : .connection
     }
   }
 
@@ -203,6 +204,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     events.append(event)
     if isFollowing { return }
     isFollowing = true
+    let before = lack
     while !events.isEmpty {
       var actions = balancer.handle(events.removeFirst(), now: runtime.now)
       pick = balancer.pick
@@ -224,6 +226,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
       }
     }
     isFollowing = false
+    if lack != before { waiting.forEach { $0.notesWait(for: lack) } }
     tellState()
     if balancer.connectivity == .idle, !waiting.isEmpty { work.schedule(self) }
   }
@@ -265,7 +268,10 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   @inline(never) @_optimize(size)
   private func serve() {
     while !waiting.isEmpty, let endpoint = choose() {
-      if let attempt = waiting.popFirst() { _ = endpoint.open(attempt) }
+      if let attempt = waiting.popFirst() {
+        attempt.notesWait(for: .nothing)
+        _ = endpoint.open(attempt)
+      }
     }
   }
 

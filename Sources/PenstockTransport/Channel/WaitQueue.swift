@@ -46,6 +46,14 @@ struct WaitQueue<Element: Queued> {
     if gone >= 64, gone * 2 > count { sweep() }
   }
 
+  /// Calls `body` with each element that still waits.
+  @inline(never) @_optimize(size)
+  func forEach(_ body: (Element) -> Void) {
+    for index in next..<all.count {
+      if let one = all[index], one.isWaiting { body(one) }
+    }
+  }
+
   @inline(never) @_optimize(size)
   mutating func sweep() {
     var kept = 0
