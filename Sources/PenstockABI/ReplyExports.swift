@@ -76,7 +76,7 @@ public func penstock_reply_trailers(_ handle: OpaquePointer!) -> OpaquePointer! 
 
 @_cdecl("penstock_reply_stats_json") @implementation
 public func penstock_reply_stats_json(_ handle: OpaquePointer!) -> UnsafePointer<CChar>! {
-  replyText(handle, .stats) { json($0.stats) }
+  replyText(handle, .stats) { json($0.stats, $0.knownValues) }
 }
 
 @_cdecl("penstock_reply_value") @implementation

@@ -6,7 +6,7 @@ import PenstockWire
 
 // The statistics of a call as JSON, at a hop and in a reply.
 
-func json(_ stats: CallStatistics) -> JSON.Value? {
+func json(_ stats: CallStatistics, _ values: CallValues?) -> JSON.Value? {
   func since(_ time: UInt64) -> JSON.Value? {
     time >= stats.createdAt && time != 0 ? JSON.int((time - stats.createdAt) / 1000) : JSON.null
   }
@@ -22,7 +22,7 @@ func json(_ stats: CallStatistics) -> JSON.Value? {
     object.set("elapsed_us", stats.endedAt == 0 ? JSON.int(age / 1000) : since(stats.endedAt))
     object.set("attempts", JSON.int(stats.attempts))
     object.set(
-      "waited", json(stats.history, until: stats.endedAt == 0 ? stats.createdAt &+ age : stats.endedAt))
+      "waited", json(values, until: stats.endedAt == 0 ? stats.createdAt &+ age : stats.endedAt))
     object.set("sent", json(stats.sent))
     object.set("received", json(stats.received))
     object.set("peer", stats.connection.map { JSON.string($0.peer.view) } ?? JSON.null)
@@ -33,11 +33,11 @@ func json(_ stats: CallStatistics) -> JSON.Value? {
 }
 
 /// For how long the call's attempts have waited for what.
-private func json(_ history: CallHistory?, until end: UInt64) -> JSON.Value? {
+private func json(_ values: CallValues?, until end: UInt64) -> JSON.Value? {
   JSON.object { object in
-    object.set("name_us", JSON.int((history?.waited(for: .name, until: end) ?? 0) / 1000))
-    object.set("connection_us", JSON.int((history?.waited(for: .connection, until: end) ?? 0) / 1000))
-    object.set("slot_us", JSON.int((history?.waited(for: .slot, until: end) ?? 0) / 1000))
+    object.set("name_us", JSON.int((values?.waits.waited(for: .name, until: end) ?? 0) / 1000))
+    object.set("connection_us", JSON.int((values?.waits.waited(for: .connection, until: end) ?? 0) / 1000))
+    object.set("slot_us", JSON.int((values?.waits.waited(for: .slot, until: end) ?? 0) / 1000))
   }.value
 }
 
@@ -91,7 +91,7 @@ public func penstock_hop_stats_json(
   guard let handle, let text else { return PENSTOCK_E_INVALID_ARGUMENT }
   let hop = HopHandle.referent(handle).hop
   if hop.isForked { return PENSTOCK_E_FORKED }
-  guard let made = JSON.dump(json(hop.call.stats)) else { return PENSTOCK_E_NO_MEMORY }
+  guard let made = JSON.dump(json(hop.call.stats, hop.call.knownValues)) else { return PENSTOCK_E_NO_MEMORY }
   text.pointee = made
   return PENSTOCK_OK
 }

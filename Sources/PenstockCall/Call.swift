@@ -45,8 +45,8 @@ public final class Call {
   public let measures = Measures()
   /// A counted reference to a ConnectionFacts.
   let connectionFacts = Atomic<UnsafeMutableRawPointer?>(nil)
-  /// A counted reference to a CallHistory.
-  let rareFacts = Atomic<UnsafeMutableRawPointer?>(nil)
+  /// The facts of earlier attempts' connections, kept because another thread may be about to read them.
+  var pastConnections: [ConnectionFacts] = []
   public let origin: CallOrigin
   var loop: CallLoop { origin.loop }
   /// Like `loop`, for code that runs often: no reference is counted.
@@ -154,7 +154,6 @@ public final class Call {
     if let facts = connectionFacts.load(ordering: .relaxed) {
       Unmanaged<ConnectionFacts>.fromOpaque(facts).release()
     }
-    if let rare = rareFacts.load(ordering: .relaxed) { Unmanaged<CallHistory>.fromOpaque(rare).release() }
     if let made = madeValues.load(ordering: .acquiring) { Unmanaged<CallValues>.fromOpaque(made).release() }
   }
 

@@ -14,8 +14,6 @@ public struct CallStatistics {
   public var received = Traffic()
   /// The connection of the last attempt that had one.
   public var connection: ConnectionFacts?
-  /// nil: the call has not waited.
-  public var history: CallHistory?
 
   public struct Traffic {
     public var messages: UInt64 = 0
@@ -126,7 +124,7 @@ extension Call {
       createdAt: measures.createdAt.value, firstByteSentAt: measures.firstByteSentAt.value,
       headersAt: measures.headersAt.value, firstMessageAt: measures.firstMessageAt.value,
       endedAt: measures.endedAt.value, attempts: measures.attempts.value, sent: measures.sent.snapshot,
-      received: measures.received.snapshot, connection: connection, history: history)
+      received: measures.received.snapshot, connection: connection)
   }
 
   /// The connection of the call: any thread reads it, the driving thread sets it.
@@ -142,6 +140,9 @@ extension Call {
         newValue.map { Unmanaged.passRetained($0).toOpaque() }, ordering: .releasing)
     }
   }
+
+  @inline(never) @_optimize(size)
+  private func keepPast(_ old: Unmanaged<ConnectionFacts>) { pastConnections.append(old.takeRetainedValue()) }
 
   /// The connection at the end of the call. If there is no row, no other thread can reach the call through a hop, so
   /// the call hands over its own reference and counts no new one.

@@ -14,6 +14,8 @@ open class CallValues {
     var value: UserData
   }
 
+  /// For how long the call has waited: here, because the reply keeps this object, and few calls have one.
+  public final let waits = CallWaits()
   private final var slots: [Slot] = []
   /// The number of users; at first only the caller.
   private final let users = Atomic<Int>(1)

@@ -36,8 +36,11 @@ public final class Reply {
     }
   }
 
+  /// The values of the call; nil: it has none.
+  public var knownValues: CallValues? { lock.withLock { values } }
+
   public func value(_ key: ByteView) -> UnsafeMutableRawPointer? {
-    lock.withLock { values }?.get(key)
+    knownValues?.get(key)
   }
 
   public enum Text { case status, stats, trace }

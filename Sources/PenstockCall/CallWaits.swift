@@ -1,11 +1,8 @@
 import PenstockWire
 import Synchronization
 
-/// The facts about a call that few calls have: the connections of its earlier attempts, and for how long its attempts
-/// have waited for what. The driving thread changes it; the times may be read on any thread.
-public final class CallHistory {
-  /// A call that runs may be asked for them on another thread, so they stay until it ends.
-  var connections: [ConnectionFacts] = []
+/// For how long the attempts of a call have waited for what. The driving thread changes it; any thread may read it.
+public struct CallWaits: ~Copyable {
   private let waitsFor = Atomic<UInt8>(Lack.nothing.rawValue)
   /// The time at which the present wait began.
   private let since = Measure()
@@ -44,30 +41,11 @@ public final class CallHistory {
 }
 
 extension Call {
-  /// The rare facts of the call; nil: there are none. Any thread.
-  var history: CallHistory? {
-    rareFacts.load(ordering: .acquiring).map { Unmanaged<CallHistory>.fromOpaque($0).takeUnretainedValue() }
-  }
-
-  @inline(never) @_optimize(size)
-  private func madeHistory() -> CallHistory {
-    if let history { return history }
-    let made = CallHistory()
-    rareFacts.store(Unmanaged.passRetained(made).toOpaque(), ordering: .releasing)
-    return made
-  }
-
-  /// Keeps the connection of an earlier attempt.
-  @inline(never) @_optimize(size)
-  func keepPast(_ old: Unmanaged<ConnectionFacts>) {
-    madeHistory().connections.append(old.takeRetainedValue())
-  }
-
   /// The attempt waits for this from now on. Driving thread only.
   @inline(never) @_optimize(size)
   public func waits(for lack: Lack) {
     guard phase == .live else { return }
-    madeHistory().waits(for: lack, now: loop.now)
+    values.waits.waits(for: lack, now: loop.now)
     if trace != nil { note(.waiting, detail: Int(lack.rawValue)) }
   }
 }
