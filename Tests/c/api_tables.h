@@ -105,6 +105,14 @@ static int32_t api_event(penstock_hop *hop, void *state) {
   return once_in(8) ? 99 : (int32_t)below(7);
 }
 
+static void api_connection(void *user_data, const penstock_connection_event *event) {
+  check_alive(user_data);
+  if (event->kind < 1 || !event->target || (event->kind == PENSTOCK_CONNECTION_READY && !event->address)) {
+    test_failed(__FILE__, __LINE__, "a connection event of kind %d without its address", event->kind);
+  }
+  act_at((place){.hop = NULL}, 4);
+}
+
 /* Fills a table at random; some tables make a state for each hop, others have none. */
 static inline void fill_interceptor(const char *function, penstock_interceptor *table) {
   size_t size = sizeof(*table);
@@ -126,6 +134,7 @@ static inline void fill_interceptor(const char *function, penstock_interceptor *
   for (size_t i = 0; i < COUNT_OF(callbacks); i++) *callbacks[i] = once_in(2) ? NULL : api_event;
   table->replay_bytes = once_in(2) ? 0 : pick_size();
   table->max_restarts = below(3);
+  if (once_in(4)) table->on_connection = api_connection;
 }
 
 static int32_t api_intercept(penstock_hop *call, void *user_data) {
