@@ -21,6 +21,9 @@ static inline void cm_retain_new(void *object) { ((intptr_t *)object)[1]++; }
 /* Notes that the calling thread begins (`change` 1) or ceases (-1) to drive `runtime`, or that `runtime` has ended (0);
  * with 0 and NULL nothing is noted. Returns how many runtimes the calling thread drives now. */
 int32_t cm_driven(const void *runtime, int32_t change);
+/* Gives that number. */
+extern __thread int32_t cm_driven_now __attribute__((visibility("hidden"), tls_model("initial-exec")));
+static inline int32_t cm_drives(void) { return cm_driven_now; }
 /* cm_enter is called before a thread takes a lock, cm_left when it has let the lock go. While the process forks, cm_enter
  * waits until the fork is over (Sources/CEmbedded/gate.c). */
 typedef struct cm_holder {
@@ -77,6 +80,7 @@ static inline int32_t cm_driven(const void *runtime, int32_t change) {
   static __thread int32_t count;
   return count += change;
 }
+static inline int32_t cm_drives(void) { return cm_driven(NULL, 0); }
 /* In full Swift the runtime has locks of its own, which may be held when the process forks: so there is no gate. */
 static inline int32_t cm_count(void) { return 1; }
 static inline int32_t cm_is_open(void) { return 1; }

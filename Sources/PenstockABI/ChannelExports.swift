@@ -224,7 +224,7 @@ private func unary(
     if Process.isForked(channel.generation) {
       return report(.forked, "the channel belongs to the parent of this process", error)
     }
-    if channel.runtime.runtime.isDriving {
+    if channel.runtime.isDriving {
       return report(
         .wouldDeadlock, "a blocking call in a callback, on the thread that drives the runtime", error)
     }

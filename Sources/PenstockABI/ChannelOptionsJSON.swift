@@ -18,15 +18,21 @@ struct ParsedChannelOptions {
   func channel(_ runtime: ClientRuntime, _ target: ByteView) -> Made {
     var options = transport
     options.version = Version.bytes
-    switch Channel.make(runtime: runtime.runtime, target: target, options: options) {
-    case .failed(let failure): return .failure(explain(failure, "$.tls", .invalidJSON))
+    let loop = runtime.loopForChannel()
+    switch Channel.make(runtime: loop.runtime, target: target, options: options) {
+    case .failed(let failure):
+      loop.hasOneChannelLess()
+      return .failure(explain(failure, "$.tls", .invalidJSON))
     case .made(let channel):
       guard let name = ByteBuffer(copying: target), name.append(byte: 0),
         let authority = ByteBuffer(copying: channel.defaultAuthority), authority.append(byte: 0)
-      else { return .failure(Failure(.noMemory, "no memory")) }
+      else {
+        loop.hasOneChannelLess()
+        return .failure(Failure(.noMemory, "no memory"))
+      }
       return .success(
         ClientChannel(
-          runtime, channel, target: name, authority: authority, defaults: defaults, newestFirst: newestFirst,
+          runtime, loop, channel, target: name, authority: authority, defaults: defaults, newestFirst: newestFirst,
           teller: { tell($0, to: $1, of: $2) }))
     }
   }

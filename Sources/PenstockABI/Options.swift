@@ -11,7 +11,7 @@ import PenstockWire
 
 @inline(never)
 func read(_ reader: JSONReader, into options: inout Runtime.Options) -> Failure? {
-  reader.members { key, option in
+  let failure = reader.members { key, option in
     switch key {
     /// Whether the runtime has a thread of its own ("thread"), or the program polls ("host").
     case "mode": option.choice("thread", "host") { options.mode = $0 == 0 ? .thread : .host }
@@ -26,9 +26,13 @@ func read(_ reader: JSONReader, into options: inout Runtime.Options) -> Failure?
     case "spin_us": option.microseconds(0...1_000_000) { options.spinMicroseconds = $0 }
     /// How many threads may run the functions of synchronous interceptors.
     case "max_workers": option.count(1...1024) { options.maxWorkers = UInt32(truncatingIfNeeded: $0) }
+    /// How many loops drive the runtime's channels, each with a thread of its own; more than one in mode "thread" only.
+    case "loops": option.count(1...64) { options.loops = UInt16(truncatingIfNeeded: $0) }
     default: option.unknown
     }
   }
+  guard failure == nil, options.mode == .host, options.loops > 1 else { return failure }
+  return reader.member("loops")?.fail(because: ("a host polls one loop only" as StaticString).bytes)
 }
 
 // ---- penstock_channel_new: channel.h ----

@@ -293,7 +293,7 @@ private func json(_ running: CallWatch.Running, _ view: RuntimeView) -> JSON.Val
 
 func snapshotJSON(_ view: RuntimeView) -> JSON.Value? {
   JSON.object { object in
-    object.set("complete", JSON.bool(view.calls != nil))
+    object.set("complete", JSON.bool(view.isComplete))
     object.set("running", view.running.map { json($0, view) } ?? JSON.null)
     guard let calls = view.calls else { return object.set("calls", JSON.null) }
     object.set(

@@ -48,7 +48,7 @@ public final class Call {
   /// The facts of earlier attempts' connections, kept because another thread may be about to read them.
   var pastConnections: [ConnectionFacts] = []
   public let origin: CallOrigin
-  var loop: CallLoop { origin.loop }
+  public var loop: CallLoop { origin.loop }
   /// Like `loop`, for code that runs often: no reference is counted.
   @inline(__always)
   func withLoop<R>(_ body: (CallLoop) -> R) -> R { borrow(origin) { borrow($0.loop, body) } }

@@ -14,6 +14,8 @@ public enum Refusal: UInt8 {
   case secondMessage, hasGoneOn, functionHasEnded, streamHasBegun
   // A RESTART is not possible.
   case notRecorded, recordGone, overReplayBytes, restartsUsed, noCopies, noMemory
+  // A redirect is not possible.
+  case otherLoop
 
   public var text: StaticString {
     switch self {
@@ -52,6 +54,7 @@ public enum Refusal: UInt8 {
     case .restartsUsed: "max_restarts is used up"
     case .noCopies: "the request has objects that can't be copied: the call can't begin again"
     case .noMemory: "there is no memory to begin the call again"
+    case .otherLoop: "the channel is on another loop of the runtime, and a call stays on its loop"
     }
   }
 }

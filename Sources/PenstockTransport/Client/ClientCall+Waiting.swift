@@ -2,7 +2,8 @@ import PenstockCall
 
 /// How a thread waits for news from a call.
 extension ClientCall {
-  var isOnDrivingThread: Bool { runtime.isDriving }
+  /// Whether the thread drives a loop of the runtime, so that it must not wait.
+  var isOnDrivingThread: Bool { channel.runtime.isDriving }
 
   /// Looks, under the lock, whether the wait for `awaited` is over; for room, it also queues the message in `found`.
   /// nil: the thread has to wait. For other news `found` becomes the object that has come: a message, headers, or the

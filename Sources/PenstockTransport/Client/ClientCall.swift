@@ -8,7 +8,7 @@ import Synchronization
 public final class ClientCall: CallAbove, @unchecked Sendable {
   public let call: Call
   public let channel: ClientChannel
-  /// The channel's runtime. The reference is not counted, because `channel` keeps the runtime.
+  /// The channel's loop. The reference is not counted, because `channel` keeps the loop.
   let driver: Unmanaged<Runtime>
   var runtime: Runtime { driver.takeUnretainedValue() }
   public let generation: UInt64
@@ -95,7 +95,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   ) -> (Outcome, Unmanaged<ClientCall>?) {
     let metadata = line == nil && options?.metadata.count ?? 0 == 0 ? Metadata.none : Metadata()
     if let given = options?.metadata, !metadata.append(contentsOf: given) { return (.noMemory, nil) }
-    let now = channel.runtime.runtime.clock
+    let now = channel.loop.runtime.clock
     var deadline: UInt64?
     if let wanted = options?.hasDeadline == true ? options?.deadline : channel.defaults.deadline {
       let (time, overflow) = now.addingReportingOverflow(wanted)
@@ -125,7 +125,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   ) {
     let given = consume callbacks
     self.channel = copy channel
-    driver = .passUnretained(channel.runtime.runtime)
+    driver = .passUnretained(channel.loop.runtime)
     self.callbacks = given?.table
     createdAt = call.measures.createdAt.value
     generation = channel.generation
@@ -171,7 +171,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   /// The first step of the call, on the driving thread. The call may end here, and be freed.
   func firstRun() {
     driver._withUnsafeGuaranteedRef { $0.advance(to: createdAt) }
-    borrow(channel.runtime.live) { $0.add(self) }
+    borrow(channel.loop.live) { $0.add(self) }
     call.attach(below: channel.transport.newAttempt())
     if channel.isClosed || sideLinks.parent != nil, !beginsWithOthers() { return }
     // `unary` gives no message if the call's options were cancelled before. Then the call is not opened: the input
@@ -185,7 +185,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     let kept = Unmanaged.passRetained(self)
     defer { kept.release() }
     if channel.isClosed {
-      let closing = channel.runtime.isClosed ? channel.runtime.runtime.closing : .channelClosed
+      let closing = channel.loop.isClosed ? channel.loop.runtime.closing : .channelClosed
       call.perform(.endLocally(closing.status))
     }
     attachToParent()
@@ -294,7 +294,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   }
 
   public override func callStatus(_ status: Status) {
-    borrow(channel.runtime.live) { $0.remove(self) }
+    borrow(channel.loop.live) { $0.remove(self) }
     endSideCalls()
     // If this holds, the thread that has made the call drives, and no other thread has the call.
     let needsNoLock = hasNoHandle && !call.wasMadeWithHops && unaryThread == UInt(cs_thread_self())

@@ -6,6 +6,8 @@ import Synchronization
 /// A channel as its users see it: the transport's channel, its interceptors, and defaults for its calls.
 public final class ClientChannel: @unchecked Sendable {
   public let runtime: ClientRuntime
+  /// The loop of the runtime that the channel is on.
+  let loop: RuntimeLoop
   public let generation: UInt64
   let transport: Channel
   let chains: ChannelChains
@@ -23,20 +25,22 @@ public final class ClientChannel: @unchecked Sendable {
   /// The number of users' handles. Calls may keep the channel longer.
   private let handles = Atomic<Int>(1)
 
-  /// Makes a channel, which takes over the caller's count as a user of `runtime` (`ClientRuntime.addUser`).
+  /// Makes a channel, which takes over the caller's count as a user of `runtime` (`ClientRuntime.addUser`), and its place
+  /// on `loop` (`ClientRuntime.loopForChannel`).
   @inline(never) @_optimize(size)
   public init(
-    _ runtime: ClientRuntime, _ transport: Channel, target: ByteBuffer, authority: ByteBuffer,
+    _ runtime: ClientRuntime, _ loop: RuntimeLoop, _ transport: Channel, target: ByteBuffer, authority: ByteBuffer,
     defaults: CallDefaults,
     newestFirst: Bool, teller: @escaping Teller = { _, _, _ in }
   ) {
     self.runtime = runtime
+    self.loop = loop
     generation = runtime.generation
     self.transport = transport
     methods = transport.core.methods
     origin = CallOrigin(
-      target: target, defaultAuthority: authority, privacy: transport.privacy, loop: runtime.loop,
-      watch: runtime.watch)
+      target: target, defaultAuthority: authority, privacy: transport.privacy, loop: loop,
+      watch: loop.runtime.watch)
     self.defaults = defaults
     chains = ChannelChains(newestFirst: newestFirst)
     transport.core.listeners = ConnectionListeners(runtime, chains, target, teller)
@@ -49,6 +53,7 @@ public final class ClientChannel: @unchecked Sendable {
       transport.close()
       runtime.leave(chains)
       chains.removeAll()
+      if phase.load(ordering: .relaxed) != .closed { loop.hasOneChannelLess() }
     }
     runtime.removeHolder()
   }
@@ -71,9 +76,9 @@ public final class ClientChannel: @unchecked Sendable {
     case closed
   }
 
-  public var isClosed: Bool { phase.load(ordering: .acquiring) == .closed || runtime.isClosed }
+  public var isClosed: Bool { phase.load(ordering: .acquiring) == .closed || loop.isClosed }
   /// Whether a call can still be made.
-  public var isOpen: Bool { phase.load(ordering: .acquiring) == .open && !runtime.isClosed }
+  public var isOpen: Bool { phase.load(ordering: .acquiring) == .open && !loop.isClosed }
 
   /// Sets the codec of calls that are created from now on.
   public func setCodec(_ codec: Codec?) {
@@ -91,7 +96,8 @@ public final class ClientChannel: @unchecked Sendable {
   /// Ends every call of the channel, closes its connections, and removes its interceptors. Does not wait.
   public func close() -> Outcome {
     guard phase.exchange(.closed, ordering: .acquiringAndReleasing) != .closed else { return .already }
-    runtime.runtime.post(Closing(self))
+    loop.hasOneChannelLess()
+    loop.runtime.post(Closing(self))
     chains.removeAll()
     return .ok
   }
@@ -103,7 +109,7 @@ public final class ClientChannel: @unchecked Sendable {
     let (isFirst, _) = phase.compareExchange(
       expected: .open, desired: .leaving, ordering: .acquiringAndReleasing)
     guard isFirst else { return .already }
-    runtime.runtime.post(Farewell.Begin(Farewell(self, deadline)))
+    loop.runtime.post(Farewell.Begin(Farewell(self, deadline)))
     return .ok
   }
 
@@ -113,7 +119,7 @@ public final class ClientChannel: @unchecked Sendable {
     init(_ channel: ClientChannel) { self.channel = channel }
 
     override func run() {
-      channel.runtime.live.end(channel, .channelClosed)
+      channel.loop.live.end(channel, .channelClosed)
       channel.transport.close()
     }
   }
@@ -124,6 +130,7 @@ public final class ClientChannel: @unchecked Sendable {
   public func wait(for old: Connectivity, timeoutMilliseconds: Int64) -> (Outcome, Connectivity) {
     let deadline = Runtime.deadline(after: timeoutMilliseconds, from: Runtime.monotonicNow())
     if connectivity != old { return (.ok, connectivity) }
+    if runtime.isDriving { return (.wouldDeadlock, old) }
     switch transport.wait(for: old, deadline: deadline) {
     case .ready: return (.ok, connectivity)
     case .timedOut: return (.timedOut, old)

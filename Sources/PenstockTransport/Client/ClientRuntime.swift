@@ -2,7 +2,10 @@ import PenstockCall
 import PenstockWire
 import Synchronization
 
-/// A runtime as its users see it: the loop, and the interceptors of all its channels.
+/// A runtime as its users see it: one loop or several, and the interceptors of all its channels.
+///
+/// Each loop has its own driver, timers and calls. What the loops share is here: the users, the registrations, and the
+/// workers.
 public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
   public enum Made {
     case made(ClientRuntime)
@@ -11,9 +14,11 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
 
   static let processSlot = 1
 
-  public let runtime: Runtime
   public let generation: UInt64
+  /// The first loop; each loop knows the next one.
   let loop: RuntimeLoop
+  /// The first loop's runtime; in host mode there is no other.
+  public var runtime: Runtime { loop.runtime }
   private let isShared: Bool
   /// The number of users' handles and of channels. Under the lock of the process's page if the runtime is the shared
   /// one, otherwise under `lock`.
@@ -28,29 +33,34 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
   private var caches: [ChannelChains] = []
   /// A copy of the registry's generation. A call reads it without the lock, to see whether the registry has changed.
   let registryGeneration = Atomic<UInt64>(0)
-  let live = LiveCalls()
   let workers: WorkerPool
-  var watch: CallWatch { runtime.watch }
 
   @inline(never) @_optimize(size)
-  private init(_ runtime: Runtime, isShared: Bool) {
-    self.runtime = runtime
+  private init(_ loop: RuntimeLoop, isShared: Bool) {
+    self.loop = loop
     self.isShared = isShared
-    generation = runtime.generation
-    loop = RuntimeLoop(runtime)
-    workers = WorkerPool(runtime, limit: Int(runtime.options.maxWorkers))
+    generation = loop.runtime.generation
+    workers = WorkerPool(loop)
     super.init()
-    live.workers = .passUnretained(workers)
-    runtime.post(LiveCalls.Registering(live, runtime))
+    loop.begin(.passUnretained(workers))
   }
 
   public static func make(_ options: Runtime.Options) -> Made { make(options, Platform()) }
 
-  static func make(_ options: Runtime.Options, _ platform: Platform) -> Made {
-    switch Runtime.make(options, platform) {
-    case .made(let runtime): .made(ClientRuntime(runtime, isShared: false))
-    case .failed(let errno, let what): .failed(errno: errno, what: what)
-    }
+  @inline(never) @_optimize(size)
+  static func make(_ options: Runtime.Options, _ platform: Platform, isShared: Bool = false) -> Made {
+    var made: RuntimeLoop?
+    var left = options.loops
+    repeat {
+      switch Runtime.make(options, platform) {
+      case .made(let runtime): made = RuntimeLoop(runtime, next: made)
+      case .failed(let errno, let what):
+        made?.releaseHandles()
+        return .failed(errno: errno, what: what)
+      }
+      left -= 1
+    } while left > 0
+    return made.map { .made(ClientRuntime($0, isShared: isShared)) } ?? .failed(errno: 0, what: "no loop")
   }
 
   /// The default runtime, with one more user.
@@ -71,17 +81,25 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
         slot.pointee = 0
         old = Unmanaged.passUnretained(known)
       }
-      switch Runtime.make(Runtime.Options()) {
-      case .failed(let errno, let what): return .failed(errno: errno, what: what)
-      case .made(let runtime):
-        let fresh = ClientRuntime(runtime, isShared: true)
+      let made = make(Runtime.Options(), Platform(), isShared: true)
+      if case .made(let fresh) = made {
         slot.pointee = UInt(bitPattern: Unmanaged.passRetained(fresh).toOpaque())
-        return .made(fresh)
       }
+      return made
     }
   }
 
-  public var isClosed: Bool { runtime.closed.load(ordering: .acquiring) }
+  /// Whether the runtime is shut down, or all its loops have lost their descriptors.
+  public var isClosed: Bool { loop.areAllClosed }
+
+  /// Whether the calling thread drives a loop of this runtime. Then it must not wait for a call on any of them: the
+  /// callbacks of two loops could wait for each other.
+  @inline(__always)
+  public var isDriving: Bool { DrivingThread.isCurrent() && loop.isOneDriven }
+
+  /// The loop for a new channel, which counts there from now on.
+  @inline(never) @_optimize(size)
+  public func loopForChannel() -> RuntimeLoop { lock.withLock { loop.withFewestChannels() } }
 
   public func addUser() {
     reach.wrappingAdd(1, ordering: .relaxed)
@@ -108,7 +126,7 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
     if Process.isForked(generation) {
       // In a forked child the locks may be held by threads that it does not have.
       users -= 1
-      if users == 0 { runtime.releaseHandle() }
+      if users == 0 { loop.releaseHandles() }
       return
     }
     var slotHeldUs = false
@@ -133,16 +151,15 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
     guard isLast else { return }
     forgetInterceptors()
     workers.close()
-    runtime.releaseHandle()
+    loop.releaseHandles()
     if slotHeldUs { Unmanaged.passUnretained(self).release() }
   }
 
   @inline(never) @_optimize(size)
   public func shutdown(timeoutMilliseconds: Int64) -> Runtime.ShutdownResult {
-    if runtime.isDriving || Worker.current?.runs(workers) == true { return .wouldDeadlock }
-    runtime.closed.store(true, ordering: .releasing)
+    if isDriving || Worker.current?.runs(workers) == true { return .wouldDeadlock }
     let deadline = Runtime.deadline(after: timeoutMilliseconds, from: Runtime.monotonicNow())
-    var result = runtime.shutdown(timeoutMilliseconds: timeoutMilliseconds)
+    var result = loop.shutdown(timeoutMilliseconds: timeoutMilliseconds)
     if result == .ok {
       forgetInterceptors()
       // The channels of these caches are closed, too.

@@ -18,11 +18,11 @@ final class Farewell: Timer {
     super.init()
   }
 
-  private var runtime: Runtime { channel.runtime.runtime }
+  private var runtime: Runtime { channel.loop.runtime }
 
   @inline(never) @_optimize(size)
   fileprivate func begin() {
-    let live = channel.runtime.live
+    let live = channel.loop.live
     left = live.count(on: channel)
     guard left > 0 else { return end() }
     live.add(self)
@@ -45,7 +45,7 @@ final class Farewell: Timer {
   /// Closes the channel. `close` only posts the work, because this function may run in the middle of a call's end.
   @inline(never) @_optimize(size)
   private func end() {
-    channel.runtime.live.remove(self)
+    channel.loop.live.remove(self)
     runtime.disarm(self)
     _ = channel.close()
   }

@@ -1,7 +1,7 @@
 import PenstockCall
 import PenstockWire
 
-/// The calls of a runtime that have begun and not ended. The driving thread only.
+/// The calls of a loop that have begun and not ended. The driving thread only.
 ///
 /// The list counts no references: until it ends, and so is taken out, a ClientCall and its Call keep each other.
 final class LiveCalls: ShutdownHook, @unchecked Sendable {

@@ -1,6 +1,7 @@
 import CSystem
-import PenstockCall
+public import PenstockCall
 import PenstockWire
+import Synchronization
 
 /// The loop's part of a call's state: the call's item in the inbox, its timers, its tickets. The call owns this
 /// object.
@@ -177,23 +178,84 @@ private final class LockedValues: CallValues {
   override func unlock() { word.unlock() }
 }
 
-/// A runtime as calls see it.
-final class RuntimeLoop: CallLoop {
-  let runtime: Runtime
+/// A loop of a runtime as calls see it. A channel is on one loop, with all of its calls.
+public final class RuntimeLoop: CallLoop, @unchecked Sendable {
+  public let runtime: Runtime
+  let live = LiveCalls()
+  /// The next loop of the same runtime.
+  let next: RuntimeLoop?
+  /// The number of channels on this loop that are not closed.
+  fileprivate let channels = Atomic<Int>(0)
 
-  init(_ runtime: Runtime) {
+  init(_ runtime: Runtime, next: RuntimeLoop?) {
     self.runtime = runtime
+    self.next = next
     super.init()
   }
 
-  override var now: UInt64 { runtime.now }
-  override func newValues() -> CallValues { LockedValues() }
-  override var isForked: Bool { Process.isForked(runtime.generation) }
-  override var isDriving: Bool { runtime.isDriving }
-  override var thread: UInt { UInt(cs_thread_self()) }
-  override var clock: UInt64 { runtime.clock }
+  var isClosed: Bool { runtime.closed.load(ordering: .acquiring) }
 
-  override func setDeadline(_ call: Call, _ time: UInt64?) {
+  // The functions from here on are for this loop and those behind it.
+
+  @inline(never) @_optimize(size)
+  func begin(_ workers: Unmanaged<WorkerPool>) {
+    live.workers = workers
+    runtime.post(LiveCalls.Registering(live, runtime))
+    next?.begin(workers)
+  }
+
+  @inline(never) @_optimize(size)
+  var areAllClosed: Bool { isClosed && next?.areAllClosed != false }
+
+  /// Whether the calling thread drives one of the loops.
+  @inline(never) @_optimize(size)
+  var isOneDriven: Bool { runtime.isDriving || next?.isOneDriven == true }
+
+  @inline(never) @_optimize(size)
+  func releaseHandles() {
+    runtime.releaseHandle()
+    next?.releaseHandles()
+  }
+
+  /// Like `Runtime.shutdown`: all loops begin to shut down before this thread waits for any of them.
+  @inline(never) @_optimize(size)
+  func shutdown(timeoutMilliseconds: Int64) -> Runtime.ShutdownResult {
+    runtime.closed.store(true, ordering: .releasing)
+    var others = Runtime.ShutdownResult.already
+    let own = runtime.shutdown(timeoutMilliseconds: timeoutMilliseconds) {
+      if let next { others = next.shutdown(timeoutMilliseconds: timeoutMilliseconds) }
+    }
+    return own == .already || others == .timedOut ? others : own
+  }
+
+  /// The loop for a new channel, which is counted: of this loop and those behind it the one that has the fewest channels,
+  /// and of several the first. A loop that has lost its descriptors gets none, unless all have.
+  @inline(never) @_optimize(size)
+  func withFewestChannels() -> RuntimeLoop {
+    var best = self
+    var next = self.next
+    while let loop = next {
+      let isBetter = best.isClosed || loop.channels.load(ordering: .relaxed) < best.channels.load(ordering: .relaxed)
+      if isBetter, !loop.isClosed { best = loop }
+      next = loop.next
+    }
+    best.channels.wrappingAdd(1, ordering: .relaxed)
+    return best
+  }
+
+  // For this loop alone.
+
+  /// Gives back what `withFewestChannels` has counted: the channel is closed, or was not made.
+  public func hasOneChannelLess() { channels.wrappingSubtract(1, ordering: .relaxed) }
+
+  public override var now: UInt64 { runtime.now }
+  public override func newValues() -> CallValues { LockedValues() }
+  public override var isForked: Bool { Process.isForked(runtime.generation) }
+  public override var isDriving: Bool { runtime.isDriving }
+  public override var thread: UInt { UInt(cs_thread_self()) }
+  public override var clock: UInt64 { runtime.clock }
+
+  public override func setDeadline(_ call: Call, _ time: UInt64?) {
     call.withItem { item in
       if let timer = item.deadline { runtime.disarm(timer) }
       guard let time else {
@@ -206,22 +268,22 @@ final class RuntimeLoop: CallLoop {
     }
   }
 
-  override func resume(_ ticket: UInt64, of call: Call, at time: UInt64) {
+  public override func resume(_ ticket: UInt64, of call: Call, at time: UInt64) {
     runtime.arm(ResumeTimer(call, ticket), at: time)
   }
 
-  override func post(_ call: Call) {
+  public override func post(_ call: Call) {
     call.withItem { item in
       item.posted = .passRetained(call)
       _ = runtime.post(item)
     }
   }
 
-  override func issueTicket(_ event: Event, of hop: Hop, start: Request?) -> UInt64 {
+  public override func issueTicket(_ event: Event, of hop: Hop, start: Request?) -> UInt64 {
     book(of: hop.call).issue(event, of: hop, start: start)
   }
 
-  override func shareTickets(of call: Call) { _ = book(of: call) }
+  public override func shareTickets(of call: Call) { _ = book(of: call) }
 
   private func book(of call: Call) -> TicketBook {
     let item = call.item
@@ -231,13 +293,13 @@ final class RuntimeLoop: CallLoop {
     return book
   }
 
-  override func spendTicket(_ ticket: UInt64, of call: Call) { _ = call.item.book?.spend(ticket, for: nil) }
+  public override func spendTicket(_ ticket: UInt64, of call: Call) { _ = call.item.book?.spend(ticket, for: nil) }
 
-  override func loseTicket(_ ticket: UInt64, of call: Call) { call.item.book?.lose(ticket) }
+  public override func loseTicket(_ ticket: UInt64, of call: Call) { call.item.book?.lose(ticket) }
 
-  override func keepUntilRest(_ call: Call) -> Bool { runtime.keepUntilRest(call) }
+  public override func keepUntilRest(_ call: Call) -> Bool { runtime.keepUntilRest(call) }
 
-  override func closeTickets(of call: Call) {
+  public override func closeTickets(of call: Call) {
     call.withItem { item in
       if !item.resumes.isEmpty {
         for timer in item.resumes { runtime.disarm(timer) }

@@ -104,6 +104,7 @@ extension ClientChannel {
     guard let (owner, _) = hop.call.item.live(hop.call) else { return .gone }
     guard owner.channel.runtime === runtime else { return .invalidArgument }
     if !isOpen { return .closed }
+    if owner.channel.loop !== loop { return hop.refuse(.otherLoop) }
     let outcome = hop.editStart {
       $0.setRoute(ClientRoute(self))
       return .ok

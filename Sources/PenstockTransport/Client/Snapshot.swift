@@ -26,8 +26,11 @@ public struct CallView {
 
 /// A snapshot of a runtime, for diagnosing hangs.
 public struct RuntimeView {
-  /// The calls, the latest first; nil: the loop has not answered in time.
+  /// Whether every loop has answered in time.
+  public var isComplete: Bool
+  /// The calls of the loops that have answered, loop by loop, the latest of each first; nil: none has.
   public var calls: [CallView]?
+  /// The callback that runs: that of the first loop that has not answered, otherwise of any.
   public var running: CallWatch.Running?
   /// The name of the interceptor whose callback runs, followed by a NUL; nil: no callback runs, or one of the call
   /// itself does.
@@ -35,33 +38,51 @@ public struct RuntimeView {
   /// The time that the loop last read from the clock: the callback that runs began about then.
   public var turnTime: UInt64
   public var now: UInt64
+
+  /// Adds the view of further loops.
+  @inline(never) @_optimize(size)
+  fileprivate mutating func add(_ others: RuntimeView) {
+    if running == nil || isComplete && !others.isComplete {
+      running = others.running
+      interceptor = others.interceptor
+      turnTime = others.turnTime
+    }
+    isComplete = isComplete && others.isComplete
+    var all = calls ?? []
+    for call in others.calls ?? [] { all.append(call) }
+    if calls != nil || others.calls != nil { calls = all }
+  }
 }
 
 extension ClientRuntime {
-  /// A view of the runtime. Any thread: the driving thread gets it at once, other threads within `nanoseconds`, even
-  /// if the loop does not answer.
-  @inline(never) @_optimize(size)
+  /// A view of the runtime. Any thread: a driving thread gets it for its own loop at once. For other loops it is there
+  /// within `nanoseconds`, which the loops share, even if they do not answer.
   public func view(within nanoseconds: UInt64) -> RuntimeView {
+    loop.view(within: nanoseconds / UInt64(runtime.options.loops))
+  }
+}
+
+extension RuntimeLoop {
+  /// A view of this loop and those behind it, each within `nanoseconds`.
+  @inline(never) @_optimize(size)
+  fileprivate func view(within nanoseconds: UInt64) -> RuntimeView {
     // A loop that has ended has no calls.
     let calls =
       runtime.ended.load(ordering: .acquiring)
       ? [] : look(within: nanoseconds, at: nil)
-    let running = watch.running()
+    let running = runtime.watch.running()
     let name = running.flatMap { Registrations.name(of: $0.interceptor) }
-    return RuntimeView(
-      calls: calls, running: running, interceptor: name, turnTime: runtime.lastNow,
+    var view = RuntimeView(
+      isComplete: calls != nil, calls: calls, running: running, interceptor: name, turnTime: runtime.lastNow,
       now: Runtime.monotonicNow())
-  }
-
-  /// A view of one call, obtained as the runtime's view is; nil: the loop has not answered in time.
-  func view(of call: ClientCall, within nanoseconds: UInt64) -> CallView? {
-    look(within: nanoseconds, at: call)?.first
+    if let next { view.add(next.view(within: nanoseconds)) }
+    return view
   }
 
   /// Looks at `call` (nil: at all calls) on the driving thread, or here if nobody drives; nil: the loop has not answered
   /// in time.
   @inline(never) @_optimize(size)
-  private func look(within nanoseconds: UInt64, at call: ClientCall?) -> [CallView]? {
+  func look(within nanoseconds: UInt64, at call: ClientCall?) -> [CallView]? {
     if runtime.isDriving { return live.views(of: call) }
     var found: [CallView]?
     // This thread may look itself while nobody drives; if another thread drives, that thread is asked to look.
@@ -94,7 +115,7 @@ extension ClientCall {
 
   /// The state of the call now; nil: it has ended, or the loop has not answered in time.
   public func view(within nanoseconds: UInt64) -> CallView? {
-    ended == nil ? channel.runtime.view(of: self, within: nanoseconds) : nil
+    ended == nil ? channel.loop.look(within: nanoseconds, at: self)?.first : nil
   }
 
   /// The facts of the call, with the method that it was made for. Any thread.

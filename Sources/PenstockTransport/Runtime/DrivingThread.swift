@@ -27,6 +27,10 @@ enum DrivingThread {
   @inline(never)
   static func over(_ runtime: Runtime) { _ = cm_driven(Unmanaged.passUnretained(runtime).toOpaque(), 0) }
 
-  @inline(never)
-  static func isCurrent() -> Bool { cm_driven(nil, 0) > 0 }
+  #if hasFeature(Embedded)
+    @inline(__always)
+  #else
+    @inline(never)
+  #endif
+  static func isCurrent() -> Bool { cm_drives() > 0 }
 }

@@ -109,6 +109,7 @@ public enum Fork {
     guard let mine, let saved = mine.saved else { return }
     if Process.goOnAsChild(saved) {
       for runtime in mine.runtimes { runtime.becomeChild() }
+      for runtime in mine.runtimes { runtime.goOnInChild() }
     }
     end(mine)
   }

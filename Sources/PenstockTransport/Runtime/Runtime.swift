@@ -62,6 +62,8 @@ public final class Runtime: @unchecked Sendable {
     public var mode = Mode.thread
     /// Thread mode: whether a thread that waits in a blocking function may run the loop itself.
     public var callerDrives = true
+    /// How many loops a user's runtime has. Each is a `Runtime` with these options.
+    public var loops: UInt16 = 1
     /// How long the loop may stay without a driver before the own thread takes it back.
     public var lingerMicroseconds: UInt32 = 200
     /// How long a waiting thread that drives looks for events again and again before it sleeps.

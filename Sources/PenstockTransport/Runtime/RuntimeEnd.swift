@@ -242,9 +242,9 @@ extension Runtime {
 
   /// Runs the hooks, waits until nothing is pending, ends the runtime and joins its thread. `.timedOut`: the runtime
   /// has not ended yet; it ends when everything pending has ended, and `shutdown` may be called again. A negative
-  /// timeout means without limit.
+  /// timeout means without limit. `meanwhile` runs on the calling thread after the loop was told, before the wait.
   @inline(never) @_optimize(size)
-  public func shutdown(timeoutMilliseconds: Int64) -> ShutdownResult {
+  public func shutdown(timeoutMilliseconds: Int64, meanwhile: () -> Void = {}) -> ShutdownResult {
     if Process.isForked(generation) { return .already }
     if isDriving { return .wouldDeadlock }
     let deadline = Runtime.deadline(after: timeoutMilliseconds, from: clock)
@@ -252,6 +252,7 @@ extension Runtime {
     lock.lock()
     if phase == .ended && threadState != .joinable {
       lock.unlock()
+      meanwhile()
       return .already
     }
     if phase == .running { phase = .shuttingDown }
@@ -259,6 +260,7 @@ extension Runtime {
     lock.unlock()
     ending.store(true, ordering: .sequentiallyConsistent)
     sendToLook()
+    meanwhile()
 
     var result = ShutdownResult.ok
     switch wait(for: endCell, deadline: deadline, interruptible: false) {

@@ -112,7 +112,8 @@ extension Runtime {
   // MARK: In the child
 
   /// Makes this runtime the child's. There is no other thread, and nobody has a lock. Nothing is told to anybody, as a
-  /// callback might do anything: the first driver ends what has come from the parent.
+  /// callback might do anything: the first driver ends what has come from the parent. The caller makes all runtimes the
+  /// child's before `goOnInChild` starts a thread for any of them.
   @inline(never) @_optimize(size)
   func becomeChild() {
     isHeld = false
@@ -155,13 +156,22 @@ extension Runtime {
     asleep.store(1, ordering: .relaxed)
     if options.mode == .host {
       poller.setTimer(timers.earliest)
-      wake()
+      ownWanted = true
     } else {
       lacksThread.store(true, ordering: .relaxed)
-      if hasWork || hasLostDescriptors || ending.load(ordering: .relaxed) || timers.earliest != nil { wake() }
+      ownWanted = hasWork || hasLostDescriptors || ending.load(ordering: .relaxed) || timers.earliest != nil
     }
     // The reference that the parent's thread had, which this process does not have.
     if hadThread { Unmanaged.passUnretained(self).release() }
+  }
+
+  /// Starts what `becomeChild` has left to do, once every runtime is the child's: a thread may run callbacks now, which
+  /// may use any of them.
+  @inline(never) @_optimize(size)
+  func goOnInChild() {
+    guard ownWanted else { return }
+    ownWanted = false
+    wake()
   }
 
   /// Ends what has come from the parent, on the driving thread, before anything of the child's own begins.

@@ -42,6 +42,8 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   let registration: UInt64
   let item: CallItem
   let pool: WorkerPool
+  /// The loop of the call. The reference is not counted, because `pool` keeps the loop.
+  unowned(unsafe) let runtime: Runtime
   let kind: CallKind
   /// The codec, if the function sees messages as objects.
   let codec: Codec?
@@ -150,6 +152,8 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     isShort = copied == nil
     start = copied ?? hop.call.request
     pool = item.workers
+    // RuntimeLoop is the only class of loops.
+    runtime = unsafeDowncast(hop.call.loop, to: RuntimeLoop.self).runtime
     kind = hop.call.request.kind
     codec = hop.codec
     values = hop.call.values
@@ -219,7 +223,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
 
   private func wishes(_ wanted: Wish) {
     lock.withLock { wish = wanted }
-    pool.runtime.post(self)
+    runtime.post(self)
   }
 
   // MARK: - The function, on a worker
@@ -257,6 +261,10 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   /// Whether the call was ended elsewhere.
   private var isGone: Bool { lock.withLock { isOver } }
 
+  /// Whether the thread drives a loop of the call's runtime, because the function waits for another call.
+  @inline(never) @_optimize(size)
+  private var isOnDrivingThread: Bool { DrivingThread.isCurrent() && ClientCall.of(hop)?.channel.runtime.isDriving != false }
+
   /// Lets start go on, and waits for the response. If the last response was a status, the call begins again below the
   /// hop. While this thread waits, it runs other synchronous functions of the call.
   @inline(never) @_optimize(size)
@@ -282,8 +290,11 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
       if let attendant { pool.serve(item, attendant) }
       if lock.withLock({ hasResponse || isOver }) { break }
       // A worker waits without driving a loop that the host program drives.
-      let result = pool.runtime.wait(
-        for: waits, deadline: nil, interruptible: false, mayDrive: pool.runtime.options.mode == .thread)
+      let result =
+        isOnDrivingThread
+        ? .wouldDeadlock
+        : runtime.wait(
+          for: waits, deadline: nil, interruptible: false, mayDrive: runtime.options.mode == .thread)
       waits.reset()
       if result == .closed || result == .wouldDeadlock {
         lock.withLock { isOver = isOver || !hasResponse }
@@ -364,7 +375,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
       return .ok
     }
     lock.withLock { deadlineWish = .some(time) }
-    pool.runtime.post(self)
+    runtime.post(self)
     return .ok
   }
 

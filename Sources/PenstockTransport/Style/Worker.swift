@@ -26,7 +26,7 @@ final class Worker: @unchecked Sendable {
     call.execute()
     cm_callback(-1)
     running.removeLast()
-    call.pool.runtime.endPending()
+    call.runtime.endPending()
   }
 
   /// The slot of the process's page that has the first worker of the list. The list's links are plain pointers: a

@@ -12,7 +12,8 @@ import Synchronization
 ///
 /// No user code runs under the lock; objects that may finalize a user's data are released outside of it.
 final class WorkerPool: @unchecked Sendable {
-  let runtime: Runtime
+  /// The loops of the runtime, which thus exist as long as a worker does.
+  private let loop: RuntimeLoop
   private let limit: Int
   /// How long a thread waits for work before it ends.
   private static let idleTime: UInt64 = 2_000_000_000
@@ -35,9 +36,9 @@ final class WorkerPool: @unchecked Sendable {
   private let workWord = Atomic<UInt32>(0)
   private let exitWord = Atomic<UInt32>(0)
 
-  init(_ runtime: Runtime, limit: Int) {
-    self.runtime = runtime
-    self.limit = limit
+  init(_ loop: RuntimeLoop) {
+    self.loop = loop
+    limit = Int(loop.runtime.options.maxWorkers)
   }
 
   // MARK: - Ready work
@@ -116,7 +117,7 @@ final class WorkerPool: @unchecked Sendable {
   private func begin(_ call: InterceptedCall) {
     call.offer = .closed
     dequeue(call)
-    runtime.beginPending()
+    call.runtime.beginPending()
   }
 
   // MARK: - Workers that wait for a call

@@ -36,7 +36,10 @@ import Testing
     for _ in 0..<10 { client.turn() }
   }
 
-  private func fork(_ client: TestClient) { client.runtime.runtime.becomeChild() }
+  private func fork(_ client: TestClient) {
+    client.runtime.runtime.becomeChild()
+    client.runtime.runtime.goOnInChild()
+  }
 
   @Test func aCallUnderWayEndsAndTheNextOneConnects() throws {
     let log = Log()
