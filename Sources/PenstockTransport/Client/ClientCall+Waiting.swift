@@ -3,7 +3,10 @@ import PenstockCall
 /// How a thread waits for news from a call.
 extension ClientCall {
   /// Whether the thread drives a loop of the runtime, so that it must not wait.
-  var isOnDrivingThread: Bool { channel.runtime.isDriving }
+  var isOnDrivingThread: Bool { DrivingThread.isCurrent() && drivesALoop }
+
+  @inline(never) @_optimize(size)
+  private var drivesALoop: Bool { channel.runtime.loop.isOneDriven }
 
   /// Looks, under the lock, whether the wait for `awaited` is over; for room, it also queues the message in `found`.
   /// nil: the thread has to wait. For other news `found` becomes the object that has come: a message, headers, or the
