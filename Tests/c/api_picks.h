@@ -82,6 +82,9 @@ static const char *const runtime_options[] = {NULL,
                                               "{\"mode\": \"thread\", \"caller_drives\": false}",
                                               "{\"mode\": \"thread\", \"linger_us\": 0, \"max_workers\": 2}",
                                               "{\"mode\": \"host\", \"spin_us\": 50}",
+                                              "{\"loops\": 3}",
+                                              "{\"loops\": 2, \"caller_drives\": false, \"max_workers\": 2}",
+                                              "{\"mode\": \"host\", \"loops\": 2}",
                                               "{\"mode\": \"thread\", \"max_workers\": 0}"};
 #define TLS_OPTIONS "{\"tls\": {\"verify\": false}, \"default_deadline_ms\": 40}"
 static const char *const channel_options[] = {

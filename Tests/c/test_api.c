@@ -102,9 +102,9 @@ static void register_at_random(penstock_channel *channel) {
 
 /* Makes the objects without which no call can be made; all others are made at random. */
 static void furnish(void) {
-  static const char *const modes[] = {"{\"mode\": \"thread\"}", "{\"mode\": \"host\"}"};
+  static const char *const modes[] = {"{\"mode\": \"thread\"}", "{\"mode\": \"host\"}", "{\"loops\": 2}"};
   for (int i = 0; i < 4; i++) {
-    penstock_runtime *runtime = new_runtime(modes[i % 2]);
+    penstock_runtime *runtime = new_runtime(modes[i % 3]);
     penstock_channel *channel = NULL;
     bool with_tls = once_in(6);
     OK(penstock_channel_new_on(runtime, with_tls ? tls_address(false) : peer_address(),

@@ -166,8 +166,9 @@ PENSTOCK_API penstock_result penstock_request_set_credentials(penstock_request *
  * deadline of the call stay. The call uses the other channel's connection, TLS and target, and also its authority,
  * unless one was set for the call. Closing either channel ends the call. If several channels are set, the last one
  * counts.
- * result: E_INVALID_ARGUMENT: a NULL, or a channel of another runtime. E_CLOSED: that channel has been closed. E_STATE,
- * E_GONE, E_FORKED: as the head of this file says.
+ * result: E_INVALID_ARGUMENT: a NULL, or a channel of another runtime. E_CLOSED: that channel has been closed. E_STATE: the
+ * channel is on another loop of the runtime ("loops" in runtime.h), or as the head of this file says. E_GONE, E_FORKED: as
+ * it says.
  * memory: the other channel is retained until the call ends.
  * threads: in a callback of the hop, on its thread */
 PENSTOCK_API penstock_result penstock_request_set_channel(penstock_request *request, penstock_channel *channel);

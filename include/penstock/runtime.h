@@ -1,7 +1,8 @@
-/* Runtime: owns an event loop, on a thread of its own or driven by the host program.
+/* Runtime: owns an event loop, on a thread of its own or driven by the host program; by option several loops.
  *
- * One thread at a time drives a runtime: its own thread, a thread that waits in a blocking call, or one in
- * penstock_runtime_poll. Callbacks run on the thread that drives.
+ * One thread at a time drives a loop: its own thread, a thread that waits in a blocking call, or one in
+ * penstock_runtime_poll. Callbacks run on the thread that drives. A new channel is put on the loop that has the fewest
+ * channels, and stays there with all of its calls.
  */
 #ifndef PENSTOCK_RUNTIME_H
 #define PENSTOCK_RUNTIME_H
@@ -25,6 +26,10 @@ typedef struct penstock_runtime penstock_runtime;
  *     to 1000000): this lowers latency and costs CPU time; use it only if a core is free
  *   "max_workers": how many threads may run the functions of synchronous interceptors (4; 1 to 1024). They start when
  *     there is work for them, and end after a while without work; see sync.h
+ *   "loops": how many loops drive the runtime's channels, each with a thread of its own (1; 1 to 64; in mode "host" only
+ *     1). With several loops callbacks run on several threads at once, also those of one interceptor, though one at a time
+ *     for each channel; a call can be redirected only to a channel of its own loop; and on a thread that drives one loop
+ *     no function waits for another
  * result: E_INVALID_ARGUMENT. E_INVALID_JSON: `error` names the JSON path. E_SYSTEM (descriptors, threads).
  * memory: *runtime is owned by the caller; free with penstock_runtime_release.
  * threads: any */
@@ -68,10 +73,11 @@ PENSTOCK_API penstock_result penstock_runtime_poll(penstock_runtime *runtime, in
  *  "deadline_ms", "attempts", "connection_silent_ms", "holder", "outbound", "inbound": as in penstock_call_trace_json},
  *  ...], the newest call first}
  * The loop is asked for the calls. If it does not answer within `timeout_ms`, because a callback does not return,
- * "complete" is false, "calls" null, and "running" names the interceptor.
+ * "complete" is false, "calls" null, and "running" names the interceptor. Several loops are asked in turn, and share the
+ * time: "calls" then has those of the loops that answer, loop by loop.
  * result: E_NO_MEMORY, E_FORKED.
  * memory: *json is owned by the caller; free with penstock_free.
- * threads: any; on the driving thread it returns at once. */
+ * threads: any; on the driving thread of the only loop it returns at once. */
 PENSTOCK_API penstock_result penstock_runtime_snapshot_json(penstock_runtime *runtime, int64_t timeout_ms, char **json);
 
 /* Ends every call with CANCELLED ("runtime shut down"), closes every channel and connection, and joins the threads;
