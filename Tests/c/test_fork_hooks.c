@@ -144,7 +144,8 @@ static void begin_others(penstock_call *call, penstock_reply *reply, void *user_
     penstock_call *other = NULL;
     callbacks.user_data = loops;
     callbacks.on_reply = note_other;
-    if (penstock_channel_call(loops->channels[i], UNARY, PENSTOCK_KIND_UNARY, NULL, &callbacks, &other, NULL) != 0) continue;
+    if (penstock_channel_call(loops->channels[i], UNARY, PENSTOCK_KIND_UNARY, NULL, &callbacks, &other, NULL) != 0)
+      continue;
     penstock_call_try_send(other, "x", 1);
     penstock_call_half_close(other);
     penstock_call_release(other);

@@ -245,15 +245,14 @@ static int32_t try_to_wait(probe *self, penstock_hop *hop, int32_t event) {
   penstock_message *message = NULL;
   penstock_error *error = NULL;
   int32_t state = -1;
-  CHECK_RESULT(penstock_channel_unary(meeting->other, UNARY, "x", 1, NULL, &reply, &error),
-               PENSTOCK_E_WOULD_DEADLOCK);
+  CHECK_RESULT(penstock_channel_unary(meeting->other, UNARY, "x", 1, NULL, &reply, &error), PENSTOCK_E_WOULD_DEADLOCK);
   CHECK_ERROR(error, PENSTOCK_E_WOULD_DEADLOCK, NULL, "a blocking call in a callback");
   CHECK_RESULT(penstock_call_receive(meeting->waiting, &message), PENSTOCK_E_WOULD_DEADLOCK);
   CHECK_RESULT(penstock_call_wait_status(meeting->waiting, &reply), PENSTOCK_E_WOULD_DEADLOCK);
   CHECK_RESULT(penstock_call_wait(meeting->waiting, &reply), PENSTOCK_E_WOULD_DEADLOCK);
-  CHECK_RESULT(penstock_channel_wait_connectivity(meeting->other, penstock_channel_connectivity(meeting->other), 20000,
-                                                  &state),
-               PENSTOCK_E_WOULD_DEADLOCK);
+  CHECK_RESULT(
+      penstock_channel_wait_connectivity(meeting->other, penstock_channel_connectivity(meeting->other), 20000, &state),
+      PENSTOCK_E_WOULD_DEADLOCK);
   CHECK_RESULT(penstock_runtime_shutdown(meeting->runtime, 20000), PENSTOCK_E_WOULD_DEADLOCK);
   CHECK_RESULT(penstock_runtime_poll(meeting->runtime, 0), PENSTOCK_E_STATE);
   atomic_fetch_add(&meeting->tried, 1);

@@ -29,7 +29,8 @@ public final class ClientChannel: @unchecked Sendable {
   /// on `loop` (`ClientRuntime.loopForChannel`).
   @inline(never) @_optimize(size)
   public init(
-    _ runtime: ClientRuntime, _ loop: RuntimeLoop, _ transport: Channel, target: ByteBuffer, authority: ByteBuffer,
+    _ runtime: ClientRuntime, _ loop: RuntimeLoop, _ transport: Channel, target: ByteBuffer,
+    authority: ByteBuffer,
     defaults: CallDefaults,
     newestFirst: Bool, teller: @escaping Teller = { _, _, _ in }
   ) {

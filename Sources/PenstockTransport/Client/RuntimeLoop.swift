@@ -235,7 +235,8 @@ public final class RuntimeLoop: CallLoop, @unchecked Sendable {
     var best = self
     var next = self.next
     while let loop = next {
-      let isBetter = best.isClosed || loop.channels.load(ordering: .relaxed) < best.channels.load(ordering: .relaxed)
+      let isBetter =
+        best.isClosed || loop.channels.load(ordering: .relaxed) < best.channels.load(ordering: .relaxed)
       if isBetter, !loop.isClosed { best = loop }
       next = loop.next
     }
@@ -293,7 +294,9 @@ public final class RuntimeLoop: CallLoop, @unchecked Sendable {
     return book
   }
 
-  public override func spendTicket(_ ticket: UInt64, of call: Call) { _ = call.item.book?.spend(ticket, for: nil) }
+  public override func spendTicket(_ ticket: UInt64, of call: Call) {
+    _ = call.item.book?.spend(ticket, for: nil)
+  }
 
   public override func loseTicket(_ ticket: UInt64, of call: Call) { call.item.book?.lose(ticket) }
 

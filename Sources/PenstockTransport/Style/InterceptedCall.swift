@@ -263,7 +263,9 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
 
   /// Whether the thread drives a loop of the call's runtime, because the function waits for another call.
   @inline(never) @_optimize(size)
-  private var isOnDrivingThread: Bool { DrivingThread.isCurrent() && ClientCall.of(hop)?.channel.runtime.isDriving != false }
+  private var isOnDrivingThread: Bool {
+    DrivingThread.isCurrent() && ClientCall.of(hop)?.channel.runtime.isDriving != false
+  }
 
   /// Lets start go on, and waits for the response. If the last response was a status, the call begins again below the
   /// hop. While this thread waits, it runs other synchronous functions of the call.

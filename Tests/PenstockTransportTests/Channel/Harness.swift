@@ -32,15 +32,15 @@ final class TestClient {
   ) {
     var settings = Runtime.Options()
     settings.mode = mode
-    guard case .made(let runtime) = ClientRuntime.make(settings, platform),
-      let transport = make(runtime.runtime)
-    else { return nil }
+    guard case .made(let runtime) = ClientRuntime.make(settings, platform) else { return nil }
+    let loop = runtime.loopForChannel()
+    guard let transport = make(loop.runtime) else { return nil }
     let name = bytes(target)
     let authority = ByteBuffer(copying: transport.defaultAuthority)!
     self.runtime = runtime
     runtime.addUser()
     channel = ClientChannel(
-      runtime, transport, target: terminated(name), authority: terminated(authority),
+      runtime, loop, transport, target: terminated(name), authority: terminated(authority),
       defaults: CallDefaults(),
       newestFirst: false)
   }

@@ -46,6 +46,49 @@ print(count.calls)
     ]
 
 
+def test_a_fork_of_several_loops(server: str) -> None:
+    """In each of several children the channels of all loops work, with the interceptor; the parent goes on."""
+    text = """
+import threading
+class Count(penstock.Interceptor):
+    calls = 0
+    def on_start(self, hop):
+        self.calls += 1
+count = Count()
+runtime = penstock.Runtime(loops=3)
+runtime.add_interceptor(count)
+channels = [penstock.Channel(target, tls=False, runtime=runtime) for _ in range(6)]
+streams = [channel.unary_stream("/penstock.Probe/HangStream")(b"") for channel in channels]
+for stream in streams:
+    assert next(stream) == b"first"
+over = threading.Event()
+def work(number):
+    while not over.is_set():
+        assert channels[number].unary_unary("/penstock.Echo/Unary")(b"x") == b"x"
+threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
+for thread in threads:
+    thread.start()
+for _ in range(5):
+    child = os.fork()
+    if child == 0:
+        before = count.calls
+        for channel in channels:
+            assert channel.unary_unary("/penstock.Echo/Unary")(b"child's") == b"child's"
+        assert count.calls == before + 6
+        assert all(stream.code() == penstock.StatusCode.CANCELLED for stream in streams)
+        runtime.shutdown()
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+over.set()
+for thread in threads:
+    thread.join()
+assert all(stream.is_active() for stream in streams)
+runtime.shutdown()
+print("done")
+"""
+    assert run(text, server) == "done\n"
+
+
 def test_a_fork_in_a_callback(server: str) -> None:
     """Nothing can be taken over: in the child the parent's channel is refused, and a new one works."""
     text = """

@@ -161,6 +161,107 @@ def test_calls_on_many_threads_share_the_loop(channel: Channel) -> None:
     assert failures == []
 
 
+@pytest.mark.parametrize("wrong", [0, 65, 0.5, "2"])
+def test_loops_is_checked(wrong: Any) -> None:
+    with pytest.raises(penstock.InvalidArgumentError) as raised:
+        Runtime(loops=wrong)
+    assert raised.value.path == "$.loops"
+
+
+def test_several_loops_need_threads() -> None:
+    with pytest.raises(penstock.InvalidArgumentError) as raised:
+        Runtime(loops=2, drive=False)
+    assert raised.value.path == "$.loops"
+    with Runtime(loops=2) as runtime:
+        with pytest.raises(penstock.StateError):
+            runtime.fileno()
+        with pytest.raises(penstock.StateError):
+            runtime.poll()
+
+
+def test_calls_on_several_loops(server: str) -> None:
+    failures: List[BaseException] = []
+    everywhere = Starts()
+    with Runtime(loops=3) as runtime:
+        runtime.add_interceptor(everywhere)
+        channels = [Channel(server, tls=False, runtime=runtime) for _ in range(6)]
+
+        def work(number: int) -> None:
+            try:
+                for turn in range(20):
+                    channel = channels[(number + turn) % 6]
+                    data = f"{number} {turn}".encode() * (turn + 1)
+                    assert channel.unary_unary("/penstock.Echo/Unary")(data) == data
+                messages = [bytes([number])] * 20
+                assert list(channels[number % 6].stream_stream("/penstock.Echo/Bidi")(iter(messages))) == messages
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert failures == []
+        assert len(everywhere.methods) == 8 * 21
+        hanging = [channel.unary_stream("/penstock.Probe/HangStream")(b"") for channel in channels]
+        for call in hanging:
+            assert next(call) == b"first"
+        view = runtime.snapshot()
+        assert view["complete"]
+        assert len(view["calls"]) == 6
+    for call in hanging:
+        assert call.code() == StatusCode.CANCELLED
+
+
+def test_no_callback_waits_for_another_loop(server: str) -> None:
+    found: List[str] = []
+
+    class Waits(Interceptor):
+        def on_start(self, hop: Hop) -> None:
+            try:
+                other.unary_unary("/penstock.Echo/Unary")(b"x")
+            except penstock.WouldDeadlockError:
+                found.append("would deadlock")
+            try:
+                hop.set_channel(other)
+            except penstock.StateError as error:
+                found.append(str(error))
+
+    with Runtime(loops=2) as runtime:
+        first, other = (Channel(server, tls=False, runtime=runtime) for _ in range(2))
+        first.add_interceptor(Waits())
+        assert first.unary_unary("/penstock.Echo/Unary")(b"x") == b"x"
+    assert found[0] == "would deadlock"
+    assert "another loop of the runtime" in found[1]
+
+
+def test_an_exit_in_a_callback_of_a_loop_s_thread(server: str) -> None:
+    """No Python code waits on the thread, so the exception ends the call only."""
+
+    done = threading.Event()
+
+    class Exits(Interceptor):
+        def on_start(self, hop: Hop) -> None:
+            raise SystemExit(3)
+
+        def destroy(self, hop: Hop) -> None:
+            done.set()
+
+    reported: List[BaseException] = []
+    penstock.set_exception_hook(lambda name, callback, error: reported.append(error))
+    try:
+        with Runtime(loops=2) as runtime, Channel(server, tls=False, runtime=runtime) as channel:
+            channel.add_interceptor(Exits())
+            call = channel.unary_stream("/penstock.Probe/HangStream")(b"")
+            assert done.wait(30)
+            assert call.code() == StatusCode.INTERNAL
+    finally:
+        penstock.set_exception_hook(None)
+    assert [type(error) for error in reported] == [SystemExit]
+    assert penstock._ctrl_c._escaping == {}
+
+
 def test_the_program_turns_the_loop(server: str) -> None:
     runtime = Runtime(drive=False)
     threads = threading.active_count()

@@ -45,8 +45,20 @@ def recover_with(function: Callable[..., Any], unbegun: _Recovery, begun: _Recov
 
 
 def escape(error: BaseException) -> None:
-    """Makes the Python code that waits on this thread raise ``error``."""
-    _escaping[threading.get_ident()] = error
+    """Makes the Python code that waits on this thread raise ``error``. On a thread of the library none waits."""
+    if not _is_of_the_library():
+        _escaping[threading.get_ident()] = error
+
+
+def _is_of_the_library() -> bool:
+    """Whether the calling thread is none of Python's, and has the name of the threads of the library's loops."""
+    if not threading.current_thread().name.startswith("Dummy-"):
+        return False
+    try:
+        with open(f"/proc/self/task/{threading.get_native_id()}/comm", encoding="ascii") as name:
+            return name.read() == "penstock\n"
+    except OSError:
+        return False
 
 
 def raise_escaping() -> None:

@@ -182,7 +182,9 @@ class Hop(RequestFields):
     def set_channel(self, channel: ChannelLike) -> None:
         """Redirects the call to another channel of the same runtime; allowed in `on_start`, and in `on_status` before
         a RESTART. The call keeps its interceptors, options and deadline; its connection, TLS, target and default
-        authority are the other channel's. Closing either channel ends the call."""
+        authority are the other channel's. Closing either channel ends the call.
+
+        StateError: the channel is on another loop of the runtime (``loops`` of `Runtime`)."""
         self._set(_raw.penstock_request_set_channel, channel._handle, "the call can't be sent there")
 
     def side_channel(self, *, from_top: bool = False, detached: bool = False) -> SideChannel:

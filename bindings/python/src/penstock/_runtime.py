@@ -1,5 +1,5 @@
 """Runtimes: host-driven event loops. The threads that wait in calls drive them, and one Python thread while no
-thread waits."""
+thread waits. A runtime with several loops has threads of the library instead."""
 
 from __future__ import annotations
 
@@ -106,20 +106,26 @@ class Runtime:
     that waits in a call polls for the response before it sleeps (0 to 1000000). This lowers latency and costs CPU
     time; use it only if a core is free.
 
+    ``loops``: how many loops the channels are spread over (1 to 64). With more than one, threads of the library drive
+    them, so there is no `fileno` and no `poll`, ``drive`` must be True, and callbacks of calls on different channels
+    may run on several threads at once. A call can be redirected only to a channel of its own loop.
+
     InvalidArgumentError: a value is out of range or not a number; its ``path`` names it.
     """
 
     # True once an interceptor at the object level has been registered.
     _has_object_level = False
 
-    def __init__(self, *, drive: bool = True, max_workers: int = 4, spin_us: int = 0) -> None:
+    def __init__(self, *, drive: bool = True, max_workers: int = 4, spin_us: int = 0, loops: int = 1) -> None:
         handle, error = c_void_p(), c_void_p()
-        options = json.dumps({"mode": "host", "max_workers": max_workers, "spin_us": spin_us}).encode()
+        has_own_threads = drive and loops != 1
+        mode = "thread" if has_own_threads else "host"
+        options = json.dumps({"mode": mode, "max_workers": max_workers, "spin_us": spin_us, "loops": loops}).encode()
         check_with(_raw.penstock_runtime_new(options, byref(handle), byref(error)), error)
         assert handle.value is not None
         self._handle: int = handle.value
         self._waiters = Waiters()
-        self._drive = drive
+        self._drive = drive and not has_own_threads
         self._driver: Optional[_Driver] = None
         self._lock = threading.Lock()
         self._process = process()
@@ -144,7 +150,10 @@ class Runtime:
     def _has_removed(self, number: int) -> None: ...
 
     def fileno(self) -> int:
-        """A descriptor that is readable whenever `poll` would do work; not to be closed."""
+        """A descriptor that is readable whenever `poll` would do work; not to be closed.
+
+        StateError: the runtime has several loops.
+        """
         descriptor = c_int()
         check(_raw.penstock_runtime_fd(self._handle, byref(descriptor)))
         return descriptor.value
@@ -155,6 +164,7 @@ class Runtime:
 
         BusyError: ``timeout`` is 0 and another thread drives the loop, or the caller is a callback. TimedOutError:
         another thread drove the loop for the whole ``timeout``. ClosedError: the runtime has been shut down.
+        StateError: it has several loops.
         """
         wait_ms = -1 if timeout is None else milliseconds(timeout)
         check(self._waiters.wait(_raw.penstock_runtime_poll, self._handle, wait_ms))
@@ -210,7 +220,8 @@ class Runtime:
 
     def _is_taken_over(self) -> bool:
         descriptor = c_int()
-        return self._process == process() and _raw.penstock_runtime_fd(self._handle, byref(descriptor)) == c.OK
+        result = _raw.penstock_runtime_fd(self._handle, byref(descriptor))
+        return self._process == process() and result in (c.OK, c.E_STATE)
 
     def _become_child(self) -> None:
         """In a child of fork: the threads that waited are gone, and the driver thread is started anew."""
