@@ -2,6 +2,7 @@
 #include "calls.h"
 #include "syncer.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 enum { LOOPS = 3, CHANNELS = 6, THREADS = 8 };
@@ -548,6 +549,32 @@ TEST(loops_end_by_themselves) {
 }
 
 /* ---- Descriptors ---- */
+
+/* A runtime of which only some loops can be made is not made, and leaves nothing behind. */
+TEST(loops_are_made_all_or_none) {
+  (void)peer_address();
+  int threads = threads_named("penstock"), before = open_descriptors();
+  struct rlimit limit;
+  getrlimit(RLIMIT_NOFILE, &limit);
+  bool is_made = false;
+  for (rlim_t more = 0; more < 40 && !is_made; more++) {
+    struct rlimit few = {(rlim_t)before + more, limit.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &few);
+    penstock_runtime *runtime = NULL;
+    penstock_error *error = NULL;
+    penstock_result result = penstock_runtime_new("{\"loops\": 3}", &runtime, &error);
+    setrlimit(RLIMIT_NOFILE, &limit);
+    is_made = result == PENSTOCK_OK;
+    if (!is_made) {
+      CHECK_ERROR(error, PENSTOCK_E_SYSTEM, NULL, ": Too many open files (errno 24)");
+      CHECK(runtime == NULL);
+    }
+    penstock_runtime_release(runtime);
+    EVENTUALLY(threads_named("penstock") <= threads);
+    EVENTUALLY(open_descriptors() <= before);
+  }
+  CHECK(is_made);
+}
 
 /* The newest epoll instance of this process. */
 static int newest_epoll(void) {
