@@ -68,9 +68,10 @@ HIDDEN void checked_kept(void *block) {
 
 /* ---- Confined objects ---- */
 
-enum { OWNERS = (1 << 21) - 1, MOST = 32 };
+enum { OWNERS = (1 << 21) - 1, MOST = 512 };
 
-/* The runtimes that this thread drives: more than one if it drives one in a callback of another. */
+/* The runtimes that this thread drives: more than one if it drives one in a callback of another, and every loop of the
+ * process if it forks. */
 static __thread intptr_t driven[MOST];
 static __thread int drives;
 

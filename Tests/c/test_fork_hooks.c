@@ -211,6 +211,7 @@ static void fork_with_loops(const char *options) {
 }
 TEST(fork_hooks_children_use_all_loops) { fork_with_loops("{\"loops\": 3}"); }
 TEST(fork_hooks_children_use_all_loops_with_threads) { fork_with_loops("{\"loops\": 3, \"caller_drives\": false}"); }
+TEST(fork_hooks_hold_many_loops) { fork_with_loops("{\"loops\": 64}"); }
 
 /* ---- Calls under way ---- */
 

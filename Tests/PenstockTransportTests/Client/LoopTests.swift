@@ -94,7 +94,10 @@ struct LoopTests {
     }
     #expect(runtime.shutdown(timeoutMilliseconds: -1) == .ok)
     #expect(begun.now == 2)
-    for loop in loops { #expect(loop.runtime.ended.load(ordering: .acquiring)) }
+    for loop in loops {
+      let hasEnded = loop.runtime.ended.load(ordering: .acquiring)
+      #expect(hasEnded)
+    }
     #expect(runtime.shutdown(timeoutMilliseconds: -1) == .already)
     runtime.removeUser()
   }
