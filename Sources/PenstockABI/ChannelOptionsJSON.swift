@@ -32,7 +32,8 @@ struct ParsedChannelOptions {
       }
       return .success(
         ClientChannel(
-          runtime, loop, channel, target: name, authority: authority, defaults: defaults, newestFirst: newestFirst,
+          runtime, loop, channel, target: name, authority: authority, defaults: defaults,
+          newestFirst: newestFirst,
           teller: { tell($0, to: $1, of: $2) }))
     }
   }
