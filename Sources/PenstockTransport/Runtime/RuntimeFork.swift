@@ -169,9 +169,12 @@ extension Runtime {
   /// may use any of them.
   @inline(never) @_optimize(size)
   func goOnInChild() {
-    guard ownWanted else { return }
+    // A callback of another runtime, whose thread runs already, may have brought work.
+    lock.lock()
+    let hasWork = ownWanted
     ownWanted = false
-    wake()
+    lock.unlock()
+    if hasWork { wake() }
   }
 
   /// Ends what has come from the parent, on the driving thread, before anything of the child's own begins.
