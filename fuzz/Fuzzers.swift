@@ -7,7 +7,7 @@ import PenstockWire
 /// A fuzzer takes any bytes. It fails if the code traps (a `precondition` checks each condition that must hold), if the
 /// address sanitizer reports an error or a leak, or if an input takes too much time or memory.
 private enum Fuzzer: String, CaseIterable {
-  case wire, options, gzip, client, tls
+  case wire, options, gzip, client, tls, dns
 
   func run(_ input: ByteView) {
     switch self {
@@ -16,6 +16,7 @@ private enum Fuzzer: String, CaseIterable {
     case .gzip: fuzzGzip(input)
     case .client: fuzzClient(input)
     case .tls: fuzzTLS(input)
+    case .dns: fuzzDNS(input)
     }
   }
 }

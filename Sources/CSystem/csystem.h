@@ -18,6 +18,7 @@
 #include <netinet/tcp.h>
 #include <arpa/inet.h>
 #include <pthread.h>
+#include <resolv.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -402,14 +403,15 @@ static inline const char *cs_address_path(const struct sockaddr_storage *storage
 static inline size_t cs_address_path_offset(void) { return offsetof(struct sockaddr_un, sun_path); }
 
 /* getaddrinfo for a stream socket. Returns 0 or an EAI_ code; *system is errno for EAI_SYSTEM, else 0. */
-static inline int32_t cs_resolve(const char *host, uint16_t port, int32_t numeric, struct addrinfo **list,
-                                 int32_t *system) {
+static inline int32_t cs_resolve(const void *host, uint16_t port, struct addrinfo **list, int32_t *system) {
   struct addrinfo hints;
   char service[8];
   uint32_t p = port;
   int i = 7;
   memset(&hints, 0, sizeof hints);
   hints.ai_socktype = SOCK_STREAM;
+  /* An address with a scope is no name. */
+  bool numeric = host && strchr(host, '%') && strchr(host, ':');
   hints.ai_flags = AI_NUMERICSERV | (numeric ? AI_NUMERICHOST : 0);
   service[i] = 0;
   do service[--i] = (char)('0' + p % 10);
@@ -419,6 +421,40 @@ static inline int32_t cs_resolve(const char *host, uint16_t port, int32_t numeri
   int r = getaddrinfo(host, service + i, &hints, list);
   *system = r == EAI_SYSTEM ? (int32_t)errno : 0;
   return (int32_t)r;
+}
+
+/* Asks DNS for the SRV records of a name. Returns the length of the answer, or an EAI_ code, which is negative:
+ * EAI_NONAME if there are none. */
+static inline int32_t cs_services(const void *name, void *answer, int32_t size) {
+  struct __res_state state;
+  memset(&state, 0, sizeof state);
+  if (!name || !answer) return EAI_MEMORY;
+  if (res_ninit(&state) != 0) return EAI_FAIL;
+  int length = res_nquery(&state, name, ns_c_in, ns_t_srv, answer, size);
+  int error = state.res_h_errno;
+  res_nclose(&state);
+  /* The length of an answer that was cut may be that of the whole. */
+  if (length >= 0) return length < size ? length : size;
+  return error == HOST_NOT_FOUND || error == NO_DATA ? EAI_NONAME : error == TRY_AGAIN ? EAI_AGAIN : EAI_FAIL;
+}
+
+/* How many bytes a name in a DNS message takes at `at`, which is not beyond the end; -1: there is none. */
+static inline int32_t cs_dns_name_length(const void *message, int32_t size, int32_t at) {
+  const uint8_t *bytes = message;
+  return bytes ? dn_skipname(bytes + at, bytes + size) : -1;
+}
+/* The room for a host's name with a dot and a NUL at its end. */
+enum { CS_HOST_SIZE = NS_MAXDNAME + 1 };
+/* Reads a name of a DNS message, with a dot and a NUL at its end: the dot keeps the search domains of resolv.conf away from
+ * it. Returns its length with both; 0: there is none, or it is that of the root. */
+static inline int32_t cs_dns_name(const void *message, int32_t size, int32_t at, void *name) {
+  const uint8_t *bytes = message;
+  if (!bytes || !name || dn_expand(bytes, bytes + size, bytes + at, name, NS_MAXDNAME) < 1) return 0;
+  char *text = name;
+  size_t length = strlen(text);
+  if (length == 0) return 0;
+  memcpy(text + length, ".", 2);
+  return (int32_t)length + 2;
 }
 
 /* The text of an errno, copied and NUL-terminated. */

@@ -1,5 +1,6 @@
 import CJansson
 import PenstockCall
+import PenstockChannel
 import PenstockReady
 import PenstockTransport
 import PenstockWire
@@ -74,6 +75,15 @@ extension JSONReader {
   func authority(_ into: (ByteBuffer) -> Void) -> Failure? {
     guard let string, !string.isEmpty, string.allSatisfy({ $0 > 0x20 && $0 < 0x7f }) else {
       return fail("a host, or host:port")
+    }
+    return self.string(into)
+  }
+
+  /// Reads labels of a host's name; none, if it is empty.
+  @inline(never)
+  func labels(_ into: (ByteBuffer) -> Void) -> Failure? {
+    guard let string, string.isEmpty || HostName.flaw(string) == nil && string.last != 0x2E else {
+      return fail("labels of a host name, such as \"_grpc._tcp\", or \"\"")
     }
     return self.string(into)
   }

@@ -5,12 +5,17 @@ public final class Endpoint {
   public let address: SocketAddress
   /// How many calls it gets beside the others, for a balancer that goes by weights.
   public let weight: UInt32
+  /// Those of the first priority are used as long as there is one that can be; nil: the resolver has none.
+  public let priority: UInt16?
   /// The names and values of its attributes in turn, such as its zone.
   private let attributes: [ByteBuffer]
 
-  public init(_ address: SocketAddress, weight: UInt32 = 1, attributes: [ByteBuffer] = []) {
+  public init(
+    _ address: SocketAddress, weight: UInt32 = 1, priority: UInt16? = nil, attributes: [ByteBuffer] = []
+  ) {
     self.address = address
     self.weight = weight
+    self.priority = priority
     self.attributes = attributes
   }
 
@@ -22,29 +27,36 @@ public final class Endpoint {
     return nil
   }
 
-  /// The endpoints in an order in which IPv4 and IPv6 alternate, beginning with the family of the first (RFC 8305 section 4).
-  /// Of several with one address the first counts.
-  public static func interleaved(_ list: [Endpoint]) -> [Endpoint] {
-    var same: [Endpoint] = []
-    var others: [Endpoint] = []
-    for endpoint in list {
-      if endpoint.address.family == list[0].address.family {
-        endpoint.join(&same)
-      } else {
-        endpoint.join(&others)
-      }
-    }
+  /// The endpoints, those of one priority, which follow each other, in an order in which IPv4 and IPv6 alternate, beginning
+  /// with the family of the first (RFC 8305 section 4). Of several with one address the first counts.
+  public static func interleaved(_ list: [Endpoint], onlyFirstPriority: Bool = false) -> [Endpoint] {
     var all: [Endpoint] = []
-    for index in 0..<max(same.count, others.count) {
-      if index < same.count { all.append(same[index]) }
-      if index < others.count { all.append(others[index]) }
+    var index = 0
+    while index < list.count, !onlyFirstPriority || all.isEmpty {
+      let first = list[index]
+      var same: [Endpoint] = []
+      var others: [Endpoint] = []
+      while index < list.count, list[index].priority == first.priority {
+        let endpoint = list[index]
+        index += 1
+        if endpoint.isAmong(all) { continue }
+        if endpoint.address.family == first.address.family {
+          if !endpoint.isAmong(same) { same.append(endpoint) }
+        } else if !endpoint.isAmong(others) {
+          others.append(endpoint)
+        }
+      }
+      for index in 0..<max(same.count, others.count) {
+        if index < same.count { all.append(same[index]) }
+        if index < others.count { all.append(others[index]) }
+      }
     }
     return all
   }
 
   @inline(never)
-  private func join(_ list: inout [Endpoint]) {
-    for other in list where other.address == address { return }
-    list.append(self)
+  private func isAmong(_ list: [Endpoint]) -> Bool {
+    for other in list where other.address == address { return true }
+    return false
   }
 }

@@ -54,6 +54,8 @@ TEST(channel_options) {
       "{\"tls\": false, \"initial_stream_window_bytes\": 65535, \"initial_connection_window_bytes\": 2147483647}",
       "{\"tls\": false, \"max_window_bytes\": 0}",
       "{\"tls\": false, \"max_window_bytes\": 2147483647}",
+      "{\"tls\": false, \"dns_srv\": \"\"}",
+      "{\"tls\": false, \"dns_srv\": \"_grpc._tcp\"}",
       "{\"tls\": {\"verify\": false, \"server_name\": \"x\"}}",
       "{\"tls\": false, \"keepalive_time_ms\": 1000, \"keepalive_timeout_ms\": 1}",
       "{\"tls\": false, \"keepalive_time_ms\": 86400000, \"keepalive_without_calls\": true}",
@@ -102,6 +104,11 @@ TEST(channel_options) {
       {"{\"keepalive_time_ms\": null}", "keepalive_time_ms"},
       {"{\"keepalive_timeout_ms\": 0}", "keepalive_timeout_ms"},
       {"{\"keepalive_without_calls\": 1}", "keepalive_without_calls"},
+      {"{\"dns_srv\": true}", "$.dns_srv"},
+      {"{\"dns_srv\": null}", "dns_srv"},
+      {"{\"dns_srv\": \".\"}", "dns_srv"},
+      {"{\"dns_srv\": \"_grpc._tcp.\"}", "dns_srv"},
+      {"{\"dns_srv\": \"_grpc .tcp\"}", "labels of a host name"},
   };
   for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
     penstock_channel *channel = NULL;

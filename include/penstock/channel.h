@@ -36,6 +36,9 @@ typedef struct penstock_channel penstock_channel;
  *     and the name is looked up again; 0: without limit
  *   "initial_backoff_ms" (1000), "max_backoff_ms" (120000), "backoff_multiplier" (1.6), "backoff_jitter" (0.2): the
  *     waits between attempts to connect that fail
+ *   "dns_srv": lets SRV records of DNS have the servers, their ports, priorities and weights. The value is put before the
+ *     target's host, with a dot, in the name of the records, such as "_grpc._tcp"; "" stands for the host itself. Without
+ *     this option the servers are at the host's addresses and the target's port. See docs/channel.md
  *   "min_resolve_interval_ms" (30000): the least time between two look-ups of the name
  *   "resolve_interval_ms" (0): the time after which the name is looked up again; 0: only when a connection is lost or
  *     fails

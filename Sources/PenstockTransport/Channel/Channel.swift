@@ -58,7 +58,7 @@ public final class Channel: @unchecked Sendable {
     let defaults = RequestDefaults(
       privacy: privacy, authority: options.authority ?? parsed.authority, userAgent: agent)
     let destination = Destination(parsed, name, context, limits, options)
-    let resolver = runtime.platform.makeResolver(parsed.location, runtime)
+    let resolver = runtime.platform.makeResolver(parsed.location, services: options.services, runtime)
     return .made(Channel(ChannelCore(runtime, defaults, destination, resolver), runtime, tls))
   }
 

@@ -340,7 +340,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     endpoints = []
     var list = list
     if case .pickFirst(shuffles: true) = destination.service.balancing.policy { shuffle(&list) }
-    for endpoint in Endpoint.interleaved(list) {
+    for endpoint in Endpoint.interleaved(list, onlyFirstPriority: usesAllEndpoints) {
       if let kept = old.firstIndex(where: { $0.address == endpoint.address }) {
         old[kept].endpoint = endpoint
         endpoints.append(old.remove(at: kept))
@@ -365,7 +365,8 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
 
   @inline(never) @_optimize(size)
   private func shuffle(_ list: inout [Endpoint]) {
-    for last in list.indices.reversed() {
+    // Those with priorities are in a random order already, by weight.
+    for last in list.indices.reversed() where list[0].priority == nil {
       list.swapAt(last, Int(runtime.platform.random() % UInt64(last + 1)))
     }
   }

@@ -24,6 +24,9 @@ public struct ChannelOptions {
   public var maxConnectionAge: UInt64 = 0
   /// The waits between attempts to connect to one address.
   public var backoff = Backoff.Policy()
+  /// The labels before the target's host in the name whose SRV records have the servers; empty: the host's own records;
+  /// nil: the servers are at the host's addresses.
+  public var services: ByteBuffer?
   /// When the target's name is looked up.
   public var resolving = ResolveState.Policy()
   /// The service config that is used if the resolver gives none.

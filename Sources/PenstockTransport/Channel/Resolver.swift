@@ -14,10 +14,10 @@ class Resolver {
   func close() {}
 
   @inline(never) @_optimize(size)
-  static func make(_ location: Target.Location, _ runtime: Runtime) -> Resolver {
+  static func make(_ location: Target.Location, services: ByteBuffer?, _ runtime: Runtime) -> Resolver {
     switch location {
     case .addresses(let list): return FixedAddresses(list)
-    case .name(let host, let port): return SystemResolver(host, port, runtime)
+    case .name(let host, let port): return SystemResolver(host, port, services, runtime)
     }
   }
 }
@@ -31,21 +31,24 @@ final class FixedAddresses: Resolver {
   override func start(_ completion: any ResolverCompletion) { completion.resolved(.addresses(list)) }
 }
 
-/// The system's getaddrinfo, on a thread.
+/// The system's look-ups, on a thread.
 final class SystemResolver: Resolver {
   private let host: ByteBuffer
   private let port: UInt16
+  private let services: ByteBuffer?
   private let runtime: Runtime
   private var lookup: Lookup?
 
-  init(_ host: ByteBuffer, _ port: UInt16, _ runtime: Runtime) {
+  init(_ host: ByteBuffer, _ port: UInt16, _ services: ByteBuffer?, _ runtime: Runtime) {
     self.host = host
     self.port = port
+    self.services = services
     self.runtime = runtime
   }
 
   override func start(_ completion: any ResolverCompletion) {
-    lookup = Lookup.start(host: host.view, port: port, on: runtime, completion: completion)
+    lookup = Lookup.start(
+      host: host.view, port: port, services: services, on: runtime, completion: completion)
   }
 
   override func stop() {

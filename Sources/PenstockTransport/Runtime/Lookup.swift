@@ -1,6 +1,7 @@
 import CSystem
 import PenstockChannel
 public import PenstockWire
+import Synchronization
 
 public enum ResolverOutcome {
   /// At least one address, in the order in which they should be tried.
@@ -25,14 +26,16 @@ private func words(_ text: UnsafePointer<CChar>?) -> [UInt8] {
   return [UInt8](UnsafeRawBufferPointer(start: text, count: strlen(text)))
 }
 
-/// A lookup with getaddrinfo, which may block for any time, on a thread of its own. That thread is detached and gets
-/// no signals. A runtime has at most four such threads; further lookups wait in a queue. An IP literal needs no
-/// thread. The lookup is posted to the runtime with its answer.
+/// A lookup with getaddrinfo, or of SRV records and then of their hosts. It may block for any time, and so has a thread
+/// of its own. That thread is detached and gets no signals. A runtime has at most four such threads; further lookups wait
+/// in a queue. An IP literal needs no thread. The lookup is posted to the runtime with its answer.
 ///
 /// A shutdown of the runtime waits for lookups under way, cancelled ones included, because their threads still run.
 public final class Lookup: InboxItem {
   private let runtime: Runtime
   private let port: UInt16
+  /// The labels before the name in that of the SRV records; nil: addresses of the name are looked up.
+  private let services: ByteBuffer?
   /// The receiver of the outcome. Used by the driver only; nil once it was told, or the lookup was cancelled.
   fileprivate var completion: (any ResolverCompletion)?
   /// The name to look up; used by the lookup's thread while that runs.
@@ -41,10 +44,15 @@ public final class Lookup: InboxItem {
   /// Whether the lookup counts among the running ones: it has a thread, or had one and has not told its outcome yet.
   /// Used by the driver only.
   fileprivate var isCounted = false
+  /// Lets the thread end early.
+  private let isCancelled = Atomic<Bool>(false)
 
-  fileprivate init(_ runtime: Runtime, _ port: UInt16, _ completion: any ResolverCompletion) {
+  fileprivate init(
+    _ runtime: Runtime, _ port: UInt16, _ services: ByteBuffer?, _ completion: any ResolverCompletion
+  ) {
     self.runtime = runtime
     self.port = port
+    self.services = services
     self.completion = completion
   }
 
@@ -58,9 +66,10 @@ public final class Lookup: InboxItem {
   @inline(never) @_optimize(size)
   @discardableResult
   public static func start(
-    host: ByteView, port: UInt16, on runtime: Runtime, completion: any ResolverCompletion
+    host: ByteView, port: UInt16, services: ByteBuffer?, on runtime: Runtime,
+    completion: any ResolverCompletion
   ) -> Lookup {
-    let lookup = Lookup(runtime, port, completion)
+    let lookup = Lookup(runtime, port, services, completion)
     if let address = SocketAddress(literal: host, port: port) {
       lookup.finish(.addresses([address]))
     } else if host.isEmpty {
@@ -81,6 +90,7 @@ public final class Lookup: InboxItem {
   public func cancel() {
     let dropped = completion
     completion = nil
+    isCancelled.store(true, ordering: .relaxed)
     runtime.lookups.forget(self)
     _ = dropped
   }
@@ -123,10 +133,15 @@ public final class Lookup: InboxItem {
   @inline(never) @_optimize(size)
   private func ask() {
     cs_thread_name("penstock-dns")
+    finish(services == nil ? runtime.platform.addresses(of: name, port: port) : servers())
+  }
+
+  /// The addresses that getaddrinfo has for a host.
+  @inline(never) @_optimize(size)
+  static func addresses(of name: UnsafeRawPointer?, port: UInt16) -> ResolverOutcome {
     var list: UnsafeMutablePointer<addrinfo>?
     var system: Int32 = 0
-    let isScoped = name.map { strchr($0, 0x25) != nil && strchr($0, 0x3A) != nil } ?? false
-    let code = cs_resolve(name, port, isScoped ? 1 : 0, &list, &system)
+    let code = cs_resolve(name, port, &list, &system)
     defer { if let list { freeaddrinfo(list) } }
     if code != 0 {
       if system != 0 {
@@ -134,19 +149,66 @@ public final class Lookup: InboxItem {
           cs_error_text(system, buffer.baseAddress, 128)
           return words(buffer.baseAddress.map { UnsafePointer($0) })
         }
-        return finish(.failed(text))
+        return .failed(text)
       }
-      return finish(.failed(words(gai_strerror(code))))
+      return .failed(words(gai_strerror(code)))
     }
     var addresses: [SocketAddress] = []
     var next = list
-    while let entry = next, addresses.count < 256 {
+    while let entry = next, addresses.count < mostAddresses {
       if let raw = entry.pointee.ai_addr, let address = SocketAddress(raw, length: entry.pointee.ai_addrlen) {
         addresses.append(address)
       }
       next = entry.pointee.ai_next
     }
-    finish(addresses.isEmpty ? .failed(words("the name has no address")) : .addresses(addresses))
+    return addresses.isEmpty ? .failed(words("the name has no address")) : .addresses(addresses)
+  }
+
+  private static let mostAddresses = 256
+  /// After this time no further hosts of SRV records are looked up, if there is an address: a slow name server of one host
+  /// does not keep the others from use.
+  private static let patience: UInt64 = 5_000_000_000
+
+  /// The servers that the SRV records have, in the order in which they should be tried.
+  @inline(never) @_optimize(size)
+  private func servers() -> ResolverOutcome {
+    let platform = runtime.platform
+    let host = ByteBuffer()
+    if let services, services.count > 0 { host.say(services.view).say(".") }
+    host.say(cString: name)
+    let failure = ByteBuffer().say(host.view).say(": ")
+    let start = failure.count
+    let answer = ByteBuffer()
+    let room: Int32 = 65535
+    let name = host.append(byte: 0) ? host.view.baseAddress : nil
+    let length = platform.services(of: name, into: answer.spare(atLeast: Int(room))?.baseAddress, room)
+    answer.commit(Int(length))
+    if length < 0, length != EAI_NONAME {
+      failure.say(cString: gai_strerror(length))
+    } else {
+      failure.say("no SRV record with a server")
+    }
+    var records = ServiceRecords(answer)
+    var found: [Endpoint] = []
+    let limit = platform.clock() &+ Lookup.patience
+    while found.count < Lookup.mostAddresses, !isCancelled.load(ordering: .relaxed),
+      found.isEmpty || platform.clock() < limit,
+      let record = records.take(random: platform.random(), into: host)
+    {
+      failure.truncate(to: start)
+      failure.say(host.view)
+      // The NUL at the host's end.
+      failure.truncate(to: failure.count - 1)
+      switch platform.addresses(of: host.view.baseAddress, port: record.port) {
+      case .addresses(let list):
+        // A server with several addresses has no larger part of the calls than one with one.
+        let weight = (record.share << 8) / UInt32(truncatingIfNeeded: max(list.count, 1))
+        for address in list { found.append(Endpoint(address, weight: weight, priority: record.priority)) }
+      case .failed(let words): failure.say(": ").say(words)
+      case .endpoints: break
+      }
+    }
+    return found.isEmpty ? .failed([UInt8](failure.view)) : .endpoints(found, nil)
   }
 }
 

@@ -27,8 +27,20 @@ class Platform {
   @inline(never) @_optimize(size)
   func connect(to address: SocketAddress) -> Socket.Opened { Socket.connect(to: address) }
 
+  /// The addresses of a host. Called on a look-up's thread, for which this may take any time; so is `services`.
   @inline(never) @_optimize(size)
-  func makeResolver(_ location: Target.Location, _ runtime: Runtime) -> Resolver {
-    Resolver.make(location, runtime)
+  func addresses(of host: UnsafeRawPointer?, port: UInt16) -> ResolverOutcome {
+    Lookup.addresses(of: host, port: port)
+  }
+
+  /// The DNS answer with the SRV records of a name. The result is its length, or a code of getaddrinfo, which is negative.
+  @inline(never) @_optimize(size)
+  func services(of name: UnsafeRawPointer?, into answer: UnsafeMutableRawPointer?, _ size: Int32) -> Int32 {
+    cs_services(name, answer, size)
+  }
+
+  @inline(never) @_optimize(size)
+  func makeResolver(_ location: Target.Location, services: ByteBuffer?, _ runtime: Runtime) -> Resolver {
+    Resolver.make(location, services: services, runtime)
   }
 }

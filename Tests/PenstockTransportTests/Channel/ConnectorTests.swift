@@ -79,7 +79,7 @@ import Testing
     let defaults = RequestDefaults(
       privacy: context == nil ? .cleartext : .tls, authority: parsed.authority, userAgent: bytes("test"))
     let core = ChannelCore(
-      runtime, defaults, destination, resolver ?? Resolver.make(parsed.location, runtime))
+      runtime, defaults, destination, resolver ?? Resolver.make(parsed.location, services: nil, runtime))
     return Channel(core, runtime)
   }
 

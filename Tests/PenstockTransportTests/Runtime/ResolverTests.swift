@@ -24,7 +24,9 @@ extension RuntimeTests {
     func ask(_ runtime: Runtime, _ host: [UInt8], _ port: UInt16 = 80) -> Answer {
       let answer = Answer()
       runtime.perform {
-        host.withUnsafeBytes { _ = Lookup.start(host: $0, port: port, on: runtime, completion: answer) }
+        host.withUnsafeBytes {
+          _ = Lookup.start(host: $0, port: port, services: nil, on: runtime, completion: answer)
+        }
         must(answer.count == 0, "told from within start")
       }
       must(runtime.wait(for: answer.cell, deadline: nil, interruptible: false) == .ready, "answer")
@@ -68,7 +70,7 @@ extension RuntimeTests {
       runtime.perform {
         for (i, answer) in answers.enumerated() {
           let lookup = name.withUnsafeBytes {
-            Lookup.start(host: $0, port: 1, on: runtime, completion: answer)
+            Lookup.start(host: $0, port: 1, services: nil, on: runtime, completion: answer)
           }
           if i % 4 == 3 { lookup.cancel() }
         }
@@ -96,7 +98,7 @@ extension RuntimeTests {
           runtime.perform {
             for _ in 0..<8 {
               _ = name.withUnsafeBytes {
-                Lookup.start(host: $0, port: 1, on: runtime, completion: answer)
+                Lookup.start(host: $0, port: 1, services: nil, on: runtime, completion: answer)
               }
             }
           }

@@ -42,10 +42,12 @@ final class Simulation: Platform {
     return .socket(socket, connecting: true)
   }
 
-  override func makeResolver(_ location: Target.Location, _ runtime: Runtime) -> Resolver {
+  override func makeResolver(_ location: Target.Location, services: ByteBuffer?, _ runtime: Runtime)
+    -> Resolver
+  {
     if let resolver { return resolver }
     guard case .name(let host, _) = location, let list = names[text(host) ?? ""] else {
-      return super.makeResolver(location, runtime)
+      return super.makeResolver(location, services: services, runtime)
     }
     return FixedAddresses(list)
   }
