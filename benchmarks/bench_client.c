@@ -12,6 +12,7 @@
  *   --copy          of the streams: 1 copies each message (the default); 0 sends the same message again and again, uncopied
  *   --tls           the CA's certificate; without, cleartext
  *   --window        the HTTP/2 window of a stream and of the connection; without, the library's defaults
+ *   --max-window    how large the windows may grow; without, not at all
  *   --spin          the runtime's "spin_us"
  *   --interceptors  how many interceptors, each with on_start and on_status
  *
@@ -144,7 +145,7 @@ int main(int argc, char **argv) {
                 .mutex = PTHREAD_MUTEX_INITIALIZER,
                 .changed = PTHREAD_COND_INITIALIZER};
   const char *what = "unary", *style = "blocking", *tls = NULL;
-  long calls = 1000, window = 0, interceptors = 0, spin = -1, copies = 1;
+  long calls = 1000, window = 0, most = 0, interceptors = 0, spin = -1, copies = 1;
   for (int i = 1; i < argc; i += 2) {
     const char *name = argv[i], *value = argv[i + 1];
     if (!value) die(name, PENSTOCK_E_INVALID_ARGUMENT);
@@ -168,6 +169,8 @@ int main(int argc, char **argv) {
       self.bytes = (size_t)atol(value);
     else if (strcmp(name, "--window") == 0)
       window = atol(value);
+    else if (strcmp(name, "--max-window") == 0)
+      most = atol(value);
     else if (strcmp(name, "--copy") == 0)
       copies = atol(value);
     else if (strcmp(name, "--spin") == 0)
@@ -187,7 +190,8 @@ int main(int argc, char **argv) {
   if (window)
     snprintf(windows, sizeof(windows),
              ", \"initial_stream_window_bytes\": %ld, \"initial_connection_window_bytes\": %ld", window, window);
-  snprintf(channel, sizeof(channel), "{\"tls\": %s, \"max_receive_message_bytes\": 67108864%s}", roots, windows);
+  snprintf(channel, sizeof(channel),
+           "{\"tls\": %s, \"max_receive_message_bytes\": 67108864, \"max_window_bytes\": %ld%s}", roots, most, windows);
   snprintf(runtime, sizeof(runtime), "{\"spin_us\": %ld}", spin);
   self.channel_options = channel;
   penstock_error *error = NULL;
