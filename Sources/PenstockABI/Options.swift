@@ -67,6 +67,8 @@ extension ParsedChannelOptions {
       /// gRPC's service config: settings of methods, and how calls are spread over addresses; docs/channel.md has its
       /// fields. Default: {}.
       case "service_config": readServiceConfig(option) { transport.service = $0 }
+      /// Whether servers are asked for their health, where the service config has a healthCheckConfig.
+      case "health_checks": option.bool { transport.checksHealth = $0 }
       /// How old a connection becomes before new calls go to another one; 0: without limit.
       case "max_connection_age_ms": option.milliseconds(0...2_592_000_000) { transport.maxConnectionAge = $0 }
       /// How long the channel keeps its connections without a call, before it becomes idle; 0: without limit.

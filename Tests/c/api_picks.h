@@ -95,6 +95,8 @@ static const char *const channel_options[] = {
     "{\"tls\": false, \"initial_stream_window_bytes\": 65535, \"max_send_message_bytes\": 5000}",
     "{\"tls\": {\"verify\": false}, \"default_deadline_ms\": 50, \"connect_timeout_ms\": 1}",
     "{\"tls\": {\"roots_pem\": \"x\"}}",
+    "{\"tls\": false, \"default_deadline_ms\": 50, \"service_config\": {\"loadBalancingConfig\": [{\"round_robin\": {}}], "
+    "\"healthCheckConfig\": {\"serviceName\": \"\"}}}",
     "{\"tls\": false, \"default_deadline_ms\": 50, \"keepalive_time_ms\": 1000, \"keepalive_timeout_ms\": 1, "
     "\"keepalive_without_calls\": true}",
     NULL};

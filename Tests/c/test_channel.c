@@ -53,6 +53,7 @@ TEST(channel_options) {
       "{\"tls\": false, \"compression\": \"identity\", \"tie_order\": \"fifo\"}",
       "{\"tls\": false, \"initial_stream_window_bytes\": 65535, \"initial_connection_window_bytes\": 2147483647}",
       "{\"tls\": false, \"max_window_bytes\": 0}",
+      "{\"tls\": false, \"health_checks\": false}",
       "{\"tls\": false, \"max_window_bytes\": 2147483647}",
       "{\"tls\": false, \"dns_srv\": \"\"}",
       "{\"tls\": false, \"dns_srv\": \"_grpc._tcp\"}",
@@ -109,6 +110,7 @@ TEST(channel_options) {
       {"{\"dns_srv\": \".\"}", "dns_srv"},
       {"{\"dns_srv\": \"_grpc._tcp.\"}", "dns_srv"},
       {"{\"dns_srv\": \"_grpc .tcp\"}", "labels of a host name"},
+      {"{\"health_checks\": 1}", "health_checks"},
   };
   for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
     penstock_channel *channel = NULL;

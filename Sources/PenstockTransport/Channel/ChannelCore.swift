@@ -356,6 +356,9 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     }
     watchOutliers()
     let usesAll = usesAllEndpoints
+    // With pick_first, which has no other endpoint, health is not asked for (gRFC A17).
+    let service = usesAll && destination.checksHealth ? destination.service.healthService : nil
+    for subchannel in endpoints { subchannel.watchHealth(of: service) }
     let states = endpoints.map { usesAll ? $0.stickyConnectivity : $0.connectivity }
     // Events that still wait have indices into the old list.
     events.removeAll()

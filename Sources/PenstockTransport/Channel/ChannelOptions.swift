@@ -31,6 +31,8 @@ public struct ChannelOptions {
   public var resolving = ResolveState.Policy()
   /// The service config that is used if the resolver gives none.
   public var service = ServiceConfig()
+  /// Whether servers are asked for their health where the service config wants it.
+  public var checksHealth = true
   /// How long a connection may be silent before it is pinged, in nanoseconds; nil: it never is pinged.
   public var keepaliveTime: UInt64?
   public var keepaliveTimeout: UInt64 = 20_000_000_000

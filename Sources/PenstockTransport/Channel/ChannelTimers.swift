@@ -8,6 +8,16 @@ final class OutlierTimer: Timer {
   override func fire() { core.judgeOutliers(self) }
 }
 
+/// The timer of a health check.
+final class HealthTimer: Timer {
+  /// The check, which disarms this timer before it is freed.
+  private unowned(unsafe) let check: HealthCheck
+
+  init(_ check: HealthCheck) { self.check = check }
+
+  override func fire() { check.timeIsUp() }
+}
+
 /// The timer after which a channel without calls rests.
 final class IdleTimer: Timer {
   /// The core, which disarms this timer before it is freed.

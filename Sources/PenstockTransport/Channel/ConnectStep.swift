@@ -64,6 +64,7 @@ class Destination {
   final let maxConnectionAge: UInt64
   /// How long a connection with calls is silent before listeners are told, in nanoseconds; 0: they are not told.
   final let silence: UInt64
+  final let checksHealth: Bool
   final let backoff: Backoff.Policy
   final let resolving: ResolveState.Policy
   /// The service config of the options.
@@ -84,6 +85,7 @@ class Destination {
     idleTimeout = options.idleTimeout
     maxConnectionAge = options.maxConnectionAge
     silence = options.silence
+    checksHealth = options.checksHealth
     backoff = options.backoff
     var resolving = options.resolving
     resolving.timeout = options.connectTimeout

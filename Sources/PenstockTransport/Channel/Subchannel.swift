@@ -27,6 +27,8 @@ final class Subchannel: Timer {
   /// Counts the attempts, for outlier detection; nil: there is none.
   private var tally: AttemptTally?
   private var record = OutlierRecord()
+  /// Asks the server for its health while there is a connection; nil: it is not asked.
+  private var health: HealthCheck?
 
   init(_ endpoint: Endpoint, _ channel: ChannelCore) {
     self.endpoint = endpoint
@@ -36,7 +38,10 @@ final class Subchannel: Timer {
 
   /// Whether there is any connection, or one being made.
   var isInUse: Bool { connector != nil || connection != nil || !draining.isEmpty }
-  var connectivity: Connectivity { state.connectivity }
+  var connectivity: Connectivity {
+    if state.connectivity == .ready, let health { return health.connectivity }
+    return state.connectivity
+  }
   /// How many attempts to connect have failed one after the other, and when the next one begins.
   var failures: (count: Int, retry: UInt64)? { state.failures }
 
@@ -85,7 +90,10 @@ final class Subchannel: Timer {
     _ = follow(.removed)
   }
 
-  func resetBackoff() { tell(follow(.reset)) }
+  func resetBackoff() {
+    health?.resetBackoff()
+    tell(follow(.reset))
+  }
 
   /// The time at which a connection that begins now is replaced: the age that the options allow, up to a tenth more or
   /// less, so that the connections of many clients do not all move at once.
@@ -104,7 +112,9 @@ final class Subchannel: Timer {
     var words = words
     var told: EndpointNews?
     let policy = channel.destination.backoff
+    let wasReady = connectivity == .ready
     var actions = state.handle(event, policy, now: channel.runtime.now)
+    if state.connectivity != .ready { health?.stop() }
     while let action = actions.next() {
       switch action {
       case .connect(let until):
@@ -129,12 +139,27 @@ final class Subchannel: Timer {
       case .retire: retire()
       case .tell(let news):
         told = news
-        if news == .left || news == .leftUnused { channel.runtime.disarm(self) }
-        if news == .ready { failure = nil }
+        if news == .left || news == .leftUnused {
+          channel.runtime.disarm(self)
+          // For the balancer it was never ready, or failed since: it has to be connected anew.
+          if !wasReady { told = .rested }
+        }
+        if news == .ready { told = becomeReady() }
       case .closeAll: closeAll()
       }
     }
     return told
+  }
+
+  /// Returns the news that it is ready; nil: the server is asked for its health first.
+  @inline(never) @_optimize(size)
+  private func becomeReady() -> EndpointNews? {
+    if let health {
+      health.begin(on: connection)
+      return nil
+    }
+    failure = nil
+    return .ready
   }
 
   @inline(never) @_optimize(size)
@@ -229,6 +254,25 @@ final class Subchannel: Timer {
   @inline(never) @_optimize(size)
   private func note(_ kind: ConnectionNews.Kind, _ words: ByteBuffer? = nil, milliseconds: UInt64 = 0) {
     channel.note(kind, address, words, milliseconds: milliseconds)
+  }
+
+  // MARK: Health
+
+  /// Asks for the health of this service from now on; nil: for none. The balancer is told of the states next.
+  @inline(never) @_optimize(size)
+  func watchHealth(of service: ByteBuffer?) {
+    if let service, let health, bytesEqual(health.service.view, service.view) { return }
+    let old = health.take()
+    old?.stop()
+    health = service.map { HealthCheck($0, self, channel) }
+    if state.connectivity == .ready, old != nil || service != nil { _ = becomeReady() }
+  }
+
+  /// News of the server's health. `words`: the reason why it does not count as ready.
+  @inline(never) @_optimize(size)
+  func hears(_ news: EndpointNews, _ words: ByteBuffer?) {
+    failure = news == .ready ? nil : words ?? failure
+    tell(news)
   }
 
   // MARK: Outliers

@@ -30,6 +30,9 @@ class TransportConnection: ReadyHandler {
 
   // MARK: For a subchannel
 
+  /// The answer that comes now is no call's, and the connection had answered no call before.
+  func forgetAnswer() {}
+
   /// Begins to speak HTTP. The connection owns the link from here on, with the bytes that the connector's steps have
   /// left in it. Before this call it tells the subchannel nothing.
   func begin() {}

@@ -108,6 +108,7 @@ final class HTTP2Connection: TransportConnection, TurnTask {
   override var slots: Int { session.slots }
   override var leaving: ByteBuffer? { session.leaving }
   override var hasAnswered: Bool { session.hasAnswered }
+  override func forgetAnswer() { session.hasAnswered = false }
 
   override func newStream(_ owner: StreamOwner, sending pieces: consuming PieceQueue) -> TransportStream {
     HTTP2Stream(owner, sending: pieces, on: self)

@@ -79,7 +79,8 @@ final class SimulatedSocket: Socket {
   private let server: Simulation.Server
   private var arrived: [UInt8] = []
   var isConnected = false
-  private var isClosed = false
+  /// Whether the client has closed it.
+  private(set) var isClosed = false
   private var hasEnded = false
   /// The server's notes on this connection: whether the preface has come, and the bytes of a frame that is not
   /// whole yet.

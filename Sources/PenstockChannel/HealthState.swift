@@ -1,0 +1,143 @@
+/// The decisions of a health check (gRFC A17): the channel watches, by a stream on the connection to an endpoint, whether
+/// its server says that it is serving. No I/O, no clock.
+///
+/// | | connected | serving | notServing | unimplemented |
+/// |---|---|---|---|---|
+/// | off | watch -> asking | - | - | - |
+/// | asking | - | tell(ready) -> serving | tell(failed) -> refusing | tell(ready) -> unneeded |
+/// | serving | - | - | tell(failed) -> refusing | -> unneeded |
+/// | refusing | - | tell(ready) -> serving | - | tell(ready) -> unneeded |
+/// | waiting | - | - | - | - |
+/// | unneeded | - | - | - | - |
+///
+/// | | ended | time | reset | stop |
+/// |---|---|---|---|---|
+/// | off | - | - | - | - |
+/// | asking | arm, tell(failed) -> waiting | - | - | cancel -> off |
+/// | serving | watch, tell(left) -> asking; too soon: arm, tell(failed) -> waiting | - | - | cancel -> off |
+/// | refusing | watch -> asking; too soon: arm -> waiting | - | - | cancel -> off |
+/// | waiting | - | watch -> asking, or arm | watch -> asking, anew | cancel -> off |
+/// | unneeded | - | - | - | cancel -> off |
+///
+/// In each cell: the actions, then the state that follows; "-" changes nothing. "too soon": the stream has brought news of
+/// the health, but not lasted as long as the wait that would have followed it if it had brought none, and neither did
+/// the one before it, or that one brought none: otherwise a server that ends each stream at once would be asked without
+/// a pause. "anew": the back-off begins with its first wait again, as it does after a stream that has lasted.
+public enum HealthState: Equatable, Sendable {
+  /// There is no connection, or the check is switched off.
+  case off
+  /// A stream was begun, and has brought no news. If it ends, the next one begins at `retry` or later.
+  case asking(Backoff, retry: UInt64)
+  case serving(Backoff, retry: UInt64)
+  /// The server has said anything but SERVING.
+  case refusing(Backoff, retry: UInt64)
+  /// The stream has ended, and the next one begins at `retry`.
+  case waiting(Backoff, retry: UInt64)
+  /// The server has no health service: it counts as serving as long as the connection lasts.
+  case unneeded
+
+  /// The state of an endpoint that is connected.
+  public var connectivity: Connectivity {
+    switch self {
+    case .off, .asking: .connecting
+    case .serving, .unneeded: .ready
+    case .refusing, .waiting: .transientFailure
+    }
+  }
+}
+
+public enum HealthEvent: Equatable, Sendable {
+  /// There is a connection. `random`: a random number for the wait after a stream.
+  case connected(random: UInt64)
+  case serving
+  case notServing
+  /// The server has no health service.
+  case unimplemented
+  /// The stream has ended in another way.
+  case ended(random: UInt64)
+  /// The armed timer is due.
+  case time(random: UInt64)
+  /// The next stream may begin at once.
+  case reset(random: UInt64)
+  /// The connection is lost or takes no new streams, or the check is switched off.
+  case stop
+}
+
+public enum HealthAction: Equatable, Sendable {
+  /// Begins a stream.
+  case watch
+  /// Ends the stream and the timer.
+  case cancel
+  case arm(UInt64)
+  /// Tells the balancer the news.
+  case tell(EndpointNews)
+}
+
+extension HealthState {
+  public mutating func handle(_ event: HealthEvent, _ policy: Backoff.Policy, now: UInt64)
+    -> Actions<HealthAction>
+  {
+    switch (self, event) {
+    case (.off, .connected(let random)):
+      return watch(Backoff(), policy, now, random)
+    case (.asking(let backoff, let retry), .serving), (.refusing(let backoff, let retry), .serving):
+      self = .serving(backoff, retry: retry)
+      return Actions(.tell(.ready))
+    case (.asking(let backoff, let retry), .notServing), (.serving(let backoff, let retry), .notServing):
+      self = .refusing(backoff, retry: retry)
+      return Actions(.tell(.failed))
+    case (.asking, .unimplemented), (.refusing, .unimplemented):
+      self = .unneeded
+      return Actions(.tell(.ready))
+    case (.serving, .unimplemented):
+      self = .unneeded
+      return .none
+    case (.asking(let backoff, let retry), .ended):
+      self = .waiting(backoff, retry: max(retry, now))
+      return Actions(.arm(max(retry, now)), .tell(.failed))
+    case (.serving(let backoff, let retry), .ended(let random)):
+      if let next = again(backoff, retry, now) {
+        _ = watch(next, policy, now, random)
+        return Actions(.watch, .tell(.left))
+      }
+      self = .waiting(backoff, retry: retry)
+      return Actions(.arm(retry), .tell(.failed))
+    case (.refusing(let backoff, let retry), .ended(let random)):
+      if let next = again(backoff, retry, now) { return watch(next, policy, now, random) }
+      self = .waiting(backoff, retry: retry)
+      return Actions(.arm(retry))
+    case (.waiting(let backoff, let retry), .time(let random)):
+      return now < retry ? Actions(.arm(retry)) : watch(backoff, policy, now, random)
+    case (.waiting, .reset(let random)):
+      return watch(Backoff(), policy, now, random)
+    case (.asking, .stop), (.serving, .stop), (.refusing, .stop), (.waiting, .stop), (.unneeded, .stop):
+      self = .off
+      return Actions(.cancel)
+    case (.off, .serving), (.off, .notServing), (.off, .unimplemented), (.off, .ended), (.off, .time),
+      (.off, .reset), (.off, .stop),
+      (.asking, .connected), (.asking, .time), (.asking, .reset),
+      (.serving, .connected), (.serving, .serving), (.serving, .time), (.serving, .reset),
+      (.refusing, .connected), (.refusing, .notServing), (.refusing, .time), (.refusing, .reset),
+      (.waiting, .connected), (.waiting, .serving), (.waiting, .notServing), (.waiting, .unimplemented),
+      (.waiting, .ended),
+      (.unneeded, .connected), (.unneeded, .serving), (.unneeded, .notServing), (.unneeded, .unimplemented),
+      (.unneeded, .ended), (.unneeded, .time), (.unneeded, .reset):
+      return .none
+    }
+  }
+
+  private mutating func watch(_ backoff: Backoff, _ policy: Backoff.Policy, _ now: UInt64, _ random: UInt64)
+    -> Actions<HealthAction>
+  {
+    var backoff = backoff
+    let retry = backoff.begin(policy, now: now, random: random)
+    self = .asking(backoff, retry: retry)
+    return Actions(.watch)
+  }
+
+  /// The back-off with which the next stream begins at once, after one that has brought news; nil: it has to wait.
+  private func again(_ backoff: Backoff, _ retry: UInt64, _ now: UInt64) -> Backoff? {
+    if now >= retry { return Backoff() }
+    return backoff.attempts > 1 ? nil : backoff
+  }
+}

@@ -1,0 +1,173 @@
+import PenstockCall
+import PenstockChannel
+import PenstockWire
+
+/// Asks the server of one endpoint for its health, by the method Watch of grpc.health.v1 on the endpoint's connection
+/// (gRFC A17). `HealthState` makes the decisions; this carries them out. No interceptor sees the stream.
+final class HealthCheck: StreamOwner {
+  /// The service whose health is asked for.
+  let service: ByteBuffer
+  private var state = HealthState.off
+  /// The endpoint, which has this object and stops it before it goes.
+  private unowned(unsafe) let owner: Subchannel
+  private unowned(unsafe) let channel: ChannelCore
+  private var timer: HealthTimer?
+  private var connection: TransportConnection?
+  private var request: Request?
+  private var framing: Framing?
+  private var stream: TransportStream?
+  /// Whether the connection had answered a call before this stream: the head of this one's answer does not count.
+  private var hadAnswered = false
+  /// The latest health that the server has sent, until it is looked at.
+  private var said: UInt64?
+  private var status: Status?
+
+  /// The largest answer, which is a number in a message.
+  private static let mostBytes = 1024
+
+  init(_ service: ByteBuffer, _ owner: Subchannel, _ channel: ChannelCore) {
+    self.service = service
+    self.owner = owner
+    self.channel = channel
+    super.init()
+  }
+
+  /// The state that the endpoint has while it is connected.
+  var connectivity: Connectivity { state.connectivity }
+
+  @inline(never) @_optimize(size)
+  func begin(on connection: TransportConnection?) {
+    self.connection = connection
+    follow(.connected(random: random))
+  }
+
+  @inline(never) @_optimize(size)
+  func stop() {
+    follow(.stop)
+    connection = nil
+  }
+
+  func resetBackoff() { follow(.reset(random: random)) }
+
+  func timeIsUp() { follow(.time(random: random)) }
+
+  private var random: UInt64 { channel.runtime.platform.random() }
+
+  /// Carries out the decisions on an event. `words`: the reason why the endpoint does not count as ready.
+  @inline(never) @_optimize(size)
+  private func follow(_ event: HealthEvent, _ words: ByteBuffer? = nil) {
+    let policy = channel.destination.backoff
+    var actions = state.handle(event, policy, now: channel.runtime.now)
+    while let action = actions.next() {
+      switch action {
+      case .watch:
+        if !watch() { actions = state.handle(.ended(random: random), policy, now: channel.runtime.now) }
+      case .cancel:
+        timer.map { channel.runtime.disarm($0) }
+        leave(.cancelled)
+      case .arm(let time):
+        let timer = timer ?? HealthTimer(self)
+        self.timer = timer
+        channel.runtime.arm(timer, at: time)
+      case .tell(let news): owner.hears(news, words)
+      }
+    }
+  }
+
+  /// Begins a stream. False: there is no memory.
+  @inline(never) @_optimize(size)
+  private func watch() -> Bool {
+    let path = ("/grpc.health.v1.Health/Watch" as StaticString).bytes
+    let message = ByteBuffer()
+    var writer = ProtoWriter(into: message)
+    writer.bytes(1, service.view)
+    guard let request = Request(kind: .serverStream, path: path, metadata: .none, deadline: nil),
+      let connection, writer.isComplete
+    else { return false }
+    request.settings.maxReceiveBytes = HealthCheck.mostBytes
+    let framing = channel.defaults.framings.make(request)
+    guard case .piece(let piece) = framing.encode(message) else { return false }
+    var pieces = PieceQueue()
+    pieces.append(piece)
+    self.request = request
+    self.framing = framing
+    said = nil
+    status = nil
+    hadAnswered = connection.hasAnswered
+    let stream = connection.newStream(self, sending: pieces)
+    self.stream = stream
+    stream.endsAfterPieces = true
+    stream.open()
+    return true
+  }
+
+  private func leave(_ why: Leave) {
+    stream.take()?.leave(why)
+    framing = nil
+  }
+
+  // MARK: From the stream
+
+  @inline(never) @_optimize(size)
+  override func streamOpens(_ stream: TransportStream, _ fields: FieldList) -> Bool {
+    guard let request, let framing else { return false }
+    // So the stream is no reason for a wide window.
+    fields.isDuplex = true
+    return framing.requestHeaders(request, channel.defaults, now: channel.runtime.now, into: fields)
+  }
+
+  @inline(never) @_optimize(size)
+  override func streamReceives(head block: HeaderBlock, endsStream: Bool) {
+    if !hadAnswered { connection?.forgetAnswer() }
+    if case .ended(let ended) = framing?.responseHeaders(block, endsStream: endsStream) { status = ended }
+  }
+
+  override func streamReceives(trailers block: HeaderBlock) { status = framing?.status(ofTrailers: block) }
+
+  @inline(never) @_optimize(size)
+  override func streamReceives(_ bytes: ByteView) -> Int {
+    var rest = bytes
+    while let framing, !rest.isEmpty, status == nil {
+      let (consumed, step) = framing.decode(rest)
+      take(step)
+      while framing.isBusy { take(framing.proceed()) }
+      rest = ByteView(rebasing: rest[consumed...])
+    }
+    return bytes.count
+  }
+
+  @inline(never) @_optimize(size)
+  private func take(_ step: consuming BodyStep) {
+    switch consume step {
+    case .needsMore, .busy: break
+    case .message(let message, _):
+      said = 0
+      var reader = ProtoReader(message.view)
+      while case .field(let number, let value) = reader.next() {
+        if number == 1, case .varint(let health) = value { said = health }
+      }
+    case .trailers(let ended), .failed(let ended): status = ended
+    }
+  }
+
+  @inline(never) @_optimize(size)
+  override func streamChanged(_ stream: TransportStream) {
+    guard stream === self.stream else { return }
+    if let health = said.take() {
+      if health == 1 {
+        follow(.serving)
+      } else {
+        follow(.notServing, ByteBuffer().say("the server says that it does not serve (health check)"))
+      }
+    }
+    guard stream === self.stream, let framing else { return }
+    if let end = stream.end {
+      status = framing.status(end, trailers: status.take(), deadlineHasPassed: false)
+    }
+    guard let status = status.take() else { return }
+    leave(.cancelled)
+    if status.code == .unimplemented { return follow(.unimplemented) }
+    let words = ByteBuffer().say("its health check ended: ").say(status.message)
+    follow(.ended(random: random), words)
+  }
+}

@@ -1,0 +1,106 @@
+import PenstockChannel
+import Testing
+
+/// Every cell of the table in HealthState.swift, with a clock that stands at 100.
+@Suite struct HealthStateTests {
+  typealias Row = (
+    state: HealthState, event: HealthEvent, after: HealthState, actions: Actions<HealthAction>
+  )
+
+  static let policy = SubchannelStateTests.policy
+  static func tried(_ count: Int) -> Backoff { SubchannelStateTests.tried(count) }
+
+  /// The first stream, and one after a stream that brought nothing.
+  static let asking = HealthState.asking(tried(1), retry: 150)
+  static let again = HealthState.asking(tried(2), retry: 200)
+  /// The first stream, one that follows another too soon, and one that has lasted.
+  static let serving = HealthState.serving(tried(1), retry: 150)
+  static let young = HealthState.serving(tried(2), retry: 150)
+  static let settled = HealthState.serving(tried(3), retry: 100)
+  static let refusing = HealthState.refusing(tried(1), retry: 150)
+  static let fickle = HealthState.refusing(tried(2), retry: 150)
+  static let steady = HealthState.refusing(tried(3), retry: 100)
+  static let waiting = HealthState.waiting(tried(1), retry: 150)
+  static let rested = HealthState.waiting(tried(1), retry: 100)
+
+  let states: [HealthState] = [
+    .off, asking, again, serving, young, settled, refusing, fickle, steady, waiting, rested, .unneeded,
+  ]
+  let events: [HealthEvent] = [
+    .connected(random: 7), .serving, .notServing, .unimplemented, .ended(random: 7), .time(random: 7),
+    .reset(random: 7), .stop,
+  ]
+  /// The cells that change the state or have actions.
+  let rows: [Row] = [
+    (.off, .connected(random: 7), asking, Actions(.watch)),
+    (asking, .serving, serving, Actions(.tell(.ready))),
+    (asking, .notServing, refusing, Actions(.tell(.failed))),
+    (asking, .unimplemented, .unneeded, Actions(.tell(.ready))),
+    (asking, .ended(random: 7), waiting, Actions(.arm(150), .tell(.failed))),
+    (asking, .stop, .off, Actions(.cancel)),
+    (again, .serving, .serving(tried(2), retry: 200), Actions(.tell(.ready))),
+    (again, .notServing, .refusing(tried(2), retry: 200), Actions(.tell(.failed))),
+    (again, .unimplemented, .unneeded, Actions(.tell(.ready))),
+    (again, .ended(random: 7), .waiting(tried(2), retry: 200), Actions(.arm(200), .tell(.failed))),
+    (again, .stop, .off, Actions(.cancel)),
+    (serving, .notServing, refusing, Actions(.tell(.failed))),
+    (serving, .unimplemented, .unneeded, .none),
+    (serving, .ended(random: 7), again, Actions(.watch, .tell(.left))),
+    (serving, .stop, .off, Actions(.cancel)),
+    (young, .notServing, fickle, Actions(.tell(.failed))),
+    (young, .unimplemented, .unneeded, .none),
+    (young, .ended(random: 7), .waiting(tried(2), retry: 150), Actions(.arm(150), .tell(.failed))),
+    (young, .stop, .off, Actions(.cancel)),
+    (settled, .notServing, steady, Actions(.tell(.failed))),
+    (settled, .unimplemented, .unneeded, .none),
+    (settled, .ended(random: 7), asking, Actions(.watch, .tell(.left))),
+    (settled, .stop, .off, Actions(.cancel)),
+    (refusing, .serving, serving, Actions(.tell(.ready))),
+    (refusing, .unimplemented, .unneeded, Actions(.tell(.ready))),
+    (refusing, .ended(random: 7), again, Actions(.watch)),
+    (refusing, .stop, .off, Actions(.cancel)),
+    (fickle, .serving, young, Actions(.tell(.ready))),
+    (fickle, .unimplemented, .unneeded, Actions(.tell(.ready))),
+    (fickle, .ended(random: 7), .waiting(tried(2), retry: 150), Actions(.arm(150))),
+    (fickle, .stop, .off, Actions(.cancel)),
+    (steady, .serving, settled, Actions(.tell(.ready))),
+    (steady, .unimplemented, .unneeded, Actions(.tell(.ready))),
+    (steady, .ended(random: 7), asking, Actions(.watch)),
+    (steady, .stop, .off, Actions(.cancel)),
+    (waiting, .time(random: 7), waiting, Actions(.arm(150))),
+    (waiting, .reset(random: 7), asking, Actions(.watch)),
+    (waiting, .stop, .off, Actions(.cancel)),
+    (rested, .time(random: 7), again, Actions(.watch)),
+    (rested, .reset(random: 7), asking, Actions(.watch)),
+    (rested, .stop, .off, Actions(.cancel)),
+    (.unneeded, .stop, .off, Actions(.cancel)),
+  ]
+
+  @Test func everyCell() {
+    for before in states {
+      for event in events {
+        let row = rows.first { $0.state == before && $0.event == event }
+        var state = before
+        let actions = state.handle(event, Self.policy, now: 100)
+        #expect(state == row?.after ?? before, "\(before), \(event)")
+        #expect(actions == row?.actions ?? .none, "\(before), \(event)")
+      }
+    }
+  }
+
+  /// A stream that ends after its wait is over, without news, is followed by the next one at once, by way of the timer.
+  @Test func aLateEndIsNoFurtherWait() {
+    var state = Self.asking
+    let ended = state.handle(.ended(random: 7), Self.policy, now: 170)
+    #expect(ended == Actions(.arm(170), .tell(.failed)))
+    #expect(state == .waiting(Self.tried(1), retry: 170))
+  }
+
+  @Test func itSaysWhatItIs() {
+    #expect(
+      states.map { $0.connectivity } == [
+        .connecting, .connecting, .connecting, .ready, .ready, .ready, .transientFailure, .transientFailure,
+        .transientFailure, .transientFailure, .transientFailure, .ready,
+      ])
+  }
+}

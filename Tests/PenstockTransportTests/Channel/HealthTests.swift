@@ -1,0 +1,349 @@
+import PenstockCall
+import PenstockChannel
+import PenstockWire
+import Testing
+
+@testable import PenstockTransport
+
+/// Health checks by the client (gRFC A17), in a world whose clock goes on only when the loop sleeps.
+@Suite(.timeLimit(.minutes(1))) struct HealthTests {
+  static let second = SimulationTests.second
+
+  let world = Simulation()
+  let names = ReconnectTests.Answers()
+  let rest = ReconnectTests()
+
+  /// A server with a health service that says what the test wants. It echoes the messages of calls, and counts them.
+  final class Server {
+    let world: Simulation
+    /// The health that it says at the beginning of each stream; nil: nothing.
+    var health: UInt8?
+    /// The status with which it ends each stream of its health service; nil: it does not.
+    var ends: String?
+    var calls = 0
+    /// When health streams began.
+    var watches: [UInt64] = []
+    /// The service that was asked for last.
+    var service = ""
+    private(set) var socket: SimulatedSocket?
+    private var stream: Int32 = 0
+
+    init(_ health: UInt8?, _ world: Simulation) {
+      self.world = world
+      self.health = health
+    }
+
+    func hear(_ said: [UInt8], _ socket: SimulatedSocket) {
+      SimulationTests.answer(said, socket) { stream, payload in
+        // The message of a call here is one byte; that of a health check is a field with a name.
+        guard payload.count > 6 else {
+          calls += 1
+          return Frame.head(stream).encoded + Frame.data(stream, payload).encoded
+            + Frame.trailers(stream).encoded
+        }
+        service = String(decoding: payload[7...], as: UTF8.self)
+        watches.append(world.time)
+        (self.socket, self.stream) = (socket, stream)
+        var bytes: [UInt8] = []
+        if let health { bytes += Frame.head(stream).encoded + Frame.message(stream, [8, health]).encoded }
+        if let ends {
+          let only = [(":status", "200"), ("content-type", "application/grpc"), ("grpc-status", ends)]
+          bytes += (health == nil ? .headers(stream, only, end: true) : Frame.trailers(stream, ends)).encoded
+        }
+        return bytes
+      }
+    }
+
+    func say(_ health: UInt8) {
+      self.health = health
+      socket?.answer(Frame.message(stream, [8, health]).encoded)
+    }
+
+    func send(_ frame: Frame) { socket?.answer(frame.encoded) }
+    func end(_ status: String) { send(.trailers(stream, status)) }
+  }
+
+  func server(_ port: UInt16, _ health: UInt8?) -> Server {
+    let server = Server(health, world)
+    world.servers[port] = server.hear
+    return server
+  }
+
+  func client(
+    _ ports: UInt16..., policy: BalancerConfig.Policy = .roundRobin,
+    options: @escaping (inout ChannelOptions) -> Void = { _ in }
+  ) throws -> TestClient {
+    names.answer = .addresses(ports.map { address($0) })
+    world.resolver = names
+    return try rest.client("names.test", world) {
+      $0.service.balancing.policy = policy
+      $0.service.healthService = bytes("shop.Orders")
+      options(&$0)
+    }
+  }
+
+  func address(_ port: UInt16) -> SocketAddress {
+    let host = bytes("10.0.0.1")
+    return SocketAddress(literal: host.view, port: port)!
+  }
+
+  func call(_ client: TestClient, _ times: Int, _ servers: Server...) -> [Int] {
+    for server in servers { server.calls = 0 }
+    for _ in 0..<times { #expect(rest.call(client).message == [7]) }
+    return servers.map { $0.calls }
+  }
+
+  func pass(_ seconds: Double, _ client: TestClient) {
+    rest.pass(UInt64(seconds * Double(Self.second)), client, world)
+  }
+
+  static let serving: UInt8 = 1
+
+  @Test(arguments: [0, 2, 3, 77] as [UInt8])
+  func onlyServersThatServeGetCalls(_ other: UInt8) throws {
+    let (one, two) = (server(1, Self.serving), server(2, other))
+    let client = try client(1, 2)
+    #expect(call(client, 10, one, two) == [10, 0])
+    #expect(one.service == "shop.Orders" && two.service == "shop.Orders")
+    pass(1, client)
+    #expect(client.channel.connectivity == .ready)
+    two.say(Self.serving)
+    pass(0.1, client)
+    #expect(call(client, 10, one, two) == [5, 5])
+    one.say(other)
+    pass(0.1, client)
+    #expect(call(client, 10, one, two) == [0, 10])
+    one.say(Self.serving)
+    pass(0.1, client)
+    #expect(call(client, 10, one, two) == [5, 5])
+    #expect(world.connects == 2 && one.watches.count == 1 && two.watches.count == 1)
+  }
+
+  /// The first call does not overtake the first answer of the health service.
+  @Test func callsWaitForTheFirstAnswer() throws {
+    let server = server(1, nil)
+    let client = try client(1)
+    world.after(5 * Self.second) {
+      #expect(server.calls == 0 && client.channel.connectivity == .connecting)
+      server.send(.head(1))
+      server.say(Self.serving)
+    }
+    #expect(rest.call(client).message == [7])
+    #expect(server.calls == 1 && client.channel.connectivity == .ready)
+  }
+
+  @Test func noServerServes() throws {
+    let (one, two) = (server(1, 2), server(2, 3))
+    let client = try client(1, 2)
+    let answer = rest.call(client)
+    #expect(answer.code == .unavailable && client.channel.connectivity == .transientFailure)
+    #expect(
+      answer.words
+        == "could not connect to names.test: 10.0.0.1:1: the server says that it does not serve (health check); "
+        + "10.0.0.1:2: the server says that it does not serve (health check)")
+    // An answer of the resolver changes nothing, but does not make them ready.
+    names.give(names.answer!)
+    #expect(rest.call(client).code == .unavailable)
+    world.after(3 * Self.second) { two.say(Self.serving) }
+    #expect(rest.call(client, waits: true).message == [7])
+    #expect(one.calls == 0 && two.calls == 1)
+    #expect(world.connects == 2)
+  }
+
+  /// A server without a health service counts as serving, and is not asked again on the same connection.
+  @Test func unimplemented() throws {
+    let server = server(1, nil)
+    server.ends = "12"
+    let client = try client(1)
+    #expect(call(client, 3, server) == [3])
+    pass(1000, client)
+    #expect(server.watches.count == 1 && client.channel.connectivity == .ready)
+    server.socket?.end()
+    pass(1, client)
+    #expect(call(client, 3, server) == [3])
+    #expect(server.watches.count == 2)
+  }
+
+  @Test func theHealthServiceFails() throws {
+    let server = server(1, nil)
+    server.ends = "14"
+    let client = try client(1)
+    let began = world.time
+    let answer = rest.call(client)
+    #expect(answer.code == .unavailable)
+    #expect(answer.words.hasPrefix("could not connect to names.test: 10.0.0.1:1: its health check ended: "))
+    pass(10, client)
+    // 1 s, then 1.6 times as long each time.
+    #expect(server.watches.map { ($0 - began) / 1_000_000 } == [0, 1000, 2600, 5160, 9256])
+    #expect(client.channel.connectivity == .transientFailure)
+    server.ends = nil
+    server.health = Self.serving
+    pass(10, client)
+    #expect(call(client, 2, server) == [2])
+    #expect(world.connects == 1)
+  }
+
+  /// The wait after a failure ends with `resetBackoff`.
+  @Test func theWaitCanBeEnded() throws {
+    let server = server(1, nil)
+    server.ends = "14"
+    let client = try client(1) { $0.backoff.initial = 100 * Self.second }
+    #expect(rest.call(client).code == .unavailable)
+    server.ends = nil
+    server.health = Self.serving
+    client.channel.transport.resetBackoff()
+    #expect(rest.call(client, waits: true, deadline: Self.second).message == [7])
+  }
+
+  /// A stream that has brought news is begun again at once, but not each time.
+  @Test func theStreamEndsAgainAndAgain() throws {
+    let server = server(1, Self.serving)
+    let client = try client(1)
+    #expect(call(client, 1, server) == [1])
+    pass(100, client)
+    server.end("0")
+    let began = world.time
+    pass(0.1, client)
+    #expect(server.watches.count == 2 && client.channel.connectivity == .ready)
+    server.ends = "0"
+    server.end("0")
+    pass(20, client)
+    // The third stream follows at once, and each later one after a wait.
+    #expect(
+      server.watches.dropFirst().map { ($0 - began) / 1_000_000 } == [0, 100, 1700, 4260, 8356, 14910])
+  }
+
+  @Test func onlyTheBalancersThatUseAllAddressesAsk() throws {
+    let server = server(1, 2)
+    let client = try client(1, policy: .pickFirst(shuffles: false))
+    #expect(call(client, 3, server) == [3])
+    #expect(server.watches.isEmpty)
+  }
+
+  @Test func itCanBeSwitchedOff() throws {
+    let server = server(1, 2)
+    let client = try client(1) { $0.checksHealth = false }
+    #expect(call(client, 3, server) == [3])
+    #expect(server.watches.isEmpty)
+  }
+
+  /// The service config of a resolver begins and ends health checks on connections that are there.
+  @Test func theServiceConfigChanges() throws {
+    let server = server(1, 2)
+    let client = try client(1)
+    #expect(rest.call(client).code == .unavailable)
+    let endpoints = [Endpoint(address(1))]
+    func give(_ service: String?) {
+      let config = ServiceConfig()
+      config.balancing.policy = .roundRobin
+      config.healthService = service.map { bytes($0) }
+      names.give(.endpoints(endpoints, config))
+      pass(0.1, client)
+    }
+    give(nil)
+    #expect(call(client, 3, server) == [3])
+    give("other")
+    #expect(rest.call(client).code == .unavailable && server.service == "other")
+    server.health = Self.serving
+    give("third")
+    #expect(call(client, 3, server) == [3])
+    #expect(server.watches.count == 3)
+    give("third")
+    #expect(server.watches.count == 3 && world.connects == 1)
+  }
+
+  /// The stream does not keep the channel from becoming idle, and ends with the connection.
+  @Test func theChannelRests() throws {
+    let server = server(1, Self.serving)
+    let client = try client(1) { $0.idleTimeout = 5 * Self.second }
+    #expect(call(client, 1, server) == [1])
+    pass(6, client)
+    #expect(client.channel.connectivity == .idle)
+    pass(100, client)
+    #expect(world.connects == 1 && server.watches.count == 1)
+    #expect(call(client, 1, server) == [1])
+    #expect(world.connects == 2 && server.watches.count == 2)
+  }
+
+  /// After a GOAWAY the old connection closes, though its health stream goes on, and the new one is asked anew.
+  @Test func theConnectionDrains() throws {
+    let server = server(1, Self.serving)
+    let client = try client(1)
+    #expect(call(client, 1, server) == [1])
+    let first = try #require(server.socket)
+    server.send(.goAway(Int32.max))
+    pass(1, client)
+    #expect(first.isClosed && world.connects == 2 && server.watches.count == 2)
+    #expect(call(client, 1, server) == [1])
+  }
+
+  /// A connection that is lost before its server serves is made again.
+  @Test(arguments: [nil, 2, serving])
+  func theConnectionIsLost(_ health: UInt8?) throws {
+    let server = server(1, health)
+    let client = try client(1)
+    _ = client.channel.connect()
+    pass(100, client)
+    #expect(server.watches.count == 1)
+    server.health = Self.serving
+    server.socket?.end()
+    pass(1, client)
+    #expect(world.connects == 2)
+    #expect(call(client, 2, server) == [2])
+  }
+
+  /// A server that answers health checks, and then ends each connection, is not connected to without a pause.
+  @Test func anAnswerToAHealthCheckIsNoCalls() throws {
+    let server = server(1, Self.serving)
+    world.servers[1] = { said, socket in
+      server.hear(said, socket)
+      if server.socket === socket { socket.end() }
+    }
+    let client = try client(1)
+    _ = client.channel.connect()
+    pass(100, client)
+    #expect(world.connects < 15, "\(world.connects)")
+  }
+
+  /// Many servers whose health changes at random: a call never goes to one that has said that it does not serve.
+  @Test func theirHealthFlaps() throws {
+    var random = SystemRandomNumberGenerator()
+    let seed = random.next()
+    var dice = Dice(seed)
+    let servers = (1...5).map { server($0, UInt8(1 + $0 % 2)) }
+    let client = try client(1, 2, 3, 4, 5)
+    _ = client.channel.connect()
+    pass(1, client)
+    for round in 0..<300 {
+      let chosen = servers[Int(dice.next() % 5)]
+      switch dice.next() % 8 {
+      case 0: chosen.end("14")
+      case 1: chosen.socket?.end()
+      case 2: chosen.send(.goAway(Int32.max))
+      default: chosen.say(UInt8(dice.next() % 4))
+      }
+      pass(Double(dice.next() % 20) / 10 + 0.01, client)
+      for server in servers { server.calls = 0 }
+      for _ in 0..<5 { _ = rest.call(client) }
+      for server in servers where server.health != Self.serving {
+        #expect(server.calls == 0, "seed \(seed), round \(round)")
+      }
+    }
+    for server in servers { server.say(Self.serving) }
+    pass(200, client)
+    for server in servers { server.calls = 0 }
+    for _ in 0..<50 { #expect(rest.call(client).message == [7], "seed \(seed)") }
+    #expect(servers.map { $0.calls } == [10, 10, 10, 10, 10], "seed \(seed)")
+  }
+
+  private struct Dice {
+    var state: UInt64
+    init(_ seed: UInt64) { state = seed | 1 }
+    mutating func next() -> UInt64 {
+      state ^= state << 13
+      state ^= state >> 7
+      state ^= state << 17
+      return state >> 11
+    }
+  }
+}
