@@ -67,6 +67,8 @@ extension ParsedChannelOptions {
       /// gRPC's service config: settings of methods, and how calls are spread over addresses; docs/channel.md has its
       /// fields. Default: {}.
       case "service_config": readServiceConfig(option) { transport.service = $0 }
+      /// The most connections to one address that the service config's connectionScaling can demand.
+      case "max_connections_per_subchannel": option.count(1...1024) { transport.mostConnections = $0 }
       /// Whether servers are asked for their health, where the service config has a healthCheckConfig.
       case "health_checks": option.bool { transport.checksHealth = $0 }
       /// How old a connection becomes before new calls go to another one; 0: without limit.

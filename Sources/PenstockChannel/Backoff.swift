@@ -34,6 +34,9 @@ public struct Backoff: Equatable, Sendable {
     return Time.after(Backoff.scale(wait, by: 1 + policy.jitter * deviation, most: .max), now)
   }
 
+  /// Another attempt begins now, beside one that has succeeded: the wait stays as long as it is.
+  public func begin(beside now: UInt64) -> UInt64 { Time.after(wait, now) }
+
   private static func scale(_ time: UInt64, by factor: Double, most: UInt64) -> UInt64 {
     let scaled = Double(time) * factor
     return scaled < Double(most) ? UInt64(max(scaled, 0)) : most

@@ -28,9 +28,8 @@ public enum HealthState: Equatable, Sendable {
   case off
   /// A stream was begun, and has brought no news. If it ends, the next one begins at `retry` or later.
   case asking(Backoff, retry: UInt64)
-  case serving(Backoff, retry: UInt64)
-  /// The server has said anything but SERVING.
-  case refusing(Backoff, retry: UInt64)
+  /// The server has said that it is serving, or anything else: `serving` and `refusing` in the table.
+  case heard(serves: Bool, Backoff, retry: UInt64)
   /// The stream has ended, and the next one begins at `retry`.
   case waiting(Backoff, retry: UInt64)
   /// The server has no health service: it counts as serving as long as the connection lasts.
@@ -40,8 +39,9 @@ public enum HealthState: Equatable, Sendable {
   public var connectivity: Connectivity {
     switch self {
     case .off, .asking: .connecting
-    case .serving, .unneeded: .ready
-    case .refusing, .waiting: .transientFailure
+    case .unneeded: .ready
+    case .heard(let serves, _, _): serves ? .ready : .transientFailure
+    case .waiting: .transientFailure
     }
   }
 }
@@ -49,8 +49,8 @@ public enum HealthState: Equatable, Sendable {
 public enum HealthEvent: Equatable, Sendable {
   /// There is a connection. `random`: a random number for the wait after a stream.
   case connected(random: UInt64)
-  case serving
-  case notServing
+  /// The server has said that it is serving, or anything else ("notServing" in the table).
+  case heard(serves: Bool)
   /// The server has no health service.
   case unimplemented
   /// The stream has ended in another way.
@@ -80,48 +80,41 @@ extension HealthState {
     switch (self, event) {
     case (.off, .connected(let random)):
       return watch(Backoff(), policy, now, random)
-    case (.asking(let backoff, let retry), .serving), (.refusing(let backoff, let retry), .serving):
-      self = .serving(backoff, retry: retry)
-      return Actions(.tell(.ready))
-    case (.asking(let backoff, let retry), .notServing), (.serving(let backoff, let retry), .notServing):
-      self = .refusing(backoff, retry: retry)
-      return Actions(.tell(.failed))
-    case (.asking, .unimplemented), (.refusing, .unimplemented):
+    case (.asking(let backoff, let retry), .heard(let serves)):
+      self = .heard(serves: serves, backoff, retry: retry)
+      return Actions(.tell(serves ? .ready : .failed))
+    case (.heard(let served, let backoff, let retry), .heard(let serves)):
+      self = .heard(serves: serves, backoff, retry: retry)
+      return served == serves ? .none : Actions(.tell(serves ? .ready : .failed))
+    case (.asking, .unimplemented), (.heard(false, _, _), .unimplemented):
       self = .unneeded
       return Actions(.tell(.ready))
-    case (.serving, .unimplemented):
+    case (.heard(true, _, _), .unimplemented):
       self = .unneeded
       return .none
     case (.asking(let backoff, let retry), .ended):
       self = .waiting(backoff, retry: max(retry, now))
       return Actions(.arm(max(retry, now)), .tell(.failed))
-    case (.serving(let backoff, let retry), .ended(let random)):
-      if let next = again(backoff, retry, now) {
-        _ = watch(next, policy, now, random)
-        return Actions(.watch, .tell(.left))
+    case (.heard(let served, let backoff, let retry), .ended(let random)):
+      if now < retry, backoff.attempts > 1 {
+        self = .waiting(backoff, retry: retry)
+        return Actions(.arm(retry), served ? .tell(.failed) : nil)
       }
-      self = .waiting(backoff, retry: retry)
-      return Actions(.arm(retry), .tell(.failed))
-    case (.refusing(let backoff, let retry), .ended(let random)):
-      if let next = again(backoff, retry, now) { return watch(next, policy, now, random) }
-      self = .waiting(backoff, retry: retry)
-      return Actions(.arm(retry))
+      _ = watch(now < retry ? backoff : Backoff(), policy, now, random)
+      return Actions(.watch, served ? .tell(.left) : nil)
     case (.waiting(let backoff, let retry), .time(let random)):
       return now < retry ? Actions(.arm(retry)) : watch(backoff, policy, now, random)
     case (.waiting, .reset(let random)):
       return watch(Backoff(), policy, now, random)
-    case (.asking, .stop), (.serving, .stop), (.refusing, .stop), (.waiting, .stop), (.unneeded, .stop):
+    case (.asking, .stop), (.heard, .stop), (.waiting, .stop), (.unneeded, .stop):
       self = .off
       return Actions(.cancel)
-    case (.off, .serving), (.off, .notServing), (.off, .unimplemented), (.off, .ended), (.off, .time),
-      (.off, .reset), (.off, .stop),
+    case (.off, .heard), (.off, .unimplemented), (.off, .ended), (.off, .time), (.off, .reset), (.off, .stop),
       (.asking, .connected), (.asking, .time), (.asking, .reset),
-      (.serving, .connected), (.serving, .serving), (.serving, .time), (.serving, .reset),
-      (.refusing, .connected), (.refusing, .notServing), (.refusing, .time), (.refusing, .reset),
-      (.waiting, .connected), (.waiting, .serving), (.waiting, .notServing), (.waiting, .unimplemented),
-      (.waiting, .ended),
-      (.unneeded, .connected), (.unneeded, .serving), (.unneeded, .notServing), (.unneeded, .unimplemented),
-      (.unneeded, .ended), (.unneeded, .time), (.unneeded, .reset):
+      (.heard, .connected), (.heard, .time), (.heard, .reset),
+      (.waiting, .connected), (.waiting, .heard), (.waiting, .unimplemented), (.waiting, .ended),
+      (.unneeded, .connected), (.unneeded, .heard), (.unneeded, .unimplemented), (.unneeded, .ended),
+      (.unneeded, .time), (.unneeded, .reset):
       return .none
     }
   }
@@ -133,11 +126,5 @@ extension HealthState {
     let retry = backoff.begin(policy, now: now, random: random)
     self = .asking(backoff, retry: retry)
     return Actions(.watch)
-  }
-
-  /// The back-off with which the next stream begins at once, after one that has brought news; nil: it has to wait.
-  private func again(_ backoff: Backoff, _ retry: UInt64, _ now: UInt64) -> Backoff? {
-    if now >= retry { return Backoff() }
-    return backoff.attempts > 1 ? nil : backoff
   }
 }

@@ -1,24 +1,43 @@
 /// The decisions of a subchannel on the events that happen to it. No I/O, no clock.
 ///
-/// | | wanted(until) | connected | ended | time | close |
+/// | | wanted(until) | connected | failed | time | close |
 /// |---|---|---|---|---|---|
 /// | idle | connect(until) -> connecting | - | - | - | closeAll -> closed |
 /// | connecting | - | arm(old), tell(ready) -> ready | fail(retry) -> failed | giveUp, or arm | closeAll -> closed |
-/// | ready | - | - | lose: -> idle, or failed | retire, tell(left) -> idle, or arm | closeAll -> closed |
+/// | ready | - | - | - | retire, tell(left) -> idle, or arm | closeAll -> closed |
+/// | growing | - | arm, tell(room) -> ready, or pausing | arm(retry) -> pausing | giveUp, or arm | closeAll -> closed |
+/// | pausing | - | - | - | arm(old), tell(room) -> ready, or arm | closeAll -> closed |
 /// | failed | - | - | - | tell(rested) -> idle, or arm | closeAll -> closed |
 /// | closed | - | - | - | - | - |
 ///
-/// | | full | room | draining | reset | unwanted | removed |
-/// |---|---|---|---|---|---|---|
-/// | idle | - | - | - | -> idle, anew | - | - |
-/// | connecting | - | - | - | retry at once | drop -> idle | drop -> idle |
-/// | ready | ask | tell(room) | retire, lose | anew | disarm, retire -> idle | disarm, retire -> idle |
-/// | failed | - | - | - | disarm, tell(rested) -> idle, anew | - | disarm -> idle, anew |
-/// | closed | - | - | - | - | - | - |
+/// | | full | room | lessened | lost |
+/// |---|---|---|---|---|
+/// | ready | ask; with `until`, connect(until) -> growing | tell(room) | lessen: tell(room), or -> pausing | retire, lose |
+/// | growing | ask | tell(room) | useless: will pause | retire, tell(left) -> connecting |
+/// | pausing | ask | tell(room) | - | retire, fail(retry) -> failed |
+/// | any other | - | - | - | - |
+///
+/// | | reset | unwanted | removed |
+/// |---|---|---|---|
+/// | idle | -> idle, anew | - | - |
+/// | connecting | retry at once | drop -> idle | drop -> idle |
+/// | ready | anew | disarm, retire -> idle | disarm, retire -> idle |
+/// | growing | retry at once | drop, retire -> idle | drop, retire -> idle |
+/// | pausing | arm(old), tell(room) -> ready, anew | disarm, retire -> idle | disarm, retire -> idle |
+/// | failed | disarm, tell(rested) -> idle, anew | - | disarm -> idle, anew |
+/// | closed | - | - | - |
 ///
 /// In each cell: the action, then the state that follows; "-" changes nothing. "anew": the back-off begins with its
 /// first wait again. "retry at once": if the attempt fails, the next one may begin at once, and the back-off begins
-/// anew. "arm(old)": for the time at which the connection is old; without such a time, disarm.
+/// anew. "arm(old)": for the time at which the oldest connection is old; without such a time, disarm.
+///
+/// `ready`, `growing` and `pausing` are READY: there is at least one connection. In `growing` a further one is being
+/// made, since all are full (gRFC A105); `pausing` follows if that fails. All attempts of a subchannel have one back-off.
+/// Its waits become longer only after an attempt that has failed, or has given a useless connection, and it begins anew
+/// after a connection that has lasted.
+///
+/// "lessen": after a useless connection the back-off goes on; if the one before was useless, too, arm(retry) -> pausing.
+/// In all other cases, tell(room). `growing` is followed by `pausing` instead of `ready` if one was useless meanwhile.
 ///
 /// "lose": a connection is useless if it has answered no call and is lost before `retry`, the time at which the next
 /// attempt would have begun if this one had failed. If earlier attempts of the back-off had failed or were useless,
@@ -31,9 +50,16 @@ public enum SubchannelState: Equatable, Sendable {
   case idle(Backoff)
   /// A connection is being made, until a time. If it fails, the next attempt begins at `retry` or later.
   case connecting(Backoff, until: UInt64, retry: UInt64)
-  /// There is a connection, which is to be replaced at `oldAt`. If it turns out to be useless, the back-off goes on, and
-  /// the next attempt may begin at `retry`.
-  case ready(Backoff, retry: UInt64, oldAt: UInt64)
+  /// There are connections, which are to be replaced at `oldAt`. If the one that was made last turns out to be useless,
+  /// the back-off goes on, and the next attempt may begin at `retry`; nil: the one made last was useless, or could not be
+  /// made, and its wait is over.
+  case ready(Backoff, retry: UInt64?, oldAt: UInt64)
+  /// There are connections, and a further one is being made, as in `connecting`. `pauses`: one has been useless meanwhile,
+  /// so the next attempt waits even if this one succeeds.
+  case growing(Backoff, until: UInt64, retry: UInt64, oldAt: UInt64, pauses: Bool)
+  /// There are connections, and the next attempt at a further one may begin at `retry`. Only after that they are replaced
+  /// because of their age.
+  case pausing(Backoff, retry: UInt64, oldAt: UInt64)
   /// The last attempt failed, and the next one may begin at `retry` (TRANSIENT_FAILURE).
   case failed(Backoff, retry: UInt64)
   case closed
@@ -44,7 +70,7 @@ public enum SubchannelState: Equatable, Sendable {
     switch self {
     case .idle: .idle
     case .connecting: .connecting
-    case .ready: .ready
+    case .ready, .growing, .pausing: .ready
     case .failed: .transientFailure
     case .closed: .shutdown
     }
@@ -55,7 +81,15 @@ public enum SubchannelState: Equatable, Sendable {
   public var failures: (count: Int, retry: UInt64)? {
     switch self {
     case .failed(let backoff, let retry): (backoff.attempts, retry)
-    case .idle, .connecting, .ready, .closed: nil
+    case .idle, .connecting, .ready, .growing, .pausing, .closed: nil
+    }
+  }
+
+  /// Whether a further connection is being made.
+  public var isGrowing: Bool {
+    switch self {
+    case .growing: true
+    case .idle, .connecting, .ready, .pausing, .failed, .closed: false
     }
   }
 }
@@ -65,14 +99,17 @@ public enum SubchannelEvent: Equatable, Sendable {
   case wanted(until: UInt64, random: UInt64)
   /// The connection that is being made can be used, until a time; `UInt64.max`: as long as it lives.
   case connected(oldAt: UInt64)
-  /// A call has found no slot on the connection in use. (Here another connection may be opened one day.)
-  case full
-  /// A slot that was asked for has come free on the connection in use.
+  /// The connection that is being made has ended, or could not be begun.
+  case failed
+  /// A call has found no slot on the connections in use. `until`: a further one may be made, by this time; nil: there are
+  /// as many as there may be. `random`: as for `wanted`.
+  case full(until: UInt64?, random: UInt64)
+  /// A slot that was asked for has come free on a connection in use.
   case room
-  /// The connection in use takes no new streams. `answered`: whether it has answered a call.
-  case draining(answered: Bool)
-  /// The connection that is being made, or the one in use, has ended, or no connection could be begun.
-  case ended(answered: Bool)
+  /// One of several connections in use has ended, or takes no new streams and drains now.
+  case lessened(answered: Bool)
+  /// The only connection in use has ended, or takes no new streams. `answered`: whether it has answered a call.
+  case lost(answered: Bool)
   /// The armed timer is due.
   case time
   /// Begins the back-off anew: the next attempt may begin at once.
@@ -86,7 +123,7 @@ public enum SubchannelEvent: Equatable, Sendable {
 }
 
 public enum SubchannelAction: Equatable, Sendable {
-  /// Begins a connection, and arms the timer for `until`. If no connection can be begun, the event `ended` follows.
+  /// Begins a connection, and arms the timer for `until`. If no connection can be begun, the event `failed` follows.
   case connect(until: UInt64)
   case arm(UInt64)
   /// Arms the timer for `until`, when the next attempt may begin, and tells the balancer `failed`.
@@ -96,9 +133,9 @@ public enum SubchannelAction: Equatable, Sendable {
   case giveUp
   /// Ends the connection that is being made, and the timer; no event follows from it.
   case drop
-  /// Asks the connection in use to tell of a slot that comes free.
+  /// Asks the connections in use to tell of a slot that comes free.
   case ask
-  /// Lets the connection in use drain: it takes no new streams, and closes when its streams have ended.
+  /// Lets the connections in use drain: they take no new streams, and close when their streams have ended.
   case retire
   /// Tells the balancer the news.
   case tell(EndpointNews)
@@ -119,12 +156,10 @@ extension SubchannelState {
       self = .new
       return .none
     case (.connecting(let backoff, _, let retry), .connected(let oldAt)):
-      self = .ready(backoff, retry: retry, oldAt: oldAt)
-      return Actions(oldAt == .max ? .disarm : .arm(oldAt), .tell(.ready))
-    case (.connecting(let backoff, _, let retry), .ended):
-      self = .failed(backoff, retry: max(retry, now))
-      return Actions(.fail(until: max(retry, now)))
-    case (.connecting(_, let until, _), .time):
+      return use(backoff, retry, oldAt, .ready)
+    case (.connecting(let backoff, _, let retry), .failed):
+      return Actions(fail(backoff, max(retry, now)))
+    case (.connecting(_, let until, _), .time), (.growing(_, let until, _, _, _), .time):
       return now < until ? Actions(.arm(until)) : Actions(.giveUp)
     case (.connecting(_, let until, _), .reset):
       self = .connecting(Backoff(), until: until, retry: now)
@@ -132,24 +167,61 @@ extension SubchannelState {
     case (.connecting, .unwanted), (.connecting, .removed):
       self = .new
       return Actions(.drop)
-    case (.ready, .full):
+    case (.ready(let backoff, let retry, let oldAt), .full(let until?, let random)):
+      var next = backoff
+      if let retry, retry <= now { next = Backoff() }
+      let isBeside = retry != nil && next.attempts > 0
+      let again = isBeside ? next.begin(beside: now) : next.begin(policy, now: now, random: random)
+      self = .growing(next, until: until, retry: again, oldAt: oldAt, pauses: false)
+      return Actions(.ask, .connect(until: until))
+    case (.ready, .full(nil, _)), (.growing, .full), (.pausing, .full):
       return Actions(.ask)
-    case (.ready, .room):
+    case (.ready, .room), (.growing, .room), (.pausing, .room):
+      return Actions(.tell(.room))
+    case (.ready(let backoff, let retry, let oldAt), .lessened(let answered)):
+      guard let retry, !answered, now < retry else { return Actions(.tell(.room)) }
+      if backoff.attempts > 1 {
+        return Actions(pause(backoff, retry, oldAt))
+      }
+      self = .ready(backoff, retry: nil, oldAt: oldAt)
       return Actions(.tell(.room))
     case (.ready(_, _, let oldAt), .time):
       if now < oldAt { return oldAt == .max ? .none : Actions(.arm(oldAt)) }
       self = .new
       return Actions(.retire, .tell(.left))
-    case (.ready(let backoff, let retry, _), .draining(let answered)):
+    case (.ready(let backoff, let retry, _), .lost(let answered)):
       return Actions(.retire, lose(backoff, retry, answered, now))
-    case (.ready(let backoff, let retry, _), .ended(let answered)):
-      return Actions(lose(backoff, retry, answered, now))
     case (.ready(_, _, let oldAt), .reset):
       self = .ready(Backoff(), retry: now, oldAt: oldAt)
       return .none
-    case (.ready, .unwanted), (.ready, .removed):
+    case (.ready, .unwanted), (.ready, .removed), (.pausing, .unwanted), (.pausing, .removed):
       self = .new
       return Actions(.disarm, .retire)
+    case (.growing(let backoff, _, let retry, let oldAt, let pauses), .connected):
+      if !pauses { return use(backoff, retry, oldAt, .room) }
+      return Actions(pause(backoff, retry, oldAt), .tell(.room))
+    case (.growing(let backoff, let until, let retry, let oldAt, let pauses), .lessened(let answered)):
+      let isUseless = !answered && now < retry
+      self = .growing(backoff, until: until, retry: retry, oldAt: oldAt, pauses: pauses || isUseless)
+      return .none
+    case (.growing(let backoff, _, let retry, let oldAt, _), .failed):
+      return Actions(pause(backoff, max(retry, now), oldAt))
+    case (.growing(let backoff, let until, let retry, _, _), .lost):
+      self = .connecting(backoff, until: until, retry: retry)
+      return Actions(.retire, .tell(.left))
+    case (.growing(_, let until, _, let oldAt, _), .reset):
+      self = .growing(Backoff(), until: until, retry: now, oldAt: oldAt, pauses: false)
+      return .none
+    case (.growing, .unwanted), (.growing, .removed):
+      self = .new
+      return Actions(.drop, .retire)
+    case (.pausing(let backoff, let retry, let oldAt), .time):
+      if now < retry { return Actions(.arm(retry)) }
+      return use(backoff, nil, oldAt, .room)
+    case (.pausing(_, _, let oldAt), .reset):
+      return use(Backoff(), now, oldAt, .room)
+    case (.pausing(let backoff, let retry, _), .lost):
+      return Actions(.retire, fail(backoff, max(retry, now)))
     case (.failed(let backoff, let retry), .time):
       if now < retry { return Actions(.arm(retry)) }
       self = .idle(backoff)
@@ -160,31 +232,55 @@ extension SubchannelState {
     case (.failed, .removed):
       self = .new
       return Actions(.disarm)
-    case (.idle, .close), (.connecting, .close), (.ready, .close), (.failed, .close):
+    case (.idle, .close), (.connecting, .close), (.ready, .close), (.growing, .close), (.pausing, .close),
+      (.failed, .close):
       self = .closed
       return Actions(.closeAll)
-    case (.idle, .connected), (.idle, .full), (.idle, .room), (.idle, .draining), (.idle, .ended),
-      (.idle, .time), (.idle, .unwanted), (.idle, .removed),
-      (.connecting, .wanted), (.connecting, .full), (.connecting, .room), (.connecting, .draining),
-      (.ready, .wanted), (.ready, .connected),
-      (.failed, .wanted), (.failed, .connected), (.failed, .full), (.failed, .room), (.failed, .draining),
-      (.failed, .ended), (.failed, .unwanted),
-      (.closed, .wanted), (.closed, .connected), (.closed, .full), (.closed, .room), (.closed, .draining),
-      (.closed, .ended), (.closed, .time), (.closed, .reset), (.closed, .unwanted), (.closed, .removed),
-      (.closed, .close):
+    case (.idle, .connected), (.idle, .failed), (.idle, .full), (.idle, .room), (.idle, .lessened),
+      (.idle, .lost), (.idle, .time), (.idle, .unwanted), (.idle, .removed),
+      (.connecting, .wanted), (.connecting, .full), (.connecting, .room), (.connecting, .lessened),
+      (.connecting, .lost),
+      (.ready, .wanted), (.ready, .connected), (.ready, .failed),
+      (.growing, .wanted),
+      (.pausing, .wanted), (.pausing, .connected), (.pausing, .failed), (.pausing, .lessened),
+      (.failed, .wanted), (.failed, .connected), (.failed, .failed), (.failed, .full), (.failed, .room),
+      (.failed, .lessened), (.failed, .lost), (.failed, .unwanted),
+      (.closed, .wanted), (.closed, .connected), (.closed, .failed), (.closed, .full), (.closed, .room),
+      (.closed, .lessened), (.closed, .lost), (.closed, .time), (.closed, .reset),
+      (.closed, .unwanted), (.closed, .removed), (.closed, .close):
       return .none
     }
   }
 
+  /// There is a connection more, or a pause is over.
+  @inline(never)
+  private mutating func use(_ backoff: Backoff, _ retry: UInt64?, _ oldAt: UInt64, _ news: EndpointNews)
+    -> Actions<SubchannelAction>
+  {
+    self = .ready(backoff, retry: retry, oldAt: oldAt)
+    return Actions(oldAt == .max ? .disarm : .arm(oldAt), .tell(news))
+  }
+
+  @inline(never)
+  private mutating func pause(_ backoff: Backoff, _ retry: UInt64, _ oldAt: UInt64) -> SubchannelAction {
+    self = .pausing(backoff, retry: retry, oldAt: oldAt)
+    return .arm(retry)
+  }
+
+  @inline(never)
+  private mutating func fail(_ backoff: Backoff, _ retry: UInt64) -> SubchannelAction {
+    self = .failed(backoff, retry: retry)
+    return .fail(until: retry)
+  }
+
   /// The connection in use is lost.
-  private mutating func lose(_ backoff: Backoff, _ retry: UInt64, _ answered: Bool, _ now: UInt64)
+  private mutating func lose(_ backoff: Backoff, _ retry: UInt64?, _ answered: Bool, _ now: UInt64)
     -> SubchannelAction
   {
-    let isUseless = !answered && now < retry
-    if isUseless, backoff.attempts > 1 {
-      self = .failed(backoff, retry: retry)
-      return .fail(until: retry)
+    if let retry, !answered, now < retry, backoff.attempts > 1 {
+      return fail(backoff, retry)
     }
+    let isUseless = !answered && now < retry ?? .max
     self = isUseless ? .idle(backoff) : .new
     return .tell(answered ? .left : .leftUnused)
   }

@@ -14,12 +14,12 @@ import Testing
   static let asking = HealthState.asking(tried(1), retry: 150)
   static let again = HealthState.asking(tried(2), retry: 200)
   /// The first stream, one that follows another too soon, and one that has lasted.
-  static let serving = HealthState.serving(tried(1), retry: 150)
-  static let young = HealthState.serving(tried(2), retry: 150)
-  static let settled = HealthState.serving(tried(3), retry: 100)
-  static let refusing = HealthState.refusing(tried(1), retry: 150)
-  static let fickle = HealthState.refusing(tried(2), retry: 150)
-  static let steady = HealthState.refusing(tried(3), retry: 100)
+  static let serving = HealthState.heard(serves: true, tried(1), retry: 150)
+  static let young = HealthState.heard(serves: true, tried(2), retry: 150)
+  static let settled = HealthState.heard(serves: true, tried(3), retry: 100)
+  static let refusing = HealthState.heard(serves: false, tried(1), retry: 150)
+  static let fickle = HealthState.heard(serves: false, tried(2), retry: 150)
+  static let steady = HealthState.heard(serves: false, tried(3), retry: 100)
   static let waiting = HealthState.waiting(tried(1), retry: 150)
   static let rested = HealthState.waiting(tried(1), retry: 100)
 
@@ -27,43 +27,44 @@ import Testing
     .off, asking, again, serving, young, settled, refusing, fickle, steady, waiting, rested, .unneeded,
   ]
   let events: [HealthEvent] = [
-    .connected(random: 7), .serving, .notServing, .unimplemented, .ended(random: 7), .time(random: 7),
+    .connected(random: 7), .heard(serves: true), .heard(serves: false), .unimplemented, .ended(random: 7),
+    .time(random: 7),
     .reset(random: 7), .stop,
   ]
   /// The cells that change the state or have actions.
   let rows: [Row] = [
     (.off, .connected(random: 7), asking, Actions(.watch)),
-    (asking, .serving, serving, Actions(.tell(.ready))),
-    (asking, .notServing, refusing, Actions(.tell(.failed))),
+    (asking, .heard(serves: true), serving, Actions(.tell(.ready))),
+    (asking, .heard(serves: false), refusing, Actions(.tell(.failed))),
     (asking, .unimplemented, .unneeded, Actions(.tell(.ready))),
     (asking, .ended(random: 7), waiting, Actions(.arm(150), .tell(.failed))),
     (asking, .stop, .off, Actions(.cancel)),
-    (again, .serving, .serving(tried(2), retry: 200), Actions(.tell(.ready))),
-    (again, .notServing, .refusing(tried(2), retry: 200), Actions(.tell(.failed))),
+    (again, .heard(serves: true), .heard(serves: true, tried(2), retry: 200), Actions(.tell(.ready))),
+    (again, .heard(serves: false), .heard(serves: false, tried(2), retry: 200), Actions(.tell(.failed))),
     (again, .unimplemented, .unneeded, Actions(.tell(.ready))),
     (again, .ended(random: 7), .waiting(tried(2), retry: 200), Actions(.arm(200), .tell(.failed))),
     (again, .stop, .off, Actions(.cancel)),
-    (serving, .notServing, refusing, Actions(.tell(.failed))),
+    (serving, .heard(serves: false), refusing, Actions(.tell(.failed))),
     (serving, .unimplemented, .unneeded, .none),
     (serving, .ended(random: 7), again, Actions(.watch, .tell(.left))),
     (serving, .stop, .off, Actions(.cancel)),
-    (young, .notServing, fickle, Actions(.tell(.failed))),
+    (young, .heard(serves: false), fickle, Actions(.tell(.failed))),
     (young, .unimplemented, .unneeded, .none),
     (young, .ended(random: 7), .waiting(tried(2), retry: 150), Actions(.arm(150), .tell(.failed))),
     (young, .stop, .off, Actions(.cancel)),
-    (settled, .notServing, steady, Actions(.tell(.failed))),
+    (settled, .heard(serves: false), steady, Actions(.tell(.failed))),
     (settled, .unimplemented, .unneeded, .none),
     (settled, .ended(random: 7), asking, Actions(.watch, .tell(.left))),
     (settled, .stop, .off, Actions(.cancel)),
-    (refusing, .serving, serving, Actions(.tell(.ready))),
+    (refusing, .heard(serves: true), serving, Actions(.tell(.ready))),
     (refusing, .unimplemented, .unneeded, Actions(.tell(.ready))),
     (refusing, .ended(random: 7), again, Actions(.watch)),
     (refusing, .stop, .off, Actions(.cancel)),
-    (fickle, .serving, young, Actions(.tell(.ready))),
+    (fickle, .heard(serves: true), young, Actions(.tell(.ready))),
     (fickle, .unimplemented, .unneeded, Actions(.tell(.ready))),
     (fickle, .ended(random: 7), .waiting(tried(2), retry: 150), Actions(.arm(150))),
     (fickle, .stop, .off, Actions(.cancel)),
-    (steady, .serving, settled, Actions(.tell(.ready))),
+    (steady, .heard(serves: true), settled, Actions(.tell(.ready))),
     (steady, .unimplemented, .unneeded, Actions(.tell(.ready))),
     (steady, .ended(random: 7), asking, Actions(.watch)),
     (steady, .stop, .off, Actions(.cancel)),

@@ -30,12 +30,28 @@ import Testing
   static let ready = SubchannelState.ready(tried(2), retry: 150, oldAt: .max)
   /// As `ready`, but the time of the next attempt has come.
   static let settled = SubchannelState.ready(tried(1), retry: 100, oldAt: 500)
+  /// A further connection is being made, the first time, and after a connection that was useless.
+  static let growing = SubchannelState.growing(tried(1), until: 200, retry: 150, oldAt: .max, pauses: false)
+  static let struggling = SubchannelState.growing(tried(2), until: 200, retry: 90, oldAt: 500, pauses: false)
+  /// A connection was useless meanwhile.
+  static let doubting = SubchannelState.growing(tried(1), until: 200, retry: 150, oldAt: .max, pauses: true)
+  /// An attempt at a further connection has failed, and the next one has to wait; the wait is over; the wait was over.
+  static let pausing = SubchannelState.pausing(tried(1), retry: 150, oldAt: .max)
+  static let due = SubchannelState.pausing(tried(2), retry: 100, oldAt: 500)
+  static let paused = SubchannelState.ready(tried(2), retry: nil, oldAt: 500)
+  static let full = SubchannelEvent.full(until: nil, random: 7)
+  static let grow = SubchannelEvent.full(until: 300, random: 7)
   static let wanted = SubchannelEvent.wanted(until: 300, random: 7)
 
-  let states: [SubchannelState] = [.new, .idle(tried(1)), connecting, first, ready, settled, failed, .closed]
+  let states: [SubchannelState] = [
+    .new, .idle(tried(1)), connecting, first, ready, settled, growing, struggling, doubting, pausing, due,
+    paused, failed,
+    .closed,
+  ]
   let events: [SubchannelEvent] = [
-    wanted, .connected(oldAt: .max), .full, .room, .draining(answered: false), .draining(answered: true),
-    .ended(answered: false), .ended(answered: true), .time, .reset, .unwanted, .removed, .close,
+    wanted, .connected(oldAt: .max), .failed, full, grow, .room, .lessened(answered: false),
+    .lessened(answered: true), .lost(answered: false), .lost(answered: true), .time, .reset, .unwanted,
+    .removed, .close,
   ]
   /// The cells that change the state or have actions.
   let rows: [Row] = [
@@ -45,44 +61,141 @@ import Testing
     (.idle(tried(1)), .reset, .new, .none),
     (.idle(tried(1)), .close, .closed, Actions(.closeAll)),
     (connecting, .connected(oldAt: .max), first, Actions(.disarm, .tell(.ready))),
-    (connecting, .ended(answered: false), failed, Actions(.fail(until: 150))),
-    (connecting, .ended(answered: true), failed, Actions(.fail(until: 150))),
+    (connecting, .failed, failed, Actions(.fail(until: 150))),
     (connecting, .time, connecting, Actions(.arm(200))),
     (connecting, .reset, .connecting(Backoff(), until: 200, retry: 100), .none),
     (connecting, .unwanted, .new, Actions(.drop)),
     (connecting, .removed, .new, Actions(.drop)),
     (connecting, .close, .closed, Actions(.closeAll)),
-    (first, .full, first, Actions(.ask)),
+    (first, full, first, Actions(.ask)),
+    (
+      first, grow, .growing(tried(1), until: 300, retry: 150, oldAt: .max, pauses: false),
+      Actions(.ask, .connect(until: 300))
+    ),
     (first, .room, first, Actions(.tell(.room))),
-    (first, .draining(answered: false), .idle(tried(1)), Actions(.retire, .tell(.leftUnused))),
-    (first, .draining(answered: true), .new, Actions(.retire, .tell(.left))),
-    (first, .ended(answered: false), .idle(tried(1)), Actions(.tell(.leftUnused))),
-    (first, .ended(answered: true), .new, Actions(.tell(.left))),
+    (first, .lessened(answered: false), .ready(tried(1), retry: nil, oldAt: .max), Actions(.tell(.room))),
+    (first, .lessened(answered: true), first, Actions(.tell(.room))),
+    (first, .lost(answered: false), .idle(tried(1)), Actions(.retire, .tell(.leftUnused))),
+    (first, .lost(answered: true), .new, Actions(.retire, .tell(.left))),
     (first, .reset, .ready(Backoff(), retry: 100, oldAt: .max), .none),
     (first, .unwanted, .new, Actions(.disarm, .retire)),
     (first, .removed, .new, Actions(.disarm, .retire)),
     (first, .close, .closed, Actions(.closeAll)),
-    (ready, .full, ready, Actions(.ask)),
+    (ready, full, ready, Actions(.ask)),
+    (
+      ready, grow, .growing(tried(2), until: 300, retry: 200, oldAt: .max, pauses: false),
+      Actions(.ask, .connect(until: 300))
+    ),
     (ready, .room, ready, Actions(.tell(.room))),
-    (ready, .draining(answered: false), .failed(tried(2), retry: 150), Actions(.retire, .fail(until: 150))),
-    (ready, .draining(answered: true), .new, Actions(.retire, .tell(.left))),
-    (ready, .ended(answered: false), .failed(tried(2), retry: 150), Actions(.fail(until: 150))),
-    (ready, .ended(answered: true), .new, Actions(.tell(.left))),
+    (
+      ready, .lessened(answered: false), .pausing(tried(2), retry: 150, oldAt: .max), Actions(.arm(150))
+    ),
+    (ready, .lessened(answered: true), ready, Actions(.tell(.room))),
+    (ready, .lost(answered: false), .failed(tried(2), retry: 150), Actions(.retire, .fail(until: 150))),
+    (ready, .lost(answered: true), .new, Actions(.retire, .tell(.left))),
     (ready, .reset, .ready(Backoff(), retry: 100, oldAt: .max), .none),
     (ready, .unwanted, .new, Actions(.disarm, .retire)),
     (ready, .removed, .new, Actions(.disarm, .retire)),
     (ready, .close, .closed, Actions(.closeAll)),
-    (settled, .full, settled, Actions(.ask)),
+    (settled, full, settled, Actions(.ask)),
+    (
+      settled, grow, .growing(tried(1), until: 300, retry: 150, oldAt: 500, pauses: false),
+      Actions(.ask, .connect(until: 300))
+    ),
     (settled, .room, settled, Actions(.tell(.room))),
-    (settled, .draining(answered: false), .new, Actions(.retire, .tell(.leftUnused))),
-    (settled, .draining(answered: true), .new, Actions(.retire, .tell(.left))),
-    (settled, .ended(answered: false), .new, Actions(.tell(.leftUnused))),
-    (settled, .ended(answered: true), .new, Actions(.tell(.left))),
+    (settled, .lessened(answered: false), settled, Actions(.tell(.room))),
+    (settled, .lessened(answered: true), settled, Actions(.tell(.room))),
+    (settled, .lost(answered: false), .new, Actions(.retire, .tell(.leftUnused))),
+    (settled, .lost(answered: true), .new, Actions(.retire, .tell(.left))),
     (settled, .time, settled, Actions(.arm(500))),
     (settled, .reset, .ready(Backoff(), retry: 100, oldAt: 500), .none),
     (settled, .unwanted, .new, Actions(.disarm, .retire)),
     (settled, .removed, .new, Actions(.disarm, .retire)),
     (settled, .close, .closed, Actions(.closeAll)),
+    (growing, .lessened(answered: false), doubting, .none),
+    (growing, .connected(oldAt: .max), first, Actions(.disarm, .tell(.room))),
+    (growing, .failed, pausing, Actions(.arm(150))),
+    (growing, full, growing, Actions(.ask)),
+    (growing, grow, growing, Actions(.ask)),
+    (growing, .room, growing, Actions(.tell(.room))),
+    (growing, .lost(answered: false), connecting, Actions(.retire, .tell(.left))),
+    (growing, .lost(answered: true), connecting, Actions(.retire, .tell(.left))),
+    (growing, .time, growing, Actions(.arm(200))),
+    (growing, .reset, .growing(Backoff(), until: 200, retry: 100, oldAt: .max, pauses: false), .none),
+    (growing, .unwanted, .new, Actions(.drop, .retire)),
+    (growing, .removed, .new, Actions(.drop, .retire)),
+    (growing, .close, .closed, Actions(.closeAll)),
+    (doubting, .connected(oldAt: .max), pausing, Actions(.arm(150), .tell(.room))),
+    (doubting, .failed, pausing, Actions(.arm(150))),
+    (doubting, full, doubting, Actions(.ask)),
+    (doubting, grow, doubting, Actions(.ask)),
+    (doubting, .room, doubting, Actions(.tell(.room))),
+    (doubting, .lost(answered: false), connecting, Actions(.retire, .tell(.left))),
+    (doubting, .lost(answered: true), connecting, Actions(.retire, .tell(.left))),
+    (doubting, .time, doubting, Actions(.arm(200))),
+    (doubting, .reset, .growing(Backoff(), until: 200, retry: 100, oldAt: .max, pauses: false), .none),
+    (doubting, .unwanted, .new, Actions(.drop, .retire)),
+    (doubting, .removed, .new, Actions(.drop, .retire)),
+    (doubting, .close, .closed, Actions(.closeAll)),
+    (
+      struggling, .connected(oldAt: .max), .ready(tried(2), retry: 90, oldAt: 500),
+      Actions(.arm(500), .tell(.room))
+    ),
+    (struggling, .failed, due, Actions(.arm(100))),
+    (struggling, full, struggling, Actions(.ask)),
+    (struggling, grow, struggling, Actions(.ask)),
+    (struggling, .room, struggling, Actions(.tell(.room))),
+    (
+      struggling, .lost(answered: false), .connecting(tried(2), until: 200, retry: 90),
+      Actions(.retire, .tell(.left))
+    ),
+    (
+      struggling, .lost(answered: true), .connecting(tried(2), until: 200, retry: 90),
+      Actions(.retire, .tell(.left))
+    ),
+    (struggling, .time, struggling, Actions(.arm(200))),
+    (struggling, .reset, .growing(Backoff(), until: 200, retry: 100, oldAt: 500, pauses: false), .none),
+    (struggling, .unwanted, .new, Actions(.drop, .retire)),
+    (struggling, .removed, .new, Actions(.drop, .retire)),
+    (struggling, .close, .closed, Actions(.closeAll)),
+    (pausing, full, pausing, Actions(.ask)),
+    (pausing, grow, pausing, Actions(.ask)),
+    (pausing, .room, pausing, Actions(.tell(.room))),
+    (pausing, .lost(answered: false), failed, Actions(.retire, .fail(until: 150))),
+    (pausing, .lost(answered: true), failed, Actions(.retire, .fail(until: 150))),
+    (pausing, .time, pausing, Actions(.arm(150))),
+    (pausing, .reset, .ready(Backoff(), retry: 100, oldAt: .max), Actions(.disarm, .tell(.room))),
+    (pausing, .unwanted, .new, Actions(.disarm, .retire)),
+    (pausing, .removed, .new, Actions(.disarm, .retire)),
+    (pausing, .close, .closed, Actions(.closeAll)),
+    (due, full, due, Actions(.ask)),
+    (due, grow, due, Actions(.ask)),
+    (due, .room, due, Actions(.tell(.room))),
+    (
+      due, .lost(answered: false), .failed(tried(2), retry: 100), Actions(.retire, .fail(until: 100))
+    ),
+    (due, .lost(answered: true), .failed(tried(2), retry: 100), Actions(.retire, .fail(until: 100))),
+    (due, .time, paused, Actions(.arm(500), .tell(.room))),
+    (due, .reset, .ready(Backoff(), retry: 100, oldAt: 500), Actions(.arm(500), .tell(.room))),
+    (due, .unwanted, .new, Actions(.disarm, .retire)),
+    (due, .removed, .new, Actions(.disarm, .retire)),
+    (due, .close, .closed, Actions(.closeAll)),
+    (paused, full, paused, Actions(.ask)),
+    // The back-off goes on.
+    (
+      paused, grow, .growing(tried(3), until: 300, retry: 300, oldAt: 500, pauses: false),
+      Actions(.ask, .connect(until: 300))
+    ),
+    (paused, .room, paused, Actions(.tell(.room))),
+    (paused, .lessened(answered: false), paused, Actions(.tell(.room))),
+    (paused, .lessened(answered: true), paused, Actions(.tell(.room))),
+    (paused, .lost(answered: false), .idle(tried(2)), Actions(.retire, .tell(.leftUnused))),
+    (paused, .lost(answered: true), .new, Actions(.retire, .tell(.left))),
+    (paused, .time, paused, Actions(.arm(500))),
+    (paused, .reset, .ready(Backoff(), retry: 100, oldAt: 500), .none),
+    (paused, .unwanted, .new, Actions(.disarm, .retire)),
+    (paused, .removed, .new, Actions(.disarm, .retire)),
+    (paused, .close, .closed, Actions(.closeAll)),
     (failed, .time, failed, Actions(.arm(150))),
     (failed, .reset, .new, Actions(.disarm, .tell(.rested))),
     (failed, .removed, .new, Actions(.disarm)),
@@ -107,7 +220,7 @@ import Testing
     #expect(state.handle(.time, Self.policy, now: now) == Actions(.giveUp))
     // The connection that is given up ends. The wait for the next is over already.
     #expect(state == Self.connecting)
-    #expect(state.handle(.ended(answered: false), Self.policy, now: now) == Actions(.fail(until: now)))
+    #expect(state.handle(.failed, Self.policy, now: now) == Actions(.fail(until: now)))
   }
 
   @Test(arguments: [500, 501, UInt64.max])
@@ -128,8 +241,10 @@ import Testing
   @Test func itSaysWhatItIs() {
     #expect(
       states.map { $0.connectivity } == [
-        .idle, .idle, .connecting, .ready, .ready, .ready, .transientFailure, .shutdown,
+        .idle, .idle, .connecting, .ready, .ready, .ready, .ready, .ready, .ready, .ready, .ready, .ready,
+        .transientFailure, .shutdown,
       ])
+    #expect(states.filter { $0.isGrowing } == [Self.growing, Self.struggling, Self.doubting])
     #expect(Self.failed.failures.map { [UInt64($0.count), $0.retry] } == [1, 150])
     #expect(Self.ready.failures == nil)
   }

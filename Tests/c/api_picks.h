@@ -96,7 +96,8 @@ static const char *const channel_options[] = {
     "{\"tls\": {\"verify\": false}, \"default_deadline_ms\": 50, \"connect_timeout_ms\": 1}",
     "{\"tls\": {\"roots_pem\": \"x\"}}",
     "{\"tls\": false, \"default_deadline_ms\": 50, \"service_config\": {\"loadBalancingConfig\": [{\"round_robin\": {}}], "
-    "\"healthCheckConfig\": {\"serviceName\": \"\"}}}",
+    "\"healthCheckConfig\": {\"serviceName\": \"\"}, "
+    "\"connectionScaling\": {\"maxConnectionsPerSubchannel\": 3}}}",
     "{\"tls\": false, \"default_deadline_ms\": 50, \"keepalive_time_ms\": 1000, \"keepalive_timeout_ms\": 1, "
     "\"keepalive_without_calls\": true}",
     NULL};

@@ -53,7 +53,8 @@ TEST(channel_options) {
       "{\"tls\": false, \"compression\": \"identity\", \"tie_order\": \"fifo\"}",
       "{\"tls\": false, \"initial_stream_window_bytes\": 65535, \"initial_connection_window_bytes\": 2147483647}",
       "{\"tls\": false, \"max_window_bytes\": 0}",
-      "{\"tls\": false, \"health_checks\": false}",
+      "{\"tls\": false, \"health_checks\": false, \"max_connections_per_subchannel\": 1}",
+      "{\"tls\": false, \"health_checks\": true, \"max_connections_per_subchannel\": 1024}",
       "{\"tls\": false, \"max_window_bytes\": 2147483647}",
       "{\"tls\": false, \"dns_srv\": \"\"}",
       "{\"tls\": false, \"dns_srv\": \"_grpc._tcp\"}",
@@ -111,6 +112,8 @@ TEST(channel_options) {
       {"{\"dns_srv\": \"_grpc._tcp.\"}", "dns_srv"},
       {"{\"dns_srv\": \"_grpc .tcp\"}", "labels of a host name"},
       {"{\"health_checks\": 1}", "health_checks"},
+      {"{\"max_connections_per_subchannel\": 0}", "an integer from 1 to 1024"},
+      {"{\"max_connections_per_subchannel\": 1025}", "max_connections_per_subchannel"},
   };
   for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
     penstock_channel *channel = NULL;

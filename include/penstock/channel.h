@@ -31,6 +31,8 @@ typedef struct penstock_channel penstock_channel;
  *   "wait_for_ready" (false): whether calls wait for a connection where the channel can't connect
  *   "service_config" ({}): gRPC's service config, an object: settings of methods, and how calls are spread over
  *     addresses; see docs/channel.md. Fields that are not known are ignored.
+ *   "max_connections_per_subchannel" (10; 1 to 1024): the most connections to one address that the service config's
+ *     connectionScaling can demand
  *   "health_checks" (true): whether servers are asked for their health, where the service config has a healthCheckConfig
  *   "idle_timeout_ms" (1800000): how long the channel keeps its connections without a call; 0: without limit
  *   "max_connection_age_ms" (0): how old a connection becomes, a tenth more or less, before new calls go to another one

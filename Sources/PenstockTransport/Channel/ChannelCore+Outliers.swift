@@ -10,7 +10,7 @@ extension ChannelCore {
     let settings = outliers
     for subchannel in endpoints { subchannel.countsAttempts(settings != nil) }
     if let settings, balancer.connectivity != .idle {
-      let timer = outlierTimer ?? OutlierTimer(self)
+      let timer = outlierTimer ?? ChannelTimer(.judge(.passUnretained(self)))
       outlierTimer = timer
       let next = settings.next(runtime.now)
       if !timer.isArmed || next < timer.deadline { runtime.arm(timer, at: next) }
@@ -34,7 +34,7 @@ extension ChannelCore {
 
   /// An interval is over.
   @inline(never) @_optimize(size)
-  func judgeOutliers(_ timer: OutlierTimer) {
+  func judgeOutliers(_ timer: ChannelTimer) {
     guard let settings = outliers else { return }
     var records = endpoints.map { $0.takeRecord() }
     settings.judge(&records, now: runtime.now, random: runtime.platform.random)

@@ -44,8 +44,8 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   var news = NewsQueue()
   /// The time at which an attempt ended last, or the channel left the state idle.
   private var lastUsed: UInt64 = 0
-  private var idleTimer: IdleTimer?
-  var outlierTimer: OutlierTimer?
+  private var idleTimer: ChannelTimer?
+  var outlierTimer: ChannelTimer?
   @inline(never) @_optimize(size)
   init(_ runtime: Runtime, _ defaults: RequestDefaults, _ destination: Destination, _ resolver: Resolver) {
     self.runtime = runtime
@@ -113,19 +113,22 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   /// The endpoint for the next attempt; nil: none has a slot.
   @inline(never) @_optimize(size)
   private func choose() -> Subchannel? {
+    let first: Subchannel
     switch pick {
-    case .endpoint(let index): return endpoints[index].hasSlot ? endpoints[index] : nil
-    case .choose:
-      let first = endpoints[balancer.choose()]
-      if first.hasSlot { return first }
-      // The others, each once. Asking an endpoint may bring news, and so change the list of endpoints.
-      for index in balancer.choices where index < endpoints.count && endpoints[index] !== first {
-        let other = endpoints[index]
-        if other.hasSlot { return other }
-      }
-      return nil
+    case .endpoint(let index): first = endpoints[index]
+    case .choose: first = endpoints[balancer.choose()]
     case .wait, .fail: return nil
     }
+    if first.hasSlot { return first }
+    let choices = balancer.choices
+    for index in choices where endpoints[index].hasSlot { return endpoints[index] }
+    // One makes a further connection, beginning with the one whose turn it is. This may bring news of an endpoint, and so
+    // change the list of endpoints.
+    var isGrowing = first.lackSlot(grows: true)
+    for index in choices where index < endpoints.count && endpoints[index] !== first {
+      isGrowing = endpoints[index].lackSlot(grows: !isGrowing) || isGrowing
+    }
+    return nil
   }
 
   @inline(never) @_optimize(size)
@@ -240,7 +243,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
       idleTimer.map { runtime.disarm($0) }
     } else if idleTimer?.isArmed != true {
       lastUsed = runtime.now
-      let timer = idleTimer ?? IdleTimer(self)
+      let timer = idleTimer ?? ChannelTimer(.rest(.passUnretained(self)))
       idleTimer = timer
       runtime.arm(timer, at: Time.after(destination.idleTimeout, lastUsed))
     }
@@ -249,7 +252,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   /// The idle timer is due: the channel goes idle if no call has used it for the idle timeout; otherwise the timer is
   /// armed again.
   @inline(never) @_optimize(size)
-  func mayRest(_ timer: IdleTimer) {
+  func mayRest(_ timer: ChannelTimer) {
     let since = attempts.isEmpty ? lastUsed : runtime.now
     let until = Time.after(destination.idleTimeout, since)
     if runtime.now < until { return runtime.arm(timer, at: until) }

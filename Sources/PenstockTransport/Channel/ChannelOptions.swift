@@ -31,6 +31,8 @@ public struct ChannelOptions {
   public var resolving = ResolveState.Policy()
   /// The service config that is used if the resolver gives none.
   public var service = ServiceConfig()
+  /// The most connections to one address that a service config can demand.
+  public var mostConnections = 10
   /// Whether servers are asked for their health where the service config wants it.
   public var checksHealth = true
   /// How long a connection may be silent before it is pinged, in nanoseconds; nil: it never is pinged.

@@ -1,29 +1,24 @@
-/// The timer of outlier detection.
-final class OutlierTimer: Timer {
-  /// The core, which disarms this timer before it is freed.
-  private unowned(unsafe) let core: ChannelCore
+/// A timer of a channel beside that of its balancer.
+final class ChannelTimer: Timer {
+  /// The work of the timer. The object disarms the timer before it is freed, so no reference is counted.
+  enum Work {
+    /// Outlier detection.
+    case judge(Unmanaged<ChannelCore>)
+    /// Lets a channel without calls rest.
+    case rest(Unmanaged<ChannelCore>)
+    case ask(Unmanaged<HealthCheck>)
+  }
 
-  init(_ core: ChannelCore) { self.core = core }
+  private let work: Work
 
-  override func fire() { core.judgeOutliers(self) }
-}
+  init(_ work: Work) { self.work = work }
 
-/// The timer of a health check.
-final class HealthTimer: Timer {
-  /// The check, which disarms this timer before it is freed.
-  private unowned(unsafe) let check: HealthCheck
-
-  init(_ check: HealthCheck) { self.check = check }
-
-  override func fire() { check.timeIsUp() }
-}
-
-/// The timer after which a channel without calls rests.
-final class IdleTimer: Timer {
-  /// The core, which disarms this timer before it is freed.
-  private unowned(unsafe) let core: ChannelCore
-
-  init(_ core: ChannelCore) { self.core = core }
-
-  override func fire() { core.mayRest(self) }
+  @inline(never) @_optimize(size)
+  override func fire() {
+    switch work {
+    case .judge(let core): core.takeUnretainedValue().judgeOutliers(self)
+    case .rest(let core): core.takeUnretainedValue().mayRest(self)
+    case .ask(let check): check.takeUnretainedValue().timeIsUp()
+    }
+  }
 }

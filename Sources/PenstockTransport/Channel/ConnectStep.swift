@@ -65,6 +65,9 @@ class Destination {
   /// How long a connection with calls is silent before listeners are told, in nanoseconds; 0: they are not told.
   final let silence: UInt64
   final let checksHealth: Bool
+  private final let connectionsCap: Int
+  /// The most connections to one address now.
+  final var mostConnections: Int { min(service.connectionsPerSubchannel, connectionsCap) }
   final let backoff: Backoff.Policy
   final let resolving: ResolveState.Policy
   /// The service config of the options.
@@ -86,6 +89,7 @@ class Destination {
     maxConnectionAge = options.maxConnectionAge
     silence = options.silence
     checksHealth = options.checksHealth
+    connectionsCap = options.mostConnections
     backoff = options.backoff
     var resolving = options.resolving
     resolving.timeout = options.connectTimeout

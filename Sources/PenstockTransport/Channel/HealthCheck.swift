@@ -11,7 +11,7 @@ final class HealthCheck: StreamOwner {
   /// The endpoint, which has this object and stops it before it goes.
   private unowned(unsafe) let owner: Subchannel
   private unowned(unsafe) let channel: ChannelCore
-  private var timer: HealthTimer?
+  private var timer: ChannelTimer?
   private var connection: TransportConnection?
   private var request: Request?
   private var framing: Framing?
@@ -47,6 +47,15 @@ final class HealthCheck: StreamOwner {
     connection = nil
   }
 
+  /// Goes on on another connection, unless it has been on that one.
+  @inline(never) @_optimize(size)
+  func move(to other: TransportConnection?) {
+    if connection === other { return }
+    connection = other
+    leave(.cancelled)
+    follow(.ended(random: random))
+  }
+
   func resetBackoff() { follow(.reset(random: random)) }
 
   func timeIsUp() { follow(.time(random: random)) }
@@ -66,7 +75,7 @@ final class HealthCheck: StreamOwner {
         timer.map { channel.runtime.disarm($0) }
         leave(.cancelled)
       case .arm(let time):
-        let timer = timer ?? HealthTimer(self)
+        let timer = timer ?? ChannelTimer(.ask(.passUnretained(self)))
         self.timer = timer
         channel.runtime.arm(timer, at: time)
       case .tell(let news): owner.hears(news, words)
@@ -154,11 +163,8 @@ final class HealthCheck: StreamOwner {
   override func streamChanged(_ stream: TransportStream) {
     guard stream === self.stream else { return }
     if let health = said.take() {
-      if health == 1 {
-        follow(.serving)
-      } else {
-        follow(.notServing, ByteBuffer().say("the server says that it does not serve (health check)"))
-      }
+      let words = ByteBuffer().say("the server says that it does not serve (health check)")
+      follow(.heard(serves: health == 1), words)
     }
     guard stream === self.stream, let framing else { return }
     if let end = stream.end {

@@ -3,7 +3,8 @@ import PenstockChannel
 import PenstockWire
 
 /// One endpoint: an address, and the connection to it while there is one. `SubchannelState` makes the decisions;
-/// this carries them out. The timer is the one for connecting, and for the wait after a failure.
+/// this carries them out. The timer is the one for connecting, and for the wait after a failure. There are several
+/// connections to the address where all are full and the service config allows more (gRFC A105).
 ///
 /// A connection that drains, after a GOAWAY or because the subchannel is not wanted any more, goes on in `draining`
 /// until its streams have ended.
@@ -19,8 +20,12 @@ final class Subchannel: Timer {
   private var state = SubchannelState.new
   /// The connector, while it connects; later the connection takes its work over.
   private var connector: Connector?
-  /// The connection, while the subchannel is ready, and before that while HTTP begins.
+  /// The connection that is being made, while HTTP begins.
+  private var fresh: TransportConnection?
+  /// The oldest connection in use, while the subchannel is ready.
   private var connection: TransportConnection?
+  /// Further connections in use, oldest first.
+  private var others: [TransportConnection] = []
   private var draining: [TransportConnection] = []
   /// The reason why the last attempt to connect failed, until one succeeds.
   private(set) var failure: ByteBuffer?
@@ -37,7 +42,7 @@ final class Subchannel: Timer {
   }
 
   /// Whether there is any connection, or one being made.
-  var isInUse: Bool { connector != nil || connection != nil || !draining.isEmpty }
+  var isInUse: Bool { connector != nil || fresh != nil || connection != nil || !draining.isEmpty }
   var connectivity: Connectivity {
     if state.connectivity == .ready, let health { return health.connectivity }
     return state.connectivity
@@ -54,26 +59,41 @@ final class Subchannel: Timer {
       attempt.open(on: connection)
       return true
     }
-    if isOpen == true { return true }
-    lackSlot()
-    return false
-  }
-
-  /// Whether there is a slot. False: as in `open`, the balancer is told when one comes free.
-  @inline(never) @_optimize(size)
-  var hasSlot: Bool {
-    if let connection, connection.slots > 0 { return true }
-    lackSlot()
-    return false
+    return isOpen == true || openElsewhere(attempt)
   }
 
   @inline(never) @_optimize(size)
-  private func lackSlot() {
-    if let connection, let words = connection.leaving {
-      lose(.draining(answered: connection.hasAnswered), words)
-    } else {
-      tell(follow(.full))
+  private func openElsewhere(_ attempt: Attempt) -> Bool {
+    if let free {
+      attempt.open(on: free)
+      return true
     }
+    _ = lackSlot(grows: true)
+    return false
+  }
+
+  /// The oldest connection with a slot.
+  @inline(never) @_optimize(size)
+  private var free: TransportConnection? {
+    if let connection, connection.slots > 0 { return connection }
+    for other in others where other.slots > 0 { return other }
+    return nil
+  }
+
+  var hasSlot: Bool { free != nil }
+
+  /// A call has found no slot: the balancer is told when one comes free, or when the connections are lost. `grows`: if
+  /// there may be a further connection, it is begun. Returns whether one is being made.
+  @inline(never) @_optimize(size)
+  func lackSlot(grows: Bool) -> Bool {
+    if let connection, connection.leaving != nil {
+      connectionDraining(connection)
+    } else {
+      let mayGrow = grows && others.count + 1 < channel.destination.mostConnections
+      let until = Time.after(channel.destination.connectTimeout, channel.runtime.now)
+      tell(follow(.full(until: mayGrow ? until : nil, random: channel.runtime.platform.random())))
+    }
+    return state.isGrowing
   }
 
   /// Connects. Returns news that results at once: a connection that can't be begun has failed.
@@ -122,7 +142,7 @@ final class Subchannel: Timer {
         if words == nil {
           channel.runtime.arm(self, at: until)
         } else {
-          actions = state.handle(.ended(answered: false), policy, now: channel.runtime.now)
+          actions = state.handle(.failed, policy, now: channel.runtime.now)
         }
       case .arm(let time): channel.runtime.arm(self, at: time)
       case .fail(let time):
@@ -133,14 +153,16 @@ final class Subchannel: Timer {
       case .disarm: channel.runtime.disarm(self)
       case .giveUp:
         connector?.timedOut()
-        connection?.timedOut()
+        fresh?.timedOut()
       case .drop: drop()
-      case .ask: connection?.isAsked = true
+      case .ask:
+        connection?.isAsked = true
+        for other in others { other.isAsked = true }
       case .retire: retire()
       case .tell(let news):
         told = news
         if news == .left || news == .leftUnused {
-          channel.runtime.disarm(self)
+          if connectivity == .idle { channel.runtime.disarm(self) }
           // For the balancer it was never ready, or failed since: it has to be connected anew.
           if !wasReady { told = .rested }
         }
@@ -185,17 +207,37 @@ final class Subchannel: Timer {
 
   @inline(never) @_optimize(size)
   private func retire() {
-    guard let connection = connection.take() else { return }
-    note(.draining, connection.leaving)
-    draining.append(connection)
-    connection.drain()
+    while let oldest = connection {
+      _ = leave(oldest)
+      letDrain(oldest)
+    }
+  }
+
+  private func letDrain(_ gone: TransportConnection) {
+    note(.draining, gone.leaving)
+    draining.append(gone)
+    gone.drain()
+  }
+
+  /// Takes a connection out of those in use. Returns whether others are left; nil: it is not in use.
+  @inline(never) @_optimize(size)
+  private func leave(_ gone: TransportConnection) -> Bool? {
+    if connection === gone {
+      connection = others.first
+      if let connection { others.drop(connection) }
+    } else {
+      let before = others.count
+      others.drop(gone)
+      if others.count == before { return nil }
+    }
+    return connection != nil
   }
 
   @inline(never) @_optimize(size)
   private func drop() {
     channel.runtime.disarm(self)
     connector.take()?.close()
-    connection.take()?.closeGracefully()
+    fresh.take()?.closeGracefully()
   }
 
   @inline(never) @_optimize(size)
@@ -206,42 +248,60 @@ final class Subchannel: Timer {
   @inline(never) @_optimize(size)
   func connectorMade(_ connection: TransportConnection) {
     connector = nil
-    self.connection = connection
+    fresh = connection
     if let security = connection.facts?.security { channel.note(.secured, address, nil, security) }
   }
 
   @inline(never) @_optimize(size)
   func connectorFailed(_ words: ByteBuffer) {
     connector = nil
-    lose(.ended(answered: false), words)
+    lose(.failed, words)
   }
 
-  func connectionReady(_ connection: TransportConnection) {
-    connection.facts?.tally = tally
-    connection.wasReady = true
+  @inline(never) @_optimize(size)
+  func connectionReady(_ ready: TransportConnection) {
+    ready.facts?.tally = tally
+    ready.wasReady = true
     note(.ready)
-    if self.connection === connection { tell(follow(.connected(oldAt: connectionAge))) }
+    guard fresh === ready else { return }
+    fresh = nil
+    if connection == nil { connection = ready } else { others.append(ready) }
+    tell(follow(.connected(oldAt: connectionAge)))
   }
 
-  func connectionHasSlots(_ connection: TransportConnection) {
-    if self.connection === connection { tell(follow(.room)) }
-  }
+  /// Only connections in use are asked for slots, and those that have left use have none.
+  func connectionHasSlots() { tell(follow(.room)) }
 
-  func connectionDraining(_ connection: TransportConnection) {
-    if self.connection === connection, let words = connection.leaving {
-      lose(.draining(answered: connection.hasAnswered), words)
+  @inline(never) @_optimize(size)
+  func connectionDraining(_ leaving: TransportConnection) {
+    let answered = leaving.hasAnswered
+    if connection === leaving, others.isEmpty {
+      if let words = leaving.leaving { lose(.lost(answered: answered), words) }
+    } else if leave(leaving) != nil {
+      letDrain(leaving)
+      lessen(answered)
     }
+  }
+
+  /// One of several connections is not in use any more.
+  private func lessen(_ answered: Bool) {
+    health?.move(to: connection)
+    tell(follow(.lessened(answered: answered)))
   }
 
   @inline(never) @_optimize(size)
   func connectionEnded(_ connection: TransportConnection, _ words: ByteBuffer) {
     if connection.wasReady { note(.lost, words) }
-    if self.connection === connection {
-      self.connection = nil
-      return lose(.ended(answered: connection.hasAnswered), words)
+    if fresh === connection {
+      fresh = nil
+      return lose(.failed, words)
+    }
+    let answered = connection.hasAnswered
+    if let hasOthers = leave(connection) {
+      return hasOthers ? lessen(answered) : lose(.lost(answered: answered), words)
     }
     draining.drop(connection)
-    if draining.isEmpty, endpointIndex < 0, state != .closed { channel.isDone(self) }
+    if draining.isEmpty, endpointIndex < 0, connectivity != .shutdown { channel.isDone(self) }
   }
 
   /// Whether the channel's connection events are told to anybody.
@@ -292,6 +352,7 @@ final class Subchannel: Timer {
     guard on != (tally != nil) else { return }
     tally = on ? AttemptTally() : nil
     connection?.facts?.tally = tally
+    for other in others { other.facts?.tally = tally }
     guard !on else { return }
     if isEjected { failure = nil }
     record.restore()
@@ -338,15 +399,21 @@ final class Subchannel: Timer {
   @inline(never) @_optimize(size)
   private func closeAll() {
     drop()
-    let retired = draining
+    var all = draining
     draining = []
-    for connection in retired { connection.closeGracefully() }
+    while let oldest = connection {
+      _ = leave(oldest)
+      all.append(oldest)
+    }
+    for connection in all { connection.closeGracefully() }
   }
 
   @inline(never) @_optimize(size)
   func closeInChild() {
     connector?.closeInChild()
+    fresh?.closeInChild()
     connection?.closeInChild()
+    for connection in others { connection.closeInChild() }
     for connection in draining { connection.closeInChild() }
   }
 }

@@ -262,7 +262,7 @@ final class HTTP2Connection: TransportConnection, TurnTask {
   @inline(never) @_optimize(size)
   private func tellSlots() {
     isAsked = false
-    owner?.connectionHasSlots(self)
+    owner?.connectionHasSlots()
   }
 
   @inline(never) @_optimize(size)

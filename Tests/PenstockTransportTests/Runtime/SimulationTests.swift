@@ -17,7 +17,10 @@ import Testing
   }
 
   /// Answers each message with the bytes that `reply` makes for its stream.
-  static func answer(_ said: [UInt8], _ socket: SimulatedSocket, with reply: (Int32, [UInt8]) -> [UInt8]) {
+  static func answer(
+    _ said: [UInt8], _ socket: SimulatedSocket, settings: [(UInt16, UInt32)] = [],
+    with reply: (Int32, [UInt8]) -> [UInt8]
+  ) {
     var bytes = socket.rest + said
     if !socket.hasBegun {
       guard bytes.count >= 24 else {
@@ -26,7 +29,7 @@ import Testing
       }
       socket.hasBegun = true
       bytes.removeFirst(24)
-      socket.answer(Frame.settings().encoded)
+      socket.answer(Frame.settings(settings).encoded)
     }
     while bytes.count >= 9 {
       let size = Int(bytes[0]) << 16 | Int(bytes[1]) << 8 | Int(bytes[2])

@@ -37,9 +37,9 @@ class Channel(Caller):
     ``server_name``, ``verify``, or None: the library's default, which is TLS except for unix sockets.
     ``options``: ``authority``, ``user_agent``, ``default_deadline_ms``, ``max_receive_message_bytes``,
     ``max_send_message_bytes``, ``max_header_list_bytes``, ``connect_timeout_ms``, ``wait_for_ready``,
-    ``service_config``, ``health_checks``, ``idle_timeout_ms``, ``max_connection_age_ms``, ``initial_backoff_ms``,
-    ``max_backoff_ms``, ``backoff_multiplier``, ``backoff_jitter``, ``dns_srv``, ``min_resolve_interval_ms``,
-    ``resolve_interval_ms``, ``silence_event_ms``,
+    ``service_config``, ``max_connections_per_subchannel``, ``health_checks``, ``idle_timeout_ms``,
+    ``max_connection_age_ms``, ``initial_backoff_ms``, ``max_backoff_ms``, ``backoff_multiplier``,
+    ``backoff_jitter``, ``dns_srv``, ``min_resolve_interval_ms``, ``resolve_interval_ms``, ``silence_event_ms``,
     ``keepalive_time_ms``, ``keepalive_timeout_ms``, ``keepalive_without_calls``, ``compression``,
     ``initial_stream_window_bytes``, ``initial_connection_window_bytes``, ``max_window_bytes``, ``tie_order``,
     ``trace``: see docs/options.md.
