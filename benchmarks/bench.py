@@ -148,7 +148,6 @@ class Bench:
         self.special("memory", scenarios.memory, 200_000 if quick else 1_000_000, 1 if quick else 3)
         self.special("idle streams", scenarios.idle_streams, 10_000, 1 if quick else 3)
         self.special("idle channel", scenarios.idle_channel, 10)
-        self.special("64 KiB messages down, 40 ms away", scenarios.far_server, 1 if quick else 3)
         self.special("first call", scenarios.first_call, 5 if quick else 21)
 
 

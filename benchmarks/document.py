@@ -60,6 +60,9 @@ RATES = "100 unary calls in flight against `penstock-peer`; the interceptors hav
 GROWTH = """Written by `make bench-growth`: unary calls against `penstock-peer`; each section increases one quantity. A message
 has 64 bytes unless stated otherwise, and each point has its own process. Figures are medians of the rounds; `~` marks a
 rate that varied by more than 15 % between rounds. The memory is the peak of the whole process."""
+FAR = """Written by `make bench` (alone: `benchmarks/run far`): 50 MiB in messages of 64 KiB, from `penstock-peer` through a relay
+that delays the bytes, each way by half of the round trip. The windows of "penstock" are the defaults; "growing windows" may
+grow to 64 MiB (`"max_window_bytes"`). grpcio always lets its windows grow. Ratios are medians of those of each round."""
 COUNTED = """Written by `benchmarks/profile --append TITLE`: instructions of the client per call or message, by callgrind. They
 repeat to 0.5 %, except for 64 KiB down, where the copies are 15,000 to 100,000 from run to run. A large copy counts about one
 instruction a byte."""
@@ -88,6 +91,13 @@ def where(found):
         cells.append([row["metric"] if row["metric"] != last else "", row["client"], *shown])
         last = row["metric"]
     return rows(("what", "client", "system calls", "switches", "page faults", "CPU us", *WHERE_LAYERS), cells)
+
+
+def far(found):
+    cells = [[f"{trip} ms" if at == 0 else "", name, f"{one['median']:,.1f}", f"{one['min']:,.1f} .. {one['max']:,.1f}",
+              f"{one['ratio']:.2f}"]
+             for trip, figures_ in found.items() for at, (name, one) in enumerate(figures_.items())]
+    return rows(("round trip", "client", "MiB/s", "min .. max", "of grpcio"), cells)
 
 
 def hop_costs(found):
@@ -158,6 +168,7 @@ def size(found):
 def page():
     chains, growth, counted = figures("interceptors"), figures("growth")["axes"], figures("instructions")
     out = [HEAD, "## Beside other clients", "", COMPARED, "", table.markdown(figures("bench")),
+           "## A server far away", "", FAR, "", *far(figures("far")), "",
            "## Where the time of a call goes", "", WHERE, "", *where(figures("where")), "",
            "## Interceptors", "", CHAINS, "", *hop_costs(chains["hops"]), "", RATES, "", *hop_rates(chains["rates"]), "",
            *registry(chains["registry"]), "", "## Growth", "", GROWTH, ""]

@@ -3,10 +3,8 @@
 import dataclasses
 import json
 import statistics
-import sys
 
 import clients as programs
-import harness
 
 # Calls one after the other come within a few % of their aims, and vary by as much from round to round. So some
 # clients are measured in OFTEN times as many rounds.
@@ -14,8 +12,6 @@ OFTEN = 3
 KIB64 = 1 << 16
 MIB = 1 << 20
 UNARY_BYTES = 64
-# 50 MiB, from a server as far away as another continent's coast.
-FAR_MESSAGES, FAR_MS = 800, 40
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +44,6 @@ class Case:
 
 SPIN, CALLBACKS, HOPS = "penstock, spin", "penstock, callbacks", "penstock, 8 interceptors"
 LENT = "penstock, no copy"
-GROWING = "penstock, growing windows"
 NATIVE = ("penstock", "h2load", "grpc++")
 STREAM = ("penstock", CALLBACKS, "h2load", "grpc++")
 ALL = ("grpcio", "grpc-swift-2")
@@ -142,20 +137,6 @@ def first_call(bench, rounds):
     return [row("first call: dlopen, beyond its dependencies", "us", figures("dlopen_us", {"penstock": "split"})),
             row("first call: connect, one unary", "us", figures("connect_and_call_us", both)),
             row("first call: load, connect, one unary", "us", figures("total_us", both))]
-
-
-def far_server(bench, rounds):
-    """A download from a server that is 40 ms away, there and back: on such a way the windows are the limit. The bytes pass
-    through a relay that delays them, so that no figure depends on what the kernel offers."""
-    case = Case("64 KiB messages down, 40 ms away", "down", ("penstock", GROWING, "grpc++", "grpcio"), bytes=KIB64)
-    names = [name for name in case.clients if name in bench.clients]
-    taken = {name: [] for name in names}
-    with harness.Server([sys.executable, programs.HERE / "delay.py", bench.server("penstock-peer").target, FAR_MS / 2]) as relay:
-        for number in range(rounds):
-            for name in names[number % len(names):] + names[:number % len(names)]:
-                told = bench.clients[name].measure(case, relay.address, FAR_MESSAGES, None)
-                taken[name].append(case.rate(told["calls"] / told["seconds"]))
-    return [row(case.metric, case.unit, {name: rounds_of(values) for name, values in taken.items()}, better="more")]
 
 
 def without(case, names):
