@@ -32,8 +32,11 @@ CLONE_NEWNET = 0x40000000
 
 
 def device(name, addresses, route):
-    end = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
-    fcntl.ioctl(end, TUNSETIFF, struct.pack("16sH22x", name.encode(), IFF_TUN | IFF_NO_PI))
+    try:
+        end = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
+        fcntl.ioctl(end, TUNSETIFF, struct.pack("16sH22x", name.encode(), IFF_TUN | IFF_NO_PI))
+    except OSError as error:
+        sys.exit(f"no TUN device: {error}")
     for command in (f"link set {name} up mtu 1500 txqueuelen 10000",
                     *(f"addr add {address}/32 dev {name}" for address in addresses), f"route add {route} dev {name}"):
         subprocess.run(["ip", *command.split()], check=True)

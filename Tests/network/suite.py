@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import threading
@@ -114,7 +115,9 @@ class Network:
         try:
             link = Link()
         except harness.Failure as failure:
-            print(f"skipped: the machine allows no TUN device: {failure}")
+            # The machine may allow no such device; anything else is a fault.
+            check("no TUN device" in str(failure), failure)
+            print(f"skipped: {failure}")
             return
         with link, link.server() as server:
             for loss in (0.02, 0.2):
@@ -381,6 +384,14 @@ def main():
     # With CI=true a skipped test is a failure; but no CI can change what its kernel allows.
     suite.run("a network, or the reason why there is none", lambda: None)
     if not allowed:
+        return suite.end()
+    if not shutil.which("ip"):
+        why = "ip is not there; scripts/doctor --check installs it"
+        if os.environ.get("CI") == "true":
+            suite.note("ip", why)
+        else:
+            print(f"skipped: {why}")
+            suite.skipped += 1
         return suite.end()
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     with harness.workspace() as folder:
