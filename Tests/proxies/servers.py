@@ -75,6 +75,15 @@ class Server:
         self.note()
         self.process.end()
 
+    def do(self, command):
+        """Gives it a command, and waits until it is done."""
+        self.process.say(command)
+        self.process.line(lambda line: line == command)
+
+    def peers(self):
+        self.process.say("peers")
+        return self.process.told(peers=...)["peers"]
+
     def note(self):
         self.calls += [line[5:] for line in self.process.rest() if line.startswith("call ")]
 
@@ -82,8 +91,7 @@ class Server:
         """The numbers of the calls that have reached it so far."""
         if self.process.popen.poll() is not None:
             return self.calls
-        self.process.say("so far")
-        self.process.line(lambda line: line == "so far")
+        self.do("so far")
         return self.calls + [line[5:] for line in self.process.seen if line.startswith("call ")]
 
     def __enter__(self):

@@ -12,6 +12,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "interop
 
 import harness
 import through_envoy
+from chosen import Chosen
 from harness import check, check_equal
 from load import KINDS, LOST, Caller, Load, penstock
 from servers import Server
@@ -29,6 +30,7 @@ class Proxies:
         self.suite = suite
         self.folder = folder
         self.certificates = harness.Certificates(folder)
+        self.chosen = Chosen(self)
 
     def channel(self, address, tls=False, **options):
         return penstock.Channel(address, tls=self.certificates.client_options() if tls else False, options=options)
@@ -179,6 +181,7 @@ class Proxies:
             with through(max_connection_duration="0.1s") as proxy:
                 for label, port, tls in (("h2c", proxy.plain, False), ("tls", proxy.tls, True)):
                     run(f"envoy {label} short-lived connections", self.aged, port.address, tls, servers, proxy)
+        self.chosen.envoy()
 
     def failing(self, address, tls, servers, proxy):
         """Envoy that is told to fail health checks sends each connection away (GOAWAY)."""
@@ -340,7 +343,8 @@ def main():
     suite = harness.Suite(sys.argv[1:])
     with harness.workspace() as folder:
         proxies = Proxies(suite, folder)
-        for part in (proxies.nginx, proxies.haproxy, proxies.envoy, proxies.restarts, proxies.silence):
+        for part in (proxies.nginx, proxies.haproxy, proxies.envoy, proxies.restarts, proxies.silence, proxies.chosen.health,
+                     proxies.chosen.connections):
             part()
             suite.section(part.__name__)
     return suite.end()

@@ -26,8 +26,9 @@ def typed(name, **fields):
 
 
 class Envoy:
-    def __init__(self, folder, certificates, *servers, **connections):
-        """`connections`: what is said of the clients' connections (common_http_protocol_options)."""
+    def __init__(self, folder, certificates, *servers, cluster=None, **connections):
+        """`connections`: what is said of the clients' connections (common_http_protocol_options); `cluster`: what more is said
+        of the cluster of the servers."""
         self.path = pathlib.Path(folder) / "envoy.json"
         self.plain, self.tls, self.admin = Port(), Port(), Port()
         files = {"certificate_chain": {"filename": certificates.path("server.pem")},
@@ -39,7 +40,7 @@ class Envoy:
             "static_resources": {
                 "listeners": [self.listener(self.plain, connections),
                               self.listener(self.tls, connections, transport_socket=secure)],
-                "clusters": [self.cluster(servers)]}}))
+                "clusters": [{**self.cluster(servers), **(cluster or {})}]}}))
         self.begin()
 
     @staticmethod
@@ -76,6 +77,8 @@ class Envoy:
     def counter(self, name):
         with urllib.request.urlopen(f"http://{self.admin.address}/stats?format=json&filter=^{name}$", timeout=20) as answer:
             return json.load(answer)["stats"][0]["value"]
+
+    gauge = counter
 
     def end(self):
         self.process.signal(15)
