@@ -46,6 +46,6 @@ extension Call {
   public func waits(for lack: Lack) {
     guard phase == .live else { return }
     values.waits.waits(for: lack, now: loop.now)
-    if trace != nil { note(.waiting, detail: Int(lack.rawValue)) }
+    if trace != nil { note(.waiting, nil, .start, detail: Int(lack.rawValue)) }
   }
 }
