@@ -9,7 +9,7 @@ import re
 
 BLOCK = re.compile(r"(?:<!-- ([^>]*) -->\s*)?```(c|python)\n(.*?)```", re.S)
 CALLBACKS = ("create", "destroy", "on_start", "on_send", "on_half_close", "on_headers", "on_receive", "on_status",
-             "on_demand", "on_sent", "intercept", "use", "encode", "have_token", "say_what_hangs")
+             "on_demand", "on_sent", "on_pick", "intercept", "use", "encode", "have_token", "say_what_hangs")
 
 
 def fragments(text):

@@ -118,6 +118,19 @@ public func penstock_hop_target(_ handle: OpaquePointer!) -> UnsafePointer<CChar
   hop(handle).map { cString($0.target) }
 }
 
+@_cdecl("penstock_hop_address") @implementation
+public func penstock_hop_address(_ handle: OpaquePointer!) -> UnsafePointer<CChar>! {
+  hop(handle)?.picked().map { cString($0) }
+}
+
+@_cdecl("penstock_hop_address_attribute") @implementation
+public func penstock_hop_address_attribute(_ handle: OpaquePointer!, _ name: UnsafePointer<CChar>!)
+  -> UnsafePointer<CChar>!
+{
+  guard let name else { return nil }
+  return hop(handle)?.picked(bytes(name)).map { cString($0) }
+}
+
 @_cdecl("penstock_hop_metadata") @implementation
 public func penstock_hop_metadata(_ handle: OpaquePointer!) -> OpaquePointer! {
   find(handle, { $0.metadata }, { $0.metadata }).map { borrowed($0) }

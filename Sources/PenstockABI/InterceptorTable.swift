@@ -39,6 +39,8 @@ struct InterceptorTable {
       failure = Failure(.unsupported, "interceptor.level: expected PENSTOCK_LEVEL_...")
     } else if table.per_attempt > 1 {
       failure = Failure(.unsupported, "interceptor.per_attempt: expected 0 or 1")
+    } else if table.per_attempt == 0, table.on_pick != nil {
+      failure = Failure(.invalidArgument, "interceptor.on_pick: expected per_attempt to be 1")
     } else if table.per_attempt == 1, table.level == PENSTOCK_LEVEL_OBJECT {
       failure = Failure(.invalidArgument, "interceptor.per_attempt: expected 0 with PENSTOCK_LEVEL_OBJECT")
     } else if table.per_attempt == 1, table.level == PENSTOCK_LEVEL_BYTES, table.replay_bytes != 0 {
@@ -79,6 +81,7 @@ struct InterceptorTable {
     callbacks.onDemand = table.on_demand
     callbacks.onSent = table.on_sent
     callbacks.onConnection = table.on_connection.map { unsafeBitCast($0, to: ConnectionCallback.self) }
+    callbacks.onPick = table.on_pick
     return (
       Registration(
         id: Registrations.begin(userData, name, of: owner), name: name, filter: filter.methods,

@@ -350,3 +350,22 @@ public func penstock_request_set_channel(_ handle: OpaquePointer!, _ channel: Op
   let other = object(channel, ClientChannel.self)
   return withHop(handle) { Process.isForked(other.generation) ? .forked : other.take(over: $0) }
 }
+
+@_cdecl("penstock_request_prefer") @implementation
+public func penstock_request_prefer(
+  _ handle: OpaquePointer!, _ name: UnsafePointer<CChar>!, _ value: UnsafePointer<CChar>!, _ required: Int32
+) -> penstock_result {
+  var wish: EndpointWish?
+  if let name {
+    guard let value else { return PENSTOCK_E_INVALID_ARGUMENT }
+    wish = EndpointWish(bytes(name), bytes(value), isRequired: required != 0)
+    if wish == nil { return PENSTOCK_E_NO_MEMORY }
+  }
+  return edit(
+    handle,
+    {
+      $0.setWish(wish)
+      hop(handle)?.standApart()
+      return .ok
+    }, options: { _ in .state })
+}

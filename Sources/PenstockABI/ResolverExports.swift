@@ -117,6 +117,7 @@ private func readEndpoint(_ reader: JSONReader, _ into: (Endpoint) -> Void) -> F
       return member.members { name, value in
         guard let name = ByteBuffer(copying: name) else { return Failure(.noMemory, "no memory") }
         return value.string {
+          _ = $0.append(byte: 0)
           attributes.append(name)
           attributes.append($0)
         }

@@ -48,6 +48,7 @@ func lackName(_ lack: UInt8) -> JSON.Value? {
   case .name: JSON.string("name")
   case .connection: JSON.string("connection")
   case .slot: JSON.string("slot")
+  case .endpoint: JSON.string("endpoint")
   }
 }
 

@@ -24,6 +24,7 @@ private func name(_ event: EventKind) -> StaticString {
   case .sent: "sent"
   case .create: "create"
   case .destroy: "destroy"
+  case .pick: "pick"
   }
 }
 
@@ -57,7 +58,7 @@ private func milliseconds(_ from: UInt64, _ to: UInt64) -> UInt64 { to > from ? 
 
 private func lane(_ note: TraceNote) -> JSON.Value? {
   switch note.event {
-  case .start, .send, .halfClose, .demand: JSON.string("outbound")
+  case .start, .send, .halfClose, .demand, .pick: JSON.string("outbound")
   case .headers, .receive, .status, .sent: JSON.string("inbound")
   case .none, .create, .destroy, .cancel: JSON.null
   }
@@ -206,6 +207,8 @@ private func json(_ holder: Holder, _ now: UInt64) -> JSON.Value? {
   case .name: return plain("name", "waiting for the addresses of the name")
   case .connection: return plain("connection", "waiting for a connection")
   case .slot: return plain("place", "waiting for the server to allow one more call on the connection")
+  case .endpoint:
+    return plain("endpoint", "waiting for an endpoint that hops and the request take")
   case .demand: return plain("demand", "waiting for the caller to ask for a message")
   case .server: return plain("server", "waiting for the server, or for the caller to send")
   case .loop: return plain("loop", "about to go on")

@@ -12,6 +12,8 @@ public enum Lack: UInt8, Equatable, Sendable {
   case connection
   /// There is a connection, and its peer allows no more calls at once.
   case slot
+  /// There are connections, and a hop or the request waits for another.
+  case endpoint
 }
 
 /// The layer below the chain: an attempt on a transport stream. Every function runs on the driving thread. None calls
@@ -29,6 +31,11 @@ open class CallBelow {
     send(message)
     halfClose()
   }
+  /// Like `start`, for a call with a say in the choice of the endpoint: by its request's wish, or by `Call.accepts`.
+  open func startChoosing(_ call: Call) { start(call) }
+  /// The address of the endpoint that `Call.accepts` is asked about, or the value of its attribute `name`; each is
+  /// followed by a NUL.
+  open func offered(_ name: ByteView?) -> ByteBuffer? { nil }
   /// Takes a message. The attempt calls `call.transportSent` when the transport has taken all of it.
   open func send(_ message: Message) {}
   open func halfClose() {}

@@ -111,12 +111,17 @@ extension Call {
     switch event {
     case .start:
       leg = .open
-      door = hasOnlyHops && run.length == hops.count ? .direct : .queued
       startAt = hops.count + 1
       measures.attempts.add(1)
       request.metadata.seal()
       takeRoute()
-      tellBelow { $0.start(self) }
+      if hasOnlyHops && run.length == hops.count {
+        door = .direct
+        tellBelow { $0.start(self) }
+      } else {
+        door = .queued
+        startBelow()
+      }
       let demand = frontierDemand
       frontierDemand = 0
       addDemandBelow(demand)

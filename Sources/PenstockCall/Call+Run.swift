@@ -100,7 +100,7 @@ extension Call {
           return .goesOn(index + 1)
         }
         wearInRun(.mayAnswer)
-      case .none, .send, .halfClose, .headers, .receive, .status, .cancel, .sent, .destroy: break
+      case .none, .send, .halfClose, .headers, .receive, .status, .cancel, .sent, .destroy, .pick: break
       }
     }
     if isAboveCut, isCutInRun { _ = passesCut(down: .start) }
@@ -312,7 +312,7 @@ extension Call {
       case .demand: hasPassed = index <= run.at
       case .sent: hasPassed = index >= run.at
       case .destroy: hasPassed = true
-      case .headers, .receive, .status, .cancel: hasPassed = index > run.at
+      case .headers, .receive, .status, .cancel, .pick: hasPassed = index > run.at
       }
       if hop.running == .none { hop.running = callbackInRun(index) }
       // Before start no other event has come.
@@ -334,7 +334,7 @@ extension Call {
       case .destroy:
         hop.become(.over(.passed))
         if index <= run.at { hop.become(.gone) } else { hop.wear(.over) }
-      case .none, .create, .start, .halfClose, .headers, .cancel: break
+      case .none, .create, .start, .halfClose, .headers, .cancel, .pick: break
       }
     }
     if run.event == .start || run.event == .create { startAt = run.at }
@@ -349,7 +349,7 @@ extension Call {
       case .send: run.inFlight += 1
       case .demand: run.owed = saturatingSum(run.owed, run.count)
       case .halfClose: run.life = .halfClosed
-      case .none, .headers, .receive, .status, .cancel, .sent, .destroy: break
+      case .none, .headers, .receive, .status, .cancel, .sent, .destroy, .pick: break
       }
       run.event = .none
     }

@@ -194,7 +194,8 @@ extension Call {
     switch event.kind {
     case .send: if hop.tellsHeld() { tellSent(1, from: hop.index - 1) }
     case .receive: pending.append(.demandBelow(hop, 1))
-    case .none, .start, .halfClose, .headers, .status, .cancel, .demand, .sent, .create, .destroy: break
+    case .none, .start, .halfClose, .headers, .status, .cancel, .demand, .sent, .create, .destroy, .pick:
+      break
     }
     return .stays
   }

@@ -158,6 +158,8 @@ public final class Call {
   }
 
   public var watch: CallWatch { origin.watch }
+  /// The clock by which deadlines are counted. Any thread.
+  public var clock: UInt64 { loop.clock }
 
   /// Values that hops and the caller share; nil: nobody has asked for them yet. Any thread.
   public var knownValues: CallValues? {
@@ -348,6 +350,13 @@ public final class Call {
   private func endPerform() {
     endStep()
     if phase == .ended { giveRow() }
+  }
+
+  /// Ends the step in which hops were asked about an endpoint.
+  @inline(never) @_optimize(size)
+  func endAskedStep() {
+    checkStep()
+    endPerform()
   }
 
   @inline(never)

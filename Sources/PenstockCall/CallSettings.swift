@@ -18,15 +18,20 @@ public enum Privacy: UInt8, Sendable {
 }
 
 /// The authority, content-type and user agent that a call has instead of the usual ones; nil: the usual one. Each is
-/// followed by a NUL. The object is never changed, only replaced.
+/// followed by a NUL. Here is also its wish for an endpoint, which few calls have. The object is never changed, only
+/// replaced.
 public final class RequestLabels {
   public let authority: ByteBuffer?
   /// The content-type, such as "application/grpc+json"; nil: "application/grpc".
   public let contentType: ByteBuffer?
   /// The complete user agent.
   public let userAgent: ByteBuffer?
+  public let wish: EndpointWish?
 
-  public init(authority: ByteBuffer?, contentType: ByteBuffer?, userAgent: ByteBuffer?) {
+  public init(
+    authority: ByteBuffer?, contentType: ByteBuffer?, userAgent: ByteBuffer?, wish: EndpointWish? = nil
+  ) {
+    self.wish = wish
     self.authority = authority
     self.contentType = contentType
     self.userAgent = userAgent

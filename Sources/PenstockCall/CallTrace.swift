@@ -105,7 +105,7 @@ extension Hop {
     let answer = body()
     var verdict: Int32?
     switch kind {
-    case .start, .send, .halfClose, .headers, .receive, .status, .create: verdict = answer
+    case .start, .send, .halfClose, .headers, .receive, .status, .create, .pick: verdict = answer
     case .none, .cancel, .demand, .sent, .destroy: break
     }
     call.note(.callback, self, kind, verdict: verdict, since: began)

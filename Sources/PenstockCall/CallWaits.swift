@@ -23,7 +23,7 @@ public struct CallWaits: ~Copyable {
     case .nothing: break
     case .name: name.add(time)
     case .connection: connection.add(time)
-    case .slot: slot.add(time)
+    case .slot, .endpoint: slot.add(time)
     }
   }
 
@@ -35,7 +35,7 @@ public struct CallWaits: ~Copyable {
     case .nothing: return 0
     case .name: return name.value &+ open
     case .connection: return connection.value &+ open
-    case .slot: return slot.value &+ open
+    case .slot, .endpoint: return slot.value &+ open
     }
   }
 }

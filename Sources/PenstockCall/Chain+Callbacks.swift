@@ -64,6 +64,8 @@ extension Chain {
     /// The number of hops that begin in the run: those above the first hop that records or has an executor.
     let runLength: Int
     let hasCreate: Bool
+    /// Whether a hop has on_pick.
+    let hasPick: Bool
     /// Whether the list `start` has no callbacks but on_start.
     let startsPlainly: Bool
     /// Whether the list `start` has no callbacks but on_start, and no callback sees request messages or the half-close.
@@ -84,10 +86,12 @@ extension Chain {
     init(_ entries: [Chain.Entry]) {
       var runLength = 0
       while runLength < entries.count {
-        if entries[runLength].records || entries[runLength].registration.hasExecutors { break }
+        let entry = entries[runLength]
+        if entry.records || entry.registration.hasExecutors || entry.looksAtPicks { break }
         runLength += 1
       }
       self.runLength = runLength
+      hasPick = entries[runLength...].contains { $0.looksAtPicks }
       var filler = Filler(entries, runLength)
       start = filler.list(.start)
       hasCreate = filler.hasCreate
@@ -148,7 +152,8 @@ extension Chain {
           case .demand: callbacks.onDemand
           case .sent: callbacks.onSent
           case .destroy: unsafeBitCast(callbacks.destroy, to: HopCallback?.self)
-          case .none, .cancel: nil
+          // A hop with on_pick is in no run.
+          case .none, .cancel, .pick: nil
           }
         guard let function else { return }
         if kind == .create { hasCreate = true }

@@ -25,6 +25,9 @@ public final class Chain {
     /// Whether the hop may RESTART.
     var records: Bool { registration.records(at: level) }
 
+    /// Whether the hop has on_pick.
+    var looksAtPicks: Bool { isPerAttempt && registration.callbacks.pointee.onPick != nil }
+
     /// The rank of its level in the chain: 0 objects, 1 bytes, 2 per attempt.
     var levelRank: Int { level == .object ? 0 : isPerAttempt ? 2 : 1 }
   }

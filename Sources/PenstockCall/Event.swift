@@ -47,6 +47,7 @@ public enum EventKind: Int32, Sendable {
   case sent = 9
   case create = 10
   case destroy = 11
+  case pick = 12
 
   /// The lane of an event of this kind.
   var lane: Lane { rawValue <= EventKind.halfClose.rawValue ? .outbound : .inbound }

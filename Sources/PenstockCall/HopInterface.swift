@@ -39,7 +39,7 @@ extension Hop {
 
   public var metadata: Metadata? {
     switch currentEvent {
-    case .create, .start: return requestMetadata
+    case .create, .start, .pick: return requestMetadata
     case .headers, .status, .cancel:
       switch currentValue {
       case .headers(let headers): return headers
@@ -53,7 +53,7 @@ extension Hop {
   public var message: Message? {
     switch currentEvent {
     case .send, .receive: currentValue.message
-    case .none, .start, .halfClose, .headers, .status, .cancel, .demand, .sent, .create, .destroy: nil
+    case .none, .start, .halfClose, .headers, .status, .cancel, .demand, .sent, .create, .destroy, .pick: nil
     }
   }
 
@@ -116,7 +116,7 @@ extension Hop {
     guard outcome == .ok else { return outcome }
     switch currentEvent {
     case .start, .status: return editedStart.map { edit($0) } ?? refuse(whyNoStart(status))
-    case .none, .create, .send, .halfClose, .headers, .receive, .cancel, .demand, .sent, .destroy:
+    case .none, .create, .send, .halfClose, .headers, .receive, .cancel, .demand, .sent, .destroy, .pick:
       return refuse(.startOrStatusOnly)
     }
   }
@@ -126,11 +126,11 @@ extension Hop {
     status?.isLocal == true ? .isLocal : records ? .recordGone : .notRecorded
   }
 
-  /// The request's metadata where it can be seen: in create and on_start; in on_status of a hop that records,
+  /// The request's metadata where it can be seen: in create, on_start and on_pick; in on_status of a hop that records,
   /// the metadata that a RESTART sends.
   public var requestMetadata: Metadata? {
     switch currentEvent {
-    case .create: call.request.metadata
+    case .create, .pick: call.request.metadata
     case .start, .status: editedStart?.metadata
     case .none, .send, .halfClose, .headers, .receive, .cancel, .demand, .sent, .destroy: nil
     }
@@ -165,7 +165,7 @@ extension Hop {
   private var route: CallRoute? { (editedStart ?? call.request).route }
 
   /// The clock by which deadlines are counted. Any thread.
-  public var clock: UInt64 { call.loop.clock }
+  public var clock: UInt64 { call.clock }
 
   public var deadline: UInt64? {
     let job = isInline ? nil : job
@@ -195,7 +195,7 @@ extension Hop {
     switch job?.kind ?? current {
     case .create, .destroy, .cancel, .none: return refuse(.isToldOnly)
     case .status where self.status?.isLocal == true: return refuse(.isLocal)
-    case .start, .send, .halfClose, .headers, .receive, .status, .demand, .sent:
+    case .start, .send, .halfClose, .headers, .receive, .status, .demand, .sent, .pick:
       if seen == .answering, status.code == .ok {
         // The status goes the way of the hop's answer, behind the messages that it has delivered.
         return job != nil || isActive ? submit(.finish(self, status)) : refuse(.isToldOnly)
@@ -384,7 +384,7 @@ extension Hop {
     guard call.isDriving, call.phase == .live else { return 0 }
     switch current {
     case .start, .send, .halfClose, .headers, .receive, .status: break
-    case .none, .cancel, .demand, .sent, .create, .destroy: return 0
+    case .none, .cancel, .demand, .sent, .create, .destroy, .pick: return 0
     }
     // The ticket gives any thread a handle of the hop.
     share()

@@ -97,7 +97,7 @@ enum Answer: UInt8 {
     case .receive:
       if hasEnded { return (self, .state) }
       return (hasHeaders ? .messages : .bareMessages, .ok)
-    case .status, .none, .start, .send, .halfClose, .cancel, .demand, .sent, .create, .destroy:
+    case .status, .none, .start, .send, .halfClose, .cancel, .demand, .sent, .create, .destroy, .pick:
       if hasEnded { return (self, .already) }
       return (hasHeaders ? .end : .bareEnd, .ok)
     }

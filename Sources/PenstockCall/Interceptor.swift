@@ -63,6 +63,7 @@ public final class Registration {
     public var onDemand: HopCallback?
     public var onSent: HopCallback?
     public var onConnection: ConnectionCallback?
+    public var onPick: HopCallback?
 
     public init() {}
 
@@ -75,7 +76,7 @@ public final class Registration {
       case .headers: onHeaders
       case .receive: onReceive
       case .status: onStatus
-      case .none, .cancel, .demand, .sent, .create, .destroy: nil
+      case .none, .cancel, .demand, .sent, .create, .destroy, .pick: nil
       }
     }
   }
@@ -134,7 +135,7 @@ public final class Registration {
     if all.onConnection == nil || all.create != nil || all.destroy != nil { return true }
     return all.onStart != nil || all.onSend != nil || all.onHalfClose != nil || all.onHeaders != nil
       || all.onReceive != nil || all.onStatus != nil || all.onCancel != nil || all.onDemand != nil
-      || all.onSent != nil
+      || all.onSent != nil || all.onPick != nil
   }
 
   /// Whether its hop at this level may RESTART. A hop that is made anew with each attempt may not.

@@ -112,15 +112,15 @@ public final class Request {
   public func setAuthority(_ bytes: ByteView) -> Bool {
     guard let copied = Request.terminated(bytes) else { return false }
     labels = RequestLabels(
-      authority: copied, contentType: labels?.contentType, userAgent: labels?.userAgent)
+      authority: copied, contentType: labels?.contentType, userAgent: labels?.userAgent, wish: wish)
     return true
   }
 
-  /// Takes the content-type and the user agent of `other`, and keeps its own authority.
+  /// Takes the content-type and the user agent of `other`, and keeps its own authority and wish.
   @inline(never) @_optimize(size)
   public func takeLabels(of other: RequestLabels) {
     labels = RequestLabels(
-      authority: labels?.authority, contentType: other.contentType, userAgent: other.userAgent)
+      authority: labels?.authority, contentType: other.contentType, userAgent: other.userAgent, wish: wish)
   }
 
   /// Whether a path is valid: "/service/method" with neither part empty, visible ASCII only (RFC 9113 ":path", gRPC

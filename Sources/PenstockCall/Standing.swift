@@ -38,6 +38,8 @@ public enum Holder {
   case connection
   /// The connection is there, and its peer allows no more calls at once.
   case slot
+  /// There are connections, and a hop or the request waits for another.
+  case endpoint
   /// The caller has not asked for a message.
   case demand
   case server
@@ -98,6 +100,7 @@ extension Call {
     case .name: return .name
     case .connection: return .connection
     case .slot: return .slot
+    case .endpoint: return .endpoint
     case .nothing: break
     }
     if let unasked = standings.first(where: { $0.state == .unasked }) { return .hop(unasked) }

@@ -29,7 +29,7 @@ public enum Balancer: Equatable {
   /// The indices of the endpoints among which `choose` chooses.
   public var choices: [Int] {
     switch self {
-    case .pickFirst: []
+    case .pickFirst(let first): if case .endpoint(let index) = first.pick { [index] } else { [] }
     case .roundRobin(let robin): robin.ready
     }
   }

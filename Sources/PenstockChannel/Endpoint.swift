@@ -1,3 +1,4 @@
+import PenstockCall
 import PenstockWire
 
 /// A server of a name: its address, and what the resolver says of it. Never changed.
@@ -7,8 +8,9 @@ public final class Endpoint {
   public let weight: UInt32
   /// Those of the first priority are used as long as there is one that can be; nil: the resolver has none.
   public let priority: UInt16?
-  /// The names and values of its attributes in turn, such as its zone.
+  /// The names and values of its attributes in turn, such as its zone. A value is followed by a NUL.
   private let attributes: [ByteBuffer]
+  private var knownText: ByteBuffer?
 
   public init(
     _ address: SocketAddress, weight: UInt32 = 1, priority: UInt16? = nil, attributes: [ByteBuffer] = []
@@ -19,12 +21,25 @@ public final class Endpoint {
     self.attributes = attributes
   }
 
+  /// The address, such as "192.0.2.1:443", followed by a NUL. Made when it is first asked for; driving thread only.
+  public var text: ByteBuffer {
+    if let knownText { return knownText }
+    let made = ByteBuffer().say(address.text())
+    _ = made.append(byte: 0)
+    knownText = made
+    return made
+  }
+
   /// The value of the attribute of this name; nil: there is none.
   public func attribute(_ name: ByteView) -> ByteBuffer? {
     for index in stride(from: 0, to: attributes.count, by: 2) where bytesEqual(attributes[index].view, name) {
       return attributes[index + 1]
     }
     return nil
+  }
+
+  public func meets(_ wish: EndpointWish) -> Bool {
+    attribute(wish.name.view).map { bytesEqual($0.view, wish.value.view) } ?? false
   }
 
   /// The endpoints, those of one priority, which follow each other, in an order in which IPv4 and IPv6 alternate, beginning

@@ -142,7 +142,7 @@ public final class LogLines: ReadyInterceptor {
     case .receive: "receive"
     case .status: "status"
     case .cancel: "cancel"
-    case .none, .demand, .sent, .create, .destroy: "none"
+    case .none, .demand, .sent, .create, .destroy, .pick: "none"
     }
   }
 }

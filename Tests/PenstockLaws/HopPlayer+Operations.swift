@@ -248,7 +248,7 @@ extension HopPlayer {
       }
       context.item?.id = item.id
       context.item?.size = size
-    case .none, .halfClose, .cancel, .demand, .sent, .create, .destroy: break
+    case .none, .halfClose, .cancel, .demand, .sent, .create, .destroy, .pick: break
     }
   }
 

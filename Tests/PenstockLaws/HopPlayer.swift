@@ -151,7 +151,7 @@ final class HopPlayer {
       case .headers: headersItem(hop)
       case .status, .cancel: play.item(hop.status!)
       case .halfClose: Model.Item(.halfClose)
-      case .none, .demand, .sent, .create, .destroy: nil
+      case .none, .demand, .sent, .create, .destroy, .pick: nil
       }
     let n = hop.signalCount
     let context = begin(mine, kind, seen, n)

@@ -98,7 +98,7 @@ extension Model {
           "\(name) without a status, a finish of its own or on_cancel")
       }
       hop.isDestroyed = true
-    case .none: break
+    case .none, .pick: break
     }
   }
 
@@ -134,7 +134,7 @@ extension Model {
         ask(hop, hop.lessSurplus(count))
       }
     case .sent: if let finishing { finish(index, finishing) }
-    case .cancel, .destroy, .none: break
+    case .cancel, .destroy, .none, .pick: break
     }
   }
 

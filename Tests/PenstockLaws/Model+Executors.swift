@@ -129,7 +129,7 @@ extension Model {
         hop.hasPassed || hop.hasFinished || hop.isCancelled || local != nil, "law 2",
         "\(name) without a status, a finish of its own or on_cancel")
       hop.isDestroyed = true
-    case .none, .create: fail("executors", "\(name) on an executor")
+    case .none, .create, .pick: fail("executors", "\(name) on an executor")
     }
     return nil
   }
@@ -246,7 +246,7 @@ extension Model {
       if count > hop.sentPassed - hop.sentSeen { hurry { count <= hop.sentPassed - hop.sentSeen } }
       pairSent(below: hop.index) { count <= hop.sentPassed - hop.sentSeen }
       hop.sentSeen += count
-    case .none, .cancel, .create, .destroy: return
+    case .none, .cancel, .create, .destroy, .pick: return
     }
     guard hop.isActive else { return }
     finish(index, Item(.status, code: 13))

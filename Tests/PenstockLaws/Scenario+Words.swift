@@ -17,6 +17,7 @@ extension EventKind {
     case .sent: "on_sent"
     case .create: "create"
     case .destroy: "destroy"
+    case .pick: "on_pick"
     }
   }
 }

@@ -100,7 +100,7 @@ struct HopPlan: Sendable {
     case .start, .send, .halfClose, .sent: chosen?.outbound
     case .headers, .receive, .status, .demand: chosen?.inbound
     case .cancel, .destroy: ending
-    case .none, .create: nil
+    case .none, .create, .pick: nil
     }
   }
 

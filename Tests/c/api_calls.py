@@ -39,7 +39,7 @@ FOLLOWED = {"penstock_fork_prepare": "penstock_fork_parent();"}
 CALLS = {"penstock_channel_call", "penstock_channel_unary", "penstock_channel_unary_message", "penstock_hop_start_side_call"}
 SCALARS = {
     "code": "pick_code()", "result": "pick_code()", "verdict": "pick_small()", "kind": "pick_small()", "level": "pick_small()",
-    "idempotency": "pick_small()", "from": "pick_small()", "wait": "pick_small()",
+    "idempotency": "pick_small()", "from": "pick_small()", "wait": "pick_small()", "required": "pick_small()",
     "priority": "pick_priority()", "kinds": "pick_mask()",
     "flags": "pick_mask()", "timeout_ms": "pick_timeout()", "index": "once_in(2) ? below(3) : pick_size()",
     "ticket": "pick_number(&tickets)", "request": "pick_number(&tokens)", "id": "pick_number(&ids)", "bytes": "pick_size()",

@@ -132,6 +132,7 @@ static inline void fill_interceptor(const char *function, penstock_interceptor *
                                         &table->on_headers, &table->on_receive, &table->on_status,
                                         &table->on_cancel,  &table->on_demand,  &table->on_sent};
   for (size_t i = 0; i < COUNT_OF(callbacks); i++) *callbacks[i] = once_in(2) ? NULL : api_event;
+  if (table->per_attempt == 1 || once_in(16)) table->on_pick = MAYBE(api_event);
   table->replay_bytes = once_in(2) ? 0 : pick_size();
   table->max_restarts = below(3);
   if (once_in(4)) table->on_connection = api_connection;

@@ -2,13 +2,13 @@
 #include "test.h"
 
 const char *event_name(int32_t event) {
-  static const char *const names[] = {"none",   "start",  "send",   "half_close", "headers", "receive",
-                                      "status", "cancel", "demand", "sent",       "create",  "destroy"};
-  return event >= 0 && event < 12 ? names[event] : "?";
+  static const char *const names[] = {"none",   "start",  "send", "half_close", "headers", "receive", "status",
+                                      "cancel", "demand", "sent", "create",     "destroy", "pick"};
+  return event >= 0 && event < 13 ? names[event] : "?";
 }
 
 static int32_t probe_see(probe *probe, penstock_hop *hop, int32_t event) {
-  static const char letters[] = "?SsHhRTXDNCd";
+  static const char letters[] = "?SsHhRTXDNCdp";
   CHECK_INT(penstock_hop_event(hop), event);
   atomic_fetch_add(&probe->seen[event], 1);
   pthread_mutex_lock(&probe->mutex);

@@ -164,7 +164,7 @@ struct probe {
   /* These go into the table that is registered. */
   size_t replay_bytes, max_restarts;
   /* How often each PENSTOCK_EVENT_... came, with or without a hook. */
-  atomic_int seen[12];
+  atomic_int seen[13];
   atomic_int finalized;
   /* One letter for each callback, in their order: for example "CSs" for create, on_start and on_send (`letters` in
    * probe.c); NUL-terminated. */

@@ -41,6 +41,8 @@ TEST(null_hop) {
   REFUSED(penstock_request_set_user_agent(NULL, "x"));
   CHECK_INT(penstock_request_wait_for_ready(NULL), 0);
   REFUSED(penstock_request_set_wait_for_ready(NULL, 1));
+  REFUSED(penstock_request_prefer(NULL, "zone", "a", 0));
+  CHECK(penstock_hop_address(NULL) == NULL && penstock_hop_address_attribute(NULL, "zone") == NULL);
   CHECK_INT(penstock_request_has_credentials(NULL), 0);
   REFUSED(penstock_request_set_credentials(NULL, "x"));
   CHECK_INT(penstock_hop_is_secure(NULL), 0);
@@ -93,6 +95,9 @@ static int32_t pass_nulls(probe *self, penstock_hop *hop, int32_t event) {
     REFUSED(penstock_hop_peer_certificates_pem(hop, NULL));
     REFUSED(penstock_hop_end_with(hop, NULL));
     REFUSED(penstock_request_set_channel(penstock_hop_request(hop), NULL));
+    REFUSED(penstock_request_prefer(penstock_hop_request(hop), "zone", NULL, 1));
+    OK(penstock_request_prefer(penstock_hop_request(hop), NULL, NULL, 1));
+    CHECK(penstock_hop_address(hop) == NULL && penstock_hop_address_attribute(hop, NULL) == NULL);
     REFUSED(penstock_hop_trace_json(hop, NULL));
     penstock_call *call = NULL;
     REFUSED_WITH_ERROR(penstock_hop_start_side_call(hop, NULL, 0, 0, NULL, NULL, &call, &error));

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import penstock
 
-METHODS = ("on_start", "on_send", "on_half_close", "on_headers", "on_receive", "on_status", "on_demand", "on_sent", "intercept")
+METHODS = ("on_start", "on_send", "on_half_close", "on_headers", "on_receive", "on_status", "on_demand", "on_sent", "on_pick",
+           "intercept")
 ran = 0
 
 

@@ -31,6 +31,9 @@ COUNTED(on_demand)
 #ifdef HAS_on_sent
 COUNTED(on_sent)
 #endif
+#ifdef HAS_on_pick
+COUNTED(on_pick)
+#endif
 #ifdef HAS_intercept
 COUNTED(intercept)
 #endif
@@ -141,6 +144,11 @@ int main(int argc, char **argv) {
 #endif
 #ifdef HAS_on_sent
   table.on_sent = counted_on_sent;
+#endif
+#ifdef HAS_on_pick
+  table.per_attempt = 1;
+  table.replay_bytes = 0;
+  table.on_pick = counted_on_pick;
 #endif
 #ifdef HAS_create
   table.create = create;

@@ -38,6 +38,7 @@ extern "C" {
 #define PENSTOCK_EVENT_SENT       9
 #define PENSTOCK_EVENT_CREATE     10
 #define PENSTOCK_EVENT_DESTROY    11
+#define PENSTOCK_EVENT_PICK       12
 
 /* ---- The hop and its call ---- */
 
@@ -98,6 +99,17 @@ PENSTOCK_API int32_t penstock_hop_is_secure(const penstock_hop *hop);
  * memory: borrowed from `hop`; lives as long as `hop`.
  * threads: any */
 PENSTOCK_API const char *penstock_hop_target(const penstock_hop *hop);
+
+/* Gives the address that was picked for the attempt, in on_pick: such as "192.0.2.1:443", "[::1]:443" or "unix:/path".
+ * result: NUL-terminated; NULL elsewhere, and for NULL.
+ * memory: borrowed during the callback.
+ * threads: the callback's thread */
+PENSTOCK_API const char *penstock_hop_address(const penstock_hop *hop);
+/* Gives the value of the attribute `name` that the resolver has given the picked address, in on_pick.
+ * result: NUL-terminated; NULL if there is no such attribute, elsewhere, and for NULL.
+ * memory: borrowed during the callback.
+ * threads: the callback's thread */
+PENSTOCK_API const char *penstock_hop_address_attribute(const penstock_hop *hop, const char *name);
 
 /* Tells in words why a function last gave E_STATE for `hop`, on whichever thread. For a function with a
  * penstock_request, ask the hop that gave the request.

@@ -141,6 +141,11 @@ typedef struct penstock_interceptor {
    * drives the runtime: it must not wait. An interceptor that has no other callback has no hops in calls. In the options
    * of calls it is not called. */
   penstock_connection_callback on_connection;
+
+  /* An endpoint was picked for the attempt, and nothing has been sent to it: penstock_hop_address tells its address. Only
+   * with per_attempt. It runs on the thread that drives the runtime, also where the interceptor has executors. NEXT;
+   * DROP refuses the endpoint: another one is picked. */
+  penstock_hop_callback on_pick;
 } penstock_interceptor;
 
 #ifdef __cplusplus

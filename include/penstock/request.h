@@ -162,6 +162,16 @@ PENSTOCK_API int32_t penstock_request_has_credentials(const penstock_request *re
  * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_credentials(penstock_request *request, const char *authorization);
 
+/* Asks for an endpoint whose attribute `name`, which the resolver gives, has this `value`. If such endpoints are ready, one
+ * of them is picked. If none is: with `required` 0 any other is picked; with another number the call waits as long as one
+ * is connecting, and ends with UNAVAILABLE if none is. The last one that was set counts; NULL as `name` asks for none.
+ * result: E_INVALID_ARGUMENT: the request is NULL, or `value` is without NULL as `name`. E_STATE, E_GONE, E_FORKED: as
+ * the head of this file says; E_STATE also for call options.
+ * memory: both texts are copied.
+ * threads: as the head of this file says */
+PENSTOCK_API penstock_result penstock_request_prefer(penstock_request *request, const char *name, const char *value,
+                                                     int32_t required);
+
 /* Redirect: sends the rest of the call to `channel`, another one of the same runtime. The interceptors, options and
  * deadline of the call stay. The call uses the other channel's connection, TLS and target, and also its authority,
  * unless one was set for the call. Closing either channel ends the call. If several channels are set, the last one

@@ -39,6 +39,8 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   private var headersCame = false
   var isScheduled = false
   private var wasPickedAgain = false
+  /// Whether the call has a say in the choice of the endpoint: `Chooser` finds it.
+  private(set) var isChoosy = false
   /// Whether it follows an attempt that its server has certainly not processed.
   private var isRepeat = false
   /// How many of the stream's `piecesSent` the call has been told of.
@@ -72,7 +74,10 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   @inline(__always)
   private func withCore<R>(_ body: (ChannelCore) -> R) -> R { channel._withUnsafeGuaranteedRef(body) }
 
-  override var lacks: Lack { isWaiting ? withCore { $0.lack } : .nothing }
+  override var lacks: Lack {
+    guard isWaiting else { return .nothing }
+    return withCore { $0.lack == .slot && isChoosy ? .endpoint : $0.lack }
+  }
   /// Whether it waits for a connection, or for a slot on one.
   @inline(never)
   var isWaiting: Bool { call != nil && stream == nil && failure == nil }
@@ -82,6 +87,26 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   override func start(_ call: Call) {
     if begins(call), mayOpen { withCore { $0.attach(self) } }
   }
+
+  @inline(never) @_optimize(size)
+  override func startChoosing(_ call: Call) {
+    isChoosy = true
+    if begins(call), mayOpen { core.ask(self) }
+  }
+
+  @inline(never) @_optimize(size)
+  override func offered(_ name: ByteView?) -> ByteBuffer? {
+    guard let endpoint = core.offered else { return nil }
+    guard let name else { return endpoint.text }
+    return endpoint.attribute(name)
+  }
+
+  /// The call, while there is one.
+  var owner: Call? { call?.takeUnretainedValue() }
+
+  /// Looks for a connection, when its time has not been `start`.
+  @inline(never) @_optimize(size)
+  private func attachLate() { if isChoosy { core.ask(self) } else { core.attach(self) } }
 
   /// Whether the request headers can be made already.
   private var mayOpen: Bool {
@@ -146,7 +171,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     if isPacking { return }
     _ = borrow(stream) { $0.endBody() }
     if stream == nil, failure == nil, borrow(framing, { $0.opening == .whole }) == true {
-      withCore { $0.attach(self) }
+      attachLate()
     }
   }
 
@@ -383,7 +408,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
       wasPickedAgain = true
       pieces = stream.takePieces()
       self.stream = nil
-      return core.attach(self)
+      return attachLate()
     }
     var isLate = false
     if case .cancelled = end, let deadline = call.request.deadline {

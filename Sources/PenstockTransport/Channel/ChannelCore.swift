@@ -23,7 +23,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   private var isHooked = false
 
   private var names: Names?
-  private(set) var balancer: Balancer
+  var balancer: Balancer
   /// The balancer's pick for every attempt, until the balancer gets its next event.
   private(set) var pick = Pick.wait
   /// Events that have come while the balancer's decisions on another were carried out.
@@ -34,7 +34,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   /// Endpoints of earlier addresses, whose connections drain.
   private var leaving: [Subchannel] = []
   /// Attempts that wait for a pick, or for a slot.
-  private(set) var waiting = WaitQueue<Attempt>()
+  var waiting = WaitQueue<Attempt>()
   var isScheduled = false
   private var nameless = ByteBuffer()
   let connectivity = ConnectivityCell()
@@ -46,6 +46,12 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   private var lastUsed: UInt64 = 0
   private var idleTimer: ChannelTimer?
   var outlierTimer: ChannelTimer?
+  /// Of the attempts that have a say in the choice (ChannelCore+Choice): those for which an endpoint is to be found in
+  /// this turn, those for which none of the ready ones would do, and the endpoint that hops are asked about now.
+  var asking = WaitQueue<Attempt>()
+  var parked = WaitQueue<Attempt>()
+  var offered: Endpoint?
+
   @inline(never) @_optimize(size)
   init(_ runtime: Runtime, _ defaults: RequestDefaults, _ destination: Destination, _ resolver: Resolver) {
     self.runtime = runtime
@@ -143,7 +149,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   @inline(never) @_optimize(size)
   func forgetWaiting() {
     waiting.forget()
-    if !waiting.isEmpty { work.schedule(self) }
+    if !waiting.isEmpty || !asking.isEmpty || !parked.isEmpty { work.schedule(self) }
   }
 
   /// The thing that the attempts wait for which wait.
@@ -161,6 +167,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     connectivity.tellWatches()
     tellNews()
     waiting.sweep()
+    if !asking.isEmpty || !parked.isEmpty { placeAll() }
     guard !waiting.isEmpty else { return }
     runtime.refreshNow()
     if pick == .fail, closedBecause == nil {
@@ -204,6 +211,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   /// afterwards and not recursively, as there may be hundreds of addresses that can't be connected to.
   @inline(never) @_optimize(size)
   private func follow(_ event: BalancerEvent) {
+    if !parked.isEmpty { retry(event) }
     events.append(event)
     if isFollowing { return }
     isFollowing = true
@@ -271,10 +279,9 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   @inline(never) @_optimize(size)
   private func serve() {
     while !waiting.isEmpty, let endpoint = choose() {
-      if let attempt = waiting.popFirst() {
-        attempt.notesWait(for: .nothing)
-        _ = endpoint.open(attempt)
-      }
+      guard let attempt = waiting.popFirst() else { return }
+      attempt.notesWait(for: .nothing)
+      if attempt.isChoosy { ask(attempt) } else { _ = endpoint.open(attempt) }
     }
   }
 
@@ -434,6 +441,8 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     connectivity.tellWatches()
     tellNews()
     listeners = nil
+    asking = WaitQueue()
+    parked = WaitQueue()
   }
 
   // MARK: In a child of fork

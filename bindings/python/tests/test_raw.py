@@ -122,7 +122,8 @@ def test_constants_are_those_of_the_header() -> None:
     headers = (REPOSITORY / "include/penstock").glob("*.h")
     text = "\n".join(file.read_text(encoding="utf-8").replace("\\\n", " ") for file in headers)
     defined = {
-        name: int(number) for name, number in re.findall(r"^#define\s+PENSTOCK_(\w+)\s+(\d+)u?\b", text, re.MULTILINE)
+        name: int(number)
+        for name, number in re.findall(r"^#define\s+PENSTOCK_(\w+)\s+\(?(-?\d+)(?:u|\))?(?!\w)", text, re.MULTILINE)
     }
     ours = {name: value for name, value in vars(_constants).items() if name.isupper()}
     kinds = ("E_", "CONNECTION_", "CONNECTIVITY_", "EVENT_", "IDEMPOTENCY_", "KIND_", "LEVEL_")

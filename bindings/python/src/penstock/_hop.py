@@ -124,6 +124,18 @@ class Hop(RequestFields):
         return EventKind(_raw.penstock_hop_event(self._anywhere))
 
     @property
+    def address(self) -> Optional[str]:
+        """The address that was picked for the attempt, such as ``192.0.2.1:443``, in `on_pick`; None elsewhere."""
+        found = _raw.penstock_hop_address(self._callback())
+        return None if found is None else text_of(found)
+
+    def address_attribute(self, name: str) -> Optional[str]:
+        """The value of an attribute that the resolver has given the picked address, in `on_pick`; None: there is
+        none."""
+        found = _raw.penstock_hop_address_attribute(self._callback(), c_string(name, "the name of an attribute"))
+        return None if found is None else text_of(found)
+
+    @property
     def call_id(self) -> int:
         """The number of the call, unique within the process."""
         return int(_raw.penstock_hop_call_id(self._anywhere))

@@ -91,8 +91,13 @@ class Interceptor:
         reported (`set_exception_hook`). An interceptor that has no other callback takes no part in calls; one in the
         options of a call is not told."""
 
+    def on_pick(self, hop: Hop) -> Optional[Verdict]:
+        """The address ``hop.address`` was picked for this attempt, and nothing has been sent to it. Only with
+        ``per_attempt``; always on the thread that drives the runtime. NEXT; DROP refuses the address: another one is
+        picked."""
 
-_CALLBACKS = ("create", "destroy", *EVENTS, *SIGNALS, "on_connection")
+
+_CALLBACKS = ("create", "destroy", *EVENTS, *SIGNALS, "on_connection", "on_pick")
 
 
 class Native:

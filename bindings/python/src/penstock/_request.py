@@ -147,6 +147,15 @@ class RequestFields:
     def wait_for_ready(self, wait: bool) -> None:
         self._set(_raw.penstock_request_set_wait_for_ready, int(bool(wait)), "wait_for_ready can't be set")
 
+    def prefer(self, name: Optional[str], value: str = "", *, required: bool = False) -> None:
+        """Asks for a server whose attribute ``name``, which the resolver gives, is ``value``. If such servers are
+        ready, one of them is picked. If none is, any other is picked; but if ``required``, the call waits as long as
+        one is connecting, and ends with UNAVAILABLE if none is. None as the name: it asks for none."""
+        encoded = None if name is None else c_string(name, "the name of an attribute")
+        text = c_string(value, "the value of an attribute")
+        result = _raw.penstock_request_prefer(self._request(), encoded, text, int(required))
+        check_hop(self._handle, result, "an address can't be asked for")
+
     @property
     def has_credentials(self) -> bool:
         """Whether the call has credentials; their value is not shown."""

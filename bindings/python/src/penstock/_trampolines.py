@@ -181,4 +181,4 @@ create_trampoline = _raw.penstock_hop_create(_create)
 destroy_trampoline = _raw.penstock_hop_destroy(_destroy)
 intercept_trampoline = _raw.penstock_intercept(_intercept)
 connection_trampoline = _raw.penstock_connection_callback(_connection)
-trampolines = {callback: _event_trampoline(callback) for callback in (*EVENTS, *SIGNALS)}
+trampolines = {callback: _event_trampoline(callback) for callback in (*EVENTS, *SIGNALS, "on_pick")}

@@ -18,7 +18,7 @@ class Verdict(enum.IntEnum):
     """Keep this event at the hop; later events of its lane are still shown. It waits for its ticket, or, if none was
     taken, for the hop's next NEXT in the lane."""
     DROP = c.DROP
-    """Swallow this message."""
+    """Swallow this message; from ``on_pick``: refuse this address."""
     TAKE = c.TAKE
     """From ``on_start``: answer the call here; nothing goes below."""
     RESTART = c.RESTART
@@ -89,3 +89,4 @@ class EventKind(enum.IntEnum):
     SENT = c.EVENT_SENT
     CREATE = c.EVENT_CREATE
     DESTROY = c.EVENT_DESTROY
+    PICK = c.EVENT_PICK

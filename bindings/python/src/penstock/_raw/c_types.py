@@ -89,6 +89,7 @@ class penstock_interceptor(Structure):
         ("outbound_executor", c_void_p),
         ("inbound_executor", c_void_p),
         ("on_connection", penstock_connection_callback),
+        ("on_pick", penstock_hop_callback),
     ]
 
 

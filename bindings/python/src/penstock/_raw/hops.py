@@ -57,6 +57,9 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_request_set_credentials": (c_int32, c_void_p, c_char_p),
     # penstock_result penstock_request_set_channel(penstock_request *request, penstock_channel *channel);
     "penstock_request_set_channel": (c_int32, c_void_p, c_void_p),
+    # penstock_result penstock_request_prefer(penstock_request *request, const char *name, const char *value,
+    # int32_t required);
+    "penstock_request_prefer": (c_int32, c_void_p, c_char_p, c_char_p, c_int32),
     # ---- hop.h ----
     # penstock_hop *penstock_hop_retain(penstock_hop *hop);
     "penstock_hop_retain": (c_void_p, c_void_p),
@@ -77,6 +80,10 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_hop_level": (c_int32, c_void_p),
     # const char *penstock_hop_target(const penstock_hop *hop);
     "penstock_hop_target": (c_char_p, c_void_p),
+    # const char *penstock_hop_address(const penstock_hop *hop);
+    "penstock_hop_address": (c_char_p, c_void_p),
+    # const char *penstock_hop_address_attribute(const penstock_hop *hop, const char *name);
+    "penstock_hop_address_attribute": (c_char_p, c_void_p, c_char_p),
     # const char *penstock_hop_why(const penstock_hop *hop);
     "penstock_hop_why": (c_char_p, c_void_p),
     # penstock_request *penstock_hop_request(penstock_hop *hop);

@@ -1,0 +1,84 @@
+import PenstockWire
+
+// The endpoint of an attempt: a request may wish for one with an attribute, and hops with on_pick see each endpoint that
+// was picked, before anything is sent, and may refuse it.
+
+/// A request's wish for an endpoint whose attribute has this value. Never changed.
+public final class EndpointWish {
+  public let name: ByteBuffer
+  /// The value, followed by a NUL.
+  public let value: ByteBuffer
+  /// Whether only such an endpoint will do. Otherwise any other is taken where none of them is ready.
+  public let isRequired: Bool
+
+  /// Makes a wish; nil: no memory.
+  public init?(_ name: ByteView, _ value: ByteView, isRequired: Bool) {
+    guard let name = ByteBuffer(copying: name), let value = Request.terminated(value) else { return nil }
+    self.name = name
+    self.value = value
+    self.isRequired = isRequired
+  }
+}
+
+extension Request {
+  public var wish: EndpointWish? { labels?.wish }
+
+  @inline(never) @_optimize(size)
+  public func setWish(_ wish: EndpointWish?) {
+    labels = RequestLabels(
+      authority: labels?.authority, contentType: labels?.contentType, userAgent: labels?.userAgent, wish: wish
+    )
+  }
+}
+
+extension Hop {
+  /// Takes the hop out of the run, so that start does not leave by the way of calls without a wish. Any thread.
+  public func standApart() { if call.isDriving { call.splitRun(at: index) } }
+
+  /// In on_pick, the address that was picked, or the value of its attribute `name`; each is followed by a NUL.
+  @inline(never) @_optimize(size)
+  public func picked(_ name: ByteView? = nil) -> ByteBuffer? {
+    currentEvent == .pick ? call.below?.offered(name) : nil
+  }
+}
+
+extension Call {
+  /// Whether a hop has on_pick, so that `accepts` has to be asked.
+  private var hasPickHops: Bool { table?.pointee.hasPick ?? false }
+
+  /// Starts the attempt of a call that does not leave by the shortest way: only such a call has a say in the choice of
+  /// the endpoint, because hops with on_pick are never in the run.
+  @inline(never) @_optimize(size)
+  func startBelow() {
+    let isChoosy = hasPickHops || request.wish != nil
+    tellBelow { if isChoosy { $0.startChoosing(self) } else { $0.start(self) } }
+  }
+
+  /// Shows the endpoint that is offered to the attempt (`CallBelow.offered`) to the hops with on_pick, from the top,
+  /// until one refuses it. False: one has refused it, or the call has ended. A step of its own, on the driving thread.
+  @inline(never) @_optimize(size)
+  public func accepts() -> Bool {
+    guard hasPickHops else { return true }
+    guard !isRunning, phase == .live, leg == .open else { return false }
+    isRunning = true
+    let isTaken = showPick()
+    endAskedStep()
+    return isTaken && phase == .live
+  }
+
+  private func showPick() -> Bool {
+    for hop in hops[cutAt...] where hop.isActive {
+      guard let callback = hop.callbacks.pointee.onPick else { continue }
+      let answer = hop.invoke(callback, .pick)
+      if finishIfAsked(hop) { return false }
+      switch Verdict(rawValue: answer) {
+      case .next: break
+      case .drop: return false
+      case nil, .pause, .hold, .take, .restart, .skip:
+        fail(hop, "returned a value from on_pick that is neither NEXT nor DROP")
+        return false
+      }
+    }
+    return true
+  }
+}
