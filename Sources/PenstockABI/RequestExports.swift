@@ -6,39 +6,63 @@ import PenstockWire
 // The functions of request.h: the start of a call, as a hop or as call options have it. The handle of a request is the
 // handle of the hop or of the options.
 
-/// The call options, if the handle is theirs; nil: the handle is a hop's.
+/// The call options, if the handle is theirs; nil: the handle is a hop's or a picker's.
 @inline(never)
 private func callOptions(_ handle: OpaquePointer?) -> CallOptions? {
   guard let handle else { return nil }
   let object = Unmanaged<HopHandle>.fromOpaque(UnsafeRawPointer(handle)).takeUnretainedValue()
-  return object.isOptions ? unsafeDowncast(object, to: CallOptions.self) : nil
+  return object.form == .options ? unsafeDowncast(object, to: CallOptions.self) : nil
+}
+
+/// The picker whose function looks at the request; nil: the handle is another's.
+@inline(never)
+private func picker(_ handle: OpaquePointer?) -> Picker? {
+  guard let handle else { return nil }
+  let object = Unmanaged<HopHandle>.fromOpaque(UnsafeRawPointer(handle)).takeUnretainedValue()
+  return object.form == .pick ? unsafeDowncast(object, to: Picker.self) : nil
 }
 
 @_cdecl("penstock_call_options_request") @implementation
 public func penstock_call_options_request(_ options: OpaquePointer!) -> OpaquePointer! { options }
 
-/// The start that the handle shows: in a callback of the hop the start as that callback sees it, otherwise the request
-/// that waits at a bound hop. nil: no start is shown.
+/// The start that a handle shows.
+enum ShownStart {
+  case nothing
+  /// In a callback of the hop: the start as that callback sees it.
+  case running(Hop)
+  /// The request that waits at a bound hop, or that a picker looks at.
+  case request(Request, Call)
+}
+
 @inline(never)
-func start<T>(_ handle: OpaquePointer?, _ running: (Hop) -> T, _ shown: (Request, Hop) -> T) -> T? {
-  guard let handle, callOptions(handle) == nil else { return nil }
+func start(_ handle: OpaquePointer?) -> ShownStart {
+  guard let handle, callOptions(handle) == nil else { return .nothing }
+  if let picker = picker(handle) { return picker.call.map { .request($0.request, $0) } ?? .nothing }
   let referent = HopHandle.referent(handle)
-  if referent.hop.currentEvent != .none { return running(referent.hop) }
-  guard case .bound(let bound) = referent else { return nil }
-  return bound.request.map { shown($0, bound.hop) }
+  if referent.hop.currentEvent != .none { return .running(referent.hop) }
+  guard case .bound(let bound) = referent, let request = bound.request else { return .nothing }
+  return .request(request, bound.hop.call)
 }
 
 /// The settings of the call options, or of the start that the handle shows; the defaults if it shows none.
 @inline(never)
 private func settings(_ handle: OpaquePointer?) -> CallSettings {
   if let options = callOptions(handle) { return options.settings(CallDefaults()) }
-  return start(handle, { $0.settings }, { request, _ in request.settings }) ?? CallSettings()
+  switch start(handle) {
+  case .nothing: return CallSettings()
+  case .running(let hop): return hop.settings
+  case .request(let request, _): return request.settings
+  }
 }
 
 @inline(never)
 private func labels(_ handle: OpaquePointer?) -> RequestLabels? {
   if let options = callOptions(handle) { return options.labels }
-  return start(handle, { $0.labels }, { request, _ in request.labels }) ?? nil
+  switch start(handle) {
+  case .nothing: return nil
+  case .running(let hop): return hop.labels
+  case .request(let request, _): return request.labels
+  }
 }
 
 @inline(never)
@@ -48,6 +72,7 @@ private func edit(
   if let options = callOptions(handle) {
     return (Process.isForked(options.generation) ? .forked : set(options)).rawValue
   }
+  if picker(handle) != nil { return PENSTOCK_E_STATE }
   return withHop(
     handle, { $0.editStart(change) },
     { $0.hop.currentEvent == .none ? $0.edit(change) : $0.hop.editStart(change) })
@@ -77,6 +102,7 @@ private func limit(_ bytes: Int) -> Int? { bytes >= 0 && bytes <= Int(Int32.max)
 public func penstock_request_metadata(_ handle: OpaquePointer!) -> OpaquePointer! {
   guard let handle else { return nil }
   if let options = callOptions(handle) { return borrowed(options.metadata) }
+  if let picker = picker(handle) { return picker.call.map { borrowed($0.request.metadata) } }
   let referent = HopHandle.referent(handle)
   if case .bound(let bound) = referent, bound.hop.currentEvent == .none {
     return bound.requestMetadata.map { borrowed($0) }
@@ -86,7 +112,11 @@ public func penstock_request_metadata(_ handle: OpaquePointer!) -> OpaquePointer
 
 @_cdecl("penstock_request_method") @implementation
 public func penstock_request_method(_ handle: OpaquePointer!) -> UnsafePointer<CChar>! {
-  start(handle, { $0.path }, { request, _ in request.path }).map { cString($0) }
+  switch start(handle) {
+  case .nothing: nil
+  case .running(let hop): cString(hop.path)
+  case .request(let request, _): cString(request.path)
+  }
 }
 
 @_cdecl("penstock_request_set_method") @implementation
@@ -105,10 +135,12 @@ public func penstock_request_set_method(_ handle: OpaquePointer!, _ method: Unsa
 @_cdecl("penstock_request_authority") @implementation
 public func penstock_request_authority(_ handle: OpaquePointer!) -> UnsafePointer<CChar>! {
   if let options = callOptions(handle) { return options.authorityText.map { cString($0) } }
-  return start(
-    handle, { $0.authority ?? $0.defaultAuthority },
-    { $0.authority ?? $0.route?.authority ?? $1.call.origin.defaultAuthority }
-  ).map { cString($0) }
+  switch start(handle) {
+  case .nothing: return nil
+  case .running(let hop): return cString(hop.authority ?? hop.defaultAuthority)
+  case .request(let request, let call):
+    return cString(request.authority ?? request.route?.authority ?? call.origin.defaultAuthority)
+  }
 }
 
 @_cdecl("penstock_request_set_authority") @implementation
@@ -131,12 +163,16 @@ public func penstock_request_deadline_ms(_ handle: OpaquePointer!) -> Int64 {
   if let options = callOptions(handle) {
     return options.deadline.map { Int64(clamping: $0 / 1_000_000) } ?? -1
   }
-  return start(handle, { left($0.deadline, $0) }, { left($0.deadline, $1) }) ?? -1
+  switch start(handle) {
+  case .nothing: return -1
+  case .running(let hop): return left(hop.deadline, hop.call)
+  case .request(let request, let call): return left(request.deadline, call)
+  }
 }
 
-private func left(_ deadline: UInt64?, _ hop: Hop) -> Int64 {
+private func left(_ deadline: UInt64?, _ call: Call) -> Int64 {
   guard let deadline else { return -1 }
-  let now = hop.clock
+  let now = call.clock
   return deadline > now ? Int64(clamping: (deadline - now) / 1_000_000) : 0
 }
 
@@ -153,6 +189,7 @@ public func penstock_request_set_deadline_ms(_ handle: OpaquePointer!, _ ms: Int
     options.setDeadline(ms < 0 ? nil : nanoseconds(UInt64(ms)))
     return PENSTOCK_OK
   }
+  if picker(handle) != nil { return PENSTOCK_E_STATE }
   return withHop(
     handle, { $0.setDeadline(time($0)) },
     {
@@ -346,7 +383,7 @@ public func penstock_request_set_channel(_ handle: OpaquePointer!, _ channel: Op
   -> penstock_result
 {
   guard let channel else { return PENSTOCK_E_INVALID_ARGUMENT }
-  if callOptions(handle) != nil { return PENSTOCK_E_STATE }
+  if callOptions(handle) != nil || picker(handle) != nil { return PENSTOCK_E_STATE }
   let other = object(channel, ClientChannel.self)
   return withHop(handle) { Process.isForked(other.generation) ? .forked : other.take(over: $0) }
 }

@@ -208,7 +208,7 @@ private func json(_ holder: Holder, _ now: UInt64) -> JSON.Value? {
   case .connection: return plain("connection", "waiting for a connection")
   case .slot: return plain("place", "waiting for the server to allow one more call on the connection")
   case .endpoint:
-    return plain("endpoint", "waiting for an endpoint that hops and the request take")
+    return plain("endpoint", "waiting for an endpoint that the picker, a hop or the request takes")
   case .demand: return plain("demand", "waiting for the caller to ask for a message")
   case .server: return plain("server", "waiting for the server, or for the caller to send")
   case .loop: return plain("loop", "about to go on")

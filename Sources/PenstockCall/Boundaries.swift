@@ -12,7 +12,7 @@ public enum Lack: UInt8, Equatable, Sendable {
   case connection
   /// There is a connection, and its peer allows no more calls at once.
   case slot
-  /// There are connections, and a hop or the request waits for another.
+  /// There are connections, and the channel's picker, a hop or the request waits for another.
   case endpoint
 }
 

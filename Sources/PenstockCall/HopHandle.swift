@@ -12,8 +12,16 @@ open class HopHandle {
   /// The handle as a bound one; nil: it is the hop itself.
   open var bound: BoundHop? { nil }
 
-  /// Whether the handle is no hop's, but the request of call options (`penstock_call_options_request`).
-  open var isOptions: Bool { false }
+  /// What the handle is: of a `penstock_request` it may be something else than a hop.
+  public enum Form {
+    case hop
+    /// The request of call options (`penstock_call_options_request`).
+    case options
+    /// The request that a picker looks at (`penstock_pick_request`).
+    case pick
+  }
+
+  open var form: Form { .hop }
 
   public enum Referent {
     case running(Hop)

@@ -38,7 +38,7 @@ public enum Holder {
   case connection
   /// The connection is there, and its peer allows no more calls at once.
   case slot
-  /// There are connections, and a hop or the request waits for another.
+  /// There are connections, and the channel's picker, a hop or the request waits for another.
   case endpoint
   /// The caller has not asked for a message.
   case demand

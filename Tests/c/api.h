@@ -212,12 +212,13 @@ static inline uint64_t pick_number(numbers *self) {
   return once_in(16) ? ONE_OF(extremes) : atomic_load(&self->list[below(NUMBERS)]);
 }
 
-/* ---- The place of a running callback: its hop and buffer, for the random functions that its thread calls ---- */
+/* ---- The place of a running callback: its hop, buffer and pick, for the random functions that its thread calls ---- */
 
 typedef struct place {
   penstock_hop *hop;
   bool may_wait; /* in the function of a synchronous interceptor */
   penstock_buffer *buffer;
+  penstock_pick *pick;
   struct place *outer;
 } place;
 

@@ -49,7 +49,8 @@ TABLES = {"penstock_sync_interceptor": "pick_sync", "penstock_async_interceptor"
           "penstock_codec_functions": "pick_functions", "penstock_call_callbacks": "pick_callbacks",
           "penstock_interceptor": "pick_interceptor", "penstock_resolver_functions": "pick_resolver"}
 FUNCTIONS = {"penstock_submit": "api_submit", "penstock_token_source": "api_source", "penstock_log_line": "api_log",
-             "int32_t (*)(void *)": "api_interrupted", "penstock_connectivity_function": "api_watch"}
+             "int32_t (*)(void *)": "api_interrupted", "penstock_connectivity_function": "api_watch",
+             "penstock_picker": "api_pick"}
 # If a function to which an object is passed gives one of these results, the caller still owns the object.
 KEPT = ["PENSTOCK_E_STATE", "PENSTOCK_E_FORKED"]
 
@@ -137,6 +138,10 @@ class Call:
             self.groups |= {"buffer"}
             self.groups -= {"any"}
             self.arguments.append("here ? here->buffer : NULL")
+        elif type_ in ("penstock_pick *", "const penstock_pick *"):
+            self.groups |= {"picker"}
+            self.groups -= {"any"}
+            self.arguments.append("here ? here->pick : NULL")
         elif type_ == "penstock_interceptor *":
             self.before.append(f"penstock_interceptor {name} = PENSTOCK_INTERCEPTOR_INIT;")
             self.before.append(f"bool with_{name} = !once_in(24);")
@@ -262,7 +267,7 @@ def main():
     parts = [call.code() for call in calls]
     rows = [f'{{"{call.name}", call_{call.name}, {RARE.get(call.name, 1)}, {int(call.name in WAITS)}}},' for call in calls]
     parts.append("static function functions[] = {\n  " + "\n  ".join(rows) + "\n};\n")
-    for group in ("any", "call", "hop", "buffer"):
+    for group in ("any", "call", "hop", "buffer", "picker"):
         numbers = [str(at) for at, call in enumerate(calls) if group in call.groups]
         parts.append(f"static const uint16_t {group}_functions[] = {{{', '.join(numbers)}}};\n")
     pathlib.Path(sys.argv[1]).write_text("\n".join(parts))

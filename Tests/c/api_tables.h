@@ -354,6 +354,20 @@ static inline int32_t api_watch(void *user_data, int32_t state) {
   return !once_in(4);
 }
 
+/* Rarely lets a call wait, since many have no deadline. */
+static int32_t api_pick(penstock_pick *pick, void *user_data) {
+  check_alive(user_data);
+  CHECK(penstock_pick_count(pick) > 0);
+  penstock_request *request = penstock_pick_request(pick);
+  look_at_text(penstock_request_method(request));
+  look_at_text(penstock_request_authority(request));
+  look_at_metadata(penstock_request_metadata(request));
+  CHECK_RESULT(penstock_request_set_deadline_ms(request, 5), PENSTOCK_E_STATE);
+  act_at((place){.pick = pick}, 4);
+  if (once_in(100)) return PENSTOCK_PICK_WAIT;
+  return once_in(16) ? pick_small() : (int32_t)below((uint32_t)penstock_pick_count(pick));
+}
+
 static inline const penstock_resolver_functions *pick_resolver(const char *function,
                                                                penstock_resolver_functions *table) {
   if (once_in(4)) return NULL;

@@ -553,3 +553,58 @@ TEST(fork_hooks_keep_watches) {
   OK(penstock_channel_close(self.channel));
   penstock_channel_release(self.channel);
 }
+
+/* ---- A picker, and on_pick ---- */
+
+typedef struct {
+  penstock_channel *channel;
+  atomic_int picked, seen, finalized;
+} picked;
+
+static int32_t count_picks(penstock_pick *pick, void *user_data) {
+  (void)pick;
+  atomic_fetch_add(&((picked *)user_data)->picked, 1);
+  return 0;
+}
+
+static int32_t count_seen(penstock_hop *hop, void *state) {
+  if (penstock_hop_address(hop)) atomic_fetch_add(&((picked *)state)->seen, 1);
+  return PENSTOCK_NEXT;
+}
+
+static void end_picks(void *user_data) { atomic_fetch_add(&((picked *)user_data)->finalized, 1); }
+
+static void call_with_picker(void *pointer) {
+  picked *self = pointer;
+  int32_t code = -1;
+  for (int i = 2; i < 5; i++) {
+    CHILD(unary_result(self->channel, &code) == PENSTOCK_OK && code == 0);
+    CHILD(atomic_load(&self->picked) == i && atomic_load(&self->seen) == i);
+  }
+  CHILD(penstock_channel_set_picker(self->channel, NULL, NULL, NULL) == PENSTOCK_OK);
+  for (int i = 0; i < 20000 && atomic_load(&self->finalized) < 1; i++) {
+    CHILD(unary_result(self->channel, &code) == PENSTOCK_OK && code == 0);
+  }
+  CHILD(atomic_load(&self->finalized) == 1 && atomic_load(&self->picked) >= 4);
+}
+
+TEST(fork_hooks_keep_pickers) {
+  with_hooks();
+  picked self = {0};
+  self.channel = open_channel();
+  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
+  penstock_interceptor_id id = 0;
+  table.per_attempt = 1;
+  table.on_pick = count_seen;
+  table.user_data = &self;
+  OK(penstock_channel_add_interceptor(self.channel, &table, 0, &id, NULL));
+  OK(penstock_channel_set_picker(self.channel, count_picks, &self, end_picks));
+  check_echo(self.channel);
+  reap(fork_and(call_with_picker, &self));
+  CHECK_INT(atomic_load(&self.finalized), 0);
+  check_echo(self.channel);
+  CHECK_INT(atomic_load(&self.picked), 2);
+  CHECK_INT(atomic_load(&self.seen), 2);
+  penstock_channel_release(self.channel);
+  EVENTUALLY(atomic_load(&self.finalized) == 1);
+}

@@ -201,6 +201,11 @@ static int32_t on_connectivity(void *user_data, int32_t state) {
   return state;
 }
 
+static int32_t null_picker(penstock_pick *pick, void *user_data) {
+  (void)user_data;
+  return (int32_t)penstock_pick_count(pick) - 1;
+}
+
 TEST(null_channel) {
   penstock_channel *channel = NULL;
   penstock_runtime *runtime = NULL;
@@ -241,6 +246,13 @@ TEST(null_channel) {
   functions.struct_size--;
   REFUSED_WITH_ERROR(penstock_channel_set_resolver(channel, &functions, &resolver, &error));
   CHECK_INT(atomic_load(&finalized), 2);
+  REFUSED(penstock_channel_set_picker(NULL, null_picker, &finalized, count_up));
+  CHECK_INT(atomic_load(&finalized), 3);
+  OK(penstock_channel_set_picker(channel, NULL, NULL, NULL));
+  CHECK(penstock_pick_request(NULL) == NULL && penstock_pick_address(NULL, 0) == NULL);
+  CHECK(penstock_pick_attribute(NULL, 0, "zone") == NULL);
+  CHECK(penstock_pick_count(NULL) == 0 && penstock_pick_weight(NULL, 0) == 0);
+  REFUSED(penstock_pick_fail(NULL, PENSTOCK_STATUS_ABORTED, "x"));
   OK(penstock_channel_set_resolver(channel, NULL, &resolver, NULL));
   REFUSED_WITH_ERROR(penstock_resolver_push(NULL, "{}", &error));
   REFUSED_WITH_ERROR(penstock_resolver_push(resolver, NULL, &error));

@@ -322,6 +322,36 @@ TEST(pick_requires_a_zone) {
   end_servers(&all);
 }
 
+/* A picker chooses among the endpoints that the request asks for, without those that a hop has refused. */
+static int32_t last_of(penstock_pick *pick, void *context) {
+  atomic_int *most = context;
+  int count = (int)penstock_pick_count(pick);
+  if (count > atomic_load(most)) atomic_store(most, count);
+  for (int i = 0; i < count; i++) CHECK_STR(penstock_pick_attribute(pick, (size_t)i, "zone"), "b");
+  return count - 1;
+}
+
+TEST(pick_and_a_picker) {
+  servers all;
+  start_servers(&all, NULL);
+  open_servers(&all, ROUND_ROBIN, NULL);
+  connect_all(&all);
+  atomic_int most = 0;
+  OK(penstock_channel_set_picker(all.channel, last_of, &most, NULL));
+  wish wanted = {"b", 1};
+  watcher above = {.context = &wanted, .start = prefer};
+  int refused = 2;
+  watcher below = {.decide = refuse_one, .context = &refused};
+  watch(&all, &above, 1);
+  watch(&all, &below, 0);
+  for (int i = 0; i < 10; i++) CHECK_INT(ask(&all, NULL, NULL).server, 1);
+  CHECK_INT(atomic_load(&most), 2);
+  CHECK_INT(atomic_load(&below.picks[2]), 10);
+  OK(penstock_channel_set_picker(all.channel, NULL, NULL, NULL));
+  CHECK_INT(ask(&all, NULL, NULL).server, 1);
+  end_servers(&all);
+}
+
 /* ---- Executors, traces, attempts made anew ---- */
 
 static int32_t note_thread(watcher *self, penstock_hop *hop) {

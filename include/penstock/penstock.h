@@ -22,5 +22,6 @@
 #include "codec.h"
 #include "fork.h"
 #include "resolver.h"
+#include "picker.h"
 
 #endif

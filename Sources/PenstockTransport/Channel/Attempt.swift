@@ -76,7 +76,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
 
   override var lacks: Lack {
     guard isWaiting else { return .nothing }
-    return withCore { $0.lack == .slot && isChoosy ? .endpoint : $0.lack }
+    return withCore { $0.lack == .slot && (isChoosy || $0.picker != nil) ? .endpoint : $0.lack }
   }
   /// Whether it waits for a connection, or for a slot on one.
   @inline(never)

@@ -95,6 +95,9 @@ public final class Channel: @unchecked Sendable {
     runtime.post(NewResolver(core, resolver))
   }
 
+  /// Lets `picker` choose the endpoint of each attempt from now on; nil: the balancer chooses again. Any thread.
+  public func set(_ picker: Picker?) { runtime.post(Asked(core) { $0.set(picker) }) }
+
   /// The channel's state, on any thread.
   public var connectivity: Connectivity { core.connectivity.now }
 

@@ -2,8 +2,8 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 
-// The endpoint of each attempt that has a say in the choice: its request has a wish, or hops of its call
-// have on_pick. Other attempts know nothing of it.
+// The endpoint of each attempt that has a say in the choice: the channel has a picker, its request has a wish, or hops of
+// its call have on_pick. Other attempts know nothing of it.
 //
 // ```
 // attempt --> asking --> at the end of the turn: an endpoint --> its connection's next stream
@@ -35,6 +35,20 @@ extension ChannelCore {
     }
   }
 
+  /// Lets `picker` choose the endpoint of each attempt from now on; nil: the balancer chooses again.
+  @inline(never) @_optimize(size)
+  func set(_ picker: Picker?) {
+    guard closedBecause == nil else { return }
+    runtime.refreshNow()
+    let usedAll = usesAllEndpoints
+    let former = self.picker
+    self.picker = picker
+    askAgain()
+    if usesAllEndpoints != usedAll { changeBalancer(hasNames: false) }
+    // It goes last, since its finalizer is user code.
+    withExtendedLifetime(former) {}
+  }
+
   /// The end of a turn: finds endpoints for the attempts that ask.
   @inline(never) @_optimize(size)
   func placeAll() {
@@ -61,9 +75,19 @@ extension ChannelCore {
     if isFull { open = [] }
     var refused = 0
     while !open.isEmpty {
-      let index = turn(among: open)
+      var index = turn(among: open)
+      if let picker {
+        let answer = picker.pick(among: open, of: endpoints, for: call)
+        guard goesOn(attempt, call) else { return }
+        switch answer {
+        case .endpoint(let picked): index = picked
+        case .wait: return park(attempt)
+        case .fail(let status): return attempt.finish(status)
+        }
+      }
       let endpoint = endpoints[open.remove(at: index)]
       guard endpoint.hasSlot else {
+        if picker != nil { return park(attempt) }
         isFull = true
         continue
       }

@@ -28,6 +28,7 @@ extension ChannelCore {
   }
 
   var usesAllEndpoints: Bool {
+    if picker != nil { return true }
     if case .pickFirst = destination.service.balancing.policy { return false }
     return true
   }

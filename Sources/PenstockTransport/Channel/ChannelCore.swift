@@ -46,6 +46,8 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   private var lastUsed: UInt64 = 0
   private var idleTimer: ChannelTimer?
   var outlierTimer: ChannelTimer?
+  /// The program's function that chooses endpoints; nil: the balancer does.
+  var picker: Picker?
   /// Of the attempts that have a say in the choice (ChannelCore+Choice): those for which an endpoint is to be found in
   /// this turn, those for which none of the ready ones would do, and the endpoint that hops are asked about now.
   var asking = WaitQueue<Attempt>()
@@ -65,9 +67,11 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   }
 
   @inline(never) @_optimize(size)
-  private static func newBalancer(_ destination: Destination, _ runtime: Runtime) -> Balancer {
+  private static func newBalancer(_ destination: Destination, _ runtime: Runtime, picks: Bool = false)
+    -> Balancer
+  {
     .make(
-      destination.service.balancing.policy, timeout: destination.connectTimeout,
+      picks ? .roundRobin : destination.service.balancing.policy, timeout: destination.connectTimeout,
       random: runtime.platform.random())
   }
 
@@ -109,7 +113,9 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
 
   @inline(never) @_optimize(size)
   private func attachOtherwise(_ attempt: Attempt) {
-    if waiting.isEmpty, pick == .choose, let endpoint = choose() {
+    if picker != nil {
+      ask(attempt)
+    } else if waiting.isEmpty, pick == .choose, let endpoint = choose() {
       _ = endpoint.open(attempt)
     } else {
       wait(attempt)
@@ -281,7 +287,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     while !waiting.isEmpty, let endpoint = choose() {
       guard let attempt = waiting.popFirst() else { return }
       attempt.notesWait(for: .nothing)
-      if attempt.isChoosy { ask(attempt) } else { _ = endpoint.open(attempt) }
+      if attempt.isChoosy || picker != nil { ask(attempt) } else { _ = endpoint.open(attempt) }
     }
   }
 
@@ -333,13 +339,20 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     destination.service = service ?? destination.ownService
     methods.set(destination.service.methods)
     guard destination.service.balancing != before else { return }
-    // The endpoints stay, with their connections: the new balancer hears of them with the addresses, which follow.
+    changeBalancer(hasNames: true)
+  }
+
+  /// Begins with a new balancer. The endpoints stay, with their connections: it hears of them with the addresses.
+  /// `hasNames`: the addresses follow; otherwise they are asked for.
+  @inline(never) @_optimize(size)
+  func changeBalancer(hasNames: Bool) {
     let wasIdle = balancer.connectivity == .idle
-    balancer = ChannelCore.newBalancer(destination, runtime)
+    balancer = ChannelCore.newBalancer(destination, runtime, picks: picker != nil)
     noteBalancing()
     if !wasIdle { _ = balancer.handle(.wanted, now: runtime.now) }
     pick = balancer.pick
     runtime.disarm(self)
+    if !wasIdle, !hasNames { names?.ask() }
   }
 
   /// The addresses have come. Endpoints of addresses that were known stay, with their connections.
@@ -443,6 +456,8 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     listeners = nil
     asking = WaitQueue()
     parked = WaitQueue()
+    // Its finalizer is user code.
+    picker = nil
   }
 
   // MARK: In a child of fork
@@ -461,7 +476,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
       leaving.append(subchannel)
     }
     endpoints = []
-    balancer = ChannelCore.newBalancer(destination, runtime)
+    balancer = ChannelCore.newBalancer(destination, runtime, picks: picker != nil)
     pick = balancer.pick
     connectivity.becomeChild()
   }

@@ -50,7 +50,7 @@ public final class CallOptions: HopHandle {
 
   public override init() {}
 
-  public override var isOptions: Bool { true }
+  public override var form: Form { .options }
 
   deinit { if !Process.isForked(generation) { interceptors.removeAll() } }
 

@@ -166,6 +166,13 @@ public final class ClientChannel: @unchecked Sendable {
     return .ok
   }
 
+  /// Like `Channel.set`. The picker is let go where the channel is closed.
+  public func set(_ picker: Picker?) -> Outcome {
+    if isClosed { return .closed }
+    transport.set(picker)
+    return .ok
+  }
+
   public func add(_ registration: Registration, priority: Int32) -> Outcome {
     if !isOpen { return .closed }
     return chains.add(registration, priority: priority) ? .ok : .closed

@@ -16,7 +16,7 @@ LAYERS: Dict[str, str] = {
     "handles": "_arguments _codec _connection _ctrl_c _errors _executor _fork _metadata _objects _reply _reports "
     "_resolver _status _verdict _version _wait _watch",
     "calls": "_call _keywords _method _options _side",
-    "interceptors": "_c_interceptor _completion _hop _interceptor _registration _request _sync _ticket "
+    "interceptors": "_c_interceptor _completion _hop _interceptor _picker _registration _request _sync _ticket "
     "_trampolines ready",
     "channel": "_channel _runtime",
 }

@@ -1,7 +1,10 @@
-"""on_pick and prefer (docs/interceptors.md), with several servers."""
+"""Pickers of the program's (docs/channel.md), on_pick and prefer (docs/interceptors.md): with several servers."""
 
 from __future__ import annotations
 
+import gc
+import weakref
+import zlib
 from concurrent import futures
 from typing import Any, Dict, Iterator, List, Optional
 
@@ -10,7 +13,7 @@ import pytest
 
 import penstock
 from helpers import Only, eventually
-from penstock import StatusCode, Verdict
+from penstock import Connectivity, StatusCode, Verdict
 
 NAME = "/test.Name/Name"
 
@@ -181,3 +184,120 @@ def test_on_pick_may_raise(zones: Dict[str, List[str]]) -> None:
 def test_on_pick_is_per_attempt(zones: Dict[str, List[str]]) -> None:
     with open_channel(zones) as channel, pytest.raises(penstock.InvalidArgumentError, match="on_pick"):
         channel.add_interceptor(Only(on_pick=lambda hop: None))
+
+
+# ---- Pickers ----
+
+
+def pin(pick: penstock.Pick) -> Optional[penstock.Endpoint]:
+    """Each user's calls go to one of the servers, whichever are ready."""
+    assert pick.method == NAME
+    user = str(pick.metadata["x-user"])
+    return max(pick.endpoints, key=lambda each: zlib.crc32(f"{user} {each.address}".encode()))
+
+
+def test_a_picker_pins_users(zones: Dict[str, List[str]], servers: List[Server]) -> None:
+    with open_channel(zones, policy="pick_first", picker=pin) as channel:
+        eventually(lambda: len({ask(channel, metadata={"x-user": str(user)}) for user in range(40)}) == 4)
+        pinned = {user: ask(channel, metadata={"x-user": str(user)}) for user in range(40)}
+        for user, address in pinned.items():
+            assert ask(channel, metadata={"x-user": str(user)}) == address
+
+
+def test_a_pinned_user_moves_when_the_server_stops() -> None:
+    own = [Server(), Server()]
+    zones = {"a": [server.address for server in own]}
+    with open_channel(zones, picker=pin) as channel:
+        eventually(lambda: len({ask(channel, metadata={"x-user": str(user)}) for user in range(20)}) == 2)
+        own[0].stop()
+        eventually(lambda: {ask(channel, metadata={"x-user": str(user)}) for user in range(20)} == {own[1].address})
+    own[1].stop()
+
+
+def test_a_picker_sees_the_servers(zones: Dict[str, List[str]]) -> None:
+    kept: List[Any] = []
+
+    def picker(pick: penstock.Pick) -> int:
+        first = pick.endpoints[0]
+        if not kept:
+            kept.extend([pick, first, pick.metadata])
+        assert len(pick) == len(pick.endpoints) > 0
+        for each in pick.endpoints:
+            assert each.address in zones[each.attribute("zone") or ""]
+            assert each.weight == 7
+            assert each.attribute("rack") is None
+        assert 0 < (pick.deadline or 0) <= 20
+        assert pick.wait_for_ready
+        assert pick.authority == "names.example:1"
+        for change in (
+            lambda: setattr(pick, "method", "/a/b"),
+            lambda: pick.set_credentials("x"),
+            lambda: pick.prefer("zone", "a"),
+            lambda: pick.metadata.__setitem__("x-more", "1"),
+        ):
+            with pytest.raises(penstock.StateError):
+                change()
+        return len(pick) - 1
+
+    with open_channel(zones, picker=picker) as channel:
+        eventually(lambda: ask(channel) == zones["b"][1])
+    for use in (lambda: len(kept[0]), lambda: kept[1].address, lambda: kept[2].get("x"), lambda: kept[0].method):
+        with pytest.raises(penstock.StateError):
+            use()
+
+
+def test_the_answers_of_a_picker(zones: Dict[str, List[str]]) -> None:
+    answers: List[Any] = []
+    reports: List[Any] = []
+    penstock.set_exception_hook(lambda *given: reports.append(given))
+
+    def picker(pick: penstock.Pick) -> Any:
+        return answers[0](pick) if callable(answers[0]) else answers[0]
+
+    def fails(answer: Any, code: StatusCode, words: str) -> None:
+        answers[:] = [answer]
+        with pytest.raises(penstock.RpcError, match=words) as caught:
+            ask(channel)
+        assert caught.value.code() is code
+
+    try:
+        with open_channel(zones) as channel:
+            connect(channel, zones)
+            channel.set_picker(picker)
+            fails(4, StatusCode.INTERNAL, "the picker has returned 4 for 4 endpoints")
+            fails(-1, StatusCode.INTERNAL, "the picker has returned 2147483647 for 4 endpoints")
+            fails(-2, StatusCode.INTERNAL, "the picker has returned 2147483647 for 4 endpoints")
+            fails(lambda pick: pick.fail(StatusCode.ABORTED, "no"), StatusCode.ABORTED, "no")
+            fails("first", StatusCode.INTERNAL, "the picker raised TypeError")
+            fails(lambda pick: 1 // 0, StatusCode.INTERNAL, "the picker raised ZeroDivisionError")
+            fails(lambda pick: pick.fail(StatusCode.OK), StatusCode.INTERNAL, "InvalidArgumentError")
+            answers[:] = [None]
+            with pytest.raises(penstock.RpcError) as caught:
+                channel.unary_unary(NAME)(b"", timeout=0.05)
+            assert caught.value.code() is StatusCode.DEADLINE_EXCEEDED
+            channel.set_picker(None)
+            connect(channel, zones)
+    finally:
+        penstock.set_exception_hook(None)
+    assert [callback for _, callback, _ in reports] == ["picker"] * 3
+    with pytest.raises(penstock.ClosedError):
+        channel.set_picker(picker)
+    with pytest.raises(TypeError):
+        channel.set_picker("round_robin")  # type: ignore[arg-type]
+
+
+def test_a_picker_is_let_go(zones: Dict[str, List[str]]) -> None:
+    class First:
+        def __call__(self, pick: penstock.Pick) -> int:
+            return 0
+
+    first, second = First(), First()
+    gone = [weakref.ref(first), weakref.ref(second)]
+    channel = open_channel(zones, picker=first)
+    ask(channel)
+    channel.set_picker(second)
+    del first, second
+    eventually(lambda: ask(channel) and (gc.collect(), gone[0]() is None)[1])
+    channel.close()
+    eventually(lambda: (gc.collect(), gone[1]() is None)[1])
+    assert channel.connectivity is Connectivity.SHUTDOWN

@@ -126,7 +126,7 @@ def test_constants_are_those_of_the_header() -> None:
         for name, number in re.findall(r"^#define\s+PENSTOCK_(\w+)\s+\(?(-?\d+)(?:u|\))?(?!\w)", text, re.MULTILINE)
     }
     ours = {name: value for name, value in vars(_constants).items() if name.isupper()}
-    kinds = ("E_", "CONNECTION_", "CONNECTIVITY_", "EVENT_", "IDEMPOTENCY_", "KIND_", "LEVEL_")
+    kinds = ("E_", "CONNECTION_", "CONNECTIVITY_", "EVENT_", "IDEMPOTENCY_", "KIND_", "LEVEL_", "PICK_")
     expected = {
         name: number
         for name, number in defined.items()

@@ -43,6 +43,7 @@ from ._hop import Hop
 from ._interceptor import Interceptor
 from ._metadata import Metadata, Metadatum, ReceivedMetadata
 from ._method import StreamStream, StreamUnary, UnaryStream, UnaryUnary
+from ._picker import Endpoint, Pick
 from ._raw.library import load
 from ._registration import Registration
 from ._reply import CompletedCall, RpcError
@@ -70,6 +71,7 @@ __all__ = [
     "ConnectionEventKind",
     "Connectivity",
     "Detail",
+    "Endpoint",
     "Error",
     "Event",
     "EventKind",
@@ -89,6 +91,7 @@ __all__ = [
     "Metadata",
     "Metadatum",
     "NotFoundError",
+    "Pick",
     "ReceivedMetadata",
     "Registration",
     "Resolver",

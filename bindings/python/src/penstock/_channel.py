@@ -17,6 +17,7 @@ from ._metadata import owned_text
 from ._method import Caller
 from ._objects import own
 from ._options import CallOptions
+from ._picker import Picker, set_picker
 from ._registration import Kinds, Methods, Registration, register_all
 from ._resolver import Resolver
 from ._runtime import Runtime, default_runtime
@@ -45,6 +46,7 @@ class Channel(Caller):
     ``trace``: see docs/options.md.
     ``interceptors``: each an interceptor, or (interceptor, priority). ``runtime``: a `Runtime`, instead of the
     default one. ``resolver``: a `Resolver` that finds the addresses, instead of a look-up of the target's name.
+    ``picker``: a function that chooses the server of each attempt: see `set_picker`.
 
     The channel connects at its first call. InvalidArgumentError: the target or an option is wrong; its ``path``
     names it.
@@ -59,6 +61,7 @@ class Channel(Caller):
         interceptors: Interceptors = (),
         runtime: Optional[Runtime] = None,
         resolver: Optional[Resolver] = None,
+        picker: Optional[Picker] = None,
     ) -> None:
         self.target = target
         self._runtime = runtime if runtime is not None else default_runtime()
@@ -84,6 +87,8 @@ class Channel(Caller):
         register_all(self, interceptors)
         if resolver is not None:
             resolver._join(self._handle)
+        if picker is not None:
+            self.set_picker(picker)
 
     def _registry_functions(self) -> Tuple[str, int]:
         return "penstock_channel", self._handle
@@ -177,6 +182,15 @@ class Channel(Caller):
 
         ClosedError: the channel is closed."""
         watch(self._handle, changed)
+
+    def set_picker(self, picker: Optional[Picker]) -> None:
+        """Lets ``picker(pick)`` choose the server of each attempt from now on, instead of the policy of the service
+        config; None: the policy chooses again. The channel connects to every address then.
+
+        It gets a `Pick`, and returns one of ``pick.endpoints`` or its index; None, so that the call waits until the
+        endpoints change; or ``pick.fail(code, message)``. It runs on the thread that drives the runtime, so it must
+        not wait. An exception ends the call with INTERNAL. ClosedError: the channel is closed."""
+        set_picker(self._handle, picker)
 
     def connect(self) -> None:
         """Makes an idle channel connect, without a call. Does not wait; in any other state it does nothing."""

@@ -32,6 +32,8 @@ penstock_codec_copy = CFUNCTYPE(c_void_p, c_void_p, c_void_p)
 penstock_resolver_function = CFUNCTYPE(None, c_void_p)
 # typedef int32_t (*penstock_connectivity_function)(void *user_data, int32_t state);
 penstock_connectivity_function = CFUNCTYPE(c_int32, c_void_p, c_int32)
+# typedef int32_t (*penstock_picker)(penstock_pick *pick, void *user_data);
+penstock_picker = CFUNCTYPE(c_int32, c_void_p, c_void_p)
 
 
 class penstock_connection_event(Structure):

@@ -1,5 +1,5 @@
 """The functions for making calls: those of runtime.h, message.h, call.h, channel.h, registration.h, codec.h and
-resolver.h."""
+resolver.h, picker.h."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from .c_types import (
     penstock_finalizer,
     penstock_interceptor,
     penstock_interrupted,
+    penstock_picker,
     penstock_resolver_functions,
 )
 
@@ -300,4 +301,20 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_resolver_retain": (c_void_p, c_void_p),
     # void penstock_resolver_release(penstock_resolver *resolver);
     "penstock_resolver_release": (None, c_void_p),
+    # ---- picker.h ----
+    # penstock_result penstock_channel_set_picker(penstock_channel *channel, penstock_picker picker, void *user_data,
+    # penstock_finalizer finalizer);
+    "penstock_channel_set_picker": (c_int32, c_void_p, penstock_picker, c_void_p, penstock_finalizer),
+    # penstock_request *penstock_pick_request(penstock_pick *pick);
+    "penstock_pick_request": (c_void_p, c_void_p),
+    # size_t penstock_pick_count(const penstock_pick *pick);
+    "penstock_pick_count": (c_size_t, c_void_p),
+    # const char *penstock_pick_address(const penstock_pick *pick, size_t index);
+    "penstock_pick_address": (c_char_p, c_void_p, c_size_t),
+    # uint32_t penstock_pick_weight(const penstock_pick *pick, size_t index);
+    "penstock_pick_weight": (c_uint32, c_void_p, c_size_t),
+    # const char *penstock_pick_attribute(const penstock_pick *pick, size_t index, const char *name);
+    "penstock_pick_attribute": (c_char_p, c_void_p, c_size_t, c_char_p),
+    # penstock_result penstock_pick_fail(penstock_pick *pick, int32_t code, const char *message);
+    "penstock_pick_fail": (c_int32, c_void_p, c_int32, c_char_p),
 }

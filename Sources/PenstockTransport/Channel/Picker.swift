@@ -1,0 +1,67 @@
+import PenstockCall
+import PenstockChannel
+import PenstockWire
+
+/// The program's function that chooses the endpoint of each attempt. As a handle it is the function's view of the call and
+/// of the endpoints among which it chooses; outside of the function there is nothing to see. Driving thread only.
+public final class Picker: HopHandle {
+  /// Gets the view and the user data. The result is the index of an endpoint, or one of the numbers of `Answer`.
+  public typealias Function = @convention(c) (OpaquePointer?, UnsafeMutableRawPointer?) -> Int32
+
+  enum Answer {
+    case endpoint(Int)
+    case wait
+    case fail(Status)
+  }
+
+  private let function: Function
+  private let userData: UserData
+  /// The call, while the function runs.
+  public private(set) var call: Call?
+  /// The channel's endpoints, and the indices of those among which the function chooses.
+  private var endpoints: [Subchannel] = []
+  private var choices: [Int] = []
+  private var failure: Status?
+
+  public init(_ function: @escaping Function, _ userData: UserData) {
+    self.function = function
+    self.userData = userData
+    super.init()
+  }
+
+  public override var form: Form { .pick }
+
+  public var count: Int { choices.count }
+
+  /// The endpoint at `index`; nil: there is none.
+  public func endpoint(_ index: Int) -> Endpoint? {
+    index >= 0 && index < choices.count ? endpoints[choices[index]].endpoint : nil
+  }
+
+  /// Sets the status with which the call ends if the function's answer is to fail it.
+  public func fail(_ status: Status) -> Outcome {
+    guard call != nil else { return .state }
+    failure = status
+    return .ok
+  }
+
+  /// Lets the function choose.
+  @inline(never) @_optimize(size)
+  func pick(among given: [Int], of all: [Subchannel], for call: Call) -> Answer {
+    self.call = call
+    endpoints = all
+    choices = given
+    call.watch.begin(call.id, .pick)
+    let answer = function(OpaquePointer(Unmanaged.passUnretained(self).toOpaque()), userData.pointer)
+    call.watch.end()
+    self.call = nil
+    endpoints = []
+    choices = []
+    let failure = failure.take()
+    if answer >= 0, Int(answer) < given.count { return .endpoint(Int(answer)) }
+    if answer == -1 { return .wait }
+    if answer == -2 { return .fail(failure ?? Status(.unavailable, "the picker has failed the call")) }
+    let words = ByteBuffer().say("the picker has returned ").say(Int(answer)).say(" for ").say(given.count)
+    return .fail(Status(.internal, words: words.say(" endpoints")))
+  }
+}

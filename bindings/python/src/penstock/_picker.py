@@ -1,0 +1,154 @@
+"""Pickers: functions that choose the server of each attempt."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Callable, Dict, List, Optional, Union
+
+from . import _constants as c
+from . import _raw
+from ._arguments import c_string
+from ._ctrl_c import recover
+from ._errors import StateError, check, library_error
+from ._metadata import Metadata
+from ._objects import forget, registry
+from ._reports import report
+from ._request import RequestFields, text_of
+from ._status import StatusCode, code_number
+
+
+class Endpoint:
+    """A server that is ready, as a picker sees it. It may be used in the picker only."""
+
+    __slots__ = ("_pick", "index")
+
+    def __init__(self, pick: Pick, index: int) -> None:
+        self._pick = pick
+        self.index = index
+
+    @property
+    def address(self) -> str:
+        """Such as ``192.0.2.1:443``, ``[::1]:443`` or ``unix:/path``."""
+        return text_of(_raw.penstock_pick_address(self._pick._shown(), self.index))
+
+    @property
+    def weight(self) -> int:
+        """The weight that the resolver has given; 1 if it has given none."""
+        return int(_raw.penstock_pick_weight(self._pick._shown(), self.index))
+
+    def attribute(self, name: str) -> Optional[str]:
+        """The value of an attribute that the resolver has given; None: there is none."""
+        text = c_string(name, "the name of an attribute")
+        value = _raw.penstock_pick_attribute(self._pick._shown(), self.index, text)
+        return None if value is None else text_of(value)
+
+    def __repr__(self) -> str:
+        return f"Endpoint({self.index})"
+
+
+class Pick(RequestFields):
+    """A call that needs a server, and the servers that are ready. The request can be read, as in a hop, and not
+    changed (StateError). It may be used in the picker only, on its thread."""
+
+    __slots__ = ("_failing", "_handle", "_thread")
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+        self._thread = threading.get_ident()
+        self._failing = False
+
+    def _shown(self) -> int:
+        if self._handle and self._thread == threading.get_ident():
+            return self._handle
+        raise StateError(c.E_STATE, "allowed only in the picker, on its thread")
+
+    def _request(self) -> int:
+        return int(_raw.penstock_pick_request(self._shown()))
+
+    def _set(self, function: Callable[[int, Any], int], value: Any, words: str) -> None:
+        self._shown()
+        raise StateError(c.E_STATE, f"{words}: a picker can't change the request")
+
+    def prefer(self, name: Optional[str], value: str = "", *, required: bool = False) -> None:
+        """StateError: a picker can't change the request."""
+        raise StateError(c.E_STATE, "a picker can't change the request")
+
+    @property
+    def metadata(self) -> Metadata:
+        """The request's metadata, read-only."""
+        return self.request_metadata
+
+    def __len__(self) -> int:
+        """How many servers are ready."""
+        return int(_raw.penstock_pick_count(self._shown()))
+
+    @property
+    def endpoints(self) -> List[Endpoint]:
+        """The servers that are ready, without those that hops have refused and that the request does not ask for."""
+        return [Endpoint(self, index) for index in range(len(self))]
+
+    def fail(self, code: Union[StatusCode, int] = StatusCode.UNAVAILABLE, message: str = "") -> int:
+        """Ends the call with this status: ``return pick.fail(StatusCode.ABORTED, "why")``."""
+        text = c_string(message, "a message")
+        result = _raw.penstock_pick_fail(self._shown(), code_number(code), text)
+        if result != c.OK:
+            raise library_error(result, f"a picker can't fail a call with {code!r}")
+        self._failing = True
+        return int(c.PICK_FAIL)
+
+
+# Returns the endpoint, or its index; None: the call waits until the endpoints change; or `Pick.fail(...)`.
+Picker = Callable[[Pick], Union[Endpoint, int, None]]
+
+
+class _Function:
+    def __init__(self, picker: Picker) -> None:
+        self.picker = picker
+
+
+def set_picker(channel: int, picker: Optional[Picker]) -> None:
+    """Lets C call ``picker``, which C has until the channel has another one or has closed."""
+    if picker is None:
+        check(_raw.penstock_channel_set_picker(channel, _none, None, forget))
+        return
+    if not callable(picker):
+        raise TypeError(f"a function that gets a Pick, not {picker!r}")
+    check(_raw.penstock_channel_set_picker(channel, _pick, registry.add(_Function(picker)), forget))
+
+
+def _answer(pick: Pick, returned: object) -> int:
+    if returned is None:
+        return int(c.PICK_WAIT)
+    if isinstance(returned, Endpoint):
+        return returned.index
+    if isinstance(returned, int) and not isinstance(returned, bool):
+        if returned == c.PICK_FAIL and pick._failing:
+            return int(c.PICK_FAIL)
+        # A negative number must not be taken for WAIT or FAIL; C tells the caller of a wrong index.
+        return returned if 0 <= returned < 2**31 else 2**31 - 1
+    raise TypeError(f"the picker returned {returned!r}, which is neither an Endpoint, an index nor None")
+
+
+def _call_picker(handle: int, number: Optional[int]) -> int:
+    """From C to Python: does not raise into C."""
+    function = registry.get(number)
+    pick = Pick(handle)
+    try:
+        if isinstance(function, _Function):
+            return _answer(pick, function.picker(pick))
+    except BaseException as error:
+        text = f"the picker raised {type(error).__name__}"
+        _raw.penstock_pick_fail(handle, StatusCode.INTERNAL.number, c_string(text, "a message"))
+        report("picker", "picker", error)
+    finally:
+        pick._handle = 0
+    return int(c.PICK_FAIL)
+
+
+def _not_begun(given: Dict[str, Any]) -> None:
+    _raw.penstock_pick_fail(given["handle"], StatusCode.INTERNAL.number, b"the picker was interrupted")
+
+
+recover(_call_picker, _not_begun)
+_pick = _raw.penstock_picker(_call_picker)
+_none = _raw.penstock_picker()

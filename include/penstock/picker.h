@@ -1,0 +1,74 @@
+/* Picker: chooses the endpoint of each attempt in the program's own way, by the call and by what is known of the
+ * endpoints (docs/channel.md).
+ */
+#ifndef PENSTOCK_PICKER_H
+#define PENSTOCK_PICKER_H
+
+#include "base.h"
+#include "channel.h"
+#include "request.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What a picker sees: a call that needs an endpoint, and the endpoints that are ready. It is there until the picker
+ * returns; the functions below are for the thread that runs the picker. */
+typedef struct penstock_pick penstock_pick;
+
+#define PENSTOCK_PICK_WAIT (-1) /* the call waits; the picker is asked again when the endpoints have changed */
+#define PENSTOCK_PICK_FAIL (-2) /* the call ends, with the status of penstock_pick_fail */
+
+/* Chooses the endpoint of one attempt. Returns its index, from 0 to penstock_pick_count - 1, or PENSTOCK_PICK_...; any
+ * other number ends the call with INTERNAL. It is called on the thread that drives the runtime, for each attempt, and
+ * must return soon: a function that waits gives PENSTOCK_E_WOULD_DEADLOCK there. */
+typedef int32_t (*penstock_picker)(penstock_pick *pick, void *user_data);
+
+/* Lets `picker` choose the endpoint of each attempt from now on, instead of the policy of the service config; NULL: the
+ * policy chooses again. A channel with a picker connects to every address, as with round_robin. Calls that wait are
+ * asked for with the new picker.
+ * result: E_INVALID_ARGUMENT: the channel is NULL. E_CLOSED, E_FORKED.
+ * memory: `user_data` is the library's until `finalizer` (nullable) has run: once, when the channel has another picker or
+ * none, or has closed, and on an error.
+ * threads: any */
+PENSTOCK_API penstock_result penstock_channel_set_picker(penstock_channel *channel, penstock_picker picker,
+                                                         void *user_data, penstock_finalizer finalizer);
+/* Gives the request of the call, which may be read as in a hop: its method, metadata, deadline and settings, as the
+ * hops have left them. It can't be changed: a setter gives E_STATE.
+ * result: the request; NULL for NULL.
+ * memory: borrowed until the picker returns.
+ * threads: the picker's */
+PENSTOCK_API penstock_request *penstock_pick_request(penstock_pick *pick);
+/* Tells how many endpoints there are to choose from: those that are ready, without those that hops have refused for this
+ * attempt (on_pick), and that the request does not ask for (penstock_request_prefer). An endpoint that outlier
+ * detection has taken out is not among them.
+ * result: at least 1; 0 outside of the picker, and for NULL.
+ * memory: nothing is kept.
+ * threads: the picker's */
+PENSTOCK_API size_t penstock_pick_count(const penstock_pick *pick);
+/* Gives the address of the endpoint at `index`, such as "192.0.2.1:443", "[::1]:443" or "unix:/path".
+ * result: NUL-terminated; NULL if there is none, and for NULL.
+ * memory: borrowed until the picker returns.
+ * threads: the picker's */
+PENSTOCK_API const char *penstock_pick_address(const penstock_pick *pick, size_t index);
+/* Gives the weight that the resolver has given the endpoint at `index`.
+ * result: 1 if it has given none; 0 if there is no such endpoint, and for NULL.
+ * memory: nothing is kept.
+ * threads: the picker's */
+PENSTOCK_API uint32_t penstock_pick_weight(const penstock_pick *pick, size_t index);
+/* Gives the value of the attribute `name` that the resolver has given the endpoint at `index`.
+ * result: NUL-terminated; NULL if there is no such attribute or endpoint, and for NULL.
+ * memory: borrowed until the picker returns.
+ * threads: the picker's */
+PENSTOCK_API const char *penstock_pick_attribute(const penstock_pick *pick, size_t index, const char *name);
+/* Sets the status for PENSTOCK_PICK_FAIL: `code` is one of PENSTOCK_STATUS_... but OK, `message` a text (nullable).
+ * Without it the status is UNAVAILABLE.
+ * result: E_INVALID_ARGUMENT: NULL, or another code. E_STATE: no picker runs.
+ * memory: `message` is copied.
+ * threads: the picker's */
+PENSTOCK_API penstock_result penstock_pick_fail(penstock_pick *pick, int32_t code, const char *message);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
