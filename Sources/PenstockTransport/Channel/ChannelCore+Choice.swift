@@ -72,7 +72,10 @@ extension ChannelCore {
     var open = readyEndpoints(wish)
     // If no endpoint has a slot, nobody is asked: each attempt that waits would be asked for each slot that comes free.
     var isFull = !open.isEmpty && !open.contains { endpoints[$0].hasSlot }
-    if isFull { open = [] }
+    if isFull {
+      for index in open { _ = endpoints[index].lackSlot(grows: true) }
+      open = []
+    }
     var refused = 0
     while !open.isEmpty {
       var index = turn(among: open)
@@ -87,6 +90,7 @@ extension ChannelCore {
       }
       let endpoint = endpoints[open.remove(at: index)]
       guard endpoint.hasSlot else {
+        _ = endpoint.lackSlot(grows: true)
         if picker != nil { return park(attempt) }
         isFull = true
         continue
