@@ -21,10 +21,10 @@ static void copy(char *to, size_t size, const char *from) { snprintf(to, size, "
 
 static void heard(void *user_data, const penstock_connection_event *event) {
   log *self = user_data;
-  if (!CHECK(event->struct_size >= sizeof(*event) && event->kind >= 1 && event->kind <= 10)) return;
+  if (!CHECK(event->struct_size >= sizeof(*event) && event->kind >= 1 && event->kind <= 12)) return;
   pthread_mutex_lock(&self->mutex);
   size_t length = strlen(self->kinds);
-  if (length < sizeof(self->kinds) - 1) self->kinds[length] = " RUCSYDLBsI"[event->kind];
+  if (length < sizeof(self->kinds) - 1) self->kinds[length] = " RUCSYDLBsIHU"[event->kind];
   copy(self->address[event->kind], 64, event->address);
   copy(self->message[event->kind], 256, event->message);
   copy(self->target[event->kind], 64, event->target);

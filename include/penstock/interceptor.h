@@ -59,7 +59,9 @@ typedef void (*penstock_hop_destroy)(penstock_hop *hop, void *state);
 #define PENSTOCK_CONNECTION_LOST       7 /* a connection that was ready has ended */
 #define PENSTOCK_CONNECTION_BACKOFF    8 /* no connection could be made, or it was useless; `ms` until the next attempt */
 #define PENSTOCK_CONNECTION_SILENT     9  /* nothing has come for `ms` on a connection with calls */
-#define PENSTOCK_CONNECTION_IGNORED    10 /* the channel can't do a part of its service config: `message` names it */
+#define PENSTOCK_CONNECTION_IGNORED    10 /* a part of the service config can't be done: `message` names it */
+#define PENSTOCK_CONNECTION_HEALTHY    11 /* the server says that it serves: it gets calls */
+#define PENSTOCK_CONNECTION_UNHEALTHY  12 /* the server does not say that it serves: it gets no calls */
 
 /* One event. The library fills it; later versions may add fields at its end, and events. All strings are NUL-terminated,
  * and live as long as the callback runs. */

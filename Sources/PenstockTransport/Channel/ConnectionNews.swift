@@ -22,8 +22,12 @@ public final class ConnectionNews {
     case backoff = 8
     /// A connection with calls has been silent for `milliseconds`.
     case silent = 9
-    /// The channel can't do a part of its service config; `words` says what it does instead.
+    /// The channel, or the server, can't do a part of the service config; `words` says what is done instead.
     case ignored = 10
+    /// The server says that it serves, after it was asked for its health.
+    case healthy = 11
+    /// The server does not say that it serves, for the reason in `words`: it gets no calls.
+    case unhealthy = 12
   }
 
   public let kind: Kind

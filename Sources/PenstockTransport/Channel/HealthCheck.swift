@@ -172,7 +172,12 @@ final class HealthCheck: StreamOwner {
     }
     guard let status = status.take() else { return }
     leave(.cancelled)
-    if status.code == .unimplemented { return follow(.unimplemented) }
+    if status.code == .unimplemented {
+      channel.note(
+        .ignored, owner.address,
+        ByteBuffer().say("healthCheckConfig: the server has no health service, and counts as serving"))
+      return follow(.unimplemented)
+    }
     let words = ByteBuffer().say("its health check ended: ").say(status.message)
     follow(.ended(random: random), words)
   }

@@ -332,6 +332,7 @@ final class Subchannel: Timer {
   @inline(never) @_optimize(size)
   func hears(_ news: EndpointNews, _ words: ByteBuffer?) {
     failure = news == .ready ? nil : words ?? failure
+    note(news == .ready ? .healthy : .unhealthy, words)
     tell(news)
   }
 

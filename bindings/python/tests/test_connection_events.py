@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import threading
+from concurrent import futures
 from typing import Any, List
 
+import grpc
 import pytest
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 import penstock
 from helpers import eventually
@@ -77,3 +80,38 @@ def test_an_exception_is_reported(server: str) -> None:
     name, callback, error = reported[0]
     assert (name, callback) == ("Failing", "on_connection")
     assert isinstance(error, ValueError)
+
+
+def test_the_health_of_a_server() -> None:
+    servicer = health.HealthServicer()
+    server = grpc.server(futures.ThreadPoolExecutor(4))
+    health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    observer = Observer()
+    config = {"loadBalancingConfig": [{"round_robin": {}}], "healthCheckConfig": {"serviceName": "shop"}}
+    try:
+        servicer.set("shop", health_pb2.HealthCheckResponse.SERVING)
+        with penstock.Channel(
+            f"127.0.0.1:{port}", tls=False, options={"service_config": config}, interceptors=[observer]
+        ) as channel:
+            channel.connect()
+            eventually(lambda: observer.kinds()[-1:] == ["HEALTHY"])
+            servicer.set("shop", health_pb2.HealthCheckResponse.NOT_SERVING)
+            eventually(lambda: observer.kinds()[-1:] == ["UNHEALTHY"])
+            assert "does not serve" in (observer.events[-1].message or "")
+            assert observer.kinds() == ["RESOLVING", "CONNECTING", "READY", "HEALTHY", "UNHEALTHY"]
+    finally:
+        server.stop(None).wait(20)
+
+
+def test_a_server_that_has_no_health_service(server: str) -> None:
+    observer = Observer()
+    config = {"loadBalancingConfig": [{"round_robin": {}}], "healthCheckConfig": {"serviceName": ""}}
+    with penstock.Channel(server, tls=False, options={"service_config": config}, interceptors=[observer]) as channel:
+        channel.connect()
+        eventually(lambda: observer.kinds()[-1:] == ["HEALTHY"])
+    assert observer.kinds()[:5] == ["RESOLVING", "CONNECTING", "READY", "IGNORED", "HEALTHY"]
+    ignored = observer.events[3]
+    assert ignored.address == server
+    assert (ignored.message or "").startswith("healthCheckConfig")

@@ -31,7 +31,11 @@ class ConnectionEventKind(enum.IntEnum):
     SILENT = c.CONNECTION_SILENT
     """Nothing has come for ``seconds`` on a connection with calls."""
     IGNORED = c.CONNECTION_IGNORED
-    """The channel can't do a part of its service config, which ``message`` names."""
+    """A part of the service config, which ``message`` names, can't be done."""
+    HEALTHY = c.CONNECTION_HEALTHY
+    """The server says that it serves: it gets calls."""
+    UNHEALTHY = c.CONNECTION_UNHEALTHY
+    """The server does not say that it serves: it gets no calls."""
 
 
 @dataclass(frozen=True)
