@@ -12,7 +12,7 @@ open class HopHandle {
   /// The handle as a bound one; nil: it is the hop itself.
   open var bound: BoundHop? { nil }
 
-  /// What the handle is: of a `penstock_request` it may be something else than a hop.
+  /// The kind of the handle: a `penstock_request` may be of something else than a hop.
   public enum Form {
     case hop
     /// The request of call options (`penstock_call_options_request`).

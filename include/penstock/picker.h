@@ -12,8 +12,8 @@
 extern "C" {
 #endif
 
-/* What a picker sees: a call that needs an endpoint, and the endpoints that are ready. It is there until the picker
- * returns; the functions below are for the thread that runs the picker. */
+/* A call that needs an endpoint, and the endpoints that are ready, as a picker sees them. The handle is valid until the
+ * picker returns; the functions below are for the thread that runs the picker. */
 typedef struct penstock_pick penstock_pick;
 
 #define PENSTOCK_PICK_WAIT (-1) /* the call waits; the picker is asked again when the endpoints have changed */
