@@ -219,6 +219,7 @@ TEST(picker_needs_a_connection) {
   CHECK_INT(ask(&all, NULL, "{\"wait_for_ready\": true, \"deadline_ms\": 50}").code, PENSTOCK_STATUS_DEADLINE_EXCEEDED);
   CHECK_INT(atomic_load(&self.asked), 0);
   end_servers(&all);
+  latch_wait(&self.finalized, 1);
 }
 
 /* The chosen connection allows one call at a time: further calls wait for it, though others have room. */
@@ -253,6 +254,7 @@ TEST(picker_waits_for_a_slot) {
   }
   penstock_call_options_release(options);
   end_servers(&all);
+  latch_wait(&self.finalized, 1);
 }
 
 /* The picker replaces itself, cancels its call, and closes its channel: nothing of that happens under it. */
