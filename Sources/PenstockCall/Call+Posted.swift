@@ -23,7 +23,8 @@ extension Call {
     return memory.initializeMemory(as: Posted.self, to: Posted(input: input))
   }
 
-  /// A mark that stands for `open`, which runs first: a thread that posts an input meanwhile need not post the call.
+  /// A mark that says that the loop comes to the call in any case, for example for `open`, which runs first: a thread that
+  /// posts an input meanwhile need not post the call.
   private static var opening: UnsafeMutablePointer<Posted> {
     UnsafeMutablePointer(bitPattern: 16).unsafelyUnwrapped
   }
@@ -73,8 +74,19 @@ extension Call {
 
   /// Carries out the posted inputs, the oldest first. Called by the loop, on the driving thread, after
   /// `CallLoop.post`.
-  public func runPosted() {
-    var newest = posted.exchange(nil, ordering: .acquiringAndReleasing)
+  public func runPosted() { carryOut(posted.exchange(nil, ordering: .acquiringAndReleasing)) }
+
+  /// Carries out the posted inputs before the loop comes to the call, on the driving thread. A mark stays in their place,
+  /// because the call is still in the loop's inbox: nobody may post it once more.
+  @inline(never) @_optimize(size)
+  public func runPostedEarly() {
+    if posted.load(ordering: .relaxed) == nil { return }
+    carryOut(posted.exchange(Call.opening, ordering: .acquiringAndReleasing))
+  }
+
+  @inline(__always)
+  private func carryOut(_ all: UnsafeMutablePointer<Posted>?) {
+    var newest = all
     var oldest: UnsafeMutablePointer<Posted>?
     while let node = newest, node != Call.opening {
       newest = node.pointee.next

@@ -233,6 +233,60 @@ TEST(pick_ends_the_call) {
   end_servers(&all);
 }
 
+/* The picker and the hop send messages of the call, before the loop comes to what was posted. */
+typedef struct {
+  servers *all;
+  _Atomic(penstock_call *) call;
+  atomic_int set, finalized;
+} talker;
+
+static void say_one(talker *self) {
+  penstock_call *call;
+  while ((call = atomic_load(&self->call)) == NULL) test_pause();
+  OK(penstock_call_send(call, "y", 1));
+}
+
+static void end_talk(void *user_data) { atomic_fetch_add(&((talker *)user_data)->finalized, 1); }
+
+static int32_t say_in_picker(penstock_pick *pick, void *context) {
+  talker *self = context;
+  (void)pick;
+  OK(penstock_channel_set_picker(self->all->channel, say_in_picker, self, end_talk));
+  atomic_fetch_add(&self->set, 1);
+  say_one(self);
+  return 0;
+}
+
+static int32_t say_in_hop(watcher *self, penstock_hop *hop, int server) {
+  (void)hop, (void)server;
+  say_one(self->context);
+  return PENSTOCK_NEXT;
+}
+
+TEST(pick_sends) {
+  servers all;
+  start_servers(&all, NULL);
+  open_servers(&all, ROUND_ROBIN, NULL);
+  connect_all(&all);
+  talker talk = {&all, NULL, 1, 0};
+  OK(penstock_channel_set_picker(all.channel, say_in_picker, &talk, end_talk));
+  watcher self = {.decide = say_in_hop, .context = &talk};
+  watch(&all, &self, 0);
+  for (int i = 0; i < 10; i++) {
+    penstock_call *call = NULL;
+    atomic_store(&talk.call, NULL);
+    OK(penstock_channel_call(all.channel, BIDI, PENSTOCK_KIND_BIDI, NULL, NULL, &call, NULL));
+    atomic_store(&talk.call, call);
+    for (int k = 0; k < 2; k++) CHECK_MESSAGE(call, "y");
+    OK(penstock_call_half_close(call));
+    CHECK_FINISH(call, 0);
+    penstock_call_release(call);
+  }
+  end_servers(&all);
+  EVENTUALLY(atomic_load(&talk.finalized) == atomic_load(&talk.set));
+  CHECK_INT(atomic_load(&talk.set), 11);
+}
+
 /* ---- Wishes ---- */
 
 typedef struct {

@@ -123,7 +123,7 @@ extension ChannelCore {
   /// before anything is sent.
   @inline(never) @_optimize(size)
   private func goesOn(_ attempt: Attempt, _ call: Call) -> Bool {
-    call.runPosted()
+    call.runPostedEarly()
     return attempt.isWaiting
   }
 
