@@ -512,6 +512,93 @@ TEST(pick_waits_for_a_slot) {
   end_servers(&all);
 }
 
+/* The number of unary calls that have ended: at the end, when the first one with a wish had ended, and the first one
+ * without. */
+typedef struct {
+  atomic_int ended, wishing, other;
+} race;
+
+static bool has_wish(const penstock_metadata *metadata) {
+  const void *value = NULL;
+  size_t length = 0;
+  return penstock_metadata_get(metadata, "x-user", 0, &value, &length) == PENSTOCK_OK;
+}
+
+static int32_t race_create(penstock_hop *hop, void *user_data, void **state) {
+  (void)user_data;
+  *state = has_wish(penstock_hop_metadata(hop)) ? hop : NULL;
+  return PENSTOCK_NEXT;
+}
+
+static race run;
+
+static int32_t race_start(penstock_hop *hop, void *state) {
+  if (state) OK(penstock_request_prefer(penstock_hop_request(hop), "zone", "a", 1));
+  return PENSTOCK_NEXT;
+}
+
+static int32_t race_status(penstock_hop *hop, void *state) {
+  (void)hop;
+  int ended = atomic_fetch_add(&run.ended, 1) + 1, none = 0;
+  atomic_compare_exchange_strong(state ? &run.wishing : &run.other, &none, ended);
+  return PENSTOCK_NEXT;
+}
+
+static bool waits(penstock_call *call) {
+  char *snapshot = NULL;
+  OK(penstock_call_trace_json(call, &snapshot));
+  bool found = snapshot && strstr(snapshot, "\"waiting for ");
+  penstock_free(snapshot);
+  return found;
+}
+
+/* Calls with a wish and calls without one wait for one slot: neither kind has to wait for all of the other. */
+TEST(pick_takes_turns_with_other_calls) {
+  for (int first = 0; first < 2; first++) {
+    servers all;
+    char *const one[] = {"--max-concurrent-streams", "1", NULL};
+    start_servers(&all, one);
+    open_servers(&all, ROUND_ROBIN, NULL);
+    char text[256];
+    snprintf(text, sizeof(text),
+             "{\"addresses\": [{\"address\": \"%s\", \"attributes\": {\"zone\": \"a\"}}], "
+             "\"service_config\": {\"loadBalancingConfig\": [%s]}}",
+             all.address[0], ROUND_ROBIN);
+    OK(penstock_resolver_push(all.resolver, text, NULL));
+    CHECK_INT(ask(&all, NULL, "{\"wait_for_ready\": true}").code, 0);
+    penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
+    penstock_interceptor_id id = 0;
+    table.methods = UNARY;
+    table.create = race_create;
+    table.on_start = race_start;
+    table.on_status = race_status;
+    OK(penstock_channel_add_interceptor(all.channel, &table, 0, &id, NULL));
+    penstock_call *holder = start_call(all.channel, BIDI, PENSTOCK_KIND_BIDI);
+    OK(penstock_call_send(holder, "x", 1));
+    CHECK_MESSAGE(holder, "x");
+    enum { CALLS = 12 };
+    penstock_call *calls[CALLS];
+    for (int i = 0; i < CALLS; i++) {
+      bool wishes = (i == 0) == (first == 0);
+      calls[i] =
+          start_with(all.channel, UNARY, PENSTOCK_KIND_UNARY, wishes ? "{\"metadata\": {\"x-user\": \"wish\"}}" : NULL);
+      OK(penstock_call_send(calls[i], "x", 1));
+      OK(penstock_call_half_close(calls[i]));
+      EVENTUALLY(waits(calls[i]));
+    }
+    run = (race){0, 0, 0};
+    OK(penstock_call_half_close(holder));
+    CHECK_FINISH(holder, 0);
+    penstock_call_release(holder);
+    for (int i = 0; i < CALLS; i++) {
+      CHECK_FINISH(calls[i], 0);
+      penstock_call_release(calls[i]);
+    }
+    CHECK(atomic_load(&run.wishing) <= 3 && atomic_load(&run.other) <= 3);
+    end_servers(&all);
+  }
+}
+
 static int32_t at_random(watcher *self, penstock_hop *hop, int server) {
   (void)self, (void)hop, (void)server;
   return test_random(3) ? PENSTOCK_NEXT : PENSTOCK_DROP;

@@ -54,9 +54,18 @@ extension ChannelCore {
   func placeAll() {
     parked.sweep()
     for _ in 0..<asking.count {
-      guard let attempt = asking.popFirst() else { return }
+      guard let attempt = asking.popFirst() else { break }
       place(attempt)
     }
+    serve()
+  }
+
+  /// Slots have come free: the attempts that wait are served now, or behind those that ask. The order changes each time,
+  /// so that neither kind waits as long as there are others.
+  @inline(never) @_optimize(size)
+  func serveByTurns() {
+    askedFirst.toggle()
+    if !askedFirst { serve() }
   }
 
   @inline(never) @_optimize(size)

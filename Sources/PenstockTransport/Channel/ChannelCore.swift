@@ -53,6 +53,8 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   var asking = WaitQueue<Attempt>()
   var parked = WaitQueue<Attempt>()
   var offered: Endpoint?
+  /// Whether the slots that came free last went to them before the attempts that wait.
+  var askedFirst = false
 
   @inline(never) @_optimize(size)
   init(_ runtime: Runtime, _ defaults: RequestDefaults, _ destination: Destination, _ resolver: Resolver) {
@@ -237,7 +239,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
           for index in endpoints.indices { connect(index, until) }
         case .arm(let time): runtime.arm(self, at: time)
         case .keep(let kept): keep(kept)
-        case .serve: serve()
+        case .serve: if asking.isEmpty { serve() } else { serveByTurns() }
         case .fail(let why): fail(why, sparing: .anyTime)
         }
       }
@@ -283,7 +285,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
 
   /// Serves the attempts that wait; those that find no slot go on waiting.
   @inline(never) @_optimize(size)
-  private func serve() {
+  func serve() {
     while !waiting.isEmpty, let endpoint = choose() {
       guard let attempt = waiting.popFirst() else { return }
       attempt.notesWait(for: .nothing)
