@@ -142,10 +142,17 @@ extension Hop {
     return job?.start
   }
 
-  /// "/service/method", and the authority if there is one, as the running callback sees them; each followed by
-  /// a NUL.
-  public var path: ByteBuffer { editedStart?.path ?? job?.path ?? call.request.path }
-  public var authority: ByteBuffer? { editedStart?.authority ?? job?.authority ?? call.request.authority }
+  /// A part of the request as the running callback sees it: of the start that it may change; else, on an executor, of
+  /// what the job has kept; else of the call's request, which only the driving thread reads, except for its route.
+  @inline(__always)
+  func shown<T>(_ part: (Request) -> T, kept: (Job) -> T) -> T {
+    if let editedStart { return part(editedStart) }
+    if let job { return kept(job) }
+    return part(call.request)
+  }
+
+  /// "/service/method", followed by a NUL.
+  public var path: ByteBuffer { shown({ $0.path }, kept: { $0.path }) }
 
   /// OK in on_status if the callback may return RESTART; else the reason why not.
   public var canRestart: Outcome {
@@ -162,15 +169,12 @@ extension Hop {
   public var privacy: Privacy {
     (currentEvent == .status ? call.request.route : route)?.privacy ?? call.origin.privacy
   }
-  private var route: CallRoute? { (editedStart ?? call.request).route }
+  private var route: CallRoute? { shown({ $0.route }, kept: { $0.route }) }
 
   /// The clock by which deadlines are counted. Any thread.
   public var clock: UInt64 { call.clock }
 
-  public var deadline: UInt64? {
-    let job = isInline ? nil : job
-    return job.map({ $0.start?.deadline ?? $0.deadline }) ?? call.request.deadline
-  }
+  public var deadline: UInt64? { shown({ $0.deadline }, kept: { $0.deadline }) }
 
   /// Sets the deadline; nil: none.
   public func setDeadline(_ time: UInt64?) -> Outcome {

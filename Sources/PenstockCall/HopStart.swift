@@ -7,10 +7,12 @@ extension Hop {
   /// The settings as the running callback sees them.
   public var settings: CallSettings {
     @inline(never) @_optimize(size)
-    get { editedStart?.settings ?? job?.settings ?? call.request.settings }
+    get { shown({ $0.settings }, kept: { $0.settings }) }
   }
 
-  public var labels: RequestLabels? { (editedStart ?? job?.start ?? call.request).labels }
+  public var labels: RequestLabels? { shown({ $0.labels }, kept: { $0.labels }) }
+  /// The authority, followed by a NUL; nil: the channel's default authority.
+  public var authority: ByteBuffer? { labels?.authority }
 
   public func changeSettings(_ change: (inout CallSettings) -> Void) -> Outcome {
     editStart { start in

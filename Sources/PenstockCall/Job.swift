@@ -25,11 +25,13 @@ public final class Job: ExecutorJob {
   /// In on_start a copy of the start, which the callback may change and the call takes over with the verdict; in
   /// on_status the recorded start.
   var start: Request?
-  // The path, authority and so on of the call, as they were when the event came.
+  // The rest of the call's request as it was when the event came, because the driving thread may change the request
+  // while the callback runs.
   let path: ByteBuffer
-  let authority: ByteBuffer?
+  let labels: RequestLabels?
   let deadline: UInt64?
   let settings: CallSettings
+  let route: CallRoute?
 
   /// Whether a RESTART was possible when the status came; for on_status.
   var canRestart = Outcome.state
@@ -49,9 +51,10 @@ public final class Job: ExecutorJob {
     self.isAwaited = isAwaited
     registration = hop.registration
     path = hop.call.request.path
-    authority = hop.call.request.authority
+    labels = hop.call.request.labels
     deadline = hop.call.request.deadline
     settings = hop.call.request.settings
+    route = hop.call.request.route
     if isAwaited { hop.call.withLoop { $0.shareTickets(of: hop.call) } }
     // The executor is the user's code, and may run for long when it gets the job.
     hop.call.watch.hasRun = true

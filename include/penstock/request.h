@@ -9,7 +9,8 @@
  * shared; its method and channel can't be set. Elsewhere a setter gives PENSTOCK_E_STATE, after the call
  * PENSTOCK_E_GONE, in a forked child PENSTOCK_E_FORKED, and for a NULL PENSTOCK_E_INVALID_ARGUMENT. The request of a
  * hop is readable in the callbacks of the hop, in the function of a synchronous interceptor, and with a bound hop while
- * a start waits, or a status that may be answered with RESTART. Elsewhere, and if it is NULL, it is "not readable".
+ * a start waits, or a status that may be answered with RESTART. Elsewhere, and if it is NULL, it is "not readable". A
+ * callback on an executor sees the request as it was when its event came, although other hops may change it meanwhile.
  */
 #ifndef PENSTOCK_REQUEST_H
 #define PENSTOCK_REQUEST_H
