@@ -56,8 +56,13 @@ public final class Request {
   /// A copy of the start, to be sent another time; nil: no memory.
   @inline(never) @_optimize(size)
   public func copy() -> Request? {
-    guard let copied = metadata.copy() else { return nil }
-    let other = Request(kind: kind, terminated: path, metadata: copied, deadline: deadline)
+    metadata.copy().map { with($0) }
+  }
+
+  /// The same request with this metadata.
+  @inline(never) @_optimize(size)
+  public func with(_ metadata: Metadata) -> Request {
+    let other = Request(kind: kind, terminated: path, metadata: metadata, deadline: deadline)
     other.labels = labels
     other.settings = settings
     other.setRoute(route)

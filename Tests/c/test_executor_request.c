@@ -1,4 +1,5 @@
-/* request.h: the request that a callback on an executor sees while the driving thread changes the call's request. */
+/* request.h: the request that a callback on an executor, and a thread with a bound hop, sees while the driving thread
+ * changes the call's request. */
 #include "calls.h"
 #include "pool.h"
 #include "syncer.h"
@@ -192,3 +193,50 @@ static void run_read_back(bool on_executor) {
 }
 TEST(request_of_a_callback_shows_what_was_set) { run_read_back(false); }
 TEST(executor_request_of_a_callback_shows_what_was_set) { run_read_back(true); }
+
+/* ---- A bound hop, while another thread ends the wait ---- */
+
+static int32_t keep_limit(probe *self, penstock_hop *hop, int32_t event) {
+  if (event != PENSTOCK_EVENT_START) return PENSTOCK_NEXT;
+  OK(penstock_request_set_max_send_message_bytes(penstock_hop_request(hop), 500));
+  return keep_back(self, hop, event);
+}
+static void *read_bound(void *given) {
+  penstock_hop *hop = given;
+  penstock_request *request = penstock_hop_request(hop);
+  do {
+    size_t limit = penstock_request_max_send_message_bytes(request);
+    /* After the wait the request is not readable, and the limit is the default. */
+    CHECK(limit == 500 || limit == INT32_MAX);
+    CHECK_INT(penstock_request_deadline_ms(request), -1);
+    CHECK_INT(penstock_request_has_credentials(request), 0);
+  } while (penstock_hop_event(hop) != PENSTOCK_EVENT_NONE);
+  return NULL;
+}
+TEST(request_of_a_bound_hop_until_another_thread_ends_the_wait) {
+  bench bench = {.way = INLINE};
+  probe keeper, changer;
+  probe_init_with(&keeper, "keeper", keep_limit, &bench);
+  probe_init_with(&changer, "changer", change_at_start, NULL);
+  penstock_channel *channel = open_channel();
+  probe_add(&keeper, channel, 1);
+  probe_add(&changer, channel, 0);
+  for (int i = test_rounds(200); i > 0; i--) {
+    atomic_store(&bench.start, 0);
+    penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+    EVENTUALLY(atomic_load(&bench.start) != 0);
+    penstock_hop *hop = NULL;
+    pthread_t reader;
+    REQUIRE_OK(penstock_ticket_hop(atomic_load(&bench.start), &hop));
+    if (pthread_create(&reader, NULL, read_bound, hop)) abort();
+    OK(penstock_ticket_resolve_after(atomic_load(&bench.start), PENSTOCK_NEXT, test_random(3)));
+    OK(penstock_call_half_close(call));
+    CHECK_FINISH(call, PENSTOCK_STATUS_OK);
+    pthread_join(reader, NULL);
+    penstock_hop_release(hop);
+    penstock_call_release(call);
+  }
+  penstock_channel_release(channel);
+  probe_wait_finalized(&keeper);
+  probe_wait_finalized(&changer);
+}

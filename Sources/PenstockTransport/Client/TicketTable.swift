@@ -299,8 +299,6 @@ public enum Tickets {
     TicketTable.shared.book(of: ticket)?.whileOpen(ticket, change) ?? .gone
   }
 
-  static func isOpen(_ ticket: UInt64) -> Bool { whileOpen(ticket) { .ok } == .ok }
-
   /// A handle of the hop at the ticket's event.
   public static func hop(_ ticket: UInt64) -> (Outcome, WaitingHop?) {
     guard ticket != 0 else { return (.invalidArgument, nil) }

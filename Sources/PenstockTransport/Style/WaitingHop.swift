@@ -85,14 +85,25 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
   // MARK: - Any thread: the event
 
   private var isOpen: Bool {
+    var isOpen = false
+    whileShown { isOpen = true }
+    return isOpen
+  }
+
+  /// Runs `look` if the event is shown. A thread that ends the wait at the same time does so before or after it.
+  private func whileShown(_ look: () -> Void) {
     // In a forked child the lock may be held by a thread that the child does not have.
-    if hop.isForked { return false }
+    if hop.isForked { return }
     lock.lock()
     defer { lock.unlock() }
     switch state {
-    case .fresh, .passing: return true
-    case .waiting(let ticket): return Tickets.isOpen(ticket)
-    case .answered, .spent, .gone: return false
+    case .fresh, .passing: look()
+    case .waiting(let ticket):
+      _ = Tickets.whileOpen(ticket) {
+        look()
+        return .ok
+      }
+    case .answered, .spent, .gone: break
     }
   }
 
@@ -112,7 +123,12 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
     }
   }
 
-  public override var request: Request? { isOpen ? shownStart : nil }
+  /// The request as it is now: hops below change the call's request as soon as start goes on.
+  public override var request: Request? {
+    var seen: Request?
+    if let shownStart { whileShown { seen = shownStart.with(shownStart.metadata) } }
+    return seen
+  }
 
   /// Changes the request that a RESTART sends. Of a start that waits only the metadata may be changed, because other
   /// threads may read the rest.
