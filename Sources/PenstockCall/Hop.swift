@@ -70,9 +70,10 @@ public final class Hop: HopHandle {
   /// The cut below the hop; nil: the hop does not restart.
   private(set) var cut: Cut?
 
-  /// The queues of its callbacks that run on executors. nil: the callbacks of that lane run on the driving thread.
-  private(set) var outboundJobs: JobQueue?
-  private(set) var inboundJobs: JobQueue?
+  /// The queues of its callbacks that run on executors; nil: it has had none.
+  private var queues: HopQueues?
+  /// The same object, for any thread.
+  private let seenQueues = Atomic<UnsafeMutableRawPointer?>(nil)
 
   var outbound: Station?
   var inbound: Station?
@@ -128,8 +129,10 @@ public final class Hop: HopHandle {
     forgetAnswers()
     deed.store(Deed.none.rawValue, ordering: .relaxed)
     cut = nil
-    outboundJobs = nil
-    inboundJobs = nil
+    if queues != nil {
+      queues = nil
+      seenQueues.store(nil, ordering: .relaxed)
+    }
     outbound = nil
     inbound = nil
   }
@@ -164,16 +167,31 @@ public final class Hop: HopHandle {
   }
 
   private func setExecutors(_ outbound: (any Executor)?, _ inbound: (any Executor)?) {
-    outboundJobs = outbound.map { JobQueue($0) }
-    inboundJobs = outbound === inbound ? outboundJobs : inbound.map { JobQueue($0) }
+    let fresh = HopQueues(outbound, inbound, after: queues)
+    queues = fresh
+    seenQueues.store(Unmanaged.passUnretained(fresh).toOpaque(), ordering: .releasing)
   }
 
-  var hasExecutors: Bool { lastJobs != nil }
+  /// Whether the hop has queues; `create` may have chosen to use none.
+  var hasExecutors: Bool { queues != nil }
+  // nil: the callbacks of that lane run on the driving thread.
+  var outboundJobs: JobQueue? { queues?.outbound }
+  var inboundJobs: JobQueue? { queues?.inbound }
   func jobs(_ lane: Lane) -> JobQueue? { lane == .outbound ? outboundJobs : inboundJobs }
   /// The queue in which the callback for the call's end, and `destroy`, run; nil: they run on the driving thread.
   var lastJobs: JobQueue? { inboundJobs ?? outboundJobs }
-  /// The job that the calling thread, `thread`, runs for an executor.
-  func job(on thread: UInt) -> Job? { outboundJobs?.job(on: thread) ?? inboundJobs?.job(on: thread) }
+  /// The job in which the calling thread runs a callback for an executor; nil: it runs none. Any thread.
+  var job: Job? {
+    seenQueues.load(ordering: .acquiring).flatMap { runningJob($0) }
+  }
+
+  @inline(never) @_optimize(size)
+  private func runningJob(_ seen: UnsafeMutableRawPointer) -> Job? {
+    let thread = call.withLoop { $0.thread }
+    return Unmanaged<HopQueues>.fromOpaque(seen)._withUnsafeGuaranteedRef {
+      $0.outbound?.job(on: thread) ?? $0.inbound?.job(on: thread)
+    }
+  }
 
   /// The borrowed handle of the C side; pairs with `Hop.from`.
   var handle: OpaquePointer { OpaquePointer(Unmanaged.passUnretained(self).toOpaque()) }

@@ -27,9 +27,6 @@ extension Hop {
   /// Whether the calling thread runs a callback of the hop as the driving thread.
   private var isInline: Bool { call.isDriving && current != .none }
 
-  /// The job in which the calling thread runs a callback for an executor; nil: it runs none.
-  var job: Job? { hasExecutors ? job(on: call.withLoop { $0.thread }) : nil }
-
   private var currentValue: Event { isInline ? call.event : job?.event ?? .start }
 
   func check() -> Outcome {

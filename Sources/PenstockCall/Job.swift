@@ -99,6 +99,22 @@ public final class Job: ExecutorJob {
   }
 }
 
+/// The queues of one hop. The object is never changed, only replaced, because other threads that have the hop may look
+/// at it while `create` chooses executors.
+final class HopQueues {
+  let outbound: JobQueue?
+  let inbound: JobQueue?
+  /// The queues that these replace: other threads may still look at them.
+  private let former: HopQueues?
+
+  @inline(never) @_optimize(size)
+  init(_ outbound: (any Executor)?, _ inbound: (any Executor)?, after former: HopQueues?) {
+    self.outbound = outbound.map { JobQueue($0) }
+    self.inbound = outbound === inbound ? self.outbound : inbound.map { JobQueue($0) }
+    self.former = former
+  }
+}
+
 /// The callbacks of one hop that run on one executor: in order, one at a time. The driving thread appends jobs; each
 /// job, when it has run, submits the next.
 final class JobQueue {

@@ -212,6 +212,58 @@ TEST(executor_chosen_in_create) {
   pool_close(&second);
 }
 
+/* Another thread looks at the hop while `create` chooses executors. */
+typedef struct spectator {
+  pool *pool;
+  atomic_bool looks, stops;
+} spectator;
+typedef struct watched {
+  spectator *spectator;
+  penstock_hop *hop;
+} watched;
+static void *look_on(void *given) {
+  watched *watched = given;
+  do {
+    CHECK_INT(penstock_hop_event(watched->hop), PENSTOCK_EVENT_NONE);
+    CHECK(penstock_request_method(penstock_hop_request(watched->hop)) == NULL);
+    atomic_store_explicit(&watched->spectator->looks, true, memory_order_relaxed);
+  } while (!atomic_load_explicit(&watched->spectator->stops, memory_order_relaxed));
+  penstock_hop_release(watched->hop);
+  return NULL;
+}
+static int32_t choose_often(probe *self, penstock_hop *hop, int32_t event) {
+  spectator *spectator = self->context;
+  if (event != PENSTOCK_EVENT_CREATE) return PENSTOCK_NEXT;
+  watched watched = {spectator, penstock_hop_retain(hop)};
+  pthread_t thread;
+  atomic_store(&spectator->looks, false);
+  atomic_store(&spectator->stops, false);
+  if (pthread_create(&thread, NULL, look_on, &watched)) abort();
+  EVENTUALLY(atomic_load_explicit(&spectator->looks, memory_order_relaxed));
+  for (int i = 0; i < 20; i++) {
+    OK(penstock_hop_set_executors(hop, NULL, NULL));
+    OK(penstock_hop_set_executors(hop, spectator->pool->executor, spectator->pool->executor));
+  }
+  atomic_store_explicit(&spectator->stops, true, memory_order_relaxed);
+  pthread_join(thread, NULL);
+  return PENSTOCK_NEXT;
+}
+TEST(executor_chosen_while_another_thread_looks_at_the_hop) {
+  pool pool;
+  pool_open(&pool, 1);
+  probe probe;
+  spectator spectator = {.pool = &pool};
+  probe_init_with(&probe, "chooser", choose_often, &spectator);
+  penstock_channel *channel = open_channel();
+  probe_add(&probe, channel, 0);
+  int rounds = test_rounds(20);
+  for (int i = 0; i < rounds; i++) exchange(channel, 1);
+  latch_wait(&probe.done, rounds);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&probe);
+  pool_close(&pool);
+}
+
 static int32_t run_at_once(penstock_job job, void *argument, void *user_data) {
   atomic_fetch_add((atomic_int *)user_data, 1);
   job(argument);
