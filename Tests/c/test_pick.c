@@ -447,11 +447,9 @@ TEST(pick_is_in_the_trace) {
   connect_all(&all);
   watcher self = {.decide = refuse_all};
   watch(&all, &self, 0);
-  penstock_call *call = start_with(all.channel, UNARY, PENSTOCK_KIND_UNARY, "{\"trace\": true}");
-  OK(penstock_call_send(call, "x", 1));
-  OK(penstock_call_half_close(call));
+  penstock_call_options *options = options_of("{\"trace\": true}");
   penstock_reply *reply = NULL;
-  if (OK(penstock_call_wait(call, &reply))) {
+  if (OK(penstock_channel_unary(all.channel, UNARY, "x", 1, options, &reply, NULL))) {
     const char *trace = penstock_reply_trace_json(reply), *next = trace;
     int picks = 0;
     while ((next = strstr(next, "\"event\":\"pick\"")) != NULL) picks++, next++;
@@ -459,7 +457,7 @@ TEST(pick_is_in_the_trace) {
     CHECK_HAS(trace, "\"verdict\":\"DROP\"");
     penstock_reply_release(reply);
   }
-  penstock_call_release(call);
+  penstock_call_options_release(options);
   end_servers(&all);
 }
 
