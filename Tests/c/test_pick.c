@@ -343,6 +343,32 @@ TEST(pick_prefers_a_zone) {
   }
 }
 
+/* The servers of the zone have such light weights that their turns hardly come: each of them gets calls all the same. */
+TEST(pick_prefers_light_servers) {
+  servers all;
+  start_servers(&all, NULL);
+  open_servers(&all, WEIGHTED, NULL);
+  connect_all(&all);
+  char text[512];
+  snprintf(text, sizeof(text),
+           "{\"addresses\": [{\"address\": \"%s\", \"weight\": 60000}, "
+           "{\"address\": \"%s\", \"attributes\": {\"zone\": \"b\"}}, "
+           "{\"address\": \"%s\", \"attributes\": {\"zone\": \"b\"}}], "
+           "\"service_config\": {\"loadBalancingConfig\": [%s]}}",
+           all.address[0], all.address[1], all.address[2], WEIGHTED);
+  OK(penstock_resolver_push(all.resolver, text, NULL));
+  wish wanted = {"b", 1};
+  watcher self = {.context = &wanted, .start = prefer};
+  watch(&all, &self, 0);
+  int calls[SERVERS] = {0};
+  for (int call = 0; call < 60; call++) {
+    outcome found = ask(&all, NULL, NULL);
+    if (CHECK_INT(found.code, 0)) calls[found.server]++;
+  }
+  CHECK(calls[0] == 0 && calls[1] > 5 && calls[2] > 5);
+  end_servers(&all);
+}
+
 /* A required zone is waited for while a server of it is being connected to; one that is gone fails at once, or with
  * wait_for_ready when the server is back. */
 TEST(pick_requires_a_zone) {

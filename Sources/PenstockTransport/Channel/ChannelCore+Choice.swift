@@ -145,7 +145,7 @@ extension ChannelCore {
       guard open.count > 1, pick == .choose else { return 0 }
       if let index = open.firstIndex(of: balancer.choose()) { return index }
     }
-    return 0
+    return Int(runtime.platform.random() % UInt64(open.count))
   }
 
   /// The indices of the endpoints that are ready: those that meet the wish, or all if there are none and it is not required.
