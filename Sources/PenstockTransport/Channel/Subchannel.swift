@@ -86,9 +86,9 @@ final class Subchannel: Timer {
   /// there may be a further connection, it is begun. Returns whether one is being made.
   @inline(never) @_optimize(size)
   func lackSlot(grows: Bool) -> Bool {
-    if let connection, connection.leaving != nil {
-      connectionDraining(connection)
-    } else {
+    if let connection, connection.leaving != nil { connectionDraining(connection) }
+    // There may be others, and the call does not wait yet: so they have to be asked.
+    if connection != nil {
       let mayGrow = grows && others.count + 1 < channel.destination.mostConnections
       let until = Time.after(channel.destination.connectTimeout, channel.runtime.now)
       tell(follow(.full(until: mayGrow ? until : nil, random: channel.runtime.platform.random())))

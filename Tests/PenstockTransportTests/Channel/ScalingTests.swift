@@ -219,6 +219,23 @@ import Testing
       server.sockets.map { $0.isClosed } == (index == 0 ? [true, false, false] : [false, true, false]))
   }
 
+  /// A call that a draining connection has not processed gets another one, though those that are left are full.
+  @Test(arguments: [0, 1], [BalancerConfig.Policy.pickFirst(shuffles: false), .roundRobin])
+  func aCallOfADrainingConnectionGoesOn(_ index: Int, _ policy: BalancerConfig.Policy) throws {
+    let server = server(1)
+    let client = try client(connections: 2) { $0.service.balancing.policy = policy }
+    let calls = begin(2, client)
+    pass(5, client)
+    #expect(server.spread == [1, 1])
+    server.sockets[index].answer(Frame.goAway(0).encoded)
+    server.forget(server.sockets[index])
+    pass(0.1, client)
+    #expect(server.held.count == 2 && world.connects == 3)
+    while !server.held.isEmpty { server.answer() }
+    pass(0.1, client)
+    #expect(codes(calls) == [.ok, .ok])
+  }
+
   /// A server that ends all connections as soon as they have calls is not connected to without a pause.
   @Test(arguments: [Frame.goAway(0), nil])
   func allConnectionsAreUseless(_ last: Frame?) throws {
