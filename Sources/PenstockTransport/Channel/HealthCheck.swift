@@ -18,6 +18,8 @@ final class HealthCheck: StreamOwner {
   private var stream: TransportStream?
   /// Whether the connection had answered a call before this stream: the head of this one's answer does not count.
   private var hadAnswered = false
+  /// Whether the stream has had its turn.
+  private var hasOpened = false
   /// The latest health that the server has sent, until it is looked at.
   private var said: UInt64?
   private var status: Status?
@@ -51,9 +53,18 @@ final class HealthCheck: StreamOwner {
   @inline(never) @_optimize(size)
   func move(to other: TransportConnection?) {
     if connection === other { return }
+    let wasQueued = isQueued
     connection = other
     leave(.cancelled)
+    // A stream that has not opened has told nothing, and goes on elsewhere without a wait.
+    if wasQueued, watch() { return }
     follow(.ended(random: random))
+  }
+
+  /// Whether its stream waits for a slot.
+  var isQueued: Bool {
+    guard stream != nil, !hasOpened, let connection else { return false }
+    return connection.slots < 0
   }
 
   func resetBackoff() { follow(.reset(random: random)) }
@@ -102,6 +113,7 @@ final class HealthCheck: StreamOwner {
     self.framing = framing
     said = nil
     status = nil
+    hasOpened = false
     hadAnswered = connection.hasAnswered
     let stream = connection.newStream(self, sending: pieces)
     self.stream = stream
@@ -120,6 +132,7 @@ final class HealthCheck: StreamOwner {
   @inline(never) @_optimize(size)
   override func streamOpens(_ stream: TransportStream, _ fields: FieldList) -> Bool {
     guard let request, let framing else { return false }
+    hasOpened = true
     // So the stream is no reason for a wide window.
     fields.isDuplex = true
     return framing.requestHeaders(request, channel.defaults, now: channel.runtime.now, into: fields)

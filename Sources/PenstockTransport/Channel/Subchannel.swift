@@ -167,6 +167,7 @@ final class Subchannel: Timer {
           if !wasReady { told = .rested }
         }
         if news == .ready { told = becomeReady() }
+        if news == .room { placeHealth() }
       case .closeAll: closeAll()
       }
     }
@@ -287,6 +288,7 @@ final class Subchannel: Timer {
   private func lessen(_ answered: Bool) {
     health?.move(to: connection)
     tell(follow(.lessened(answered: answered)))
+    placeHealth()
   }
 
   @inline(never) @_optimize(size)
@@ -326,6 +328,15 @@ final class Subchannel: Timer {
     old?.stop()
     health = service.map { HealthCheck($0, self, channel) }
     if state.connectivity == .ready, old != nil || service != nil { _ = becomeReady() }
+    placeHealth()
+  }
+
+  /// If the health check waits for a slot on its connection, it goes to one that has a slot; without one, a further one is
+  /// made if there may be one.
+  @inline(never) @_optimize(size)
+  private func placeHealth() {
+    guard let health, health.isQueued else { return }
+    if let free { health.move(to: free) } else { _ = lackSlot(grows: true) }
   }
 
   /// News of the server's health. `words`: the reason why it does not count as ready.

@@ -25,6 +25,10 @@ import Testing
     var watches: [UInt64] = []
     /// The service that was asked for last.
     var service = ""
+    /// MAX_CONCURRENT_STREAMS.
+    var limit: UInt32 = 100
+    /// Whether calls get no answer.
+    var holds = false
     private(set) var socket: SimulatedSocket?
     private var stream: Int32 = 0
 
@@ -34,10 +38,11 @@ import Testing
     }
 
     func hear(_ said: [UInt8], _ socket: SimulatedSocket) {
-      SimulationTests.answer(said, socket) { stream, payload in
+      SimulationTests.answer(said, socket, settings: [(3, limit)]) { stream, payload in
         // The message of a call here is one byte; that of a health check is a field with a name.
         guard payload.count > 6 else {
           calls += 1
+          if holds { return [] }
           return Frame.head(stream).encoded + Frame.data(stream, payload).encoded
             + Frame.trailers(stream).encoded
         }
@@ -275,6 +280,28 @@ import Testing
     pass(1, client)
     #expect(first.isClosed && world.connects == 2 && server.watches.count == 2)
     #expect(call(client, 1, server) == [1])
+  }
+
+  /// The connection with the health stream ends, and the one that is left is full: the health is asked for on a further
+  /// one, so that calls go on.
+  @Test(arguments: [true, false])
+  func theConnectionThatIsLeftIsFull(_ dies: Bool) throws {
+    let server = server(1, Self.serving)
+    server.limit = 2
+    server.holds = true
+    let client = try client(1) { $0.service.connectionsPerSubchannel = 2 }
+    let told = (0..<3).map { _ in Told() }
+    for one in told {
+      let call = client.make("/a.B/C", .unary, told: one) { $0.deadline = 3600 * Self.second }
+      call.open(buffer([7]))
+    }
+    pass(5, client)
+    #expect(server.calls == 3 && world.connects == 2)
+    if dies { server.socket?.end() } else { server.send(.goAway(Int32.max)) }
+    pass(1, client)
+    server.holds = false
+    #expect(rest.call(client, deadline: 60 * Self.second).message == [7])
+    #expect(world.connects == 3 && server.watches.count == 2)
   }
 
   /// A connection that is lost before its server serves is made again.
