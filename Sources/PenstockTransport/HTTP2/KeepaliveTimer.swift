@@ -40,6 +40,12 @@ final class KeepaliveTimer: Timer {
   /// next stream.
   @inline(never) @_optimize(size)
   func follow(_ event: KeepaliveEvent) -> Bool {
+    var event = event
+    if !pings, case .opened(var view) = event {
+      // The time without calls is no silence.
+      view.heard = runtime.now
+      event = .opened(view)
+    }
     var actions = keepalive.handle(event, now: runtime.now)
     while let action = actions.next() {
       switch action {
