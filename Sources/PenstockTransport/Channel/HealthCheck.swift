@@ -54,8 +54,8 @@ final class HealthCheck: StreamOwner {
   func move(to other: TransportConnection?) {
     if connection === other { return }
     let wasQueued = isQueued
-    connection = other
     leave(.cancelled)
+    connection = other
     // A stream that has not opened has told nothing, and goes on elsewhere without a wait.
     if wasQueued, watch() { return }
     follow(.ended(random: random))
@@ -117,6 +117,7 @@ final class HealthCheck: StreamOwner {
     hadAnswered = connection.hasAnswered
     let stream = connection.newStream(self, sending: pieces)
     self.stream = stream
+    connection.isWatched = true
     stream.endsAfterPieces = true
     stream.open()
     return true
@@ -124,6 +125,7 @@ final class HealthCheck: StreamOwner {
 
   private func leave(_ why: Leave) {
     stream.take()?.leave(why)
+    connection?.isWatched = false
     framing = nil
   }
 

@@ -12,6 +12,9 @@ class TransportConnection: ReadyHandler {
   /// Whether the connection has to tell the subchannel of the next free slot, because an attempt waits for one.
   final var isAsked = false
 
+  /// Whether one of its streams is a health check's, and so no call.
+  final var isWatched = false
+
   /// Whether it has been ready: its end is that of a connection that the channel has had.
   final var wasReady = false
 

@@ -351,8 +351,11 @@ final class HTTP2Connection: TransportConnection, TurnTask {
   }
 
   var keepaliveView: KeepaliveView {
-    KeepaliveView(
-      heard: knownFacts.heardAt.value, hasCalls: !session.isIdle, isAnswered: session.isPingAnswered)
+    // A health check is worth a ping, but its silence is no news.
+    let others = isWatched && destination.keepalive == nil ? 1 : 0
+    return KeepaliveView(
+      heard: knownFacts.heardAt.value, hasCalls: session.open.count + session.queuedCount > others,
+      isAnswered: session.isPingAnswered)
   }
 
   func ping() {
