@@ -39,7 +39,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   private var headersCame = false
   var isScheduled = false
   private var wasPickedAgain = false
-  /// Whether the call has a say in the choice of the endpoint: `Chooser` finds it.
+  /// Whether the call has a say in the choice of the endpoint (ChannelCore+Choice.swift).
   private(set) var isChoosy = false
   /// Whether it follows an attempt that its server has certainly not processed.
   private var isRepeat = false
