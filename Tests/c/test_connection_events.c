@@ -171,7 +171,9 @@ TEST(connection_events_of_silence) {
   OK(penstock_channel_call(channel, UNARY, PENSTOCK_KIND_UNARY, options, NULL, &call, NULL));
   OK(penstock_call_send(call, "x", 1));
   EVENTUALLY(has(&self, "ss"));
+  pthread_mutex_lock(&self.mutex);
   CHECK(self.ms[9] >= 50 && self.ms[9] < 60000);
+  pthread_mutex_unlock(&self.mutex);
   OK(penstock_call_cancel(call, NULL));
   penstock_call_release(call);
   penstock_call_options_release(options);

@@ -375,8 +375,16 @@ static void check_waits(penstock_hop *hop, const char *lack) {
   CHECK(waited >= 1000);
 }
 
+typedef struct kept {
+  penstock_hop *hop;
+  latch there;
+} kept;
+
 static int32_t retain_at_start(probe *self, penstock_hop *hop, int32_t event) {
-  if (event == PENSTOCK_EVENT_START) *(penstock_hop **)self->context = penstock_hop_retain(hop);
+  kept *kept = self->context;
+  if (event != PENSTOCK_EVENT_START) return PENSTOCK_NEXT;
+  kept->hop = penstock_hop_retain(hop);
+  latch_signal(&kept->there);
   return PENSTOCK_NEXT;
 }
 
@@ -393,12 +401,13 @@ TEST(stats_tell_what_a_call_waited_for) {
   penstock_resolver_functions functions = PENSTOCK_RESOLVER_FUNCTIONS_INIT;
   penstock_resolver *resolver = NULL;
   OK(penstock_channel_set_resolver(channel, &functions, &resolver, NULL));
-  penstock_hop *hop = NULL;
+  kept kept = {NULL, LATCH_INIT};
   probe keeper;
-  probe_init_with(&keeper, "keeper", retain_at_start, &hop);
+  probe_init_with(&keeper, "keeper", retain_at_start, &kept);
   probe_add(&keeper, channel, 0);
   penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
-  EVENTUALLY(keeper.seen[PENSTOCK_EVENT_START] == 1);
+  latch_wait(&kept.there, 1);
+  penstock_hop *hop = kept.hop;
   check_waits(hop, "name_us");
 
   char target[200];
