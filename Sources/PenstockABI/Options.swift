@@ -85,9 +85,9 @@ extension ParsedChannelOptions {
       /// The largest part of a wait between attempts to connect by which it is made longer or shorter at random; the
       /// first wait is not changed.
       case "backoff_jitter": option.number(0...1, "a number from 0 to 1") { transport.backoff.jitter = $0 }
-      /// Lets SRV records of DNS have the servers, their ports, priorities and weights: the labels before the target's host
-      /// in the name of the records, such as "_grpc._tcp"; "" for the records of the host itself. Default: the servers are
-      /// at the host's addresses and the target's port.
+      /// Finds the servers, their ports, priorities and weights by SRV records of DNS. The value goes before the target's
+      /// host in the records' name, such as "_grpc._tcp"; "": the host's own records. Default: the servers are at the
+      /// host's addresses and the target's port.
       case "dns_srv": option.labels { transport.services = $0 }
       /// The least time between two look-ups of the target's name.
       case "min_resolve_interval_ms": option.milliseconds(0...86_400_000) { transport.resolving.least = $0 }

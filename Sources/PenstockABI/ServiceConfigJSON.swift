@@ -85,7 +85,7 @@ private func readMethod(_ reader: JSONReader, into methods: inout MethodConfigs)
 
 // MARK: - Balancing
 
-/// Reads the first policy of a list whose name is known. `isChild`: the list is the `childPolicy` of an outlier
+/// In a list, reads the first policy with a known name. `isChild`: the list is the `childPolicy` of an outlier
 /// detection; any other list may be empty, which counts as absent.
 @inline(never)
 private func readPolicies(_ reader: JSONReader, isChild: Bool, _ into: (BalancerConfig) -> Void) -> Failure? {

@@ -32,7 +32,7 @@ extension Request {
 }
 
 extension Hop {
-  /// Takes the hop out of the run, so that start does not leave by the way of calls without a wish. Any thread.
+  /// Takes the hop out of the run, because a call whose hops are all in the run starts without its wish. Any thread.
   public func standApart() { if call.isDriving { call.splitRun(at: index) } }
 
   /// In on_pick, the address that was picked, or the value of its attribute `name`; each is followed by a NUL.
@@ -46,8 +46,8 @@ extension Call {
   /// Whether a hop has on_pick, so that `accepts` has to be asked.
   private var hasPickHops: Bool { table?.pointee.hasPick ?? false }
 
-  /// Starts the attempt of a call that does not leave by the shortest way: only such a call has a say in the choice of
-  /// the endpoint, because hops with on_pick are never in the run.
+  /// Starts an attempt that can't leave by the shortest way. Calls with on_pick or a wish always come here, because their
+  /// hops are never all in the run.
   @inline(never) @_optimize(size)
   func startBelow() {
     let isChoosy = hasPickHops || request.wish != nil

@@ -311,7 +311,7 @@ public final class Call {
   public enum Resolution {
     case verdict(Verdict)
     case finish(Status)
-    /// Law 7: the interceptor's fault, in words.
+    /// The interceptor broke law 7 in this way.
     case broken(StaticString)
   }
 

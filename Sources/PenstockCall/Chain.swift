@@ -42,7 +42,7 @@ public final class Chain {
   public let sources: [Registry.Entry]
   /// The registrations that count the chain's calls: each once, however many hops it has.
   private let counting: [Registration]
-  /// One link for each element of `counting`: by it that registration knows this chain.
+  /// For each element of `counting`: this chain's entry in that registration's list.
   private let links: UnsafeMutablePointer<ChainLink>
   let stock: Stock
 

@@ -139,8 +139,8 @@ extension Hop {
     return job?.start
   }
 
-  /// A part of the request as the running callback sees it: of the start that it may change; else, on an executor, of
-  /// what the job has kept; else of the call's request, which only the driving thread reads, except for its route.
+  /// Reads a part of the request as the callback sees it: of the start that it may change, else of the job's copy (on an
+  /// executor), else of the call's request. Of the last, other threads may read only the route.
   @inline(__always)
   func shown<T>(_ part: (Request) -> T, kept: (Job) -> T) -> T {
     if let editedStart { return part(editedStart) }

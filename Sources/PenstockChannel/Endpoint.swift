@@ -6,7 +6,7 @@ public final class Endpoint {
   public let address: SocketAddress
   /// How many calls it gets beside the others, for a balancer that goes by weights.
   public let weight: UInt32
-  /// Those of the first priority are used as long as there is one that can be; nil: the resolver has none.
+  /// The lowest number comes first; policies that spread calls use no other. nil: the resolver gives none.
   public let priority: UInt16?
   /// The names and values of its attributes in turn, such as its zone. A value is followed by a NUL.
   private let attributes: [ByteBuffer]
@@ -42,8 +42,8 @@ public final class Endpoint {
     attribute(wish.name.view).map { bytesEqual($0.view, wish.value.view) } ?? false
   }
 
-  /// The endpoints, those of one priority, which follow each other, in an order in which IPv4 and IPv6 alternate, beginning
-  /// with the family of the first (RFC 8305 section 4). Of several with one address the first counts.
+  /// Orders the endpoints of each priority so that IPv4 and IPv6 alternate, beginning with the family of the first (RFC
+  /// 8305 section 4). Of several with one address the first is kept.
   public static func interleaved(_ list: [Endpoint], onlyFirstPriority: Bool = false) -> [Endpoint] {
     var all: [Endpoint] = []
     var index = 0

@@ -19,10 +19,10 @@
 /// | waiting | - | watch -> asking, or arm | watch -> asking, anew | cancel -> off |
 /// | unneeded | - | - | - | cancel -> off |
 ///
-/// In each cell: the actions, then the state that follows; "-" changes nothing. "too soon": the stream has brought news of
-/// the health, but not lasted as long as the wait that would have followed it if it had brought none, and neither did
-/// the one before it, or that one brought none: otherwise a server that ends each stream at once would be asked without
-/// a pause. "anew": the back-off begins with its first wait again, as it does after a stream that has lasted.
+/// In each cell: the actions, then the state that follows; "-" changes nothing. "too soon": the stream ended before
+/// `retry`, the time at which the next would have begun if this one had brought no news, and it was not the first of its
+/// back-off: a server that ends each stream at once must not be asked without a pause. "anew": the back-off begins with
+/// its first wait again, as it does after a stream that has lasted until `retry`.
 public enum HealthState: Equatable, Sendable {
   /// There is no connection, or the check is switched off.
   case off
@@ -35,7 +35,7 @@ public enum HealthState: Equatable, Sendable {
   /// The server has no health service: it counts as serving as long as the connection lasts.
   case unneeded
 
-  /// The state of an endpoint that is connected.
+  /// The state, by its health, of an endpoint that has a connection.
   public var connectivity: Connectivity {
     switch self {
     case .off, .asking: .connecting

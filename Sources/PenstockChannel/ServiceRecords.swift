@@ -21,7 +21,7 @@ public struct ServiceRecords {
   /// The most records that are taken; the others are left out.
   private static let most = 256
 
-  /// The numbers of a record that was taken: its name would begin behind the longest answer.
+  /// Replaces a taken record in the list. No real record is equal to it: no answer is so long.
   private static let taken = UInt64.max
 
   private let answer: ByteBuffer

@@ -50,9 +50,8 @@ public enum SubchannelState: Equatable, Sendable {
   case idle(Backoff)
   /// A connection is being made, until a time. If it fails, the next attempt begins at `retry` or later.
   case connecting(Backoff, until: UInt64, retry: UInt64)
-  /// There are connections, which are to be replaced at `oldAt`. If the one that was made last turns out to be useless,
-  /// the back-off goes on, and the next attempt may begin at `retry`; nil: the one made last was useless, or could not be
-  /// made, and its wait is over.
+  /// There are connections, to be replaced at `oldAt`. If one ends before `retry` without an answer, the last attempt was
+  /// useless, and the back-off goes on. nil: it is known to be useless, or has failed.
   case ready(Backoff, retry: UInt64?, oldAt: UInt64)
   /// There are connections, and a further one is being made, as in `connecting`. `pauses`: one has been useless meanwhile,
   /// so the next attempt waits even if this one succeeds.
@@ -97,7 +96,7 @@ public enum SubchannelState: Equatable, Sendable {
 public enum SubchannelEvent: Equatable, Sendable {
   /// A connection is wanted by this time. `random`: a random number for the wait after a failure.
   case wanted(until: UInt64, random: UInt64)
-  /// The connection that is being made can be used, until a time; `UInt64.max`: as long as it lives.
+  /// The connection that was being made can be used; it is to be replaced at `oldAt` (`UInt64.max`: never).
   case connected(oldAt: UInt64)
   /// The connection that is being made has ended, or could not be begun.
   case failed

@@ -124,7 +124,7 @@ import Testing
     #expect(judge(at: 2000))
     #expect(judge(at: 2250))
     #expect(!judge(at: 2251))
-    // Three intervals without an ejection: the next is as short as the first.
+    // An ejection after three intervals without one is as short as the first.
     for time in [2300, 2310, 2320] as [UInt64] { #expect(!judge(at: time)) }
     fail()
     #expect(judge(at: 3000))

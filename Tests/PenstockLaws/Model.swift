@@ -152,7 +152,7 @@ final class Model {
     /// Demand that the hop renews after the running callback, for dropped or held messages; numbered like
     /// `fresh`.
     var renewals: [Int] = []
-    /// The renewals that came when the hop, as far as the model knew, had already ended.
+    /// The number of renewals dropped because the model took the hop for ended.
     var lateRenewals = 0
 
     func lessSurplus(_ n: Int) -> Int {

@@ -112,7 +112,7 @@ static void run_many(bool shares) {
   for (int i = 0; i < count; i++) pthread_join(callers[i], NULL);
   /* destroy may come later than the reply. */
   EVENTUALLY(atomic_load(&tracker.destroyed) == 20 * count);
-  /* Each call has at least 15 callbacks: start, 5 messages each way, half-close, headers, status and destroy; demand
+  /* Each hop has at least 15 callbacks: start, 5 messages each way, half-close, headers, status and destroy; demand
    * and sent come in addition. */
   CHECK(atomic_load(&tracker.executed) >= 20 * count * 15);
   penstock_channel_release(channel);

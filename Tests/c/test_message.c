@@ -370,7 +370,7 @@ static int32_t restart(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_RESTART;
 }
 
-/* The recording counts the bytes, and keeps them without a copy. */
+/* A restart sends the message again if it fits replay_bytes. */
 static void send_again(size_t replay_bytes, int32_t code) {
   penstock_channel *channel = open_channel();
   atomic_int finalized = 0;

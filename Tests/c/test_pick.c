@@ -158,7 +158,7 @@ TEST(pick_refuses_every_server) {
   }
 }
 
-/* A server that is not connected yet may do, so the call waits for it. */
+/* A call whose only ready server is refused waits for another one. */
 TEST(pick_refuses_until_another_is_connected) {
   for (int i = 0; i < 5; i++) {
     servers all;

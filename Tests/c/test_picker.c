@@ -134,7 +134,7 @@ static int32_t refuse(penstock_pick *pick, void *context) {
   return PENSTOCK_PICK_FAIL;
 }
 
-/* A wrong index is a failure of the call, and so is FAIL. */
+/* A call fails if the picker gives a wrong index or FAIL. */
 TEST(picker_answers_are_checked) {
   static const int32_t wrong[] = {SERVERS, INT32_MAX, -3, INT32_MIN};
   servers all;

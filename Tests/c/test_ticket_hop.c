@@ -25,7 +25,7 @@ static penstock_hop *hop_of(pauser *pauser) {
   return hop;
 }
 
-/* An answer that nobody has asked for waits, before TAKE and after it, until hold_bytes are full. */
+/* Messages may be delivered before they are asked for, before and after TAKE, up to hold_bytes. */
 TEST(ticket_hop_answers_before_it_is_asked) {
   enum { size = 64, fit = 65536 / size };
   static const char data[size];

@@ -114,8 +114,7 @@ static bool use_early(penstock_hop *hop, hop_record *self) {
   return true;
 }
 
-/* Notes that the hop has ended the call; on an executor that counts only if nothing else has ended the call meanwhile.
- */
+/* Notes that the hop has ended the call, or that it may have: on an executor the hop may have been too late. */
 static void note_finish(hop_record *self) {
   atomic_store(runs_elsewhere(self) ? &self->may_finish : &self->finished, true);
 }

@@ -281,8 +281,7 @@ static void secure(void (*made)(void)) {
 static void nothing(void) {}
 static void secured(void) { secure(nothing); }
 
-/* No allocation fails before the handshake, because there OpenSSL makes some thousand of them, which `secured`
- * tests. */
+/* Allocations may fail only after the channel is made: OpenSSL makes some thousand before; `secured` tests those. */
 static void handshake(void) {
   all_goes_well();
   secure(from_here);

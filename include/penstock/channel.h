@@ -39,9 +39,9 @@ typedef struct penstock_channel penstock_channel;
  *     and the name is looked up again; 0: without limit
  *   "initial_backoff_ms" (1000), "max_backoff_ms" (120000), "backoff_multiplier" (1.6), "backoff_jitter" (0.2): the
  *     waits between attempts to connect that fail
- *   "dns_srv": lets SRV records of DNS have the servers, their ports, priorities and weights. The value is put before the
- *     target's host, with a dot, in the name of the records, such as "_grpc._tcp"; "" stands for the host itself. Without
- *     this option the servers are at the host's addresses and the target's port. See docs/channel.md
+ *   "dns_srv": finds the servers, their ports, priorities and weights by SRV records of DNS. The records' name is this
+ *     value, such as "_grpc._tcp", then a dot and the target's host; with "" it is the host alone. Without this option
+ *     the servers are at the host's addresses and the target's port. See docs/channel.md
  *   "min_resolve_interval_ms" (30000): the least time between two look-ups of the name
  *   "resolve_interval_ms" (0): the time after which the name is looked up again; 0: only when a connection is lost or
  *     fails
@@ -121,7 +121,7 @@ PENSTOCK_API int32_t penstock_channel_connectivity(const penstock_channel *chann
  * threads: any that may wait: not a callback on the thread that drives the runtime. */
 PENSTOCK_API penstock_result penstock_channel_wait_connectivity(penstock_channel *channel, int32_t from,
                                                                 int64_t timeout_ms, int32_t *now);
-/* Is told a state of a channel (PENSTOCK_CONNECTIVITY_...), on the thread that drives the runtime: it must not wait.
+/* Learns a channel's state (PENSTOCK_CONNECTIVITY_...). It must not wait: the thread that drives the runtime calls it.
  * Returns 0 to end the watch. */
 typedef int32_t (*penstock_connectivity_function)(void *user_data, int32_t state);
 /* Watches the channel's state: calls `changed` soon with the state that it has then, and afterwards with each new one,

@@ -25,8 +25,8 @@ typedef struct penstock_pick penstock_pick;
 typedef int32_t (*penstock_picker)(penstock_pick *pick, void *user_data);
 
 /* Lets `picker` choose the endpoint of each attempt from now on, instead of the policy of the service config; NULL: the
- * policy chooses again. A channel with a picker connects to every address, as with round_robin. Calls that wait are
- * asked for with the new picker.
+ * policy chooses again. A channel with a picker connects to every address, as with round_robin. The new picker
+ * is also asked about calls that wait already.
  * result: E_INVALID_ARGUMENT: the channel is NULL. E_CLOSED, E_FORKED.
  * memory: `user_data` is the library's until `finalizer` (nullable) has run: once, when the channel has another picker or
  * none, or has closed, and on an error.
@@ -39,9 +39,9 @@ PENSTOCK_API penstock_result penstock_channel_set_picker(penstock_channel *chann
  * memory: borrowed until the picker returns.
  * threads: the picker's */
 PENSTOCK_API penstock_request *penstock_pick_request(penstock_pick *pick);
-/* Tells how many endpoints there are to choose from: those that are ready, without those that hops have refused for this
- * attempt (on_pick), and that the request does not ask for (penstock_request_prefer). An endpoint that outlier
- * detection has taken out is not among them.
+/* Tells how many endpoints there are to choose from. Ready endpoints do not count if hops have refused
+ * them for this attempt (on_pick), if the request rules them out (penstock_request_prefer), or if outlier detection has
+ * taken them out.
  * result: at least 1; 0 outside of the picker, and for NULL.
  * memory: nothing is kept.
  * threads: the picker's */

@@ -28,8 +28,8 @@ typedef struct penstock_runtime penstock_runtime;
  *     there is work for them, and end after a while without work; see sync.h
  *   "loops": how many loops drive the runtime's channels, each with a thread of its own (1; 1 to 64; in mode "host" only
  *     1). With several loops callbacks run on several threads at once, also those of one interceptor, though one at a time
- *     for each channel; a call can be redirected only to a channel of its own loop; and on a thread that drives one loop
- *     no function waits for another
+ *     for each channel; a call can be redirected only to a channel of its own loop; and functions that wait give
+ *     PENSTOCK_E_WOULD_DEADLOCK on a thread that drives any of the loops
  * result: E_INVALID_ARGUMENT. E_INVALID_JSON: `error` names the JSON path. E_SYSTEM (descriptors, threads).
  * memory: *runtime is owned by the caller; free with penstock_runtime_release.
  * threads: any */

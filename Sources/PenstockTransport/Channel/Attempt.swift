@@ -104,7 +104,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   /// The call, while there is one.
   var owner: Call? { call?.takeUnretainedValue() }
 
-  /// Looks for a connection, when its time has not been `start`.
+  /// Looks for a connection after `start`: once the request is whole, or again if nothing of it was sent.
   @inline(never) @_optimize(size)
   private func attachLate() { if isChoosy { core.ask(self) } else { core.attach(self) } }
 

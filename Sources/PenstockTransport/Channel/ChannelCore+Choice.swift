@@ -60,8 +60,8 @@ extension ChannelCore {
     serve()
   }
 
-  /// Slots have come free: the attempts that wait are served now, or behind those that ask. The order changes each time,
-  /// so that neither kind waits as long as there are others.
+  /// Slots have come free. The attempts in `waiting` and those in `asking` take turns in coming first, so that neither
+  /// kind starves.
   @inline(never) @_optimize(size)
   func serveByTurns() {
     askedFirst.toggle()
@@ -79,7 +79,7 @@ extension ChannelCore {
     let endpoints = endpoints
     let wish = call.request.wish
     var open = readyEndpoints(wish)
-    // If no endpoint has a slot, nobody is asked: each attempt that waits would be asked for each slot that comes free.
+    // While all are full, picker and hops are not asked: else each free slot would ask for every attempt.
     var isFull = !open.isEmpty && !open.contains { endpoints[$0].hasSlot }
     if isFull {
       for index in open { _ = endpoints[index].lackSlot(grows: true) }

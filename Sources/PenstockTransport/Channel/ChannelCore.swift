@@ -53,7 +53,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   var asking = WaitQueue<Attempt>()
   var parked = WaitQueue<Attempt>()
   var offered: Endpoint?
-  /// Whether the slots that came free last went to them before the attempts that wait.
+  /// Whether `asking` came before `waiting` when slots last came free.
   var askedFirst = false
 
   @inline(never) @_optimize(size)
@@ -160,7 +160,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     if !waiting.isEmpty || !asking.isEmpty || !parked.isEmpty { work.schedule(self) }
   }
 
-  /// The thing that the attempts wait for which wait.
+  /// The thing that the attempts in `waiting` wait for.
   var lack: Lack {
     switch pick {
     case .endpoint, .choose: .slot

@@ -24,8 +24,8 @@ public struct ChannelOptions {
   public var maxConnectionAge: UInt64 = 0
   /// The waits between attempts to connect to one address.
   public var backoff = Backoff.Policy()
-  /// The labels before the target's host in the name whose SRV records have the servers; empty: the host's own records;
-  /// nil: the servers are at the host's addresses.
+  /// The labels before the target's host in the name of the SRV records; empty: the host's own records; nil: no SRV
+  /// records are used.
   public var services: ByteBuffer?
   /// When the target's name is looked up.
   public var resolving = ResolveState.Policy()

@@ -59,7 +59,7 @@ final class Names: Timer, ResolverCompletion {
     state = ResolveState()
   }
 
-  /// Runs in the child once callbacks may run: the parent's request for addresses is over.
+  /// Ends the parent's request for addresses; called in the child once callbacks may run.
   func endInherited() { resolver.rest() }
 
   @inline(never) @_optimize(size)

@@ -3,7 +3,7 @@ import PenstockChannel
 import PenstockWire
 import Synchronization
 
-/// The functions of a resolver that the program has; each may be missing.
+/// The callbacks of the program's own resolver; each may be nil.
 public struct ResolverFunctions {
   public typealias Function = @convention(c) (UnsafeMutableRawPointer?) -> Void
 

@@ -87,7 +87,7 @@ final class Subchannel: Timer {
   @inline(never) @_optimize(size)
   func lackSlot(grows: Bool) -> Bool {
     if let connection, connection.leaving != nil { connectionDraining(connection) }
-    // There may be others, and the call does not wait yet: so they have to be asked.
+    // Another connection may be in use now. News of its slots came too early for this call: ask once more.
     if connection != nil {
       let mayGrow = grows && others.count + 1 < channel.destination.mostConnections
       let until = Time.after(channel.destination.connectTimeout, channel.runtime.now)
@@ -270,7 +270,7 @@ final class Subchannel: Timer {
     tell(follow(.connected(oldAt: connectionAge)))
   }
 
-  /// Only connections in use are asked for slots, and those that have left use have none.
+  /// A connection in use that was asked for a slot has one. Connections that have left use never have one.
   func connectionHasSlots() { tell(follow(.room)) }
 
   @inline(never) @_optimize(size)

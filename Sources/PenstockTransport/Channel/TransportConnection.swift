@@ -33,7 +33,7 @@ class TransportConnection: ReadyHandler {
 
   // MARK: For a subchannel
 
-  /// The answer that comes now is no call's, and the connection had answered no call before.
+  /// Takes back that the peer has answered: this answer is a health check's, and no call had one before.
   func forgetAnswer() {}
 
   /// Begins to speak HTTP. The connection owns the link from here on, with the bytes that the connector's steps have

@@ -351,7 +351,7 @@ final class HTTP2Connection: TransportConnection, TurnTask {
   }
 
   var keepaliveView: KeepaliveView {
-    // A health check is worth a ping, but its silence is no news.
+    // For pings a health check counts as a call. Where only silence is told, it does not.
     let others = isWatched && destination.keepalive == nil ? 1 : 0
     return KeepaliveView(
       heard: knownFacts.heardAt.value, hasCalls: session.open.count + session.queuedCount > others,

@@ -33,8 +33,7 @@ extension HTTP2Session {
     return Unmanaged<HTTP2Stream>.fromOpaque(pointer)
   }
 
-  /// Runs `body` with a stream. No reference is counted, because `body` only records, and so leaves the stream in
-  /// `open`.
+  /// Runs `body` with a stream, without a retain: `body` only records, so the list `open` keeps the stream alive.
   @inline(__always)
   private func withStream(_ id: Int32, _ body: (HTTP2Stream) -> Void) {
     if let stream = find(id) { stream._withUnsafeGuaranteedRef(body) }

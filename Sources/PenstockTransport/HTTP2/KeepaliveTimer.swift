@@ -22,8 +22,8 @@ final class KeepaliveTimer: Timer {
     super.init()
   }
 
-  /// Tells of the connection's silence, once each two times this long, in nanoseconds, as long as it is silent and has
-  /// calls.
+  /// Tells listeners that the connection is silent: after `time` nanoseconds with calls, and again after each further
+  /// `time`.
   init(listening time: UInt64, _ connection: HTTP2Connection, _ destination: Destination, _ runtime: Runtime)
   {
     keepalive = Keepalive(interval: time, timeout: time, withoutCalls: false)

@@ -3,8 +3,7 @@ import Testing
 @testable import PenstockLaws
 @testable import PenstockTransport
 
-/// A second framing and a second transport behind the same interfaces: random chains keep the laws with
-/// these, too, with a real attempt under a real call.
+/// Checks that random chains keep the laws also with another framing and another transport, below a real call.
 @Suite(.serialized) struct DoorTests {
   @Test(arguments: [Framing.Opening.atOnce, .whole])
   func lawsHoldOnAnotherTransport(_ opening: Framing.Opening) {

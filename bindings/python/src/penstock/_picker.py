@@ -84,7 +84,7 @@ class Pick(RequestFields):
 
     @property
     def endpoints(self) -> List[Endpoint]:
-        """The servers that are ready, without those that hops have refused and that the request does not ask for."""
+        """The servers that are ready, except those that hops have refused or that the request rules out."""
         return [Endpoint(self, index) for index in range(len(self))]
 
     def fail(self, code: Union[StatusCode, int] = StatusCode.UNAVAILABLE, message: str = "") -> int:
