@@ -72,7 +72,7 @@ public final class Hop: HopHandle {
 
   /// The queues of its callbacks that run on executors; nil: it has had none.
   private var queues: HopQueues?
-  /// The same object, for any thread.
+  /// `queues`, as other threads see it.
   private let seenQueues = Atomic<UnsafeMutableRawPointer?>(nil)
 
   var outbound: Station?

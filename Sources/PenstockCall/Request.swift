@@ -59,7 +59,7 @@ public final class Request {
     metadata.copy().map { with($0) }
   }
 
-  /// The same request with this metadata.
+  /// A copy of the request that has this metadata instead of its own.
   @inline(never) @_optimize(size)
   public func with(_ metadata: Metadata) -> Request {
     let other = Request(kind: kind, terminated: path, metadata: metadata, deadline: deadline)
