@@ -296,13 +296,10 @@ public func penstock_request_set_idempotency(_ request: OpaquePointer!, _ idempo
     })
 }
 
-/// The beginning of a content-type, before its subtype.
-private let contentTypeStart: StaticString = "application/grpc+"
-
 @_cdecl("penstock_request_content_subtype") @implementation
 public func penstock_request_content_subtype(_ request: OpaquePointer!) -> UnsafePointer<CChar>! {
   guard let type = labels(request)?.contentType else { return cString("") }
-  return cString(ByteView(rebasing: type.view.dropFirst(contentTypeStart.utf8CodeUnitCount)))
+  return cString(ByteView(rebasing: type.view.dropFirst(RequestLabels.contentTypeStart.utf8CodeUnitCount)))
 }
 
 @_cdecl("penstock_request_set_content_subtype") @implementation
@@ -313,7 +310,7 @@ public func penstock_request_set_content_subtype(_ request: OpaquePointer!, _ na
   let subtype = bytes(name)
   guard subtype.isEmpty || HeaderRules.isValidName(subtype) else { return PENSTOCK_E_INVALID_ARGUMENT }
   let type = ByteBuffer()
-  guard type.append(contentTypeStart.bytes), type.append(subtype), type.append(byte: 0) else {
+  guard type.append(RequestLabels.contentTypeStart.bytes), type.append(subtype), type.append(byte: 0) else {
     return PENSTOCK_E_NO_MEMORY
   }
   return label(request, contentType: subtype.isEmpty ? nil : type, userAgent: labels(request)?.userAgent)

@@ -28,6 +28,16 @@ public final class RequestLabels {
   public let userAgent: ByteBuffer?
   public let wish: EndpointWish?
 
+  /// The start of each `contentType`, before the name of the messages' encoding.
+  public static var contentTypeStart: StaticString { "application/grpc+" }
+
+  /// The name of the messages' encoding, such as "json"; nil: the usual one, "proto".
+  public var subtype: ByteView? {
+    contentType.map {
+      ByteView(rebasing: $0.view.dropLast().dropFirst(RequestLabels.contentTypeStart.utf8CodeUnitCount))
+    }
+  }
+
   public init(
     authority: ByteBuffer?, contentType: ByteBuffer?, userAgent: ByteBuffer?, wish: EndpointWish? = nil
   ) {
@@ -50,6 +60,8 @@ public struct CallSettings {
   /// The compression of sent messages.
   public var compression = Compression.identity
   public var idempotency = Idempotency.unknown
+  /// Whether a method without side effects may be called by an HTTP GET, where the protocol has that.
+  public var allowsGET = true
   /// Whether the call waits for a connection, however long it takes (gRPC's "wait for ready"). Otherwise it fails where
   /// the channel can't connect.
   public var waitsForReady = false

@@ -124,7 +124,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   private func begins(_ call: Call) -> Bool {
     self.call = .passUnretained(call)
     return withCore { core in
-      framing = core.defaults.framings.make(call.request)
+      framing = core.defaults.framings.make(call.request, core.defaults)
       core.begin(self)
       if let closed = core.closedBecause {
         failSoon(closed.status)

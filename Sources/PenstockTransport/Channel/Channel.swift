@@ -56,7 +56,8 @@ public final class Channel: @unchecked Sendable {
     limits.maxHeaderList = options.maxHeaderListBytes
     let privacy = context != nil ? Privacy.tls : parsed.isUnix ? .local : .cleartext
     let defaults = RequestDefaults(
-      privacy: privacy, authority: options.authority ?? parsed.authority, userAgent: agent)
+      privacy: privacy, authority: options.authority ?? parsed.authority, userAgent: agent, rpc: options.rpc,
+      mostURLBytes: options.mostURLBytes)
     let destination = Destination(parsed, name, context, limits, options)
     let resolver = runtime.platform.makeResolver(parsed.location, services: options.services, runtime)
     return .made(Channel(ChannelCore(runtime, defaults, destination, resolver), runtime, tls))

@@ -1,5 +1,13 @@
+import PenstockCall
 import PenstockChannel
 import PenstockWire
+
+/// The choice of HTTP's version.
+public enum HTTPChoice: Sendable {
+  /// The server chooses in TLS (ALPN). In cleartext gRPC uses HTTP/2, and the other protocols HTTP/1.1.
+  case auto
+  case http2, http1
+}
 
 /// The part of channel.h's "options" about the transport; the ABI parses JSON into it. Defaults of calls (deadline, message
 /// limits, compression) travel with each call's `Request`.
@@ -10,6 +18,15 @@ public struct ChannelOptions {
   }
   /// Whether the user has not set TLS: then a channel on a unix socket has none.
   private(set) var usesDefaultTLS = true
+  /// The protocol of the calls.
+  public var rpc = RPCProtocol.grpc
+  public var http = HTTPChoice.auto
+  /// The longest path, with its query, that a GET may have, in bytes; a call with a longer one is a POST.
+  public var mostURLBytes = 8192
+  /// The most connections of HTTP/1.1 to one address.
+  public var http1Connections = 100
+  /// How long a connection of HTTP/1.1 is kept without a request, in nanoseconds.
+  public var http1IdleTimeout: UInt64 = 90_000_000_000
   /// The authority that is sent instead of the target's; nil: the target's.
   public var authority: ByteBuffer?
   /// The text that stands before "penstock/VERSION" in the user agent.

@@ -1,3 +1,4 @@
+import PenstockCall
 import PenstockChannel
 import PenstockWire
 
@@ -65,6 +66,12 @@ class Destination {
   /// How long a connection with calls is silent before listeners are told, in nanoseconds; 0: they are not told.
   final let silence: UInt64
   final let checksHealth: Bool
+  /// The version of HTTP. `auto`: the server chooses; without its choice it is HTTP/1.1.
+  final let http: HTTPChoice
+  /// The most connections of HTTP/1.1 to one address.
+  final let http1Connections: Int
+  /// How long a connection of HTTP/1.1 is kept without a request, in nanoseconds.
+  final let http1IdleTimeout: UInt64
   private final let connectionsCap: Int
   /// The most connections to one address now.
   final var mostConnections: Int { min(service.connectionsPerSubchannel, connectionsCap) }
@@ -89,6 +96,9 @@ class Destination {
     maxConnectionAge = options.maxConnectionAge
     silence = options.silence
     checksHealth = options.checksHealth
+    http = options.rpc == .grpc && options.http == .auto ? .http2 : options.http
+    http1Connections = options.http1Connections
+    http1IdleTimeout = options.http1IdleTimeout
     connectionsCap = options.mostConnections
     backoff = options.backoff
     var resolving = options.resolving

@@ -105,7 +105,7 @@ final class HealthCheck: StreamOwner {
       let connection, writer.isComplete
     else { return false }
     request.settings.maxReceiveBytes = HealthCheck.mostBytes
-    let framing = channel.defaults.framings.make(request)
+    let framing = channel.defaults.framings.make(request, channel.defaults)
     guard case .piece(let piece) = framing.encode(message) else { return false }
     var pieces = PieceQueue()
     pieces.append(piece)

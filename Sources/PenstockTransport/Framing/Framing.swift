@@ -5,7 +5,7 @@ import PenstockWire
 ///
 /// It is a class of its own, so that a test can put in a subclass.
 class Framings {
-  func make(_ request: Request) -> Framing {
+  func make(_ request: Request, _ defaults: RequestDefaults) -> Framing {
     GRPCFraming(
       compression: request.settings.compression, maxReceiveBytes: request.settings.maxReceiveBytes)
   }

@@ -14,7 +14,9 @@ final class LineFraming: Framing {
   final class Factory: Framings {
     let opening: Framing.Opening
     init(_ opening: Framing.Opening) { self.opening = opening }
-    override func make(_ request: Request) -> Framing { LineFraming(opening: opening) }
+    override func make(_ request: Request, _ defaults: RequestDefaults) -> Framing {
+      LineFraming(opening: opening)
+    }
   }
 
   static func hex(_ bytes: [UInt8]) -> [UInt8] {
