@@ -32,10 +32,10 @@
 
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 #define HIDDEN    __attribute__((visibility("hidden")))
-/* Blocks of a class have 16 * class + 24 bytes, as glibc cuts them. */
+/* The number of size classes. A block of class c has 16 * c + 24 bytes: glibc cuts its memory into these sizes. */
 #define CLASSES   79
-/* The size of the store: as much as a turn of the loop frees, with thousands of calls in flight, before it allocates
- * as much again. */
+/* The most bytes that the store keeps. With thousands of calls in flight, one turn of the loop frees about as much
+ * before it allocates as much again. */
 #define STORED    ((size_t)2 << 20)
 #define BATCH     4096
 
@@ -47,9 +47,9 @@ typedef struct block {
 
 typedef struct rack {
   block *blocks;
-  /* A complete batch, or NULL. */
+  /* A second batch, which is complete; or NULL. */
   block *spare;
-  /* The number of blocks that are missing for a complete batch. */
+  /* How many more blocks `blocks` can take until it is a complete batch. */
   size_t room;
 } rack;
 
@@ -57,14 +57,15 @@ typedef struct cache {
   rack racks[CLASSES];
 } cache;
 
-/* The cache of a thread that has ended, and of all threads if the cache is turned off: it gives and takes nothing. */
+/* Stands in for the cache of a thread that has ended, and for each thread's cache if caching is turned off. It never
+ * has a block, and never takes one. */
 static cache closed;
 static __thread cache *mine __attribute__((tls_model("initial-exec")));
 static pthread_key_t key;
 static int usable;
 
 static struct {
-  /* A thread that finds the store busy does without it. */
+  /* Set while a thread uses the store. A thread that finds it set uses malloc and free instead of a batch. */
   atomic_flag busy;
   size_t bytes;
   _Atomic(block *) batches[CLASSES];
@@ -123,8 +124,9 @@ static void give_back(void *pointer) {
   free_store();
 }
 
-/* Whether memcheck watches the process. A program asks Valgrind for something with a sequence of rotations that changes
- * nothing by itself. This one asks memcheck to forget the state of a byte; without memcheck the answer stays 0. */
+/* Whether Valgrind's memcheck runs the process. A program makes a request to Valgrind by a sequence of rotations that
+ * changes nothing on a real processor. This request asks memcheck to treat a byte as undefined; without memcheck the
+ * answer stays 0. */
 static int is_watched(void) {
   unsigned long long answer = 0;
 #if defined(__x86_64__)

@@ -1,7 +1,7 @@
-/* Confined objects: the references to such an object may be counted by the driver of its runtime, by the holder of the
- * only reference, by the object's maker before a driver has seen the object, and by any thread once its runtime has
- * ended. A hash of a runtime's address identifies the runtime. Nothing is checked in a forked child, which has one
- * thread and drives no runtime of its parent's.
+/* Confined objects (references.c): references to a confined object may be counted by the thread that drives its
+ * runtime, by the thread that holds the only reference, by the thread that made the object before a driver has seen it,
+ * and by any thread once the runtime has ended. A hash of a runtime's address identifies the runtime. Nothing is
+ * checked in a forked child, which has one thread and drives none of its parent's runtimes.
  *
  * Red zones: a block ends with at least eight bytes of ZONE and a word that has the requested size, mixed with the
  * block's address. A freed block that the cache keeps is filled with GONE, except for the two pointers at its start. */
@@ -70,8 +70,8 @@ HIDDEN void checked_kept(void *block) {
 
 enum { OWNERS = (1 << 21) - 1, MOST = 512 };
 
-/* The runtimes that this thread drives: more than one if it drives one in a callback of another, and every loop of the
- * process if it forks. */
+/* The owner bits of the runtimes that this thread drives now. There are several if a callback of one runtime drives
+ * another. A thread that forks drives every loop of the process. */
 static __thread intptr_t driven[MOST];
 static __thread int drives;
 

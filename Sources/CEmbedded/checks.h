@@ -1,6 +1,7 @@
-/* Checks of the checked build (scripts/build checked), which the shipped library does not have: that no code writes
- * behind the end of a block or into a freed block that the cache keeps, and that only the driver of a runtime counts
- * references to objects that are confined to it. A fault ends the process with a message. */
+/* Checks of the checked build (scripts/build checked); the shipped library does not have them. They find code that
+ * writes behind the end of a block, or into a freed block that the cache keeps. They also find a thread that counts
+ * references to an object confined to a runtime that the thread does not drive. A fault ends the process with a
+ * message. */
 #ifndef PENSTOCK_CHECKS_H
 #define PENSTOCK_CHECKS_H
 #include <stddef.h>
@@ -8,23 +9,23 @@
 
 #ifdef PENSTOCK_CHECKED
 #define CHECKED 1
-/* The size to ask malloc for, so that a red zone fits behind. */
+/* The size to ask malloc for, so that a red zone fits behind `size` bytes. */
 size_t checked_size(size_t size);
-/* Prepares the block, if there is one, that malloc has given for `size`: adds its red zone and overwrites its former
- * content. */
+/* Prepares a new block of `size` bytes from malloc: adds its red zone and overwrites its former content. `block` may be
+ * NULL. Returns `block`. */
 void *checked_made(void *block, size_t size);
-/* The size for which the block was made; `room` if that is not known. */
+/* The size that `checked_made` was given for the block. A build without checks does not know it, and returns `room`. */
 size_t checked_asked(void *block, size_t room);
-/* Checks a block that is being freed, and marks it as freed; `said`: the size that the caller frees, which must not be
- * more than was asked for; 0: not known. */
+/* Checks a block that is being freed, and marks it as freed. `said` is the block's size as the caller knows it, which
+ * must not be larger than the size that was asked for; 0: the caller does not know it. */
 void checked_gone(void *block, size_t said);
 /* Checks that a block was not written to while the cache kept it. */
 void checked_kept(void *block);
-/* In the word of an object's reference count: the lowest bit of the number of the runtime that owns the object, if it is
- * confined to one; 0: it has no owner yet. */
+/* The position of the owner bits in the word of an object's reference count. They are the number of the runtime to
+ * which the object is confined; 0: the object has no owner yet. */
 #define CHECKED_OWNER 40
-/* The owner bits of the runtime that this thread drives. 0: it drives none, so an object that it makes has no owner
- * yet. */
+/* The owner bits of the runtime that this thread drives. 0: the thread drives none, so an object that it makes has no
+ * owner yet. */
 intptr_t checked_owner(void);
 /* Notes that this thread begins (`change` 1) or ceases (-1) to drive `runtime`, or that `runtime` has ended (0). NULL
  * is ignored. */

@@ -1,13 +1,13 @@
-/* The gate in front of every lock of the library. It is shut while the process forks: then no lock is held, so whatever
- * the locks guard is whole in the child.
+/* The gate in front of every lock of the library. It is shut while the process forks: then no thread holds a lock, so
+ * the data that the locks guard is consistent in the child.
  *
  * Each thread counts the locks that it holds, in a record of its own. The thread that shuts the gate waits until all
  * counts are 0; meanwhile a thread that holds no lock waits before it takes one. A thread that holds a lock may take
- * more, so that it comes to an end. The count is a plain addition, without a barrier: the thread that shuts the gate
- * has the kernel run a barrier on each processor that runs a thread of the process (membarrier).
+ * more locks, so that it can finish and release them all. The count is a plain addition, without a barrier: the thread
+ * that shuts the gate has the kernel run a barrier on each processor that runs a thread of the process (membarrier).
  *
- * Records are never freed, and other threads use them again. So a child also finds the records of the threads that only
- * its parent has.
+ * Records are never freed: the record of a thread that has ended is given to a later thread. So a forked child can
+ * still reach the records of the threads that only its parent has, and clears them.
  */
 #include "cembedded.h"
 
@@ -35,17 +35,17 @@ HIDDEN __thread cm_holder *cm_me __attribute__((tls_model("initial-exec")));
 HIDDEN int32_t cm_gate;
 
 static _Atomic(record *) records;
-/* The records of the first threads. More are allocated. */
+/* The records of the first threads. The records of later threads are allocated. */
 enum { FIRST = 64 };
 static record first[FIRST];
 static atomic_int taken;
-/* The record of all threads for which there was no memory, or of all threads if there is no key, without which a record
- * would not be given back at a thread's end. Once it is used, the gate can't be shut any more, because
- * the counts of these threads are not known. */
+/* The record that all threads share for which there was no memory. If there is no key, all threads share it, because
+ * without a key a thread's end would not give its record back. Once this record is used, the gate can't be shut any
+ * more, because the counts of these threads are not known. */
 static record nobody;
 static atomic_int is_broken;
-/* A word of the page that fork wipes. It is not 0 while the gate is shut, so a child finds 0 there, and opens the gate
- * itself if it was not opened by `cm_open_gate`. */
+/* A word of the page that fork wipes. It is not 0 while the gate is shut. A forked child finds 0 there: so if the child
+ * has not called `cm_open_gate`, it sees that the gate was shut by its parent, and opens it. */
 static const volatile uint64_t *mark;
 static pthread_key_t key;
 static int has_key;
@@ -83,7 +83,8 @@ HIDDEN cm_holder *cm_meet(void) {
   return cm_me;
 }
 
-/* Called when the thread has counted a lock that it is about to take. A thread that holds another lock passes. */
+/* Called when the thread has counted a lock that it is about to take. A thread that holds another lock does not
+ * wait. */
 HIDDEN void cm_wait_at_gate(cm_holder *me) {
   if (me->held != 1) return;
   while (__atomic_load_n(&cm_gate, __ATOMIC_SEQ_CST)) {
@@ -139,7 +140,8 @@ HIDDEN int32_t cm_shut_gate(const void *wiped, uint64_t deadline) {
     is_shut = now() < deadline;
     nanosleep(&pause, NULL);
   }
-  /* The store of blocks has a lock of its own, in front of which there is no gate. */
+  /* The store of blocks has a lock without a gate in front of it, so this thread takes that lock until the gate is
+   * opened. */
   while (is_shut && !cm_hold_store()) is_shut = now() < deadline;
   errno = saved;
   if (!is_shut) open_gate(0);

@@ -1,6 +1,7 @@
-/* The Embedded Swift runtime seeds its hashing with arc4random_buf, which glibc has since 2.36 only. This one is
- * hidden in the library and uses getrandom. It must not fail: without getrandom (a seccomp filter, an old kernel) it
- * uses the clock and the address of the buffer. That is enough for a hash seed, its only use. */
+/* The Embedded Swift runtime seeds its hashing with arc4random_buf, which glibc has only since 2.36. The library has
+ * this hidden arc4random_buf of its own, which calls getrandom. It must not fail: where getrandom does not work (a
+ * seccomp filter, an old kernel), it uses the clock and the address of the buffer. Those are enough for a hash seed,
+ * the only use. */
 #include "cembedded.h"
 
 #include <stddef.h>

@@ -1,12 +1,13 @@
 /* Swift objects: how they are made, counted and freed. The Embedded Swift runtime has weak functions with these names,
- * which the functions here replace. The functions here differ from those in three points, which together took 40 % off
+ * which the functions here replace. They differ from the weak functions in three points, which together took 40 % off
  * the time of a unary call:
  *
  * - Memory comes from blocks.c.
  * - The thread that releases the only reference needs no atomic operation: no other thread has a reference to copy.
- * - An object may be *confined* (cm_confine): its references are made and dropped by one thread at a time, so plain
- *   arithmetic will do. The initialiser of an object that only the driving thread touches confines it. The role of the
- *   driver passes from one thread to another under a lock, so each driver sees the counts that the one before has left.
+ * - An object may be *confined* (cm_confine): only one thread at a time makes and drops its references, so plain
+ * arithmetic is enough. The initialiser of an object that only the driving thread touches confines the object. The role
+ * of the driver passes from one thread to another under a lock, so each driver sees the counts that the previous driver
+ * has left.
  *
  * Besides, a static object is initialised once, and not each time that it is used.
  */
@@ -20,8 +21,8 @@
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 #define HIDDEN    __attribute__((visibility("hidden")))
 
-/* The word behind the metadata: the count, and in the highest bits the flags of the compiler and of this file. The
- * checked build keeps the object's owner between them. */
+/* The parts of `references`: the count, and two flags in the highest bits. The compiler sets ON_STACK, cm_confine sets
+ * CONFINED. The checked build keeps the object's owner between the count and the flags. */
 #define ON_STACK INTPTR_MIN
 #define CONFINED ((intptr_t)1 << 62)
 #define COUNT    (CHECKED ? ((intptr_t)1 << CHECKED_OWNER) - 1 : CONFINED - 1)
@@ -87,7 +88,7 @@ HIDDEN void swift_deallocObject(object *gone, size_t size, size_t align_mask) {
 
 HIDDEN void swift_deallocClassInstance(object *gone, size_t size, size_t align_mask) {
   if (gone->references < 0) return;
-  /* For the storage of an array the compiler gives only the size of its header. */
+  /* For the storage of an array the compiler passes only the size of its header, which is at most 32 bytes. */
   if (LIKELY(size > 32 && align_mask < 16)) {
     cm_free_object(gone, size);
   } else {
@@ -105,7 +106,8 @@ HIDDEN int32_t cm_driven(const void *runtime, int32_t change) {
 }
 
 static __attribute__((noinline)) void destroy(object *one, intptr_t references) {
-  /* The flag for the stack stays: swift_deallocClassInstance reads it. */
+  /* The flag ON_STACK stays as it is, because swift_deallocClassInstance reads it. All other bits are set: the object
+   * is immortal while its deinit runs. */
   one->references = references | ~ON_STACK;
   one->metadata->destroy(one);
 }

@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-/* penstock_json_begin is called before a value is made piece by piece, penstock_json_is_short after that: true if parts
- * may have been left out, for lack of memory. */
+/* penstock_json_begin is called before a value is made piece by piece, penstock_json_is_short after the last piece: it
+ * returns true if parts of the value may be missing, because there was no memory for them. */
 static inline void penstock_json_begin(void) { errno = 0; }
 static inline bool penstock_json_is_short(void) { return errno == ENOMEM; }
 

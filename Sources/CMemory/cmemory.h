@@ -13,19 +13,19 @@
 void *cm_alloc(size_t size);
 void *cm_realloc(void *block, size_t size);
 void cm_free(void *block);
-/* From now on only one thread at a time makes and drops references to this Swift object
- * (Sources/CEmbedded/references.c). */
+/* Confines a Swift object: from now on only one thread at a time makes and drops references to it, so they are counted
+ * without atomic operations (Sources/CEmbedded/references.c). */
 void cm_confine(void *object);
 /* Adds a reference to a Swift object that no other thread has yet. */
 static inline void cm_retain_new(void *object) { ((intptr_t *)object)[1]++; }
 /* Notes that the calling thread begins (`change` 1) or ceases (-1) to drive `runtime`, or that `runtime` has ended (0);
  * with 0 and NULL nothing is noted. Returns how many runtimes the calling thread drives now. */
 int32_t cm_driven(const void *runtime, int32_t change);
-/* Gives that number. */
+/* cm_drives returns how many runtimes the calling thread drives now. */
 extern __thread int32_t cm_driven_now __attribute__((visibility("hidden"), tls_model("initial-exec")));
 static inline int32_t cm_drives(void) { return cm_driven_now; }
-/* cm_enter is called before a thread takes a lock, cm_left when it has let the lock go. While the process forks, cm_enter
- * waits until the fork is over (Sources/CEmbedded/gate.c). */
+/* A thread calls cm_enter before it takes a lock, and cm_left when it has released the lock. While the process forks,
+ * cm_enter waits until the fork is over (Sources/CEmbedded/gate.c). */
 typedef struct cm_holder {
   int32_t held;
   int32_t callbacks;
@@ -34,9 +34,10 @@ extern __thread cm_holder *cm_me __attribute__((visibility("hidden"), tls_model(
 extern int32_t cm_gate __attribute__((visibility("hidden")));
 cm_holder *cm_meet(void);
 void cm_wait_at_gate(cm_holder *me);
-/* The parts of cm_enter: counts the lock, unless this thread is not known yet (0); whether the gate is open; waits at it.
- * Plain accesses, one instruction each: the fence keeps their order for the compiler, and the barrier of who shuts the gate
- * for the processor. */
+/* The three parts of cm_enter. cm_count counts the lock, and returns 0 if this thread has no record yet. cm_is_open
+ * returns whether the gate is open. cm_pass waits in front of a shut gate. The accesses are plain, one instruction
+ * each: the fence keeps their order for the compiler, and the barrier of the thread that shuts the gate keeps it for
+ * the processor. */
 static inline int32_t cm_count(void) {
   cm_holder *me = cm_me;
   if (__builtin_expect(!me, 0)) return 0;
@@ -61,12 +62,13 @@ static inline void cm_left(void) {
   me->held--;
 }
 /* Shuts the gate, and waits for the threads that hold a lock, at most until `deadline` (CLOCK_MONOTONIC in ns). Returns
- * 0 if the gate is not shut. `mark`: a word that fork wipes; it stays other than 0 until the gate is opened. */
+ * 1 if the gate is shut, and 0 if it can't be shut, or not in time: then it is open. `mark`: a word that fork wipes; it
+ * stays other than 0 until the gate is opened. */
 int32_t cm_shut_gate(const void *mark, uint64_t deadline);
-/* Opens the gate. `is_child`: this is the child, which has no other thread. */
+/* Opens the gate. `is_child`: the caller is the forked child, which has no other thread. */
 void cm_open_gate(int32_t is_child);
-/* cm_callback notes that a callback begins (1) or ends (-1) on this thread, which drives no runtime; cm_in_callback gives
- * whether one runs. */
+/* cm_callback notes that a callback begins (1) or ends (-1) on this thread, which drives no runtime. cm_in_callback
+ * returns whether such a callback runs on this thread. */
 void cm_callback(int32_t change);
 int32_t cm_in_callback(void);
 #else
@@ -81,7 +83,8 @@ static inline int32_t cm_driven(const void *runtime, int32_t change) {
   return count += change;
 }
 static inline int32_t cm_drives(void) { return cm_driven(NULL, 0); }
-/* In full Swift the runtime has locks of its own, which may be held when the process forks: so there is no gate. */
+/* There is no gate in full Swift: the Swift runtime has locks of its own, which may be held when the process forks, and
+ * which no gate can guard. */
 static inline int32_t cm_count(void) { return 1; }
 static inline int32_t cm_is_open(void) { return 1; }
 static inline void cm_pass(void) {}

@@ -1,4 +1,4 @@
-/* OpenSSL as the TLS engine needs it: static-inline shims for C macros, which Swift cannot import. */
+/* OpenSSL for the TLS engine, with static-inline shims for C macros, which Swift cannot import. */
 #ifndef PENSTOCK_COPENSSL_H
 #define PENSTOCK_COPENSSL_H
 #include <errno.h>
@@ -13,7 +13,8 @@
 #include <openssl/x509_vfy.h>
 #include <openssl/x509v3.h>
 
-/* TLS 1.2 or later; no compression and no renegotiation (RFC 9113 sections 9.2, 9.2.1). Returns 1 on success. */
+/* Restricts the context to TLS 1.2 or later, without compression, renegotiation (RFC 9113 sections 9.2, 9.2.1) and
+ * cached sessions. Returns 1 on success. */
 static inline int penstock_ssl_ctx_harden(SSL_CTX *context) {
   SSL_CTX_set_options(context, SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION | SSL_OP_IGNORE_UNEXPECTED_EOF);
   SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
@@ -53,8 +54,8 @@ static inline int penstock_chain_write(const struct stack_st_X509 *chain, BIO *b
 }
 static inline int64_t penstock_bio_memory(BIO *bio, char **start) { return (int64_t)BIO_get_mem_data(bio, start); }
 
-/* These two functions read files that an option names. penstock_open_read returns a descriptor or -errno, penstock_read
- * the number of bytes or -errno. */
+/* The next two functions read files that an option names. penstock_open_read returns a descriptor or -errno,
+ * penstock_read the number of bytes or -errno. */
 static inline int32_t penstock_open_read(const char *path) {
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
   return fd < 0 ? -(int32_t)errno : fd;

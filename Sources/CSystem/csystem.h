@@ -1,10 +1,10 @@
-/* libc as the transport needs it, with static-inline shims for what Swift cannot import: variadic functions, macros,
- * packed structs. A shim that wraps a system call returns its value, or -errno: errno itself does not survive the
- * releases that Swift may place after a call. No shim raises SIGPIPE. */
+/* libc for the transport, with static-inline shims for the things that Swift cannot import: variadic functions, macros,
+ * packed structs. A shim that wraps a system call returns the call's value, or -errno: Swift code must not read errno
+ * itself, because Swift may release objects right after a call, which may change errno. No shim raises SIGPIPE. */
 #ifndef PENSTOCK_CSYSTEM_H
 #define PENSTOCK_CSYSTEM_H
-/* Without _GNU_SOURCE: it changes fd_set, and full Swift compares this module's fd_set with that of its own Glibc
- * module. */
+/* _GNU_SOURCE is not defined: it changes fd_set, and full Swift compares this module's fd_set with the fd_set of its
+ * own Glibc module. */
 #include <errno.h>
 #include <dirent.h>
 #include <dlfcn.h>
@@ -158,7 +158,7 @@ static inline bool cs_timerfd_set(int32_t fd, uint64_t at) {
   return timerfd_settime(fd, TFD_TIMER_ABSTIME, &t, NULL) == 0;
 }
 
-/* Sleeps this long, or less if a signal comes. */
+/* Sleeps for `milliseconds`, or less if a signal interrupts the sleep. */
 static inline void cs_sleep_milliseconds(int32_t milliseconds) {
   int saved = errno;
   struct timespec t = {milliseconds / 1000, milliseconds % 1000 * 1000000L};
@@ -235,7 +235,7 @@ static inline int32_t cs_fork(void) { return (int32_t)fork(); }
 
 static inline int32_t cs_open_to_read(const char *path) { return open(path, O_RDONLY | O_CLOEXEC); }
 
-/* Entries of a folder; for tests. */
+/* The next three functions list the entries of a folder; for tests. */
 static inline void *cs_open_folder(const char *path) { return opendir(path); }
 static inline const char *cs_next_entry(void *folder) {
   struct dirent *entry = readdir((DIR *)folder);
@@ -248,7 +248,8 @@ static inline void cs_close_folder(void *folder) { closedir((DIR *)folder); }
 static inline void cs_close(int32_t fd) {
   if (fd >= 0) close(fd);
 }
-/* The inode of a socket, which tells it from a later socket with the same number. 0: `fd` is no socket. */
+/* The inode of a socket: it distinguishes the socket from a later one with the same descriptor. 0: `fd` is no
+ * socket. */
 static inline uint64_t cs_socket_identity(int32_t fd) {
   int saved = errno;
   struct stat about;
@@ -352,8 +353,8 @@ static inline uint32_t cs_address_literal(struct sockaddr_storage *storage, cons
   }
   return 0;
 }
-/* Fills in the address of a unix socket. Returns its length, or 0: the path is empty, does not fit, or has a NUL
- * behind its beginning. A path that begins with NUL is abstract, and may have more of them. */
+/* Fills in the address of a unix socket. Returns its length, or 0 if the path is empty, does not fit, or contains a
+ * NUL. Only an abstract path, which begins with a NUL, may contain NULs. */
 static inline uint32_t cs_address_unix(struct sockaddr_storage *storage, const void *path, size_t length) {
   struct sockaddr_un *un = (struct sockaddr_un *)storage;
   memset(storage, 0, sizeof *storage);
@@ -410,7 +411,7 @@ static inline int32_t cs_resolve(const void *host, uint16_t port, struct addrinf
   int i = 7;
   memset(&hints, 0, sizeof hints);
   hints.ai_socktype = SOCK_STREAM;
-  /* An address with a scope is no name. */
+  /* A host with '%' and ':' is an IPv6 address with a scope: it is not looked up as a name. */
   bool numeric = host && strchr(host, '%') && strchr(host, ':');
   hints.ai_flags = AI_NUMERICSERV | (numeric ? AI_NUMERICHOST : 0);
   service[i] = 0;
@@ -424,7 +425,7 @@ static inline int32_t cs_resolve(const void *host, uint16_t port, struct addrinf
 }
 
 /* Asks DNS for the SRV records of a name. Returns the length of the answer, or an EAI_ code, which is negative:
- * EAI_NONAME if there are none. */
+ * EAI_NONAME if the name has no such records. */
 static inline int32_t cs_services(const void *name, void *answer, int32_t size) {
   struct __res_state state;
   memset(&state, 0, sizeof state);
@@ -433,20 +434,22 @@ static inline int32_t cs_services(const void *name, void *answer, int32_t size) 
   int length = res_nquery(&state, name, ns_c_in, ns_t_srv, answer, size);
   int error = state.res_h_errno;
   res_nclose(&state);
-  /* The length of an answer that was cut may be that of the whole. */
+  /* If the answer did not fit into `size` bytes, `length` may be the length of the whole answer. */
   if (length >= 0) return length < size ? length : size;
   return error == HOST_NOT_FOUND || error == NO_DATA ? EAI_NONAME : error == TRY_AGAIN ? EAI_AGAIN : EAI_FAIL;
 }
 
-/* How many bytes a name in a DNS message takes at `at`, which is not beyond the end; -1: there is none. */
+/* The number of bytes that a name takes in a DNS message of `size` bytes. The name begins at the offset `at`, which is
+ * not beyond the message's end. -1: no valid name begins there. */
 static inline int32_t cs_dns_name_length(const void *message, int32_t size, int32_t at) {
   const uint8_t *bytes = message;
   return bytes ? dn_skipname(bytes + at, bytes + size) : -1;
 }
-/* The room for a host's name with a dot and a NUL at its end. */
+/* The most bytes that cs_dns_name writes: a host's name, a dot and a NUL. */
 enum { CS_HOST_SIZE = NS_MAXDNAME + 1 };
-/* Reads a name of a DNS message, with a dot and a NUL at its end: the dot keeps the search domains of resolv.conf away from
- * it. Returns its length with both; 0: there is none, or it is that of the root. */
+/* Reads the name at the offset `at` of a DNS message into `name`, and adds a dot and a NUL. Because of the dot the
+ * system's resolver does not append the search domains of resolv.conf. Returns the length with the dot and the NUL; 0:
+ * no valid name begins there, or it is the name of the root. */
 static inline int32_t cs_dns_name(const void *message, int32_t size, int32_t at, void *name) {
   const uint8_t *bytes = message;
   if (!bytes || !name || dn_expand(bytes, bytes + size, bytes + at, name, NS_MAXDNAME) < 1) return 0;
@@ -461,7 +464,7 @@ static inline int32_t cs_dns_name(const void *message, int32_t size, int32_t at,
 static inline void cs_error_text(int32_t error, char *text, size_t size) {
   if (size == 0) return;
   text[0] = 0;
-  (void)strerror_r(error, text, size); /* the POSIX one, which fills `text` */
+  (void)strerror_r(error, text, size); /* the POSIX strerror_r, which fills `text` */
   text[size - 1] = 0;
 }
 #endif

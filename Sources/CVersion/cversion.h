@@ -1,4 +1,4 @@
-/* The library's version as a C string, from the one file that has it. */
+/* The library's version as a C string, from include/penstock/version.h. */
 #ifndef PENSTOCK_CVERSION_H
 #define PENSTOCK_CVERSION_H
 #include "../../include/penstock/version.h"

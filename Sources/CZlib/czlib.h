@@ -1,4 +1,4 @@
-/* zlib as the transport needs it: static-inline shims for C macros, which Swift cannot import. */
+/* zlib for the transport, with static-inline shims for C macros, which Swift cannot import. */
 #ifndef PENSTOCK_CZLIB_H
 #define PENSTOCK_CZLIB_H
 #include <zlib.h>

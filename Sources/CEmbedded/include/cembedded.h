@@ -7,11 +7,12 @@
 void *cm_alloc(size_t size);
 void *cm_realloc(void *block, size_t size);
 void cm_free(void *block);
-/* Frees memory that cm_alloc has given for `size` or more: that of a Swift object, whose size the compiler knows. */
+/* Frees a Swift object, whose size the compiler knows. cm_alloc has given its memory, for `size` bytes or more. */
 void cm_free_object(void *object, size_t size);
 void cm_confine(void *object);
 int32_t cm_driven(const void *runtime, int32_t change);
-/* A thread's counts for the gate: of the locks that it holds, and of the callbacks that it runs without being a driver. */
+/* The counts that a thread keeps for the gate (gate.c): of the locks that it holds, and of the callbacks that it runs
+ * without driving a runtime. */
 typedef struct cm_holder {
   int32_t held;
   int32_t callbacks;
@@ -22,7 +23,8 @@ int32_t cm_shut_gate(const void *mark, uint64_t deadline);
 void cm_open_gate(int32_t is_child);
 void cm_callback(int32_t change);
 int32_t cm_in_callback(void);
-/* Keeps other threads from the shared store of blocks until it is let go; 0: another thread uses it now. */
+/* Takes the lock of the shared store of blocks (blocks.c), until cm_let_store_go. Returns 0 if another thread has the
+ * lock. */
 int32_t cm_hold_store(void);
 void cm_let_store_go(void);
 #endif
