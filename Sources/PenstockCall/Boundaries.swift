@@ -1,18 +1,19 @@
 import PenstockWire
 
-// The neighbours of a call (`CallAbove`, `CallBelow`, `CallLoop`) are abstract classes, and not protocols. So the
-// object can be borrowed while one of its functions is called, which costs 2 instructions more than a direct call. If
-// its type were a protocol, Swift would retain and release the object around each such call, by atomic operations.
+// The neighbours of a call (`CallAbove`, `CallBelow`, `CallLoop`) are abstract classes, and not protocols. A
+// class instance can be borrowed while one of its functions is called, which costs 2 instructions more than a
+// direct call. If the type were a protocol, Swift would retain and release the object around each such call,
+// by atomic operations.
 
 /// The reason why an attempt that has been started has to wait.
 public enum Lack: UInt8, Equatable, Sendable {
   case nothing
-  /// The addresses of the channel's name.
+  /// The attempt waits for the addresses of the channel's name.
   case name
   case connection
-  /// There is a connection, and its peer allows no more calls at once.
+  /// There is a connection, but its peer allows no more calls at once.
   case slot
-  /// There are connections, and the channel's picker, a hop or the request waits for another.
+  /// There are connections, but the channel's picker, a hop or the request wants an endpoint without one.
   case endpoint
 }
 
@@ -31,10 +32,11 @@ open class CallBelow {
     send(message)
     halfClose()
   }
-  /// Like `start`, for a call with a say in the choice of the endpoint: by its request's wish, or by `Call.accepts`.
+  /// Like `start(_:)`, for a call that may refuse an endpoint: by the wish of its request, or in
+  /// `Call.accepts`.
   open func startChoosing(_ call: Call) { start(call) }
-  /// The address of the endpoint that `Call.accepts` is asked about, or the value of its attribute `name`; each is
-  /// followed by a NUL.
+  /// The address of the endpoint about which `Call.accepts` asks the hops; with a `name`, the value of this
+  /// attribute of the endpoint. Each is followed by a NUL.
   open func offered(_ name: ByteView?) -> ByteBuffer? { nil }
   /// Takes a message. The attempt calls `call.transportSent` when the transport has taken all of it.
   open func send(_ message: Message) {}

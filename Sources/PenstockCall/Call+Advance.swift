@@ -19,7 +19,7 @@ extension Call {
     case through
     /// The hop at this index has returned this value from its callback; the hop now leaves the run.
     case answered(Int, Int32)
-    /// The event goes on at this index.
+    /// The event goes on to the hop at this index.
     case goesOn(Int)
     case stays
   }
@@ -50,8 +50,8 @@ extension Call {
   @inline(never)
   private func advanceUp(_ event: Event, at index: Int) -> Exit { advance(event, at: index, goesDown: false) }
 
-  /// Moves `event` from place to place until one keeps it or it has left the chain. It is compiled once for each
-  /// direction, which saves 30 instructions an event.
+  /// Moves `event` from place to place until a place keeps it or it has left the chain. The function is
+  /// compiled once for each direction, which saves 30 instructions an event.
   @inline(__always)
   private func advance(_ event: Event, at first: Int, goesDown: Bool) -> Exit {
     // If the event can't go through the whole run at once, the run is split first.
@@ -70,7 +70,7 @@ extension Call {
       case .below: return .below
       case .above: return .above
       case .nowhere:
-        // I5: nothing from above may stand below this index any more.
+        // Invariant I5: an event from above goes no further than `outboundEnd`.
         discardOutbound(event, at: index)
         return .stays
       case .run:
@@ -90,7 +90,7 @@ extension Call {
           index = goesDown ? next + 1 : next - 1
         }
       case .hop:
-        // The row keeps the hop, even if a RESTART replaces it meanwhile.
+        // No reference to the hop is counted: the row keeps the hop, even if a RESTART replaces it meanwhile.
         guard hops.at(index)._withUnsafeGuaranteedRef({ passes(event, $0) }) else { return .stays }
         index += goesDown ? 1 : -1
       }
@@ -119,8 +119,8 @@ extension Call {
       return encode(message, codec)
     }
     guard index == codecIndex - 1 else { return true }
-    // From now on outbound messages no longer come to the codec: one that it could not encode would end the call with
-    // another status.
+    // The status has come to the codec, so outbound messages go no further than the codec from now on: a
+    // message that could not be encoded would end the call with another status.
     if case .status = event { outboundEnd = min(outboundEnd, codecIndex) }
     return event.message.map { decode($0, codec) } ?? true
   }

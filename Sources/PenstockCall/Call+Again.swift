@@ -1,7 +1,7 @@
 import PenstockWire
 
-// A call begins again by RESTART of a hop, or because the server has certainly not processed the request. Both are
-// `again` on a cut. A redirect in on_status is a RESTART whose start has another route.
+// A call begins again by RESTART of a hop, or because the server has certainly not processed the request.
+// Both cases call `again` with a `Cut`. A redirect in on_status is a RESTART whose start has another route.
 
 /// The cut above the attempt. Most calls have no `Cut` there: a request that leaves in one step (`leavesWhole`) needs
 /// no object for it.
@@ -9,9 +9,10 @@ import PenstockWire
 /// A case owns one reference to its object, which `Call.setBottom` or `Call.commit` releases. References that the
 /// compiler counts would cost a call 30 instructions more.
 enum Bottom {
-  /// Nothing has passed yet, or only a start, which no hop below can change and which therefore needs no copy.
+  /// Nothing has passed the cut yet, or only a start, which no hop below can change and which needs no copy.
   case start
-  /// Start, this message and the half-close have passed; the hops above have not been told `sent` for the message.
+  /// Start, this message and the half-close have passed. The hops above have not been told `sent` for the
+  /// message.
   case whole(Unmanaged<Message>)
   case wholeTold(Unmanaged<Message>)
   case cut(Unmanaged<Cut>)
@@ -26,16 +27,16 @@ public enum Repeat: Equatable, Sendable {
   case no
   /// The request has left, and the server has certainly not processed it.
   case unprocessed
-  /// So it is, and the server has ended the connection, on which it keeps other requests. A server, or a proxy, that
-  /// takes a few requests on each connection may do so any number of times; each time others of this client's requests
-  /// are done.
+  /// `unprocessed`, and besides, the server has ended the connection, on which it still serves other
+  /// requests. A server or a proxy that takes only a few requests on each connection may do so any number of
+  /// times. Each time it serves some requests of this client, so repeating is not endless.
   case passedOver
 }
 
 /// Decides whether a failed attempt is followed by another. No I/O, no clock.
 enum RetryPolicy {
-  /// Allows one more attempt for a request that the server has not processed, and any number for one that was passed
-  /// over.
+  /// Allows one more attempt for a request that is `unprocessed`, and any number of attempts for a request
+  /// that is `passedOver`.
   case transparent
 
   enum Advice: Equatable { case pass, again }
@@ -50,7 +51,8 @@ enum RetryPolicy {
 }
 
 extension Hop {
-  /// OK if the status that the hop looks at, or holds, may be answered with RESTART; else the reason why not.
+  /// `.ok` if the hop may answer the status that it looks at, or holds, with RESTART; otherwise the reason
+  /// why not.
   func mayRestart(_ status: Status) -> Outcome {
     guard let cut, !status.isLocal, call.phase == .live else { return .state }
     if let failure = cut.failure { return failure }
@@ -60,8 +62,8 @@ extension Hop {
 }
 
 extension Call {
-  /// The bounds of the record for another attempt: bytes, and a number of events, because small messages take more
-  /// room than their bytes.
+  /// The limits of the events that are kept for another attempt: the bytes of their messages, and their
+  /// number, because each event takes more room than its message.
   private static let bottomLimit = 1 << 20
   private static let bottomMost = 4096
 

@@ -4,7 +4,7 @@ import Synchronization
 // How a call ends: by a hop's finish, by a local cancel or deadline, by the status that came to the caller.
 
 extension Call {
-  /// Ends the call because of a fault of this hop's interceptor (law 7).
+  /// Ends the call because of a fault of this hop's interceptor (law 7 in docs/interceptors.md).
   func fail(_ hop: Hop, _ what: StaticString, code: StatusCode = .internal) {
     spendTicket(hop)
     finish(at: hop.index, failure(of: hop, what, code: code))

@@ -34,7 +34,7 @@ extension Call {
     return true
   }
 
-  /// Puts in an event that a hop made outside of its callbacks.
+  /// Adds an event that a hop made outside of its callbacks to the hop's lane.
   func put(_ event: Event, from hop: Hop) {
     splitRun(at: hop.index)
     guard hop.isActive, phase == .live else { return }
@@ -45,8 +45,8 @@ extension Call {
     drain(hop, .inbound)
   }
 
-  /// Puts in a message or a half-close of the hop's own. After a half-close events from above go no further, and
-  /// their senders do not wait for them.
+  /// Adds a message or a half-close that the hop has made. After such a half-close, events from above go no
+  /// further, and their senders do not wait for them.
   @inline(never) @_optimize(size)
   private func inject(_ event: Event, from hop: Hop) {
     guard hop.life == .passing else { return }

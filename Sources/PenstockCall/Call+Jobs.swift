@@ -27,8 +27,9 @@ extension Call {
     if !queue.append(job) { executorLost(hop) }
   }
 
-  /// Hands a signal's callback to the executor, with the signal's count. `isAwaited`: the call is told when it has run.
-  /// False: the executor refused it, and the caller of this function ends the call (law 7).
+  /// Hands a signal's callback to the executor, with the signal's count. `isAwaited`: the job tells the call
+  /// when the callback has run. False: the executor refused the job, and the caller of this function ends the
+  /// call (law 7).
   @inline(never) @_optimize(size)
   func dispatch(
     _ kind: EventKind, _ event: Event, _ count: Int, to hop: Hop, _ callback: @escaping HopCallback,
@@ -95,7 +96,7 @@ extension Call {
       if job.ticket != 0 { loop.loseTicket(job.ticket, of: self) }
       return
     }
-    // I6: the event that has shut the lane does not stand here any more.
+    // Invariant I6: the event that had shut the lane no longer stands here, so the lane is opened.
     _ = station.parked.remove(at: index)
     open(station, lane)
     if case .start = job.event, let start = job.start {

@@ -66,9 +66,9 @@ extension Call {
     tellSent(1, from: index - 1)
   }
 
-  /// Start has passed all hops, and no hop of the run looks at the events behind it. If all hops are in the run, then
-  /// start, the one message and the half-close leave in one step, which takes 350 instructions fewer than three steps.
-  /// False: they have to leave one by one.
+  /// Start has passed all hops, and no hop of the run looks at the events behind it. If all hops are in the
+  /// run, then start, the one message and the half-close leave in one step, which takes 350 instructions
+  /// fewer than three steps. False: the three events have to leave one by one.
   func leavesWhole(_ message: Message) -> Bool {
     guard run.length == hops.count, outboundEnd > run.length, pending.isEmpty,
       message.count <= request.settings.maxSendBytes
@@ -90,8 +90,8 @@ extension Call {
     return true
   }
 
-  /// No reference to the attempt is counted: it exists until this returns, because it reports nothing to the call
-  /// meanwhile.
+  /// Calls the attempt without counting a reference to it. The attempt exists until `body` returns, because
+  /// it reports nothing to the call meanwhile.
   @inline(__always)
   func tellBelow(_ body: (CallBelow) -> Void) { _ = borrow(below, body) }
 

@@ -3,12 +3,13 @@ import PenstockWire
 // The endpoint of an attempt: a request may wish for one with an attribute, and hops with on_pick see each endpoint that
 // was picked, before anything is sent, and may refuse it.
 
-/// A request's wish for an endpoint whose attribute has this value. Never changed.
+/// A request's wish for an endpoint whose attribute `name` has the value `value`. The object is immutable.
 public final class EndpointWish {
   public let name: ByteBuffer
   /// The value, followed by a NUL.
   public let value: ByteBuffer
-  /// Whether only such an endpoint will do. Otherwise any other is taken where none of them is ready.
+  /// Whether the call takes only an endpoint with this attribute. If false, the call takes any other endpoint
+  /// when none of those with the attribute is ready.
   public let isRequired: Bool
 
   /// Makes a wish; nil: no memory.
@@ -46,8 +47,8 @@ extension Call {
   /// Whether a hop has on_pick, so that `accepts` has to be asked.
   private var hasPickHops: Bool { table?.pointee.hasPick ?? false }
 
-  /// Starts an attempt that can't leave by the shortest way. Calls with on_pick or a wish always come here, because their
-  /// hops are never all in the run.
+  /// Starts the attempt of a call with a codec, a trace, or hops outside the run. A call with on_pick or a
+  /// wish always comes here, because its hops are never all in the run.
   @inline(never) @_optimize(size)
   func startBelow() {
     let isChoosy = hasPickHops || request.wish != nil

@@ -23,13 +23,14 @@ extension Call {
     return memory.initializeMemory(as: Posted.self, to: Posted(input: input))
   }
 
-  /// A mark that says that the loop comes to the call in any case, for example for `open`, which runs first: a thread that
-  /// posts an input meanwhile need not post the call.
+  /// A mark on the stack `posted`, not a pointer. It says that the loop comes to the call in any case, for
+  /// example to open it. A thread that posts an input above the mark need not post the call to the loop.
   private static var opening: UnsafeMutablePointer<Posted> {
     UnsafeMutablePointer(bitPattern: 16).unsafelyUnwrapped
   }
 
-  /// Called while nobody else has the call: `open` will run soon.
+  /// Notes that `open` will run soon, so that a thread that posts an input need not post the call. Called
+  /// while no other thread has the call.
   public func awaitOpen() { posted.store(Call.opening, ordering: .releasing) }
 
   /// Takes the one message of a call without codec or trace, and its half-close, if no other input was posted.
@@ -62,8 +63,8 @@ extension Call {
     if head == nil { withLoop { $0.post(self) } }
   }
 
-  /// Frees the posted inputs without carrying them out. Called instead of `runPosted` where no thread drives the call
-  /// any more, because it has ended. Any thread.
+  /// Frees the posted inputs without carrying them out. Called instead of `runPosted` for a call that has
+  /// ended and that no thread drives any more. Any thread.
   public func dropPosted() {
     var next = posted.exchange(nil, ordering: .acquiringAndReleasing)
     while let node = next, node != Call.opening {
@@ -76,8 +77,9 @@ extension Call {
   /// `CallLoop.post`.
   public func runPosted() { carryOut(posted.exchange(nil, ordering: .acquiringAndReleasing)) }
 
-  /// Carries out the posted inputs before the loop comes to the call, on the driving thread. A mark stays in their place,
-  /// because the call is still in the loop's inbox: nobody may post it once more.
+  /// Carries out the posted inputs before the loop comes to the call, on the driving thread. The mark
+  /// `opening` takes their place, because the call is still in the loop's inbox: no thread may post it once
+  /// more.
   @inline(never) @_optimize(size)
   public func runPostedEarly() {
     if posted.load(ordering: .relaxed) == nil { return }

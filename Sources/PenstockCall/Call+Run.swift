@@ -108,7 +108,8 @@ extension Call {
     return .through
   }
 
-  /// If the cut above the attempt is among the hops of the run, the event passes it between two of them.
+  /// Shows `event` to the hops of the run. If the cut above the attempt is between two of these hops, the
+  /// event passes the cut between them.
   @inline(__always)
   private func walkDown(_ event: Event, _ kind: EventKind, _ list: Chain.Callbacks.List) -> RunExit {
     if _slowPath(isCutInRun) { return walkAcross(event, kind, list) }
@@ -158,10 +159,11 @@ extension Call {
         }
         address &+= UInt(MemoryLayout<Chain.Callbacks.Entry>.stride)
       }
-      // This stands before the end is read again, so that the loop needs no register for it: 1 instruction a hop.
+      // `end` is called before `run.end` is read again: so the loop needs no register for `watch`, which
+      // saves 1 instruction a hop.
       watch._withUnsafeGuaranteedRef { $0.end() }
       if run.end != 0 { break }
-      // The callback has set hops apart, perhaps its own.
+      // The callback has set hops apart, perhaps its own hop.
       rest.first = UnsafePointer(bitPattern: address).unsafelyUnwrapped
       let index = (rest.first - 1).pointee.index
       guard index < run.length else { return .answered(index, Verdict.next.rawValue) }
@@ -284,7 +286,7 @@ extension Call {
     index == run.at && index < run.length && run.event != .create ? run.event : .none
   }
 
-  /// Sets the face of all hops of the run.
+  /// Sets the `Face` of all hops of the run: the state that other threads may read.
   private func wearInRun(_ face: Face) {
     row.unsafelyUnwrapped._withUnsafeGuaranteedRef { $0.face.store(face.rawValue, ordering: .releasing) }
   }
@@ -315,7 +317,7 @@ extension Call {
       case .headers, .receive, .status, .cancel, .pick: hasPassed = index > run.at
       }
       if hop.running == .none { hop.running = callbackInRun(index) }
-      // Before start no other event has come.
+      // No event but start has come to these hops yet.
       if run.event == .start || run.event == .create {
         hop.leaveRun(hasPassed ? .passing : hop.running == .start ? .starting : hop.life)
         if hasPassed { hop.owed = run.count }

@@ -5,7 +5,7 @@ import PenstockWire
 // verdict means.
 
 extension Call {
-  /// Where the event is that is being settled: in hand, or parked at the hop.
+  /// The position of the event that is being settled: in hand, or parked at the hop.
   enum Slot {
     /// The event is in hand: its callback has just returned.
     case passing
@@ -34,7 +34,8 @@ extension Call {
       return false
     }
     if let station = hop.standing(lane) {
-      // I6: where the lane is shut, or was shut until now, an event overtakes nothing that waits.
+      // Invariant I6: an event must not overtake events that wait here, because the lane is shut, or was shut
+      // until now.
       if station.isShut || !station.waiting.isEmpty {
         station.waiting.append(event)
         return false
@@ -94,8 +95,8 @@ extension Call {
   func settle(_ hop: Hop, _ event: Event, _ slot: Slot, _ resolution: Resolution) -> Settled {
     switch resolution {
     case .finish(let status):
-      // An OK may have to wait behind messages that the hop has delivered. The event that was answered with it does
-      // not wait: it ends.
+      // A hop may end the call with OK while messages that it has delivered still wait. Then the OK waits
+      // behind them. The event of the callback that asked for the end does not wait: it is dropped.
       if hop.life == .answering, status.code == .ok {
         spendTicket(hop)
         drop(event, at: hop, slot)
@@ -254,7 +255,7 @@ extension Call {
       guard let station = hop.standing(lane), !station.isShut, let next = station.waiting.popFirst() else {
         break
       }
-      // I5: nothing from above may stand here any more.
+      // Invariant I5: an event from above must not stand at this hop any more.
       if lane == .outbound, hop.index >= outboundEnd {
         discardOutbound(next, at: hop.index)
       } else if lane == .outbound || hop.isActive, show(next, to: hop), leave(next, hop) {

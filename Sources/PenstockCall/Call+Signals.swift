@@ -3,7 +3,7 @@ import PenstockWire
 // Signals, which never queue: demand on its way down, and `sent` on its way up.
 
 extension Call {
-  /// `n` more messages are asked for; the hops from `index` on see this.
+  /// Passes demand for `n` more messages down the chain, beginning with the hop at `index`.
   func runDemand(_ n: Int, at index: Int) {
     var n = n
     var index = index
@@ -73,14 +73,14 @@ extension Call {
     if wantsMessage { tellBelow { $0.pull() } }
   }
 
-  /// Tells `sent` for `n` messages to the hops from `index` up, after the running step: so it never comes between an
-  /// event's callback and the event's settling.
+  /// Tells `sent` for `n` messages to the hops from `index` up, after the running step: so `sent` never comes
+  /// between an event's callback and the event's settling.
   func tellSent(_ n: Int, from index: Int) {
     if n > 0, phase == .live { pending.append(.sentFrom(index, n)) }
   }
 
-  /// Whether the caller, a hop or a trace is told when the transport has taken messages; in a unary call mostly none
-  /// is.
+  /// Whether the caller, a hop or a trace is told when the transport has taken messages. In most unary calls
+  /// none of them is.
   public var hearsSent: Bool {
     manner == .toldSent || table.map { !$0.pointee.sent.isEmpty } ?? false || run.length < hops.count
       || trace != nil
@@ -125,8 +125,8 @@ extension Call {
     if n > 0, phase == .live { tellAbove { $0.callSent(n) } }
   }
 
-  /// Ends the call if the callback that has just returned has asked for it; the callback's verdict is ignored. False:
-  /// it has not asked.
+  /// Ends the call if the callback that has just returned has asked for it; then the callback's verdict is
+  /// ignored. False: the callback has not asked.
   func finishIfAsked(_ hop: Hop) -> Bool {
     guard let status = hop.finishRequest else { return false }
     hop.finishRequest = nil

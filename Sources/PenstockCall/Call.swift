@@ -61,7 +61,8 @@ public final class Call {
   /// The row that holds the hops, a counted reference; kept until the call has ended and the step that ends it is
   /// done.
   private(set) var row: Unmanaged<HopRow>?
-  /// The chain's stock, from which the row comes; a counted reference if the chain has gone before the row.
+  /// The chain's stock, from which the row comes. A reference is counted only if the chain is released before
+  /// the row.
   private var stock: Unmanaged<Chain.Stock>?
   /// The chain's callbacks, while there is a chain.
   private(set) var table: UnsafePointer<Chain.Callbacks>?
@@ -73,7 +74,7 @@ public final class Call {
   private(set) var above: Unmanaged<CallAbove>?
   /// The trace; nil: none is kept.
   public let trace: (any CallTrace)?
-  /// An object in which the loop keeps what belongs to this call; the call owns it.
+  /// An object in which the loop keeps its own data about this call; the call owns the object.
   private let attachment: AnyObject
   /// The address of `attachment`: a holder of the call may use it without counting a reference.
   public var attached: UnsafeMutableRawPointer { Unmanaged.passUnretained(attachment).toOpaque() }
@@ -179,7 +180,7 @@ public final class Call {
   /// Sets the layer above. Called before `open`, and before any other thread has a reference to `above`.
   public func attach(above: CallAbove) { self.above = retainNew(above) }
 
-  /// Takes the layer above out at the end; the caller releases the reference.
+  /// Removes the layer above at the call's end. The caller of this function releases the reference.
   func detachAbove() -> Unmanaged<CallAbove>? { above.take() }
   public func attach(below: CallBelow) { self.below = below }
 
@@ -193,7 +194,8 @@ public final class Call {
   /// Whether only hops stand between the caller and the attempt: neither a codec nor a trace.
   var hasOnlyHops: Bool { codec == nil && trace == nil }
 
-  /// Whether the call was made with hops; also true after its end. A hop's handle leads other threads to the call.
+  /// Whether the call was made with hops, through whose handles other threads may reach it; also true after
+  /// its end.
   public var wasMadeWithHops: Bool { stock != nil }
 
   // MARK: - From below, on the driving thread
@@ -276,8 +278,8 @@ public final class Call {
     case messageFromBelow(Message)
     case statusFromBelow(Status)
     case sentFromBelow(Int)
-    /// `sent`, told from the hop at the first number up, for as many messages as the second number says: for example,
-    /// messages that were discarded on their way or are held.
+    /// Tells `sent` to the hops from the index up (the first number) for as many messages as the second
+    /// number says: for example, messages that were discarded on their way or are held.
     case sentFrom(Int, Int)
     case resolve(UInt64, Resolution)
     /// Resolves the ticket with NEXT, at this time.
@@ -311,7 +313,7 @@ public final class Call {
   public enum Resolution {
     case verdict(Verdict)
     case finish(Status)
-    /// The interceptor broke law 7 in this way.
+    /// The interceptor broke law 7 (docs/interceptors.md) in this way.
     case broken(StaticString)
   }
 
@@ -387,7 +389,7 @@ public final class Call {
     table = nil
   }
 
-  /// Gives the row back. No code of the call that might use one of its hops runs any more.
+  /// Gives the row back. Called when no code of the call runs any more that might use one of its hops.
   func giveRow() {
     guard let row, let stock else { return }
     self.row = nil

@@ -17,9 +17,9 @@ public enum Privacy: UInt8, Sendable {
   case tls = 2
 }
 
-/// The authority, content-type and user agent that a call has instead of the usual ones; nil: the usual one. Each is
-/// followed by a NUL. Here is also its wish for an endpoint, which few calls have. The object is never changed, only
-/// replaced.
+/// The authority, content-type and user agent that a call has instead of the usual ones, each followed by a
+/// NUL; nil: the usual one. The object also has the call's wish for an endpoint, because few calls have one.
+/// The object is never changed, only replaced.
 public final class RequestLabels {
   public let authority: ByteBuffer?
   /// The content-type, such as "application/grpc+json"; nil: "application/grpc".
@@ -55,15 +55,15 @@ public struct CallSettings {
   /// Header fields that are sent over TLS only. The object is never changed, only replaced, because call options share
   /// it.
   public var credentials: Metadata?
-  /// The privacy that the connection has to have at least, because of a secret in the metadata.
+  /// The lowest privacy that the connection may have, because of a secret in the metadata.
   public var privacy = Privacy.cleartext
   /// The compression of sent messages.
   public var compression = Compression.identity
   public var idempotency = Idempotency.unknown
-  /// Whether a method without side effects may be called by an HTTP GET, where the protocol has that.
+  /// Whether a method without side effects may be called by an HTTP GET, if the protocol allows it.
   public var allowsGET = true
-  /// Whether the call waits for a connection, however long it takes (gRPC's "wait for ready"). Otherwise it fails where
-  /// the channel can't connect.
+  /// Whether the call waits for a connection, however long it takes (gRPC's "wait for ready"). If false, the
+  /// call fails when the channel can't connect.
   public var waitsForReady = false
 
   public init() {}

@@ -1,6 +1,6 @@
 import PenstockWire
 
-/// Something that happened in a call, for its trace. It never has the contents of a message or of metadata.
+/// Something that happened in a call, for its trace. A note never contains messages or metadata.
 public struct TraceNote {
   public enum What: Int, Sendable {
     /// A hop's callback has returned.
@@ -47,7 +47,7 @@ public struct TraceNote {
   public let isDriving: Bool
 }
 
-/// Keeps the notes of one call. Any thread: callbacks run on executors too.
+/// Keeps the notes of one call. `note` is called on any thread, because callbacks run on executors too.
 public protocol CallTrace: AnyObject {
   func note(_ note: TraceNote)
 }

@@ -1,7 +1,8 @@
 import PenstockWire
 import Synchronization
 
-/// For how long the attempts of a call have waited for what. The driving thread changes it; any thread may read it.
+/// How long the attempts of a call have waited for each `Lack`. The driving thread writes the times; any
+/// thread may read them.
 public struct CallWaits: ~Copyable {
   private let waitsFor = Atomic<UInt8>(Lack.nothing.rawValue)
   /// The time at which the present wait began.
@@ -27,7 +28,8 @@ public struct CallWaits: ~Copyable {
     }
   }
 
-  /// For how long attempts have waited for this, in nanoseconds, with a wait that goes on at `end`.
+  /// How long attempts have waited for `lack`, in nanoseconds. A wait that is still going on is counted until
+  /// `end`.
   public func waited(for lack: Lack, until end: UInt64) -> UInt64 {
     let began = since.value
     let open = waitsFor.load(ordering: .relaxed) == lack.rawValue && end > began ? end - began : 0
@@ -41,7 +43,7 @@ public struct CallWaits: ~Copyable {
 }
 
 extension Call {
-  /// The attempt waits for this from now on. Driving thread only.
+  /// The attempt waits for `lack` from now on. Driving thread only.
   @inline(never) @_optimize(size)
   public func waits(for lack: Lack) {
     guard phase == .live else { return }

@@ -1,7 +1,7 @@
 import Synchronization
 
-/// The callback that runs on the driving thread of a runtime, for any thread to see. A callback that does not return
-/// can thus be named, although nothing else of the runtime can be looked at then.
+/// The callback that runs on the driving thread of a runtime, for any thread to see. So a callback that does
+/// not return can be named, although nothing else of the runtime can be examined while it runs.
 ///
 /// There is one writer, which never waits; a reader reads again if the writer has written meanwhile. The watch holds
 /// numbers only, nothing that could be freed under a reader.
@@ -59,7 +59,8 @@ public final class CallWatch: @unchecked Sendable {
   @inline(__always)
   public func end() { what.store(0, ordering: .releasing) }
 
-  /// The callback that runs, for any thread. nil: none, or callbacks change too fast for one to be named.
+  /// The callback that runs, for any thread. nil: no callback runs, or callbacks follow each other too fast
+  /// to read one.
   public func running() -> Running? {
     for _ in 0..<1000 {
       let seen = what.load(ordering: .acquiring)
