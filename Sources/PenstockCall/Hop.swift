@@ -2,8 +2,9 @@ import PenstockWire
 import Synchronization
 
 /// One interceptor in one call. Everything here belongs to the driving thread, unless its comment says
-/// otherwise. The handle that callbacks get is this object. A user may retain it longer than the call, whose memory
-/// it then keeps. A hop that is not retained is used again by a later call with the same chain: see `HopRow`.
+/// otherwise. The handle that callbacks get is this object. A user may retain the hop longer than the call
+/// lives: the hop then keeps the call in memory. A hop that is not retained is used again by a later call
+/// with the same chain: see `HopRow`.
 ///
 /// While a hop is in the run, events touch nothing of it, unless a callback uses the handle: see `Call+Run`.
 public final class Hop: HopHandle {
@@ -15,19 +16,19 @@ public final class Hop: HopHandle {
   /// touching its reference count.
   let callbacks: UnsafePointer<Registration.Callbacks>
   var state: UnsafeMutableRawPointer?
-  /// The callback that runs, if it was noted here and not in the run.
+  /// The callback that runs now; `.none` if none runs, or if only the run notes it (`Run.event`).
   var running = EventKind.none
   var life = Life.waiting
-  /// The hop's Face, for any thread.
+  /// The hop's `Face`, which any thread may read.
   let face = Atomic<UInt8>(Face.asRun.rawValue)
-  /// The hop's Answer, for any thread.
+  /// The hop's `Answer`, which any thread may read.
   let answer = Atomic<UInt8>(Answer.nothing.rawValue)
-  /// The hop's Deed, for any thread.
+  /// The hop's `Deed`, which any thread may read.
   let deed = Atomic<UInt8>(Deed.none.rawValue)
   /// Whether other threads may have the hop, and so may deliver messages through it and spend demand (`sharedOwed`).
   private(set) var isShared = false
-  /// Notes that somebody keeps a reference, which another thread may release: the row is then not used again. Called
-  /// in a callback, or while a ticket is open.
+  /// Notes that somebody keeps a reference to the hop, which another thread may release: the row is then not
+  /// used again. Called in a callback, or while a ticket is open.
   public func lend() { row.isSpent.store(true, ordering: .relaxed) }
   /// The ticket that the running callback has taken; 0 for none.
   var ticket: UInt64 = 0
@@ -45,10 +46,10 @@ public final class Hop: HopHandle {
   var owed = 0
   var reserved = 0
   var earlyDemand = 0
-  /// The number of messages that were asked for below beyond the demand from above: an injected message answers
-  /// demand that was passed on all the same, and a held message makes the hop ask for another. The surplus is
-  /// deducted from the next demand that goes down. Otherwise each such message would leave one more message standing
-  /// here until the call's end.
+  /// The number of messages that were asked for below beyond the demand from above. An injected message
+  /// answers demand that has been passed on below as well, and a held message makes the hop ask for another.
+  /// The surplus is deducted from the next demand that goes down. Otherwise each such message would leave one
+  /// more message standing here until the call's end.
   var surplus = 0
   var inFlight = 0
   /// For each message in flight, in order: whether its `sent` stops here. nil: none does.
@@ -70,9 +71,9 @@ public final class Hop: HopHandle {
   /// The cut below the hop; nil: the hop does not restart.
   private(set) var cut: Cut?
 
-  /// The queues of its callbacks that run on executors; nil: it has had none.
+  /// The queues for the hop's callbacks that run on executors; nil: the hop has never had executors.
   private var queues: HopQueues?
-  /// `queues`, as other threads see it.
+  /// The address of `queues`, for other threads.
   private let seenQueues = Atomic<UnsafeMutableRawPointer?>(nil)
 
   var outbound: Station?
@@ -100,7 +101,7 @@ public final class Hop: HopHandle {
     begin()
   }
 
-  /// Sets the hop up for a call. The registration still exists.
+  /// Sets the hop up for a call. Called while the registration still exists.
   func begin() {
     registrationReference._withUnsafeGuaranteedRef {
       state = $0.userData.pointer
@@ -172,7 +173,7 @@ public final class Hop: HopHandle {
     seenQueues.store(Unmanaged.passUnretained(fresh).toOpaque(), ordering: .releasing)
   }
 
-  /// Whether the hop has queues; `create` may have chosen to use none.
+  /// Whether the hop has queues. Both may be nil, if `create` has chosen the driving thread.
   var hasExecutors: Bool { queues != nil }
   // nil: the callbacks of that lane run on the driving thread.
   var outboundJobs: JobQueue? { queues?.outbound }
@@ -193,7 +194,7 @@ public final class Hop: HopHandle {
     }
   }
 
-  /// The borrowed handle of the C side; pairs with `Hop.from`.
+  /// The hop's handle for C, which does not own the hop. `Hop.from` turns it back into the hop.
   var handle: OpaquePointer { OpaquePointer(Unmanaged.passUnretained(self).toOpaque()) }
 
   func invoke(_ callback: HopCallback, _ kind: EventKind) -> Int32 {
@@ -262,7 +263,8 @@ public final class Hop: HopHandle {
     if isShared { sharedOwed.wrappingAdd(1, ordering: .acquiringAndReleasing) }
   }
 
-  /// Demand leaves downward. A message that comes answers a part of it.
+  /// `noteAsked`: demand for `n` messages leaves downward. `noteAnswered`: a message has come, which answers
+  /// a part of it.
   func noteAsked(_ n: Int) {
     if let cut { cut.unanswered = saturatingSum(cut.unanswered, n) }
   }
@@ -331,7 +333,7 @@ public final class Hop: HopHandle {
     sharedOwed.store(owed - reserved, ordering: .releasing)
   }
 
-  /// A message leaves downward (I10).
+  /// Counts a message that leaves downward (invariant I10). `isOwn`: its `sent` stops at this hop.
   func countInFlight(isOwn: Bool) {
     if isOwn, ledger == nil {
       var fresh = Fifo<Bool>()
@@ -343,18 +345,19 @@ public final class Hop: HopHandle {
     if isOwn { ownInFlight += 1 }
   }
 
-  /// A message is held. True: `sent` is told for it now, so that the sender sends the next one. False: earlier
-  /// messages for which `sent` was told so early are still in flight, and this one is told when one of them has been
-  /// taken. Otherwise a sender above a hop that holds each message for a while could have any number of messages in
-  /// flight.
+  /// A message is held. True: `sent` is told for it now, so that the sender sends the next one. False:
+  /// earlier messages for which `sent` was told so early are still in flight; `sent` is told for this message
+  /// when one of them has been taken. Otherwise a sender above a hop that holds each message for a while
+  /// could have any number of messages in flight.
   func tellsHeld() -> Bool {
     if ownInFlight == untold { return true }
     untold += 1
     return false
   }
 
-  /// Counts `n` messages that were taken below. Returns for how many `sent` is told to this hop and those above, and
-  /// for how many more only to those above.
+  /// Counts `n` messages that were taken below. `passed` is the number of messages for which this hop and the
+  /// hops above are told `sent`, `held` the number of further messages for which only the hops above are
+  /// told.
   func countSent(_ n: Int) -> (passed: Int, held: Int) {
     inFlight -= n
     guard ledger != nil else { return (n, 0) }

@@ -1,18 +1,19 @@
 import PenstockWire
 import Synchronization
 
-/// The object behind a `penstock_hop` or a `penstock_request`: a hop at an event. In a callback that is the `Hop`
-/// itself, at the event that the callback is about; a `BoundHop` is another handle of a hop, at an event that waits.
+/// The object behind a `penstock_hop` or a `penstock_request`: a hop at an event. In a callback the object is
+/// the `Hop` itself, at the event that the callback is about. A `BoundHop` is another handle of a hop, at an
+/// event that waits.
 open class HopHandle {
-  /// The Refusal of the last function that got this handle and returned E_STATE. Any thread.
+  /// The `Refusal` of the last function that got this handle and returned E_STATE. Any thread.
   final let refusal = Atomic<UInt8>(Refusal.none.rawValue)
 
   public init() {}
 
-  /// The handle as a bound one; nil: it is the hop itself.
+  /// This handle, if it is a `BoundHop`; nil: it is the hop itself.
   open var bound: BoundHop? { nil }
 
-  /// The kind of the handle: a `penstock_request` may be of something else than a hop.
+  /// The kind of the handle: a `penstock_request` may belong to something other than a hop.
   public enum Form {
     case hop
     /// The request of call options (`penstock_call_options_request`).
@@ -45,8 +46,8 @@ open class HopHandle {
   }
 }
 
-/// A hop's handle at an event that waits, for other threads than the callback's too. A function that a kind of handle
-/// does not offer returns `.state`, 0 or nil.
+/// A handle of a hop at an event that waits. Any thread may use it, not only the callback's. A function that
+/// a kind of handle does not offer returns `.state`, 0 or nil.
 open class BoundHop: HopHandle {
   public final let hop: Hop
 

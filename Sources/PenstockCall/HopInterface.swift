@@ -1,11 +1,11 @@
 import PenstockWire
 import Synchronization
 
-// The functions by which a callback uses its hop. Unless a comment says otherwise, a function is for the thread that
-// runs a callback of the hop; the ABI has not checked that.
+// The functions by which a callback uses its hop. Unless a comment says otherwise, a function may be called
+// only on a thread that runs a callback of the hop. The function checks that itself, because the ABI has not.
 
 extension Hop {
-  /// The hop of its own handle; pairs with `handle`. No other function turns a handle into a hop.
+  /// Turns a hop's own handle, as `handle` has made it, back into the hop. No other function does that.
   public static func from(_ handle: OpaquePointer) -> Hop {
     let hop = Unmanaged<Hop>.fromOpaque(UnsafeRawPointer(handle)).takeUnretainedValue()
     hop.row.wasLookedAt.store(true, ordering: .relaxed)
@@ -57,7 +57,8 @@ extension Hop {
   /// Whether messages are objects at this hop.
   public var seesObjects: Bool { codec != nil }
 
-  /// The codec whose objects the messages are at this hop. Any thread.
+  /// The codec to which the objects in the messages at this hop belong; nil: the messages are bytes. Any
+  /// thread.
   public var codec: Codec? { level == .object ? call.codec : nil }
 
   /// Replaces the contents of the message by those of `fresh`, which nobody else has.
@@ -67,7 +68,8 @@ extension Hop {
     return .ok
   }
 
-  /// The result where there is no message of the wanted form: an object if `objects`, else bytes.
+  /// The result for a function that finds no message of the form that it wants: an object if `objects`, else
+  /// bytes.
   @inline(never) @_optimize(size)
   public func noMessage(of objects: Bool) -> Outcome {
     let outcome = check()
@@ -139,8 +141,9 @@ extension Hop {
     return job?.start
   }
 
-  /// Reads a part of the request as the callback sees it: of the start that it may change, else of the job's copy (on an
-  /// executor), else of the call's request. Of the last, other threads may read only the route.
+  /// Reads a part of the request as the callback sees it: of the start that it may change, else of the job's
+  /// copy (on an executor), else of the call's request. Of the call's request other threads may read only the
+  /// route.
   @inline(__always)
   func shown<T>(_ part: (Request) -> T, kept: (Job) -> T) -> T {
     if let editedStart { return part(editedStart) }
@@ -159,7 +162,8 @@ extension Hop {
     return outcome == .state ? refuse(whyNoStart(status)) : outcome
   }
 
-  /// Target and default authority of the channel, or of the one that the call was sent to; each followed by a NUL. Any thread.
+  /// Target and default authority of the channel, or of the channel to which the call was redirected; each
+  /// followed by a NUL. Any thread.
   public var target: ByteBuffer { route?.target ?? call.origin.target }
   public var defaultAuthority: ByteBuffer { route?.authority ?? call.origin.defaultAuthority }
   /// The privacy of the call's channel; in on_status, of the channel on which the call ran last.
@@ -198,7 +202,7 @@ extension Hop {
     case .status where self.status?.isLocal == true: return refuse(.isLocal)
     case .start, .send, .halfClose, .headers, .receive, .status, .demand, .sent, .pick:
       if seen == .answering, status.code == .ok {
-        // The status goes the way of the hop's answer, behind the messages that it has delivered.
+        // The status comes behind the messages that the hop has delivered as its answer.
         return job != nil || isActive ? submit(.finish(self, status)) : refuse(.isToldOnly)
       }
       if let job {
@@ -227,8 +231,8 @@ extension Hop {
     }
   }
 
-  /// Half-closes, on any thread. The half-close leaves the hop behind the events that stand there and the event of
-  /// its callback; later events from above go no further.
+  /// Half-closes toward the server, on any thread. The half-close leaves the hop behind the events that stand
+  /// there and the event of its callback; later events from above go no further.
   public func halfClose() -> Outcome {
     if hasEnded { return .gone }
     if call.isDriving { call.splitRun(at: index) }
@@ -236,7 +240,7 @@ extension Hop {
     case .open:
       guard noteHalfClose() else { return .already }
       guard isInline else { return submit(.put(self, .halfClose)) }
-      // In this way it is carried out before the inputs that other threads have posted.
+      // `perform` carries the half-close out before the inputs that other threads have posted.
       call.perform(.put(self, .halfClose))
       return .ok
     case .halfClosed: return .already
@@ -244,7 +248,7 @@ extension Hop {
     }
   }
 
-  /// Why the hop can't put in an event on the way to the server. Any thread.
+  /// Why the hop can't send an event of its own toward the server. Any thread.
   private var notBelow: Refusal {
     switch seen {
     case .answering: .hasTaken

@@ -39,7 +39,7 @@ enum Life: Equatable {
 }
 
 extension Life {
-  /// The hop's face in this life; nil: the face stays.
+  /// The hop's face in this life; nil: the face does not change.
   fileprivate var face: Face? {
     switch self {
     case .waiting, .creating: .waiting
@@ -54,9 +54,9 @@ extension Life {
   }
 }
 
-/// The ways in which a hop's part in a call ends (law 2).
+/// The ways in which a hop's part in a call ends (law 2 in docs/interceptors.md).
 enum Ending: Equatable {
-  /// The status has left it upward.
+  /// The status has left the hop upward.
   case passed
   /// The hop ended the call itself.
   case own
@@ -80,8 +80,8 @@ enum Face: UInt8 {
   case over
 }
 
-/// The events that a hop has delivered in its answer, as far as they decide which events may still come. "bare":
-/// without headers. Any thread.
+/// The kinds of events that a hop has delivered as its answer; they decide which kinds may still follow.
+/// "bare": without headers. Any thread.
 enum Answer: UInt8 {
   case nothing, headers, bareMessages, messages, bareEnd, end
 
@@ -108,14 +108,14 @@ enum Answer: UInt8 {
 /// either answers in the server's place or puts in events on the way to the server, never both.
 enum Deed: UInt8 {
   case none
-  /// A message of its answer was refused, and no later one was taken.
+  /// A message of the hop's answer was refused, and no later message was accepted.
   case refused
-  /// It has asked to half-close.
+  /// The hop has asked to half-close.
   case halfClosed
 }
 
 extension Hop {
-  /// Whether a message of the hop's answer was refused, and no later one was taken. Any thread.
+  /// Whether a message of the hop's answer was refused, and no later message was accepted. Any thread.
   var hasRefused: Bool { deed.load(ordering: .acquiring) == Deed.refused.rawValue }
 
   /// Notes the hop's half-close. False: it has half-closed before. Any thread.
@@ -142,7 +142,8 @@ extension Hop {
   /// Whether the hop was entered, and is not destroyed.
   var isPresent: Bool { isEntered && life != .gone }
 
-  /// Changes the hop's life, on the driving thread. The face of a hop of the run is the row's.
+  /// Changes the hop's life, on the driving thread. A hop of the run has no face of its own, so its face
+  /// stays.
   func become(_ next: Life) {
     #if PENSTOCK_CHECKS
       checkStep(to: next)
@@ -162,8 +163,8 @@ extension Hop {
 
   /// The face that the hop shows to other threads. Any thread.
   var seen: Face {
-    // The row's face is read first: a thread that sees a change of it made after the hop was set apart also sees the
-    // hop's own face.
+    // The row's face is read first: a thread that sees a face that the row got after the hop was set apart
+    // also sees the hop's own face.
     let shared = row.face.load(ordering: .acquiring)
     let own = face.load(ordering: .acquiring)
     return Face(rawValue: own == Face.asRun.rawValue ? shared : own) ?? .waiting
@@ -177,7 +178,7 @@ extension Hop {
     }
   }
 
-  /// Called when start leaves the hop.
+  /// Called when start leaves the hop downward.
   func startLeft() {
     become(.passing)
     forgetAnswers()

@@ -4,7 +4,7 @@ import Synchronization
 /// The hops of one call, in the order of its chain. When the call has ended, the chain keeps them for a later call: to
 /// make a hop anew for each call would cost 600 instructions.
 ///
-/// Each hop keeps its row, and the row keeps its hops until it is dissolved.
+/// Each hop has a reference to its row, and the row has references to its hops: `dissolve` breaks this cycle.
 final class HopRow {
   /// The call, a reference that is not counted: the call exists as long as it runs, and as long as `kept` holds it.
   fileprivate(set) unowned(unsafe) var call: Call
@@ -66,7 +66,7 @@ final class HopRow {
       return base.unsafelyUnwrapped[index]
     }
 
-    /// Whether nobody else has a reference to the hop.
+    /// Whether the row has the only reference to the hop.
     fileprivate func isUniquelyReferenced(_ index: Int) -> Bool {
       UnsafeMutableRawPointer(base.unsafelyUnwrapped).withMemoryRebound(to: Hop.self, capacity: count) {
         isKnownUniquelyReferenced(&$0[index])
@@ -165,7 +165,7 @@ extension Chain {
       if !isTaken { Stock.drop(owned) }
     }
 
-    /// Called when the chain goes; its registrations exist until this returns. Any thread.
+    /// Called when the chain is released; its registrations exist until `close` returns. Any thread.
     func close() {
       lock.lock()
       isOpen = false

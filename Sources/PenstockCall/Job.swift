@@ -1,8 +1,9 @@
 import PenstockWire
 import Synchronization
 
-/// One callback of a hop that runs on an executor: its event, and the actions that it asks for. The job keeps all
-/// that the callback needs, because the call may end, or go on without the event, while it runs.
+/// One callback of a hop that runs on an executor: its event, and the actions that it asks for. The job keeps
+/// all that the callback needs, because the call may end, or go on without the event, while the callback
+/// runs.
 public final class Job: ExecutorJob {
   enum Work {
     case callback(HopCallback)
@@ -77,7 +78,8 @@ public final class Job: ExecutorJob {
   @inline(never) @_optimize(size)
   func perform() {
     if case .lastOfLane(let ending, let last) = work {
-      // Not noted as a running callback, because an executor may run the last job in `submit`.
+      // The queue does not note this job as running, because the executor may run the last job within
+      // `submit`.
       queue.close()
       last.goLast(behind: ending)
       return
@@ -154,7 +156,8 @@ final class JobQueue {
       guard let next = done.following else { return }
       done.following = nil
       if executor.submit(next) { return }
-      // The executor has refused a job: law 7. This thread is still the executor's, so the rest runs here.
+      // The executor has refused a job, so the call ends (law 7). This thread is the executor's: it runs the
+      // other jobs.
       next.hop.call.submit(.executorLost(next.hop))
       next.perform()
       done = next

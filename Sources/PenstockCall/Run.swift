@@ -12,7 +12,7 @@ struct Run {
   /// The address behind the last callback to which the event is shown. 0: hops were set apart meanwhile, so the rest
   /// of the list has to be looked up again.
   var end: UInt = 0
-  /// The event that is on its way, and the hop whose callback runs.
+  /// The event that is on its way, and the index of the hop whose callback runs.
   var event = EventKind.none
   @Small var at = 0
 

@@ -6,9 +6,9 @@ public struct Standing {
     case paused, held
     /// The event's callback was handed to an executor.
     case onExecutor
-    /// The message could go on, but nobody above has asked for one.
+    /// The message could go on, but nobody above has asked for a message.
     case unasked
-    /// The event stands behind another.
+    /// The event stands behind another event.
     case queued
   }
 
@@ -20,7 +20,7 @@ public struct Standing {
   public let lane: Lane
   public let state: State
   public let event: EventKind
-  /// The time since which it stands there, in monotonic nanoseconds; 0: not known.
+  /// The time when the event began to wait there, in monotonic nanoseconds; 0: not known.
   public let since: UInt64
   /// How many events wait in front of the hop, unseen.
   public let waiting: Int
@@ -33,12 +33,12 @@ public enum Holder {
   case hop(Standing)
   /// The hop that has taken the call.
   case taken(name: ByteBuffer)
-  /// The addresses of the channel's name.
+  /// The attempt waits for the addresses of the channel's name.
   case name
   case connection
-  /// The connection is there, and its peer allows no more calls at once.
+  /// There is a connection, but its peer allows no more calls at once.
   case slot
-  /// There are connections, and the channel's picker, a hop or the request waits for another.
+  /// There are connections, but the channel's picker, a hop or the request wants an endpoint without one.
   case endpoint
   /// The caller has not asked for a message.
   case demand

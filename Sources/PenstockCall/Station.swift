@@ -21,14 +21,14 @@ final class Station {
   struct Parked {
     var event: Event
     var wait: Wait
-    /// The event's `sent` stops at this hop, because the hop has injected the event, or was told `sent` when it was
-    /// held.
+    /// Whether the event's `sent` stops at this hop: the hop has injected the event, or `sent` was told when
+    /// the event was held.
     var isOwn = false
     /// The event's part of `heldBytes`, until it leaves.
     var heldBytes = 0
-    /// The ticket that it waits for, or has waited for. 0: none.
+    /// The ticket that the event waits for, or has waited for. 0: none.
     var ticket: UInt64 = 0
-    /// The time when it was paused, held or handed to an executor; 0: it was not.
+    /// The time when the event was paused, held or handed to an executor; 0: it was not.
     var since: UInt64 = 0
 
     init(event: Event, wait: Wait, isOwn: Bool = false, heldBytes: Int = 0, since: UInt64 = 0) {
@@ -98,7 +98,7 @@ final class Station {
     return nil
   }
 
-  /// The hop said NEXT: the events that it holds without a ticket may go.
+  /// The hop has returned NEXT: the events that it holds without a ticket may leave.
   func releaseTicketless() {
     guard ticketless > 0 else { return }
     ticketless = 0
