@@ -6,8 +6,9 @@ extension Chain {
       /// The function to call. For `create` it is not called from here, since `Call.enter` calls it; for `destroy` it
       /// returns nothing, and the result of the call is not used.
       let function: HopCallback
-      /// The argument of `function`: the registration's user data. For an interceptor with `create` it is this entry,
-      /// and `function` is `callWithState`, which finds the hop's state; so other entries pay for no test.
+      /// The argument of `function`: the registration's user data. For an interceptor with `create` it is
+      /// this entry, and `function` is `callWithState`, which finds the hop's state. So the entries of other
+      /// interceptors need no test.
       let userData: UnsafeMutableRawPointer?
       /// The interceptor's own function, which `callWithState` calls.
       private let own: HopCallback

@@ -19,7 +19,8 @@ public final class Chain {
     /// The hop's level, never `both`.
     public let level: Level
     public let isPerAttempt: Bool
-    /// The entry of the registration in its registry when the chain was made; nil: the chain was made without entries.
+    /// The entry of the registration in its registry when the chain was made; nil: the chain was made of
+    /// registrations.
     let source: Registry.Entry?
 
     /// Whether the hop may RESTART.
@@ -35,7 +36,7 @@ public final class Chain {
   public let entries: [Entry]
   /// The codec works between the hops `codecIndex - 1` and `codecIndex`.
   public let codecIndex: Int
-  /// The hops from here on are made anew with each attempt.
+  /// The index of the first hop per attempt. The hops from here on are made anew with each attempt.
   let cutAt: Int
   /// The entries that the chain was made of, in order of priority. A call with interceptors of its own merges them
   /// into these.
@@ -71,9 +72,9 @@ public final class Chain {
     enroll()
   }
 
-  /// Makes a chain of the entries of `sources` that would stand below `hop`, which may be of another chain. The hop's
-  /// own interceptor is left out, and so is one that has replaced it. All entries that are registered for a single
-  /// call are kept.
+  /// Makes a chain of the entries of `sources` that would stand below `hop`, which may be of another chain.
+  /// The interceptor of `hop` is left out, and so is an interceptor that has replaced it. All entries that
+  /// are registered for a single call are kept.
   @inline(never) @_optimize(size)
   public init(_ sources: [Registry.Entry], below hop: Entry, newestFirst: Bool) {
     let entries = Chain.entries(sources.map { $0.registration }, sources).filter { entry in
@@ -98,8 +99,8 @@ public final class Chain {
   }
 
   deinit {
-    // This reads `callsEnded` with acquiring order, and so comes first: after it the stock is seen as the calls have
-    // left it.
+    // `remove` reads `callsEnded` with acquiring order, so it comes first: after it this thread sees the
+    // stock as the calls have left it.
     for index in counting.indices { counting[index].remove(links + index, of: self) }
     stock.close()
     links.deallocate()
@@ -145,9 +146,9 @@ public final class Chain {
   private let begun = Atomic<UInt64>(0)
   private let over = Atomic<UInt64>(0)
   private let dropped = Atomic<UInt64>(0)
-  /// A call uses the chain, until `callEnded` or `callDropped`. Any thread.
+  /// A call begins to use the chain, until `callEnded` or `callDropped`. Any thread.
   func callBegan() { begun.wrappingAdd(1, ordering: .relaxed) }
-  /// A call has ended. Only the driving thread counts these, so no atomic addition is needed.
+  /// A call has ended. Only the driving thread calls this function, so no atomic addition is needed.
   func callEnded() { over.store(over.load(ordering: .relaxed) &+ 1, ordering: .releasing) }
   /// A call is released without having ended. Any thread.
   func callDropped() { dropped.wrappingAdd(1, ordering: .releasing) }

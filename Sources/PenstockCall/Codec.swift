@@ -70,7 +70,8 @@ public final class Codec {
   }
 }
 
-/// An object of the caller's on its way through a call. The codec frees it when its last reference goes.
+/// A user's object that goes through a call in a message. The codec frees it when its last reference is
+/// released.
 public final class CodecObject {
   public let pointer: UnsafeMutableRawPointer?
   private let codec: Codec
@@ -82,7 +83,7 @@ public final class CodecObject {
 
   deinit { codec.free(pointer) }
 
-  /// Another object of this codec, to replace this one.
+  /// Another user's object for this codec, to replace this one in a message.
   public func another(_ pointer: UnsafeMutableRawPointer?) -> CodecObject { CodecObject(pointer, codec) }
 }
 

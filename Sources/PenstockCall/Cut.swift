@@ -12,8 +12,8 @@ import PenstockWire
 public final class Cut {
   struct Entry {
     let event: Event
-    /// The hops above have been told `sent` for this message already, or must never be told: a further `sent` stops at
-    /// the cut.
+    /// Whether the hops above have been told `sent` for this message already, or must never be told: then a
+    /// further `sent` stops at the cut.
     var isTold: Bool
     /// Whether the cut keeps the event for another replay. If so, the hops below get a copy, if they may change it.
     var isRecorded = true
@@ -75,7 +75,7 @@ public final class Cut {
     untold = isTold ? 0 : 1
   }
 
-  // I15: the record stays within its bounds.
+  // Invariant I15: the record stays within its bounds.
   @inline(never) @_optimize(size)
   private func keep(_ event: Event, isTold: Bool) {
     guard failure == nil else { return }
@@ -102,8 +102,8 @@ public final class Cut {
     below = nil
   }
 
-  /// The call begins again: everything recorded is to be sent again. `sent` is not told for it then, since
-  /// `Call.again` tells it now where it was not told before.
+  /// The call begins again: everything recorded is to be sent again. `sent` is not told when a message is
+  /// sent again: `Call.again` tells it now for each message for which it was not told before.
   @inline(never) @_optimize(size)
   func begin() {
     restarts += 1
@@ -115,7 +115,7 @@ public final class Cut {
     }
   }
 
-  /// The replay begins, and the waiting events are sent; `rest` ends it.
+  /// `play` begins the replay, which sends the waiting events; `rest` ends it.
   func play() { state = .playing }
   func rest() { state = .idle }
 

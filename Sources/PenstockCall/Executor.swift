@@ -5,8 +5,8 @@ import Synchronization
 ///
 /// This file has no threads: the executors themselves are in PenstockTransport.
 public protocol Executor: AnyObject {
-  /// Submits a job, on any thread. True: `job` runs exactly once, on any thread, perhaps before this returns. False:
-  /// the executor did not take it, and does not run it.
+  /// Submits a job, on any thread. True: `job` runs exactly once, on any thread, perhaps before `submit`
+  /// returns. False: the executor did not take the job, and does not run it.
   func submit(_ job: ExecutorJob) -> Bool
 
   /// Whether only the calling thread runs this executor's jobs, so that no job runs while the thread waits.
@@ -24,7 +24,7 @@ open class ExecutorJob {
   /// Does the job's work. Called once, on the thread on which the executor runs the job, while no lock is held.
   open func run() {}
 
-  /// The function that an executor calls.
+  /// Runs the job, unless it has run already. An executor calls this function.
   public final func runOnce() {
     guard !ran.exchange(true, ordering: .acquiringAndReleasing) else { return }
     cm_callback(1)

@@ -7,7 +7,7 @@ public typealias HopCreate =
     OpaquePointer?, UnsafeMutableRawPointer?, UnsafeMutablePointer<UnsafeMutableRawPointer?>?
   ) -> Int32
 public typealias HopDestroy = @convention(c) (OpaquePointer?, UnsafeMutableRawPointer?) -> Void
-/// Gets the user data and a `penstock_connection_event`.
+/// The C function that is told connection events: it gets the user data and a `penstock_connection_event`.
 public typealias ConnectionCallback =
   @convention(c) (UnsafeMutableRawPointer?, UnsafeRawPointer?) -> Void
 public typealias Finalizer = @convention(c) (UnsafeMutableRawPointer?) -> Void
@@ -28,7 +28,8 @@ public protocol UserDataKeeper: AnyObject {
   func finalizing()
 }
 
-/// A user's pointer and its finalizer, which runs exactly once, when the last reference goes.
+/// A user's pointer and its finalizer, which runs exactly once, when the last reference to this object is
+/// released.
 public final class UserData {
   public let pointer: UnsafeMutableRawPointer?
   private let finalizer: Finalizer?
@@ -89,13 +90,13 @@ public final class Registration {
   /// The filter that the interceptor was registered with; the filter in force is in its entry of a registry.
   public let filter: CallFilter
   public let level: Level
-  /// Whether its hop at the bytes level is made anew with each attempt.
+  /// Whether the interceptor's hop at the bytes level is made anew with each attempt.
   public let isPerAttempt: Bool
   public let holdBytes: Int
   /// How many message bytes may be recorded for RESTART; 0: no recording.
   public let replayBytes: Int
   public let maxRestarts: Int
-  /// The executors of its callbacks; nil: the driving thread.
+  /// The executors that run the callbacks of each lane; nil: the driving thread runs them.
   public let outboundExecutor: (any Executor)?
   public let inboundExecutor: (any Executor)?
   let hasExecutors: Bool
@@ -126,10 +127,10 @@ public final class Registration {
 
   deinit { callbacks.deallocate() }
 
-  /// The function that is told connection events.
+  /// The C function that is told connection events; nil: the interceptor has none.
   public var onConnection: ConnectionCallback? { callbacks.pointee.onConnection }
 
-  /// Whether calls have a hop of it: not if it has no callback but `onConnection`.
+  /// Whether calls get a hop of this interceptor. They get none if its only callback is `onConnection`.
   public var hasHops: Bool {
     let all = callbacks.pointee
     if all.onConnection == nil || all.create != nil || all.destroy != nil { return true }
@@ -138,7 +139,8 @@ public final class Registration {
       || all.onSent != nil || all.onPick != nil
   }
 
-  /// Whether its hop at this level may RESTART. A hop that is made anew with each attempt may not.
+  /// Whether the interceptor's hop at this level may RESTART. A hop that is made anew with each attempt may
+  /// not.
   func records(at level: Level) -> Bool { replayBytes > 0 && (level == .object || !isPerAttempt) }
 
   // The chains that have the registration and count its calls; and the counts of chains that have gone.

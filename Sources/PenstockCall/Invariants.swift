@@ -34,7 +34,8 @@
       return brokenClaims
     }
 
-    /// Checks the ends of the hops, when all were told of the end; the first `passed` hops are in the run.
+    /// Checks the ends of the hops, after all were told of the end. The first `passed` hops are in the run,
+    /// and not checked.
     func checkEnds(_ passed: Int) {
       for hop in hops where hop.index >= passed && hop.isEntered {
         if hop.life != .gone || hop.brokenLife != nil { fatalError("invariant I2: a hop has not ended once") }
@@ -151,7 +152,8 @@
     private var brokenFace: StaticString? {
       let isRight: Bool
       switch life {
-      // Start has not come to the hop, so nobody can have it: it may have no face yet.
+      // Start has not come to the hop, so no other thread can have the hop: it may have no face of its own
+      // yet.
       case .waiting: isRight = seen == .waiting || face.load(ordering: .relaxed) == Face.asRun.rawValue
       case .creating: isRight = seen == .waiting
       case .starting: isRight = seen == .mayAnswer

@@ -1,7 +1,7 @@
 import CMemory
 import PenstockWire
 
-/// An ordered multimap of header names to values, both bytes ("Custom-Metadata", gRPC over HTTP/2).
+/// An ordered multimap of header names to values; both are bytes ("Custom-Metadata", gRPC over HTTP/2).
 ///
 /// All names and values stand in one arena, each followed by a NUL; an entry has the offsets and the sizes of its name
 /// and its value. Values of "-bin" names are kept decoded. Names and values are not checked here: `HeaderRules` does
@@ -32,7 +32,7 @@ public final class Metadata {
   /// A shared object that is always empty, used where there is no metadata.
   public nonisolated(unsafe) static let none = Metadata(isReadOnly: true)
 
-  /// Refuses changes from now on. `none` is shared by all: it is not written.
+  /// Refuses changes from now on. `none` is read-only already, and not written, because all threads share it.
   func seal() { if !isReadOnly { isReadOnly = true } }
 
   deinit {
@@ -85,7 +85,7 @@ public final class Metadata {
     return .ok
   }
 
-  /// Replaces every value of `name` by one.
+  /// Replaces all values of `name` by `value`.
   public func set(_ name: ByteView, _ value: ByteView) -> Outcome {
     let before = count
     guard add(name, value) == .ok else { return .noMemory }

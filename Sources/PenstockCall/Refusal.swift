@@ -9,7 +9,7 @@ public enum Refusal: UInt8 {
   case outsideFunction, notSynchronous, ownHandle
   // The function does not fit the event.
   case noMessage, takesObjects, takesBytes, isLocal, isToldOnly, startWaits
-  // The call has not come so far, or has gone further.
+  // The call has not come to the point at which the function is allowed, or is past it.
   case startNotCome, startNotLeft, startHasLeft, hasTaken, hasHalfClosed, hasDeliveredStatus, headersLate
   case secondMessage, hasGoneOn, functionHasEnded, streamHasBegun
   // A RESTART is not possible.
@@ -75,6 +75,7 @@ extension Hop {
 extension BoundHop {
   public final func refuse(_ why: Refusal) -> Outcome { hop.refuse(why) }
 
-  /// A function that got this handle has returned E_STATE: takes over the reason, which is the hop's last.
+  /// A function that got this handle has returned E_STATE: copies the reason, which the hop has noted, to
+  /// this handle.
   public final func noteRefusal() { refusal.store(hop.why.rawValue, ordering: .relaxed) }
 }

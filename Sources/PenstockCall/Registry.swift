@@ -7,8 +7,8 @@ public struct Registry {
   /// The scope of a registry, which JSON lists name as "place".
   public enum Scope: Sendable { case runtime, channel, call }
 
-  /// An interceptor in a registry. An entry is immutable: each change makes another, so that a list can be shared and
-  /// copied cheaply.
+  /// An interceptor in a registry. An entry is immutable: each change makes another entry, so that a list can
+  /// be shared and copied cheaply.
   public final class Entry {
     public let registration: Registration
     public let priority: Int32
@@ -27,7 +27,7 @@ public struct Registry {
       self.scope = scope
     }
 
-    /// Whether calls of this method and kind have a hop of it.
+    /// Whether calls of this method and kind get a hop of this entry.
     public func wants(_ path: ByteView, _ kind: CallKind) -> Bool {
       filter.matches(path, kind) && registration.hasHops
     }
@@ -73,8 +73,8 @@ public struct Registry {
     return true
   }
 
-  /// Replaces the registration `id` by another, whose filter is then in force. Returns the old entry; nil: it is not
-  /// here.
+  /// Replaces the registration `id` by another, whose filter is then in force. Returns the old entry; nil:
+  /// the registry has no registration `id`.
   public mutating func replace(_ id: UInt64, by registration: Registration) -> Entry? {
     guard let index = index(of: id) else { return nil }
     let old = entries[index]

@@ -97,7 +97,8 @@ public final class Request {
   }
   public var authorityView: ByteView? { authority.map { ByteView(rebasing: $0.view.dropLast()) } }
 
-  /// The route to the channel to which the request goes instead of the call's own. Any thread.
+  /// The route to another channel, which gets the request instead of the call's own channel; nil: none. Any
+  /// thread.
   public var route: CallRoute? {
     currentRoute.load(ordering: .acquiring).map { Unmanaged<CallRoute>.fromOpaque($0).takeUnretainedValue() }
   }

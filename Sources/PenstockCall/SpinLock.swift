@@ -1,7 +1,7 @@
 import CMemory
 import Synchronization
 
-/// A lock for a few steps that call no code of a user's and wait for nothing.
+/// A spin lock. It may be held for a few steps only, which neither call user code nor wait.
 struct SpinLock: ~Copyable {
   private let isLocked = Atomic<Bool>(false)
 

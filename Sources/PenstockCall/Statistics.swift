@@ -1,7 +1,8 @@
 import PenstockWire
 import Synchronization
 
-/// The measures of a call: times in monotonic nanoseconds, counts, and bytes. A time of 0: this has not happened yet.
+/// The measures of a call: times in monotonic nanoseconds, counts, and bytes. A time is 0 until its moment
+/// has come.
 public struct CallStatistics {
   public var createdAt: UInt64 = 0
   public var firstByteSentAt: UInt64 = 0
@@ -71,8 +72,8 @@ public final class AttemptTally {
   public init() {}
 }
 
-/// The facts of the connection that a call runs on. Its calls and their replies keep them; only `heardAt` and `tally`
-/// ever change.
+/// The facts of the connection that a call runs on. The calls and their replies keep this object; only
+/// `heardAt` and `tally` ever change.
 public final class ConnectionFacts {
   /// The peer's address, such as "127.0.0.1:50051".
   public let peer: ByteBuffer
@@ -81,7 +82,8 @@ public final class ConnectionFacts {
   public let security: SecurityFacts?
   /// When a byte last came from the peer.
   public let heardAt = Measure()
-  /// Where its attempts are counted; nil: they are not. The driving thread only.
+  /// The tally that counts the attempts on this connection; nil: they are not counted. The driving thread
+  /// only.
   public var tally: AttemptTally?
 
   public init(peer: ByteBuffer, local: ByteBuffer?, security: SecurityFacts?) {
@@ -91,7 +93,7 @@ public final class ConnectionFacts {
   }
 }
 
-/// The facts of a connection's security.
+/// The facts of TLS about a connection.
 open class SecurityFacts {
   /// The version, the cipher and the ALPN protocol, such as "TLSv1.3", "TLS_AES_256_GCM_SHA384" and "h2".
   public final let version: ByteBuffer

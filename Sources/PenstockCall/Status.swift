@@ -2,8 +2,9 @@ import PenstockWire
 
 /// The status with which a call ended: code, message, details, trailers (gRPC "Status", google.rpc.Status).
 ///
-/// `code`, `message` and the details are what counts; "grpc-status-details-bin" among the trailers is only a copy of
-/// them. This field stays as it came from the server until one of them is changed, and is then written anew.
+/// `code`, `message` and the details are authoritative; "grpc-status-details-bin" among the trailers is only
+/// a copy of them. This field stays as the server sent it until one of the three is changed; then it is
+/// written anew.
 public final class Status {
   public private(set) var code: StatusCode
   /// The message in UTF-8, followed by a NUL in its storage; nil: empty.
@@ -26,7 +27,7 @@ public final class Status {
   public private(set) var detailsAreMalformed = false
   /// Whether this is the status of a cancel, a deadline or a closed channel, whose code is fixed.
   public var isLocal = false
-  /// Whether the request may be repeated; set by the code that knows how it ended.
+  /// Whether the request may be repeated; set by the code that knows how the attempt ended.
   public var canRepeat = Repeat.no
   public var isReadOnly = false {
     willSet { if newValue { settleTrailers() } }
@@ -90,8 +91,8 @@ public final class Status {
     return (ByteView(rebasing: url[0..<url.count - 1]), details[index * 2 + 1].view)
   }
 
-  /// The first detail, from `start` on, with this type URL; a URL without a '/' is compared with the part after the
-  /// last '/' alone.
+  /// The first detail, from `start` on, with this type URL. A wanted URL without a '/' is compared only with
+  /// the part of each detail's URL after its last '/'.
   @inline(never) @_optimize(size)
   public func findDetail(_ wanted: ByteView, from start: Int = 0) -> Int? {
     let isBare = !wanted.contains(0x2f)
@@ -111,7 +112,7 @@ public final class Status {
     return true
   }
 
-  /// Replaces the value of the first detail with this type URL (as `findDetail` has it), or adds one.
+  /// Replaces the value of the first detail that `findDetail` finds for this type URL, or adds a detail.
   public func setDetail(typeURL: ByteView, value: ByteView) -> Bool {
     guard let index = findDetail(typeURL) else { return addDetail(typeURL: typeURL, value: value) }
     guard let bytes = ByteBuffer(copying: value) else { return false }
@@ -120,7 +121,7 @@ public final class Status {
     return true
   }
 
-  /// Removes every detail with this type URL (as `findDetail` has it). False: there is none, or no memory.
+  /// Removes every detail that `findDetail` finds for this type URL. False: there is none, or no memory.
   public func removeDetails(_ typeURL: ByteView) -> Bool {
     // The URL may be a view of a detail that is removed.
     guard let wanted = ByteBuffer(copying: typeURL) else { return false }

@@ -1,10 +1,10 @@
 import PenstockWire
 import Synchronization
 
-/// Values that hops and the caller share on purpose, by key. The reply keeps them after the call.
+/// Values that the hops of a call and its caller share, by key. The reply keeps them after the call.
 ///
-/// They are released when the last user goes (`letGo`), not with the last reference to this object: a value may refer
-/// to a hop, which refers to its call, which refers to this object.
+/// The values are released when the last user has called `letGo`, and not with the last reference to this
+/// object: a value may refer to a hop, which refers to its call, which refers to this object.
 ///
 /// Callbacks on executors may use them on several threads at once; `CallLoop.newValues` makes a subclass with a lock
 /// for that.
@@ -14,10 +14,11 @@ open class CallValues {
     var value: UserData
   }
 
-  /// For how long the call has waited: here, because the reply keeps this object, and few calls have one.
+  /// The times for which the call has waited, by `Lack`. They are here because the reply keeps this object, and few
+  /// calls have one.
   public final let waits = CallWaits()
   private final var slots: [Slot] = []
-  /// The number of users; at first only the caller.
+  /// The number of users: callers of `hold`, and at first only the caller of the call.
   private final let users = Atomic<Int>(1)
 
   public init() {}
