@@ -7,7 +7,7 @@ public struct Backoff: Equatable, Sendable {
     public var initial: UInt64 = 1_000_000_000
     public var most: UInt64 = 120_000_000_000
     public var multiplier = 1.6
-    /// Each wait but the first is longer or shorter by up to this part of it.
+    /// The fraction by which each wait but the first may be longer or shorter.
     public var jitter = 0.2
 
     public init() {}
@@ -20,8 +20,8 @@ public struct Backoff: Equatable, Sendable {
 
   public init() {}
 
-  /// An attempt begins now. Returns the earliest time of the next one, should this one fail. `random`: a random number,
-  /// uniformly distributed.
+  /// An attempt begins now. Returns the earliest time of the next attempt, if this one fails. `random`: a
+  /// random number, uniformly distributed.
   public mutating func begin(_ policy: Policy, now: UInt64, random: UInt64) -> UInt64 {
     attempts &+= 1
     guard attempts > 1 else {
@@ -34,7 +34,8 @@ public struct Backoff: Equatable, Sendable {
     return Time.after(Backoff.scale(wait, by: 1 + policy.jitter * deviation, most: .max), now)
   }
 
-  /// Another attempt begins now, beside one that has succeeded: the wait stays as long as it is.
+  /// Another attempt begins now, beside a connection that an earlier attempt has made: the wait stays as long
+  /// as it is.
   public func begin(beside now: UInt64) -> UInt64 { Time.after(wait, now) }
 
   private static func scale(_ time: UInt64, by factor: Double, most: UInt64) -> UInt64 {

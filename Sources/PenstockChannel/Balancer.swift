@@ -1,6 +1,6 @@
-/// Chooses the endpoint of each attempt. It knows an endpoint only by its index and by the news of it. It decides, and
-/// the channel carries out its actions (`ChannelCore.follow`). Another kind of balancer is another case. No I/O, no
-/// clock.
+/// Chooses the endpoint of each attempt. The balancer knows an endpoint only by its index and by the news of
+/// it. The balancer decides, and the channel carries out its actions (`ChannelCore.follow`). Another kind of
+/// balancer is another case. No I/O, no clock.
 public enum Balancer: Equatable {
   case pickFirst(PickFirst)
   case roundRobin(RoundRobin)
@@ -86,7 +86,7 @@ public enum Pick: Equatable {
   case choose
   /// The attempt waits until the balancer has a connection.
   case wait
-  /// The attempt fails, unless it may wait until a connection can be made (`Patience`).
+  /// The attempt fails, unless the call waits until a connection can be made (`Patience`).
   case fail
 }
 
@@ -124,13 +124,13 @@ public enum EndpointNews: Equatable, Sendable {
 public enum BalancerAction: Equatable, Sendable {
   /// Asks for addresses.
   case resolve
-  /// Asks for addresses again. Those that are known stay, and the balancer is not told of them.
+  /// Asks for addresses again. The known addresses stay, and the balancer gets no event about them.
   case refresh
   case connect(Int, until: UInt64)
   /// Connects each endpoint that is idle.
   case connectAll(until: UInt64)
   case arm(UInt64)
-  /// Lets go of every endpoint but this one; nil: of all endpoints. Disarms the timer.
+  /// Releases every endpoint but this one; nil: all endpoints. Disarms the timer.
   case keep(Int?)
   /// Picks again for the calls that wait.
   case serve

@@ -1,12 +1,12 @@
-/// One pass over the addresses of a name ("Happy Eyeballs", RFC 8305 section 5; gRFC A61). Attempts begin one after the
-/// other, a short time apart, or at once when the one before has failed; those that have begun go on beside each other,
-/// and the first connection wins. No I/O, no clock.
+/// One pass over the addresses of a name ("Happy Eyeballs", RFC 8305 section 5; gRFC A61). The next attempt
+/// begins a short time after the last one, or at once when that one has failed. Attempts that have begun go
+/// on in parallel, and the first connection wins. No I/O, no clock.
 ///
 /// ```
 /// begin --> connect(0) --delay or failure--> connect(1) ... --every one has failed--> exhausted
 /// ```
 public struct ConnectPass: Equatable {
-  /// The next attempt begins this long after the one before ("Connection Attempt Delay").
+  /// The time from the beginning of one attempt to the next, in nanoseconds ("Connection Attempt Delay").
   public static let delay: UInt64 = 250_000_000
 
   /// The addresses that were not tried in this pass, the next one last.

@@ -1,14 +1,16 @@
 import PenstockCall
 import PenstockWire
 
-/// A server of a name: its address, and what the resolver says of it. Never changed.
+/// A server of a channel's name: its address, and the facts that the resolver gives about it. Never changed.
 public final class Endpoint {
   public let address: SocketAddress
-  /// How many calls it gets beside the others, for a balancer that goes by weights.
+  /// The endpoint's share of the calls relative to the other endpoints, for a balancer that uses weights.
   public let weight: UInt32
-  /// The lowest number comes first; policies that spread calls use no other. nil: the resolver gives none.
+  /// Endpoints with the lowest number come first; policies that spread calls use only those. nil: the
+  /// resolver gives none.
   public let priority: UInt16?
-  /// The names and values of its attributes in turn, such as its zone. A value is followed by a NUL.
+  /// The names and values of the endpoint's attributes, alternating, such as its zone. A value is followed by
+  /// a NUL.
   private let attributes: [ByteBuffer]
   private var knownText: ByteBuffer?
 
@@ -42,8 +44,9 @@ public final class Endpoint {
     attribute(wish.name.view).map { bytesEqual($0.view, wish.value.view) } ?? false
   }
 
-  /// Orders the endpoints of each priority so that IPv4 and IPv6 alternate, beginning with the family of the first (RFC
-  /// 8305 section 4). Of several with one address the first is kept.
+  /// Orders the endpoints of each priority so that IPv4 and IPv6 alternate, beginning with the family of the
+  /// first endpoint (RFC 8305 section 4). Of several endpoints with one address the first is kept.
+  /// `onlyFirstPriority`: the endpoints of the other priorities are left out.
   public static func interleaved(_ list: [Endpoint], onlyFirstPriority: Bool = false) -> [Endpoint] {
     var all: [Endpoint] = []
     var index = 0

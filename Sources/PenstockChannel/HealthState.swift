@@ -28,14 +28,15 @@ public enum HealthState: Equatable, Sendable {
   case off
   /// A stream was begun, and has brought no news. If it ends, the next one begins at `retry` or later.
   case asking(Backoff, retry: UInt64)
-  /// The server has said that it is serving, or anything else: `serving` and `refusing` in the table.
+  /// The server has reported its health. `serves`: it is serving (`serving` in the table); false: it has said
+  /// anything else (`refusing`).
   case heard(serves: Bool, Backoff, retry: UInt64)
   /// The stream has ended, and the next one begins at `retry`.
   case waiting(Backoff, retry: UInt64)
   /// The server has no health service: it counts as serving as long as the connection lasts.
   case unneeded
 
-  /// The state, by its health, of an endpoint that has a connection.
+  /// The connectivity of an endpoint that has a connection, according to its health.
   public var connectivity: Connectivity {
     switch self {
     case .off, .asking: .connecting
@@ -49,11 +50,12 @@ public enum HealthState: Equatable, Sendable {
 public enum HealthEvent: Equatable, Sendable {
   /// There is a connection. `random`: a random number for the wait after a stream.
   case connected(random: UInt64)
-  /// The server has said that it is serving, or anything else ("notServing" in the table).
+  /// The server has reported its health. `serves`: it is serving; false: it has said anything else
+  /// ("notServing" in the table).
   case heard(serves: Bool)
   /// The server has no health service.
   case unimplemented
-  /// The stream has ended in another way.
+  /// The stream has ended for another reason.
   case ended(random: UInt64)
   /// The armed timer is due.
   case time(random: UInt64)

@@ -11,7 +11,7 @@ public enum HostName {
   /// The flaw of `name`; nil: none.
   public static func flaw(_ name: ByteView) -> StaticString? {
     if name.isEmpty { return "it is empty" }
-    // OpenSSL takes a name that begins with a dot as a pattern for all that end so.
+    // OpenSSL takes a name that begins with a dot as a pattern for all names with that ending.
     if name[0] == 0x2E { return "it begins with a dot: patterns are not allowed" }
     var label = 0
     for byte in name {

@@ -1,4 +1,4 @@
-/// When a connection is pinged, and when it is dead (gRFC A8). No I/O, no clock.
+/// Decides when a connection is pinged, and when it is dead (gRFC A8). No I/O, no clock.
 ///
 /// | | opened | time | tooMany | ended |
 /// |---|---|---|---|---|
@@ -32,9 +32,9 @@ public struct Keepalive: Equatable {
   public private(set) var state = State.asleep
   /// How long a connection may be silent before it is pinged, in nanoseconds.
   public private(set) var interval: UInt64
-  /// How long it may go on to be silent after a PING, in nanoseconds.
+  /// How long the connection may stay silent after a PING, in nanoseconds.
   public let timeout: UInt64
-  /// Whether a connection is pinged that has no calls.
+  /// Whether a connection without calls is pinged too.
   public let withoutCalls: Bool
 
   public init(interval: UInt64, timeout: UInt64, withoutCalls: Bool) {
@@ -43,12 +43,12 @@ public struct Keepalive: Equatable {
     self.withoutCalls = withoutCalls
   }
 
-  /// Lengthens the interval that later connections begin with, because a peer has complained of too many pings. Called
-  /// on the copy that the channel keeps for them.
+  /// Lengthens the interval with which later connections begin, because a peer has complained of too many
+  /// pings. Called on the copy that the channel keeps for those connections.
   public mutating func slow(to interval: UInt64) { self.interval = max(self.interval, interval) }
 }
 
-/// The activity of a connection that keepalive goes by.
+/// The facts about a connection's activity on which keepalive decides.
 public struct KeepaliveView: Equatable {
   /// When a byte last came from the peer.
   public var heard: UInt64
@@ -121,8 +121,8 @@ extension Keepalive {
       return Actions(.arm(due))
     }
     state = .pinged(at: now)
-    // If the interval is shorter than the timeout, the timer is due after the interval: the answer may have come by
-    // then, and the next PING is due one interval after it.
+    // If the interval is shorter than the timeout, the timer is due after the interval: the answer may have
+    // come by then, and the next PING is due one interval after the answer.
     let arm = KeepaliveAction.arm(Keepalive.after(now, min(interval, timeout)))
     return view.isAnswered ? Actions(.ping, arm) : Actions(arm)
   }

@@ -1,12 +1,14 @@
-/// What becomes of an attempt for which no endpoint was found although some are ready. No I/O, no clock.
+/// The decision about an attempt for which no endpoint was found, although some endpoints are ready. No I/O,
+/// no clock.
 public enum NoChoice: Equatable, Sendable {
   /// The attempt is tried again when the endpoints change, or a slot comes free.
   case wait
   case failsUnmet
   case failsRefused(Int)
 
-  /// `full`: an endpoint has no slot at present, and would do otherwise. `refused`: hops have refused so many.
-  /// `mayComeUp`: an endpoint that is not ready may become so, and might do.
+  /// `full`: some endpoint suits the attempt, but has no free slot now. `refused`: the number of endpoints
+  /// that hops have refused. `mayComeUp`: some endpoint that is not ready may become ready, and may then suit
+  /// the attempt.
   public static func decide(full: Bool, refused: Int, mayComeUp: Bool) -> NoChoice {
     if full || mayComeUp { return .wait }
     return refused > 0 ? .failsRefused(refused) : .failsUnmet

@@ -3,10 +3,10 @@ public struct OutlierRecord: Equatable, Sendable {
   /// The calls of this interval that have ended: with OK, and otherwise.
   public var succeeded = 0
   public var failed = 0
-  /// When it was ejected; nil: it is not ejected.
+  /// When the endpoint was ejected; nil: it is not ejected.
   public private(set) var ejectedAt: UInt64?
-  /// How many base times the next ejection lasts, less one: it rises with each ejection, and falls by one with each
-  /// interval without.
+  /// The length of the present or last ejection, in units of `baseEjection`. It rises by one with each
+  /// ejection, and falls by one with each interval in which the endpoint is not ejected.
   private var multiplier: UInt64 = 0
 
   public init() {}
@@ -20,7 +20,7 @@ public struct OutlierRecord: Equatable, Sendable {
     multiplier += 1
   }
 
-  /// An interval is over: its calls are forgotten, and so may be the ejection.
+  /// An interval is over: forgets its calls, and ends the ejection if its time is over.
   mutating func age(_ settings: OutlierDetection, _ now: UInt64) {
     succeeded = 0
     failed = 0
@@ -33,18 +33,20 @@ public struct OutlierRecord: Equatable, Sendable {
     if now > Time.after(overflow ? most : min(length, most), since) { ejectedAt = nil }
   }
 
-  /// The settings have no outlier detection any more.
+  /// Clears the record, because the settings have no outlier detection any more.
   public mutating func restore() { self = OutlierRecord() }
 }
 
 extension OutlierDetection {
   public var judgesAnything: Bool { successRate != nil || failurePercentage != nil }
 
-  /// The end of an interval that begins now. It takes 10 ms at least, so that judging does not take all the time.
+  /// The end of an interval that begins now. An interval lasts 10 ms at least, so that judging does not take
+  /// all the time.
   public func next(_ now: UInt64) -> UInt64 { Time.after(max(interval, 10_000_000), now) }
 
-  /// Judges the endpoints at the end of an interval, as gRFC A50 has it ("Interval Timer"): ejects those that stand out,
-  /// and lets those back whose time is over. `random`: a source of random numbers, for enforcement percentages.
+  /// Judges the endpoints at the end of an interval, as gRFC A50 has it ("Interval Timer"): ejects endpoints
+  /// that stand out, and readmits ejected endpoints whose time is over. `random`: a source of random numbers,
+  /// for enforcement percentages.
   public func judge(_ records: inout [OutlierRecord], now: UInt64, random: () -> UInt64) {
     judgeSuccessRates(&records, now, random)
     judgeFailures(&records, now, random)

@@ -1,6 +1,6 @@
-/// When a name is looked up ("gRPC Name Resolution"): at once if addresses are wanted, but not before `least` has
-/// passed since the last look-up began; again after a failure, with back-off; and at an interval, if one is set. No
-/// I/O, no clock.
+/// Decides when a name is looked up ("gRPC Name Resolution"): at once if addresses are wanted, but not before
+/// `least` has passed since the last look-up began; again after a failure, with back-off; and at an interval,
+/// if one is set. No I/O, no clock.
 ///
 /// | | ask | answered | failed | time | rest | reset |
 /// |---|---|---|---|---|---|---|
@@ -94,7 +94,7 @@ public struct ResolveState: Equatable {
       phase = .idle
       return Actions(.disarm)
     case (.waiting(let until), .ask) where !hasFailed:
-      // It waits for the interval, and addresses are wanted sooner.
+      // The state waits for the interval to end, and addresses are wanted sooner.
       if now >= next { return begin(policy, now, random) }
       return next < until ? wait(until: next) : .none
     case (.waiting, .reset) where hasFailed:

@@ -174,15 +174,16 @@ public struct RoundRobin: Equatable {
   }
 }
 
-/// Says which of some endpoints is next, each as often as its weight demands: the static stride scheduler of gRPC's
-/// weighted round robin. Each endpoint is asked in turn, and skips so many of its turns that its share fits; the
-/// heaviest skips none.
+/// Chooses the next of several endpoints, each as often as its weight demands: the static stride scheduler of
+/// gRPC's weighted round robin. The endpoints have their turns one after another, and each skips as many
+/// turns as it must to get no more than its share; the heaviest skips none.
 struct Turn: Equatable {
   private static let heaviest: UInt64 = 65535
 
   private var sequence: UInt64
   private var count: UInt64 = 0
-  /// The weights, scaled to numbers from 1 to `heaviest`, which the largest becomes; empty: all are equal.
+  /// The weights, scaled to numbers from 1 to `heaviest`: the largest becomes `heaviest`. Empty: all weights
+  /// are equal.
   private var weights: [UInt64] = []
 
   init(_ random: UInt64) { sequence = random >> 32 }
@@ -203,7 +204,8 @@ struct Turn: Equatable {
       let position = sequence % count
       if weights.isEmpty { return Int(position) }
       let weight = weights[Int(position)]
-      // Each begins elsewhere in its cycle, so that light ones do not all come in one round.
+      // Each endpoint begins at another point of its cycle, so that light endpoints do not all get their turn
+      // in one round.
       let passed = weight &* (sequence / count) &+ position &* (Turn.heaviest / 2)
       if passed % Turn.heaviest >= Turn.heaviest - weight { return Int(position) }
     }

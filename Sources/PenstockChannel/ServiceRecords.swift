@@ -10,8 +10,8 @@ public struct ServiceRecords {
     fileprivate let numbers: UInt64
     public var priority: UInt16 { UInt16(truncatingIfNeeded: numbers >> 48) }
     public var port: UInt16 { UInt16(truncatingIfNeeded: numbers >> 16) }
-    /// The part of the calls that the server gets beside the others of its priority. A weight of 0 is by far the smallest,
-    /// and not nothing (RFC 2782, "Weight").
+    /// The server's share of the calls, relative to the other servers of its priority. A weight of 0 gives by
+    /// far the smallest share, but still a share (RFC 2782, "Weight").
     public var share: UInt32 {
       let weight = UInt32(truncatingIfNeeded: numbers >> 32) & 0xFFFF
       return weight == 0 ? 1 : weight << 6
@@ -21,7 +21,8 @@ public struct ServiceRecords {
   /// The most records that are taken; the others are left out.
   private static let most = 256
 
-  /// Replaces a taken record in the list. No real record is equal to it: no answer is so long.
+  /// Replaces a taken record in the list. No real record has this value, because no answer is long enough for
+  /// its place.
   private static let taken = UInt64.max
 
   private let answer: ByteBuffer
@@ -51,12 +52,13 @@ public struct ServiceRecords {
       let numbers =
         record.number() << 48 | record.number() << 32 | record.number() << 16
         | UInt64(truncatingIfNeeded: record.at)
-      // Without a name the record says that there is no such service.
+      // A record without a name says that there is no such service, so it is left out.
       if read(numbers, into: host) { left.append(numbers) }
     }
   }
 
-  /// Reads a record's host. False: it has none, or one that is no host's name, or the memory is out.
+  /// Reads the name of a record's host into `host`. False: the name is missing or not valid, or there is no
+  /// memory.
   @inline(never)
   private func read(_ numbers: UInt64, into host: ByteBuffer) -> Bool {
     host.removeAll(keepingCapacity: true)
@@ -69,7 +71,8 @@ public struct ServiceRecords {
     return length > 0 && HostName.flaw(ByteView(rebasing: host.view.dropLast())) == nil
   }
 
-  /// Takes the next record, and its host, which has a dot and a NUL at its end; `random` is a random number.
+  /// Takes the next record, and reads its host, which has a dot and a NUL at its end. `random` is a random
+  /// number. nil: no record is left, or there is no memory.
   public mutating func take(random: UInt64, into host: ByteBuffer) -> Record? {
     var least = UInt64.max
     var all: UInt64 = 0
@@ -92,7 +95,7 @@ public struct ServiceRecords {
   }
 }
 
-/// Reads the parts of a DNS message in turn. Beyond its end there are zeros.
+/// Reads the parts of a DNS message in turn. Beyond the end of the message it reads zeros.
 private struct DNSReader {
   private let bytes: ByteView
   private(set) var at = 0

@@ -48,16 +48,18 @@
 /// `closeAll`.
 public enum SubchannelState: Equatable, Sendable {
   case idle(Backoff)
-  /// A connection is being made, until a time. If it fails, the next attempt begins at `retry` or later.
+  /// A connection is being made, and is given up at `until`. If it fails, the next attempt begins at `retry`
+  /// or later.
   case connecting(Backoff, until: UInt64, retry: UInt64)
-  /// There are connections, to be replaced at `oldAt`. If one ends before `retry` without an answer, the last attempt was
-  /// useless, and the back-off goes on. nil: it is known to be useless, or has failed.
+  /// There are connections, to be replaced at `oldAt`. If one ends before `retry` without an answer, the last
+  /// attempt was useless, and the back-off goes on. `retry` is nil if the last attempt is known to be
+  /// useless, or has failed.
   case ready(Backoff, retry: UInt64?, oldAt: UInt64)
-  /// There are connections, and a further one is being made, as in `connecting`. `pauses`: one has been useless meanwhile,
-  /// so the next attempt waits even if this one succeeds.
+  /// There are connections, and a further one is being made, as in `connecting`. `pauses`: a connection has
+  /// been useless meanwhile, so the next attempt waits even if this one succeeds.
   case growing(Backoff, until: UInt64, retry: UInt64, oldAt: UInt64, pauses: Bool)
-  /// There are connections, and the next attempt at a further one may begin at `retry`. Only after that they are replaced
-  /// because of their age.
+  /// There are connections, and the next attempt at a further one may begin at `retry`. Until then no
+  /// connection is replaced because of its age.
   case pausing(Backoff, retry: UInt64, oldAt: UInt64)
   /// The last attempt failed, and the next one may begin at `retry` (TRANSIENT_FAILURE).
   case failed(Backoff, retry: UInt64)
@@ -100,8 +102,8 @@ public enum SubchannelEvent: Equatable, Sendable {
   case connected(oldAt: UInt64)
   /// The connection that is being made has ended, or could not be begun.
   case failed
-  /// A call has found no slot on the connections in use. `until`: a further one may be made, by this time; nil: there are
-  /// as many as there may be. `random`: as for `wanted`.
+  /// A call has found no slot on the connections in use. `until`: a further connection may be made, by this
+  /// time; nil: there are as many connections as allowed. `random`: as for `wanted`.
   case full(until: UInt64?, random: UInt64)
   /// A slot that was asked for has come free on a connection in use.
   case room
@@ -116,7 +118,7 @@ public enum SubchannelEvent: Equatable, Sendable {
   /// For now no new call will come to this subchannel. If it waits after a failure, it goes on to wait, so that the wait
   /// can't be avoided by going to and fro between two addresses.
   case unwanted
-  /// The name does not have the address any more.
+  /// The resolver no longer gives this address for the name.
   case removed
   case close
 }
@@ -251,7 +253,7 @@ extension SubchannelState {
     }
   }
 
-  /// There is a connection more, or a pause is over.
+  /// Becomes `ready`, because there is one connection more, or a pause is over.
   @inline(never)
   private mutating func use(_ backoff: Backoff, _ retry: UInt64?, _ oldAt: UInt64, _ news: EndpointNews)
     -> Actions<SubchannelAction>
@@ -272,7 +274,8 @@ extension SubchannelState {
     return .fail(until: retry)
   }
 
-  /// The connection in use is lost.
+  /// Decides what follows when the only connection in use is lost: a wait after a useless connection, else
+  /// `idle`.
   private mutating func lose(_ backoff: Backoff, _ retry: UInt64?, _ answered: Bool, _ now: UInt64)
     -> SubchannelAction
   {

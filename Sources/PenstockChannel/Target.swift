@@ -46,11 +46,12 @@ public struct Target {
     if let rest = after("unix:", text) { return unix(rest, text, isAbstract: false) }
     if let rest = after("vsock:", text) { return vsock(rest, text) }
     if let rest = after("dns:", text) { return dns(rest, text, scheme: "dns") }
-    // Nothing but the system's look-up could take the name, so this scheme means the same as "dns:".
+    // Only the system's look-up could take the name that is passed through, so this scheme means the same as
+    // "dns:".
     if let rest = after("passthrough:", text) { return dns(rest, text, scheme: "passthrough") }
     if let rest = after("ipv4:", text) { return literals(rest, text, isSix: false) }
     if let rest = after("ipv6:", text) { return literals(rest, text, isSix: true) }
-    // "host:port" and "scheme://..." differ in the slashes.
+    // Two slashes behind the colon distinguish "scheme://..." from "host:port".
     for index in 0..<text.count where text[index] == 0x3A {
       if text.count - index > 2, text[index + 1] == 0x2F, text[index + 2] == 0x2F {
         let scheme = ByteView(rebasing: text[..<index])
@@ -228,7 +229,8 @@ public struct Target {
 }
 
 extension SocketAddress {
-  /// The one address that a target has. nil: the text does not parse, or has several addresses, or a name.
+  /// The one address that a target has. nil: the text does not parse, has several addresses, or has a host
+  /// that is not an IP address.
   public init?(target text: ByteView) {
     guard case .target(let target) = Target.parse(text) else { return nil }
     switch target.location {

@@ -31,7 +31,7 @@ public enum Made<Value> {
   case failed(SetupFailure)
 }
 
-/// Composes texts for people. If memory runs out, a text is shorter; that is never a second error.
+/// Composes texts for people. If memory runs out, the text is cut short, and no error is reported.
 extension ByteBuffer {
   @discardableResult
   public func say(_ words: StaticString) -> ByteBuffer {
@@ -77,7 +77,7 @@ extension ByteBuffer {
     }
   }
 
-  /// Adds the system's error text for a failed lookup of a name.
+  /// Adds a text that is in an array, such as the text of an address.
   @discardableResult
   public func say(_ text: [UInt8]) -> ByteBuffer { text.withUnsafeBytes { say($0) } }
 
