@@ -48,9 +48,9 @@ final class CachedExchange {
   /// The key of the call as it came to this hop; it is complete when the message has been added.
   var key: ByteBuffer?
   var isMiss = false
-  /// The response to be delivered.
+  /// The cached response that answers the call.
   var hit: CachedResponse?
-  /// The response to be remembered.
+  /// The response that the call receives, to be kept in the cache.
   let seen = CachedResponse()
 
   init(_ cache: ResponseCache) { self.cache = cache }

@@ -30,7 +30,7 @@ public final class FaultInjection: ReadyInterceptor {
   }
 
   private func start(_ hop: Hop) -> Int32 {
-    // Both dice are rolled for each call, so that a seed gives the same faults whatever becomes of the calls.
+    // Both dice are rolled for each call, so that a seed gives the same faults, however the calls end.
     let delayed = dice.happens(options.delayChance)
     let abort = dice.happens(options.abortChance) ? options.abort?.copy() : nil
     if delayed, options.delay > 0 {

@@ -97,7 +97,7 @@ public final class LogLines: ReadyInterceptor {
     withExtendedLifetime(json) {}
   }
 
-  /// Shows metadata, in the order of each name's first value.
+  /// Writes metadata: names in the order in which they first come, and all values of a name in one array.
   private func show(_ metadata: Metadata, _ json: JSONText) {
     for index in 0..<metadata.count {
       let name = metadata.name(at: index)

@@ -4,7 +4,7 @@ import PenstockWire
 // Metrics as text: JSON, and Prometheus' exposition format 0.0.4.
 
 extension Metrics {
-  /// The metrics as text, followed by a NUL; nil: no memory.
+  /// The metrics as JSON, followed by a NUL; nil: no memory.
   public func json() -> ByteBuffer? {
     let json = JSONText()
     read { methods in
@@ -65,7 +65,7 @@ extension Metrics {
     }
   }
 
-  /// The metrics as text, followed by a NUL; nil: no memory.
+  /// The metrics in Prometheus' format, followed by a NUL; nil: no memory.
   public func prometheusText() -> ByteBuffer? {
     let text = PrometheusText()
     read { write($0, text) }

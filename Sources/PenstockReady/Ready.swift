@@ -7,7 +7,8 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-/// The object behind a table's `user_data`. Each table has its own reference to it.
+/// A ready-made interceptor: the object behind the `user_data` of a `penstock_interceptor`, here called a
+/// table. Each table has its own reference to the object.
 open class ReadyInterceptor {
   public final let name: StaticString
   public final let callbacks: Registration.Callbacks
@@ -25,7 +26,7 @@ open class ReadyInterceptor {
     self.replayBytes = replayBytes
   }
 
-  /// Makes the reference of a table; pairs with `finalize`.
+  /// Makes a table's reference to this object; `finalize` releases it.
   public final func retainedForTable() -> UnsafeMutableRawPointer {
     Unmanaged<ReadyInterceptor>.passRetained(self).toOpaque()
   }

@@ -9,8 +9,8 @@ import Synchronization
 /// from 1. A number is never used again within the process, nor in a forked child.
 public final class TokenRequests: @unchecked Sendable {
   private static let processSlot = 8
-  /// The newest number in this process or an ancestor. It is outside of the memory that a fork wipes, so that a child
-  /// goes on counting.
+  /// The newest number of a store, in this process or an ancestor. It is outside of the memory that a fork
+  /// wipes, so that a child goes on counting.
   private static let newest = Atomic<UInt64>(0)
 
   private let lock = Lock()

@@ -115,8 +115,8 @@ public final class TokenStore: @unchecked Sendable {
     return outcome
   }
 
-  /// Closes the request, and returns the waiting calls. A request that is not open was answered, or another has
-  /// replaced it.
+  /// Closes the request, and returns the calls that wait. Fails if the request is not open: it was answered,
+  /// or another request has replaced it, or it never existed.
   private func answer(_ number: UInt64, _ fresh: Token?) -> (Outcome, [(UInt64, Metadata, isRefused: Bool)]) {
     lock.lock()
     defer { lock.unlock() }

@@ -23,7 +23,7 @@ public struct ProtoReader {
   public enum Step: Equatable {
     case field(number: UInt32, value: Value)
     case end
-    /// The bytes are not protobuf. Final: every later step gives this too.
+    /// The bytes are not protobuf. Every later step gives `malformed` too.
     case malformed
   }
 

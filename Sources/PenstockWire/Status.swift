@@ -52,8 +52,8 @@ public struct StatusCode: RawRepresentable, Equatable, Sendable {
   }
 
   /// The code of a `grpc-status` value: "a decimal-encoded integer as an ASCII string, without any leading
-  /// zeros" (gRPC over HTTP2, "Responses"). nil for anything else, also for an undefined number: such a status is
-  /// UNKNOWN.
+  /// zeros" (gRPC over HTTP2, "Responses"). nil for any other text and for an undefined number; the caller
+  /// then uses UNKNOWN.
   public static func parse(_ grpcStatus: ByteView) -> StatusCode? {
     guard grpcStatus.count == 1 || (grpcStatus.count == 2 && grpcStatus[0] == 0x31) else { return nil }
     var value: Int32 = 0
@@ -72,7 +72,7 @@ func decimalDigit(_ byte: UInt8) -> UInt8? {
 /// The status code of a response, from its `grpc-status` or from its HTTP status.
 public enum StatusMapping {
   /// The status of headers that end the stream, trailers or trailers-only: "If grpc-status was provided, it
-  /// must be used"; one that is malformed or undefined is UNKNOWN. Without it, the HTTP status decides.
+  /// must be used"; a malformed or undefined value gives UNKNOWN. Without the value the HTTP status decides.
   public static func fromTrailers(grpcStatus: ByteView?, httpStatus: Int) -> StatusCode {
     guard let grpcStatus else { return fromHTTPStatus(httpStatus) }
     return StatusCode.parse(grpcStatus) ?? .unknown
