@@ -258,7 +258,7 @@ enum JSONPath {
     if withOpenKey, let last = levels.indices.last { levels[last].key = found }
     let path = ByteBuffer()
     _ = path.append("$")
-    // Only the first 32 levels are named: no honest text is deeper.
+    // Only the first 32 levels are named, because valid options are never nested so deep.
     for level in levels.prefix(32) {
       if level.isArray {
         _ = path.append("[")

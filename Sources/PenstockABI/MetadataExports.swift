@@ -123,7 +123,7 @@ public func penstock_metadata_at(
   return PENSTOCK_OK
 }
 
-/// Metadata as {"name": ["v1", "v2"]}, in the order of each name's first value; nil: no memory.
+/// Metadata as {"name": ["v1", "v2"]}, with the names in the order in which they first come; nil: no memory.
 func json(_ metadata: Metadata) -> JSON.Value? {
   var isComplete = true
   let made = JSON.object { object in

@@ -79,7 +79,7 @@ extension JSONReader {
     return self.string(into)
   }
 
-  /// Reads labels of a host's name; none, if it is empty.
+  /// Reads labels of a host name, such as "_grpc._tcp"; the text may be empty.
   @inline(never)
   func labels(_ into: (ByteBuffer) -> Void) -> Failure? {
     guard let string, string.isEmpty || HostName.flaw(string) == nil && string.last != 0x2E else {

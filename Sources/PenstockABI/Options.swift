@@ -82,8 +82,8 @@ extension ParsedChannelOptions {
       /// The factor by which each further wait between attempts to connect is longer than the one before.
       case "backoff_multiplier":
         option.number(1...100, "a number from 1 to 100") { transport.backoff.multiplier = $0 }
-      /// The largest part of a wait between attempts to connect by which it is made longer or shorter at random; the
-      /// first wait is not changed.
+      /// The largest fraction by which a wait between attempts to connect is made longer or shorter at
+      /// random; the first wait is not changed.
       case "backoff_jitter": option.number(0...1, "a number from 0 to 1") { transport.backoff.jitter = $0 }
       /// Finds the servers, their ports, priorities and weights by SRV records of DNS. The value goes before the target's
       /// host in the records' name, such as "_grpc._tcp"; "": the host's own records. Default: the servers are at the

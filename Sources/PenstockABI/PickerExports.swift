@@ -23,7 +23,7 @@ private func picker(_ handle: OpaquePointer?) -> Picker? { handle.map { object($
 
 @_cdecl("penstock_pick_request") @implementation
 public func penstock_pick_request(_ pick: OpaquePointer!) -> OpaquePointer! {
-  // The request has the same handle, which shows the call while the picker runs.
+  // A pick and its request have one handle, which shows the call's request while the picker runs.
   pick
 }
 

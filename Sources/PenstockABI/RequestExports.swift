@@ -14,7 +14,7 @@ private func callOptions(_ handle: OpaquePointer?) -> CallOptions? {
   return object.form == .options ? unsafeDowncast(object, to: CallOptions.self) : nil
 }
 
-/// The picker whose function looks at the request; nil: the handle is another's.
+/// The picker whose function looks at the request; nil: the handle is not a picker's.
 @inline(never)
 private func picker(_ handle: OpaquePointer?) -> Picker? {
   guard let handle else { return nil }

@@ -233,8 +233,8 @@ extension JSONReader {
     return nil
   }
 
-  /// Reads a google.protobuf.Duration such as "1.5s", and gives it in nanoseconds; one that is too long for a UInt64
-  /// gives the largest.
+  /// Reads a google.protobuf.Duration such as "1.5s", and gives it in nanoseconds. A duration that is too
+  /// long for a UInt64 gives the largest UInt64.
   @inline(never)
   fileprivate func duration(_ into: (UInt64) -> Void) -> Failure? {
     guard let nanoseconds = string.flatMap({ duration($0) }) else {
@@ -244,7 +244,8 @@ extension JSONReader {
     return nil
   }
 
-  /// The nanoseconds of a text that has digits, perhaps a dot with 1 to 9 digits, and "s"; nil: the text is another.
+  /// The nanoseconds of a text that has digits, perhaps a dot with 1 to 9 digits, and "s"; nil: the text is
+  /// not of this form.
   private func duration(_ text: ByteView) -> UInt64? {
     guard text.last == 0x73 else { return nil }
     var nanoseconds: UInt64 = 0

@@ -32,7 +32,8 @@ func json(_ stats: CallStatistics, _ values: CallValues?) -> JSON.Value? {
   }.value
 }
 
-/// For how long the call's attempts have waited for what.
+/// How long the call's attempts have waited for each `Lack`. A wait that still goes on is counted until
+/// `end`.
 private func json(_ values: CallValues?, until end: UInt64) -> JSON.Value? {
   JSON.object { object in
     object.set("name_us", JSON.int((values?.waits.waited(for: .name, until: end) ?? 0) / 1000))
@@ -41,7 +42,7 @@ private func json(_ values: CallValues?, until end: UInt64) -> JSON.Value? {
   }.value
 }
 
-/// The thing that an attempt waits for, as traces have it; null: it waits no more.
+/// The name that traces give to the thing for which an attempt waits; null: the attempt waits no more.
 func lackName(_ lack: UInt8) -> JSON.Value? {
   switch Lack(rawValue: lack) ?? .nothing {
   case .nothing: JSON.null
@@ -52,9 +53,9 @@ func lackName(_ lack: UInt8) -> JSON.Value? {
   }
 }
 
-/// How long the connection had been silent when the call ended, at `end`; with `end` 0, how long it has been silent by
-/// now. null: bytes have come after the call's end, so it is not known. The end of a call pays nothing for this: it
-/// does not note the time.
+/// How long the connection had been silent when the call ended, at `end`; with `end` 0, how long it has been silent
+/// by now. null: bytes have come since the call's end, so the time is not known. A call does not note it at its end,
+/// because most calls do not need it.
 private func silentMilliseconds(_ connection: ConnectionFacts?, _ end: UInt64) -> JSON.Value? {
   guard let heardAt = connection?.heardAt.value else { return JSON.null }
   if end == 0 { return silentMilliseconds(heardAt, Runtime.monotonicNow()) }

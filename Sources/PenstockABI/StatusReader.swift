@@ -206,7 +206,7 @@ private struct DetailReader {
     return reader.value.pointee.type == JSON_INTEGER ? Int64(json_integer_value(reader.value)) : nil
   }
 
-  /// The text as a decimal number; nil: it is not one.
+  /// The text as a decimal number; nil: the text is no number.
   private func decimal(_ text: ByteView) -> Int64? {
     let isNegative = text.first == 0x2d
     let digits = ByteView(rebasing: text.dropFirst(isNegative ? 1 : 0))

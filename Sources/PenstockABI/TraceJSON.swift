@@ -271,7 +271,7 @@ func traceJSON(_ record: CallRecord) -> JSON.Value? {
 /// The trace of a call that may still be running. `view`: nil where the loop did not answer in time.
 func traceJSON(_ call: ClientCall, _ view: CallView?) -> JSON.Value? {
   JSON.object { object in
-    // Read only once, because the call may end meanwhile.
+    // `ended` is read only once, because the call may end meanwhile.
     let reply = call.ended
     let record = view?.record ?? reply?.trace ?? call.record
     fill(object, record)
