@@ -54,8 +54,8 @@ func lackName(_ lack: UInt8) -> JSON.Value? {
 }
 
 /// How long the connection had been silent when the call ended, at `end`; with `end` 0, how long it has been silent
-/// by now. null: bytes have come since the call's end, so the time is not known. A call does not note it at its end,
-/// because most calls do not need it.
+/// by now. null: bytes have come since the call's end, so the time is not known. A call does not note it when it ends,
+/// so that the end of a call pays nothing for this member.
 private func silentMilliseconds(_ connection: ConnectionFacts?, _ end: UInt64) -> JSON.Value? {
   guard let heardAt = connection?.heardAt.value else { return JSON.null }
   if end == 0 { return silentMilliseconds(heardAt, Runtime.monotonicNow()) }

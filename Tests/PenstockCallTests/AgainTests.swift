@@ -60,8 +60,8 @@ import Testing
     #expect(bench.take() == ["0", "1", "2"].map { "\($0) on_half_close" } + ["server half-close"])
   }
 
-  /// Each attempt begins with the request as it passed the cut, without the changes that the hop of the attempt before
-  /// has made.
+  /// Each attempt begins with the request as it passed the cut, without the changes that the hop of an
+  /// earlier attempt has made.
   @Test func eachAttemptHasTheRequestAsItPassed() {
     let bench = CallBench(.unary, hops: 1, perAttempt: [0])
     let name: StaticString = "attempt"
@@ -154,7 +154,8 @@ import Testing
       ])
   }
 
-  /// A callback of a hop takes a lower hop out of the run: the event passes the cut once, after that hop.
+  /// The callback of hop 0 takes hop 1 out of the run. The message passes the cut only once, after hop 1 has
+  /// changed it.
   @Test func aMessageIsKeptOnceWhereTheRunBreaks() {
     let bench = CallBench(.bidi, hops: 3, perAttempt: [2], signals: false)
     var kept: Hop?

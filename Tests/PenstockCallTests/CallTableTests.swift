@@ -140,7 +140,7 @@ import Testing
       [
         .paused: ["0 destroy", "caller status 10"], .closing: ["0 destroy", "caller status 10"],
       ])
-    // A start allows TAKE. A status does not, so there TAKE counts as NEXT.
+    // A ticket for a start may be resolved with TAKE. For a status TAKE is not allowed, and counts as NEXT.
     expect(
       { _ in .resolve(1, .verdict(.take)) },
       [
@@ -299,8 +299,8 @@ extension CallBench {
     #expect(bench.take().filter { $0.hasPrefix("caller message") } == ["caller message 9"])
   }
 
-  /// Whatever a call has done with its hops, the next call that uses them again finds them as new; it does
-  /// not get hops whose handle is retained.
+  /// A later call gets the hops of an earlier call in their initial state, whatever the earlier call has done
+  /// with them. It does not get a hop whose handle is retained.
   @Test(arguments: [true, false], [true, false]) func hopsServeOneCallAfterAnother(signals: Bool, keeps: Bool)
   {
     let bench = CallBench(hops: 4, signals: signals)

@@ -135,7 +135,8 @@ final class PlayedExecutor: Executor {
     #expect(bench.take() == ["0 on_start", "0 on_status", "0 destroy"])
   }
 
-  /// Law 2: no callback of the hop follows those of the end, on either of its two executors.
+  /// Law 2: no other callback of the hop comes after the callbacks for the call's end, on either of its two
+  /// executors.
   @Test(arguments: [false, true]) func theEndIsToldBehindBothLanes(takes: Bool) {
     let (bench, out, inbound) = bench(apart: true)
     bench.hooks[0].on[.start] = { _ in takes ? 4 : 0 }

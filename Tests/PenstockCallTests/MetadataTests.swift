@@ -88,7 +88,8 @@ import Testing
     #expect(pairs(metadata) == ["new=2"])
   }
 
-  /// Random operations give the same as on an array of pairs, also when the storage is compacted meanwhile.
+  /// Random operations have the same results as on an array of pairs, also when the storage is compacted
+  /// meanwhile.
   @Test func behavesAsAnArrayOfPairs() {
     var random = Random(Seed.value)
     for _ in 0..<60 {

@@ -161,7 +161,7 @@ import Testing
     let first = chain(&cache, "/a/b", .unary)
     let second = chain(&cache, "/a/b", .unary)
     #expect(second === first)
-    // More methods than the cache keeps: the chains are still right.
+    // These are more methods than the cache keeps. The chains that it gives are still right.
     for number in 0..<5000 { same(chain(&cache, "/m\(number)/x", .unary), [1]) }
     same(chain(&cache, "/a/b", .unary), [1, 2])
   }
@@ -177,8 +177,8 @@ import Testing
     #expect(still == nil)
   }
 
-  /// Law 6. The registry and the cache hand out what they no longer keep, so that their owner can release it outside
-  /// of its lock. The finalizer runs when the chain of the last call goes.
+  /// Law 6. The registry and the cache return the objects that they no longer keep, so that their owner can
+  /// release these outside of its lock. The finalizer runs when the chain of the last call is released.
   @Test func finalizerRunsOnceWhenTheLastReferenceGoes() {
     final class Counter { var count = 0 }
     let counter = Counter()

@@ -5,7 +5,7 @@ import Testing
 
 /// RESTART: the hops below are destroyed, and everything that left the hop is sent again.
 @Suite struct RestartTests {
-  /// Hop 1 of three records, and restarts after UNAVAILABLE.
+  /// Makes a call with three hops, of which hop 1 records, and restarts after UNAVAILABLE.
   private func bench(_ kind: CallKind = .bidi, replayBytes: Int = 100, maxRestarts: Int = 1) -> CallBench {
     let bench = CallBench(kind, hops: 3, replayBytes: [0, replayBytes, 0], maxRestarts: maxRestarts)
     bench.hooks[1].on[.status] = { hop in hop.status?.code == .unavailable ? 5 : 0 }
@@ -114,8 +114,9 @@ import Testing
     #expect(request.metadata.index(of: ("token" as StaticString).bytes) == 0)
   }
 
-  /// A hop below fails while a held message and those behind it leave the hop that restarts: messages that
-  /// had not left yet are sent after the others, and reported as sent when the transport has taken them.
+  /// Hop 0 holds the first message. When it drops that message, the messages behind it leave, and hop 1 fails
+  /// at the first of them, so hop 0 restarts. A message that had not left yet is sent after the other one,
+  /// and reported as sent when the transport has taken it.
   @Test func whatStandsBehindTheMessageThatFailedIsToldOnce() {
     let bench = CallBench(hops: 2, replayBytes: [100])
     var ticket: UInt64 = 0

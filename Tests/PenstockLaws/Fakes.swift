@@ -59,8 +59,8 @@ final class FakeLoop: CallLoop {
   }
   override func post(_ call: Call) { isPosted = true }
 
-  /// Whether the ticket may be resolved with `verdict`, or used at all if that is nil. `spends`: a ticket that may be
-  /// used counts as spent from now on. May be called on any thread.
+  /// Whether the ticket may be resolved with `verdict`; if `verdict` is nil, whether it may be used at all.
+  /// `spends`: a ticket that may be used counts as spent from now on. May be called on any thread.
   func claim(_ ticket: UInt64, for verdict: Verdict?, spends: Bool) -> Outcome {
     guard !isClosed else { return .gone }
     let entry = entries[Int(ticket) - 1]

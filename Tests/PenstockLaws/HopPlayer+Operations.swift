@@ -9,9 +9,10 @@ extension HopPlayer {
     model.require(result == expected, "results", "hop \(index) \(what): \(result.word), not \(expected.word)")
   }
 
-  /// Whether a message or half-close that the hop puts in would go nowhere, as the part below has ended. In this case
-  /// `ok` is right, even where the model expects a refusal: the half-close that the model has let pass the hop may have
-  /// been dropped before the hop.
+  /// Whether `ok` is a right result for a message or a half-close of the hop, although the model expects a
+  /// refusal. The part of the call below has ended, so the event would go nowhere. The model expects a
+  /// refusal because it has let a half-close pass the hop; in the call that half-close may have been dropped
+  /// before it came to the hop.
   private func mayHaveLost(_ result: Outcome, _ mine: Model.Hop) -> Bool {
     result == .ok && mine.halfCloseHasLeft && !mine.hasClosed && model.outboundEnd <= mine.index + 1
   }

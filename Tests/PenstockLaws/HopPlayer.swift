@@ -12,8 +12,8 @@ final class HopPlayer {
   /// The states that `create` has made: one for each instance of the hop.
   private var states: [State] = []
 
-  /// The object behind `user_data` and, with `create`, behind the hop's state: it knows the player of the
-  /// hop, and whom to tell when the finalizer runs.
+  /// The object behind `user_data` and, with `create`, behind the hop's state. It has a function that finds
+  /// the player of the hop, and a function that is called when the finalizer runs.
   final class State {
     let isCreated: Bool
     let player: (Hop) -> HopPlayer?
@@ -34,7 +34,7 @@ final class HopPlayer {
   final class Context {
     let mine: Model.Hop
     let kind: EventKind
-    /// nil: a signal, or an event that the model does not know.
+    /// The model's item of the event; nil: a signal, or an event that the model does not know.
     let item: Model.Item?
     /// The model's job for a callback that runs on an executor; nil for a signal, and on the driving thread.
     let job: Model.Job?

@@ -11,7 +11,7 @@ final class LivePlay {
   /// A registered interceptor as the model of the laws sees it; the list of entries is in no order.
   private struct Entry {
     let id: Int
-    /// Its plans, one for each of its hops.
+    /// The plans of its hops, one for each hop.
     let plans: [HopPlan]
     var priority: Int32
     /// Its order among entries of equal priority.

@@ -1,6 +1,7 @@
 import PenstockCall
 
-/// A random scenario of several calls whose interceptors are in one registry, which changes meanwhile.
+/// A random scenario of several calls whose interceptors are in one registry. The registry changes during the
+/// calls.
 struct LiveScenario: Sendable {
   enum Act: Sendable {
     /// Opens the next of `calls`.
@@ -26,8 +27,8 @@ struct LiveScenario: Sendable {
   /// The executors of all calls.
   var executors: [ExecutorPlan]
   var acts: [Act]
-  /// The acts that are done inside callbacks. `event` counts callbacks of all calls: the act is done in this one, or
-  /// in the first one after it in which no other act is done.
+  /// The acts that are done inside callbacks. `event` is a count of the callbacks of all calls: the act is
+  /// done in the callback with this count, or in the first later callback in which no other act is done.
   var nested: [(event: Int, act: Act)]
 
   static func random(_ seed: UInt64) -> LiveScenario {
@@ -124,7 +125,7 @@ struct LiveScenario: Sendable {
 }
 
 extension Scenario {
-  /// A scenario without hops of its own.
+  /// A scenario without hops of its own, because the call's hops come from the registry.
   fileprivate static func bare(_ random: inout Random) -> Scenario {
     var scenario = Scenario.plain(random.next())
     scenario.hops = []

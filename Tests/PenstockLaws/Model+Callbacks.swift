@@ -138,8 +138,8 @@ extension Model {
     }
   }
 
-  /// Carries out the answer to an event. True: the event goes no further, or is a held message, and `sent` is told for
-  /// it now if it is an outbound message.
+  /// Carries out the answer to an event. True: the event goes no further, or it is a message that is held
+  /// and, if it is outbound, reported as sent now.
   func judge(
     _ hop: Hop, _ lane: Lane, _ item: Item, _ answer: Int32, _ ticket: UInt64, _ finishing: Item?
   ) -> Bool {

@@ -135,13 +135,13 @@ extension Model {
     hop.isCancelled = true
   }
 
-  /// An event was observed that comes only at the call's end, and the model has not ended the call yet. Finds the
-  /// reason and ends it: a hop has asked for it, or a message too many, or a half-close without a message, has come to
-  /// the end of the chain.
+  /// An event was observed that comes only at the call's end, but the model has not ended the call yet. Finds
+  /// the reason and ends the call: a hop has asked for the end, or the end of the chain has got one message
+  /// too many, or a half-close without a message.
   func discoverEnd(_ hop: Hop?, until isThere: () -> Bool = { false }) {
     guard local == nil, !isOver, hop?.owesCancel != true, hop?.mayDestroy != true else { return }
     if discover(hop) { return }
-    // An event that moves may also have ended the call: a message that the codec refuses.
+    // An event that still has to move may also end the call: a message that the codec refuses.
     func isDone() -> Bool { isOver || isThere() || hop?.owesCancel == true || hop?.mayDestroy == true }
     if order.patience == .some {
       while refreshNext() {

@@ -5,7 +5,7 @@ import PenstockCall
 // were on their way.
 
 extension Model {
-  /// A callback that an executor has, or will get. When it runs is left open.
+  /// A callback that an executor has, or will get. The model does not fix when it runs.
   final class Job {
     let kind: EventKind
     let item: Item
@@ -14,7 +14,7 @@ extension Model {
     /// In on_status: whether RESTART was possible when the status came.
     let mayRestart: Outcome
     let hasStart: Bool
-    /// Whether the call waits for its verdict.
+    /// Whether the call waits for the callback's verdict.
     let isAwaited: Bool
 
     init(
@@ -40,7 +40,7 @@ extension Model {
     let finishing: Item?
     let count: Int
     let injected: [Item]
-    /// What on_start has changed: the metadata, the deadline, the channel.
+    /// The changes that on_start has made: the metadata, the deadline, the channel.
     let marks: [Int]
     let deadline: UInt64?
     let channel: Int?
@@ -59,15 +59,15 @@ extension Model {
     hand(item.kind, to: hop)
   }
 
-  /// Notes that a callback is submitted to an executor, if this one may refuse callbacks: nothing else happens before
-  /// that is decided.
+  /// Notes that a callback is being submitted to an executor, if this executor may refuse callbacks. Nothing
+  /// else happens until it is known whether the callback was refused.
   func hand(_ kind: EventKind, to hop: Hop) {
     if let executor = hop.plan.executor(of: kind), executors[executor].refusesFrom > 0 {
       handing = (hop, kind)
     }
   }
 
-  /// Called when another event is seen: so the job that was being submitted was not refused.
+  /// Called when another event is seen: so the job that was being submitted has been accepted.
   func noteHanded() { while handing != nil { takeHanded() } }
 
   private func takeHanded() {
@@ -270,8 +270,9 @@ extension Model {
     }
   }
 
-  /// For a hop with executors: checks that its functions return GONE, or do not, only when this is allowed. Returns
-  /// `isGone`, which the model can't know by itself, because the hop's callbacks run elsewhere meanwhile.
+  /// For a hop with executors: checks that its functions return GONE where they must, and only where they
+  /// may. Returns `isGone`, which the model can't know by itself, because the hop's callbacks run elsewhere
+  /// meanwhile.
   func seeGone(_ hop: Hop, _ isGone: Bool) -> Bool {
     if isGone, hop.isActive, isCurrent(hop), local == nil, !isOver { hurry { !hop.isActive } }
     require(

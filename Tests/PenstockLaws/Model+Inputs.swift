@@ -1,6 +1,6 @@
 import PenstockCall
 
-// The inputs of the model, in the order in which the call gets to them.
+// The inputs of the model, in the order in which the call carries them out.
 
 extension Model {
   enum Input {
@@ -155,7 +155,7 @@ extension Model {
     if ticket != 0, tickets[ticket]?.state == .open { tickets[ticket]?.state = .spent }
   }
 
-  /// Renews demand for a message that goes no further, or not yet.
+  /// The hop asks for one message more, in place of a message that it has dropped or held.
   func renew(_ hop: Hop) {
     if order.patience == .none { ask(hop, 1) } else { hop.renewals.append(nextFresh()) }
   }

@@ -60,9 +60,9 @@ extension Model {
     arriveSent(passed + held, at: index - 1)
   }
 
-  /// Lets more `sent` come up from the hops below `index`, until `isThere`: one for each held message that still has
-  /// to be reported, if a `sent` has stopped at its hop. The model may have taken that `sent` to be earlier than the
-  /// hold, because `sent` is reported only after the running callback.
+  /// Reports held messages of the hops below `index` as sent, until `isThere`: at each hop one message for
+  /// each unpaired `sent`, which has stopped at that hop. The model has taken such a `sent` to be earlier
+  /// than the hold. It may have been later, because `sent` is reported only after the running callback.
   func pairSent(below index: Int, until isThere: () -> Bool) {
     for hop in hops[(index + 1)...] {
       while !isThere(), hop.untold > 0, hop.unpaired > 0 {
@@ -73,9 +73,9 @@ extension Model {
     }
   }
 
-  /// How many of the hop's held messages may have been reported as sent in this step without being seen: each such
-  /// report has stopped at a hop above, which has injected the message. It shows later, in the reports for messages
-  /// that the hop holds then.
+  /// How many of the hop's held messages may have been reported as sent in this step without being seen. Each
+  /// of these reports has stopped at a hop above, because that hop has injected the message that the report
+  /// is for. Such a report shows only when the hop above holds messages later.
   func unseenPairs(_ hop: Hop) -> Int {
     var most = min(hop.untold, hop.unpaired)
     while most > 0, isSeen(most, above: hop.index) { most -= 1 }
@@ -99,8 +99,8 @@ extension Model {
     return overflow ? Int.max : sum
   }
 
-  /// Moves the events that need no callback: out of hops in order, and past callbacks that are NULL. Each function for
-  /// one move returns whether it has made it.
+  /// Moves the events that need no callback: out of hops in order, and past callbacks that are NULL. The
+  /// functions for the single moves return whether they have made a move.
   func advance() {
     guard local == nil, !isOver else { return }
     var moved = true

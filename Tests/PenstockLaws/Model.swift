@@ -54,8 +54,8 @@ final class Model {
     /// Whether the message's `sent` stops at this hop.
     let isAnswered: Bool
     var isHeld = false
-    /// Not 0: it may leave only after the running callback, because a callback has injected it, or demand for
-    /// it has just come. The numbers are in the order of these events; 0: it may leave.
+    /// Not 0: the event may leave only after the running callback, because a callback has injected it, or
+    /// demand for it has just come. The numbers give the order of such events. 0: the event may leave now.
     var fresh = 0
     var isFresh: Bool { fresh != 0 }
   }
@@ -109,9 +109,9 @@ final class Model {
     let attempt: UInt32
     var life = Life.notEntered
     var isTaken = false
-    /// The events that it has delivered before TAKE.
+    /// The events that the hop has delivered before TAKE.
     var earlyAnswers: [Item] = []
-    /// Whether the status has left it upward.
+    /// Whether the status has left the hop upward.
     var hasPassed = false
     var hasFinished = false
     var isCancelled = false
@@ -125,15 +125,15 @@ final class Model {
     var halfCloseHasLeft = false
     /// Whether the hop has half-closed by itself: then events from above go no further.
     var hasClosed = false
-    /// Whether it has asked to half-close.
+    /// Whether the hop has asked to half-close.
     var hasAskedToClose = false
     var headersDelivered = false
     var messageDelivered = false
     var statusDelivered = false
-    /// The number and the bytes of its answer's messages that have not left it.
+    /// The number and the bytes of the messages of the hop's answer that have not left the hop.
     var answersWaiting = 0
     var answerBytes = 0
-    /// Whether a message of its answer was refused, and none has been accepted since.
+    /// Whether a message of the hop's answer was refused, and no later message was accepted.
     var hasRefusal = false
     /// The callbacks that run on executors now.
     var visiting: [(executor: Int, kind: EventKind)] = []
@@ -141,9 +141,10 @@ final class Model {
     /// The demand that has come to the hop, and the part that its callback has seen.
     var demandCame = 0
     var demandSeen = 0
-    /// The part that was handed to an executor, which has not begun on_demand for it.
+    /// The part of the demand that was handed to an executor, which has not begun on_demand for it.
     var demandShown = 0
-    /// The messages that it may send up, and the part that its injections have reserved.
+    /// `owed`: the messages that the hop may send up. `reserved`: the part of them that is set aside for its
+    /// injections.
     var owed = 0
     var reserved = 0
     /// Demand that was passed down without demand from above, because injected or held messages have gone up.
@@ -165,8 +166,9 @@ final class Model {
     /// The number of held messages that were not reported as sent: each is reported when a `sent` comes that stops
     /// here.
     var untold = 0
-    /// The number of `sent` that stopped here and reported no held message, but may have done so: those of
-    /// this step, if the message was held before they came, and unobservable ones of earlier steps.
+    /// The number of `sent` that have stopped here, and have reported no held message in the model, although
+    /// they may have done so in the call. A `sent` of this step may have, if the message was held before the
+    /// `sent` came; a `sent` of an earlier step may have, if nobody could see the report.
     var unpaired = 0
     func tellsHeld() -> Bool {
       if ledger[sentCame...].count(where: { $0 }) == untold {

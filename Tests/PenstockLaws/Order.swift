@@ -14,12 +14,13 @@ struct Order {
   enum Move: Int { case leaveDown, leaveUp, passDown, passUp, passDemand, open, answer, replay }
 
   let patience: Patience
-  /// Whether a message too many is looked for at the caller's end first.
+  /// Whether the model looks for a message too many at the caller's end first, before it looks at the
+  /// server's end.
   let looksUpFirst: Bool
   private let isDrawn: Bool
   private var random: Random
-  /// For each move, in percent: how often it waits although it could be made, and is made although it should
-  /// wait.
+  /// `slow`: for each kind of move, in how many percent of the places such a move waits although it could be
+  /// made. `fast`: in how many it is made although it should wait.
   private var slow = [Int](repeating: 0, count: 8)
   private var fast = [Int](repeating: 0, count: 8)
   private var lasts = 0
@@ -39,7 +40,7 @@ struct Order {
     lasts = random.pick([0, 50, 80, 95])
   }
 
-  /// May choose again at random which hops are slow or fast, and for which moves.
+  /// Chooses anew at random which hops are slow or fast, and for which moves; sometimes the old choice stays.
   mutating func draw() {
     guard isDrawn, !random.chance(lasts) else { return }
     slowPlaces = 0

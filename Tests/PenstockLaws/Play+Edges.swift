@@ -100,7 +100,7 @@ extension Play {
     }
   }
 
-  /// A route that makes a new server's side, with the number of this channel, when the request takes it.
+  /// Makes a route. When the request takes it, it makes a new server's side with the number of this channel.
   func route(_ channel: Int) -> FakeRoute {
     FakeRoute(channel) { [unowned(unsafe) self] in
       let fresh = newBelow()

@@ -174,8 +174,8 @@ final class Play {
       message = self.message(item)
       input = .open(demand: scenario.firstDemand, message: item)
     }
-    // The model gets this input at once, and not by a mark: a call that is not open yet does not come to a mark in its
-    // queue.
+    // The model gets this input at once, and not through `mark`: a call that is not open yet does not come to
+    // a mark in its queue.
     model.apply(input)
     call.submit(.open(demand: scenario.firstDemand, message: message))
   }
@@ -278,7 +278,7 @@ final class Play {
     submit(.endLocally(Status(.cancelled, "cancelled")), .end(Model.Item(.status, code: 1)))
   }
 
-  /// Runs `body` as another thread.
+  /// Runs `body` while the loop says that the thread is not the driving one.
   func elsewhere(_ body: () -> Void) {
     let before = (loop.isDriving, loop.thread)
     (loop.isDriving, loop.thread) = (false, 1000)

@@ -18,7 +18,8 @@ extension Scenario {
     var random = Random(seed)
     let kind = random.pick([CallKind.unary, .clientStream, .serverStream, .bidi, .bidi])
     let count = random.pick([1, 1, 2, 2, 2, 3, 3, 4, 5, 6, 7, 8])
-    // Some scenarios are calm, so that events get far; some are wild.
+    // In a calm scenario most callbacks return NEXT, so that events get far; in a wild one many do something
+    // else.
     let wildness = random.pick([10, 30, 45, 70])
     var hops: [HopPlan] = []
     let levels = random.chance(50)
@@ -184,7 +185,7 @@ extension HopPlan.Executors {
 }
 
 extension ServerPlan {
-  /// With `fails` the answer is often only a status, so that RESTART has a use.
+  /// Makes a random plan. With `fails` the answer is often only a status, so that RESTART has a use.
   static func random(_ random: inout Random, _ kind: CallKind, fails: Bool) -> ServerPlan {
     var items: [ServerPlan.Item] = []
     if fails, random.chance(50) {
@@ -301,7 +302,7 @@ extension Reaction {
 extension Operation {
   static func random(_ random: inout Random, _ kind: EventKind?) -> Operation {
     switch random.below(22) {
-    // Outside of callbacks and in on_sent there is nothing to change.
+    // Outside of callbacks and in on_sent there is nothing that `change` could change.
     case 0..<4: kind == nil || kind == .sent ? .halfClose : .change
     case 4..<7: .injectOutbound(random.size())
     case 7..<11: .injectInbound(random.size())

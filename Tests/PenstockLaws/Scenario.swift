@@ -27,7 +27,7 @@ struct Scenario: Sendable {
   }
 }
 
-/// Messages of this size cannot be encoded, or decoded; 0: all can.
+/// `cannotEncode` and `cannotDecode`: messages of this size can't be encoded or decoded; 0: all can.
 struct CodecPlan: Sendable {
   var cannotEncode: Int
   var cannotDecode: Int
@@ -35,11 +35,12 @@ struct CodecPlan: Sendable {
 }
 
 struct ExecutorPlan: Sendable {
-  /// Whether its jobs run in `submit`.
+  /// Whether the executor's jobs run in `submit`.
   var isInline: Bool
   /// Whether the newest job runs first, as in a pool of threads.
   var newestFirst: Bool
-  /// The first job, counted from 1, that it refuses, and the number of refused jobs; 0: it accepts all.
+  /// The first job, counted from 1, that the executor refuses, and the number of refused jobs; 0: it accepts
+  /// all.
   var refusesFrom: Int
   var refusals: Int
 }
@@ -55,17 +56,17 @@ struct HopPlan: Sendable {
   var isObject: Bool
   var isPerAttempt: Bool
   var create: Create
-  /// 1 << EventKind: the callbacks that are not NULL.
+  /// The callbacks that are not NULL: a mask of 1 << EventKind.
   var callbacks: UInt32
   var holdBytes: Int
-  /// 0: no recording.
+  /// The bytes that may be recorded for RESTART; 0: the hop does not record.
   var replayBytes = 0
   var maxRestarts = 1
   var executors: Executors?
-  /// Whether its handle is kept for other threads.
+  /// Whether the hop's handle is kept for other threads.
   var shares: Bool
-  /// By EventKind: the reactions to the first event, the second and so on. After the last one it returns
-  /// NEXT.
+  /// For each EventKind: the reactions to the first event, to the second and so on. After the last reaction
+  /// the callback returns NEXT.
   var reactions: [[Reaction]]
 
   /// The executors of the two lanes, by number; nil: the driving thread.
@@ -108,7 +109,7 @@ struct HopPlan: Sendable {
   var ending: Int? { chosen?.inbound ?? chosen?.outbound }
 }
 
-/// The operations of a callback, and its verdict.
+/// The operations that a callback performs, and the verdict that it returns.
 struct Reaction: Sendable {
   var operations: [Operation]
   var verdict: Int32
@@ -143,7 +144,7 @@ enum End: Sendable {
 }
 
 struct ServerPlan: Sendable {
-  /// `refused` is the only item of its plan.
+  /// A plan with `refused` has no other item.
   enum Item: Sendable { case headers, message(Int), status(Int32), refused }
   var items: [Item]
   /// The number of items that the server may send as soon as it has the start.
@@ -158,7 +159,7 @@ struct Step: Sendable {
     case halfClose
     case demand(Int)
     case cancel
-    /// The server may send so many more items of its plan.
+    /// The server may send this many more items of its plan.
     case server(Int)
     case sent(Int)
     /// The connection is lost.
@@ -172,7 +173,7 @@ struct Step: Sendable {
     case hop(Int, Operation)
     /// The worker of a synchronous hop goes on: its `next()` is called, or returns; or its function ends the call.
     case goOn(Int, End)
-    /// An executor runs so many of its jobs.
+    /// An executor runs this many of its jobs.
     case work(Int, Int)
   }
 

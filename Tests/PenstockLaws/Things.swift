@@ -1,7 +1,8 @@
 import PenstockCall
 import PenstockWire
 
-// Makes messages and statuses of the model's items, and items of what callbacks see.
+// Makes messages and statuses from the model's items, and the model's items from the events that callbacks
+// see.
 
 extension Play {
   func identity(_ size: Int) -> Int {
@@ -69,7 +70,7 @@ extension Play {
   }
 }
 
-/// An object of the caller's, as it stands in a message above the codec.
+/// A user's object, as it is in a message above the codec.
 final class Thing {
   let id: Int
   let size: Int
