@@ -2,14 +2,16 @@ import CMemory
 import CSystem
 import Synchronization
 
-/// How the runtimes of a process go on in a child that fork makes of it, if the host asks for it: `prepare` before the
-/// fork, then `parent` and `child`, all on the thread that forks.
+/// Lets a forked child take over its parent's runtimes, if the host program asks for it. The thread that
+/// forks calls `prepare` before the fork; after it, that thread calls `parent` in the parent and `child` in
+/// the child.
 ///
-/// `prepare` stops the process at a point where every object is whole. First it waits until no other thread has
-/// prepared a fork; then it stops the driver of each runtime between two turns; then it shuts the gate in front of all
-/// locks of the library (Sources/CEmbedded/gate.c). The child then has the parent's objects, each of them whole, and
-/// none of its threads. It gets the parent's generation back, so that the parent's handles are its own; it makes
-/// descriptors and threads of its own, and ends the calls that were under way.
+/// `prepare` stops the process at a point where every object is in a consistent state. First it waits until
+/// no other thread has prepared a fork; then it stops the driver of each runtime between two turns; then it
+/// shuts the gate in front of all locks of the library (Sources/CEmbedded/gate.c). The child then has the
+/// parent's objects, and none of the parent's threads. The child takes the parent's generation, so that the
+/// parent's handles are valid in it. It opens descriptors and starts threads of its own, and ends the calls
+/// that were under way.
 ///
 /// If `prepare` is called in a callback, or does not succeed within a second, nothing is stopped, and the parent's
 /// handles are not valid in the child.
@@ -28,10 +30,10 @@ public enum Fork {
 
   private static let patience: UInt64 = 1_000_000_000
   private static let look: UInt64 = 100_000
-  /// The plan of the thread that forks.
+  /// The address of the plan of the thread that forks, with one reference to it; 0: no fork is prepared.
   private static let plan = Atomic<UInt>(0)
 
-  /// The plan, if it is the calling thread's.
+  /// The plan, if the calling thread has made it; otherwise nil.
   private static var mine: Plan? {
     guard let raw = UnsafeRawPointer(bitPattern: plan.load(ordering: .acquiring)) else { return nil }
     let found = Unmanaged<Plan>.fromOpaque(raw).takeUnretainedValue()
@@ -64,11 +66,11 @@ public enum Fork {
     }
   }
 
-  /// Makes `made` the plan. False: until the deadline other threads had a plan.
+  /// Stores `made` as the plan. False: another thread had a plan until the deadline.
   private static func claim(_ made: Unmanaged<Plan>, until deadline: UInt64) -> Bool {
     while true {
       let known = plan.load(ordering: .acquiring)
-      // A plan of the parent's, in a child that another thread has made meanwhile, is over.
+      // If another thread has forked meanwhile, this is its child, in which a plan of the parent is void.
       let isOver =
         UnsafeRawPointer(bitPattern: known).map {
           Process.isForked(Unmanaged<Plan>.fromOpaque($0).takeUnretainedValue().generation)

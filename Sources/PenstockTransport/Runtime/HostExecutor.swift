@@ -3,8 +3,8 @@ import Synchronization
 
 /// The object of a penstock_executor handle.
 open class HostExecutor: Executor {
-  /// The generation of the process that made the executor. In a forked child that has not taken it over (`Fork`), its
-  /// threads do not exist.
+  /// The generation of the process that made the executor. The executor's threads do not exist in a forked
+  /// child, unless the child has taken over its parent's handles (`Fork`).
   public final let generation = Process.generation
 
   init() {}
@@ -15,7 +15,8 @@ open class HostExecutor: Executor {
 
   open var isOnThisThread: Bool { false }
 
-  /// Notes that the executor goes on to run jobs in a forked child. False: this kind of executor does so anyway.
+  /// Notes the user's promise that the executor still runs jobs in a forked child. False: nothing was noted,
+  /// because an executor of this class needs no promise.
   open func survivesFork() -> Bool { false }
 }
 
@@ -42,7 +43,7 @@ public final class UserExecutor: HostExecutor {
   }
 
   public override func submit(_ job: ExecutorJob) -> Bool {
-    // In a forked child: the thread that would run the job may be one that only the parent has.
+    // In a forked child the thread that would run the job may not exist.
     guard forks == Process.forks || survives.load(ordering: .relaxed) else { return false }
     // Running the job takes over this reference.
     let reference = Unmanaged.passRetained(job)

@@ -16,7 +16,8 @@ open class InboxItem {
   /// Otherwise the inbox holds a reference while the item is queued.
   public init(isKeptElsewhere: Bool = false) { self.isKeptElsewhere = isKeptElsewhere }
 
-  /// Runs the item, which may be freed before `body` returns.
+  /// Calls `body` with the item, and then releases the inbox's reference. An item that is kept elsewhere may
+  /// be freed before `body` returns.
   @inline(__always)
   fileprivate final func begun(_ body: (InboxItem) -> Void) {
     let isKeptElsewhere = isKeptElsewhere
@@ -32,21 +33,21 @@ open class InboxItem {
   /// Runs on the driving thread, without locks.
   open func run() {}
 
-  /// Called instead of `run` where the runtime has ended, for the reason `why`: no thread drives it any more. On any
-  /// thread, without locks.
+  /// Called instead of `run` if the runtime has ended, so that no thread drives it any more. `why`: the
+  /// reason of that end. On any thread, without locks.
   open func dropped(_ why: Closing) {}
 
   /// Called instead of `run`, on the driving thread of a forked child, for an item that the parent had posted.
   open func runInChild() { run() }
 
-  /// Adds the call that the item begins, if it begins one, to `calls`.
+  /// If the item begins a call, counts that call in `calls`.
   func count(_ calls: inout InheritedCalls) {}
 }
 
-/// How many calls a runtime in a forked child has from the parent.
+/// The number of calls that a runtime in a forked child has inherited from the parent.
 public struct InheritedCalls {
   var all = 0
-  /// How many of them are in callback style.
+  /// The number of those calls that are in callback style.
   var inBackground = 0
 }
 
@@ -73,19 +74,21 @@ final class InheritedItems: InboxItem {
   }
 }
 
-/// A queue with many producers and one consumer: a lock-free stack that is taken whole and turned round, so that
-/// items run in the order in which they were pushed. The queue holds a reference to each item, unless another object
-/// keeps the item. `@unchecked`: `taken` is the consumer's alone, all else is atomic.
+/// A queue with many producers and one consumer: a lock-free stack. The consumer takes the whole stack at
+/// once and reverses it, so that items run in the order in which they were pushed. The queue holds a
+/// reference to each item, unless another object keeps the item. `@unchecked`: only the consumer uses
+/// `taken`; all other state is atomic.
 final class Inbox: @unchecked Sendable {
   private let head = Atomic<UInt>(0)
   /// The address of the first item that was taken and not yet run; only the consumer uses it.
   private var taken: UInt = 0
 
-  /// Pushes an item, sequentially consistent as the protocol of the sleeping loop needs it (`Runtime.turn`). False:
-  /// the item was queued already.
+  /// Pushes an item. The push is sequentially consistent, as the protocol for a sleeping loop needs it
+  /// (`Runtime.turn`). False: the item was queued already.
   func push(_ item: InboxItem) -> Bool {
     if !item.isKeptElsewhere {
-      // The gate keeps the process from forking between the mark and the push.
+      // Between `cm_enter` and `cm_left` the process does not fork: a child never finds `queued` set on an
+      // item that was not pushed.
       cm_enter()
       defer { cm_left() }
       if item.queued.exchange(true, ordering: .acquiringAndReleasing) { return false }
@@ -114,7 +117,7 @@ final class Inbox: @unchecked Sendable {
   /// Whether items were pushed that the consumer has not taken over yet. Any thread.
   var hasPushed: Bool { head.load(ordering: .sequentiallyConsistent) != 0 }
 
-  /// Takes over the pushed items.
+  /// Moves all pushed items to `taken`, the oldest first.
   private func refill() {
     if head.load(ordering: .relaxed) == 0 { return }
     var newest = head.exchange(0, ordering: .sequentiallyConsistent)
@@ -128,7 +131,8 @@ final class Inbox: @unchecked Sendable {
     }
   }
 
-  /// Takes all items out, in a forked child: the parent has posted them.
+  /// Called in a forked child: takes out all items, which the parent had posted, and counts in `calls` the
+  /// calls that they begin.
   @inline(never) @_optimize(size)
   func inherit(_ runtime: Runtime, _ calls: inout InheritedCalls) -> InheritedItems {
     var items: [Unmanaged<InboxItem>] = []
@@ -145,7 +149,8 @@ final class Inbox: @unchecked Sendable {
     }
   }
 
-  /// Takes the next item for `body`; from then on it may be posted again. False: there is none.
+  /// Takes out the next item and calls `body` with it. The item may be posted again from within `body`.
+  /// False: the inbox is empty.
   @inline(__always)
   func pop(_ body: (InboxItem) -> Void) -> Bool {
     if taken == 0 { refill() }

@@ -2,11 +2,12 @@ import CMemory
 import CSystem
 import Synchronization
 
-/// A mutual exclusion lock of one word: 0 free, 1 held, 2 held and somebody may sleep on it. All zeros is a free
-/// lock, so a lock may live in zeroed memory (see `Process`). While the process forks nobody holds one (`Fork`).
+/// A mutual exclusion lock of one word: 0 free, 1 held, 2 held and a thread may sleep on it. All zeros is a
+/// free lock, so a lock may live in zeroed memory (see `Process`). No thread holds a lock while the process
+/// forks (`Fork`).
 ///
-/// Held for a few lines only; never while user code runs, and nothing whose `deinit` could run user code is released
-/// under it.
+/// A lock is held for a few lines only, and never while user code runs. So no object whose `deinit` could run
+/// user code is released under a lock.
 public struct Lock: ~Copyable, @unchecked Sendable {
   let word: Atomic<UInt32>
 
@@ -23,7 +24,8 @@ public struct Lock: ~Copyable, @unchecked Sendable {
     lockSlow(isCounted)
   }
 
-  /// Waits at the gate, if it is shut, and then for the lock. `isCounted`: the calling thread has counted this lock.
+  /// Waits until the process does not fork (Sources/CEmbedded/gate.c), and then for the lock. `isCounted`:
+  /// not 0 if the calling thread has already counted this lock among the locks that it holds (`cm_count`).
   @inline(never)
   borrowing func lockSlow(_ isCounted: Int32) {
     if isCounted != 0 { cm_pass() } else { cm_enter() }
@@ -53,7 +55,8 @@ public struct Lock: ~Copyable, @unchecked Sendable {
 enum Futex {
   enum Wake: Equatable { case woken, timedOut, interrupted }
 
-  /// Sleeps while `word` is `value`. The result is `.woken` even if the value differed from the start.
+  /// Sleeps while `word` is `value`, at most until `deadline` (monotonic ns; nil: without limit). The result
+  /// is `.woken` even if `word` was another value from the start.
   @discardableResult
   static func wait(_ word: borrowing Atomic<UInt32>, while value: UInt32, until deadline: UInt64?) -> Wake {
     let r = withUnsafePointer(to: word) { cs_futex_wait(UnsafeRawPointer($0), value, deadline ?? .max) }

@@ -6,13 +6,14 @@ import Synchronization
 public enum ResolverOutcome {
   /// At least one address, in the order in which they should be tried.
   case addresses([SocketAddress])
-  /// At least one endpoint, in that order, and the service config; nil: the channel's own.
+  /// At least one endpoint, in the order in which they should be tried, and the service config; nil: the
+  /// channel's own service config counts.
   case endpoints([Endpoint], ServiceConfig?)
-  /// The reason why there are none, in words.
+  /// No addresses were found; the text is the reason.
   case failed([UInt8])
 }
 
-/// The receiver of a lookup's outcome: it is told on the driving thread, once.
+/// The receiver of a lookup's outcome. `resolved` is called once, on the driving thread.
 public protocol ResolverCompletion: AnyObject {
   func resolved(_ outcome: ResolverOutcome)
 }
@@ -26,15 +27,17 @@ private func words(_ text: UnsafePointer<CChar>?) -> [UInt8] {
   return [UInt8](UnsafeRawBufferPointer(start: text, count: strlen(text)))
 }
 
-/// A lookup with getaddrinfo, or of SRV records and then of their hosts. It may block for any time, and so has a thread
-/// of its own. That thread is detached and gets no signals. A runtime has at most four such threads; further lookups wait
-/// in a queue. An IP literal needs no thread. The lookup is posted to the runtime with its answer.
+/// A lookup of a name: with getaddrinfo, or of its SRV records and then of the hosts that they name. It may
+/// block for any time, so it runs on a thread of its own, which is detached and gets no signals. A runtime
+/// has at most four such threads; further lookups wait in a queue. An IP literal needs no thread. The lookup,
+/// with its outcome, is then posted to the runtime.
 ///
 /// A shutdown of the runtime waits for lookups under way, cancelled ones included, because their threads still run.
 public final class Lookup: InboxItem {
   private let runtime: Runtime
   private let port: UInt16
-  /// The labels before the name in that of the SRV records; nil: addresses of the name are looked up.
+  /// The labels that stand before the host in the name of the SRV records; empty: none. nil: no SRV records,
+  /// but addresses of the host are looked up.
   private let services: ByteBuffer?
   /// The receiver of the outcome. Used by the driver only; nil once it was told, or the lookup was cancelled.
   fileprivate var completion: (any ResolverCompletion)?
@@ -44,7 +47,7 @@ public final class Lookup: InboxItem {
   /// Whether the lookup counts among the running ones: it has a thread, or had one and has not told its outcome yet.
   /// Used by the driver only.
   fileprivate var isCounted = false
-  /// Lets the thread end early.
+  /// Whether the lookup was cancelled: its thread then looks up no further hosts.
   private let isCancelled = Atomic<Bool>(false)
 
   fileprivate init(
@@ -58,7 +61,7 @@ public final class Lookup: InboxItem {
 
   deinit { free(name) }
 
-  /// Names are at most 255 bytes; a scope may follow an address.
+  /// The most bytes of a host: a name has at most 255, and an IPv6 address may be followed by a scope.
   private static let longestName = 320
 
   /// Starts a lookup, on the driving thread. The completion is not told from within this function. The caller may
@@ -86,7 +89,7 @@ public final class Lookup: InboxItem {
     return lookup
   }
 
-  /// Cancels the lookup, on the driving thread: the completion is let go and not told.
+  /// Cancels the lookup, on the driving thread: releases the completion without calling it.
   public func cancel() {
     let dropped = completion
     completion = nil
@@ -113,7 +116,7 @@ public final class Lookup: InboxItem {
     told?.resolved(outcome)
   }
 
-  /// The lookup was the parent's, so nobody is told.
+  /// Releases the completion without calling it, because the parent has started the lookup.
   public override func runInChild() { completion = nil }
 
   /// Starts the lookup's thread. Called on the driving thread.
@@ -165,11 +168,12 @@ public final class Lookup: InboxItem {
   }
 
   private static let mostAddresses = 256
-  /// After this time no further hosts of SRV records are looked up, if there is an address: a slow name server of one host
-  /// does not keep the others from use.
+  /// The time in ns after which no further hosts of SRV records are looked up, if at least one address was
+  /// found. So a slow name server of one host does not delay the use of the other hosts.
   private static let patience: UInt64 = 5_000_000_000
 
-  /// The servers that the SRV records have, in the order in which they should be tried.
+  /// Looks up the SRV records and their hosts. Returns the servers in the order in which they should be
+  /// tried.
   @inline(never) @_optimize(size)
   private func servers() -> ResolverOutcome {
     let platform = runtime.platform
@@ -197,11 +201,12 @@ public final class Lookup: InboxItem {
     {
       failure.truncate(to: start)
       failure.say(host.view)
-      // The NUL at the host's end.
+      // Cuts off the NUL at the host's end.
       failure.truncate(to: failure.count - 1)
       switch platform.addresses(of: host.view.baseAddress, port: record.port) {
       case .addresses(let list):
-        // A server with several addresses has no larger part of the calls than one with one.
+        // The addresses of a server share its weight: so its part of the calls does not grow with their
+        // number.
         let weight = (record.share << 8) / UInt32(truncatingIfNeeded: max(list.count, 1))
         for address in list { found.append(Endpoint(address, weight: weight, priority: record.priority)) }
       case .failed(let words): failure.say(": ").say(words)
@@ -238,11 +243,12 @@ final class LookupQueue {
     }
   }
 
-  /// Takes a cancelled lookup out of the queue. One that has a thread stays counted until the thread has come back.
+  /// Takes a cancelled lookup out of the queue. A cancelled lookup that has a thread stays in `running` until
+  /// the thread is done.
   fileprivate func forget(_ lookup: Lookup) { queued.drop(lookup) }
 
-  /// Drops all lookups and their completions, none of which is told any more: the runtime has ended, or it is a forked
-  /// child's, which has none of the threads.
+  /// Drops all lookups, and releases their completions without calling them. Called when the runtime has
+  /// ended, and in a forked child, in which the threads of the lookups do not exist.
   func drop() {
     while let lookup = running.popLast() ?? queued.popLast() {
       let dropped = lookup.completion

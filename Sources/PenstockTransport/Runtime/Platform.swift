@@ -8,32 +8,35 @@ import PenstockWire
 /// A subclass (a simulator with a clock of its own and sockets in memory) may replace any service. The library itself
 /// has no subclass, so the compiler calls these functions directly, at no cost.
 ///
-/// Threads are the system's, and so is the time for which a thread is parked: a clock that runs differently is for a
-/// host-driven runtime only, whose one thread is never parked. Interceptors that are made without a runtime have the
-/// system's clock, too.
+/// A platform replaces neither threads nor the time for which a thread is parked. So only a host-driven
+/// runtime that one thread polls, and that never parks a thread, may have a clock that differs from the
+/// system's. Interceptors that are made without a runtime use the system's clock.
 class Platform {
   init() {}
 
-  /// Monotonic nanoseconds, from any beginning.
+  /// The monotonic time in nanoseconds, counted from an arbitrary start.
   func clock() -> UInt64 { cs_monotonic() }
 
-  /// A random number.
+  /// A random number of 64 bits.
   @inline(never) @_optimize(size)
   func random() -> UInt64 { cs_random() }
 
   func makePoller(host: Bool) -> Poller { Poller(host: host) }
 
-  /// Begins to connect. Once there is a socket, the poller of `makePoller` watches its descriptor.
+  /// Begins to connect, without waiting. If this opens a socket, the poller that `makePoller` has made can
+  /// watch its descriptor.
   @inline(never) @_optimize(size)
   func connect(to address: SocketAddress) -> Socket.Opened { Socket.connect(to: address) }
 
-  /// The addresses of a host. Called on a look-up's thread, for which this may take any time; so is `services`.
+  /// The addresses of a host. Called on a lookup's thread, which this function may block for any time.
   @inline(never) @_optimize(size)
   func addresses(of host: UnsafeRawPointer?, port: UInt16) -> ResolverOutcome {
     Lookup.addresses(of: host, port: port)
   }
 
-  /// The DNS answer with the SRV records of a name. The result is its length, or a code of getaddrinfo, which is negative.
+  /// Writes the DNS answer with the SRV records of a name to `answer`, which has room for `size` bytes.
+  /// Returns the length of the answer, or a negative error code of getaddrinfo. Called on a lookup's thread,
+  /// and may block.
   @inline(never) @_optimize(size)
   func services(of name: UnsafeRawPointer?, into answer: UnsafeMutableRawPointer?, _ size: Int32) -> Int32 {
     cs_services(name, answer, size)

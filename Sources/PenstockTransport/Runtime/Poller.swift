@@ -12,7 +12,8 @@ public protocol ReadyHandler: AnyObject {
 class Poller {
   private struct Watch {
     let fd: Int32
-    /// Tells a watch from an earlier one on the same descriptor number: one batch may have events of both.
+    /// Distinguishes the watch from an earlier watch of the same descriptor number: one batch of events may
+    /// have events of both.
     let serial: UInt32
     var handler: any ReadyHandler
   }
@@ -27,13 +28,15 @@ class Poller {
   /// Whether the wake descriptor was signalled, and no wait has seen it yet. A hint: see `takeKick`.
   private final let isKicked = Atomic<Bool>(false)
 
-  /// Whether other code in the program has closed a descriptor of the poller. Any number here may be another file's
-  /// then, so none is used or closed any more. Any thread may notice this; the driver acts on it.
+  /// Whether other code in the program has closed a descriptor of the poller. Any descriptor number here may
+  /// then belong to another file, so the poller uses and closes none of them any more. Any thread may set
+  /// this; the driver acts on it.
   final let isLost = Atomic<Bool>(false)
 
   /// The watches, sorted by descriptor.
   private final var watches: [Watch] = []
-  /// The next watch's serial number. It wraps around, but no two watches of one batch of events are so far apart.
+  /// The serial number of the latest watch. It wraps around, but the watches of one batch of events are never
+  /// 2^32 apart.
   final var serial: UInt32 = 0
   private final let events: UnsafeMutableRawPointer?
   private static let capacity: Int32 = 128
@@ -41,7 +44,7 @@ class Poller {
   private static let wakeToken = UInt64.max
   private static let timerToken = UInt64.max - 1
 
-  /// `failure` says which system call was refused, and its errno.
+  /// The errno and the name of the step that failed in `init`; nil: none failed.
   private(set) final var failure: (Int32, StaticString)?
 
   init(host: Bool) {
@@ -77,8 +80,8 @@ class Poller {
     free(events)
   }
 
-  /// Closes all but the outer descriptor, which the host may still hold in a poll set until it gives up its handle.
-  /// Makes no call of epoll_ctl: in a forked child the epoll instances are shared with the parent.
+  /// Closes all but the outer descriptor, which the host program may keep in a poll set until it releases its
+  /// handle. Does not call epoll_ctl, because a forked child shares the epoll instances with its parent.
   func close() {
     if !isLost.load(ordering: .relaxed) {
       cs_close(inner)
@@ -100,8 +103,8 @@ class Poller {
     outer = -1
   }
 
-  /// In a child of fork: closes its copies of the parent's descriptors, which the parent goes on to watch, and makes its
-  /// own. The outer one keeps its number.
+  /// Called in a forked child: closes the child's copies of the parent's descriptors, and opens new
+  /// descriptors. The outer descriptor keeps its number, because the host program knows it.
   @inline(never) @_optimize(size)
   func renew(host: Bool) {
     let dropped = watches
@@ -204,8 +207,8 @@ class Poller {
     return (watches[at].handler, cs_epoll_bits(events, i))
   }
 
-  /// Wakes the thread that waits, or the next one that will. Called under the runtime's lock, which keeps the
-  /// descriptor from being closed.
+  /// Wakes the thread that is in `wait`; if none is, the next `wait` returns at once. Called under the
+  /// runtime's lock, so that no other thread closes the descriptor meanwhile.
   func kick() {
     guard wakeFD >= 0 else { return }
     isKicked.store(true, ordering: .relaxed)
@@ -214,14 +217,14 @@ class Poller {
 
   // MARK: Host mode
 
-  /// Takes back a signal that no wait has seen, so that the outer descriptor does not show work that has been done. Under
-  /// the runtime's lock, as `kick`.
+  /// Takes back a signal that no `wait` has seen, so that the outer descriptor does not show work that has
+  /// been done. Called under the runtime's lock, so that no other thread closes the descriptor meanwhile.
   func takeKick() {
     if isKicked.exchange(false, ordering: .relaxed), wakeFD >= 0 { cs_eventfd_clear(wakeFD) }
   }
 
-  /// Makes the outer descriptor readable at `at`. If it is set for an earlier time already, nothing is changed: that
-  /// saves a system call, and costs one early wake-up.
+  /// Makes the outer descriptor readable at the time `at`; nil: changes nothing. A timer that is set for an
+  /// earlier time is left as it is: this saves a system call, and costs one early wake-up.
   func setTimer(_ at: UInt64?) {
     guard let at, timerFD >= 0, timerAt == 0 || at < timerAt else { return }
     timerAt = at

@@ -5,9 +5,9 @@ import Synchronization
 /// The state of this process as a whole, in one page that `fork` wipes: a child reads zeros, and so finds its
 /// globals fresh and every lock free, regardless of the locks that the parent's threads held at that moment.
 ///
-/// The generation tells processes apart: a handle keeps the one it was made under, and a child's differs from those
-/// of all its ancestors, the only processes from which it can have inherited handles, unless the child takes them over:
-/// see `Fork`.
+/// The generation is a number that distinguishes a process from its ancestors, from which it may have
+/// inherited handles. Each handle keeps the generation of the process that made it. The generation of a child
+/// differs from those of all its ancestors, unless the child takes over its parent's handles (`Fork`).
 public enum Process {
   private struct Page: ~Copyable {
     let generation: Atomic<UInt64>
@@ -18,14 +18,15 @@ public enum Process {
 
   /// The address of the page. A forked child has the same address, but its page is wiped.
   private static let page = Atomic<UInt>(0)
-  /// The newest generation that this process or an ancestor has taken. It is outside of the page, so that a child
-  /// goes on counting from there.
+  /// The newest generation that this process or an ancestor has taken. It is not in the page, so that a child
+  /// goes on counting from this number.
   private static let newest = Atomic<UInt64>(0)
 
   /// Whether the kernel wipes the page on fork; otherwise `Fork.prepare` does nothing.
   private static let canPrepare = Atomic<Bool>(true)
-  /// How many of the forks that led to this process were prepared by `Fork`, so that the child took over the handles.
-  /// An object that has to begin anew in such a child keeps the number and compares it.
+  /// How many of the forks that led to this process were prepared by `Fork`, so that the child took over the
+  /// handles. An object that has to start something again in such a child keeps the number that it was made
+  /// under, and compares.
   private static let count = Atomic<UInt32>(0)
   public static var forks: UInt32 { count.load(ordering: .relaxed) }
 
@@ -96,20 +97,21 @@ public enum Process {
   }
   static let defaultRuntimeSlot = 0
   static let runtimesSlot = 5
-  /// 1 while the process forks.
+  /// The slot that is 1 while a prepared fork is under way, and otherwise 0.
   private static let forkSlot = 6
 
   // MARK: Fork
 
-  /// The content of the parent's page, which `goOnAsChild` puts into the child's.
+  /// The content of the parent's page, which `goOnAsChild` writes to the child's page.
   struct Saved {
     fileprivate let generation: UInt64
     fileprivate let sequence: UInt64
     fileprivate var slots: [UInt] = []
   }
 
-  /// Stops all threads but this one in front of the library's locks, which nobody holds then, and gives the content of
-  /// the page. nil: `deadline` came first, or the system can't do that; nothing has happened.
+  /// Keeps all other threads from taking a lock of the library, and waits until none holds one. Returns the
+  /// content of the page. nil: a thread held a lock until `deadline`, or the kernel can't wipe the page; then
+  /// no thread is kept waiting.
   @inline(never) @_optimize(size)
   static func stop(until deadline: UInt64) -> Saved? {
     guard generation != 0, canPrepare.load(ordering: .relaxed) else { return nil }
@@ -149,7 +151,7 @@ public enum Process {
     return isFresh
   }
 
-  /// The lock of the list of runtimes, which is in `runtimesSlot`.
+  /// Runs `body` under the lock of the list of runtimes. `runtimesSlot` has the first runtime of that list.
   static func withRuntimes<R>(_ body: () -> R) -> R {
     let p = pointer
     p.pointee.runtimesLock.lock()

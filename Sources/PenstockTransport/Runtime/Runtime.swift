@@ -10,12 +10,12 @@ open class TurnEndHandler {
   open func turnEnded() {}
 }
 
-/// A hook that is called on the driving thread, once, when the runtime shuts down. It ends all that its owner has
-/// running. Work that can't end at once is counted with `beginPending`, and the shutdown waits for it.
+/// A hook that is called on the driving thread, once, when the runtime shuts down. The hook ends all work of
+/// its owner. Work that can't end at once is counted with `beginPending`, and the shutdown waits for it.
 ///
-/// In a forked child that takes over the parent's runtime, two more functions are called: first `becomeChild`, which
-/// lets go what is the parent's and must call no user code; then `endInherited`, on the driving thread, which ends what
-/// has come from the parent.
+/// In a forked child that takes over the parent's runtime, two more functions are called. First `becomeChild`
+/// releases the state that only the parent can use; it must call no user code. Then `endInherited`, on the
+/// driving thread, ends the work that was inherited from the parent.
 public protocol ShutdownHook: AnyObject {
   func runtimeShutdown(_ why: Closing)
   func becomeChild(_ calls: inout InheritedCalls)
@@ -66,7 +66,7 @@ public final class Runtime: @unchecked Sendable {
     public var loops: UInt16 = 1
     /// How long the loop may stay without a driver before the own thread takes it back.
     public var lingerMicroseconds: UInt32 = 200
-    /// How long a waiting thread that drives looks for events again and again before it sleeps.
+    /// How long a waiting thread that drives polls for events before it sleeps.
     public var spinMicroseconds: UInt32 = 0
     /// How many threads may run the functions of synchronous interceptors.
     public var maxWorkers: UInt32 = 4
@@ -82,8 +82,8 @@ public final class Runtime: @unchecked Sendable {
   public enum PollResult: Equatable, Sendable { case ok, busy, timedOut, interrupted, closed, notHost }
   public enum ShutdownResult: Equatable, Sendable { case ok, timedOut, wouldDeadlock, already }
 
-  /// The generation of the process that made this runtime: compare it by `Process.isForked` before anything else is
-  /// touched.
+  /// The generation of the process that made this runtime. A user of a handle checks it by `Process.isForked`
+  /// before using anything else here.
   public let generation: UInt64
   public let options: Options
 
@@ -103,9 +103,10 @@ public final class Runtime: @unchecked Sendable {
   let ended = Atomic<Bool>(false)
   /// Whether a shutdown has begun, or the loop can't go on: nothing new is accepted then.
   public let closed = Atomic<Bool>(false)
-  /// `handles`: the number of user handles. `pending`: a count of the work that a shutdown waits for; its upper half
-  /// counts the calls among that, which also keep the loop alive. `background`: a count of the work that no thread
-  /// waits for in a blocking function, so that the own thread has to drive it.
+  /// `handles`: the number of user handles. `pending`: its lower half counts the work that a shutdown waits
+  /// for, calls included; its upper half counts the calls, which also keep the loop alive. `background`: a
+  /// count of the work that no thread waits for in a blocking function, so that the own thread has to drive
+  /// it.
   let handles = Atomic<Int>(1)
   let pending = Atomic<UInt64>(0)
   let background = Atomic<Int>(0)
@@ -120,16 +121,16 @@ public final class Runtime: @unchecked Sendable {
   var driver = Driver.none
   /// The number of times that the driver has changed.
   var turnover: UInt32 = 0
-  /// The time when the role became free.
+  /// The time (monotonic ns) when the role became free.
   var freeSince: UInt64 = 0
   var waiters: [Waiter] = []
-  /// More than 0: many threads wait at once, or did so lately, and the own thread keeps the role. See
-  /// RuntimeRole.swift.
+  /// How many waits have to begin before the own thread gives the role away again; 0: it does so at once. The
+  /// number is set while many threads wait at the same time: see RuntimeRole.swift.
   var crowd: UInt32 = 0
   /// Whether the own thread is to take the free role at once.
   var ownWanted = false
-  /// The time at which the sleeping own thread looks at the role by itself; .max: never, as the thread that frees the
-  /// role wakes it; 0: it is awake.
+  /// The time at which the sleeping own thread looks at the role by itself; .max: never, because the thread
+  /// that frees the role wakes the own thread; 0: the own thread is awake.
   var ownLooksAt: UInt64 = 0
   var joiners = 0
   var thread: pthread_t = 0
@@ -139,12 +140,12 @@ public final class Runtime: @unchecked Sendable {
   /// Whether the runtime came from the parent of this process and has no own thread yet: the thread is started when it
   /// is first needed.
   let lacksThread = Atomic<Bool>(false)
-  /// 0: no fork is prepared. 1: the driver has to stop between two turns, because the process is about to fork. 2: it
-  /// has stopped there. Written under `lock`.
+  /// 0: no fork is prepared. 1: the driver has to stop between two turns, because the process is about to
+  /// fork. 2: the driver has stopped. Written under `lock`.
   let stillness = Atomic<UInt32>(0)
   /// Whether the thread that forks has taken the role, because no thread had it.
   var isHeld = false
-  /// The links of the list of this process's runtimes, under its lock.
+  /// The links of the list of this process's runtimes, under the lock of that list (`Process.withRuntimes`).
   var nextRuntime: Unmanaged<Runtime>?
   var previousRuntime: Unmanaged<Runtime>?
 
@@ -218,7 +219,7 @@ public final class Runtime: @unchecked Sendable {
   @inline(__always)
   var clock: UInt64 { platform.clock() }
 
-  /// The time `nanoseconds` from now; at most the largest one.
+  /// The time `nanoseconds` from now; `.max` if the sum would overflow.
   @inline(never) @_optimize(size)
   func time(after nanoseconds: UInt64) -> UInt64 {
     let (time, overflow) = clock.addingReportingOverflow(nanoseconds)
@@ -228,14 +229,14 @@ public final class Runtime: @unchecked Sendable {
   /// Nanoseconds since 1970 by the system's clock.
   public static func wallClock() -> UInt64 { cs_wall_clock() }
 
-  @inline(__always)
   /// Called on the thread that takes the role.
+  @inline(__always)
   func beginDriving() {
     driverThread.store(cs_thread_self(), ordering: .relaxed)
     DrivingThread.begin(self)
   }
 
-  /// Called on the thread that has the role, or on any thread if none has.
+  /// Called on the driving thread, which gives the role up. Does nothing on another thread.
   func endDriving() {
     guard isDriving else { return }
     driverThread.store(0, ordering: .relaxed)
@@ -254,7 +255,7 @@ public final class Runtime: @unchecked Sendable {
 
   public func rewatch(_ fd: Int32, _ events: UInt32) { poller.rewatch(fd, events) }
 
-  /// The events of `fd` go to another handler from here on.
+  /// Makes `handler` the receiver of the events of `fd` from now on.
   func hand(_ fd: Int32, to handler: any ReadyHandler) { poller.hand(fd, to: handler) }
 
   /// Stops watching a descriptor; called before it is closed. No event of it is dispatched after this.
@@ -270,9 +271,9 @@ public final class Runtime: @unchecked Sendable {
 
   public func atTurnEnd(_ handler: TurnEndHandler) { turnEnds.append(handler) }
 
-  /// Keeps `object`, which is not needed any more, until the loop is about to sleep: its memory is then given back
-  /// while the peer works, and not between an answer and the thread that waits for it. False: `object` is not kept;
-  /// in host mode never, because the host program would have to poll for its release.
+  /// Keeps `object`, which is not needed any more, until the loop is about to sleep: its memory is then freed
+  /// while the peer works, and not between an answer and the thread that waits for it. False: `object` is not
+  /// kept. In host mode no object is kept, because the host program would have to poll for its release.
   public func keepUntilRest(_ object: AnyObject) -> Bool {
     guard spent == nil, options.mode == .thread, !ended.load(ordering: .relaxed) else { return false }
     spent = object
@@ -282,7 +283,7 @@ public final class Runtime: @unchecked Sendable {
   /// Reads the clock again, after something that took long, or where `now` has to be exact.
   public func refreshNow() { now = clock }
 
-  /// Moves `now` on to `time`, which has just been read from the clock; never back.
+  /// Sets `now` to `time`, which has just been read from the clock, unless `now` is later already.
   func advance(to time: UInt64) { if time > lastNow { turnTime.store(time, ordering: .relaxed) } }
 
   // MARK: For any thread
@@ -308,19 +309,21 @@ public final class Runtime: @unchecked Sendable {
       asleep.exchange(0, ordering: .sequentiallyConsistent) != 0
     else { return }
     lock.lock()
-    // The lock is held, because the end of the runtime closes the descriptor, and its number may soon be another's.
+    // The lock is held, because the end of the runtime closes the descriptor, whose number may then belong to
+    // another file.
     if phase != .ended { poller.kick() }
     lock.unlock()
     if lacksThread.load(ordering: .relaxed) { wakeOwn() }
   }
 
-  /// Like `wake`, with `lock` held.
+  /// Makes a sleeping driver, or the host program, look at the inbox. The caller holds `lock`.
   func wakeLocked() {
     if asleep.exchange(0, ordering: .sequentiallyConsistent) != 0, phase != .ended { poller.kick() }
   }
 
-  /// Notes that work begins that no thread waits for in a blocking function, such as a call in callback style: the
-  /// own thread takes the loop back as soon as a caller leaves it, instead of after the linger.
+  /// Counts work that no thread waits for in a blocking function, such as a call in callback style. Until
+  /// `endBackground`, the own thread takes the loop back as soon as a caller leaves it, instead of after the
+  /// linger.
   public func beginBackground() {
     background.add(1, ordering: .sequentiallyConsistent)
     guard options.mode == .thread else { return }
@@ -337,7 +340,7 @@ public final class Runtime: @unchecked Sendable {
     if lacksThread.load(ordering: .relaxed), lacksThread.exchange(false, ordering: .relaxed),
       startThread() != nil
     {
-      // The thread could not be started: the next work tries again.
+      // The thread could not be started. The next call of `wakeOwn` tries again.
       lacksThread.store(true, ordering: .relaxed)
       asleep.store(1, ordering: .sequentiallyConsistent)
       if ended.load(ordering: .relaxed) { ownExited.set() }

@@ -4,8 +4,8 @@ import Synchronization
 /// How a runtime ends: by itself, when the last user handle has gone and the last call has ended, or by `shutdown`.
 /// The thread that drives at that moment takes the runtime apart; the own thread then exits.
 extension Runtime {
-  /// The default runtime, with a handle for the caller: made when first used, and made anew once it is shut
-  /// down or has ended.
+  /// The default runtime, with a handle for the caller. It is made when first used, and made again after it
+  /// was shut down or has ended.
   public static func shared() -> Made {
     var old: Unmanaged<Runtime>?
     let made = Process.withLock { () -> Made in
@@ -35,7 +35,8 @@ extension Runtime {
     return true
   }
 
-  /// Releases the page's reference, if this is the default runtime.
+  /// If this is the default runtime, empties its slot in the process's page, and releases the slot's
+  /// reference.
   private func forgetShared() {
     let me = Unmanaged.passUnretained(self)
     let mine = Process.withLock { () -> Bool in
@@ -51,8 +52,8 @@ extension Runtime {
 
   public func retainHandle() { handles.add(1, ordering: .relaxed) }
 
-  /// Releases a user's handle. Never blocks. In a forked child the last one closes the child's descriptors and
-  /// touches nothing else.
+  /// Releases a user's handle. Never blocks. In a forked child the release of the last handle closes the
+  /// child's descriptors and touches nothing else.
   public func releaseHandle() {
     guard handles.subtract(1, ordering: .acquiringAndReleasing).newValue == 0 else { return }
     if Process.isForked(generation) {
@@ -66,7 +67,8 @@ extension Runtime {
   /// The amount that one call adds to `pending`: 1 in each half.
   static let call: UInt64 = 1 << 32 | 1
 
-  /// A call that lives keeps the runtime from ending by itself, and a shutdown has to wait for it.
+  /// Counts a call. Until `endCall` the call keeps the runtime from ending by itself, and a shutdown waits
+  /// for it.
   public func beginCall() { pending.wrappingAdd(Runtime.call, ordering: .relaxed) }
 
   public func endCall() {
@@ -77,7 +79,8 @@ extension Runtime {
     }
   }
 
-  /// Notes that other work begins that a shutdown has to wait for: a lookup, or a user's function that runs.
+  /// Counts other work that a shutdown has to wait for, until `endPending`: a lookup, or a running function
+  /// of the user.
   public func beginPending() { pending.wrappingAdd(1, ordering: .relaxed) }
 
   public func endPending() {
@@ -108,7 +111,8 @@ extension Runtime {
     sendToLook()
   }
 
-  /// Makes the thread that drives, or should drive, look whether the runtime is to end or to stand still.
+  /// Makes the driver check whether the runtime has to end or to stand still. If no thread drives, the own
+  /// thread is woken to take the role and check.
   func sendToLook() {
     lock.lock()
     let idle = driver == .none && options.mode == .thread && phase != .ended
@@ -123,15 +127,15 @@ extension Runtime {
 
   // MARK: The end
 
-  /// Whether the driver might end the runtime if it looked, so that it must not go to sleep without a look.
+  /// Whether `endIfDone` might have something to do, so that the driver has to call it before it sleeps.
   var mayEnd: Bool {
     isAbandoned || !hooks.isEmpty || !hasPending || stillness.load(ordering: .relaxed) != 0
   }
 
-  /// Called on the driving thread between turns: runs the hooks of a shutdown, and ends the runtime when nothing is
-  /// left to do. True: the runtime has ended, and the caller drives no longer. `abandoned`: the caller is about to
-  /// leave the role; if then nobody is left who could poll a host-driven runtime, the items that are still queued are
-  /// dropped.
+  /// Called on the driving thread between turns: runs the hooks of a shutdown, and ends the runtime when
+  /// nothing is left to do. True: the runtime has ended, and the caller drives no longer. `abandoned`: the
+  /// caller is about to leave the role. If a host-driven runtime then has neither a handle nor a call, no
+  /// thread will poll it, so the items that are still queued are dropped.
   func endIfDone(abandoned: Bool = false) -> Bool {
     if !ending.load(ordering: .sequentiallyConsistent) { return false }
     if stillness.load(ordering: .sequentiallyConsistent) != 0 { standStill() }
@@ -142,7 +146,8 @@ extension Runtime {
       let due = hooks
       hooks = []
       for hook in due { hook.runtimeShutdown(closing) }
-      // The work that the hooks leave is done at once: a shutdown that does not wait has no further turn.
+      // The items that the hooks have posted run now, because a shutdown that does not wait has no further
+      // turn.
       settle()
     }
     let last = abandoned && options.mode == .host
@@ -153,8 +158,8 @@ extension Runtime {
     // Another thread may have got a handle meanwhile (`shared`), under this lock.
     if !done {
       if phase == .running { ending.store(false, ordering: .sequentiallyConsistent) }
-      // If the last handle was released just before that store, the store has undone the releaser's own. So this
-      // looks again.
+      // The last handle may have been released just before that store, which then has overwritten the
+      // releaser's `true`. So `isAbandoned` is checked again.
       let again = isAbandoned
       if again { ending.store(true, ordering: .sequentiallyConsistent) }
       lock.unlock()
@@ -175,15 +180,15 @@ extension Runtime {
     ended.store(true, ordering: .sequentiallyConsistent)
   }
 
-  /// After `markEnded`, by the thread that called it: releases all that the runtime holds. Nothing is locked: a release may
-  /// run user code, which finds a runtime that has ended.
+  /// Releases all that the runtime holds. Called after `markEnded`, on the same thread. No lock is held,
+  /// because a release may run user code, which then finds that the runtime has ended.
   @inline(never) @_optimize(size)
   private func takeApart() {
     dropInbox()
     spent = nil
     while timers.popAny() != nil {}
     while poller.unwatchAny() != nil {}
-    // The objects are moved out first, because a release may come back to the field that it is released from.
+    // The objects are moved out first, because the code that a release runs may use the field again.
     let oldTurnEnds = turnEnds
     turnEnds = []
     let oldHooks = hooks
@@ -213,8 +218,8 @@ extension Runtime {
   /// Whether the loop's descriptors are lost: see `Poller.isLost`.
   var hasLostDescriptors: Bool { poller.isLost.load(ordering: .relaxed) }
 
-  /// The driver has seen that a descriptor of the loop is closed, or its number belongs to another file. The loop
-  /// can't wait for anything any more, so the runtime shuts down.
+  /// Called when the driver has found that a descriptor of the loop is closed, or that its number belongs to
+  /// another file. The loop can't wait for events any more, so the runtime shuts down.
   @inline(never) @_optimize(size)
   func descriptorsLost() {
     closed.store(true, ordering: .releasing)
@@ -265,7 +270,7 @@ extension Runtime {
     var result = ShutdownResult.ok
     switch wait(for: endCell, deadline: deadline, interruptible: false) {
     case .ready, .interrupted: break
-    // The runtime has ended, and another thread takes it apart.
+    // The runtime has ended, and another thread still releases its objects; that thread then sets `endCell`.
     case .closed: if !parkOnly(endCell, deadline) { result = .timedOut }
     case .timedOut: result = .timedOut
     case .wouldDeadlock: result = .wouldDeadlock
@@ -277,7 +282,7 @@ extension Runtime {
     let joins = threadState == .joinable && ownExited.isSet && joiners == 0
     if joins { threadState = .joined }
     lock.unlock()
-    // The thread is at its last instructions: this takes a short time.
+    // The own thread has only its last instructions left, so the join takes a short time.
     if joins { pthread_join(thread, nil) }
     return result
   }

@@ -1,7 +1,7 @@
 import CSystem
 import Synchronization
 
-/// The part of a runtime in a fork of the process: see `Fork`.
+/// The functions of a runtime that `Fork` uses when the process forks.
 extension Runtime {
   // MARK: The list of this process's runtimes
 
@@ -10,7 +10,7 @@ extension Runtime {
     set { Process.slot(Process.runtimesSlot).pointee = newValue.map { UInt(bitPattern: $0.toOpaque()) } ?? 0 }
   }
 
-  /// The list keeps a runtime until it has ended.
+  /// Adds the runtime to the list of this process's runtimes, which keeps it until it has ended.
   @inline(never) @_optimize(size)
   func enlist() {
     let me = Unmanaged.passRetained(self)
@@ -111,9 +111,10 @@ extension Runtime {
 
   // MARK: In the child
 
-  /// Makes this runtime the child's. There is no other thread, and nobody has a lock. Nothing is told to anybody, as a
-  /// callback might do anything: the first driver ends what has come from the parent. The caller makes all runtimes the
-  /// child's before `goOnInChild` starts a thread for any of them.
+  /// Makes this runtime the child's. No other thread exists, and no lock is held. No callback runs here,
+  /// because it might do anything: the first driver ends the work that was inherited from the parent
+  /// (`endInherited`). The caller makes all runtimes the child's before `goOnInChild` starts a thread for any
+  /// of them.
   @inline(never) @_optimize(size)
   func becomeChild() {
     isHeld = false
@@ -134,7 +135,8 @@ extension Runtime {
     waiters = []
     withExtendedLifetime(parked) {}
     if isOver {
-      // Objects that the thread which took the runtime apart has not released yet are never released.
+      // A thread of the parent took the runtime apart. It does not exist here, so the objects that it had not
+      // released yet are never released.
       ownExited.set()
       return endCell.set()
     }
@@ -152,7 +154,7 @@ extension Runtime {
     now = clock
     freeSince = now
     if hasLostDescriptors { descriptorsLost() }
-    // From here on whoever brings work wakes the thread, which is started then, or the host program.
+    // From here on a post wakes the host program, or the own thread, which is started at that time.
     asleep.store(1, ordering: .relaxed)
     if options.mode == .host {
       poller.setTimer(timers.earliest)
@@ -161,15 +163,17 @@ extension Runtime {
       lacksThread.store(true, ordering: .relaxed)
       ownWanted = hasWork || hasLostDescriptors || ending.load(ordering: .relaxed) || timers.earliest != nil
     }
-    // The reference that the parent's thread had, which this process does not have.
+    // Releases the reference that belongs to the own thread of the parent, which does not exist in this
+    // process.
     if hadThread { Unmanaged.passUnretained(self).release() }
   }
 
-  /// Starts what `becomeChild` has left to do, once every runtime is the child's: a thread may run callbacks now, which
-  /// may use any of them.
+  /// Starts the work that `becomeChild` has left. Called when every runtime is the child's, because a thread
+  /// may now run callbacks, which may use any runtime.
   @inline(never) @_optimize(size)
   func goOnInChild() {
-    // A callback of another runtime, whose thread runs already, may have brought work.
+    // The lock is needed: another runtime's thread may run already, and a callback on it may post work to
+    // this runtime.
     lock.lock()
     let hasWork = ownWanted
     ownWanted = false
@@ -177,7 +181,8 @@ extension Runtime {
     if hasWork { wake() }
   }
 
-  /// Ends what has come from the parent, on the driving thread, before anything of the child's own begins.
+  /// Ends the work that was inherited from the parent. Called on the driving thread, before it runs any item
+  /// of the child.
   @inline(never) @_optimize(size)
   func endInherited() {
     let known = hooks

@@ -27,25 +27,27 @@ final class Waiter: @unchecked Sendable {
 /// itself, after timed sleeps. When one driver stays for long the own thread sleeps without a limit, and that driver
 /// wakes it when it leaves; a driver that leaves behind a timer that is due before the next look wakes it, too.
 ///
-/// A waiter that is woken for the role alone goes on waiting, since its call has not ended; and once it sleeps in the
-/// loop, the threads that were woken before must wake it to send their next calls. So if many threads wait at once,
-/// the own thread gets the role and keeps it: the end of a call then wakes only the thread that waits for the call,
-/// and seldom another.
+/// A waiter that is woken only to drive goes on waiting, because its call has not ended. When it then sleeps
+/// in the loop, other threads have to wake it to send their next calls. So if many threads wait at once (a
+/// crowd), the own thread gets the role and keeps it: the end of a call then seldom wakes a thread other than
+/// the one that waits for the call.
 ///
-/// A thread parks only if another thread drives, or if the own thread was told to drive (`ownWanted`, and is then
-/// woken) or will look by itself after the linger. A thread that leaves the role while others wait gives it to a
-/// waiter or to the own thread.
+/// A thread parks only if another thread drives, or if the own thread will take the role: either it was told
+/// to (`ownWanted`) and woken, or it looks at the role by itself after the linger. A thread that leaves the
+/// role while others wait gives it to a waiter or to the own thread.
 extension Runtime {
-  /// The time after which an interruptible wait returns by itself, because a signal may have come just before it
-  /// slept.
+  /// The time in ns after which an interruptible wait returns by itself, because a signal may have come just
+  /// before the thread slept.
   static let interruptibleSlice: UInt64 = 250_000_000
-  /// How many lingers may pass before the own thread looks again while callers take turns. With 8 it woke in one call
-  /// of fifty; with more, a last send or cancel from a thread that does not wait may be delayed longer.
+  /// How many lingers the own thread sleeps at most before it looks at the role again, while callers take
+  /// turns at driving. With 8 it wakes in one call of fifty. A larger number may delay a last send or cancel
+  /// from a thread that does not wait.
   static let longestLook: UInt64 = 16
-  /// From `crowdSize` parked threads on there is a crowd. It lasts until `crowdLasts` waits have begun with fewer.
+  /// A crowd begins when `crowdSize` threads are parked. It ends when `crowdLasts` waits have begun while
+  /// fewer threads were parked.
   static let crowdSize = 4
   static let crowdLasts: UInt32 = 64
-  /// The longest time for which callers may drive without looking at the descriptors.
+  /// The longest time in ns for which callers may drive without looking at the descriptors.
   static let pollSlack: UInt64 = 1_000_000
 
   /// Blocks until `cell` is set, or until `deadline` (monotonic ns). Meanwhile this thread drives the loop, if the
@@ -103,9 +105,10 @@ extension Runtime {
     }
   }
 
-  /// Waits for the work that `item` begins. The item has not been posted, and is kept by its owner. If this thread
-  /// takes the role at once, it runs the item itself, behind the items that others have posted: this saves 120
-  /// instructions and three atomic operations. `time`: a time just read from the clock.
+  /// Starts `item`, and waits for `cell`, which is set by the work that `item` begins. The item has not been
+  /// posted, and its owner keeps it. If this thread takes the role at once, it runs the item itself, after
+  /// the items that were posted before: this saves 120 instructions and three atomic operations. `time`: a
+  /// time just read from the clock.
   func wait(for cell: WaitCell, after item: InboxItem, at time: UInt64, interruptible: Bool) -> WaitResult {
     if options.mode == .host || options.callerDrives {
       lock.lock()
@@ -165,7 +168,7 @@ extension Runtime {
   /// Takes the role in order to wait for `cell`.
   private func takeRole(for cell: WaitCell) {
     takeRole()
-    // `endCell` belongs to the runtime, and must not keep it.
+    // A cell may keep the runtime that its waiter drives. `endCell` must not, because the runtime owns it.
     let isOwn = ObjectIdentifier(cell) == ObjectIdentifier(endCell)
     cell.beginDriving(isOwn ? nil : .passUnretained(self))
     // While this thread drives, the host program's descriptor need not become readable.
@@ -189,8 +192,8 @@ extension Runtime {
       }
     }
     cell.endDriving()
-    // If many waits end at once, one after another, without a look at the descriptors, the descriptors must still get
-    // their turn.
+    // A wait that ends at once does not look at the descriptors. After `pollSlack` without a look this thread
+    // looks, so that many such waits in a row can't starve the descriptors.
     if now &- polledAt > Runtime.pollSlack { _ = turn(until: now, cell: nil) }
     leave()
     return result ?? .ready
@@ -215,7 +218,8 @@ extension Runtime {
     if options.mode == .host {
       poller.attach(true)
       poller.setTimer(timers.earliest)
-      // From here on the host program sleeps, and no driver: a post has to signal the wake descriptor.
+      // From here on the host program may sleep on the outer descriptor, so a post has to signal the wake
+      // descriptor.
       asleep.store(1, ordering: .sequentiallyConsistent)
       poller.takeKick()
       // If the descriptors are lost, so is the timer that would make the host program look.
@@ -234,7 +238,8 @@ extension Runtime {
     if wakes { wakeOwn() }
   }
 
-  /// Takes the first waiter that could use the role off the list. With `lock` held.
+  /// Takes the first waiter off the list that may drive and whose cell is not set; nil: there is none. The
+  /// caller holds `lock`.
   private func nextWaiter() -> Waiter? {
     var i = 0
     while i < waiters.count {
@@ -334,7 +339,7 @@ extension Runtime {
       lock.unlock()
       Futex.wait(ownWord, while: seen, until: until)
     }
-    // Only a thread that shuts down joins this one; without such a thread it is detached.
+    // Only a thread in `shutdown` joins the own thread. If none is there, the own thread detaches itself.
     if joiners == 0 {
       threadState = .detached
       pthread_detach(pthread_self())
@@ -353,7 +358,7 @@ extension Runtime {
     }
   }
 
-  /// Gives the role to a waiter that asked for it.
+  /// Gives the role to a waiter that may drive. False: there is none, or there is a crowd.
   private func handOver() -> Bool {
     lock.lock()
     yieldWanted.store(false, ordering: .sequentiallyConsistent)
@@ -372,8 +377,8 @@ extension Runtime {
 
   // MARK: Host mode
 
-  /// Runs one turn: waits up to `timeoutMilliseconds` (negative: until there is work) and does the work that is
-  /// ready. `.timedOut`: another thread drove all that time.
+  /// Runs one turn: waits up to `timeoutMilliseconds` (negative: until there is work) and does the work that
+  /// is ready. `.timedOut`: another thread drove during the whole timeout.
   public func poll(timeoutMilliseconds: Int64) -> PollResult {
     if options.mode != .host { return .notHost }
     if Process.isForked(generation) { return .closed }
@@ -441,7 +446,8 @@ extension Runtime {
     return .ok
   }
 
-  /// The deadline after `milliseconds`; nil for negative values.
+  /// The time `milliseconds` after `now`, as a deadline. nil, which means no limit, if `milliseconds` is
+  /// negative or the sum would overflow.
   static func deadline(after milliseconds: Int64, from now: UInt64) -> UInt64? {
     guard milliseconds >= 0 else { return nil }
     let (span, overflow) = UInt64(milliseconds).multipliedReportingOverflow(by: 1_000_000)

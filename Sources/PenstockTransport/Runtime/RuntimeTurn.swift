@@ -2,10 +2,10 @@ import CSystem
 import Synchronization
 
 extension Runtime {
-  /// How many items run before descriptors get their turn.
+  /// How many items run before the driver looks at the descriptors again.
   private static let batch = 512
-  /// How many items run before connections write the items' output: the peer then works on the first of a hundred
-  /// calls while the last are made, which gives 1.6 times the rate.
+  /// How many items run before the connections write the items' output. So if a hundred calls are posted at
+  /// once, the peer works on the first of them while the last ones are made; this gives 1.6 times the rate.
   private static let stride = 32
 
   /// Whether there are items to run or turn-end handlers to call, so that the driver must not sleep.
@@ -14,9 +14,10 @@ extension Runtime {
   /// Whether items have been posted that `settle` has not taken yet.
   var hasPosted: Bool { inbox.hasPushed }
 
-  /// Runs the posted items, the items that those post, and then the turn-end handlers: at the end of each turn, and
-  /// at the start of a driver's first turn. So a program that closes a channel as a call starts has closed it before
-  /// the answer is read. Items that the handlers post, and handlers that they register, wait for the next turn.
+  /// Runs the posted items, the items that those post, and then the turn-end handlers. Called at the end of
+  /// each turn, and when a thread begins to drive. So a channel that the program closes right after it has
+  /// started a call is closed before the call's answer is read. Items that the handlers post, and handlers
+  /// that they register, wait for the next turn.
   func settle() {
     var budget = Runtime.batch
     while budget > 0, inbox.pop({ $0.run() }) {
@@ -58,7 +59,7 @@ extension Runtime {
       if milliseconds != 0, spent != nil { spent = nil }
       if milliseconds != 0, options.spinMicroseconds > 0, let cell {
         count = spin(cell, limit)
-        // A timer may have become due while this thread looked.
+        // A timer may have become due during `spin`.
         milliseconds = count != 0 ? 0 : sleepTime(limit)
       }
       if milliseconds != 0 {

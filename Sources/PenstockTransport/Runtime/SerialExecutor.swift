@@ -4,8 +4,9 @@ import Synchronization
 
 /// One thread that runs jobs in the order in which they came.
 ///
-/// The thread keeps the queue, but not the executor. So the executor's last reference may be released on any thread,
-/// also on this one. The thread then ends after the jobs that are queued, and nobody waits for it.
+/// The thread holds a reference to the queue, but not to the executor. So the executor's last reference may
+/// be released on any thread, even on the executor's own. Its thread then runs the jobs that are queued and
+/// ends; no thread joins it.
 public final class SerialExecutor: HostExecutor {
   private let queue: SerialQueue
 
@@ -31,14 +32,15 @@ public final class SerialExecutor: HostExecutor {
   public override var isOnThisThread: Bool { !isForked && queue.isOnThisThread }
 }
 
-/// `@unchecked`: all that is not atomic is under the lock.
+/// The queue of a `SerialExecutor`, and its thread. `@unchecked`: all state that is not atomic is under the
+/// lock.
 private final class SerialQueue: @unchecked Sendable {
   private let lock = Lock()
   private var first: ExecutorJob?
   private var last: ExecutorJob?
   private var isClosed = false
-  /// A counter that goes up when there is something new for the thread to look at, and wraps around; bit 0: the
-  /// thread sleeps, or is about to.
+  /// Bit 0: the thread sleeps, or is about to. The other bits are a counter, which wraps around. It goes up
+  /// with each new job, and when the queue is closed.
   private let changes: Atomic<UInt32>
   private let thread = Atomic<UInt64>(0)
   /// `Process.forks` when the thread was started. If it has changed, this is a forked child, which starts another
@@ -85,8 +87,8 @@ private final class SerialQueue: @unchecked Sendable {
     tell()
   }
 
-  /// Makes the thread look again. If bit 0 was set, clears it first and wakes the thread then: so a thread that has
-  /// just gone to sleep again is woken too.
+  /// Makes the thread look at the queue again. If bit 0 of `changes` was set, clears the bit and then wakes
+  /// the thread; in this order a thread that has just gone to sleep again is woken, too.
   private func tell() {
     if changes.wrappingAdd(2, ordering: .sequentiallyConsistent).oldValue & 1 != 0 {
       changes.bitwiseAnd(~1, ordering: .sequentiallyConsistent)
@@ -110,7 +112,8 @@ private final class SerialQueue: @unchecked Sendable {
     }
   }
 
-  /// Runs the next job. False: there was none. The job is freed here, after the lock and before the next one.
+  /// Runs the next job. False: there was none. The job is freed before this function returns, and not under
+  /// the lock.
   private func runNext() -> Bool {
     lock.lock()
     let job = first

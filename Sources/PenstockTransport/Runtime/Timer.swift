@@ -47,13 +47,13 @@ struct TimerHeap {
     return remove(i)
   }
 
-  /// The earliest timer if it is due.
+  /// Takes out the earliest timer, if it is due at `now`; otherwise nil.
   mutating func popDue(_ now: UInt64) -> Timer? {
     guard let first = entries.first, first.at <= now else { return nil }
     return remove(0)
   }
 
-  /// Any timer, to empty the heap.
+  /// Takes out any timer; nil: the heap is empty.
   mutating func popAny() -> Timer? {
     entries.isEmpty ? nil : remove(entries.count - 1)
   }

@@ -1,12 +1,12 @@
 import CSystem
 import Synchronization
 
-/// The flag for which a blocking function waits. It is set when the thing that is awaited has happened: on any
-/// thread, normally by the driver.
+/// A flag that a blocking function waits for. It is set when the awaited event has happened: on any thread,
+/// normally by the driver.
 ///
-/// One word: bit 0: set; bit 1: a thread may sleep on the word; bit 2: a thread waits for the flag by driving a
-/// runtime; the rest counts nudges, which send a sleeper back to look for other changes (it was given the role of
-/// driver).
+/// The cell is one word. Bit 0: the flag is set. Bit 1: a thread may sleep on the word. Bit 2: a thread waits
+/// for the flag by driving a runtime. The other bits count nudges: a nudge wakes the sleeper, although the
+/// flag is not set, to look for another change (it was given the role of driver).
 public class WaitCell: @unchecked Sendable {
   static let set: UInt32 = 1
   static let parked: UInt32 = 2
@@ -19,7 +19,8 @@ public class WaitCell: @unchecked Sendable {
   /// Whether `runtime` is a counted reference.
   private final let keepsRuntime: Bool
 
-  /// Makes a cell. Without `keepsRuntime` the thread that sets the cell has to keep the runtime.
+  /// Makes a cell. Without `keepsRuntime` the thread that sets the cell has to hold a reference to the
+  /// runtime.
   public init(keepsRuntime: Bool = true) { self.keepsRuntime = keepsRuntime }
 
   deinit { if keepsRuntime { runtime?.release() } }
@@ -41,8 +42,8 @@ public class WaitCell: @unchecked Sendable {
     if seen & WaitCell.driving != 0 { runtime?._withUnsafeGuaranteedRef { if !$0.isDriving { $0.wake() } } }
   }
 
-  /// Sets the cell on the only thread that waits for it, and that drives. No other thread writes the word, except for
-  /// a nudge that comes too late to matter.
+  /// Sets the cell without an atomic operation. Called on the driving thread, if no other thread waits for
+  /// the cell. Then other threads write to the word at most a late nudge, which may be lost.
   final func setUnshared() { word.store(word.load(ordering: .relaxed) | WaitCell.set, ordering: .relaxed) }
 
   /// Clears the flag for the next wait. After a reset, and before the next wait, look at the condition itself,
@@ -51,7 +52,8 @@ public class WaitCell: @unchecked Sendable {
     word.bitwiseAnd(~WaitCell.set, ordering: .sequentiallyConsistent)
   }
 
-  /// Begins to wait as the driver of `runtime`, with its lock held. nil: only the driver itself sets the cell.
+  /// Notes that the thread that waits for the cell begins to drive `runtime`. The caller holds that runtime's
+  /// lock. nil: only the driver itself sets the cell, so no runtime has to be woken.
   final func beginDriving(_ runtime: Unmanaged<Runtime>?) {
     if self.runtime == nil { self.runtime = keepsRuntime ? runtime?.retain() : runtime }
     word.bitwiseOr(WaitCell.driving, ordering: .sequentiallyConsistent)
@@ -66,8 +68,8 @@ public class WaitCell: @unchecked Sendable {
     Futex.wake(word, .max)
   }
 
-  /// Sleeps until the cell is set or nudged, or until `limit`. `seen`: the word as the caller last saw it; if it has
-  /// changed since, this does not sleep.
+  /// Sleeps until the cell is set or nudged, or until `limit`. `seen`: the word as the caller last read it.
+  /// If the word has changed since, this function does not sleep.
   final func park(_ seen: UInt32, until limit: UInt64?) -> Futex.Wake {
     if seen & WaitCell.set != 0 { return .woken }
     var value = seen
