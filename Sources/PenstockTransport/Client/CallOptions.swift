@@ -2,8 +2,9 @@ import PenstockCall
 import PenstockWire
 import Synchronization
 
-/// The options of calls, parsed once. An option that is nil is taken from the channel. The object is also a handle of
-/// the request with which each call begins: so the functions of request.h can set that request without JSON.
+/// The options of calls, parsed once. An option that is nil is taken from the channel. The object is also a
+/// handle of the request with which each call begins, so that the functions of request.h can set that request
+/// without JSON.
 public final class CallOptions: HopHandle {
   public var deadline: UInt64?
   public var hasDeadline = false
@@ -11,7 +12,7 @@ public final class CallOptions: HopHandle {
   public let metadata = Metadata()
   public var authority: ByteBuffer?
   private var shownAuthority: ByteBuffer?
-  /// The authority with a NUL behind it; valid until this is read again.
+  /// The authority with a NUL behind it; valid until this property is read again.
   public var authorityText: ByteBuffer? {
     shownAuthority = authority.flatMap { Request.terminated($0.view) }
     return shownAuthority
@@ -27,23 +28,25 @@ public final class CallOptions: HopHandle {
   /// share them.
   public var credentials: Metadata?
   public var codec: Codec?
-  /// The size of the send buffer; nil: the default, and more for client streams that have few messages in flight.
+  /// The size of the send buffer in bytes. nil: `sendBuffer`, or more for a client stream that has few
+  /// messages in flight.
   public var sendBufferBytes: Int?
   static let sendBuffer = 256 << 10
   public var isInterruptible = false
-  /// How many events the trace of a call keeps; 0: none. nil: as the channel says.
+  /// How many events the trace of a call keeps; 0: no trace is kept; nil: the number of the channel's
+  /// defaults.
   public var traceEvents: Int?
   public var onInterrupted: (callback: Interrupted, userData: UserData)?
   public let generation = Process.generation
   /// The interceptors of each call that is made with these options.
   public let interceptors = OwnInterceptors()
 
-  /// The unary calls that run with these options, each kept by its thread, and the reason why they are cancelled;
-  /// under the lock.
+  /// The lock guards `running` and `reason`: the unary calls that run with these options, each kept by its
+  /// thread, and the reason why they are cancelled.
   private let lock = Lock()
   private var running: [Unmanaged<ClientCall>] = []
   private var reason: ByteBuffer?
-  /// Whether the options were cancelled, so that there is a reason.
+  /// Whether the options were cancelled. A thread reads it without the lock; `reason` is set then.
   private let cancelled = Atomic<Bool>(false)
 
   public typealias Interrupted = @convention(c) (UnsafeMutableRawPointer?) -> Int32
@@ -103,7 +106,7 @@ public final class CallOptions: HopHandle {
   }
 }
 
-/// The settings of a channel's calls if their options do not say otherwise.
+/// The settings of a channel's calls, for the options that a call does not set.
 public struct CallDefaults {
   public var deadline: UInt64?
   public var compression = Compression.identity
@@ -129,7 +132,7 @@ public struct CallCallbacks {
   public typealias Told = @convention(c) (OpaquePointer?, OpaquePointer?, UnsafeMutableRawPointer?) -> Void
   public typealias Sent = @convention(c) (OpaquePointer?, UInt64, UnsafeMutableRawPointer?) -> Void
 
-  /// The caller's callbacks, and the pointer that they get; holds no reference.
+  /// The caller's callbacks, and the pointer that they get. The table holds no reference to the user's data.
   public struct Table {
     public var onHeaders: Told?
     public var onMessage: Told?

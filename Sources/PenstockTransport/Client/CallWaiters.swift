@@ -1,6 +1,7 @@
 import CSystem
 
-/// The news for which a thread waits in a blocking function of a call. Every waiter awaits the end of the call, too.
+/// The change of a call that a thread waits for in a blocking function. Every waiter waits for the end of the
+/// call, too.
 enum Awaited: UInt8 {
   case headers = 1
   case message = 2
@@ -14,7 +15,8 @@ final class CallWaiter: WaitCell, @unchecked Sendable {
   fileprivate let thread = UInt(cs_thread_self())
   /// The next waiter of the list.
   fileprivate var next: Unmanaged<CallWaiter>?
-  /// Whether the waiter was woken and has not looked at its call since: then it need not be woken again.
+  /// Whether the waiter was woken and its thread has not looked at the call since. Then it need not be woken
+  /// again.
   fileprivate var isTold = false
 
   /// The cell need not keep the runtime: each thread that sets the cell holds the call or its workers, and these keep
@@ -25,12 +27,12 @@ final class CallWaiter: WaitCell, @unchecked Sendable {
   }
 }
 
-/// The threads that wait in a call, under the call's lock. A wake-up costs two context switches, so a thread is woken
-/// only for the news that it waits for. References are not counted: a thread takes its waiter out before it goes on,
-/// or the call has ended and nobody else has it.
+/// The threads that wait in a call, under the call's lock. A wake-up costs two context switches, so a thread
+/// is woken only for the change that it waits for. The list counts no references: a thread takes its waiter
+/// out before it goes on, unless the call has ended and no other thread has the call.
 struct CallWaiters {
   private var first: Unmanaged<CallWaiter>?
-  /// A mask of the news that is awaited by waiters that have not been woken.
+  /// A mask of the changes that the waiters wait for that have not been woken.
   private var awaited: UInt8 = 0
 
   mutating func add(_ waiter: CallWaiter) {
@@ -59,7 +61,8 @@ struct CallWaiters {
 
   func isAwaited(_ news: Awaited) -> Bool { awaited & (news == .end ? .max : news.rawValue) != 0 }
 
-  /// Sets all waiters, without atomic operations: this thread drives, and all waiters are its own.
+  /// Sets all waiters, without atomic operations. Called if the calling thread drives, and all waiters belong
+  /// to it.
   func setUnshared() {
     var next = first
     while let known = next {
@@ -70,8 +73,9 @@ struct CallWaiters {
     }
   }
 
-  /// The waiters to set for `news`, outside of the lock. Mostly that is only `one`. The caller has to release `one`,
-  /// unless it is the waiter of this thread (`isOwn`): that lives as long as this thread is here.
+  /// Returns the waiters that the caller has to set for `news`, after it has released the lock. Usually there
+  /// is only `one`. The caller has to release `one`, unless `isOwn`: then `one` is the calling thread's
+  /// waiter, which that thread keeps.
   mutating func awaiting(_ news: Awaited) -> (one: Unmanaged<CallWaiter>?, isOwn: Bool, more: [CallWaiter]) {
     var one: Unmanaged<CallWaiter>?
     var isOwn = false

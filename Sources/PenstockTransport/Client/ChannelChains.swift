@@ -2,7 +2,7 @@ import PenstockCall
 import PenstockWire
 import Synchronization
 
-/// The interceptors of one channel, and the chains that are made of them and of the runtime's interceptors.
+/// The interceptors of one channel, and the chains that consist of them and of the runtime's interceptors.
 final class ChannelChains: RegistrationOwner, @unchecked Sendable {
   private let lock = Lock()
   private var registry = Registry(.channel)
@@ -36,7 +36,7 @@ final class ChannelChains: RegistrationOwner, @unchecked Sendable {
     return chain
   }
 
-  /// Makes the chain anew after a registry has changed, and releases the lock.
+  /// Makes a new chain after a registry has changed, and releases the lock.
   @inline(never) @_optimize(size)
   private func newChain(_ path: ByteView, _ kind: CallKind, of runtime: ClientRuntime) -> Chain? {
     let (all, generation) = runtime.merged(with: registry, newestFirst: newestFirst)
@@ -64,13 +64,13 @@ final class ChannelChains: RegistrationOwner, @unchecked Sendable {
     return side.entries.isEmpty ? nil : side
   }
 
-  /// Lets go of the chains that are kept for the next calls.
+  /// Releases the chains that are kept for the next calls.
   func invalidate() {
     let remains = lock.withLock { cache.invalidate() }
     withExtendedLifetime(remains) {}
   }
 
-  /// Adds a registration. False: the channel takes none any more.
+  /// Adds a registration. False: the channel accepts no registrations any more.
   func add(_ registration: Registration, priority: Int32) -> Bool {
     lock.withLock {
       if !isOver { registry.add(registration, priority: priority) }
@@ -89,7 +89,7 @@ final class ChannelChains: RegistrationOwner, @unchecked Sendable {
     return withExtendedLifetime(remains) { isHere }
   }
 
-  /// Removes all registrations for good.
+  /// Removes all registrations. From now on the channel accepts none.
   @inline(never) @_optimize(size)
   func removeAll() {
     let (gone, remains) = lock.withLock { () -> ([Registry.Entry], ChainCache.Remains) in
@@ -113,7 +113,8 @@ final class ChannelChains: RegistrationOwner, @unchecked Sendable {
   }
 }
 
-/// The interceptors that the options of calls bring along.
+/// The interceptors of a `CallOptions` object. Each call with these options has them in addition to its
+/// channel's.
 public final class OwnInterceptors: RegistrationOwner, @unchecked Sendable {
   private let lock = Lock()
   private var registry = Registry(.call)

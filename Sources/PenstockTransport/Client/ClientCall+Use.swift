@@ -7,8 +7,8 @@ import Synchronization
 extension ClientCall {
   public var ended: Reply? { lock.withLock { reply } }
 
-  /// Cancels the call. After this has returned, no message is delivered any more, except one that another thread is
-  /// about to deliver. A call that has ended keeps its status and its reply.
+  /// Cancels the call. After this function has returned, no message is delivered any more, except one that
+  /// another thread is about to deliver. A call that has ended keeps its status and its reply.
   public func cancel(_ reason: ByteView) {
     // The end is submitted before the unread messages are dropped: a thread that then finds no more messages gets the
     // status of this cancel, and not that of another end.
@@ -93,14 +93,15 @@ extension ClientCall {
   /// The bytes that each message takes of the send buffer beyond its content, so that the number of empty messages is
   /// bounded too: about the memory that is allocated for a message.
   private static let messageOverhead = 256
-  /// The size of the send buffer of a client stream whose options set none. It has room for nine messages of 64 KiB:
-  /// more than half of a window of 1 MiB, after which a peer gives new credit at once. If the peer got only three
-  /// messages at a time, it would go to sleep in between, and waking it would be work for the sender (then the rate is
-  /// 0.85 of what it is now).
+  /// The size of the send buffer of a client stream whose options set none. It has room for nine messages of
+  /// 64 KiB. That is more than half of a window of 1 MiB, and a peer that has received half a window gives
+  /// new credit at once. With room for only three messages, the peer would sleep in between, and the sender
+  /// would have to wake it: the rate is then 0.85 times this one.
   private static let bytesAhead = 640 << 10
-  /// With this many messages in flight, a client stream's send buffer has only its usual size. To queue more small
-  /// messages takes longer than the loop stays free for their sender (`linger_us`), so the runtime's own thread would
-  /// take the loop in between (with up to 1,024 messages of 256 bytes the rate is 0.65 of what it is now).
+  /// From this many messages in flight on, a client stream's send buffer has only its usual size. To queue
+  /// more small messages takes longer than the loop stays free for their sender (`linger_us`), so the
+  /// runtime's own thread would take the loop in between: with up to 1,024 messages of 256 bytes the rate is
+  /// 0.65 times this one.
   private static let messagesAhead = 16
 
   /// The size of the send buffer at present.
@@ -131,8 +132,8 @@ extension ClientCall {
     return wait(for: .room, &found)
   }
 
-  /// Half-closes a unary or server stream call if its one request message was sent. Called when a blocking caller
-  /// begins to wait for the answer, so that the caller need not half-close.
+  /// Half-closes a unary or server stream call whose only request message was sent. Called when a blocking
+  /// caller begins to wait for the answer, so that the caller need not half-close.
   private func closeWhenSaid() {
     guard kind.sendsOne else { return }
     lock.lock()
@@ -204,7 +205,7 @@ extension ClientCall {
   /// `message` is taken over; the caller gets one reference to the reply.
   public func unary(_ message: Unmanaged<Message>, _ options: CallOptions?) -> (Outcome, Unmanaged<Reply>?) {
     unaryThread = UInt(cs_thread_self())
-    // Other threads may get at the call through its hops while it ends.
+    // While a call with hops ends, other threads may reach it through the hops.
     let hasHops = call.chain != nil
     if !hasHops, call.codec == nil, call.request.settings.credentials == nil { call.manner = .brief }
     let waiter = CallWaiter(.end)

@@ -1,8 +1,8 @@
 import PenstockCall
 
-/// How a thread waits for news from a call.
+/// How a thread waits for a change of a call.
 extension ClientCall {
-  /// Whether the thread drives a loop of the runtime, so that it must not wait.
+  /// Whether the calling thread drives a loop of the runtime, so that it must not wait.
   var isOnDrivingThread: Bool { DrivingThread.isCurrent() && drivesALoop }
 
   @inline(never) @_optimize(size)
@@ -35,7 +35,7 @@ extension ClientCall {
     }
   }
 
-  /// Waits until `look` gives an outcome. It is asked at first, and again after each wake-up.
+  /// Waits until `look` returns an outcome. `look` is called at first, and again after each wake-up.
   func wait(for awaited: Awaited, interruptible: Bool? = nil, _ found: inout AnyObject?) -> Outcome {
     lock.lock()
     var outcome = look(for: awaited, &found)
@@ -51,8 +51,8 @@ extension ClientCall {
     return wait(with: waiter, interruptible ?? isInterruptible, &found)
   }
 
-  /// Waits with a waiter that is in the call's list of waiters, and takes the waiter out of the list. `opens`: also
-  /// opens the call, after `prepare`.
+  /// Waits with a waiter that is in the call's list of waiters, and takes the waiter out of the list.
+  /// `opens`: this function also opens the call, which was prepared by `prepare`.
   func wait(
     with waiter: CallWaiter, _ interruptible: Bool, opens: Bool = false, _ found: inout AnyObject?
   ) -> Outcome {
@@ -103,8 +103,8 @@ extension ClientCall {
     }
   }
 
-  /// Whether an executor that has to run a callback of the call has this thread as its own: the call can't end while
-  /// this thread waits. Under the lock.
+  /// Whether the calling thread belongs to an executor that has to run a callback of the call: then the call
+  /// can't end while this thread waits. Under the lock.
   private var needsThisThread: Bool { !needed.isEmpty && needed.contains { $0.isOnThisThread } }
 
   /// Releases the lock, and wakes the threads that wait for `news`.

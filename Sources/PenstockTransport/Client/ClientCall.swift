@@ -207,11 +207,12 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   /// The borrowed handle that callbacks get.
   var handle: OpaquePointer { OpaquePointer(Unmanaged.passUnretained(self).toOpaque()) }
 
-  /// Counts one more handle. True: there was none, because a callback may retain the handle after the last one was
-  /// released; the caller then has to take the shared reference again.
+  /// Counts one more handle. True: there was none, because a callback may retain its handle after the user
+  /// has released the last one. The caller then has to take the reference again that all handles share.
   public func retainHandle() -> Bool { handles.wrappingAdd(1, ordering: .relaxed).oldValue == 0 }
 
-  /// Counts one handle less. True: it was the last one, and the caller releases the reference that all handles share.
+  /// Counts one handle less. True: it was the last handle, and the caller has to release the reference that
+  /// all handles share.
   public func releaseHandle() -> Bool {
     guard handles.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0 else { return false }
     if !isCallbackStyle, !Process.isForked(generation) { cancel(("released" as StaticString).bytes) }
@@ -256,8 +257,8 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     }
   }
 
-  /// Takes some small messages before they are asked for. So a thread that receives one message after the other needs
-  /// only one turn of the loop for many of them.
+  /// Takes up to `readAhead` messages before a thread asks for them. So a thread that receives one message
+  /// after the other needs only one turn of the loop for many of them.
   public override func callOffersMessage() {
     guard !isCallbackStyle, !kind.receivesOne else { return }
     lock.lock()
@@ -296,7 +297,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   public override func callStatus(_ status: Status) {
     borrow(channel.loop.live) { $0.remove(self) }
     endSideCalls()
-    // If this holds, the thread that has made the call drives, and no other thread has the call.
+    // If `needsNoLock`, the thread that has made the call drives, and no other thread has the call.
     let needsNoLock = hasNoHandle && !call.wasMadeWithHops && unaryThread == UInt(cs_thread_self())
     var visited: [ClientChannel] = []
     if !needsNoLock { lock.lock() }

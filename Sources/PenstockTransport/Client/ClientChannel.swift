@@ -15,7 +15,7 @@ public final class ClientChannel: @unchecked Sendable {
   let methods: CurrentMethods
   let defaults: CallDefaults
   let origin: CallOrigin
-  /// Tells an event to an interceptor's `on_connection`. The target is followed by a NUL.
+  /// Reports a connection event to an interceptor's `on_connection`. The target is followed by a NUL.
   public typealias Teller = (ConnectionNews, Registration, _ target: ByteBuffer) -> Void
   private let phase = Atomic<Phase>(.open)
   private let lock = Lock()
@@ -25,8 +25,8 @@ public final class ClientChannel: @unchecked Sendable {
   /// The number of users' handles. Calls may keep the channel longer.
   private let handles = Atomic<Int>(1)
 
-  /// Makes a channel, which takes over the caller's count as a user of `runtime` (`ClientRuntime.addUser`), and its place
-  /// on `loop` (`ClientRuntime.loopForChannel`).
+  /// Makes a channel. It takes over two counts from the caller: one user of `runtime`
+  /// (`ClientRuntime.addUser`), and one channel on `loop` (`ClientRuntime.loopForChannel`).
   @inline(never) @_optimize(size)
   public init(
     _ runtime: ClientRuntime, _ loop: RuntimeLoop, _ transport: Channel, target: ByteBuffer,
@@ -72,7 +72,7 @@ public final class ClientChannel: @unchecked Sendable {
 
   private enum Phase: UInt8, AtomicRepresentable {
     case open
-    /// The channel takes no new calls, and closes when those that it has have ended.
+    /// The channel takes no new calls, and closes when its present calls have ended.
     case leaving
     case closed
   }
@@ -127,7 +127,7 @@ public final class ClientChannel: @unchecked Sendable {
 
   public var connectivity: Connectivity { isClosed ? .shutdown : transport.connectivity }
 
-  /// Waits until the state is another than `old`; gives the new one.
+  /// Waits until the state differs from `old`, and returns the new state.
   public func wait(for old: Connectivity, timeoutMilliseconds: Int64) -> (Outcome, Connectivity) {
     let deadline = Runtime.deadline(after: timeoutMilliseconds, from: Runtime.monotonicNow())
     if connectivity != old { return (.ok, connectivity) }
@@ -159,14 +159,16 @@ public final class ClientChannel: @unchecked Sendable {
     return .ok
   }
 
-  /// Like `Channel.setResolver`. The functions are let go where the channel is closed.
+  /// Makes a resolver of the program's find the addresses from now on (`Channel.setResolver`). If the channel
+  /// is closed, the functions are released at once.
   public func setResolver(_ functions: ResolverFunctions, _ give: (ResolverHandle) -> Void) -> Outcome {
     if isClosed { return .closed }
     transport.setResolver(functions, give)
     return .ok
   }
 
-  /// Like `Channel.set`. The picker is let go where the channel is closed.
+  /// Makes `picker` choose the endpoint of each attempt from now on; nil: the balancer chooses. If the
+  /// channel is closed, the picker is released at once.
   public func set(_ picker: Picker?) -> Outcome {
     if isClosed { return .closed }
     transport.set(picker)
@@ -178,7 +180,7 @@ public final class ClientChannel: @unchecked Sendable {
     return chains.add(registration, priority: priority) ? .ok : .closed
   }
 
-  /// Like `Channel.setCertificates`, on any thread.
+  /// Sets the certificates for connections that begin from now on (`Channel.setCertificates`). Any thread.
   public func setCertificates(roots: ByteBuffer?, chain: ByteBuffer?, key: ByteBuffer?) -> Made<Void>? {
     transport.setCertificates(roots: roots, chain: chain, key: key)
   }

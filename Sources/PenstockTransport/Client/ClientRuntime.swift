@@ -4,8 +4,8 @@ import Synchronization
 
 /// A runtime as its users see it: one loop or several, and the interceptors of all its channels.
 ///
-/// Each loop has its own driver, timers and calls. What the loops share is here: the users, the registrations, and the
-/// workers.
+/// Each loop has its own driver, timers and calls. This object has the parts that the loops share: the users,
+/// the registrations, and the workers.
 public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
   public enum Made {
     case made(ClientRuntime)
@@ -20,8 +20,8 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
   /// The first loop's runtime; in host mode there is no other.
   public var runtime: Runtime { loop.runtime }
   private let isShared: Bool
-  /// The number of users' handles and of channels. Under the lock of the process's page if the runtime is the shared
-  /// one, otherwise under `lock`.
+  /// The number of users' handles and of channels. Under the lock of the process's page if this is the
+  /// default runtime (`isShared`), otherwise under `lock`.
   private var users = 1
   /// The number of users' handles and of channels that have handles: the holders that can change the registrations.
   private let reach = Atomic<Int>(1)
@@ -65,7 +65,7 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
 
   /// The default runtime, with one more user.
   public static func shared() -> Made {
-    // Released outside of the lock, because objects with a user's finalizer may go with it.
+    // Released outside of the lock, because this may free objects with a user's finalizer.
     var old: Unmanaged<ClientRuntime>?
     defer { old?.release() }
     return Process.withLock { () -> Made in
@@ -77,7 +77,7 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
           known.reach.wrappingAdd(1, ordering: .relaxed)
           return .made(known)
         }
-        // The runtime was shut down: its users keep it, and new users get another one.
+        // The runtime was shut down. Its present users keep it, and new users get another runtime.
         slot.pointee = 0
         old = Unmanaged.passUnretained(known)
       }
@@ -92,12 +92,12 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
   /// Whether the runtime is shut down, or all its loops have lost their descriptors.
   public var isClosed: Bool { loop.areAllClosed }
 
-  /// Whether the calling thread drives a loop of this runtime. Then it must not wait for a call on any of them: the
-  /// callbacks of two loops could wait for each other.
+  /// Whether the calling thread drives a loop of this runtime. Then it must not wait for a call on any loop
+  /// of the runtime, because the callbacks of two loops could wait for each other.
   @inline(__always)
   public var isDriving: Bool { DrivingThread.isCurrent() && loop.isOneDriven }
 
-  /// The loop for a new channel, which counts there from now on.
+  /// Chooses the loop for a new channel, and counts the channel on that loop.
   @inline(never) @_optimize(size)
   public func loopForChannel() -> RuntimeLoop { lock.withLock { loop.withFewestChannels() } }
 
@@ -112,8 +112,8 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
     removeHolder()
   }
 
-  /// A user's handle of the runtime is gone, or the last handle of a channel. Such a channel does not count in
-  /// `reach` any more, but in `users` as long as it lives.
+  /// Called when a user's handle of the runtime, or the last handle of a channel, was released: counts one
+  /// less in `reach`. The channel goes on counting in `users` until it is freed.
   func isOutOfReach() {
     guard reach.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0,
       !Process.isForked(generation)
@@ -124,7 +124,7 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
   @inline(never) @_optimize(size)
   func removeHolder() {
     if Process.isForked(generation) {
-      // In a forked child the locks may be held by threads that it does not have.
+      // In a forked child the locks may be held by threads that exist only in the parent.
       users -= 1
       if users == 0 { loop.releaseHandles() }
       return

@@ -3,8 +3,8 @@ import PenstockChannel
 import PenstockWire
 import Synchronization
 
-/// The settings that the service config has at present for a channel's calls, method by method. The driving thread sets
-/// them, and each call takes its own when it is made.
+/// The settings by method in a channel's current service config. The driving thread sets them; each call gets
+/// the settings of its method when it is made.
 final class CurrentMethods: @unchecked Sendable {
   private let lock = Lock()
   private var all: MethodConfigs
@@ -30,9 +30,9 @@ final class CurrentMethods: @unchecked Sendable {
     withExtendedLifetime(old) {}
   }
 
-  /// Gives the config of its method to a request that nobody else has yet. Of the deadline and of each limit the
-  /// smaller one counts, be it the config's or the call's; the config decides "wait for ready" only if the call's
-  /// options don't.
+  /// Applies the config of the request's method to `request`, which no other thread has yet. For the deadline
+  /// and for each limit, the smaller of the config's and the call's value counts. The config decides "wait
+  /// for ready" only if the call's options don't.
   @inline(never) @_optimize(size)
   func apply(to request: Request, _ options: CallOptions?, now: UInt64) {
     guard let config = lock.withLock({ all.find(request.pathView) }) else { return }

@@ -6,10 +6,11 @@ import PenstockWire
 /// except for `init`.
 final class Farewell: Timer {
   let channel: ClientChannel
-  /// The time at which the calls that are left are ended; nil: they have no limit.
+  /// The time at which the channel closes even if calls are left; nil: there is no such time.
   private let latest: UInt64?
-  /// How many calls of the channel had begun and not ended when they were counted last, less the calls that have ended
-  /// since: at least so many are left. Calls that were redirected are counted down wherever they end.
+  /// The number of the channel's live calls at the last count, less the calls that have ended since. Each
+  /// redirected call of the loop that ends is subtracted, whichever channel it ran on: so more calls than
+  /// this may be left.
   private var left = 0
 
   init(_ channel: ClientChannel, _ latest: UInt64?) {
@@ -29,12 +30,13 @@ final class Farewell: Timer {
     if let latest { runtime.arm(self, at: latest) }
   }
 
-  /// A call of the channel has ended.
+  /// Called when a call of the channel, or a redirected call, has ended.
   @inline(never) @_optimize(size)
   func hasOneLess(_ live: LiveCalls) {
     left -= 1
     if left > 0 { return }
-    // Calls that were made before the farewell may have begun since: counts again.
+    // Counts again: calls that were made before the farewell may have begun since, and redirected calls of
+    // other channels were subtracted, too.
     left = live.count(on: channel)
     if left == 0 { end() }
   }

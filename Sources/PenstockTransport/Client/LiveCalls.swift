@@ -3,7 +3,8 @@ import PenstockWire
 
 /// The calls of a loop that have begun and not ended. The driving thread only.
 ///
-/// The list counts no references: until it ends, and so is taken out, a ClientCall and its Call keep each other.
+/// The list counts no references: a ClientCall and its Call keep each other until the call ends, and the end
+/// takes the call out of the list.
 final class LiveCalls: ShutdownHook, @unchecked Sendable {
   private var first: Unmanaged<ClientCall>?
   private(set) var isShutDown = false
@@ -73,8 +74,8 @@ final class LiveCalls: ShutdownHook, @unchecked Sendable {
     return found
   }
 
-  /// Ends the calls that were made on `channel` or run on it; without a channel all calls. A call that ends takes
-  /// itself out.
+  /// Ends the calls that were made on `channel` or run on it; if `channel` is nil, all calls. A call that
+  /// ends takes itself out of the list.
   @inline(never) @_optimize(size)
   func end(_ channel: ClientChannel?, _ why: Closing) {
     var ending: [ClientCall] = []

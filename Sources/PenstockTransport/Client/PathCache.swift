@@ -2,8 +2,9 @@ import PenstockCall
 import PenstockWire
 import Synchronization
 
-/// The paths of a channel's calls as requests have them: the calls of one method share a path that has been checked.
-/// The first path that falls on a slot stays there as long as the channel lives, so no lock is needed to look.
+/// Checked copies of the paths of a channel's calls: the calls of one method share one copy. The first path
+/// that hashes to a slot stays there as long as the channel lives, so a thread looks for a path without a
+/// lock.
 final class PathCache: @unchecked Sendable {
   /// The paths, each a counted reference that is set once.
   private let paths: UnsafeMutablePointer<Atomic<UnsafeMutableRawPointer?>>

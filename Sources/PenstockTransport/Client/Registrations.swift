@@ -40,16 +40,16 @@ public class RegistrationOwner {
 
 /// The registrations of this process: the number and the owner of each, and whether it was finalized.
 ///
-/// The process's page has the table's address, and its lock guards the table, so a forked child starts with none,
-/// unless it takes over the parent's (`Fork`). A child's numbers go on from its parent's, so that the child recognises
-/// a number of the parent.
+/// The process's page (`Process`) has the table's address, and the page's lock guards the table. So a forked
+/// child starts without a table, unless it takes over the parent's (`Fork`). A child's numbers go on from its
+/// parent's, so that the child recognises a number of the parent.
 public enum Registrations {
   /// The registrations whose finalizer has not run, sorted by number: new ones go to the end.
   private final class Table {
     struct Live {
       let id: UInt64
       let name: ByteBuffer
-      /// The owner of the registry that has it; nil: it was removed.
+      /// The owner of the registry that has the registration; nil: the registration was removed.
       var owner: Unmanaged<RegistrationOwner>?
       var isRemoved = false
       /// The thread that runs the finalizer; 0: none.

@@ -45,7 +45,7 @@ public final class Reply {
 
   public enum Text { case status, stats, trace }
 
-  /// A text that is made once by `make`, and kept as long as the reply.
+  /// The text `which`. `make` makes it when it is first asked for, and the reply then keeps it.
   public func text(_ which: Text, _ make: (Reply) -> ByteBuffer?) -> ByteBuffer? {
     lock.lock()
     let known: ByteBuffer?

@@ -13,8 +13,8 @@ final class CallItem: InboxItem {
   private var isFirstRun = false
   fileprivate var deadline: DeadlineTimer?
   fileprivate var resumes: [ResumeTimer] = []
-  /// The call's tickets. The driving thread makes the book, which then stays as long as this item: so other threads
-  /// may look at it.
+  /// The call's tickets. The driving thread makes the book, which then lives as long as this item, so that
+  /// other threads may use it.
   fileprivate var book: TicketBook?
   /// The workers that run the call's synchronous interceptors. The reference is not counted, because a call that has
   /// not ended keeps the runtime. `syncWork`: the call's synchronous interceptors that are ready to run, and the
@@ -23,13 +23,15 @@ final class CallItem: InboxItem {
   var workers: WorkerPool { pool.takeUnretainedValue() }
   var syncWork: SyncWork?
 
-  /// If the calling thread is a worker, registers it as waiting for this call: `waiter` is set when there is a function
-  /// of a synchronous interceptor for it to run. nil: it is no worker. For a wait that is not inside `next`.
+  /// If the calling thread is a worker, registers it as waiting for this call: `waiter` is set when the
+  /// worker has a function of a synchronous interceptor to run. nil: the thread is no worker. Used for waits
+  /// outside of `InterceptedCall.next`.
   func attend(_ waiter: CallWaiter) -> Attendant? {
     pool._withUnsafeGuaranteedRef { $0.attend(self, waiter, isInNext: false) }
   }
 
-  /// The inbox need not keep the item: while it is posted its call is kept, and the call keeps the item.
+  /// Makes an item that the inbox need not keep: while the item is posted, `posted` keeps the call, and the
+  /// call keeps the item.
   init(_ workers: Unmanaged<WorkerPool>) {
     pool = workers
     super.init(isKeptElsewhere: true)
@@ -46,7 +48,7 @@ final class CallItem: InboxItem {
     posted = retainNew(call)
   }
 
-  /// Called before anyone else has the call.
+  /// Sets the owner. Called before another thread has the call.
   func attach(_ owner: Unmanaged<ClientCall>) { self.owner = owner }
 
   /// The owner and the chain of `call`; nil once the call has ended. Any thread.
@@ -82,8 +84,8 @@ final class CallItem: InboxItem {
     if owner?.takeUnretainedValue().isCallbackStyle == true { calls.inBackground += 1 }
   }
 
-  /// The runtime has ended before the item ran: ends the call, if it has not ended yet, and discards the inputs that
-  /// were posted to it.
+  /// Called if the runtime has ended before the item ran: ends the call, if it has not ended yet, and
+  /// discards the inputs that were posted to the call.
   override func dropped(_ why: Closing) {
     let call = posted.take()?.takeRetainedValue()
     isFirstRun = false
@@ -158,7 +160,7 @@ extension Call {
   private var itemReference: Unmanaged<CallItem> { .fromOpaque(attached) }
   var item: CallItem { itemReference.takeUnretainedValue() }
 
-  /// Like `item`, but without counting the reference, for code that runs often.
+  /// Calls `body` with the call's item, without counting a reference; for code that runs often.
   @inline(__always)
   func withItem<R>(_ body: (CallItem) -> R) -> R { itemReference._withUnsafeGuaranteedRef(body) }
 
@@ -178,7 +180,8 @@ private final class LockedValues: CallValues {
   override func unlock() { word.unlock() }
 }
 
-/// A loop of a runtime as calls see it. A channel is on one loop, with all of its calls.
+/// One loop of a user's runtime, with the calls that run on it. A channel is on one loop, with all of its
+/// calls.
 public final class RuntimeLoop: CallLoop, @unchecked Sendable {
   public let runtime: Runtime
   let live = LiveCalls()
@@ -195,7 +198,7 @@ public final class RuntimeLoop: CallLoop, @unchecked Sendable {
 
   var isClosed: Bool { runtime.closed.load(ordering: .acquiring) }
 
-  // The functions from here on are for this loop and those behind it.
+  // The functions from here to `withFewestChannels` act on this loop and on all loops behind it (`next`).
 
   @inline(never) @_optimize(size)
   func begin(_ workers: Unmanaged<WorkerPool>) {
@@ -217,7 +220,8 @@ public final class RuntimeLoop: CallLoop, @unchecked Sendable {
     next?.releaseHandles()
   }
 
-  /// Like `Runtime.shutdown`: all loops begin to shut down before this thread waits for any of them.
+  /// Shuts the loops down (`Runtime.shutdown`). All loops begin to shut down before this thread waits for any
+  /// of them.
   @inline(never) @_optimize(size)
   func shutdown(timeoutMilliseconds: Int64) -> Runtime.ShutdownResult {
     runtime.closed.store(true, ordering: .releasing)
@@ -228,8 +232,8 @@ public final class RuntimeLoop: CallLoop, @unchecked Sendable {
     return own == .already || others == .timedOut ? others : own
   }
 
-  /// The loop for a new channel, which is counted: of this loop and those behind it the one that has the fewest channels,
-  /// and of several the first. A loop that has lost its descriptors gets none, unless all have.
+  /// Chooses the loop for a new channel, and counts the channel on it: the first loop that has the fewest
+  /// channels. A loop that has lost its descriptors is chosen only if all have lost theirs.
   @inline(never) @_optimize(size)
   func withFewestChannels() -> RuntimeLoop {
     var best = self
@@ -244,9 +248,9 @@ public final class RuntimeLoop: CallLoop, @unchecked Sendable {
     return best
   }
 
-  // For this loop alone.
+  // The functions from here on act on this loop alone.
 
-  /// Gives back what `withFewestChannels` has counted: the channel is closed, or was not made.
+  /// Takes back the count of `withFewestChannels`. Called when the channel is closed, or could not be made.
   public func hasOneChannelLess() { channels.wrappingSubtract(1, ordering: .relaxed) }
 
   public override var now: UInt64 { runtime.now }

@@ -1,7 +1,7 @@
 import PenstockWire
 
-/// A queue that mostly has one element or none. The first element is stored in the struct itself, so that a call that
-/// waits for its next message has no array.
+/// A queue that mostly has one element or none. The first element is stored in the struct itself, so that
+/// such a queue needs no array.
 struct ShortQueue<Element> {
   private var first: Element?
   /// The elements behind the first one begin at the index `next`; the entries before it are nil.
@@ -20,7 +20,7 @@ struct ShortQueue<Element> {
       swap(&first, &rest[Int(next)])
       next += 1
       if Int(next) == rest.count {
-        // Storage that only a burst has needed is given back.
+        // Frees large storage, which only a burst of elements has needed.
         if rest.capacity <= 64 { rest.clear() } else { rest = [] }
         next = 0
       } else if next == 1024 {

@@ -1,15 +1,15 @@
 import PenstockCall
 import PenstockWire
 
-// Side calls, which a hop makes for the call that it stands in; and redirects, by which a hop sends its call to
-// another channel.
+// Side calls: calls that a hop makes for the call to which the hop belongs. Redirects: by them a hop sends
+// its call to another channel.
 
 /// The links between a call and its side calls. Used by the driving thread only, except that `parent` is set before
 /// the call opens.
 struct SideCallLinks {
   fileprivate(set) var parent: ClientCall?
   fileprivate var sides: [ClientCall] = []
-  /// The index of this call in its parent's `sides`; -1: it is not there.
+  /// The index of this call in its parent's `sides`; -1: it is not in that list.
   fileprivate var slot = -1
   fileprivate var hasEnded = false
 }
@@ -66,7 +66,7 @@ extension ClientCall {
     call.limitDeadline(parent.call.request.deadline)
   }
 
-  /// The call has ended: takes it out of its parent's list, and ends its own side calls.
+  /// Called when the call has ended: takes it out of its parent's list, and ends its own side calls.
   func endSideCalls() {
     sideLinks.hasEnded = true
     if let parent = sideLinks.parent {

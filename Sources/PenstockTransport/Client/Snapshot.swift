@@ -8,7 +8,8 @@ public struct CallView {
   /// The deadline in monotonic nanoseconds; nil: none.
   public let deadline: UInt64?
   public let attempts: UInt64
-  /// When a byte last came on the connection of the last attempt; 0 without a connection.
+  /// The time (monotonic ns) when a byte last came on the connection of the last attempt; 0: there is no
+  /// connection.
   public let heardAt: UInt64
   public let standings: [Standing]
   public let holder: Holder
@@ -26,14 +27,16 @@ public struct CallView {
 
 /// A snapshot of a runtime, for diagnosing hangs.
 public struct RuntimeView {
-  /// Whether every loop has answered in time.
+  /// Whether every loop has answered within the time.
   public var isComplete: Bool
-  /// The calls of the loops that have answered, loop by loop, the latest of each first; nil: none has.
+  /// The calls of the loops that have answered, loop by loop, the latest call of each loop first; nil: no
+  /// loop has answered.
   public var calls: [CallView]?
-  /// The callback that runs: that of the first loop that has not answered, otherwise of any.
+  /// The running callback: of the first loop that has not answered, or, if all have answered, of any loop.
+  /// nil: none runs.
   public var running: CallWatch.Running?
-  /// The name of the interceptor whose callback runs, followed by a NUL; nil: no callback runs, or one of the call
-  /// itself does.
+  /// The name of the interceptor whose callback runs, followed by a NUL; nil: no callback runs, or the
+  /// running callback belongs to the call itself.
   public var interceptor: ByteBuffer?
   /// The time that the loop last read from the clock: the callback that runs began about then.
   public var turnTime: UInt64
@@ -55,15 +58,16 @@ public struct RuntimeView {
 }
 
 extension ClientRuntime {
-  /// A view of the runtime. Any thread: a driving thread gets it for its own loop at once. For other loops it is there
-  /// within `nanoseconds`, which the loops share, even if they do not answer.
+  /// A view of the runtime. Any thread. A thread that drives a loop looks at that loop at once. For the other
+  /// loops together it waits at most `nanoseconds`; a loop that has not answered by then is missing in the
+  /// view.
   public func view(within nanoseconds: UInt64) -> RuntimeView {
     loop.view(within: nanoseconds / UInt64(runtime.options.loops))
   }
 }
 
 extension RuntimeLoop {
-  /// A view of this loop and those behind it, each within `nanoseconds`.
+  /// A view of this loop and of those behind it. Waits at most `nanoseconds` for each of them.
   @inline(never) @_optimize(size)
   fileprivate func view(within nanoseconds: UInt64) -> RuntimeView {
     // A loop that has ended has no calls.
@@ -79,8 +83,8 @@ extension RuntimeLoop {
     return view
   }
 
-  /// Looks at `call` (nil: at all calls) on the driving thread, or here if nobody drives; nil: the loop has not answered
-  /// in time.
+  /// Looks at `call` (nil: at all calls) on the driving thread, or on this thread if no thread drives.
+  /// Returns nil if the loop has not answered within `nanoseconds`.
   @inline(never) @_optimize(size)
   func look(within nanoseconds: UInt64, at call: ClientCall?) -> [CallView]? {
     if runtime.isDriving { return live.views(of: call) }

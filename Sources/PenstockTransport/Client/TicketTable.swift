@@ -6,9 +6,9 @@ import Synchronization
 ///
 /// A ticket is a number: (number of a book) << 16 | (index in that book, from 1). Books are numbered from 1, and no
 /// number is used again within the process, nor in a child that a fork makes of it: so a ticket that is resolved late
-/// never meets another ticket. A book belongs to one call, and takes another number after each 65,535 tickets. Spent
-/// tickets are not kept: a ticket whose book number nobody has counts as gone (mostly its call has ended), and a ticket
-/// that its book does not list counts as spent.
+/// never meets another ticket. A book belongs to one call, and takes another number after each 65,535
+/// tickets. Spent tickets are not kept: a ticket whose number no book has counts as gone (usually its call
+/// has ended), and a ticket that its book does not list counts as spent.
 final class TicketTable: @unchecked Sendable {
   private struct Slot {
     var number: UInt64 = 0
@@ -69,7 +69,7 @@ final class TicketTable: @unchecked Sendable {
     for one in old where one.book != nil { slots[index(of: one.number)] = one }
   }
 
-  /// Frees numbers of a book. None of its tickets with these numbers is open any more.
+  /// Frees numbers of a book. The book has no open tickets with these numbers any more.
   fileprivate func free(_ numbers: ArraySlice<UInt64>) {
     lock.lock()
     for number in numbers { slots[index(of: number)].book = nil }
@@ -178,7 +178,8 @@ final class TicketBook: @unchecked Sendable {
       if spentCount * 2 >= entries.count { dropSpent() }
     }
     lock.unlock()
-    // Freed after the lock, as it may be the last reference to an object with a user's finalizer.
+    // The claim is released after the lock, because it may hold the last reference to an object with a user's
+    // finalizer.
     withExtendedLifetime(claim) {}
     return (outcome, owner)
   }
@@ -213,8 +214,8 @@ final class TicketBook: @unchecked Sendable {
   /// The runtime that drives the call; nil once the call has ended.
   var driver: Runtime? { lock.withLock { runtime } }
 
-  /// Runs `change` while the ticket is open. A thread that ends the ticket at the same time does so before `change`
-  /// or after it.
+  /// Runs `change` if the ticket is open, under the lock, so that no other thread spends the ticket
+  /// meanwhile.
   fileprivate func whileOpen(_ ticket: UInt64, _ change: () -> Outcome) -> Outcome {
     lock.withLock { find(ticket).2 == nil ? .gone : change() }
   }
@@ -294,7 +295,8 @@ public enum Tickets {
     return .ok
   }
 
-  /// Runs `change` while the ticket is open; "gone" if it is not open.
+  /// Runs `change` if the ticket is open, so that no other thread spends the ticket meanwhile; otherwise
+  /// returns `.gone`.
   static func whileOpen(_ ticket: UInt64, _ change: () -> Outcome) -> Outcome {
     TicketTable.shared.book(of: ticket)?.whileOpen(ticket, change) ?? .gone
   }

@@ -30,8 +30,8 @@ public final class TraceLog: CallTrace, @unchecked Sendable {
   public let hops: [HopLabel]
   private let limit: Int
   private let lock = Lock()
-  /// The notes, in malloc's memory because the caller chooses their number. If memory runs out, the oldest notes are
-  /// dropped.
+  /// The notes. Their memory comes from malloc, because the caller chooses their number. If memory runs out,
+  /// the oldest notes are dropped.
   private var notes: UnsafeMutablePointer<TraceNote>?
   private var room = 0
   private var count = 0
