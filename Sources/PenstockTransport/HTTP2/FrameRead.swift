@@ -9,9 +9,9 @@ import PenstockWire
 /// aside:                        [header]            [header]
 /// scratch:                                                              [later bytes]
 /// ```
-/// The length of the frames to come is a guess: most peers cut a message into frames of one length. `deliver` looks at
-/// each header first. If a header is not as guessed, the bytes behind it are not where they belong: they are copied
-/// away, and handled like any other bytes.
+/// The length of the frames to come is a guess: most peers cut a message into frames of one length. `deliver`
+/// checks each header before it uses the bytes behind it. If a header is not as guessed, those bytes are in
+/// the wrong place: they are copied away, and handled like any other bytes.
 ///
 /// Each function handles many KiB at once, so the code is compiled for size.
 final class FrameRead {
@@ -23,8 +23,8 @@ final class FrameRead {
   private var stream: Int32 = 0
   /// How many bytes the vectors have room for.
   private(set) var capacity = 0
-  /// The size of the last frames' content, and how many frames are read ahead: one after a wrong guess, then twice as
-  /// many each time.
+  /// `size`: the size of the last frames' content. `most`: how many frames are read ahead; 1 after a wrong
+  /// guess, and twice as many after each read that was guessed right.
   private var size = 0
   private var most = 1
 
@@ -89,7 +89,8 @@ final class FrameRead {
 
   func receive(from socket: Socket) -> Socket.Moved { socket.receive(vectors, filled) }
 
-  /// Gives `receive` the `n` bytes that have come, in order, until it returns false. False: no memory.
+  /// Passes the `n` bytes that have come to `receive`, in order, until `receive` returns false. The result is
+  /// false if there is no memory.
   @inline(never) @_optimize(size)
   func deliver(_ n: Int, _ receive: (ByteView) -> Bool) -> Bool {
     var left = n
@@ -117,8 +118,8 @@ final class FrameRead {
     ahead.contains(index) && (index - ahead.lowerBound) & 1 == 0
   }
 
-  /// Whether the frame header at `index` is as guessed, so that the bytes behind it are where they belong. `left`:
-  /// how many bytes were read behind the header.
+  /// Whether the frame header at `index` is as guessed, so that the bytes behind it are in the right place.
+  /// `left`: how many bytes were read behind the header.
   private func stands(behind index: Int, _ left: Int) -> Bool {
     guard let header = vectors[index].iov_base else { return false }
     let start = UInt64(bigEndian: header.loadUnaligned(as: UInt64.self))
@@ -159,8 +160,8 @@ extension HTTP2Session {
     return UnsafeMutableRawBufferPointer(rebasing: all.prefix(left))
   }
 
-  /// The space for all that may still come of the message to which the present DATA frame, or the last one, belongs.
-  /// nil: there is no such space, or not much of it.
+  /// The space for the missing rest of a message: the one to which the present DATA frame, or else the last
+  /// one, belongs. nil: there is no such space, or less than `leastSpace`.
   func messageSpace() -> UnsafeMutableRawBufferPointer? {
     guard tracker.dataLength >= HTTP2Session.leastSpace,
       let stream = find(tracker.stream)?.takeUnretainedValue(),
@@ -171,7 +172,7 @@ extension HTTP2Session {
     return space
   }
 
-  /// Whether the stream whose frame came last has bytes that its owner did not want yet.
+  /// Whether the stream whose frame came last has bytes that its owner has not taken yet.
   @inline(never) @_optimize(size)
   var isBehind: Bool {
     phase != .abandoned && (find(tracker.stream).map { !$0.takeUnretainedValue().bodyIsEmpty } ?? false)

@@ -1,9 +1,10 @@
 import PenstockChannel
 import PenstockWire
 
-/// Follows the frame boundaries of a server's bytes (RFC 9113 section 4.1), to say in words where a connection
-/// broke off, and to recognise by the first bytes a peer that does not speak HTTP/2: "The server connection preface
-/// consists of a potentially empty SETTINGS frame that MUST be the first frame" (section 3.4).
+/// Follows the frame boundaries in the bytes of a server (RFC 9113 section 4.1). So an error text can say
+/// where a connection broke off, and the first bytes show whether the peer speaks HTTP/2 at all: "The server
+/// connection preface consists of a potentially empty SETTINGS frame that MUST be the first frame" (section
+/// 3.4).
 struct FrameTracker {
   private var header: UInt64 = 0
   private var flags: UInt8 = 0
@@ -19,8 +20,8 @@ struct FrameTracker {
 
   var isMidFrame: Bool { have > 0 }
 
-  /// How many of `bytes` belong to the present frame, and to frames of the same stream and kind that follow it
-  /// directly (DATA and HEADERS are one kind); nil: the first frame is not SETTINGS.
+  /// How many of `bytes` belong to the present frame, and to frames of the same stream and kind that follow
+  /// it directly (DATA and HEADERS are one kind). nil: the first frame of the connection is not SETTINGS.
   mutating func push(_ bytes: ByteView) -> Int? {
     if opening.count < FrameTracker.openingSize, !notePreface(bytes) { return nil }
     var at = have == 0 ? 0 : proceed(bytes)
@@ -40,8 +41,8 @@ struct FrameTracker {
     return at == 0 ? proceed(bytes) : at
   }
 
-  /// Goes to the end of the present frame, or of the one whose header begins here, or to the end of `bytes`. Returns
-  /// how many bytes that were.
+  /// Goes on to the end of the present frame (at a boundary: of the frame that begins with `bytes`), or to
+  /// the end of `bytes` if that comes first. Returns the number of bytes passed.
   @inline(never) @_optimize(size)
   private mutating func proceed(_ bytes: ByteView) -> Int {
     var at = 0
@@ -60,31 +61,33 @@ struct FrameTracker {
     return at + part
   }
 
-  /// The stream of the present frame, or of the last one at a boundary.
+  /// The stream of the present frame; at a boundary, of the last frame.
   var stream: Int32 { Int32(truncatingIfNeeded: header & 0x7FFF_FFFF) }
-  /// How many bytes of the present DATA frame are missing, if it has no padding.
+  /// How many bytes of the present frame are missing, if it is a DATA frame without padding; otherwise 0.
   var dataLeft: Int { dataLength > 0 ? payload : 0 }
-  /// The size of the content of the present frame (at a boundary: of the last one), if it is a DATA frame without
-  /// padding; else 0.
+  /// The size of the content of the present frame (at a boundary: of the last frame), if it is a DATA frame
+  /// without padding; otherwise 0.
   var dataLength: Int { (have == 0 || have == 9) && type == 0 && flags & 0x8 == 0 ? Int(header >> 40) : 0 }
   private var type: UInt8 { UInt8(truncatingIfNeeded: header >> 32) }
   enum Kind { case call, control }
-  /// The kind of the present frame, or of the last one: DATA, HEADERS and CONTINUATION belong to calls.
+  /// The kind of the present frame; at a boundary, of the last frame. DATA, HEADERS and CONTINUATION belong
+  /// to calls.
   var kind: Kind { type < 2 || type == 9 ? .call : .control }
-  /// Whether more of a header block has to come: the present frame, or the last one, has no END_HEADERS.
+  /// Whether more of a header block has to come: the present frame (at a boundary: the last frame) is part of
+  /// a block, and has no END_HEADERS.
   private var isInBlock: Bool { (have == 0 || have == 9) && flags & 4 == 0 && (type == 1 || type == 9) }
-  /// How many bytes of an unfinished header block have come, with the last `count` bytes; `before` had come before
-  /// them. The block's first frame counts as a whole. 0: there is no such block.
+  /// How many bytes of an unfinished header block have come: `before` bytes, and now `count` more. The first
+  /// frame of a block counts with its full length. 0: there is no unfinished block.
   func blockBytes(_ before: Int, _ count: Int) -> Int {
     isInBlock ? (type == 1 ? Int(header >> 40) : before + count) : 0
   }
-  /// Whether the header block has more than one frame.
+  /// Whether the present header block, or at a boundary the last one, has more than one frame.
   var isLongBlock: Bool { isInBlock || type == 9 }
 
   private func notePreface(_ bytes: ByteView) -> Bool {
     _ = opening.append(ByteView(rebasing: bytes.prefix(FrameTracker.openingSize - opening.count)))
-    // A frame begins with its length in three bytes. If the first is not 0, the frame has 64 KiB or more, which no
-    // SETTINGS frame has.
+    // A frame begins with its length in three bytes. If the first byte is not 0, the frame has 64 KiB or
+    // more, which no SETTINGS frame has.
     if let first = opening.view.first, first != 0 { return false }
     return opening.count < 4 || opening.view[3] == 4
   }

@@ -3,13 +3,14 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 
-/// One connection: a link that a connector has made, and the HTTP/2 session on it, moved by the loop.
+/// One connection: a link that a connector has made, and the HTTP/2 session on it, driven by the loop.
 ///
 /// ```
 /// preface --the peer's SETTINGS--> open --no new streams--> draining --no stream left--> closed
 /// preface, open, draining --error, end of stream, close by the owner--> closed
 /// ```
-/// In each turn it reads the waiting bytes and tells the streams' owners; it writes once, at the turn's end.
+/// In each turn the connection reads the waiting bytes and tells the streams' owners. It writes once, at the
+/// turn's end.
 final class HTTP2Connection: TransportConnection, TurnTask {
   enum Phase { case preface, open, draining, closed }
 
@@ -35,9 +36,9 @@ final class HTTP2Connection: TransportConnection, TurnTask {
 
   private static let scratchSize = 64 << 10
   private static let manyStreams = 256
-  /// How many bytes are read in one turn before other connections are served, and before credit goes back. With a
-  /// larger budget, a peer that has used up a stream's window would wait for credit (64 KiB messages from the server:
-  /// 0.7 of the rate with 1 MiB).
+  /// How many bytes are read in one turn before other connections are served, and before credit goes back.
+  /// With a larger budget, a peer that has used up a stream's window would wait for credit: with 1 MiB,
+  /// messages of 64 KiB from the server come at 0.7 of the rate.
   private static let readBudget = 256 << 10
   /// How many bytes are read at most after the connection was lost.
   private static let lastBudget = 1 << 20
@@ -45,8 +46,8 @@ final class HTTP2Connection: TransportConnection, TurnTask {
   private static let eventCost = 10
   /// How often, at most, the socket is filled in one turn.
   private static let writeRounds = 16
-  /// How many bytes become TLS records at once: fewer if the last DATA frame has used up a window, so that the peer
-  /// can begin early to read and to give credit back.
+  /// How many bytes become TLS records at once. They are fewer if the last DATA frame has used up a window,
+  /// so that the peer can begin early to read and to give credit back.
   private static let manyRecords = 128 << 10
   private static let fewRecords = 32 << 10
 
@@ -119,7 +120,7 @@ final class HTTP2Connection: TransportConnection, TurnTask {
     wantsWrite()
   }
 
-  /// There may be more to send on `stream`.
+  /// Called when there may be more to send on `stream`.
   @inline(never)
   func resume(_ stream: HTTP2Stream) {
     session.resume(stream)
@@ -151,8 +152,8 @@ final class HTTP2Connection: TransportConnection, TurnTask {
     if events & CS_EPOLLOUT != 0 || session.wantsWrite || !link.isSent { wantsWrite() }
   }
 
-  /// Reads and handles the waiting bytes. `isLast`: the connection is lost, and only the bytes that are in the kernel
-  /// will come.
+  /// Reads and handles the waiting bytes. `isLast`: the connection is lost, so only the bytes that are
+  /// already in the kernel can come.
   private func receiveAll(isLast: Bool = false) {
     var budget = isLast ? HTTP2Connection.lastBudget : HTTP2Connection.readBudget
     while budget > 0, phase != .closed {
@@ -191,9 +192,9 @@ final class HTTP2Connection: TransportConnection, TurnTask {
         budget -= n
         // A read of less than the space has usually emptied the socket; if not, epoll reports the rest.
         if n < capacity { return }
-        // Owners are told of a whole message before more is read, so that the bytes behind it can go into the next
-        // message. Reading stops if a call does not want its bytes yet (more may wait in the kernel), or if requests
-        // were made meanwhile (they go first).
+        // Owners are told of a whole message before more is read, so that the bytes behind it can be received
+        // directly into the next message. Reading stops if a call has not taken its bytes yet (more bytes may
+        // wait in the kernel), or if items were posted meanwhile (new requests go first).
         session.dispatch()
         if !isLast, session.isBehind || runtime.hasPosted { return }
       }
@@ -241,7 +242,8 @@ final class HTTP2Connection: TransportConnection, TurnTask {
     }
   }
 
-  /// The session has given up: sends its last frames to the peer, if that is possible.
+  /// Closes the connection after the session has failed. First sends the session's last frames, if that is
+  /// possible.
   @inline(never) @_optimize(size)
   private func closeAfterFailure() {
     let words = session.failure ?? ByteBuffer().say("HTTP/2 failed")
@@ -344,14 +346,15 @@ final class HTTP2Connection: TransportConnection, TurnTask {
     if let keepalive, !session.isIdle { wakesKeepalive = !keepalive.follow(.opened(keepaliveView)) }
   }
 
-  /// The timer of `keepalive` is due.
+  /// Called when the timer `keepalive` is due.
   @inline(never) @_optimize(size)
   func keepaliveDue() {
     if let keepalive { wakesKeepalive = !keepalive.follow(.time(keepaliveView)) }
   }
 
   var keepaliveView: KeepaliveView {
-    // For pings a health check counts as a call. Where only silence is told, it does not.
+    // For pings the stream of a health check counts as a call. In a channel that only reports silence, it
+    // does not.
     let others = isWatched && destination.keepalive == nil ? 1 : 0
     return KeepaliveView(
       heard: knownFacts.heardAt.value, hasCalls: session.open.count + session.queuedCount > others,
@@ -366,7 +369,7 @@ final class HTTP2Connection: TransportConnection, TurnTask {
 
   func tellSilence() { owner?.connectionSilent(runtime.now &- knownFacts.heardAt.value) }
 
-  /// The peer has not answered a PING within `timeout`.
+  /// Closes the connection, because the peer has not answered a PING within `timeout` (ns).
   @inline(never) @_optimize(size)
   func die(_ timeout: UInt64) {
     let silent = runtime.now &- knownFacts.heardAt.value
@@ -437,8 +440,8 @@ final class HTTP2Connection: TransportConnection, TurnTask {
   /// Closes the connection with GOAWAY and, if it uses TLS, close_notify. Streams that are still open end.
   @inline(never) @_optimize(size)
   override func closeGracefully() {
-    // If other code in the program has closed the loop's descriptors, the number of the socket may be another file's
-    // by now.
+    // If other code in the program has closed the loop's descriptors, the number of the socket may belong to
+    // another file by now.
     if phase == .open || phase == .draining, !runtime.hasLostDescriptors {
       session.sayGoodbye()
       _ = pass()

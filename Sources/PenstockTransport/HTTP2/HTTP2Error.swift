@@ -4,7 +4,7 @@ import PenstockWire
 
 /// The error codes of HTTP/2; layers above HTTP/2 see no numbers.
 public enum HTTP2Error {
-  /// How a stream has ended that the peer has reset with `code`.
+  /// The end of a stream that the peer has reset with `code`.
   @inline(never) @_optimize(size)
   static func end(ofReset code: UInt32) -> StreamEnd {
     if code == NGHTTP2_REFUSED_STREAM.rawValue {

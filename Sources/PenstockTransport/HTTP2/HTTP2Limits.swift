@@ -10,13 +10,13 @@ struct HTTP2Limits {
   /// How large windows may grow; 0: not at all (see `WindowGrowth`).
   var mostWindow = 0
   var maxHeaderList = 16384
-  /// How many bytes `collect` gathers before the rest has to wait; twice as many where messages are not copied.
+  /// How many bytes `collect` gathers before the rest has to wait; twice as many if messages are not copied.
   var outputSize = 256 << 10
 }
 
-/// The times that a session asks for.
+/// The clock of a session, and the round-trip time of its connection.
 class SessionTimes {
-  /// The time in nanoseconds, from any beginning.
+  /// The time in nanoseconds, counted from an arbitrary start.
   var now: UInt64 { cs_monotonic() }
   /// The round-trip time in nanoseconds; 0: not known.
   var roundTrip: UInt64 { 0 }

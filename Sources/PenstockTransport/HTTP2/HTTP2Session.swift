@@ -6,9 +6,9 @@ import PenstockWire
 
 /// The result of `collect`.
 enum Collected: Equatable {
-  /// All bytes were collected: there are no more until something happens.
+  /// All bytes were collected. There are no more until another event adds some.
   case all
-  /// As many bytes were collected as there was room for: there may be more.
+  /// As many bytes were collected as there was room for. There may be more.
   case more
   /// The connection has to be closed when these bytes have left.
   case failed
@@ -16,7 +16,7 @@ enum Collected: Equatable {
 
 /// The client side of an HTTP/2 connection without its I/O: bytes go in by `receive` and come out by `collect`.
 ///
-/// nghttp2 does the protocol. Its callbacks (HTTP2SessionEvents.swift) only record; owners are told by `dispatch`,
+/// nghttp2 implements the protocol. Its callbacks (HTTP2SessionEvents.swift) only record; owners are told by `dispatch`,
 /// which is called when no nghttp2 function is on the stack. In `dispatch` owners may call any function of the
 /// session.
 ///
@@ -32,14 +32,14 @@ final class HTTP2Session {
     case open
     /// The session takes no new streams: a GOAWAY came, or the ids are used up.
     case draining
-    /// The peer broke the rules before its SETTINGS came.
+    /// The session has failed, or has to drain, before the peer's SETTINGS have come.
     case stillborn
     /// nghttp2 must not be called again: the objects that it points to are gone.
     case abandoned
   }
 
   var phase = Phase.beginning
-  /// How many streams the peer lets us open at a time; 0: no new ones, not yet or no longer.
+  /// How many streams the peer lets us open at a time; 0 before its SETTINGS have come, and when no new streams may open.
   private var streamLimit = 0
   /// The peer's GOAWAY in words; nil: none has come.
   var goAway: ByteBuffer?
@@ -59,9 +59,9 @@ final class HTTP2Session {
   var open: [HTTP2Stream] = []
   /// New streams, which the next `collect` opens.
   var opening = WaitQueue<HTTP2Stream>()
-  /// Whole requests for whose bodies the connection's window has no room. They are older than the streams in
-  /// `opening`. The peer could do nothing with their headers, and ten thousand open streams cost grpc++'s server 2.5
-  /// times as much a call as two thousand.
+  /// Whole requests whose bodies do not fit the connection's window now. They are older than the streams in `opening`.
+  /// The peer could not answer them from their headers, and with ten thousand open streams a call costs grpc++'s server
+  /// 2.5 times as much as with two thousand.
   var held = WaitQueue<HTTP2Stream>()
   private var changed: [HTTP2Stream] = []
   private var dispatching: [HTTP2Stream] = []
@@ -232,7 +232,7 @@ final class HTTP2Session {
     if phase == .draining, let leaving { endQueued(leaving) }
   }
 
-  /// The reason why no new streams are taken any more; nil: they are.
+  /// The reason why the session takes no new streams any more; nil: it takes them.
   @inline(never) @_optimize(size)
   var leaving: ByteBuffer? {
     phase == .draining ? goAway ?? failure ?? ByteBuffer().say("the connection has no stream ids left") : nil
@@ -246,8 +246,8 @@ final class HTTP2Session {
   /// Whether the next whole request may open, with `room` in the connection's window.
   private func mayOpen(_ room: Int) -> Bool { room > 0 || open.count < HTTP2Session.opensAnyway }
 
-  /// Opens streams that wait. True: some were opened. Called when nghttp2 has no more frames: a slot may be free by
-  /// now, because a stream has ended with the frames collected, or did not open, and nothing else tells of that.
+  /// Opens streams that wait. True: some were opened. Called when nghttp2 has no more frames: a stream may have ended
+  /// with the frames just collected, or failed to open, and no other event reports the slot that this has freed.
   @inline(never) @_optimize(size)
   private func opensMore() -> Bool {
     let count = queuedCount
@@ -319,8 +319,7 @@ final class HTTP2Session {
     return provider
   }
 
-  /// There may be more to send on `stream`. nghttp2 keeps 160 bytes for a body, so it is given one only while there
-  /// is something to send.
+  /// Called when there may be more to send. nghttp2 keeps 160 bytes for a body, so it has one only while it can send.
   func resume(_ stream: HTTP2Stream) {
     guard stream.life == .idle, stream.owner != nil, stream.hasWork else { return }
     var provider = HTTP2Session.body(of: stream)
@@ -332,13 +331,13 @@ final class HTTP2Session {
     }
   }
 
-  /// The owner took `count` bytes of the body: their credit goes back.
+  /// Called when the owner took `count` bytes of the body: gives their credit back to the peer.
   func consumed(_ stream: HTTP2Stream, _ count: Int) {
     guard count > 0, stream.life.isOpen, let credit = stream.credit(count) else { return }
     credited(nghttp2_session_consume_stream(session, stream.id, credit))
   }
 
-  /// The owner is done with `stream`: an open stream is reset. True: there is something to send.
+  /// Called when the owner is done with `stream`: resets an open stream. True: there is something to send.
   @discardableResult
   func letGo(_ stream: HTTP2Stream, _ why: Leave) -> Bool {
     stream.letGo()
@@ -377,8 +376,8 @@ final class HTTP2Session {
       swap(&changed, &dispatching)
       var index = 0
       while index < dispatching.count {
-        // The list holds a reference to the stream, so none is taken here. One is taken to the owner, which may be
-        // freed within `streamChanged`, as soon as the stream drops its own.
+        // The list holds a reference to the stream, so none is taken here. A reference to the owner is taken: within
+        // `streamChanged` the stream may drop its own, which may be the last.
         let stream = Unmanaged.passUnretained(dispatching[index])
         index += 1
         stream._withUnsafeGuaranteedRef { stream in
@@ -443,8 +442,8 @@ final class HTTP2Session {
       if tracker.owed > owed { owe(count, since: owed) }
       blockBytes = tracker.blockBytes(blockBytes, count)
       if blockBytes > floodSize, culprit == 0 { flood(tracker.stream) }
-      // nghttp2 gets the bytes stream by stream, so that we know which stream's frame broke the connection: nghttp2
-      // has queued a GOAWAY by now.
+      // nghttp2 has queued a GOAWAY, because a frame broke the connection. nghttp2 gets the bytes of one stream at a
+      // time, so that frame belongs to the present stream.
       if phase == .open || phase == .beginning, nghttp2_session_check_request_allowed(session) == 0 {
         culprit = tracker.stream
         brokeInBlock = tracker.isLongBlock

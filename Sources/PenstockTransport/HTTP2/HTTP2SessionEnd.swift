@@ -4,14 +4,14 @@ import PenstockWire
 
 /// How a session ends, and its streams with it.
 extension HTTP2Session {
-  /// Tells the peer that this side gives up (GOAWAY with ENHANCE_YOUR_CALM), if nghttp2 may still be called.
+  /// Makes nghttp2 end the session by GOAWAY with ENHANCE_YOUR_CALM, if nghttp2 may still be called.
   func sayEnough() {
     if phase != .abandoned {
       _ = nghttp2_session_terminate_session(session, NGHTTP2_ENHANCE_YOUR_CALM.rawValue)
     }
   }
 
-  /// Tells the peer by GOAWAY that this side leaves.
+  /// Queues a GOAWAY, which tells the peer that this side closes the connection.
   @inline(never) @_optimize(size)
   func sayGoodbye() {
     guard failure == nil, let session else { return }
@@ -19,7 +19,8 @@ extension HTTP2Session {
     _ = nghttp2_submit_goaway(session, 0, 0, NGHTTP2_NO_ERROR.rawValue, nil, 0)
   }
 
-  /// The connection is gone: ends every stream. A stream of which nothing was on the wire ends as `neverSent`.
+  /// Ends every stream, because the connection is gone. A stream of which nothing was on the wire ends as
+  /// `neverSent`.
   @inline(never) @_optimize(size)
   func abandon(_ words: ByteBuffer) {
     fail(words)
@@ -41,14 +42,15 @@ extension HTTP2Session {
     endQueued(words)
   }
 
-  /// Ends the requests that wait for their turn; they have to look for another connection.
+  /// Ends the requests that wait to be opened, as `neverSent`: their attempts have to look for another
+  /// connection.
   @inline(never) @_optimize(size)
   func endQueued(_ words: ByteBuffer) {
     while let stream = held.popFirst() ?? opening.popFirst() { close(stream, .neverSent(words)) }
   }
 
-  /// `result`: of the nghttp2 function that was to send the peer its credit. If there was no memory for that, the
-  /// session fails, because the peer might wait for the credit for ever.
+  /// Checks the result of an nghttp2 function that gives credit to the peer, or submits a frame. On an error
+  /// (no memory) the session fails, because the peer might wait for the credit for ever.
   func credited(_ result: Int32) { if result != 0 { fail(broken(result)) } }
 
   @inline(never) @_optimize(size)

@@ -3,10 +3,12 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 
-/// The callbacks by which nghttp2 tells a session of its events. They record here and in `HTTP2Stream`; they never call an
-/// owner, but for `streamSends` and `streamReceives`, which only record too.
+/// The callbacks by which nghttp2 tells a session of its events. They record the events in the session and in
+/// its `HTTP2Stream`s. They call no function of an owner except `streamSends` and `streamReceives`, which
+/// only record, too.
 extension HTTP2Session {
-  /// A session outlives every call of its callbacks: no reference is counted.
+  /// Calls `body` with the session behind `pointer`. No reference is counted, because a session outlives
+  /// every call of its callbacks.
   @inline(__always)
   private static func with(_ pointer: UnsafeMutableRawPointer?, _ body: (HTTP2Session) -> Void) -> Int32 {
     if let pointer { Unmanaged<HTTP2Session>.fromOpaque(pointer)._withUnsafeGuaranteedRef(body) }
@@ -100,7 +102,8 @@ extension HTTP2Session {
     guard let output else { return NGHTTP2_ERR_CALLBACK_FAILURE.rawValue }
     return output._withUnsafeGuaranteedRef { out in
       if out.isFull(limits.outputSize) { return NGHTTP2_ERR_WOULDBLOCK.rawValue }
-      // The owner has left the stream since the length was chosen: nghttp2 drops the frame and resets the stream.
+      // The owner has left the stream since `readBody` chose the length. nghttp2 drops the frame and resets
+      // the stream.
       if stream.bytesToSend < count { return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE.rawValue }
       guard out.append(header), stream.moveBody(count, into: out) else {
         return NGHTTP2_ERR_CALLBACK_FAILURE.rawValue
@@ -110,13 +113,13 @@ extension HTTP2Session {
     }
   }
 
-  /// Tells nghttp2 how many bytes of a body the next DATA frame carries; `send_data` moves them.
+  /// Tells nghttp2 how many bytes of a body the next DATA frame carries. `send` moves them.
   static let readBody: nghttp2_data_source_read_callback = { _, _, _, length, flags, source, _ in
     guard let flags, let source else { return Int(NGHTTP2_ERR_CALLBACK_FAILURE.rawValue) }
     return Unmanaged<HTTP2Stream>.fromOpaque(source.pointee.ptr)._withUnsafeGuaranteedRef { stream in
       let count = min(length, stream.bytesToSend)
       let isLast = stream.endsAfterPieces && count == stream.bytesToSend
-      // The owner has left the stream.
+      // Nothing is left to send, because the owner has left the stream.
       if count == 0 && !isLast { return Int(NGHTTP2_ERR_DEFERRED.rawValue) }
       if count > 0 { flags.pointee |= NGHTTP2_DATA_FLAG_NO_COPY.rawValue }
       if count == stream.bytesToSend {
@@ -141,7 +144,8 @@ extension HTTP2Session {
     mark(stream)
   }
 
-  /// Checks a field that is not one of the usual ones. The result can make nghttp2 leave out the rest of the block.
+  /// Checks a field that is not one of the usual ones. Returns 0, or an error that makes nghttp2 skip the
+  /// rest of the block.
   @inline(never) @_optimize(size)
   private func received(_ name: ByteView, _ value: ByteView, on id: Int32) -> Int32 {
     switch block.judge(name, value) {
@@ -243,7 +247,7 @@ extension HTTP2Session {
     }
   }
 
-  /// Checks `block` as a whole. False: the stream has ended, because of the block or before.
+  /// Checks `block` as a whole. False: the stream has ended, either because of the block or before it came.
   @inline(never) @_optimize(size)
   private func isGood(_ stream: HTTP2Stream, endsStream: Bool) -> Bool {
     if stream.end != nil { return false }
@@ -258,8 +262,8 @@ extension HTTP2Session {
       tracker.owed += block.size >> 7
       return true
     }
-    // The end of a stream is progress for its call, too, so it takes debt off (PeerDebt.swift). Frames of the stream
-    // may still come, and cost nothing.
+    // The end of a stream is progress for its call, too, so it reduces the debt (PeerDebt.swift). Frames of
+    // the ended stream that still come add none.
     earn()
     if stream.end != nil { expectLate(floodSize) }
     return stream.end == nil
@@ -343,8 +347,8 @@ extension HTTP2Session {
     }
   }
 
-  /// Called when a GOAWAY has been sent. The session's own has NO_ERROR; with another code nghttp2 has given up on
-  /// the peer.
+  /// Called when a GOAWAY has been sent. A GOAWAY of the session has NO_ERROR; another code means that
+  /// nghttp2 has found an error of the peer.
   @inline(never) @_optimize(size)
   private func gaveUp(_ frame: nghttp2_goaway) {
     guard frame.error_code != NGHTTP2_NO_ERROR.rawValue, failure == nil else { return }
@@ -366,14 +370,14 @@ extension HTTP2Session {
     fail(text)
   }
 
-  /// A HEADERS frame was not sent: the request was reset before, or could not be sent.
+  /// Called when a frame was not sent. For HEADERS: the request was reset before, or could not be sent.
   @inline(never) @_optimize(size)
   private func notSent(_ frame: UnsafePointer<nghttp2_frame>) {
     let header = frame.pointee.hd
     guard UInt32(header.type) == NGHTTP2_HEADERS.rawValue else { return }
     for stream in open where stream.id == header.stream_id {
-      // nghttp2 closes the stream next, and would hand its pointer to `closed`, when the object may be freed already:
-      // so nghttp2 has to forget the pointer.
+      // nghttp2 closes the stream next, and would pass its pointer to `closed`, when the object may be freed
+      // already. So nghttp2 has to forget the pointer.
       _ = nghttp2_session_set_stream_user_data(session, stream.id, nil)
       remove(stream)
       stream.finish(.neverSent(goAway ?? ByteBuffer().say("the request could not be sent")))

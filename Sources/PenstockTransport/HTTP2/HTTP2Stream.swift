@@ -17,13 +17,14 @@ final class HTTP2Stream: TransportStream, Queued {
 
   var life = HTTP2StreamLife.created
   private(set) var answer = Answer.awaited
-  /// Whether it is in the session's list of changed streams.
+  /// Whether the stream is in the session's list of changed streams.
   var isMarked = false
   /// The number of the request's block in the session's `KnownBlocks`; 0: none.
   var block: UInt8 = 0
   var id: Int32 = -1
   private var storedIndex: Int32 = -1
-  /// How many bytes the owner has taken without their credit having gone back; never more than a window.
+  /// The number of bytes that the owner has taken, and whose credit has not gone back to the peer; never more
+  /// than a window.
   private var uncredited: UInt32 = 0
   /// The length of the body that the response's head has announced (0: none), less the bytes that have come.
   var lengthLeft = 0
@@ -71,14 +72,15 @@ final class HTTP2Stream: TransportStream, Queued {
 
   // MARK: For the session
 
-  /// Whether it waits for its turn to open.
+  /// Whether the stream waits in a queue of the session until it is opened.
   @inline(never)
   var isWaiting: Bool { life == .queued }
 
   /// Whether there is more to send than the bytes already on their way.
   var hasWork: Bool { bytesToSend > 0 || endsAfterPieces }
 
-  /// The owner has taken `count` bytes. Returns the credit that has to go back; nil: too little to be worth it.
+  /// Called when the owner has taken `count` bytes. Returns the credit that has to go back to the peer; nil:
+  /// less than `leastCredit`, which is kept for later.
   func credit(_ count: Int) -> Int? {
     let all = Int(uncredited) + count
     guard all >= HTTP2Session.leastCredit else {

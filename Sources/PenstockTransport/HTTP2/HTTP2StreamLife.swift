@@ -18,15 +18,15 @@ enum HTTP2StreamLife: CaseIterable {
   case created
   /// The stream waits until the session opens it.
   case queued
-  /// Its HEADERS frame is on its way; later frames of the request wait for that.
+  /// The HEADERS frame of the request is on its way; later frames of the request wait until it has left.
   case opening
-  /// Its HEADERS frame is on its way, and nghttp2 knows of the body behind it.
+  /// The HEADERS frame of the request is on its way, and nghttp2 knows of the body behind it.
   case openingWithBody
-  /// There is nothing to send now.
+  /// The HEADERS frame has left, and there is nothing to send now.
   case idle
-  /// nghttp2 has it among the streams that send.
+  /// nghttp2 has a body of the stream to send.
   case sending
-  /// The DATA frame on its way has all that there is to send now.
+  /// A DATA frame on its way has all bytes that there are to send now.
   case emptying
   /// Our END_STREAM is on its way.
   case ending

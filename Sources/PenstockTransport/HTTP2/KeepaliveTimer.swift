@@ -1,7 +1,8 @@
 import PenstockChannel
 
-/// Carries out what a `Keepalive` decides for one connection, until the connection ends. In a channel without keepalive
-/// it only tells the channel's listeners that the connection is silent.
+/// Carries out the actions of a `Keepalive` for one connection, until the connection ends. In a channel
+/// without keepalive the timer sends no pings, and only tells the channel's listeners that the connection is
+/// silent.
 final class KeepaliveTimer: Timer {
   private var keepalive: Keepalive
   /// The connection, which has this timer; nil once the connection has ended.
@@ -22,8 +23,8 @@ final class KeepaliveTimer: Timer {
     super.init()
   }
 
-  /// Tells listeners that the connection is silent: after `time` nanoseconds with calls, and again after each further
-  /// `time`.
+  /// Makes a timer that sends no pings, and tells the listeners that the connection is silent: after `time`
+  /// nanoseconds in which calls were open and nothing came, and again after each further `time`.
   init(listening time: UInt64, _ connection: HTTP2Connection, _ destination: Destination, _ runtime: Runtime)
   {
     keepalive = Keepalive(interval: time, timeout: time, withoutCalls: false)
@@ -36,13 +37,13 @@ final class KeepaliveTimer: Timer {
 
   override func fire() { connection?.keepaliveDue() }
 
-  /// Tells the `Keepalive` of an event, and carries out its actions. False: it is asleep, and has to be told of the
-  /// next stream.
+  /// Passes an event to the `Keepalive`, and carries out the actions that follow. False: the `Keepalive` is
+  /// asleep, so the connection has to report its next stream (`.opened`).
   @inline(never) @_optimize(size)
   func follow(_ event: KeepaliveEvent) -> Bool {
     var event = event
     if !pings, case .opened(var view) = event {
-      // The time without calls is no silence.
+      // Time without calls does not count as silence, so it begins now.
       view.heard = runtime.now
       event = .opened(view)
     }

@@ -4,13 +4,13 @@ import PenstockWire
 /// Keeps header blocks that nghttp2 has made, for later requests that are the same but for their timeout.
 ///
 /// From the second time on, all fields of such a request are in HPACK's table, except the path, which nghttp2 never
-/// puts there: so its block only refers to the table and does not change it. As long as nothing is added to the
-/// table, nghttp2 would make the same bytes again. Instead it gets such a request without fields, and the kept block
-/// is put into the empty HEADERS frame that it makes: this saves 2,700 instructions a call. A timeout is inserted
-/// into the block then.
+/// puts there: so its block only refers to the table and does not change it. As long as nothing is added to
+/// the table, nghttp2 would make the same bytes again. Instead the session gives nghttp2 such a request
+/// without fields, and puts the kept block into the empty HEADERS frame that nghttp2 makes: this saves 2,700
+/// instructions a call. The request's timeout is inserted into the block.
 ///
-/// Requests leave in the order in which nghttp2 got them. A request that is given without fields leaves before anything
-/// else is received: the peer's SETTINGS may change the table.
+/// Requests leave in the order in which nghttp2 got them. A request that nghttp2 got without fields leaves
+/// before anything else is received, because the peer's SETTINGS may change the table.
 final class KnownBlocks {
   private final class Known {
     let owner: AnyObject
@@ -30,7 +30,7 @@ final class KnownBlocks {
     }
   }
 
-  /// The known blocks, each at the slot of its path, and each a counted reference.
+  /// The known blocks, each at the slot of its path. Each entry is a counted reference.
   private let slots = UnsafeMutablePointer<Unmanaged<Known>?>.allocate(capacity: KnownBlocks.most)
   private static let most = 8
   private var isEmpty = true
@@ -69,7 +69,7 @@ final class KnownBlocks {
     slots.deallocate()
   }
 
-  /// Whether nghttp2 has still to make the frame of a request that it got without fields.
+  /// Whether nghttp2 has got a request without fields, and has not made its frame yet.
   var isWaiting: Bool { lastRepeated > lastMade }
 
   private static func slot(of path: ByteBuffer) -> Int {
@@ -78,10 +78,10 @@ final class KnownBlocks {
     return view.count < 2 ? 0 : (view.count &* 5 &+ Int(view[view.count &- 2])) & (most &- 1)
   }
 
-  /// Finds the block of a request of `owner`'s for `path`. Returns its number, counted from 1, and the size of its
-  /// list.
+  /// Finds the known block for a request of `owner` for `path`. Returns the block's number, counted from 1,
+  /// and the size of the header list.
   func find(_ owner: AnyObject, _ path: ByteBuffer) -> (number: UInt8, size: Int)? {
-    // A block that is still to be made may put something into the table.
+    // A request with its fields still waits in nghttp2. Its block may add fields to the table.
     guard isUsable, lastSpelled <= lastMade else { return nil }
     let slot = KnownBlocks.slot(of: path)
     return slots[slot]?._withUnsafeGuaranteedRef { known in
@@ -97,7 +97,8 @@ final class KnownBlocks {
   /// its frame later.
   func repeated(_ id: Int32) { lastRepeated = id }
 
-  /// Like `repeated(_:)`, with a timeout of at most 9 bytes, for which room was reserved.
+  /// Called after request `id` has been submitted to nghttp2 with an empty header list, if the request has a
+  /// timeout. `timeout`: at most 9 bytes, for which `reserveTimeout` has made room.
   @inline(never) @_optimize(size)
   func repeated(_ id: Int32, timeout: ByteView) {
     lastRepeated = id
@@ -202,8 +203,9 @@ final class KnownBlocks {
     spelledPath = nil
   }
 
-  /// The offset at which field `index` of `block` begins; the end of the block if it has fewer. nil: a field before
-  /// it changes the table (RFC 7541 section 6), or a number takes more than a byte.
+  /// The offset at which field `index` of `block` begins, or the end of the block if it has fewer fields.
+  /// nil: a field before that offset changes the table (RFC 7541 section 6), or has a number of more than one
+  /// byte.
   @inline(never) @_optimize(size)
   static func offset(in block: ByteView, of index: Int) -> Int? {
     var at = 0

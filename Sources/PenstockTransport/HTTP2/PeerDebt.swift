@@ -14,18 +14,19 @@ extension HTTP2Session {
   /// The time in nanoseconds after which one frame is forgiven.
   private static let forgivenEach = 1_000_000_000 / Limits.forgivenEachSecond
 
-  /// A call has made progress: reduces the debt. `bytes` that have left reduce it further, so that the peer may
-  /// acknowledge each KiB.
+  /// Called when a call has made progress: reduces the debt by four. If the progress is a frame of a request
+  /// that has left, each 512 of its `bytes` reduce the debt by one more, so that the peer may acknowledge
+  /// each KiB.
   @inline(__always)
   func earn(_ bytes: Int = 0) { tracker.owed = max(tracker.owed &- (4 &+ bytes >> 9), 0) }
 
-  /// This side ends a stream, of which up to `bytes` bytes may still come.
+  /// Called when this side ends a stream of which up to `bytes` bytes may still come.
   func expectLate(_ bytes: Int) {
     lateBytes = min(lateBytes + bytes, Limits.lateBytes + 4 * limits.connectionWindow)
   }
 
-  /// `count` bytes have come in frames of one stream and kind, and these frames have cost more than they have earned;
-  /// before them the debt was `before`.
+  /// Called when `count` bytes have come in frames of one stream and kind, and these frames have raised the
+  /// debt. `before`: the debt before them.
   @inline(never) @_optimize(size)
   func owe(_ count: Int, since before: Int) {
     let frames = tracker.owed - before

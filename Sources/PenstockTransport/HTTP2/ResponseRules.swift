@@ -1,9 +1,9 @@
 import CNghttp2
 import PenstockWire
 
-/// The rules of RFC 9113 section 8 for a response. nghttp2's own checks are switched off: for an answer of the three
-/// usual fields they read every byte and took 700 instructions, where one comparison a field is enough
-/// (`HeaderBlock.note`). The responses that are refused here are exactly those that nghttp2 would refuse.
+/// The rules of RFC 9113 section 8 for a response. nghttp2's own checks are switched off: for an answer of
+/// the three usual fields they read every byte and take 700 instructions, while one comparison for each field
+/// is enough (`HeaderBlock.note`). This code refuses exactly the responses that nghttp2 would refuse.
 extension HeaderBlock {
   enum Verdict: Equatable { case add, ignore, refuse }
 
@@ -40,7 +40,7 @@ extension HeaderBlock {
   /// Whether a byte is a space or a tab; nghttp2 checks the ends of a value only from 1.50 on.
   private func isBlank(_ byte: UInt8?) -> Bool { byte == 0x20 || byte == 0x09 }
 
-  /// Whether a field is about the connection only (section 8.2.2), and so forbidden.
+  /// Whether a field is connection-specific (section 8.2.2), and so forbidden.
   private func isOfAConnection(_ name: ByteView) -> Bool {
     bytesEqual(name, "connection") || bytesEqual(name, "keep-alive") || bytesEqual(name, "proxy-connection")
       || bytesEqual(name, "transfer-encoding") || bytesEqual(name, "upgrade")
@@ -67,7 +67,8 @@ extension HeaderBlock {
 }
 
 extension HTTP2Stream {
-  /// Whether a block has just the fields of nearly every response, so that `flaw` need not be called.
+  /// Whether a block has only the usual fields of a response, at their usual position, so that `flaw` need
+  /// not be called.
   func isUsual(_ block: HeaderBlock, endsStream: Bool) -> Bool {
     switch answer {
     case .awaited: return block.isPlainHead && !endsStream
@@ -94,7 +95,7 @@ extension HTTP2Stream {
     return endsStream && isMeasured && lengthLeft != 0 ? NGHTTP2_ERR_HTTP_MESSAGING : nil
   }
 
-  /// Whether all of the body has come that the head has announced.
+  /// Whether the whole body has come, by the length that the head has announced.
   var hasFullLength: Bool { answer != .measured || lengthLeft == 0 }
 
   /// Counts `count` bytes of a body that have come. False: no head has come before, or it has announced a shorter

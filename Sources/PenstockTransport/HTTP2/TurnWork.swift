@@ -7,8 +7,9 @@ protocol TurnTask: AnyObject {
   func runInTurn()
 }
 
-/// The work of a channel at the end of a turn: first everything that was put off (a call is never told anything from within its
-/// own function), then one write per connection. Driving thread only.
+/// The work of a channel at the end of a turn: first the tasks that were put off, then one write for each
+/// connection. An attempt puts off a task in order not to call its call back from within a function that the
+/// call has called. Driving thread only.
 final class TurnWork: TurnEndHandler {
   private let runtime: Runtime
   private var tasks: [any TurnTask] = []
@@ -18,8 +19,8 @@ final class TurnWork: TurnEndHandler {
   private var running: [any TurnTask] = []
   private var isRegistered = false
   private var isRunning = false
-  /// The most rounds in one turn, because tasks may schedule tasks; the rest is done in the next turn, after other
-  /// work.
+  /// The most rounds in one turn. There is a limit because tasks may schedule tasks; the rest is done in the
+  /// next turn, after other work.
   private static let rounds = 16
 
   init(_ runtime: Runtime) {

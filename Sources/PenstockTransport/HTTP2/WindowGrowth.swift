@@ -2,15 +2,16 @@ import CNghttp2
 
 /// Windows that follow bandwidth times delay: whether the peer could send more in a round trip than the windows let it.
 ///
-/// A round trip is the time from a PING to its answer, so it is that to the server, whatever proxies stand between. If
-/// at least a third of a window comes in one, the windows become twice as large. (Credit goes back in halves of a window,
-/// so a peer that is held back sends half a window or more in a round trip, a part of it before the PING.) A PING that has
-/// not led to larger windows is followed by the next one only after a whole window of bytes: servers count pings.
+/// A round trip is the time from a PING to its answer, as the server that ends the HTTP/2 connection gives
+/// it. If at least a third of a window comes in one round trip, the windows become at least twice as large.
+/// (Credit goes back in halves of a window, so a peer that is held back sends half a window or more in a
+/// round trip, a part of it before the PING.) After a PING that has not led to larger windows, the next PING
+/// leaves only after a whole window of bytes, because servers count pings.
 struct WindowGrowth: Equatable {
   private enum Phase: Equatable {
-    /// No PING is under way. The next one leaves when as many bytes have come.
+    /// No PING is under way. The next PING leaves when `bytes` more bytes have come.
     case resting(bytes: Int)
-    /// As many bytes have come since the PING.
+    /// A PING is under way; `bytes` bytes have come since it left.
     case timing(bytes: Int)
   }
 
@@ -23,7 +24,8 @@ struct WindowGrowth: Equatable {
 
   init(most: Int) { self.most = most }
 
-  /// `count` bytes have come while windows of `size` bytes hold. True: a PING is to be sent.
+  /// Called when `count` bytes have come. `size`: the present size of the windows. True: a PING has to be
+  /// sent.
   @inline(never) @_optimize(size)
   mutating func came(_ count: Int, size: Int) -> Bool {
     switch phase {
@@ -37,7 +39,7 @@ struct WindowGrowth: Equatable {
     return false
   }
 
-  /// The PING has been answered. The result is the new size of the windows; nil: it stays `size`.
+  /// Called when the PING has been answered. Returns the new size of the windows; nil: it stays `size`.
   @inline(never) @_optimize(size)
   mutating func answered(size: Int) -> Int? {
     guard case .timing(let bytes) = phase else { return nil }
@@ -48,13 +50,14 @@ struct WindowGrowth: Equatable {
 }
 
 extension HTTP2Session {
-  /// Counts received bytes, where windows may grow.
+  /// Counts received bytes, and sends a PING when it is time. Called if the windows may grow.
   @inline(never) @_optimize(size)
   func measureDelay(_ count: Int) {
     if growth.came(count, size: limits.streamWindow) { ping(WindowGrowth.ping) }
   }
 
-  /// The peer has answered the PING that times a round trip. If all windows are to grow, those of open streams do, too.
+  /// Called when the peer has answered the PING that times a round trip. If the windows have to grow, those
+  /// of open streams grow, too (SETTINGS).
   @inline(never) @_optimize(size)
   func growWindows() {
     guard let size = growth.answered(size: limits.streamWindow) else { return }

@@ -3,8 +3,9 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 
-/// The bytes of one connection: its socket, TLS once a step has put it in, and the bytes that wait to be sent. It knows
-/// nothing of HTTP. A connector has it first, then the connection that the connector makes.
+/// The lower half of one connection, which sends and receives bytes and knows nothing of HTTP: the socket,
+/// the TLS engine once a connect step has set it (`put`), and the bytes that wait to be sent. A connector
+/// owns the link first, then the connection that the connector makes.
 final class Link {
   let socket: Socket
   private(set) var engine: TLSEngine?
@@ -16,7 +17,7 @@ final class Link {
   private var watchesOutput = false
   private var ignoresInput = false
 
-  /// Makes a link. `copies`: there will be TLS, which needs the bytes to send in one piece.
+  /// Makes a link. `copies`: the connection will use TLS, which needs the bytes to send in one piece.
   init(_ socket: Socket, copies: Bool, _ runtime: Runtime) {
     self.socket = socket
     self.runtime = runtime
@@ -27,8 +28,8 @@ final class Link {
   /// Received bytes that were not used yet; with TLS they have to be decrypted.
   var input: ByteBuffer { engine?.input ?? plain }
 
-  /// From here on the link uses TLS. Bytes that have already come are its first input; bytes that still wait to be
-  /// sent leave before its records. False: no memory.
+  /// Makes the link use TLS from now on. Bytes that have already come become the engine's first input; bytes
+  /// that still wait to be sent leave before the engine's records. False: no memory.
   @inline(never) @_optimize(size)
   func put(_ engine: TLSEngine) -> Bool {
     guard engine.input.append(plain.view), engine.output.append(out.bytes.view) else { return false }
@@ -43,8 +44,8 @@ final class Link {
   /// Whether nothing waits to be sent: the kernel has taken all bytes.
   var isSent: Bool { out.isEmpty && (engine.map { $0.output.isEmpty } ?? true) }
 
-  /// Whether more bytes of records wait than calls can cause. Then TLS itself has written the others, in answer to
-  /// the peer, and the peer has to read before more is read from it.
+  /// Whether more bytes of records wait than calls can cause. TLS itself has then written the excess, in
+  /// answer to the peer; so the peer has to read before more is read from it.
   var isClogged: Bool { engine.map { $0.output.count > Limits.waitingRecordBytes } ?? false }
 
   /// Makes TLS records of the next bytes of `out`, at most `most` of them. False: TLS has failed.
@@ -72,7 +73,8 @@ final class Link {
     if !isSent { _ = send(.max) }
   }
 
-  /// Makes the loop tell, or not, when there is room to send. While the link is clogged, nothing is read.
+  /// Sets whether the loop reports room to send. While the link is clogged, the loop reports no bytes to
+  /// read.
   func watchOutput(_ on: Bool) {
     let isClogged = on && isClogged
     guard on != watchesOutput || isClogged != ignoresInput else { return }

@@ -1,11 +1,11 @@
 import CSystem
 import PenstockWire
 
-/// The bytes to be sent on a connection, in order: bytes of its own, and parts of messages that stay where they are until
-/// the kernel has them.
+/// The bytes to be sent on a connection, in order: bytes that the queue has copied (its own bytes), and parts
+/// of messages that stay where they are until the kernel has them.
 ///
-/// A part keeps its message, which nobody changes any more, even if the stream is reset or the call ends. With
-/// `copies` all bytes are the queue's own, because a TLS engine needs them in one piece.
+/// A part keeps its message, even if the stream is reset or the call ends; no code changes the message any
+/// more. With `copies` all bytes are the queue's own, because a TLS engine needs them in one piece.
 public final class SendQueue {
   private struct Part {
     let message: ByteBuffer
@@ -23,7 +23,8 @@ public final class SendQueue {
   /// How many of the queue's own bytes have left since it was last empty.
   private var base = 0
 
-  /// The shortest part that is not copied. To copy a shorter one is less work than one more vector for the kernel.
+  /// The size of the shortest part that is not copied. Copying a shorter part is less work than one more
+  /// vector for the kernel.
   private static let leastPart = 2048
   /// The most vectors of one system call; they take 1 KiB of the stack.
   private static let mostVectors = 64
@@ -32,11 +33,11 @@ public final class SendQueue {
 
   public var count: Int { bytes.count &+ partBytes }
   public var isEmpty: Bool { count == 0 }
-  /// Whether the queue is full. Messages that are not copied count half: a 1 MiB message leaves a tenth faster in two
-  /// system calls than in four.
+  /// Whether the queue has `limit` bytes or more. Parts that are not copied count half, because a message of
+  /// 1 MiB leaves a tenth faster in two system calls than in four.
   func isFull(_ limit: Int) -> Bool { bytes.count >= limit || count >= 2 * limit }
 
-  /// Adds a copy. False: no memory.
+  /// Adds a copy of `view`. False: no memory.
   public func append(_ view: ByteView) -> Bool { bytes.append(view) }
 
   /// Adds `count` bytes of `message` from `start` on. False: no memory.
@@ -60,7 +61,7 @@ public final class SendQueue {
     base = 0
   }
 
-  /// Gives the kernel as much as it takes. Returns how many bytes have left, or -errno.
+  /// Sends as many bytes as the kernel takes now. Returns their number, or -errno.
   public func send(to descriptor: Int32) -> Int {
     var sent = 0
     while true {

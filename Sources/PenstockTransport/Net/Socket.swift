@@ -2,7 +2,8 @@ import CSystem
 import PenstockChannel
 import PenstockWire
 
-/// Makes, reads, writes and closes a connection's socket; no other code does. Owns its descriptor.
+/// The socket of a connection, and the owner of its descriptor. Only this class makes, reads, writes and
+/// closes sockets.
 class Socket {
   private(set) final var descriptor: Int32
 
@@ -29,8 +30,8 @@ class Socket {
     identity = cs_socket_identity(descriptor)
   }
 
-  /// Whether the descriptor is still this socket. False: other code in the program has closed it, and its number may
-  /// be another file's by now.
+  /// Whether the descriptor is still this socket. False: other code in the program has closed it, and its
+  /// number may belong to another file by now.
   private final var isOurs: Bool { descriptor >= 0 && cs_socket_identity(descriptor) == identity }
 
   deinit { close() }
@@ -48,7 +49,7 @@ class Socket {
     return .failed(-code)
   }
 
-  /// The errno that the connect ended with; 0: it has succeeded.
+  /// The errno with which the attempt to connect has failed; 0: it has succeeded.
   var connectError: Int32 { cs_socket_error(descriptor) }
 
   /// The round-trip time in nanoseconds; 0: not known.
