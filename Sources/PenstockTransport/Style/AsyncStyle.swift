@@ -1,10 +1,10 @@
 public import PenstockCall
 import PenstockWire
 
-/// The asynchronous style: an ordinary interceptor whose callbacks pause each event, and give the user a handle of
-/// the hop at that event.
+/// The asynchronous style: an ordinary interceptor whose callbacks pause each event, and give the user a
+/// handle of the hop at that event.
 ///
-/// The call knows nothing of this style, which is built on callbacks, verdicts and tickets alone.
+/// This style needs no code in PenstockCall: it uses callbacks, verdicts and tickets like any interceptor.
 public struct AsyncCallbacks {
   /// A callback for an event: it gets a handle of the hop, which the user has to release, and the hop's state.
   public typealias Shown = @convention(c) (OpaquePointer?, UnsafeMutableRawPointer?) -> Void
@@ -33,9 +33,9 @@ private final class AsyncStyle {
   }
 }
 
-/// The state of the ordinary callbacks: one for the registration, and where there is a `create`, one for each
-/// hop. The C side's reference to it is taken in `table` and in `create`, and given back in the finalizer and in
-/// `destroy`.
+/// The state pointer of the ordinary callbacks points to such an object: to one for the registration or, if
+/// the user has a `create`, to one for each hop. `table` takes a reference to the registration's object, and
+/// its finalizer releases that; `create` takes a reference to a hop's object, and `destroy` releases that.
 public final class AsyncState {
   private let style: AsyncStyle
   private let pointer: UnsafeMutableRawPointer?
@@ -51,7 +51,8 @@ public final class AsyncState {
 
   private func toOpaque() -> UnsafeMutableRawPointer { Unmanaged.passRetained(self).toOpaque() }
 
-  /// The parts of a registration: callbacks, user data with a reference of its own, and the finalizer that gives it back.
+  /// The parts of a registration: the callbacks, the pointer to their state, which holds a reference, and the
+  /// finalizer that releases this reference.
   @inline(never) @_optimize(size)
   public static func table(_ callbacks: AsyncCallbacks, _ userData: UserData)
     -> (Registration.Callbacks, UnsafeMutableRawPointer, Finalizer)

@@ -1,8 +1,8 @@
 import PenstockCall
 import PenstockWire
 
-// For the chain, a synchronous interceptor is an ordinary one, whose callbacks stop the events that the function is
-// to see. All code of this file runs on the driving thread.
+// A chain sees a synchronous interceptor as an ordinary one. Its callbacks, in this file, stop the events
+// that the user's function is to see. All code of this file runs on the driving thread.
 
 extension SyncInterceptor {
   /// The callbacks with which a synchronous interceptor is registered. The registration's user data must be a
@@ -59,7 +59,7 @@ private func with(
 }
 
 extension InterceptedCall {
-  /// Takes a ticket for the event; 0: there was none, so the call was ended.
+  /// Takes a ticket for the event. Returns 0 if there is no ticket; then the call has been ended.
   private func takeTicket(_ hop: Hop) -> UInt64 {
     let ticket = hop.takeTicket()
     if ticket == 0 { _ = hop.finish(Status(.resourceExhausted, "no memory for a synchronous interceptor")) }
@@ -77,13 +77,14 @@ extension InterceptedCall {
     tickets.start = takeTicket(hop)
     guard tickets.start != 0 else { return .next }
     hop.becomeShared()
-    // If the call has only one request message, the function sees that too: start is held until the message has come.
+    // If the call has only one request message, the function sees it with the start: start is held until the
+    // message has come.
     if kind.sendsOne { return .hold }
     offer(hop)
     return .pause
   }
 
-  /// The one request message has come, or a half-close without one.
+  /// Called when the request message has come, or a half-close without a message.
   fileprivate func requestCame(_ hop: Hop, _ message: Message?) -> Verdict {
     guard stage == .collecting else { return .next }
     tickets.request = takeTicket(hop)
@@ -100,7 +101,8 @@ extension InterceptedCall {
     }
   }
 
-  /// The function has called `next` for the first time: start goes on with the function's changes.
+  /// Called when the function has called `next` for the first time: start goes on, with the function's
+  /// changes.
   @inline(never) @_optimize(size)
   func passStart(_ hop: Hop) {
     guard stage == .offered else { return }
@@ -119,8 +121,8 @@ extension InterceptedCall {
     call.settle(open.request, .verdict(.next))
   }
 
-  /// The function has called `next` after a status: the call begins again below the hop, and the response that stands
-  /// here is dropped.
+  /// Called when the function has called `next` after a status: the call begins again below the hop, and the
+  /// response that waits at the hop is dropped.
   @inline(never) @_optimize(size)
   func startAgain(_ hop: Hop) {
     guard stage == .responded, let status else { return }
@@ -178,7 +180,7 @@ extension InterceptedCall {
     return .pause
   }
 
-  /// The function has returned: the response goes on, with the function's changes.
+  /// Called when the function has returned: the response goes on, with the function's changes.
   @inline(never) @_optimize(size)
   func letGo(_ hop: Hop) {
     guard stage == .responded else { return }
@@ -221,8 +223,8 @@ extension InterceptedCall {
     hop.call.settle(open.start, .verdict(.take))
     hop.call.settle(open.request, .verdict(.next))
     if let headers = given.headers { _ = hop.deliverHeaders(headers) }
-    // Set only now: the TAKE above already makes the call ask for messages, and `pump` would deliver before the
-    // headers.
+    // `answer` is set only now: the TAKE above already makes the call ask for messages, and `pump` would
+    // deliver them before the headers.
     answer = given
     pump(hop)
   }

@@ -20,23 +20,23 @@ public final class SyncInterceptor {
   }
 }
 
-/// One synchronous interceptor in one call: the requests of its function (made through a `SyncHop`), and the state of the
-/// hop that stands for it.
+/// One synchronous interceptor in one call: the state of its hop, and the requests that the user's function
+/// makes through a `SyncHop`.
 ///
-/// Two threads work on it. On the driving thread the hop's callbacks (HopCallbacks.swift) stop the events that the
-/// function is to see, and offer the function to the workers. The function runs on a worker. It sees a copy of the
-/// start, because others may look at the start too; of the response it sees the very events that stand at the hop,
-/// which nobody else uses until the function lets them go. The function's requests are posted to the driving thread
-/// and done there (`run`).
+/// Two threads work on this object. On the driving thread the hop's callbacks (HopCallbacks.swift) stop the
+/// events that the function is to see, and offer the function to the workers. The function runs on a worker.
+/// It sees a copy of the start, because other code may read the start at the same time. Of the response it
+/// sees the events themselves, which wait at the hop: no other code uses them until the function has
+/// returned. The function's requests are posted to the driving thread and carried out there (`run`).
 ///
 /// `@unchecked Sendable`: each part below names its owner.
 public final class InterceptedCall: InboxItem, @unchecked Sendable {
   // Immutable.
-  /// Used by the driving thread, except for the functions of a hop that any thread may call. The hop keeps this
-  /// object until its `destroy`.
+  /// The hop. The driving thread uses it; other threads call only the functions of a hop that any thread may
+  /// call. The hop keeps this object until the hop's `destroy`.
   let hop: Hop
-  /// The interceptor, kept by the user data of its registration; so the finalizer runs only after the last function
-  /// has returned.
+  /// The interceptor. `userData`, the user data of its registration, keeps it; so the user's finalizer runs
+  /// only after the last function has returned.
   unowned(unsafe) let interceptor: SyncInterceptor
   private let userData: UserData
   let registration: UInt64
@@ -51,7 +51,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   private let values: CallValues
 
   // The pool's state, under its lock.
-  /// Whether the function is offered to the workers, and none has begun it.
+  /// `open`: the function is offered to the workers, and none has begun it.
   enum Offer { case closed, open }
   var offer = Offer.closed
   var isQueued = false
@@ -68,7 +68,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     case passed
     /// The response waits at the hop.
     case responded
-    /// The function has let the response go: everything passes.
+    /// The function has returned, or has ended the call: all events pass the hop.
     case passing
     /// The function answers instead of the server.
     case answering
@@ -77,8 +77,8 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   var stage = Stage.collecting
   var tickets = OpenTickets()
   var answer: Answer?
-  /// A response message that the function has set where none had come. It is delivered before the status, as soon as
-  /// a message is asked for.
+  /// A response message that the function has set although none had come. It is delivered before the status,
+  /// as soon as the caller asks for a message.
   var lateResponse: Message?
   var isPumping = false
   /// Whether there was no memory for the copy of the start.
@@ -86,7 +86,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
 
   struct OpenTickets {
     var start: UInt64 = 0
-    /// The ticket of the request message, or of half-close where there is no message.
+    /// The ticket of the request message or, if there is no message, of half-close.
     var request: UInt64 = 0
     var headers: UInt64 = 0
     var response: UInt64 = 0
@@ -99,8 +99,8 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     var status: Status
   }
 
-  // Used by the function once it runs, before that by the driving thread.
-  /// A copy of the start, which `next` sends; a further `next` sends it with the changes made by then.
+  // Used by the function once it runs; before that, by the driving thread.
+  /// A copy of the start, which `next` sends. A further `next` sends it again, with the changes made by then.
   let start: Request
   /// Whether the function may have changed the start.
   private(set) var isChanged = false
@@ -122,7 +122,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   var status: Status?
   /// Headers and statuses that an earlier `next` has shown, which the function may still look at.
   var shownBefore: [AnyObject] = []
-  /// The reason why the call could not begin again.
+  /// The reason why the call could not begin again; nil: it could.
   var refusedAgain: Refusal?
 
   // The rest is under the lock. A wish is a request of the function to the driving thread.
@@ -140,7 +140,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   private var endStatus: Status?
   private var cell: WaitCell?
 
-  /// Called as start comes to the hop.
+  /// Called when start comes to the hop.
   @inline(never) @_optimize(size)
   init(_ hop: Hop, _ interceptor: SyncInterceptor) {
     self.hop = hop
@@ -164,7 +164,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
 
   // MARK: - News for the function, from the driving thread
 
-  /// The response has come, or its first part, if it is a stream: `next` returns.
+  /// Called when the response has come, or its first part if it is a stream: makes `next` return.
   func respond() {
     stage = .responded
     lock.lock()
@@ -174,8 +174,8 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     waits?.set()
   }
 
-  /// The call was ended elsewhere, or the hop has ended: `next` returns, a function that has not begun does not run,
-  /// and the function's requests do not matter any more.
+  /// Called when the call was ended elsewhere, or the hop has ended: makes `next` return. A function that has
+  /// not begun then does not run, and the function's requests are ignored.
   @inline(never) @_optimize(size)
   func end(_ status: Status?) {
     guard stage != .over else { return }
@@ -212,7 +212,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     }
   }
 
-  /// The runtime has ended before this item ran: a `next` that waits returns.
+  /// Called if the runtime has ended before this item ran: makes a waiting `next` return.
   public override func dropped(_ why: Closing) {
     lock.lock()
     isOver = true
@@ -261,14 +261,14 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   /// Whether the call was ended elsewhere.
   private var isGone: Bool { lock.withLock { isOver } }
 
-  /// Whether the thread drives a loop of the call's runtime, because the function waits for another call.
+  /// Whether the calling thread drives a loop of the call's runtime, so that it must not wait.
   @inline(never) @_optimize(size)
   private var isOnDrivingThread: Bool {
     DrivingThread.isCurrent() && ClientCall.of(hop)?.channel.runtime.isDriving != false
   }
 
-  /// Lets start go on, and waits for the response. If the last response was a status, the call begins again below the
-  /// hop. While this thread waits, it runs other synchronous functions of the call.
+  /// Lets start go on, and waits for the response. A further `next`, after a status, makes the call begin
+  /// again below the hop. While this thread waits, it runs other synchronous functions of the call.
   @inline(never) @_optimize(size)
   func next() -> Outcome {
     if hasEnded { return hop.refuse(.functionHasEnded) }
@@ -349,12 +349,12 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     return .ok
   }
 
-  /// Whether a message's content fits the level that the function sees.
+  /// Whether the message is an object or bytes, as the function sees messages.
   private func fits(_ message: Message) -> Bool { message.isObject == (codec != nil) }
   private var otherForm: Outcome { hop.refuse(codec == nil ? .takesBytes : .takesObjects) }
   private var notBeforeNext: Outcome { hop.refuse(hasEnded ? .functionHasEnded : .hasGoneOn) }
 
-  /// Whether `next` may be called: the start may be changed until then.
+  /// Whether a further `next` is possible, so that the start may be changed.
   private var isBeforeStart: Bool { isBeforeNext || isAfterNext && status != nil }
   private var notBeforeStart: Outcome { hop.refuse(hasEnded ? .functionHasEnded : .streamHasBegun) }
 
@@ -365,8 +365,8 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     return change(start)
   }
 
-  /// Sets the deadline. Before the first `next` the call's deadline moves at once; after a status it moves with the
-  /// next `next`. nil: none.
+  /// Sets the deadline; nil: none. Before the first `next` the call's deadline changes at once; after a
+  /// status it changes when the function calls `next` again.
   @inline(never) @_optimize(size)
   func setDeadline(_ time: UInt64?) -> Outcome {
     guard isBeforeStart else { return notBeforeStart }
@@ -393,13 +393,14 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     return isAfterNext ? headers : nil
   }
 
-  /// The request message until `next`, then the response message. nil: the call is a stream or has none.
+  /// The request message until `next`, then the response message. nil: that side of the call is a stream, or
+  /// has no message.
   var message: Message? {
     if isBeforeNext { return newRequest ?? request }
     return isAfterNext && kind.receivesOne ? newResponse ?? response : nil
   }
 
-  /// Replaces the message, or adds one where there was none.
+  /// Replaces the message, or adds one if there is none.
   func replace(_ message: Message) -> Outcome {
     guard fits(message) else { return otherForm }
     if isBeforeNext, kind.sendsOne {

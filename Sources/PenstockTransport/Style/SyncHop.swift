@@ -2,13 +2,13 @@ import CSystem
 import PenstockCall
 import PenstockWire
 
-/// The handle that the function of a synchronous interceptor gets: its hop, at the start before `next` and at the response
-/// after it. It works on the function's thread, until the function returns; elsewhere it offers what a kept hop
-/// offers to any thread.
+/// The handle of its hop that the function of a synchronous interceptor gets. Before `next` the handle is at
+/// the start, after `next` at the response. All its functions work on the function's thread, until the
+/// function returns. On other threads, and later, only those work that any thread may call with a kept hop.
 final class SyncHop: BoundHop, @unchecked Sendable {
   private let thread = cs_thread_self()
-  /// The call, used by the function's thread only; nil when the function has returned: a handle that is kept does not
-  /// keep the interceptor.
+  /// The call, used by the function's thread only; nil when the function has returned, so that a handle that
+  /// the user keeps does not keep the interceptor.
   private var call: Unmanaged<InterceptedCall>?
 
   /// The caller keeps `call` until `close`.

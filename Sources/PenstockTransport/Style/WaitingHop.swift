@@ -1,12 +1,13 @@
 public import PenstockCall
 public import PenstockWire
 
-/// A handle of a hop at an event that may wait. A callback in asynchronous style gets one, and has to resolve the
-/// event with it; `Tickets.hop` makes one for a ticket, without that duty.
+/// A handle of a hop at an event that may wait. A callback in asynchronous style gets such a handle, with
+/// which the user has to resolve the event. `Tickets.hop` makes a handle for a ticket, which the user need
+/// not use.
 ///
-/// An event that is resolved while its callback still runs costs no ticket: the callback's verdict is enough. A
-/// ticket is taken, and the event paused, only if the callback returns before that. `@unchecked`: all mutable state
-/// is under the lock.
+/// An event that is resolved while its callback still runs needs no ticket: the callback's verdict is enough.
+/// A ticket is taken, and the event paused, only if the callback returns before the event is resolved.
+/// `@unchecked`: all mutable state is under the lock.
 public final class WaitingHop: BoundHop, @unchecked Sendable {
   enum Answer {
     case verdict(Verdict)
@@ -28,13 +29,15 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
     case spent
     /// The call went on without the event.
     case gone
-    /// The event is the status of a cancel or a deadline, which can't be held up: it goes on by itself.
+    /// The event is the status of a cancel or a deadline, which no hop can hold up: the event goes on by
+    /// itself.
     case passing
   }
 
   private let kind: EventKind
   private let owesEnd: Bool
-  /// The objects that the handle shows. They are kept, so that they live as long as the handle.
+  /// The objects that the handle shows. The handle keeps them, so that the user may use them as long as the
+  /// handle.
   private let shownMetadata: Metadata?
   private let shownStatus: Status?
   private let shownMessage: Message?
@@ -44,7 +47,7 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
   /// Whether the call was ended through this handle.
   private var hasEnded = false
 
-  /// Makes the handle in the callback.
+  /// Makes the handle that the callback of the event gets. Called within the ordinary callback of the hop.
   init(_ hop: Hop, _ kind: EventKind) {
     self.kind = kind
     owesEnd = true
@@ -74,8 +77,8 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
     super.init(hop)
   }
 
-  /// The last reference has gone. If the user had to resolve the event, and it still waits, the call ends by law 7.
-  /// The callback has returned by now, because it holds a reference while it runs.
+  /// If the user had to resolve the event, and it still waits, the call ends by law 7. The callback has
+  /// returned by now, because it holds a reference to the handle while it runs.
   deinit {
     if owesEnd, case .waiting(let ticket) = state {
       _ = Tickets.resolve(ticket, .broken("released an event that it had not resolved"))
@@ -90,9 +93,10 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
     return isOpen
   }
 
-  /// Runs `look` if the event is shown. A thread that ends the wait at the same time does so before or after it.
+  /// Runs `look` if the handle still shows its event, so that no other thread ends the wait of the event
+  /// meanwhile.
   private func whileShown(_ look: () -> Void) {
-    // In a forked child the lock may be held by a thread that the child does not have.
+    // In a forked child the lock may be held by a thread that exists only in the parent.
     if hop.isForked { return }
     lock.lock()
     defer { lock.unlock() }
@@ -114,7 +118,7 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
 
   public override func setMessage(_ fresh: Message) -> Outcome {
     guard let shownMessage else { return isOpen ? refuse(.noMessage) : .gone }
-    // The old contents go with `fresh`, after the lock, because user code frees them.
+    // `fresh` gets the old contents. They are released after the lock, because user code may free them.
     defer { withExtendedLifetime(fresh) {} }
     return whileOpen {
       guard shownMessage.isObject == fresh.isObject else { return hop.refuseForm() }
@@ -123,15 +127,16 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
     }
   }
 
-  /// The request as it is now: hops below change the call's request as soon as start goes on.
+  /// A copy of the request as it is now, because hops below change the call's request as soon as start goes
+  /// on.
   public override var request: Request? {
     var seen: Request?
     if let shownStart { whileShown { seen = shownStart.with(shownStart.metadata) } }
     return seen
   }
 
-  /// Changes the request that a RESTART sends. Of a start that waits only the metadata may be changed, because other
-  /// threads may read the rest.
+  /// Changes the request that a RESTART sends; the event has to be a status. While a start waits, only its
+  /// metadata may be changed, and not by this function, because other threads may read the rest.
   public override func edit(_ change: (Request) -> Outcome) -> Outcome {
     whileOpen {
       guard kind == .status else { return refuse(kind == .start ? .startWaits : .startOrStatusOnly) }
@@ -139,7 +144,8 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
     }
   }
 
-  /// Runs `change` while the event waits; a thread that ends the wait at the same time does so before or after it.
+  /// Runs `change` if the event waits, so that no other thread ends the wait meanwhile; otherwise returns
+  /// `.gone`.
   private func whileOpen(_ change: () -> Outcome) -> Outcome {
     lock.lock()
     defer { lock.unlock() }
@@ -157,15 +163,15 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
     return finish(.verdict(verdict))
   }
 
-  /// Ends the call with `status`, which the call takes over. If the event does not wait any more, this ends the call
-  /// as any thread can with a kept hop.
+  /// Ends the call with `status`, which the call takes over. If the event does not wait any more, the call is
+  /// ended as by any thread that has kept a hop (`Hop.finish`).
   public override func end(_ status: Status) -> Outcome {
     let outcome = finish(.end(status))
     guard outcome == .already, !lock.withLock({ hasEnded }) else { return note(outcome) }
     return note(hop.finish(status))
   }
 
-  /// Notes an end that was accepted, because a handle ends the call only once.
+  /// If `outcome` is `.ok`, notes that this handle has ended the call, because it may do so only once.
   private func note(_ outcome: Outcome) -> Outcome {
     if outcome == .ok { lock.withLock { hasEnded = true } }
     return outcome
@@ -196,8 +202,9 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
     }
   }
 
-  /// The ticket of the event; 0: there is none. While the callback runs, this takes a ticket; if the callback returns
-  /// before the event is resolved, the event waits with that ticket. After that, this is the ticket that it waits with.
+  /// The ticket of the event; 0: there is none. While the callback runs, this function takes a ticket, with
+  /// which the event waits if the callback returns before the event is resolved. Later it returns the ticket
+  /// with which the event waits.
   public override func takeTicket() -> UInt64 {
     lock.lock()
     let seen = state
@@ -218,12 +225,12 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
     if let answer = answer() { return apply(answer) }
     let ticket = hop.takeTicket()
     lock.lock()
-    // There is no ticket if the call has ended while an executor ran the callback, or if there is no memory: then the
-    // call ends by law 7.
+    // There is no ticket if the call has ended while an executor ran the callback, or if there is no memory.
+    // Without memory the call ends by law 7.
     if case .fresh = state { state = ticket == 0 ? .gone : .waiting(ticket: ticket) }
     lock.unlock()
-    // If another thread has resolved the event meanwhile, its verdict is returned, and spends the ticket that was
-    // taken.
+    // If another thread has resolved the event meanwhile, its verdict is returned. The call then spends the
+    // ticket that was taken.
     if let answer = answer() { return apply(answer) }
     return Verdict.pause.rawValue
   }

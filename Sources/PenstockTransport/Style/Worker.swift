@@ -29,13 +29,14 @@ final class Worker: @unchecked Sendable {
     call.runtime.endPending()
   }
 
-  /// The slot of the process's page that has the first worker of the list. The list's links are plain pointers: a
-  /// worker leaves the list before its thread ends. All of it is under the page's lock, and a forked child finds the
-  /// list empty.
+  /// The slot of the process's page that has the first worker of the list. The list's links count no
+  /// references, because a worker leaves the list before its thread ends. The list is under the page's lock,
+  /// and a forked child finds it empty.
   private static let processSlot = 7
   private var next: Unmanaged<Worker>?
   private var previous: Unmanaged<Worker>?
-  /// The number of workers; in a child that nobody has prepared it includes the parent's, which the list does not have.
+  /// The number of workers. In a forked child that `Fork` has not prepared, it includes the parent's workers,
+  /// which are not in the list.
   private static let count = Atomic<Int>(0)
 
   private static var first: Unmanaged<Worker>? {
@@ -43,7 +44,7 @@ final class Worker: @unchecked Sendable {
     set { Process.slot(processSlot).pointee = newValue.map { UInt(bitPattern: $0.toOpaque()) } ?? 0 }
   }
 
-  /// The worker that the calling thread is.
+  /// The worker of the calling thread; nil: the thread is no worker.
   static var current: Worker? {
     guard count.load(ordering: .relaxed) > 0 else { return nil }
     let me = cs_thread_self()
@@ -57,7 +58,7 @@ final class Worker: @unchecked Sendable {
     }
   }
 
-  /// Empties the list, in a forked child, which has none of its parent's workers.
+  /// Empties the list. Called in a forked child, in which the parent's workers do not exist.
   static func forgetAll() {
     first = nil
     count.store(0, ordering: .relaxed)
@@ -86,9 +87,10 @@ final class Worker: @unchecked Sendable {
 /// lock of the call's pool.
 final class Attendant: @unchecked Sendable {
   let worker: Worker
-  /// Set when there is a function to run, or when the worker's wait is over.
+  /// Set when the worker has a function to run, or when its wait is over.
   let cell: WaitCell
-  /// Whether the worker waits in `next` of one of the call's functions: it then comes before other waiting workers.
+  /// Whether the worker waits in `next` of one of the call's functions. Such a worker gets a function before
+  /// other waiting workers.
   let isInNext: Bool
   /// Whether the worker runs none of the call's functions now.
   fileprivate(set) var isIdle = true
@@ -106,7 +108,8 @@ final class SyncWork {
   var ready: [InterceptedCall] = []
   private var attendants: [Attendant] = []
 
-  /// The waiting worker that is to run the ready work; nil: none is idle, so any worker may run it.
+  /// The idle worker that has to run the next ready function; nil: no waiting worker is idle, so any worker
+  /// may run it.
   var idle: Attendant? {
     var found: Attendant?
     for attendant in attendants where attendant.isIdle {

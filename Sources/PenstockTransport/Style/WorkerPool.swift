@@ -5,17 +5,17 @@ import Synchronization
 
 /// The workers of one runtime: threads that run the functions of synchronous interceptors.
 ///
-/// A function that is ready runs on a worker that waits for its call, if there is one: so one worker can serve all
-/// the synchronous interceptors of a call. Otherwise the function waits in the queue, first come, first served. If no
-/// worker is free for it, another thread is started, up to the limit; a thread that has nothing to do for a while
-/// ends.
+/// If a worker waits for a call, it runs the call's functions that are ready: so one worker can serve all
+/// synchronous interceptors of a call. Otherwise a ready function waits in the queue, first come, first
+/// served. If no worker is free, another thread is started, up to the limit; a thread that has nothing to do
+/// for `idleTime` ends.
 ///
 /// No user code runs under the lock; objects that may finalize a user's data are released outside of it.
 final class WorkerPool: @unchecked Sendable {
-  /// The loops of the runtime, which thus exist as long as a worker does.
+  /// The loops of the runtime. The pool keeps them, so that they exist as long as a worker.
   private let loop: RuntimeLoop
   private let limit: Int
-  /// How long a thread waits for work before it ends.
+  /// How long a thread waits for work before it ends, in nanoseconds.
   private static let idleTime: UInt64 = 2_000_000_000
 
   private let lock = Lock()
@@ -43,7 +43,7 @@ final class WorkerPool: @unchecked Sendable {
 
   // MARK: - Ready work
 
-  /// The steps after an offer, to be done without the lock.
+  /// The step that follows `assign`. It is done without the lock.
   private enum Followup {
     case nothing, wakeWorker, startThread
     case tell(WaitCell)
@@ -89,7 +89,7 @@ final class WorkerPool: @unchecked Sendable {
     return true
   }
 
-  /// The call has ended: takes its function back, unless a worker has begun it.
+  /// Called when `call` has ended: takes its function out of the queue, unless a worker has begun it.
   func withdraw(_ call: InterceptedCall) {
     lock.lock()
     let wasOffered = call.offer == .open
@@ -97,7 +97,8 @@ final class WorkerPool: @unchecked Sendable {
     lock.unlock()
   }
 
-  /// No thread could be started. True: there is no thread at all, and `call` was taken out of the queue.
+  /// Called when a thread could not be started. True: the pool has no thread at all, and `call` was taken out
+  /// of the queue.
   private func withdrawIfStranded(_ call: InterceptedCall?) -> Bool {
     lock.lock()
     defer { lock.unlock() }
@@ -122,8 +123,8 @@ final class WorkerPool: @unchecked Sendable {
 
   // MARK: - Workers that wait for a call
 
-  /// Registers the calling thread, if it is a worker, as waiting for `item`'s call: `cell` is set when there is
-  /// something to `serve`. nil: it is no worker.
+  /// If the calling thread is a worker, registers it as waiting for `item`'s call: `cell` is set when there
+  /// is a function to `serve`. nil: the thread is no worker.
   func attend(_ item: CallItem, _ cell: WaitCell, isInNext: Bool) -> Attendant? {
     guard let worker = Worker.current else { return nil }
     let attendant = Attendant(worker, cell, isInNext: isInNext)
@@ -151,7 +152,8 @@ final class WorkerPool: @unchecked Sendable {
     return true
   }
 
-  /// The thread does not wait any more: functions that have become ready for it go to other threads.
+  /// Called when the thread does not wait any more: ready functions that were meant for it go to other
+  /// threads.
   @inline(never) @_optimize(size)
   func leave(_ item: CallItem, _ attendant: Attendant) {
     var followups: [Followup] = []
@@ -213,7 +215,7 @@ final class WorkerPool: @unchecked Sendable {
     worker.end()
     lock.lock()
     alive -= 1
-    // Only a thread that shuts down joins this one; without such a thread it is detached.
+    // Only a thread in `join` joins a worker's thread. If none is there, this thread detaches itself.
     if joiners > 0 { exited.append(pthread_self()) } else { pthread_detach(pthread_self()) }
     exitWord.wrappingAdd(1, ordering: .sequentiallyConsistent)
     Futex.wake(exitWord, .max)
@@ -234,7 +236,8 @@ final class WorkerPool: @unchecked Sendable {
     return true
   }
 
-  /// Sleeps until there may be something to run. False: there was nothing for a while, and the thread has to end.
+  /// Sleeps until there may be a function to run. False: there was none for `idleTime`, or the pool is
+  /// closed: the thread has to end.
   @inline(never) @_optimize(size)
   private func rest() -> Bool {
     let until = cs_monotonic() + WorkerPool.idleTime
@@ -272,7 +275,7 @@ final class WorkerPool: @unchecked Sendable {
     Futex.wake(workWord, .max)
   }
 
-  /// Called in a forked child, which has none of the parent's workers: the counts begin with 0 again.
+  /// Called in a forked child, in which the parent's workers do not exist: sets the counts back to 0.
   func becomeChild() {
     threads = 0
     alive = 0
