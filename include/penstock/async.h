@@ -1,6 +1,6 @@
-/* Asynchronous style: each callback of the interceptor has to resolve its event: at once or later, on any thread.
+/* Asynchronous interceptors: each callback resolves its event, at once or later, on any thread.
  * penstock_async_interceptor_table turns a table of such callbacks into an ordinary penstock_interceptor, which is then
- * registered. The style is meant for bindings to languages that have promises, futures or callbacks where C has
+ * registered. This style is meant for bindings to languages that have promises, futures or callbacks where C has
  * verdicts and tickets.
  */
 #ifndef PENSTOCK_ASYNC_H
@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-/* A callback for one event. `hop` is a handle that is bound to this event: hop.h says what such a bound hop can do. The
+/* A callback for one event. `hop` is a handle that is bound to this event: hop.h says what a bound hop can do. The
  * event waits until penstock_hop_resolve resolves it or penstock_hop_end ends the call: in the callback or later, on
  * any thread. Later events of the same lane wait behind it, unseen; the other lane goes on.
  * Memory: `hop` is owned by the callee; free with penstock_hop_release. If `hop` is released for the last time before
@@ -21,32 +21,34 @@ typedef void (*penstock_async_callback)(penstock_hop *hop, void *state);
 
 /* Fill with PENSTOCK_ASYNC_INTERCEPTOR_INIT, then set what you need. Any callback may be NULL: then its event passes.
  *
- * Threading: as with penstock_interceptor: on the thread that drives the runtime, or on the interceptor's executors.
- * Within one call the callbacks of one lane run in order: each begins after the event of the one before has been
+ * Threading: the callbacks run on the interceptor's executors, or, without executors, on the thread that drives the
+ * runtime. Within one call the callbacks of one lane run in order: each begins after the event before it has been
  * resolved. */
 typedef struct penstock_async_interceptor {
   size_t struct_size;
-  const char *name;             /* as in penstock_interceptor */
-  const char *methods;          /* as in penstock_interceptor */
+  const char *name;             /* the interceptor's name in error messages and lists; NUL-terminated */
+  const char *methods;          /* patterns of methods, see penstock_interceptor; NULL is every method */
   uint32_t kinds;               /* mask of call kinds; 0 is all */
-  uint32_t level;               /* as in penstock_interceptor */
-  uint32_t per_attempt;         /* as in penstock_interceptor */
+  uint32_t level;               /* PENSTOCK_LEVEL_... */
+  uint32_t per_attempt;         /* 1: one hop for each attempt; 0: one for each call */
   void *user_data;              /* transferred, even on error */
-  penstock_finalizer finalizer; /* runs once, as that of penstock_interceptor */
+  penstock_finalizer finalizer; /* runs once, after removal and the end of the last call that has it, or on error */
 
-  penstock_hop_create create;   /* as in penstock_interceptor; without it `state` is user_data */
-  penstock_hop_destroy destroy; /* as in penstock_interceptor; a bound hop whose event is unresolved by then
-                                   gives PENSTOCK_E_GONE */
+  penstock_hop_create create;   /* called when start comes to the hop, see penstock_interceptor; without it `state` is
+                                   user_data */
+  penstock_hop_destroy destroy; /* the last callback of each hop; after it a bound hop whose event is unresolved gives
+                                   PENSTOCK_E_GONE */
 
   penstock_async_callback on_start;      /* the start: nothing has been sent yet */
   penstock_async_callback on_send;       /* a message to the server */
   penstock_async_callback on_half_close; /* the caller is done sending */
   penstock_async_callback on_headers;    /* the response's headers */
   penstock_async_callback on_receive;    /* a message from the server */
-  penstock_async_callback on_status;     /* the call's status. That of a local cancel or deadline can be neither changed
-                                        nor delayed: it is passed on when the callback returns, and to resolve it with
-                                        any verdict but NEXT gives PENSTOCK_E_GONE */
-  penstock_hop_callback on_cancel;       /* as in penstock_interceptor: something else has ended the call */
+  penstock_async_callback on_status;     /* the call's status. The status of a local cancel or deadline can be neither
+                                            changed nor delayed: it goes on when the callback returns, and
+                                            penstock_hop_resolve with any verdict but NEXT gives PENSTOCK_E_GONE */
+  penstock_hop_callback on_cancel;       /* a signal: something other than this hop has ended the call; see
+                                            penstock_interceptor */
 } penstock_async_interceptor;
 
 #ifdef __cplusplus
@@ -63,8 +65,8 @@ static inline penstock_async_interceptor penstock_async_interceptor_init(void) {
 
 /* Fills `table`, which was made with PENSTOCK_INTERCEPTOR_INIT, with an interceptor that calls the callbacks of
  * `interceptor`. It sets name and methods (the same pointers), kinds, level, per_attempt, user_data, finalizer and the
- * callbacks. The other fields stay as they are: set executors, limits and the like before or after. To free a table
- * that is not registered after all, call table->finalizer(table->user_data).
+ * callbacks. The other fields stay as they are; set executors, limits and the like before or after this function. To
+ * free a table that is not registered after all, call table->finalizer(table->user_data).
  * result: E_INVALID_ARGUMENT: a NULL, a struct_size that is too small. E_UNSUPPORTED: fields that this version does not
  * know are set. Other faults are reported where the table is registered.
  * memory: `interceptor` is borrowed during the call, its user_data transferred, even on error.

@@ -20,9 +20,9 @@
  *
  * The signature of a function shows who owns its result. An object that is given through an output argument is owned by
  * the caller, unless its type is const. A pointer that is returned is borrowed, and its comment says how long it lives;
- * only X_retain returns one to keep. JSON follows the same rule: a reply and an error never change, so they keep their
- * JSON and return it; everything else gives a new string through a `char **`, owned by the caller; free with
- * penstock_free.
+ * only the pointer that X_retain returns is the caller's to keep. JSON follows the same rule: a reply and an error
+ * never change, so they keep their JSON and return it; all other functions give a new string through a `char **`, owned
+ * by the caller; free with penstock_free.
  *
  * Every handle is reference counted: X_retain adds a reference, X_release gives one back, X_release(NULL) does nothing,
  * and no release ever blocks.
@@ -51,20 +51,20 @@ typedef int32_t penstock_result;
 #define PENSTOCK_E_INVALID_ARGUMENT 1  /* a NULL, a size or a value that is not allowed */
 #define PENSTOCK_E_INVALID_JSON     2  /* options or metadata JSON: malformed, unknown key, wrong type, out of range */
 #define PENSTOCK_E_NO_MEMORY        3  /* an allocation failed */
-#define PENSTOCK_E_UNSUPPORTED      4  /* something was asked for that this version does not have */
-#define PENSTOCK_E_ALREADY          5  /* done before: a spent ticket, a second half-close */
+#define PENSTOCK_E_UNSUPPORTED      4  /* the caller asked for something that this version does not have */
+#define PENSTOCK_E_ALREADY          5  /* it was done before: the ticket is spent, the call is half-closed */
 #define PENSTOCK_E_GONE             6  /* the call, event or other thing that the handle stands for has ended */
 #define PENSTOCK_E_WOULD_BLOCK      7  /* no room, demand or reply yet: on_sent, on_demand or on_reply tells when */
 #define PENSTOCK_E_WOULD_DEADLOCK   8  /* a function that waits, called in a callback on the driving thread */
-#define PENSTOCK_E_BUSY             9  /* another thread drives the runtime, or this is a poll within a poll */
+#define PENSTOCK_E_BUSY             9  /* another thread drives the runtime, or a callback of the runtime polls it */
 #define PENSTOCK_E_TIMEOUT          10 /* the given time ran out */
-#define PENSTOCK_E_INTERRUPTED      11 /* a signal arrived in an interruptible wait, or may have arrived */
+#define PENSTOCK_E_INTERRUPTED      11 /* a signal handler ran, or may have run, during an interruptible wait */
 #define PENSTOCK_E_FORKED           12 /* the handle belongs to the parent of this process */
 #define PENSTOCK_E_CLOSED           13 /* the channel or its runtime has been closed */
 #define PENSTOCK_E_NOT_FOUND        14 /* no such name, index, key or id */
 #define PENSTOCK_E_STATE            15 /* not allowed at this point of the call, or in this callback */
-#define PENSTOCK_E_TOO_LARGE        16 /* over a limit */
-#define PENSTOCK_E_SYSTEM           17 /* the operating system refused; the message says what */
+#define PENSTOCK_E_TOO_LARGE        16 /* larger than a limit */
+#define PENSTOCK_E_SYSTEM           17 /* the operating system refused; the error's message says what */
 #define PENSTOCK_E_END              18 /* no more messages, or no headers: only the call's status is left */
 
 /* Names `result`, such as "PENSTOCK_E_BUSY".

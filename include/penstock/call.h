@@ -1,10 +1,10 @@
 /* Calls: options, the call itself in blocking or callback style, and the reply.
  *
- * Functions that wait (send, receive, wait, wait_headers, wait_status, and the unary of channel.h) end at the latest
- * with the call: by its status, its deadline or a cancel. In a callback on the thread that drives the runtime they give
- * PENSTOCK_E_WOULD_DEADLOCK. With the "interruptible" option they give PENSTOCK_E_INTERRUPTED after a signal handler
- * has run, and perhaps also without a signal, up to a few times a second; the call lives on, and the function may be
- * called again.
+ * Functions that wait (send, receive, wait, wait_headers, wait_status, and the unary of channel.h) return at the latest
+ * when the call ends: by its status, its deadline or a cancel. In a callback on the thread that drives the runtime they
+ * give PENSTOCK_E_WOULD_DEADLOCK. With the "interruptible" option they give PENSTOCK_E_INTERRUPTED after a signal
+ * handler has run, and perhaps also without a signal, up to a few times a second; the call lives on, and the program
+ * may call the function again.
  */
 #ifndef PENSTOCK_CALL_H
 #define PENSTOCK_CALL_H
@@ -22,19 +22,19 @@ extern "C" {
 /* ---- Options: parsed once, used for any number of calls ---- */
 
 typedef struct penstock_call_options penstock_call_options;
-/* See request.h. */
+/* The start of a call: metadata, method, deadline and settings. See request.h. */
 typedef struct penstock_request penstock_request;
 
-/* Makes options of `json`, an object (NUL-terminated) or NULL. An option that is absent and for which no default is
- * named here is as in the channel's options, if they have one of that kind (docs/channel.md says how its
- * "service_config" changes them):
- *   "deadline_ms": milliseconds from the call's creation; null: as if absent
+/* Makes options of `json`, an object (NUL-terminated) or NULL. If an option is absent and no default is named here, the
+ * corresponding option of the channel holds, if there is one (docs/channel.md says how the channel's "service_config"
+ * changes these options):
+ *   "deadline_ms": milliseconds from the call's creation; null counts as absent
  *   "metadata": {"name": "value" or ["v1", "v2"]}; see metadata.h
  *   "credentials": {"authorization": "Bearer ..."}: header fields as in "metadata", which are sent over TLS only; on a
  *     channel without TLS the call ends with UNAUTHENTICATED before anything is sent. Hops see whether there are
  *     credentials, but not their values
  *   "idempotency": "unknown" (the default), "idempotent" or "no_side_effects": for hops; the library does not use it
- *   "wait_for_ready": whether the call waits for a connection, however long it takes; otherwise it fails with
+ *   "wait_for_ready": whether the call waits for a connection, however long that takes; otherwise the call fails with
  *     UNAVAILABLE where the channel can't connect (docs/channel.md)
  *   "authority": replaces the channel's authority
  *   "compression": "identity" or "gzip" for sent messages
@@ -200,9 +200,9 @@ typedef struct penstock_call penstock_call;
  * in every callback, even if it has been released. Any function that does not wait may be called in them.
  *
  * on_sent says that the transport has taken `count` messages, or that hops have dropped them, since the last on_sent.
- * So there is more room in the send buffer: after PENSTOCK_E_WOULD_BLOCK, try again in the next on_sent, which is sure
- * to come unless the call ends before. The second try may give PENSTOCK_E_WOULD_BLOCK too, if the message needs more
- * room than there is by then. */
+ * So the send buffer has more room: after PENSTOCK_E_WOULD_BLOCK, try again in the next on_sent, which comes unless the
+ * call ends before. The second try may give PENSTOCK_E_WOULD_BLOCK too, if the message still needs more room than there
+ * is. */
 typedef struct penstock_call_callbacks {
   size_t struct_size;
   void *user_data;              /* transferred, even on error */
@@ -256,7 +256,7 @@ PENSTOCK_API penstock_result penstock_call_send(penstock_call *call, const void 
  * memory: `data` is copied.
  * threads: any */
 PENSTOCK_API penstock_result penstock_call_try_send(penstock_call *call, const void *data, size_t length);
-/* Sends `message`, made or received anywhere, without a copy; waits and returns as penstock_call_send.
+/* Sends `message`, made or received anywhere, without a copy; waits for room as penstock_call_send does.
  * result: as penstock_call_send. E_STATE: also where the call has a codec and the message is no object of this codec,
  * or where the call has no codec and the message is an object (see codec.h).
  * memory: `message` stays the caller's; with OK the call retains it for as long as it needs it.
@@ -286,9 +286,9 @@ PENSTOCK_API penstock_result penstock_call_receive(penstock_call *call, penstock
  * memory: *headers is borrowed from the call, read-only; lives as long as the call.
  * threads: any that may wait: not a callback on the thread that drives the runtime. */
 PENSTOCK_API penstock_result penstock_call_wait_headers(penstock_call *call, const penstock_metadata **headers);
-/* Blocking style: waits for the status and reads no messages. Unread messages stay under flow control, and the status
- * comes after them: either another thread reads them, or this wait ends with the call's deadline or its cancel. May be
- * called again. Half-closes as penstock_call_receive does.
+/* Blocking style: waits for the status and reads no messages. The status comes after the unread messages, which stay
+ * under flow control: so another thread has to read them, or this wait lasts until the call's deadline or a cancel. May
+ * be called again. Half-closes as penstock_call_receive does.
  * result: E_STATE: callback style. E_WOULD_DEADLOCK, E_INTERRUPTED.
  * memory: *reply is owned by the caller; free with penstock_reply_release.
  * threads: any that may wait: not a callback on the thread that drives the runtime. */
@@ -306,8 +306,8 @@ PENSTOCK_API penstock_result penstock_call_wait(penstock_call *call, penstock_re
 PENSTOCK_API penstock_result penstock_call_demand(penstock_call *call, uint64_t count);
 
 /* Ends the call with CANCELLED and `reason` (NUL-terminated UTF-8; NULL is ""). Messages that have not been delivered
- * are discarded: once this has returned, penstock_call_receive gives E_END, and no on_message begins, except one that
- * another thread is about to run. A call that has ended keeps its status and its reply.
+ * are discarded: once this function has returned, penstock_call_receive gives E_END, and no on_message begins, except
+ * one that another thread is about to run. A call that has ended keeps its status and its reply.
  * result: E_FORKED.
  * memory: `reason` is copied.
  * threads: any */
@@ -336,12 +336,12 @@ PENSTOCK_API void *penstock_call_value(const penstock_call *call, const char *ke
 
 /* Writes the trace of the call as one JSON object:
  * {"id", "method", "kind", "target", "ended",
- *  "holder": says what the call waits for now: {"state", "hop" (a name or null), "text", such as "paused in `auth`
- *    for 3,204 ms", and in the states "paused", "held" and "executor" "for_ms"}; null once the call has ended, and if
- *    the loop does not answer within 100 ms. "state" is one of "paused", "held", "executor" (which has not run the
- *    callback yet), "running" (the callback in which this function is called), "taken" (a hop has taken the call and
- *    has not answered), "connection", "place" (the server allows no more calls at once), "demand" (a message has not
- *    been asked for), "server", "loop" (which is about to go on)
+ *  "holder": says what the call waits for now: {"state", "hop" (a name or null), "text", such as "paused in `auth` for
+ *    3,204 ms", and in the states "paused", "held" and "executor" "for_ms"}; null once the call has ended, and if the
+ *    loop does not answer within 100 ms. "state" is one of "paused", "held", "executor" (which has not run the callback
+ *    yet), "running" (the callback in which this function is called), "taken" (a hop has taken the call and has not
+ *    answered), "connection", "place" (the server allows no more calls at once), "demand" (a message has not been asked
+ *    for), "server", "loop" (the call's loop is about to go on)
  *  "age_ms", "deadline_ms" (left; null: no deadline), "attempts", "connection_silent_ms" (how long nothing has come on
  *    the connection of the last attempt; null without one), and "outbound", "inbound": the events that wait at hops,
  *    each {"hop", "place" in the chain, "level", "attempt", "state" (as in "holder", or "queued": behind another

@@ -47,7 +47,8 @@ typedef struct penstock_channel penstock_channel;
  *     fails
  *   "keepalive_time_ms" (no pings; 1000 to 86400000): how long a connection with calls may be silent before it is
  *     pinged
- *   "keepalive_timeout_ms" (20000): how long it may stay silent after such a ping before its calls end with UNAVAILABLE
+ *   "keepalive_timeout_ms" (20000): how long a connection may stay silent after such a ping before its calls end with
+ *     UNAVAILABLE
  *   "keepalive_without_calls" (false): true pings connections without calls, too; see docs/channel.md
  *   "silence_event_ms" (30000; 0: never): how long a connection with calls is silent before interceptors with
  *     on_connection are told so, in a channel without keepalive
@@ -91,8 +92,8 @@ PENSTOCK_API penstock_result penstock_channel_close(penstock_channel *channel);
 /* Closes the channel, as penstock_channel_close does, when its last call has ended, at the latest after `timeout_ms`
  * milliseconds (-1: without limit). Until then running calls go on with their interceptors, and functions that make a
  * call on the channel give E_CLOSED. Does not wait: penstock_channel_connectivity says SHUTDOWN when the channel has
- * closed, and penstock_channel_wait_connectivity waits for it. penstock_channel_close closes the channel at once
- * meanwhile.
+ * closed, and penstock_channel_wait_connectivity waits for it. If penstock_channel_close is called meanwhile, the
+ * channel closes at once.
  * result: E_ALREADY: this function or penstock_channel_close was called before. E_INVALID_ARGUMENT: NULL, or less than -1.
  * E_FORKED.
  * memory: the channel stays until it has closed, also without a reference of the caller's.
@@ -100,19 +101,21 @@ PENSTOCK_API penstock_result penstock_channel_close(penstock_channel *channel);
 PENSTOCK_API penstock_result penstock_channel_close_gracefully(penstock_channel *channel, int64_t timeout_ms);
 
 /* The states of a channel ("gRPC Connectivity Semantics and API"; docs/channel.md). */
-#define PENSTOCK_CONNECTIVITY_IDLE              0 /* no connection; the next call begins one */
-#define PENSTOCK_CONNECTIVITY_CONNECTING        1 /* a connection is being made; calls wait */
-#define PENSTOCK_CONNECTIVITY_READY             2
-#define PENSTOCK_CONNECTIVITY_TRANSIENT_FAILURE 3 /* no address could be connected to; calls fail, unless they wait */
-#define PENSTOCK_CONNECTIVITY_SHUTDOWN          4 /* closed for good */
+#define PENSTOCK_CONNECTIVITY_IDLE       0 /* no connection; the next call begins one */
+#define PENSTOCK_CONNECTIVITY_CONNECTING 1 /* a connection is being made; calls wait */
+#define PENSTOCK_CONNECTIVITY_READY      2
+#define PENSTOCK_CONNECTIVITY_TRANSIENT_FAILURE                                                                        \
+  3                                      /* no address could be connected to; calls fail, unless they have
+                                                     wait_for_ready */
+#define PENSTOCK_CONNECTIVITY_SHUTDOWN 4 /* closed for good */
 
 /* Gives the state of the channel. It may have changed by the time the function returns.
  * result: PENSTOCK_CONNECTIVITY_...; SHUTDOWN for NULL and in a forked child.
  * memory: nothing is kept
  * threads: any */
 PENSTOCK_API int32_t penstock_channel_connectivity(const penstock_channel *channel);
-/* Waits until the channel's state is another than `from` (PENSTOCK_CONNECTIVITY_...), for up to `timeout_ms`
- * milliseconds (-1: without limit), and stores the new state in *now (nullable). It does not make the channel connect.
+/* Waits until the channel's state differs from `from` (PENSTOCK_CONNECTIVITY_...), for up to `timeout_ms` milliseconds
+ * (-1: without limit), and stores the new state in *now (nullable). It does not make the channel connect.
  * result: E_TIMEOUT: the state is still `from`. E_INVALID_ARGUMENT: NULL, or a number that is not a state.
  * E_CLOSED: `from` is SHUTDOWN, and so is the state, for good.
  * E_INTERRUPTED: a signal handler ran, or may have run: also without a signal, a few times a second. E_WOULD_DEADLOCK,
@@ -121,12 +124,13 @@ PENSTOCK_API int32_t penstock_channel_connectivity(const penstock_channel *chann
  * threads: any that may wait: not a callback on the thread that drives the runtime. */
 PENSTOCK_API penstock_result penstock_channel_wait_connectivity(penstock_channel *channel, int32_t from,
                                                                 int64_t timeout_ms, int32_t *now);
-/* Learns a channel's state (PENSTOCK_CONNECTIVITY_...). It must not wait: the thread that drives the runtime calls it.
- * Returns 0 to end the watch. */
+/* Receives a channel's state (PENSTOCK_CONNECTIVITY_...). It must not wait, because the thread that drives the runtime
+ * calls it. It returns 0 to end the watch, and any other value to go on. */
 typedef int32_t (*penstock_connectivity_function)(void *user_data, int32_t state);
-/* Watches the channel's state: calls `changed` soon with the state that it has then, and afterwards with each new one,
- * never with the same one twice in a row. Of states that follow each other within one turn of the runtime only the last
- * is told. The watch is over when `changed` returns 0 or has been told SHUTDOWN. It does not make the channel connect.
+/* Watches the channel's state: calls `changed` soon with the current state, and afterwards with each new state, never
+ * twice in a row with the same one. If several states follow each other within one turn of the loop, `changed` gets
+ * only the last of them. The watch is over when `changed` returns 0 or has got SHUTDOWN. A watch does not make the
+ * channel connect.
  * result: E_INVALID_ARGUMENT: NULL. E_CLOSED, E_FORKED.
  * memory: `user_data` is the library's until `finalizer` (nullable) has run: once, when the watch is over or its runtime
  * has ended, and on an error.
@@ -148,8 +152,8 @@ PENSTOCK_API penstock_result penstock_channel_reset_backoff(penstock_channel *ch
 
 /* Sets certificates of the channel's TLS without JSON, each NUL-terminated in PEM form: `roots` to trust, `chain` with
  * the client's own certificate first, and its private `key`. A part that is NULL is taken from the channel's options
- * again; if they name a file, it is read again. Connections that begin later use the new certificates; an existing
- * connection stays as it is.
+ * again; if the options name a file, it is read again. Connections that begin later use the new certificates; an
+ * existing connection stays as it is.
  * result: E_STATE: the channel has no TLS. E_INVALID_ARGUMENT: a text does not parse, or chain and key do not belong
  * together; `error` names it. E_SYSTEM: a file could not be read. E_CLOSED.
  * memory: all three are copied.

@@ -25,22 +25,22 @@ typedef struct penstock_buffer penstock_buffer;
 PENSTOCK_API penstock_result penstock_buffer_append(penstock_buffer *buffer, const void *data, size_t length);
 
 /* The functions of a codec. encode and decode run on the thread that drives the runtime, when a message passes from one
- * level to the other; `method` is "/package.Service/Method", NUL-terminated, borrowed during the call. They return 0;
- * any other result ends the call with INTERNAL and a message that names the method. */
+ * level to the other; `method` is "/package.Service/Method", NUL-terminated, borrowed during the call. They return 0 on
+ * success; any other value ends the call with INTERNAL and a message that names the method. */
 typedef struct penstock_codec_functions {
   size_t struct_size;
   void *user_data;              /* transferred, even on error */
   penstock_finalizer finalizer; /* runs once, when the codec and its last object have been freed, or on error */
   /* Appends the bytes of a request object to `bytes`; the object itself stays as it is. */
   int32_t (*encode)(void *user_data, const char *method, void *object, penstock_buffer *bytes);
-  /* Makes an object from the bytes of a response, which are borrowed during the call. The object is then the
-   * library's. */
+  /* Makes an object from the bytes of a response, which are borrowed during the call. The library then owns the
+   * object. */
   int32_t (*decode)(void *user_data, const char *method, const void *data, size_t length, void **object);
   /* Frees an object: called exactly once for each object that the library owns, on any thread, while the library holds
    * no lock. */
   void (*free)(void *user_data, void *object);
-  /* Returns a copy of an object, for RESTART at the object level; NULL: it can't be copied. Without `copy` such a
-   * RESTART is not possible. */
+  /* Returns a copy of an object, for RESTART at the object level, or NULL if the object can't be copied. If `copy` is
+   * NULL, no RESTART is possible at the object level. */
   void *(*copy)(void *user_data, void *object);
 } penstock_codec_functions;
 

@@ -1,18 +1,18 @@
-/* The functions that a callback uses on its hop: to look at the event and the call and change them, to let the event
- * wait, to end or answer the call.
+/* The functions that a callback uses on its hop. They read and change the event and the call, let the event wait, and
+ * end or answer the call.
  *
- * In a callback, the hop is at the event that the callback is about. Unless its comment says otherwise, a function here
- * is called in a callback of its hop, on the callback's thread. Elsewhere it gives PENSTOCK_E_STATE (NULL if it returns
- * a pointer), and PENSTOCK_E_GONE once the hop's part in the call is over (the hop's end): when the status has passed
- * the hop, when the hop has ended the call itself, or when on_cancel has come.
+ * During a callback, the hop stands at the event for which the callback was called. Unless its comment says otherwise,
+ * a function here is called in a callback of its hop, on the callback's thread. Elsewhere the function gives
+ * PENSTOCK_E_STATE (NULL if it returns a pointer), and PENSTOCK_E_GONE once the hop's part in the call is over (the
+ * hop's end): when the status has passed the hop, when the hop has ended the call itself, or when on_cancel has come.
  *
  * A bound hop is another handle of the hop, at one event that may wait: penstock_ticket_hop makes one, and each
  * callback in asynchronous style gets one. Any thread may use it, one at a time. While the event waits,
  * penstock_hop_event, _metadata, _message, _set_message and _status show and change it, and penstock_hop_resolve and
- * _end end the wait; after the wait they give PENSTOCK_E_GONE, PENSTOCK_EVENT_NONE or NULL. The metadata and the status
- * that a bound hop has given live as long as the handle; after the wait other code may change them. In the callback
- * that got it, a bound hop can do everything that the callback's own hop can. Later, for as long as it is kept, it can
- * do what a retained hop can do on any thread: end the call, half-close, send and deliver.
+ * _end end the wait; after the wait these functions give PENSTOCK_E_GONE, PENSTOCK_EVENT_NONE or NULL. The metadata and
+ * the status that a bound hop has given live as long as the handle; after the wait other code may change them. In the
+ * callback that got it, a bound hop can do everything that the callback's own hop can. Later, for as long as it is
+ * kept, it can do what a retained hop can do on any thread: end the call, half-close, send and deliver.
  */
 #ifndef PENSTOCK_HOP_H
 #define PENSTOCK_HOP_H
@@ -83,7 +83,7 @@ PENSTOCK_API penstock_result penstock_hop_set_executors(penstock_hop *hop, penst
  * memory: nothing is kept.
  * threads: any */
 PENSTOCK_API uint32_t penstock_hop_attempt(const penstock_hop *hop);
-/* Tells the level of this hop: a registration with PENSTOCK_LEVEL_BOTH has one hop at each.
+/* Tells the level of this hop: a registration with PENSTOCK_LEVEL_BOTH has one hop at each level.
  * result: PENSTOCK_LEVEL_OBJECT or PENSTOCK_LEVEL_BYTES; -1 for NULL.
  * memory: nothing is kept.
  * threads: any */
@@ -111,7 +111,7 @@ PENSTOCK_API const char *penstock_hop_address(const penstock_hop *hop);
  * threads: the callback's thread */
 PENSTOCK_API const char *penstock_hop_address_attribute(const penstock_hop *hop, const char *name);
 
-/* Tells in words why a function last gave E_STATE for `hop`, on whichever thread. For a function with a
+/* Tells in words the reason of the latest E_STATE that a function gave for `hop`, on any thread. For a function with a
  * penstock_request, ask the hop that gave the request.
  * result: NUL-terminated; "" where no function has given E_STATE, and for NULL.
  * memory: static; free nothing.
@@ -237,10 +237,10 @@ PENSTOCK_API penstock_result penstock_hop_trace_json(penstock_hop *hop, char **j
 /* ---- Ending, injecting, answering ---- */
 
 /* Ends the call here with `code` (0-16) and `message` (NULL is ""): hops above see the status, hops below on_cancel,
- * and the verdict of the running callback is ignored. Messages that the hop has delivered and nobody has asked for yet
- * are passed before an OK; any other code drops them. If the hop has delivered messages without taking the call, OK
- * becomes INTERNAL with a message that says so. With a bound hop whose event waits, this also ends the wait; later it
- * ends the call as a retained hop does.
+ * and the verdict of the running callback is ignored. Messages that the hop has delivered and that nobody has asked for
+ * yet go to the caller before an OK; any other code drops them. If the hop has delivered messages without taking the
+ * call, OK becomes INTERNAL with a message that says so. With a bound hop whose event waits, this function also ends
+ * the wait; after the wait it ends the call as with a retained hop.
  * result: E_INVALID_ARGUMENT: `hop` is NULL, or `code` is outside 0-16. E_STATE: in create, destroy, on_cancel, an
  * on_status that brings a local cancel or deadline, and before start has come to the hop. E_ALREADY: a second time in
  * one callback, or by one bound hop. E_GONE: the hop's part is over. E_FORKED; E_NO_MEMORY.
@@ -248,17 +248,17 @@ PENSTOCK_API penstock_result penstock_hop_trace_json(penstock_hop *hop, char **j
  * threads: the callback's thread, or any thread that has retained the hop: then the call ends soon, unless the hop's
  * part is over by then. */
 PENSTOCK_API penstock_result penstock_hop_end(penstock_hop *hop, int32_t code, const char *message);
-/* Like penstock_hop_end, but takes a whole status.
+/* Ends the call as penstock_hop_end does, but with a whole `status`, its details and trailers included.
  * result: as penstock_hop_end; E_INVALID_ARGUMENT: a NULL.
  * memory: `status` is copied.
  * threads: as with penstock_hop_end. */
 PENSTOCK_API penstock_result penstock_hop_end_with(penstock_hop *hop, const penstock_status *status);
 
-/* In the function of a synchronous interceptor: lets the call go on with its changes, and waits for the response. In a
- * call with one response message it waits for the whole response; in a call with many, for the headers, or for the
- * status if that comes first (the rest passes after the function has returned). Meanwhile this worker thread runs the
- * other synchronous interceptors of the call. After a response with a status it may be called again, and begins the
- * call again: see penstock_intercept.
+/* In the function of a synchronous interceptor: lets the call go on, with the changes that the function has made, and
+ * waits for the response. In a call with one response message it waits for the whole response; in a call with many, for
+ * the headers, or for the status if that comes first (the rest passes after the function has returned). Meanwhile this
+ * worker thread runs the other synchronous interceptors of the call. After a response with a status, a further
+ * penstock_hop_next begins the call again: see penstock_intercept.
  * result: E_INVALID_ARGUMENT: NULL. E_STATE: the function has ended or answered the call, the call can't begin again,
  * or the hop is not that of a synchronous interceptor; penstock_hop_why says which. E_GONE: something else has ended
  * the call; penstock_hop_status tells how. E_FORKED.
@@ -291,7 +291,7 @@ PENSTOCK_API penstock_result penstock_hop_send_message(penstock_hop *hop, pensto
  * result: E_INVALID_ARGUMENT: NULL. E_STATE: before start has left this hop, or the hop has taken the call. E_ALREADY:
  * the hop has half-closed, or half-close has passed. E_GONE: the hop's part is over. E_FORKED.
  * memory: nothing is kept.
- * threads: the callback's thread, or any thread that has retained the hop: then it happens soon. */
+ * threads: the callback's thread, or any thread that has retained the hop: then the half-close happens soon. */
 PENSTOCK_API penstock_result penstock_hop_half_close(penstock_hop *hop);
 /* Delivers a message, `length` bytes at `data`, toward the caller: an injected message, or part of the answer of a hop
  * that has taken the call or still may take it (from on_start on). An injected message uses up demand from above; an
@@ -308,15 +308,15 @@ PENSTOCK_API penstock_result penstock_hop_deliver(penstock_hop *hop, const void 
  * threads: as with penstock_hop_deliver. */
 PENSTOCK_API penstock_result penstock_hop_deliver_message(penstock_hop *hop, penstock_message *message);
 /* Delivers the headers of an answer (NULL: no fields), in a hop whose verdict on start is TAKE: once, before any
- * message, from on_start on. They leave when the verdict has been given.
+ * message, from on_start on. The headers leave the hop when the verdict has been given.
  * result: E_INVALID_ARGUMENT: `hop` is NULL. E_STATE: start has not come to the hop or has left it, or the hop has
  * delivered a message or the status. E_ALREADY: a second time. E_GONE; E_FORKED; E_NO_MEMORY.
  * memory: `headers` is copied.
  * threads: the callback's thread, or any thread that has retained the hop. */
 PENSTOCK_API penstock_result penstock_hop_deliver_headers(penstock_hop *hop, const penstock_metadata *headers);
-/* Ends with `status` the answer of a hop that takes the call, after the messages that wait. Like penstock_hop_end this
- * is the hop's end of the call. If the last message that the hop wanted to deliver was refused, OK ends the call with
- * INTERNAL.
+/* Ends with `status` the answer of a hop that takes the call, after the messages that wait. The hop's part in the call
+ * is then over, as after penstock_hop_end. If the last message that the hop wanted to deliver was refused, the status
+ * OK ends the call with INTERNAL.
  * result: E_INVALID_ARGUMENT: a NULL. E_STATE: start has not come to the hop or has left it. E_ALREADY: a second time.
  * E_GONE; E_FORKED.
  * memory: `status` is copied.
@@ -348,9 +348,10 @@ PENSTOCK_API void *penstock_hop_value(const penstock_hop *hop, const char *key);
 typedef uint64_t penstock_ticket;
 
 /* Takes a ticket for the event of the running callback, before the callback returns PAUSE or HOLD; a second call gives
- * the same ticket. A callback that returns NEXT spends its ticket. For a bound hop this gives the ticket of its event,
- * as long as the event waits.
- * result: the ticket; 0 for NULL, and for what can't wait: a signal, or the status of a local cancel or deadline.
+ * the same ticket. A callback that returns NEXT spends its ticket. For a bound hop, the function gives the ticket of
+ * the hop's event, as long as the event waits.
+ * result: the ticket; 0 for NULL, and for an event that can't wait: a signal, or the status of a local cancel or
+ * deadline.
  * memory: a number: there is nothing to release.
  * threads: the callback's thread; for a bound hop any thread. */
 PENSTOCK_API penstock_ticket penstock_hop_ticket(penstock_hop *hop);
@@ -379,7 +380,7 @@ PENSTOCK_API penstock_result penstock_ticket_end(penstock_ticket ticket, int32_t
  * memory: `status` is copied.
  * threads: any */
 PENSTOCK_API penstock_result penstock_ticket_end_with(penstock_ticket ticket, const penstock_status *status);
-/* Ends the call as penstock_ticket_end of `ticket` with `code` and `message` does, after `ms` milliseconds, unless the
+/* Ends the call after `ms` milliseconds as penstock_ticket_end of `ticket` with `code` and `message` does, unless the
  * ticket is spent before.
  * result: as penstock_ticket_end.
  * memory: `message` is copied.

@@ -24,13 +24,13 @@ extern "C" {
  * most functions of a hop that is retained longer give PENSTOCK_E_GONE after that. See hop.h. */
 typedef struct penstock_hop penstock_hop;
 
-/* The verdict that a callback returns: it decides what becomes of the event. If no ticket was taken, HOLD lasts until
- * the hop's next NEXT in the same lane. */
-#define PENSTOCK_NEXT    0 /* pass it on */
-#define PENSTOCK_PAUSE   1 /* stop this lane here until a ticket is resolved; later events wait unseen */
-#define PENSTOCK_HOLD    2 /* keep this event here until its ticket is resolved; later events are still shown */
-#define PENSTOCK_DROP    3 /* swallow this message */
-#define PENSTOCK_TAKE    4 /* from on_start: answer the call here; nothing goes below */
+/* The verdict that a callback returns: it decides what becomes of the event. If no ticket was taken for a held event,
+ * the event is held until the hop returns its next NEXT in the same lane. */
+#define PENSTOCK_NEXT    0 /* pass the event on */
+#define PENSTOCK_PAUSE   1 /* stop this lane at this hop until a ticket is resolved; later events wait unseen */
+#define PENSTOCK_HOLD    2 /* keep this event at this hop until its ticket is resolved; later events are still shown */
+#define PENSTOCK_DROP    3 /* discard this message */
+#define PENSTOCK_TAKE    4 /* from on_start: this hop answers the call; nothing goes to the hops below or the server */
 #define PENSTOCK_RESTART 5 /* from on_status: begin the call again below this hop; possible only with replay_bytes */
 #define PENSTOCK_SKIP    6 /* from create: the call has no hop of this interceptor */
 
@@ -42,7 +42,7 @@ typedef struct penstock_hop penstock_hop;
 
 /* The level of an interceptor. */
 #define PENSTOCK_LEVEL_BYTES  0u /* below the codec: messages are bytes, as they go out and come in */
-#define PENSTOCK_LEVEL_OBJECT 1u /* above the codec: messages are the caller's objects; without a codec, bytes too */
+#define PENSTOCK_LEVEL_OBJECT 1u /* above the codec: messages are the caller's objects; bytes if there is no codec */
 #define PENSTOCK_LEVEL_BOTH   2u /* one hop at each level */
 
 typedef int32_t (*penstock_hop_callback)(penstock_hop *hop, void *state);
@@ -57,11 +57,13 @@ typedef void (*penstock_hop_destroy)(penstock_hop *hop, void *state);
 #define PENSTOCK_CONNECTION_READY      5 /* the connection takes calls */
 #define PENSTOCK_CONNECTION_DRAINING   6 /* the connection takes no new calls; those on it go on */
 #define PENSTOCK_CONNECTION_LOST       7 /* a connection that was ready has ended */
-#define PENSTOCK_CONNECTION_BACKOFF    8 /* no connection could be made, or it was useless; `ms` until the next attempt */
-#define PENSTOCK_CONNECTION_SILENT     9  /* nothing has come for `ms` on a connection with calls */
-#define PENSTOCK_CONNECTION_IGNORED    10 /* a part of the service config can't be done: `message` names it */
-#define PENSTOCK_CONNECTION_HEALTHY    11 /* the server says that it serves: it gets calls */
-#define PENSTOCK_CONNECTION_UNHEALTHY  12 /* the server does not say that it serves: it gets no calls */
+#define PENSTOCK_CONNECTION_BACKOFF                                                                                    \
+  8                                      /* no connection could be made, or it was useless; `ms` until the next
+                                            attempt */
+#define PENSTOCK_CONNECTION_SILENT    9  /* no connection, or a useless one; the next attempt begins in `ms` */
+#define PENSTOCK_CONNECTION_IGNORED   10 /* a part of the service config is not supported: `message` names it */
+#define PENSTOCK_CONNECTION_HEALTHY   11 /* the server's health check says that it serves: it gets calls */
+#define PENSTOCK_CONNECTION_UNHEALTHY 12 /* the server's health check does not say that it serves: it gets no calls */
 
 /* One event. The library fills it; later versions may add fields at its end, and events. All strings are NUL-terminated,
  * and live as long as the callback runs. */
@@ -70,17 +72,17 @@ typedef struct penstock_connection_event {
   int32_t kind;            /* PENSTOCK_CONNECTION_... */
   const char *target;      /* the channel's target, as the program gave it */
   const char *address;     /* the server's address, such as "192.0.2.1:443"; NULL: the event is about the name */
-  const char *message;     /* the reason in words; NULL where there is none to tell */
+  const char *message;     /* the reason in words; NULL: there is none */
   uint64_t ms;             /* milliseconds, for the events that say so; otherwise 0 */
-  const char *tls_version; /* with SECURED, such as "TLSv1.3"; otherwise NULL, as the next two */
-  const char *tls_cipher;  /* such as "TLS_AES_256_GCM_SHA384" */
-  const char *tls_alpn;    /* the protocol that was negotiated, such as "h2" */
+  const char *tls_version; /* with SECURED, such as "TLSv1.3"; NULL with other events, like the next two */
+  const char *tls_cipher;  /* with SECURED, such as "TLS_AES_256_GCM_SHA384" */
+  const char *tls_alpn;    /* with SECURED, the negotiated protocol, such as "h2" */
 } penstock_connection_event;
 
 typedef void (*penstock_connection_callback)(void *user_data, const penstock_connection_event *event);
 
-/* Fill with PENSTOCK_INTERCEPTOR_INIT, then set what you need. Any callback may be NULL: then nothing is called, and
- * the event passes as with PENSTOCK_NEXT.
+/* Fill with PENSTOCK_INTERCEPTOR_INIT, then set what you need. A callback may be NULL: then its event passes, as with
+ * PENSTOCK_NEXT.
  *
  * Threading: callbacks run on the interceptor's executors (executor.h). Without executors they run on whichever thread
  * drives the runtime (its own thread, a thread in a blocking call, or one in penstock_runtime_poll), one at a time per
@@ -91,7 +93,8 @@ typedef void (*penstock_connection_callback)(void *user_data, const penstock_con
  * interceptor. */
 typedef struct penstock_interceptor {
   size_t struct_size;
-  const char *name;             /* for messages and lists; NUL-terminated UTF-8, copied; NULL is "" */
+  const char *name;             /* the interceptor's name in error messages and lists; NUL-terminated UTF-8, copied;
+                                   NULL is "" */
   const char *methods;          /* patterns separated by commas: a whole method ("/pkg.Service/Method"), or a beginning
                                    followed by one star; copied; NULL is every method */
   uint32_t kinds;               /* mask of call kinds; 0 is all */
@@ -113,15 +116,15 @@ typedef struct penstock_interceptor {
   penstock_hop_callback on_send;       /* a message. NEXT, PAUSE, HOLD, DROP */
   penstock_hop_callback on_half_close; /* the caller is done sending. NEXT, PAUSE, HOLD with a ticket */
 
-  /* Inbound, toward the caller; with the verdicts, as above. */
+  /* Inbound, toward the caller. Each comment ends with the verdicts that the callback may return. */
   penstock_hop_callback on_headers; /* response headers; a trailers-only answer has none. NEXT, PAUSE, HOLD */
   penstock_hop_callback on_receive; /* a message. NEXT, PAUSE, HOLD, DROP */
   penstock_hop_callback on_status;  /* the call's status, which can be changed, with its details and trailers. NEXT,
                                        PAUSE, HOLD with a ticket, RESTART */
 
   /* Signals; their return value is ignored. */
-  penstock_hop_callback on_cancel; /* something else has ended the call: a hop above, or a cancel or deadline that
-                                      came after TAKE or while the status was held here */
+  penstock_hop_callback on_cancel; /* something other than this hop has ended the call: a hop above, or a cancel or
+                                      deadline that came after TAKE or while this hop held the status */
   penstock_hop_callback on_demand; /* more messages are asked for: penstock_hop_count tells how many, and
                                       penstock_hop_set_count changes how many are asked for below */
   penstock_hop_callback on_sent;   /* the transport has taken messages, or hops below have dropped them:
@@ -139,14 +142,14 @@ typedef struct penstock_interceptor {
   penstock_executor *outbound_executor;
   penstock_executor *inbound_executor;
 
-  /* Is told what becomes of the connections of the channel, or of all channels of the runtime, always on the thread that
-   * drives the runtime: it must not wait. An interceptor that has no other callback has no hops in calls. In the options
-   * of calls it is not called. */
+  /* Called with each event of the connections of the channel, or of all channels of the runtime, always on the thread
+   * that drives the runtime: it must not wait. An interceptor that has no other callback has no hops in calls. An
+   * interceptor that is registered in call options gets no connection events. */
   penstock_connection_callback on_connection;
 
-  /* An endpoint was picked for the attempt, and nothing has been sent to it: penstock_hop_address tells its address. Only
-   * with per_attempt. It runs on the thread that drives the runtime, also where the interceptor has executors. NEXT;
-   * DROP refuses the endpoint: another one is picked. */
+  /* Called when an endpoint has been picked for the attempt, before anything is sent to it; penstock_hop_address tells
+   * its address. Only with per_attempt. It runs on the thread that drives the runtime, even if the interceptor has
+   * executors. NEXT; DROP refuses the endpoint: another one is picked. */
   penstock_hop_callback on_pick;
 } penstock_interceptor;
 

@@ -46,7 +46,7 @@ PENSTOCK_API penstock_result penstock_metadata_set(penstock_metadata *metadata, 
  * memory: both are copied.
  * threads: one thread at a time for one metadata. */
 PENSTOCK_API penstock_result penstock_metadata_add(penstock_metadata *metadata, const char *name, const char *value);
-/* Replaces every value of `name` by one of `length` bytes at `value` (NULL only with length 0), which is meant for
+/* Replaces every value of `name` by the `length` bytes at `value` (NULL only with length 0). This function is meant for
  * "-bin" names.
  * result: as penstock_metadata_set.
  * memory: both are copied.

@@ -33,8 +33,8 @@ typedef int32_t (*penstock_picker)(penstock_pick *pick, void *user_data);
  * threads: any */
 PENSTOCK_API penstock_result penstock_channel_set_picker(penstock_channel *channel, penstock_picker picker,
                                                          void *user_data, penstock_finalizer finalizer);
-/* Gives the request of the call, which may be read as in a hop: its method, metadata, deadline and settings, as the
- * hops have left them. It can't be changed: a setter gives E_STATE.
+/* Gives the request of the call, for reading: its method, metadata, deadline and settings, as the hops have left them.
+ * A setter gives E_STATE.
  * result: the request; NULL for NULL.
  * memory: borrowed until the picker returns.
  * threads: the picker's */
@@ -61,8 +61,8 @@ PENSTOCK_API uint32_t penstock_pick_weight(const penstock_pick *pick, size_t ind
  * memory: borrowed until the picker returns.
  * threads: the picker's */
 PENSTOCK_API const char *penstock_pick_attribute(const penstock_pick *pick, size_t index, const char *name);
-/* Sets the status for PENSTOCK_PICK_FAIL: `code` is one of PENSTOCK_STATUS_... but OK, `message` a text (nullable).
- * Without it the status is UNAVAILABLE.
+/* Sets the status for PENSTOCK_PICK_FAIL: `code` is any PENSTOCK_STATUS_... but OK, `message` a text (nullable).
+ * Without this function the status is UNAVAILABLE.
  * result: E_INVALID_ARGUMENT: NULL, or another code. E_STATE: no picker runs.
  * memory: `message` is copied.
  * threads: the picker's */

@@ -1,7 +1,7 @@
 /* Ready-made interceptors: each function fills a table that is then registered like any other, in any place, with any
  * priority and filter.
  *
- * What the eight interceptors have in common:
+ * These rules hold for all eight interceptors:
  * - `table` is overwritten whole, struct_size included; name, methods and kinds may be changed before it is registered.
  *   As with any table, the registration takes over its user_data, so register it only once. Free a table that is not
  *   registered with `table.finalizer(table.user_data)`.
@@ -9,7 +9,7 @@
  *   elsewhere.
  * - `options_json` is an object (NUL-terminated) or NULL for the defaults, which the comments show as the options'
  *   values. With E_INVALID_JSON `error` names the JSON path. A percentage is a number from 0 to 100, whole or not.
- * - A `user_data` that is given here is transferred, even on error.
+ * - The `user_data` that a function of this header gets is transferred, even on error.
  * - One interceptor may serve any number of calls, channels and runtimes. docs/ready.md has an example of each.
  */
 #ifndef PENSTOCK_READY_H
@@ -44,8 +44,8 @@ typedef void (*penstock_token_source)(penstock_token_request request, const char
  * its token is discarded, and the call is started again once, with the next token (RESTART). A call that has the header
  * already is left alone. Options:
  *   "header": "authorization"; "scheme": "Bearer", the word before the token ("": none)
- *   "refresh_early_ms": 60000; how long before a token expires the next one is asked for, while the old one is still
- *       used (at most half of the token's lifetime)
+ *   "refresh_early_ms": 60000; how long before a token expires the next token is asked for, while the old token is
+ *     still used (at most half of the token's lifetime)
  *   "refresh_timeout_ms": 30000; how long a call waits for a token before it ends with UNAVAILABLE; 0: without limit
  *   "replay_bytes": 65536, as in penstock_interceptor: a call that has sent more is not started again
  *   "allow_cleartext": false; a call on a channel without TLS ends with UNAUTHENTICATED, and no token is asked for,
@@ -148,7 +148,7 @@ PENSTOCK_API penstock_result penstock_metrics_prometheus_text(penstock_metrics *
 /* Fills `table` with an interceptor that carries the trace context. A valid traceparent in the request's metadata is
  * passed on, with its tracestate; without a valid one a new trace begins, without tracestate. The traceparent that is
  * sent is also the call's value "penstock.traceparent", a string. Options:
- *   "sampled": 100; of the traces that begin here, the percentage that is marked as sampled
+ *   "sampled": 100; the percentage of the traces beginning here that are marked as sampled
  *   "parent_id": "new": a traceparent that is passed on gets a new parent-id; with "keep" it keeps its own
  *   "seed": a number from 0, with which the same ids are made each time; without it they are random
  * result: E_INVALID_ARGUMENT: `table` is NULL. E_INVALID_JSON: a wrong option.

@@ -1,8 +1,9 @@
 /* Registrations: each is an interceptor that has been added to a runtime, a channel or call options. Its id alone names
- * it, wherever it was added. A change holds for calls that are created from then on.
+ * it, wherever it was added. A change holds for calls that are created after the change.
  *
  * Each function gives E_FORKED if the `id` comes from the parent of this process, and E_NOT_FOUND if no registration
- * ever had it. Each but penstock_registration_wait_removed gives E_NOT_FOUND too if it is not registered any more.
+ * ever had it. All functions except penstock_registration_wait_removed also give E_NOT_FOUND if the interceptor is not
+ * registered any more.
  */
 #ifndef PENSTOCK_REGISTRATION_H
 #define PENSTOCK_REGISTRATION_H
@@ -42,9 +43,9 @@ PENSTOCK_API penstock_result penstock_registration_set_filter(penstock_intercept
 PENSTOCK_API penstock_result penstock_registration_replace(penstock_interceptor_id id,
                                                            const penstock_interceptor *interceptor,
                                                            penstock_interceptor_id *new_id, penstock_error **error);
-/* Waits until the finalizer of the registration `id` has run. The registration has been removed or replaced before, or
- * its channel, runtime or options have been released; these need not exist any more. `timeout_ms` is in milliseconds;
- * negative is without limit.
+/* Waits until the finalizer of the registration `id` has run. Call it after the registration has been removed or
+ * replaced, or after its channel, runtime or options have been released; these need not exist any more. `timeout_ms` is
+ * in milliseconds; negative is without limit.
  * result: PENSTOCK_OK: it has run. E_STATE: still registered. E_NOT_FOUND: no registration ever had this id. E_TIMEOUT:
  * a call that has the interceptor has not ended. E_WOULD_DEADLOCK: called on a thread that drives a runtime, in an
  * interceptor's finalizer, or in the function of this interceptor itself, if it is a synchronous one. E_FORKED.

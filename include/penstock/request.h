@@ -163,9 +163,10 @@ PENSTOCK_API int32_t penstock_request_has_credentials(const penstock_request *re
  * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_credentials(penstock_request *request, const char *authorization);
 
-/* Asks for an endpoint whose attribute `name`, which the resolver gives, has this `value`. If such endpoints are ready, one
- * of them is picked. If none is: with `required` 0 any other is picked; with another number the call waits as long as one
- * is connecting, and ends with UNAVAILABLE if none is. The last one that was set counts; NULL as `name` asks for none.
+/* Asks for an endpoint whose attribute `name`, which the resolver gives, has this `value`. If such endpoints are ready,
+ * one of them is picked. If no such endpoint is ready: with `required` 0 any other endpoint is picked; with another
+ * number the call waits as long as such an endpoint is connecting, and otherwise ends with UNAVAILABLE. The last wish
+ * that was set counts; NULL as `name` removes it.
  * result: E_INVALID_ARGUMENT: the request is NULL, or `value` is NULL and `name` is not. E_STATE, E_GONE, E_FORKED: as
  * the head of this file says; E_STATE also for call options.
  * memory: both texts are copied.

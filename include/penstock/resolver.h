@@ -1,5 +1,5 @@
 /* Resolver: finds the addresses of a channel's target in the program's own way, instead of a look-up of its name: in a
- * file, a registry of services, a control plane. It pushes what it has found whenever that changes (docs/channel.md).
+ * file, a registry of services, a control plane. It pushes the addresses whenever they change (docs/channel.md).
  */
 #ifndef PENSTOCK_RESOLVER_H
 #define PENSTOCK_RESOLVER_H
@@ -17,10 +17,11 @@ typedef struct penstock_resolver_functions {
   size_t struct_size;
   void *user_data;              /* transferred, even on error */
   penstock_finalizer finalizer; /* runs once, when the channel has closed or has another resolver, or on error */
-  /* Addresses are wanted: the channel leaves idle, has lost a connection, or can't connect; with back-off as long as
-   * none have been pushed. It may come again without a stop between. */
+  /* Called when addresses are wanted: the channel leaves idle, has lost a connection, or can't connect. It is called
+   * again, with back-off, as long as no addresses have been pushed. Two calls may come without a `stop` between
+   * them. */
   void (*resolve)(void *user_data);
-  /* No addresses are wanted until the next resolve: the channel is idle, or closes. */
+  /* Called when no addresses are wanted until the next `resolve`: the channel is idle, or closes. */
   void (*stop)(void *user_data);
 } penstock_resolver_functions;
 
@@ -36,12 +37,12 @@ static inline penstock_resolver_functions penstock_resolver_functions_init(void)
   { .struct_size = sizeof(penstock_resolver_functions) }
 #endif
 
-/* The way by which a resolver pushes. It does not keep its channel. */
+/* The handle through which a resolver pushes. It does not retain its channel. */
 typedef struct penstock_resolver penstock_resolver;
 
-/* Lets `functions` (NULL: none is called) find the addresses of the channel from now on. The target's name is not looked
- * up any more; it stays the authority, and the name that TLS expects. The connection stays until addresses come. A
- * resolver that the channel had before is closed.
+/* Lets `functions` (NULL: none is called) find the addresses of the channel from now on. The target's name is not
+ * looked up any more; it stays the authority, and the name that TLS expects. The connection stays until addresses come.
+ * If the channel had a resolver before, that one is closed.
  * result: E_INVALID_ARGUMENT: NULL, or a struct_size that is too small. E_UNSUPPORTED: fields that this version does not
  * know. E_CLOSED, E_FORKED.
  * memory: the table is copied; its user_data is transferred, even on error, except if struct_size is too small.
@@ -50,15 +51,16 @@ typedef struct penstock_resolver penstock_resolver;
 PENSTOCK_API penstock_result penstock_channel_set_resolver(penstock_channel *channel,
                                                            const penstock_resolver_functions *functions,
                                                            penstock_resolver **resolver, penstock_error **error);
-/* Pushes all that is known now, in one step; what was pushed before holds no more. `snapshot` is a JSON object
- * (NUL-terminated), either with the addresses or with an error:
+/* Pushes a whole snapshot, which replaces the earlier one in one step. `snapshot` is a JSON object (NUL-terminated),
+ * either with the addresses or with an error:
  *   "addresses": an array of 1 to 1024 objects
  *     "address": as a target: "ipv4:192.0.2.1:443", "192.0.2.1:443", "[2001:db8::1]:443", "unix:/path", "vsock:2:5000"
- *     "weight" (1; 1 to 65535): how many calls it gets beside the others, with static_weighted_round_robin
+ *     "weight" (1; 1 to 65535): its share of the calls in proportion to the other weights, with
+ *       static_weighted_round_robin
  *     "attributes": an object of strings, for example {"zone": "a"}
  *   "service_config": as the channel's option, which holds if there is none here
  *   "error": why there are no addresses, a text for the calls that fail. Addresses that are known stay.
- * result: E_INVALID_JSON: `error` names the JSON path, and what was pushed before still holds. E_CLOSED: the channel has
+ * result: E_INVALID_JSON: `error` names the JSON path, and the earlier snapshot still holds. E_CLOSED: the channel has
  * closed, or has another resolver. E_FORKED, E_INVALID_ARGUMENT: NULL.
  * memory: `snapshot` is copied.
  * threads: any */
@@ -69,7 +71,7 @@ PENSTOCK_API penstock_result penstock_resolver_push(penstock_resolver *resolver,
  * memory: the reference is given back with penstock_resolver_release.
  * threads: any */
 PENSTOCK_API penstock_resolver *penstock_resolver_retain(penstock_resolver *resolver);
-/* Gives a reference back. The channel goes on with what was pushed last. NULL does nothing.
+/* Gives a reference back. The channel goes on with the last snapshot. NULL does nothing.
  * result: none.
  * memory: the reference is the library's again.
  * threads: any */

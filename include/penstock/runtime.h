@@ -1,8 +1,9 @@
-/* Runtime: owns an event loop, on a thread of its own or driven by the host program; by option several loops.
+/* Runtime: owns an event loop, which has a thread of its own or is driven by the host program. An option makes several
+ * loops.
  *
  * One thread at a time drives a loop: its own thread, a thread that waits in a blocking call, or one in
- * penstock_runtime_poll. Callbacks run on the thread that drives. A new channel is put on the loop that has the fewest
- * channels, and stays there with all of its calls.
+ * penstock_runtime_poll. Callbacks run on the thread that drives the loop. A new channel is put on the loop that has
+ * the fewest channels, and stays there with all of its calls.
  */
 #ifndef PENSTOCK_RUNTIME_H
 #define PENSTOCK_RUNTIME_H
@@ -83,9 +84,9 @@ PENSTOCK_API penstock_result penstock_runtime_snapshot_json(penstock_runtime *ru
 /* Ends every call with CANCELLED ("runtime shut down"), closes every channel and connection, and joins the threads;
  * waits up to `timeout_ms` milliseconds (-1: without limit; 0 is enough for a host-driven runtime, which the calling
  * thread itself ends).
- * result: E_TIMEOUT: a user's function or the resolver has not returned; what they use is freed when they do, and this
- * function may be called again. E_WOULD_DEADLOCK: in a callback, or in the function of a synchronous interceptor of
- * this runtime. E_ALREADY: done.
+ * result: E_TIMEOUT: a user's function or the resolver has not returned; its resources are freed when it returns, and
+ * this function may be called again. E_WOULD_DEADLOCK: in a callback, or in the function of a synchronous interceptor
+ * of this runtime. E_ALREADY: done.
  * memory: none.
  * threads: any; not in a callback of the runtime. */
 PENSTOCK_API penstock_result penstock_runtime_shutdown(penstock_runtime *runtime, int64_t timeout_ms);

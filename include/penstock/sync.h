@@ -1,14 +1,15 @@
 /* Synchronous interceptors: one function that sees the whole call, and may wait.
  *
  * The function runs on a worker thread of the call's runtime. It reads the request and may change it, sends it on with
- * penstock_hop_next, which returns with the response, and may change the response. Or it ends the call, or answers it.
- * It is part of the chain like every interceptor, with the same places, priorities, filters and removal.
+ * penstock_hop_next, which returns with the response, and may change the response. Instead, the function may end the
+ * call or answer it. The interceptor is part of the chain like every interceptor, with the same places, priorities,
+ * filters and removal.
  *
  * A runtime has up to "max_workers" workers (see penstock_runtime_new). One of them serves all the synchronous
  * interceptors of a call: while one of them waits in penstock_hop_next, the interceptor below it runs on the same
  * thread. If no worker is free, a call waits for one, and its deadline goes on. A function may make blocking calls of
  * its own: a worker that waits for a call runs that call's synchronous interceptors itself, so even one worker is
- * enough. (If a function waits for something else, such as a lock or a condition, this must not depend on another
+ * enough. (If a function waits for something else, such as a lock or a condition, that must not depend on another
  * worker.)
  */
 #ifndef PENSTOCK_SYNC_H
@@ -50,17 +51,17 @@ extern "C" {
  * gives PENSTOCK_E_WOULD_DEADLOCK. */
 typedef int32_t (*penstock_intercept)(penstock_hop *hop, void *user_data);
 
-/* Fill with PENSTOCK_SYNC_INTERCEPTOR_INIT, then set what you need. */
+/* Fill with PENSTOCK_SYNC_INTERCEPTOR_INIT, then set the fields that you need. */
 typedef struct penstock_sync_interceptor {
   size_t struct_size;
-  const char *name;             /* as in penstock_interceptor, as are the fields up to per_attempt */
-  const char *methods;          /* patterns of methods; NULL is every one */
+  const char *name;             /* the interceptor's name in error messages and lists; NUL-terminated */
+  const char *methods;          /* patterns of methods, see penstock_interceptor; NULL is every method */
   uint32_t kinds;               /* mask of call kinds; 0 is all */
   uint32_t level;               /* PENSTOCK_LEVEL_... */
-  uint32_t per_attempt;         /* 1: one hop for each attempt */
+  uint32_t per_attempt;         /* 1: one hop for each attempt; 0: one for each call */
   size_t hold_bytes;            /* limit on a single response while it waits here; 0: the limit on a received message */
   void *user_data;              /* transferred, even on error */
-  penstock_finalizer finalizer; /* runs once, when neither a registration nor a running function has it, or on error */
+  penstock_finalizer finalizer; /* the function; not NULL */
   penstock_intercept intercept; /* not NULL */
 } penstock_sync_interceptor;
 
