@@ -53,7 +53,7 @@ class BuildWithLibrary(build_py):
             super().run()
             return
         package = Path(self.build_lib) / "penstock"
-        # Files that an earlier build has left there would be packed too.
+        # An earlier build may have left files in the folder, which would be packed too.
         shutil.rmtree(package, ignore_errors=True)
         super().run()
         file = library()

@@ -50,20 +50,18 @@ typedef int32_t (*penstock_hop_create)(penstock_hop *hop, void *user_data, void 
 typedef void (*penstock_hop_destroy)(penstock_hop *hop, void *state);
 
 /* The events of a channel's connections; docs/channel.md has the order in which they come. */
-#define PENSTOCK_CONNECTION_RESOLVING  1 /* the channel asks for the addresses of its name */
-#define PENSTOCK_CONNECTION_UNRESOLVED 2 /* the name could not be resolved */
-#define PENSTOCK_CONNECTION_CONNECTING 3 /* an attempt to connect to the address begins */
-#define PENSTOCK_CONNECTION_SECURED    4 /* TLS is established on the new connection */
-#define PENSTOCK_CONNECTION_READY      5 /* the connection takes calls */
-#define PENSTOCK_CONNECTION_DRAINING   6 /* the connection takes no new calls; those on it go on */
-#define PENSTOCK_CONNECTION_LOST       7 /* a connection that was ready has ended */
-#define PENSTOCK_CONNECTION_BACKOFF                                                                                    \
-  8                                      /* no connection could be made, or it was useless; `ms` until the next
-                                            attempt */
-#define PENSTOCK_CONNECTION_SILENT    9  /* no connection, or a useless one; the next attempt begins in `ms` */
-#define PENSTOCK_CONNECTION_IGNORED   10 /* a part of the service config is not supported: `message` names it */
-#define PENSTOCK_CONNECTION_HEALTHY   11 /* the server's health check says that it serves: it gets calls */
-#define PENSTOCK_CONNECTION_UNHEALTHY 12 /* the server's health check does not say that it serves: it gets no calls */
+#define PENSTOCK_CONNECTION_RESOLVING  1  /* the channel asks for the addresses of its name */
+#define PENSTOCK_CONNECTION_UNRESOLVED 2  /* the name could not be resolved */
+#define PENSTOCK_CONNECTION_CONNECTING 3  /* an attempt to connect to the address begins */
+#define PENSTOCK_CONNECTION_SECURED    4  /* TLS is established on the new connection */
+#define PENSTOCK_CONNECTION_READY      5  /* the connection takes calls */
+#define PENSTOCK_CONNECTION_DRAINING   6  /* the connection takes no new calls; those on it go on */
+#define PENSTOCK_CONNECTION_LOST       7  /* a connection that was ready has ended */
+#define PENSTOCK_CONNECTION_BACKOFF    8  /* no connection, or a useless one; the next attempt begins in `ms` */
+#define PENSTOCK_CONNECTION_SILENT     9  /* for `ms` nothing has come on a connection with calls */
+#define PENSTOCK_CONNECTION_IGNORED    10 /* a part of the service config is not supported: `message` names it */
+#define PENSTOCK_CONNECTION_HEALTHY    11 /* the server's health check says that it serves: it gets calls */
+#define PENSTOCK_CONNECTION_UNHEALTHY  12 /* the server's health check does not say that it serves: it gets no calls */
 
 /* One event. The library fills it; later versions may add fields at its end, and events. All strings are NUL-terminated,
  * and live as long as the callback runs. */

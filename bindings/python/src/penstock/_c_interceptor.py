@@ -37,7 +37,7 @@ class CInterceptor(Native):
 
     def __init__(self, table: Any, user_data: Union[int, c_void_p, None] = None) -> None:
         self._table = _copied(_address(table))
-        # The table is kept, because its callbacks may be Python functions that only it keeps.
+        # The table is kept, because its callbacks may be Python functions that only the table keeps.
         self._given = table
         if user_data is not None:
             self._table.user_data = user_data
@@ -48,8 +48,8 @@ class CInterceptor(Native):
 
     def _fill(self, table: _raw.penstock_interceptor) -> None:
         if self._table.finalizer:
-            # A forked child that takes nothing over has its own copy of the user data and none of its parent's
-            # registrations, so it may register the table too.
+            # A forked child in which the parent's handles do not work has its own copy of the user data and no
+            # registration, so it may register the table too.
             if self._process == process():
                 raise AlreadyError(c.E_ALREADY, "the table has a finalizer, so it can be registered only once")
             self._process = process()
@@ -75,7 +75,7 @@ def _address(table: Any) -> int:
 def _copied(address: int) -> _raw.penstock_interceptor:
     known = ctypes.sizeof(_raw.penstock_interceptor)
     size = c_size_t.from_address(address).value
-    # A table that was never initialised may have any size in it.
+    # The struct_size of a table that was never initialised may be any number.
     if not ctypes.sizeof(c_size_t) < size <= 16 * known:
         raise InvalidArgumentError(
             c.E_INVALID_ARGUMENT, f"the table's struct_size is {size}: fill it with PENSTOCK_INTERCEPTOR_INIT"

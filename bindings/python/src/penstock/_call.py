@@ -47,8 +47,8 @@ def serialize(serializer: Serializer, request: Any, codec: Optional[Codec] = Non
 
 
 def deserialize(deserializer: Deserializer, data: Data) -> Any:
-    """The response for the caller: the object in ``data``, if a codec has made one, else what the deserializer makes
-    of the bytes. Raises RpcError INTERNAL, as grpcio does, if the deserializer raises."""
+    """The response for the caller: the object in ``data``, if a codec has made one, else the deserializer's result
+    for the bytes. Raises RpcError INTERNAL, as grpcio does, if the deserializer raises."""
     if isinstance(data, Boxed):
         return data.thing
     try:
@@ -140,7 +140,7 @@ def _taken(message: c_void_p) -> Data:
         else:
             data = item
     finally:
-        # Set to null first, so that after a Ctrl-C within the release it is not released again.
+        # The handle is set to null first, so that a Ctrl-C during the release does not lead to a second release.
         handle, message.value = message.value, None
         _raw.penstock_message_release(handle)
     return data
@@ -215,8 +215,8 @@ class Requests:
 
     def send_ready(self, call: int) -> Tuple[bool, Optional[Sent]]:
         """Sends requests as long as there is room, and half-closes after the last. Returns (True, None) if nothing is
-        left to send, also because the call has ended or the requests have failed; otherwise False and the request
-        that had no room."""
+        left to send, or if the call has ended or a request has failed; otherwise False and the request that had no
+        room."""
         try:
             for data in self:
                 result, length = _tried(call, data)
@@ -243,7 +243,8 @@ class Requests:
             try:
                 self.send_all(waiters, kept.handle, first)
             except BaseException as error:
-                # For example, the iterator has raised SystemExit. Only this ends the call then.
+                # For example, the iterator has raised SystemExit, which `send_all` does not handle. Only this code
+                # ends the call then.
                 _logger.exception("the requests can't be sent")
                 self._fail(error)
                 self._end(kept.handle)
@@ -301,8 +302,8 @@ class Call(Outcome):
             raise
 
     def _receive(self) -> Optional[Data]:
-        """Waits for the next message, and returns it. None: all messages have been taken, and `_reply` is set. (That
-        `_reply` is set does not mean that all have been taken.)"""
+        """Waits for the next message, and returns it. None: all messages have been taken, and `_reply` is set.
+        (`_reply` may also be set while messages are left.)"""
         if self._is_read:
             return None
         message = c_void_p()
@@ -331,7 +332,8 @@ class Call(Outcome):
         return self._reply
 
     def _error(self) -> Optional[RpcError]:
-        """The exception that tells how the call ended; None: with OK. Must be called only once `_reply` is set."""
+        """The exception that tells how the call ended; None if it ended with OK. Must be called only once `_reply` is
+        set."""
         if self._failure is None and self._requests is not None:
             self._failure = self._requests.failure
         if self._failure is not None:
@@ -397,8 +399,8 @@ class Call(Outcome):
 
     @property
     def trace(self) -> Dict[str, Any]:
-        """The events at each hop (with the option ``trace`` of the channel or the call), and ``holder``: what the
-        call waits for now. Does not wait for the end."""
+        """The events at each hop (with the option ``trace`` of the channel or the call), and ``holder``, which says
+        what the call waits for now. Does not wait for the end."""
         trace: Dict[str, Any] = json.loads(owned_text(_raw.penstock_call_trace_json, self._call))
         return trace
 

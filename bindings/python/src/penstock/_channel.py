@@ -29,7 +29,8 @@ TLS = Union[bool, Mapping[str, Any]]
 
 
 class Channel(Caller):
-    """A target, its connections and its interceptors. A context manager: leaving it closes it.
+    """A target, its connections and its interceptors. As a context manager it closes itself at the end of the
+    ``with`` block.
 
     ``target``: ``host:port``, ``dns:///host:port``, ``ipv4:1.2.3.4:5,...``, ``ipv6:[::1]:5,...``, ``unix:/path``,
     ``unix-abstract:name``, ``vsock:cid:port`` or ``passthrough:///host:port``.
@@ -135,8 +136,8 @@ class Channel(Caller):
 
         Of two interceptors at the same level, the one with the higher ``priority`` is called earlier on the way out
         and later on the way in; interceptors with equal priority keep the order of registration, unless the option
-        ``tie_order`` reverses it. ``methods``: patterns, each a whole method or a beginning followed
-        by one star; None is all. ``kinds``: kinds of calls; None is all. ``name``: for messages and lists, instead
+        ``tie_order`` reverses it. ``methods``: patterns, each a whole method or a beginning followed by one star;
+        None is all. ``kinds``: kinds of calls; None is all. ``name``: the name in error messages and lists, instead
         of the interceptor's own. ``hold_bytes``: how many message bytes HOLD may park per call and lane; 0 is 65536.
         ``level``, ``per_attempt``: the interceptor's place (`Level`), instead of its own attributes of these names.
         """
@@ -158,7 +159,7 @@ class Channel(Caller):
         return Connectivity(_raw.penstock_channel_connectivity(self._handle))
 
     def wait_connectivity(self, state: Connectivity, timeout: Optional[float] = None) -> Connectivity:
-        """Waits until the channel's state is another than ``state``, up to ``timeout`` seconds (None: without limit),
+        """Waits until the channel's state differs from ``state``, up to ``timeout`` seconds (None: without limit),
         and returns the new state. It does not make the channel connect.
 
         TimedOutError: the state is still ``state``. WouldDeadlockError: in a callback."""
@@ -175,9 +176,9 @@ class Channel(Caller):
         return Connectivity(now.value)
 
     def watch_connectivity(self, changed: Changed) -> None:
-        """Calls ``changed(state)`` soon with the state that the channel has then, and afterwards with each new one,
-        on the thread that drives the runtime: it must not wait. Of states that follow each other at once only the
-        last is told. The watch is over when ``changed`` returns False or has been told SHUTDOWN. It does not make the
+        """Calls ``changed(state)`` soon with the current state, and afterwards with each new state, on the thread
+        that drives the runtime: it must not wait. If several states follow each other at once, ``changed`` gets only
+        the last. The watch is over when ``changed`` returns False or has got SHUTDOWN. A watch does not make the
         channel connect.
 
         ClosedError: the channel is closed."""
@@ -185,11 +186,11 @@ class Channel(Caller):
 
     def set_picker(self, picker: Optional[Picker]) -> None:
         """Lets ``picker(pick)`` choose the server of each attempt from now on, instead of the policy of the service
-        config; None: the policy chooses again. The channel connects to every address then.
+        config; None: the policy chooses again. While a picker is set, the channel connects to every address.
 
-        It gets a `Pick`, and returns one of ``pick.endpoints`` or its index; None, so that the call waits until the
-        endpoints change; or ``pick.fail(code, message)``. It runs on the thread that drives the runtime, so it must
-        not wait. An exception ends the call with INTERNAL. ClosedError: the channel is closed."""
+        The picker gets a `Pick`, and returns one of ``pick.endpoints`` or its index; None, so that the call waits
+        until the endpoints change; or ``pick.fail(code, message)``. It runs on the thread that drives the runtime, so
+        it must not wait. An exception ends the call with INTERNAL. ClosedError: the channel is closed."""
         set_picker(self._handle, picker)
 
     def connect(self) -> None:
@@ -210,7 +211,7 @@ class Channel(Caller):
         private_key: Union[str, bytes, None] = None,
     ) -> None:
         """Sets certificates in PEM form for connections that begin from now on, such as renewed certificates of a
-        client. A part that is None is taken from ``tls=`` again; if that names a file, the file is read again. An
+        client. A part that is None is taken from ``tls=`` again; if ``tls=`` names a file, the file is read again. An
         existing connection stays.
 
         StateError: the channel has no TLS. InvalidArgumentError: a text does not parse, or chain and key do not
@@ -237,8 +238,9 @@ class Channel(Caller):
         result = _raw.penstock_channel_close(self._handle)
         if result not in (OK, E_ALREADY):
             raise library_error(result, "the channel can't be closed")
-        # An interceptor may refer to the channel. As long as it is registered, the two keep each other, and the
-        # garbage collector does not see that, because the registration is in C. So the registrations end here.
+        # A registered interceptor that refers to the channel would keep the channel, and the channel it. The garbage
+        # collector does not see this cycle, because the registration is in C. So closing the channel removes the
+        # registrations.
         while self._registered:
             _raw.penstock_registration_remove(self._registered.pop(), None)
 

@@ -19,8 +19,9 @@ _logger = logging.getLogger("penstock")
 
 
 class Boxed:
-    """A message that is an object of the caller, on its way through a call; C knows it by its number in the registry.
-    A message that the caller sends has the codec of its call; one that a codec or a hop has made has none."""
+    """A message that is an object of the caller, on its way through a call; C knows it by its number in the
+    registry. A message that the caller sends has the codec of its call; a message that a codec or a hop has made
+    has no codec."""
 
     __slots__ = ("_codec", "thing")
     # Whether any object of this class has been made in this process. If not, other code need not look for one.
@@ -46,9 +47,9 @@ class Boxed:
 
 
 def fill(message: c_void_p, data: Any, codec: Optional[int] = None) -> int:
-    """Makes a ``penstock_message *`` from ``data``, which the caller releases, also if this raises. With ``codec``,
-    a ``penstock_codec *``, ``data`` is an object for it; otherwise it is a `Boxed` or bytes. Returns the size in
-    bytes; 0 for an object."""
+    """Makes a ``penstock_message *`` from ``data``, which the caller releases, also if this function raises. With
+    ``codec``, a ``penstock_codec *``, ``data`` is an object for it; otherwise it is a `Boxed` or bytes. Returns the
+    size in bytes; 0 for an object."""
     content = data.message if isinstance(data, Uncompressed) else data
     length = 0
     if codec is not None:
@@ -142,7 +143,7 @@ def _copy(_: int, item: int) -> Optional[int]:
         return None
 
 
-# If one of these functions raises, C takes that for success.
+# If `_encode` or `_decode` raises, C takes that for success. So the recovery runs the function again.
 recover(_encode, lambda given: _encode(**given))
 recover(_decode, lambda given: _decode(**given))
 recover(_copy, lambda given: None)

@@ -68,13 +68,13 @@ class CompletionInterceptor:
         itself."""
 
     def on_cancel(self, status: Status) -> None:
-        """Something else has ended the call: no `on_status` follows."""
+        """Something other than this hop has ended the call: no `on_status` follows."""
 
 
 class Completion(RequestFields):
     """Ends the wait of a callback's event, by `next`, `cancel` or `resolve`: one of them, once, on any thread. Until
-    then the request can be read. AlreadyError: one has been called before. GoneError: the call has ended, or the
-    event has gone on without the completion. Neither error changes the call.
+    then the request can be read. AlreadyError: one of the methods has been called before. GoneError: the call has
+    ended, or the event has gone on without the completion. Neither error changes the call.
     """
 
     __slots__ = ("__weakref__", "_handle", "_hop", "_open", "_registered", "_running")
@@ -83,7 +83,8 @@ class Completion(RequestFields):
         self._handle = handle
         self._registered = registered
         self._hop: Optional[Hop] = None
-        # Has an element until the completion is used: the thread that takes it out may use the completion.
+        # Has one element until the completion is used. Only the thread that takes the element out may use the
+        # completion.
         self._open = [True]
         self._running = True
         own(self, _raw.penstock_hop_release, handle)
@@ -91,7 +92,7 @@ class Completion(RequestFields):
     def next(self, message: Any = None) -> None:
         """Lets the event go on, with its changes. ``message``, if given, replaces the event's message."""
         if message is not None:
-            # If the event does not wait any more, this is reported below.
+            # If the event does not wait any more, `_call` below raises GoneError.
             with contextlib.suppress(GoneError):
                 set_message(self._handle, message)
         self._call(_raw.penstock_hop_resolve, c.NEXT)
@@ -115,7 +116,7 @@ class Completion(RequestFields):
     @property
     def hop(self) -> Hop:
         """The hop; ask for it in the callback. In the callback all of its methods may be used; later only those for
-        any thread. Its `end` ends the call also when the completion has been called."""
+        any thread. `Hop.end` ends the call even after the completion has been called."""
         if self._hop is None:
             if not self._running:
                 raise StateError(c.E_STATE, "the callback has returned: ask for the hop in it")
@@ -129,8 +130,9 @@ class Completion(RequestFields):
             self._hop._end()
 
     def _call(self, function: Callable[[int, Any], int], value: Any) -> None:
-        """Ends the event's wait by ``function(handle, value)``. Afterwards C takes the handle for a kept hop, which
-        may still end the call. A completion must not do that, so a second use, on any thread, is refused here."""
+        """Ends the event's wait by ``function(handle, value)``. Afterwards the C library treats the handle as a kept
+        hop, which may still end the call. A completion must not do that, so a second use, on any thread, is refused
+        here."""
         try:
             token = self._open.pop()
         except IndexError:
@@ -146,7 +148,7 @@ class Completion(RequestFields):
 
 
 class _InCallback:
-    """Guards views that are valid during one callback only: once `runs` is False, using them raises StateError."""
+    """Guards views that are valid during one callback only: when `runs` is False, using a view raises StateError."""
 
     __slots__ = ("runs",)
 

@@ -62,7 +62,7 @@ def _text(given: Optional[bytes]) -> Optional[str]:
 
 
 def event_from(raw: Any) -> Optional[ConnectionEvent]:
-    """The event of a `penstock_connection_event`; None: its kind is one that only a newer library has."""
+    """The event of a `penstock_connection_event`; None if only a newer library knows its kind."""
     if raw.kind not in ConnectionEventKind._value2member_map_:
         return None
     return ConnectionEvent(

@@ -8,7 +8,7 @@ import threading
 from types import CodeType
 from typing import Any, Callable, Dict, Optional
 
-# By thread: the exceptions to be raised again in the Python code that waits on it.
+# The exceptions to be raised in waiting Python code, by the identifier of the thread that waits.
 _escaping: Dict[int, BaseException] = {}
 # The recovery for a function that C has called and that has raised. It gets the function's local variables, by name,
 # and the exception.
@@ -38,20 +38,22 @@ def recover(
 
 
 def recover_with(function: Callable[..., Any], unbegun: _Recovery, begun: _Recovery) -> None:
-    """Like `recover`, but the two functions also get the exception, and it is not raised again unless they see to
-    that."""
+    """Like `recover`, but the two functions also get the exception. It is raised again only if they pass it to
+    `escape`."""
     _unbegun[function.__code__] = unbegun
     _begun[function.__code__] = begun
 
 
 def escape(error: BaseException) -> None:
-    """Makes the Python code that waits on this thread raise ``error``. On a thread of the library none waits."""
+    """Makes the Python code that waits on this thread raise ``error``. Does nothing on a thread of the library, where
+    no Python code waits."""
     if not _is_of_the_library():
         _escaping[threading.get_ident()] = error
 
 
 def _is_of_the_library() -> bool:
-    """Whether the calling thread is none of Python's, and has the name of the threads of the library's loops."""
+    """Whether the calling thread belongs to a loop of the library: Python has not started it, and it is named
+    "penstock"."""
     if not threading.current_thread().name.startswith("Dummy-"):
         return False
     try:
@@ -62,7 +64,7 @@ def _is_of_the_library() -> bool:
 
 
 def raise_escaping() -> None:
-    """Raises the exception that `escape` has stored for this thread, if there is one. To be called after each C
+    """Raises the exception that `escape` has stored for this thread, if there is one. Must be called after each C
     function that may have run callbacks."""
     if _escaping:
         error = _escaping.pop(threading.get_ident(), None)
@@ -73,9 +75,9 @@ def raise_escaping() -> None:
 def call(function: Callable[..., int], *arguments: Any) -> int:
     """Calls a C function that may run callbacks on this thread, and raises their escaped exceptions.
 
-    Python runs its signal handlers on the main thread as soon as a Python function begins there: that may be one that
-    C calls, before its first line. Then only `sys.unraisablehook` sees an exception of a handler
-    (KeyboardInterrupt). So this package sets that hook while the main thread is in the library.
+    Python runs its signal handlers on the main thread when a Python function begins there. If C has called that
+    function, a handler's exception (KeyboardInterrupt) is raised before its first line, and only `sys.unraisablehook`
+    sees the exception. So this package sets that hook while the main thread is in the library.
     """
     if threading.get_ident() != threading.main_thread().ident:
         result = function(*arguments)
@@ -103,7 +105,7 @@ def _recovered(unraisable: sys.UnraisableHookArgs) -> bool:
     if trace is None or error is None:
         return False
     code = trace.tb_frame.f_code
-    # Python looks for signals when a function begins, which is the line of its `def`.
+    # Python runs signal handlers when a function begins; the traceback then names the line of its `def`.
     has_begun = trace.tb_next is not None or trace.tb_lineno != code.co_firstlineno
     recovery = (_begun if has_begun else _unbegun).get(code)
     if recovery is None:

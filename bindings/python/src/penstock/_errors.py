@@ -42,7 +42,7 @@ class GoneError(LibraryError):
 
 
 class WouldBlockError(LibraryError):
-    """There is no room or no demand now. An interceptor's `on_sent` tells of room, its `on_demand` of demand."""
+    """There is no room or no demand now. The interceptor's `on_sent` reports new room, its `on_demand` new demand."""
 
 
 class WouldDeadlockError(LibraryError):
@@ -50,7 +50,7 @@ class WouldDeadlockError(LibraryError):
 
 
 class BusyError(LibraryError):
-    """Another thread drives the runtime, or this is a poll within a poll."""
+    """Another thread drives the runtime, or a callback of the runtime polls it."""
 
 
 class TimedOutError(LibraryError, TimeoutError):

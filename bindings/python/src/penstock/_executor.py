@@ -1,4 +1,4 @@
-"""Executors, which run an interceptor's callbacks on other threads than the one that drives the runtime."""
+"""Executors, which run an interceptor's callbacks on threads other than the one that drives the runtime."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class Job:
 
 
 class Executor:
-    """Runs an interceptor's callbacks. ``submit(job)`` has to see to it that ``job()`` is called once, on any
-    thread. Its return value is ignored; if it raises, the job is not taken, and the call ends with INTERNAL.
+    """Runs an interceptor's callbacks. ``submit(job)`` must arrange for ``job()`` to be called once, on any thread.
+    The return value of ``submit`` is ignored; if it raises, the job is not taken, and the call ends with INTERNAL.
 
-    ``survives_fork``: ``submit`` works in a forked child, too. Otherwise the calls that need the executor end there
-    with INTERNAL.
+    ``survives_fork``: ``submit`` works in a forked child, too. Otherwise a call in the child that needs the executor
+    ends with INTERNAL.
 
     ``Executor(pool.submit)`` takes a `concurrent.futures.Executor`. A job that is taken and never run delays its
     call until the call is cancelled or its deadline comes.
@@ -62,7 +62,8 @@ class Executor:
 
     @property
     def _handle(self) -> int:
-        # A forked child that takes nothing over can't use its parent's executors, so it makes its own.
+        # A forked child in which the parent's handles do not work can't use its parent's executors, so it makes its
+        # own.
         if self._process != process():
             self._address = self._new()
             self._process = process()
@@ -81,7 +82,7 @@ class Executor:
 
 class SerialExecutor(Executor):
     """A thread of the library that runs callbacks in the order in which they come. The thread ends by itself when
-    this object has been collected and nothing else needs it.
+    this object has been collected and no registration or call needs it.
 
     Callbacks may wait there, but not for a call that needs the same executor: that raises WouldDeadlockError.
     """
@@ -111,8 +112,8 @@ def _take_job(job: Callable[[Any], None], argument: Any, number: Optional[int]) 
 
 
 def _run_job(given: Dict[str, Any]) -> None:
-    # Recovery: C counts the job as taken, so it has to run. If the `Job` was made, another thread may have run it,
-    # and then this does nothing. If not, ``submit`` has not seen the job.
+    # Recovery: C counts the job as taken, so it has to run. If the `Job` was made, another thread may have run it;
+    # then ``taken()`` does nothing. If no `Job` was made, ``submit`` has not seen the job.
     taken = given.get("taken") or Job(given["job"], given["argument"])
     taken()
 

@@ -1,4 +1,4 @@
-"""Fork: a child takes over what its parent has made, or has to make its own."""
+"""Fork: a child uses the handles of its parent, or has to make its own."""
 
 from __future__ import annotations
 
@@ -7,21 +7,24 @@ import time
 
 from ._raw import library
 
-# Python before 3.12 hangs in a child if a thread that is not Python's was about to make its thread state: a worker of
-# the library that begins a callback. So many seconds after `prepare`, when none begins any more, it has made it.
+# In seconds. Before Python 3.12, a child hangs if the parent forks while a thread that Python has not started makes
+# its Python thread state, for example a worker of the library that begins a callback. After `prepare` no callback
+# begins, and within this time such a thread has made its state.
 _SETTLES = 0.0 if sys.version_info >= (3, 12) else 0.001
 
-# Goes up in a child that has taken nothing over: what was made under another number is the parent's.
+# Rises by one in a child in which the parent's handles do not work. An object that was made under another number
+# belongs to the parent.
 _number = 1
 
 
 def process() -> int:
-    """The number of the process whose handles this one uses: that of an ancestor, if it has taken them over."""
+    """A number for the process that made the usable handles: this process, or an ancestor whose handles work here."""
     return _number
 
 
 def prepare() -> None:
-    """Just before a fork: ctypes lets go of the GIL, so that other threads may come to an end of what they do."""
+    """Called just before a fork. ctypes releases the GIL during the C function, so that other threads can finish
+    their callbacks."""
     function = library.known("penstock_fork_prepare")
     if function is not None:
         function()
@@ -43,6 +46,6 @@ def child() -> None:
 
 
 def take_nothing_over() -> None:
-    """In a child that the parent's handles do not work in."""
+    """Called in a child in which the parent's handles do not work."""
     global _number
     _number += 1

@@ -69,9 +69,9 @@ class SideCallArguments(CallKeywords, _SideCall):
 class Hop(RequestFields):
     """One interceptor in one call.
 
-    It may be used in the callback that got it, on that thread. After `retain`, `ticket` or the verdict TAKE it may be
-    used later, and on other threads. A method that is not allowed where it is called raises StateError; after the
-    call's end, GoneError.
+    The hop may be used in the callback that got it, on the callback's thread. After `retain`, `ticket` or the verdict
+    TAKE it may be used later, and on other threads. A method that is not allowed where it is called raises
+    StateError; after the call's end, GoneError.
     """
 
     __slots__ = ("__weakref__", "_handle", "_retained", "_running", "_seen_by", "_thread")
@@ -184,8 +184,8 @@ class Hop(RequestFields):
 
     @property
     def trace(self) -> Dict[str, Any]:
-        """The events of the call so far (with the option ``trace`` of the channel or the call), and ``holder``: what
-        the call waits for now."""
+        """The events of the call so far (with the option ``trace`` of the channel or the call), and ``holder``, which
+        says what the call waits for now."""
         trace: Dict[str, Any] = json.loads(owned_text(_raw.penstock_hop_trace_json, self._anywhere))
         return trace
 
@@ -249,7 +249,7 @@ class Hop(RequestFields):
     @property
     def message(self) -> Any:
         """The message, in `on_send` and `on_receive`: its bytes, or at the object level the caller's own object;
-        setting replaces it. Like every message that is given to be sent, it may be set to an `Uncompressed`."""
+        setting replaces it. The new message may be an `Uncompressed`."""
         return message_of(self._callback())
 
     @message.setter
@@ -324,9 +324,9 @@ class Hop(RequestFields):
         check_hop(self._handle, _raw.penstock_hop_half_close(self._anywhere), "the requests can't be ended here")
 
     def deliver_message(self, data: Any) -> None:
-        """Delivers a message toward the caller: one that the server has not sent, or one of the answer of a hop that
-        has taken the call or still may take it. Any thread. A message of an answer waits until somebody asks for it;
-        the waiting messages may have ``hold_bytes`` together.
+        """Delivers a message toward the caller: an injected message, which the server has not sent, or part of the
+        answer of a hop that has taken the call or still may take it. Any thread. A message of an answer waits until
+        somebody asks for it; the waiting messages may have ``hold_bytes`` together.
 
         WouldBlockError: nobody asks for a message now (`on_demand` tells when somebody does), or more than
         ``hold_bytes`` would wait."""

@@ -31,16 +31,16 @@ class Interceptor:
     ends the call with INTERNAL; the caller's `RpcError` has it as its ``__cause__``.
     """
 
-    # The name for messages and lists; if empty, the class's name.
+    # The name in error messages and lists; if empty, the class's name.
     name: str = ""
     # The level. At the object level messages are the caller's objects, otherwise the bytes that are sent.
     level: Level = Level.BYTES
-    # Whether each attempt of a call has a hop of its own, below the hops that the call has only once. Not allowed
-    # with `Level.OBJECT`.
+    # Whether each attempt of a call has a hop of its own, below the hops that exist once per call. Not allowed with
+    # `Level.OBJECT`.
     per_attempt: bool = False
     # How many bytes of request messages are recorded for `Verdict.RESTART`; 0: none, and no RESTART.
     replay_bytes: int = 0
-    # How many times one call may be restarted here.
+    # How many times this interceptor may restart one call.
     max_restarts: int = 1
     # The executors that run callbacks: one for both lanes, or one for each lane. None: the thread that drives the
     # runtime.
@@ -76,8 +76,8 @@ class Interceptor:
         RESTART."""
 
     def on_cancel(self, hop: Hop) -> None:
-        """Something else has ended the call: a hop above; or a cancel or the deadline, after this hop's TAKE or while
-        it held the status. No `on_status` follows."""
+        """Something other than this hop has ended the call: a hop above; or a cancel or the deadline, after this
+        hop's TAKE or while it held the status. No `on_status` follows."""
 
     def on_demand(self, hop: Hop) -> None:
         """The layers above ask for ``hop.count`` more messages from the server."""
@@ -87,9 +87,9 @@ class Interceptor:
         `on_sent`."""
 
     def on_connection(self, event: ConnectionEvent) -> None:
-        """Something has become of a connection of the channel, or of a channel of the runtime. An exception is only
-        reported (`set_exception_hook`). An interceptor that has no other callback takes no part in calls; one in the
-        options of a call is not told."""
+        """Reports an event of a connection of the channel, or of any channel of the runtime. An exception is only
+        reported (`set_exception_hook`). An interceptor that has no other callback takes no part in calls. An
+        interceptor in the options of a call gets no connection events."""
 
     def on_pick(self, hop: Hop) -> Optional[Verdict]:
         """The address ``hop.address`` was picked for this attempt, and nothing has been sent to it. Only with
@@ -183,7 +183,7 @@ def _meant(name: str, callbacks: Iterable[str]) -> Optional[str]:
     if name.startswith("_") or name in callbacks or hasattr(Interceptor, name):
         return None
     begins = name[:2].lower()
-    # A callback's name without "on_", such as "start" or "status", may be a method of the user's.
+    # The user's class may well have a method with a callback's name without "on_", such as "start" or "status".
     plain = {each.replace("_", ""): each for each in callbacks if not each.startswith("on_") or begins == "on"}
     near = difflib.get_close_matches(name.replace("_", "").lower(), plain, 1, 0.8)
     # A name that only adds to a callback's name, such as "created" or "intercept_all", is no misspelling.

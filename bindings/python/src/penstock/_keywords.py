@@ -233,8 +233,8 @@ R = TypeVar("R")
 
 
 def takes(arguments: Callable[P, A]) -> Callable[[Callable[[S, A], R]], Callable[Concatenate[S, P], R]]:
-    """For a method that gets an object of the dataclass ``arguments``: gives it the fields of that class as its
-    arguments instead. Its signature names them, and its docstring describes the keywords."""
+    """Decorates a method that gets one object of the dataclass ``arguments``: callers pass the fields of that class
+    as arguments instead. The new signature names the fields, and the docstring describes the keywords."""
 
     def decorate(method: Callable[[S, A], R]) -> Callable[Concatenate[S, P], R]:
         @functools.wraps(method)

@@ -172,7 +172,7 @@ class StreamStream(StreamUnary):
 
 
 class ChannelLike(Protocol):
-    """A `Channel`, as far as `Hop.set_channel` uses it."""
+    """The part of `Channel` that `Hop.set_channel` uses."""
 
     target: str
     _handle: int

@@ -43,8 +43,8 @@ def _forget(number: Optional[int]) -> None:
 
 
 def forget_again(given: Dict[str, Any]) -> None:
-    """Recovery (see `recover`) for a finalizer that was interrupted: forgets the object ``number``. The finalizer may
-    have done so already, which does no harm."""
+    """Recovery (see `recover`) for a finalizer that was interrupted: forgets the object ``number``. If the finalizer
+    has already forgotten it, this does nothing."""
     registry.remove(given["number"])
 
 

@@ -28,7 +28,7 @@ class Endpoint:
 
     @property
     def address(self) -> str:
-        """Such as ``192.0.2.1:443``, ``[::1]:443`` or ``unix:/path``."""
+        """The server's address, such as ``192.0.2.1:443``, ``[::1]:443`` or ``unix:/path``."""
         return text_of(_raw.penstock_pick_address(self._pick._shown(), self.index))
 
     @property
@@ -47,8 +47,8 @@ class Endpoint:
 
 
 class Pick(RequestFields):
-    """A call that needs a server, and the servers that are ready. The request can be read, as in a hop, and not
-    changed (StateError). It may be used in the picker only, on its thread."""
+    """A call that needs a server, and the servers that are ready. The request can be read, but not changed
+    (StateError). A `Pick` may be used in the picker only, on the picker's thread."""
 
     __slots__ = ("_failing", "_handle", "_thread")
 
@@ -97,7 +97,8 @@ class Pick(RequestFields):
         return int(c.PICK_FAIL)
 
 
-# Returns the endpoint, or its index; None: the call waits until the endpoints change; or `Pick.fail(...)`.
+# A picker returns the endpoint, or its index; None, so that the call waits until the endpoints change; or the result
+# of `Pick.fail`.
 Picker = Callable[[Pick], Union[Endpoint, int, None]]
 
 
@@ -107,7 +108,7 @@ class _Function:
 
 
 def set_picker(channel: int, picker: Optional[Picker]) -> None:
-    """Lets C call ``picker``, which C has until the channel has another one or has closed."""
+    """Lets C call ``picker``. C keeps it until the channel has another picker or has closed."""
     if picker is None:
         check(_raw.penstock_channel_set_picker(channel, _none, None, forget))
         return
@@ -124,13 +125,14 @@ def _answer(pick: Pick, returned: object) -> int:
     if isinstance(returned, int) and not isinstance(returned, bool):
         if returned == c.PICK_FAIL and pick._failing:
             return int(c.PICK_FAIL)
-        # A negative number must not be taken for WAIT or FAIL; C tells the caller of a wrong index.
+        # C would take -1 and -2 for WAIT and FAIL, so a negative number becomes an index that does not exist. C then
+        # ends the call with INTERNAL.
         return returned if 0 <= returned < 2**31 else 2**31 - 1
     raise TypeError(f"the picker returned {returned!r}, which is neither an Endpoint, an index nor None")
 
 
 def _call_picker(handle: int, number: Optional[int]) -> int:
-    """From C to Python: does not raise into C."""
+    """Called by C to run a picker. Does not raise into C."""
     function = registry.get(number)
     pick = Pick(handle)
     try:

@@ -36,7 +36,7 @@ class Scope(Protocol):
     _has_object_level: bool
 
     def _registry_functions(self) -> Tuple[str, int]:
-        """The prefix of its C functions, and its handle."""
+        """The prefix of the scope's C functions, and the scope's handle."""
 
     def _has_registered(self, number: int) -> None:
         """Notes that a registration has been made."""
@@ -84,7 +84,7 @@ class Registration:
         self._replay_bytes = whole_number(getattr(interceptor, "replay_bytes", 0), "replay_bytes", 0, 2**63 - 1)
         self._max_restarts = whole_number(getattr(interceptor, "max_restarts", 1), "max_restarts", 1, 2**63 - 1)
         self._removed = False
-        # The list from which the registration is taken when it is removed.
+        # The list that contains this registration until it is removed.
         self._siblings: Optional[List[Registration]] = None
         # The channel or runtime; None in a forked child, until there is a runtime on which it is registered again.
         self._scope: Optional[Scope] = None
@@ -190,7 +190,7 @@ class Registration:
 
     @property
     def priority(self) -> int:
-        """The priority; setting it holds for calls that are made from then on."""
+        """The priority. A new value holds for calls that are made afterwards."""
         return self._priority
 
     @priority.setter
@@ -253,8 +253,8 @@ class Registration:
     ) -> Registration:
         """Replaces this interceptor by ``interceptor``, at the same place, and returns the new registration. The
         change is one step: each call meets one of the two, never both or none. This registration is then removed.
-        ``methods``, ``kinds`` and ``hold_bytes`` are as they were unless they are given; ``level``, ``per_attempt``
-        and the name are the new interceptor's.
+        ``methods``, ``kinds`` and ``hold_bytes`` keep their values unless they are given; ``level``, ``per_attempt``
+        and the name are those of the new interceptor.
 
         NotFoundError: it has been removed. StateError: in a forked child that has no default runtime yet."""
         if self._scope is None:
@@ -279,8 +279,8 @@ class Registration:
         return fresh
 
     def wait_removed(self, timeout: Optional[float] = None) -> bool:
-        """Waits until the last call that has the interceptor has ended, so that the library no longer uses it. Before
-        this, the interceptor has to be removed or replaced, or its channel or runtime freed. Returns False if
+        """Waits until the last call that has the interceptor has ended, so that the library no longer uses it. The
+        interceptor must have been removed or replaced before, or its channel or runtime freed. Returns False if
         ``timeout`` seconds (None: without limit) have passed.
 
         StateError: the interceptor is still registered. WouldDeadlockError: called in a callback."""
@@ -297,8 +297,8 @@ class Registration:
                     return False
 
     def remove(self) -> None:
-        """Removes the interceptor: calls that are made after this has returned do not meet it. Does nothing
-        a second time."""
+        """Removes the interceptor: calls that are made after `remove` has returned do not meet it. A second `remove`
+        does nothing."""
         if self._removed:
             return
         if self._scope is not None:

@@ -52,7 +52,7 @@ class Values:
 
 
 class RunningValues(Values):
-    """The values of a call that may still run, as they are now. Setting one shares it with the call's hops."""
+    """The values of a call that may still run, as they are now. Setting a value shares it with the call's hops."""
 
     __slots__ = ("_call", "_keeper")
 
@@ -126,7 +126,7 @@ class Reply:
 
 
 class Outcome:
-    """The end of a call, as `RpcError`, a stream's `Call` and the second result of ``with_call`` show it."""
+    """The end of a call: the base of `RpcError`, of a stream's `Call` and of the second result of ``with_call``."""
 
     _code: StatusCode = StatusCode.UNKNOWN
     _details: str = ""

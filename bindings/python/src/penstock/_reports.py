@@ -15,7 +15,8 @@ _hook: Optional[ExceptionHook] = None
 
 def set_exception_hook(hook: Optional[ExceptionHook]) -> None:
     """Sets the hook for exceptions in callbacks: ``hook(interceptor_name, callback_name, exception)`` is called for
-    each one, on its thread. None restores the default: each is logged to the logger ``"penstock"``."""
+    each exception, on the thread of the callback. None restores the default: exceptions are logged to the logger
+    ``"penstock"``."""
     global _hook
     _hook = hook
 
@@ -29,8 +30,8 @@ def report(name: str, callback: str, error: BaseException) -> None:
 
 
 def tell(name: str, callback: str, error: BaseException) -> None:
-    """Reports an exception to the hook or the logger only: for threads of the library, where no Python code waits in
-    which it could be raised again."""
+    """Reports an exception to the hook or the logger only. For threads of the library, where no Python code waits
+    that could raise the exception again."""
     try:
         if _hook is not None:
             _hook(name, callback, error)

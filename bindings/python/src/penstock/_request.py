@@ -1,4 +1,4 @@
-"""The request of a call as an interceptor sees it: the base of every object that shows one."""
+"""The base of every object that shows the request of a call to an interceptor."""
 
 from __future__ import annotations
 
@@ -149,8 +149,9 @@ class RequestFields:
 
     def prefer(self, name: Optional[str], value: str = "", *, required: bool = False) -> None:
         """Asks for a server whose attribute ``name``, which the resolver gives, is ``value``. If such servers are
-        ready, one of them is picked. If none is, any other is picked; but if ``required``, the call waits as long as
-        one is connecting, and ends with UNAVAILABLE if none is. None as the name: it asks for none."""
+        ready, one of them is picked. If no such server is ready, any other server is picked; but if ``required``, the
+        call waits as long as such a server is connecting, and otherwise ends with UNAVAILABLE. None as the name
+        removes the wish."""
         encoded = None if name is None else c_string(name, "the name of an attribute")
         text = c_string(value, "the value of an attribute")
         result = _raw.penstock_request_prefer(self._request(), encoded, text, int(required))
@@ -169,5 +170,5 @@ class RequestFields:
 
 
 def text_of(text: Optional[bytes]) -> str:
-    """A text of the library; NULL is empty."""
+    """Decodes a text of the library; NULL gives an empty text."""
     return (text or b"").decode("utf-8", "replace")

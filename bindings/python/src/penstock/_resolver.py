@@ -16,7 +16,7 @@ from ._errors import StateError, check_with
 from ._objects import forget, own, registry
 from ._reports import report
 
-# Guards what is pushed before there is a channel.
+# Guards snapshots that are pushed before the resolver has a channel.
 _lock = threading.Lock()
 
 
@@ -41,19 +41,21 @@ class Resolver:
     _early: Optional[str] = None
 
     def resolve(self) -> None:
-        """Addresses are wanted: the channel leaves idle, has lost a connection, or can't connect. Called on the
-        thread that drives the runtime, so it must return soon; a thread of its own may look for them."""
+        """Called when addresses are wanted: the channel leaves idle, has lost a connection, or can't connect. It
+        runs on the thread that drives the runtime, so it must return soon; it may start a thread that finds the
+        addresses."""
 
     def stop(self) -> None:
-        """No addresses are wanted until the next `resolve`: the channel is idle, or closes."""
+        """Called when no addresses are wanted until the next `resolve`: the channel is idle, or closes."""
 
     def push(self, snapshot: Mapping[str, Any]) -> None:
-        """Pushes all that is known now, in one step, from any thread. Either ``{"addresses": [...]}``, each
+        """Pushes a whole snapshot in one step, from any thread. It is either ``{"addresses": [...]}``, each
         ``{"address": "ipv4:192.0.2.1:443"}`` with a ``weight`` (1) and ``attributes`` (a mapping of strings) if it
-        has them, perhaps with a ``"service_config"``; or ``{"error": "why there are none"}``, which keeps what is
-        known.
+        has them, perhaps with a ``"service_config"``; or ``{"error": "why there are none"}``, which keeps the
+        addresses that are known.
 
-        InvalidArgumentError: the snapshot is wrong; its ``path`` names what, and what was pushed before still holds.
+        InvalidArgumentError: the snapshot is wrong; its ``path`` names the wrong part, and the earlier snapshot still
+        holds.
         ClosedError: the channel has closed. Before there is a channel, the latest snapshot is kept for it.
         """
         text = json.dumps(snapshot, default=_json_default)
@@ -68,7 +70,7 @@ class Resolver:
         if self._handle is not None:
             raise StateError(E_STATE, "the resolver has a channel already")
         functions = _raw.penstock_resolver_functions(sizeof(_raw.penstock_resolver_functions))
-        # C has the resolver until the channel has closed.
+        # C refers to the resolver, by its number, until the channel has closed.
         functions.user_data = registry.add(self)
         functions.finalizer = forget
         functions.resolve = _resolve
@@ -79,7 +81,7 @@ class Resolver:
         assert handle.value is not None
         own(self, _raw.penstock_resolver_release, handle.value)
         with _lock:
-            # Pushed before any other thread sees the handle, so nothing later is overtaken.
+            # The early snapshot is pushed before another thread sees the handle, so it can't replace a later one.
             early, self._early = self._early, None
             self._handle = handle.value
             if early is not None:

@@ -91,7 +91,8 @@ class _Driver:
             self._thread.join(seconds)
 
     def forget(self) -> None:
-        """For a forked child, which has copies of the pipe and the handle but not the thread: gives both back."""
+        """For a forked child, which has copies of the pipe and the handle but no driver thread: closes and releases
+        them."""
         os.close(self._stop)
         os.close(self._stopped)
         _raw.penstock_runtime_release(self._handle)
@@ -194,9 +195,9 @@ class Runtime:
         return listed
 
     def snapshot(self, timeout: float = 1.0) -> Dict[str, Any]:
-        """A snapshot for diagnosing hangs: ``calls``, each with its ``holder`` (who holds it up) and the events that
-        wait at its hops. If a callback does not return within ``timeout`` seconds, ``complete`` is False, ``calls``
-        is None, and ``running`` names the interceptor. See penstock_runtime_snapshot_json."""
+        """A snapshot for diagnosing hangs: ``calls``, each with its ``holder`` (the party that has to act next) and
+        the events that wait at its hops. If a callback does not return within ``timeout`` seconds, ``complete`` is
+        False, ``calls`` is None, and ``running`` names the interceptor. See penstock_runtime_snapshot_json."""
         text = c_void_p()
         check(_raw.penstock_runtime_snapshot_json(self._handle, milliseconds(timeout), byref(text)))
         try:
@@ -224,7 +225,8 @@ class Runtime:
         return self._process == process() and result in (c.OK, c.E_STATE)
 
     def _become_child(self) -> None:
-        """In a child of fork: the threads that waited are gone, and the driver thread is started anew."""
+        """Called in a forked child, where the waiting threads do not exist: forgets them, and starts the driver
+        thread anew."""
         self._lock = threading.Lock()
         self._waiters.forget()
         driver, stop = self._driver, self._stop
@@ -250,7 +252,7 @@ class Runtime:
 _runtimes: weakref.WeakSet[Runtime] = weakref.WeakSet()
 _default: Optional[Runtime] = None
 _default_lock = threading.Lock()
-# The registrations for every channel, to be registered again in a child that takes nothing over.
+# The registrations for every channel. A child in which the parent's handles do not work registers them again.
 _for_every_channel: List[Registration] = []
 
 
@@ -297,7 +299,8 @@ def snapshot(timeout: float = 1.0) -> Dict[str, Any]:
 
 
 def _after_fork_in_child() -> None:
-    """The child has none of the threads, and takes over what it can."""
+    """Called in a forked child, which has only the thread that forked: takes over the parent's runtimes where it
+    can."""
     global _default, _default_lock
     _fork.child()
     _default_lock = threading.Lock()

@@ -119,7 +119,7 @@ def _begin_with(hop: int, method: bytes, on_reply: OnReply, flags: int, options:
 
 
 def _send(call: int, message: c_void_p) -> None:
-    """Sends the request, half-closes, and releases the call; if one of the first two fails, cancels the call."""
+    """Sends the request, half-closes, and releases the call. Cancels the call if sending or half-closing fails."""
     try:
         check(_raw.penstock_call_try_send_message(call, message), "the request can't be sent")
         check(_raw.penstock_call_half_close(call))

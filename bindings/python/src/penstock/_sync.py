@@ -29,12 +29,12 @@ class SyncInterceptor:
     wait for use the same worker.
     """
 
-    # The name for messages and lists; if empty, the class's name.
+    # The name in error messages and lists; if empty, the class's name.
     name: str = ""
     # The level. At the object level messages are the caller's objects, otherwise the bytes that are sent.
     level: Level = Level.BYTES
-    # Whether it runs once for each attempt of a call, below the interceptors that run once per call. Not allowed with
-    # `Level.OBJECT`.
+    # Whether the function runs once for each attempt of a call, below the interceptors that run once per call. Not
+    # allowed with `Level.OBJECT`.
     per_attempt: bool = False
 
     def intercept(self, call: InterceptedCall) -> None:
@@ -83,12 +83,12 @@ class InterceptedCall(RequestFields):
             raise StateError(c.E_STATE, "the request message can be used only before next")
         return handle
 
-    # ---- Going on, ending, answering: one of them ----
+    # ---- The ways to finish: go on, end, or answer ----
 
     def next(self) -> InterceptedReply:
         """Lets the call go on with its changes, and waits for the response. If the kind of call has one response,
-        this waits for all of it; if it has a stream of responses, for the headers, or for the status if there are no
-        headers.
+        `next` waits for the whole response; if it has a stream of responses, for the headers, or for the status if
+        there are no headers.
 
         If something else ends the call during the wait, the reply has ``gone`` set, and its status is the one that
         the caller gets.
@@ -196,7 +196,7 @@ class InterceptedCall(RequestFields):
         """Whether the call is protected on its way, by TLS or a unix socket."""
         return bool(_raw.penstock_hop_is_secure(self._inside()))
 
-    # ---- The request: it can be changed until the call goes on, and before it goes on again ----
+    # ---- The request: it can be changed before each `next` ----
 
     @property
     def metadata(self) -> Metadata:
@@ -234,8 +234,9 @@ class InterceptedCall(RequestFields):
 
 
 class InterceptedReply:
-    """The response of an `InterceptedCall`, which may be changed until the interceptor's function returns. Once the
-    function has called `InterceptedCall.next` again, only headers and status can be read, and nothing changed."""
+    """The response of an `InterceptedCall`, which may be changed until the interceptor's function returns. Once
+    the function has called `InterceptedCall.next` again, only headers and status can be read, and nothing can be
+    changed."""
 
     __slots__ = ("_call", "_headers", "_status", "gone")
 
@@ -245,7 +246,7 @@ class InterceptedReply:
         # another response.
         self._headers = _raw.penstock_hop_metadata(call._handle)
         self._status = _raw.penstock_hop_status(call._handle)
-        # The call was ended elsewhere, so changes of the response have no effect.
+        # Whether the call was ended elsewhere. Then changes of the response have no effect.
         self.gone = gone
 
     def _last(self) -> int:

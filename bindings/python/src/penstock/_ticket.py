@@ -42,7 +42,7 @@ class Ticket:
         check(_raw.penstock_ticket_resolve(self.number, c.NEXT), "the ticket can't be used")
 
     def drop(self) -> None:
-        """Swallows the message: DROP."""
+        """Discards the message: DROP."""
         check(_raw.penstock_ticket_resolve(self.number, c.DROP), "the ticket can't be used")
 
     def end(
@@ -97,8 +97,9 @@ class Event(RequestFields):
         own(self, _raw.penstock_hop_release, handle)
 
     def _shown(self) -> None:
-        """Raises once the ticket is spent. The views of the event's metadata and status call this before each use,
-        and keep this object: after the ticket they belong to the thread that drives the runtime."""
+        """Raises once the ticket is spent. The views of the event's metadata and status call this method before each
+        use, and keep this object. Once the ticket is spent, only the thread that drives the runtime may use metadata
+        and status."""
         again = c_void_p()
         check(_raw.penstock_ticket_hop(self._ticket, byref(again)), "the event's ticket has been spent")
         _raw.penstock_hop_release(again)

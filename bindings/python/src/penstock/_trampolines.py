@@ -101,7 +101,8 @@ def _destroy(handle: int, number: Optional[int]) -> None:
 
 
 def _intercept(handle: int, number: Optional[int]) -> int:
-    """Runs the function of a synchronous interceptor, on a worker thread. One function may run within another."""
+    """Runs the function of a synchronous interceptor, on a worker thread. While it waits in `next`, the function of
+    another interceptor may run within it, on the same thread."""
     thread = threading.get_ident()
     is_first = thread not in workers
     workers.add(thread)
@@ -120,7 +121,7 @@ def _intercept(handle: int, number: Optional[int]) -> int:
 
 
 def _connection(number: Optional[int], event: Any) -> None:
-    """Tells an interceptor of a connection event."""
+    """Passes a connection event to an interceptor."""
     registered: Any = registry.get(number)
     if not isinstance(registered, Registered):
         return
@@ -143,13 +144,13 @@ def _failed(callback: str, handle: int, number: Optional[int], error: BaseExcept
     where the caller finds it, and reports it. Returns a verdict."""
     found: Any = registry.get(number)
     if found is None:
-        # `create` was interrupted before it began, so there is no state for this callback; that exception has been
-        # reported, but could not end the call.
+        # `create` was interrupted before it began, so there is no state for this callback. The exception of `create`
+        # has been reported, but could not end the call.
         return _INVALID
     registered = found.registered if isinstance(found, Instance) else found
     name = registered.name if isinstance(registered, Registered) else "?"
-    # This ends the call with a status that names the exception. It fails in `create`, where the verdict below ends
-    # the call; the callbacks of signals have no verdict.
+    # `_finish` ends the call with a status that names the exception. In `create` it fails, and the verdict below ends
+    # the call. In the callback of a signal the library ignores the verdict.
     _finish(name, callback, handle, error)
     if callback not in ("on_cancel", "destroy"):
         _raw.penstock_hop_set_value(handle, EXCEPTION_KEY, registry.add(Raised(error)), forget)
@@ -164,12 +165,12 @@ def _finish(name: str, callback: str, handle: int, error: BaseException) -> None
 
 
 def _has_failed(given: Dict[str, Any], error: BaseException) -> None:
-    """Recovery for a trampoline in which a signal handler has raised: treats the exception as one of the trampoline's
-    callback."""
+    """Recovery for a trampoline in which a signal handler has raised: treats the exception as if the callback had
+    raised it."""
     handle, number = given["handle"], given["number"]
     callback = given.get("callback") or ("create" if "state" in given else "destroy")
     _failed(callback, handle, number, error)
-    # C gets no verdict from a function that raises, so this ends the call. It does nothing if `_failed` has done so.
+    # C gets no verdict from a function that raises, so `_finish` ends the call here, unless `_failed` has ended it.
     _finish("?", callback, handle, error)
     if callback == "destroy":
         registry.remove(number)

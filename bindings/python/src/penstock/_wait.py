@@ -1,4 +1,5 @@
-"""Calls functions of the library that wait. Ctrl-C ends such a wait; a KeyboardInterrupt of a callback is raised."""
+"""Calls functions of the library that wait. Ctrl-C ends such a wait; if a callback raises KeyboardInterrupt, the wait
+raises it."""
 
 from __future__ import annotations
 
@@ -13,12 +14,12 @@ workers: Set[int] = set()
 
 
 class Waiters:
-    """Counts the threads that are in a blocking call on one runtime. While there is one, it drives the loop, so the
-    runtime's own Python thread need not.
+    """Counts the threads that are in a blocking call on one runtime. While a thread is in such a call, it drives the
+    loop, so the runtime's own Python thread need not.
 
-    A context manager: a thread counts within it, which may span several C functions. Any thread may use it, because
-    each step is one list operation. Workers of the library are not counted: they wait for another thread to drive the
-    loop.
+    As a context manager it counts a thread during the ``with`` block, in which several C functions may be called. Any
+    thread may use it, because each step is one list operation. Workers of the library are not counted: they wait for
+    another thread to drive the loop.
     """
 
     __slots__ = ("_inside",)
@@ -35,11 +36,12 @@ class Waiters:
 
     def __exit__(self, *exception: object) -> None:
         if not workers or threading.get_ident() not in workers:
-            # Perhaps empty: in the child of a fork that a signal handler has made, in here.
+            # The list is empty if a signal handler has forked during the ``with`` block and this process is the
+            # child.
             del self._inside[-1:]
 
     def forget(self) -> None:
-        """In the child of a fork, which has none of the threads."""
+        """Called in a forked child, which has none of the counted threads."""
         self._inside.clear()
 
     def wait(self, function: Callable[..., Any], *arguments: Any) -> int:

@@ -1,4 +1,4 @@
-"""Functions that are told the states of a channel."""
+"""Functions that watch the state of a channel."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _Watch:
 
 
 def watch(channel: int, changed: Changed) -> None:
-    """Lets C call ``changed``. C has the function until the watch is over."""
+    """Lets C call ``changed``. C keeps the function until the watch is over."""
     if not callable(changed):
         raise TypeError(f"a function that gets a state, not {changed!r}")
     number = registry.add(_Watch(changed))
@@ -28,7 +28,8 @@ def watch(channel: int, changed: Changed) -> None:
 
 
 def _call_changed(number: Optional[int], state: int) -> int:
-    """From C to Python: does not raise into C. A function that raises is told further states."""
+    """Called by C with each new state. Does not raise into C. If the program's function raises, it still gets further
+    states."""
     watch = registry.get(number)
     try:
         return isinstance(watch, _Watch) and watch.changed(Connectivity(state)) is not False

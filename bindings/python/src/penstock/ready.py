@@ -60,8 +60,8 @@ class _Ready(Native):
         self._filled()
 
     def _filled(self) -> Any:
-        """The table. A forked child that takes nothing over makes a new one, because the parent's threads may have
-        been changing its state during the fork."""
+        """The table. A forked child in which the parent's handles do not work makes a new table, because the parent's
+        threads may have been changing its state during the fork."""
         if self._process != process():
             table = _raw.penstock_interceptor()
             self._make(c_string(json.dumps(self._options), "options"), table)
@@ -127,7 +127,7 @@ def _give_up(number: int) -> None:
     _raw.penstock_token_fail(number, StatusCode.UNAVAILABLE.number, b"the token source gave no answer")
 
 
-# A token, (token, seconds), or None: the source answers the request later.
+# A source returns a token, or (token, seconds), or None if it answers the request later.
 Source = Callable[[TokenRequest], Union[str, Tuple[str, Optional[float]], None]]
 
 
@@ -313,7 +313,7 @@ class TraceContext(_Ready):
     """W3C trace context: passes on a valid ``traceparent`` in the request's metadata, with its ``tracestate``;
     without a valid one it begins a trace.
 
-    ``sampled``: what percentage of the traces that begin here is marked as sampled. ``parent_id``: with "new" a
+    ``sampled``: the percentage of the traces beginning here that are marked as sampled. ``parent_id``: with "new" a
     ``traceparent`` that is passed on gets a new parent-id, with "keep" it keeps its own. ``seed``: a number with
     which the same ids are made each time; without it they are random.
     """
@@ -435,7 +435,7 @@ class FaultInjection(_Ready):
 
 # ---- Header rules ----
 
-# ("set", name, value), ("add", name, value), ("remove", name), ("rename", name, other)
+# A rule is ("set", name, value), ("add", name, value), ("remove", name) or ("rename", name, other name).
 Rule = Tuple[Union[str, bytes], ...]
 
 

@@ -49,7 +49,7 @@ def known(name: str) -> Any:
 
 
 def renew_lock() -> None:
-    """In the child of a fork, where the thread that has the lock may not exist."""
+    """Called in a forked child, where the thread that held the lock may not exist."""
     global _lock
     _lock = threading.Lock()
 
