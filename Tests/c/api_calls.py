@@ -20,7 +20,7 @@ OWN = ["error", "metadata", "status"]
 HANDLES = "|".join(SHARED + OWN)
 # These functions change call options, which is allowed only before another thread has the options.
 BEFORE_SHARED = {"penstock_call_options_request", "penstock_call_options_set_on_interrupted", "penstock_call_options_set_codec"}
-# Functions that end many objects or take long: of this many random picks of such a function, one calls it.
+# Functions that end many objects or take long, each with a number N: one of N random picks of the function calls it.
 RARE = {"penstock_channel_close": 12, "penstock_channel_close_gracefully": 12, "penstock_runtime_shutdown": 24,
         "penstock_call_options_cancel": 12,
         "penstock_call_trace_json": 16,
@@ -32,7 +32,7 @@ RARE = {"penstock_channel_close": 12, "penstock_channel_close_gracefully": 12, "
 WAITS = {f"penstock_{name}" for name in (
     "channel_unary", "channel_unary_message", "call_send", "call_send_message", "call_receive", "call_wait_headers",
     "call_wait_status", "call_wait", "channel_wait_connectivity")}
-# A function that stops other threads, and the function that lets them go on, which follows at once.
+# After the first function, which stops other threads, the second one must follow at once, so that they go on.
 FOLLOWED = {"penstock_fork_prepare": "penstock_fork_parent();"}
 # Functions that make RPCs. They are the group "call" of test_api.c, which picks a group first and then a function of
 # it: so there are enough RPCs for the other functions, most of which need one.

@@ -1,7 +1,7 @@
 """Runs a Python fragment of docs/interceptors.md: `fragment.py SOURCE TARGET [CODE]`.
 
-The interceptors that it defines are registered, a unary call and a stream are made, and at least one of their
-callbacks has to run. With CODE, the first attempt of each call ends with that status.
+Registers the interceptors that the fragment defines, and makes a unary call and a stream. At least one callback of these
+interceptors has to run. With CODE, the first attempt of each call ends with that status.
 """
 
 import sys

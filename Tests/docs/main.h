@@ -59,7 +59,7 @@ static int32_t fail_first(penstock_hop *hop, void *state) {
 }
 #endif
 
-/* A codec's functions: a point goes to the server and comes back. */
+/* Uses the codec functions of a fragment: sends a point to the server and gets it back. */
 #ifdef HAS_encode
 static int use_codec(penstock_channel *channel) {
   penstock_codec_functions functions = PENSTOCK_CODEC_FUNCTIONS_INIT;

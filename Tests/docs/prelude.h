@@ -32,7 +32,7 @@ typedef struct waiting_start {
   penstock_hop *bound;
 } waiting_start;
 
-/* Objects that `state` may point to; the fragment's marker names one. */
+/* Objects that `state` may point to. The marker of a fragment names the one that the fragment uses. */
 static cached last = {"you", 3};
 static number_of_messages counter;
 static char token[] = "Bearer new";

@@ -37,7 +37,7 @@ static void *timer_run(void *given) {
 
 static inline void sleep_ms(int ms) { poll(NULL, 0, ms); }
 
-/* Calls `fire` every `ms` milliseconds, of which only whole seconds count. */
+/* Calls `fire` every `ms` milliseconds, rounded down to whole seconds. */
 static inline timer *timer_every(int ms, void (*fire)(void *argument), void *argument) {
   timer *self = calloc(1, sizeof(*self));
   *self = (timer){PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, false, false, ms, fire, argument};
@@ -45,7 +45,7 @@ static inline timer *timer_every(int ms, void (*fire)(void *argument), void *arg
   return self;
 }
 
-/* The next interval begins now. */
+/* Begins the next interval now. */
 static inline void timer_restart(timer *self) {
   pthread_mutex_lock(&self->mutex);
   self->is_restarted = true;
@@ -53,7 +53,7 @@ static inline void timer_restart(timer *self) {
   pthread_mutex_unlock(&self->mutex);
 }
 
-/* The timer's function no longer runs when this returns. */
+/* Stops the timer. When this function returns, `fire` no longer runs. */
 static inline void timer_stop(timer *self) {
   pthread_mutex_lock(&self->mutex);
   self->is_stopped = true;

@@ -11,8 +11,8 @@ static int32_t add_token(penstock_hop *hop, void *token) {
   return PENSTOCK_NEXT;
 }
 
-/* In on_status the metadata is the trailers. If a request has "x-echo-metadata", the peer (docs/peer.md) sends each
- * request header that it got back as a trailer "seen-NAME". */
+/* In on_status the metadata is the trailers. If a request has "x-echo-metadata", the peer (docs/peer.md) returns each
+ * request header as a trailer "seen-NAME". */
 static int32_t print_seen(penstock_hop *hop, void *times) {
   const void *value;
   if (penstock_metadata_get(penstock_hop_metadata(hop), "seen-authorization", 0, &value, NULL) == PENSTOCK_OK) {

@@ -30,8 +30,8 @@ static void ask(penstock_token_request request, const char *refused, void *user_
     pthread_detach(thread);
 }
 
-/* The peer does not check tokens. So this interceptor, below the ready-made one, asks it (by x-status) to refuse calls
- * that have no token or the first one. */
+/* The peer does not check tokens. So this interceptor, below the ready-made one, makes the peer (by the header
+ * x-status) refuse calls that have no token or the first token. */
 static int32_t distrust(penstock_hop *hop, void *state) {
   const void *token = NULL;
   (void)state;

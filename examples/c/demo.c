@@ -49,7 +49,7 @@ static penstock_interceptor watching(watcher *self) {
   return table;
 }
 
-/* auth: a header for every call. */
+/* auth: adds a header to every call. */
 static int32_t add_token(penstock_hop *hop, void *state) {
   penstock_metadata_set(penstock_hop_metadata(hop), "authorization", "Bearer s3cret");
   return see(hop, state);
@@ -76,7 +76,7 @@ static void edit_gone(void *user_data) {
   sem_post(&edit_is_gone);
 }
 
-/* meter: counts the messages of each call in a state of its own for the call, and adds the counts to the trailers. */
+/* meter: counts the messages of each call in the call's state, and adds the counts to the trailers. */
 typedef struct {
   watcher base;
   unsigned sent, received;
@@ -175,8 +175,8 @@ static int says(const penstock_reply *reply, const char *text) {
   return data != NULL && length == strlen(text) && memcmp(data, text, length) == 0;
 }
 
-/* Whether the trailer `name` is `value`. If a request has "x-echo-metadata", the peer sends each request header that it
- * got back as a trailer "seen-NAME". */
+/* Whether the trailer `name` is `value`. If a request has "x-echo-metadata", the peer returns each request header as a
+ * trailer "seen-NAME". */
 static int trailer_is(const penstock_reply *reply, const char *name, const char *value) {
   const void *found;
   return penstock_metadata_get(penstock_reply_trailers(reply), name, 0, &found, NULL) == PENSTOCK_OK &&
@@ -299,7 +299,8 @@ typedef struct {
   penstock_result resumed;
 } gate;
 
-/* Runs on another thread: fetches a token, puts it into the start that waits for the ticket, and lets it go on. */
+/* Runs on another thread: fetches a token, puts it into the start that waits for the ticket, and lets the call go
+ * on. */
 static void *fetch_token(void *argument) {
   gate *self = argument;
   penstock_hop *bound;

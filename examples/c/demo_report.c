@@ -61,8 +61,8 @@ struct trace {
   sight seen[SEEN_LIMIT];
 };
 
-/* Gives the trace of the hop's call; makes it if there is none. It is a value of the call, so the call's hops and its
- * caller share it. */
+/* Gives the trace of the hop's call, and makes it at the first use. The trace is a value of the call, so the call's
+ * hops and its caller share it. */
 static trace *trace_of(penstock_hop *hop) {
   trace *found = penstock_hop_value(hop, "demo.trace");
   if (found == NULL) {

@@ -23,11 +23,12 @@ void note(penstock_hop *hop, const char *who);
 /* Gives the trace of an ended call, which lives as long as `reply`; NULL if no interceptor has seen an event. */
 const trace *trace_in(const penstock_reply *reply);
 
-/* Prints a line for each event: the interceptors that saw it, in order, and what the first and the last of them saw. */
+/* Prints a line for each event: the interceptors that saw it, in order, and the event as the first and as the last of
+ * them saw it. */
 void show(const trace *all);
 
-/* Whether there was such an event, and each one was seen by exactly the `expected` hops ("auth > edit > meter"), in this
- * order. */
+/* Whether the call had an `event`, and each one was seen by exactly the `expected` hops ("auth > edit > meter"), in
+ * this order. */
 int went(const trace *all, int32_t event, const char *expected);
 
 #endif

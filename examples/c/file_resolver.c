@@ -1,5 +1,5 @@
-/* A resolver of one's own, which watches a file: the channel goes to the servers that the file names, and moves when the
- * file changes. The file has what penstock_resolver_push takes.
+/* A resolver of the program's own, which watches a file. The channel connects to the servers that the file names, and
+ * follows its changes. The file contains the JSON that penstock_resolver_push takes.
  *
  *     file_resolver [TARGET]
  */
@@ -16,11 +16,11 @@
 typedef struct {
   char path[64];
   penstock_resolver *resolver;
-  atomic_int wanted; /* 0: no addresses are wanted now, 1: they are, 2: the channel has closed */
+  atomic_int wanted; /* 0: no addresses are wanted now, 1: addresses are wanted, 2: the channel has closed */
   pthread_t thread;
 } watcher;
 
-/* These run on the thread that drives the runtime, so they only take a note. */
+/* These functions run on the thread that drives the runtime, so they only set a flag. */
 static void resolve(void *user_data) { atomic_store(&((watcher *)user_data)->wanted, 1); }
 static void stop(void *user_data) { atomic_store(&((watcher *)user_data)->wanted, 0); }
 static void closed(void *user_data) { atomic_store(&((watcher *)user_data)->wanted, 2); }
@@ -32,7 +32,7 @@ static void push_file(watcher *self) {
   if (file) fclose(file);
   snapshot[length] = 0;
   penstock_error *error = NULL;
-  /* If the file can't be read, the addresses that are known stay. */
+  /* With an error the channel keeps the addresses that it knows. */
   const char *pushed = file ? snapshot : "{\"error\": \"the file can't be read\"}";
   if (penstock_resolver_push(self->resolver, pushed, &error) == PENSTOCK_E_INVALID_JSON)
     fprintf(stderr, "%s is not taken: %s\n", self->path, penstock_error_message(error));
@@ -45,7 +45,7 @@ static void *watch(void *argument) {
   for (int wanted; (wanted = atomic_load(&self->wanted)) != 2; usleep(20000)) {
     struct stat now;
     if (wanted == 0) {
-      seen.tv_nsec = -1; /* the channel is idle: the file is read anew when it wants addresses again */
+      seen.tv_nsec = -1; /* the channel is idle: the file is read again when addresses are wanted */
     } else if (stat(self->path, &now) != 0) {
       push_file(self);
     } else if (now.st_mtim.tv_sec != seen.tv_sec || now.st_mtim.tv_nsec != seen.tv_nsec) {
@@ -56,7 +56,7 @@ static void *watch(void *argument) {
   return NULL;
 }
 
-/* Writes another file in its place, so that nobody reads half of it. */
+/* Replaces the file by a new one in one step, so that nobody reads half of it. */
 static void write_file(const watcher *self, const char *address) {
   char fresh[80];
   snprintf(fresh, sizeof(fresh), "%s.new", self->path);

@@ -2,7 +2,7 @@
  *
  *     healthy [ADDRESS[,ADDRESS...]]
  *
- * Without a health service, as penstock-peer is, a server counts as serving.
+ * A server without a health service, such as penstock-peer, counts as serving.
  */
 #include <penstock/penstock.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@ int main(int argc, char **argv) {
     penstock_reply *reply;
     if (penstock_channel_unary(channel, "/penstock.Echo/Unary", "hi", 2, wait, &reply, NULL) != PENSTOCK_OK) return 1;
     failed += penstock_reply_code(reply) != PENSTOCK_STATUS_OK;
-    /* The status, or "peer" in the statistics, tells which server it was. */
+    /* The status, or "peer" in the statistics, tells which server answered. */
     printf("%s\n", penstock_reply_code(reply) == PENSTOCK_STATUS_OK ? penstock_reply_stats_json(reply)
                                                                     : penstock_reply_status_json(reply));
     penstock_reply_release(reply);

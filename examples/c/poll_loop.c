@@ -1,5 +1,5 @@
 /* A program with an event loop of its own drives the runtime: the library has no thread, and all callbacks run on the
- * program's only one.
+ * program's only thread.
  *
  *     poll_loop [TARGET]
  */

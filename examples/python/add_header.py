@@ -15,8 +15,8 @@ class Auth(penstock.Interceptor):
 
 
 class Print(penstock.Interceptor):
-    """In on_status the metadata is the trailers. If a request has "x-echo-metadata", the peer (docs/peer.md) sends
-    each request header that it got back as a trailer "seen-NAME"."""
+    """In on_status the metadata is the trailers. If a request has "x-echo-metadata", the peer (docs/peer.md) returns each request
+    header as a trailer "seen-NAME"."""
 
     def on_status(self, hop):
         print("the server saw: authorization:", hop.metadata.get("seen-authorization"))

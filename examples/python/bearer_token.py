@@ -24,8 +24,8 @@ def fetch(request):
 
 
 class Server(penstock.Interceptor):
-    """The peer does not check tokens. So this interceptor, below the ready-made one, asks it (by x-status) to refuse
-    calls with the first one."""
+    """The peer does not check tokens. So this interceptor, below the ready-made one, makes the peer (by the header x-status)
+    refuse calls that have the first token."""
 
     def on_start(self, hop):
         if hop.metadata.get("authorization") == "Bearer token-1":

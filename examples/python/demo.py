@@ -47,7 +47,7 @@ WORDS = {EventKind.SEND: "message", EventKind.RECEIVE: "message"}
 
 @dataclass
 class Passage:
-    """The way of one event through the hops: which hops saw it, and in which form the first and the last saw it."""
+    """The way of one event through the hops: which hops saw it, and its form when the first and the last of them saw it."""
 
     event: EventKind
     hops: list[str]
@@ -80,7 +80,7 @@ class Trace:
             print(f"    {arrow} {hops:28} {colored('dim', what)}" if what else f"    {arrow} {hops}")
 
     def went(self, event: EventKind, *hops: str) -> bool:
-        """Whether there was such an event, and each one was seen by exactly these hops, in this order."""
+        """Whether the call had such an event, and each one was seen by exactly these hops, in this order."""
         found = [one.hops for one in self.passages if one.event is event]
         return bool(found) and all(one == list(hops) for one in found)
 
@@ -142,7 +142,7 @@ class Counts:
 
 
 class Meter(Watch):
-    """Counts the messages of each call in a state of its own for the call, and adds the counts to the trailers."""
+    """Counts the messages of each call in the call's state, and adds the counts to the trailers."""
 
     def create(self, hop):
         return Counts()
@@ -278,7 +278,7 @@ def change_the_chain(channel: penstock.Channel, three: dict[str, penstock.Regist
         answer == b"new" and trace_of(new).went(EventKind.SEND, "meter", "auth", "late"),
         "the new call has the new one",
     )
-    # Another thread may have the last reference to edit, so it may be freed a little later.
+    # Another thread may have the last reference to edit, so edit may be freed a little later.
     until = time.monotonic() + 5
     while kept() is not None and time.monotonic() < until:
         time.sleep(0.001)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A resolver of one's own, which watches a file: the channel goes to the servers that the file names, and moves when
-the file changes. The file has what `Resolver.push` takes, as JSON.
+"""A resolver of the program's own, which watches a file. The channel connects to the servers that the file names, and follows its
+changes. The file contains the argument of `Resolver.push` as JSON.
 
     file_resolver.py [TARGET]
 """
@@ -23,8 +23,8 @@ class FileResolver(penstock.Resolver):
         self.watcher = None
 
     def resolve(self):
-        # This may come again without a stop between. It runs on the thread that drives the runtime, so the watching
-        # is done on another one.
+        # `resolve` may be called twice without a `stop` in between. It runs on the thread that drives the runtime, so another
+        # thread watches the file.
         if self.watcher is None:
             self.watcher = threading.Thread(target=self.watch, daemon=True)
             self.watcher.start()
@@ -42,7 +42,7 @@ class FileResolver(penstock.Resolver):
                         self.push(json.load(file))
                     seen = now
             except (OSError, ValueError) as error:
-                # The addresses that are known stay.
+                # With an error the channel keeps the addresses that it knows.
                 self.push({"error": f"{self.path} can't be read: {error}"})
             except penstock.InvalidArgumentError as error:
                 print(f"{self.path} is not taken: {error}")
@@ -53,7 +53,7 @@ class FileResolver(penstock.Resolver):
 
 
 def write(path, *addresses):
-    """Writes another file in its place, so that nobody reads half of it."""
+    """Replaces the file by a new one in one step, so that nobody reads half of it."""
     with open(f"{path}.new", "w") as file:
         json.dump({"addresses": [{"address": address} for address in addresses]}, file)
     os.replace(f"{path}.new", path)

@@ -3,7 +3,7 @@
 
     healthy.py [ADDRESS[,ADDRESS...]]
 
-Without a health service, as penstock-peer is, a server counts as serving.
+A server without a health service, such as penstock-peer, counts as serving.
 """
 
 import sys
@@ -22,7 +22,7 @@ with penstock.Channel(f"ipv4:{addresses}", tls=False, options=options) as channe
     echo = channel.unary_unary("/penstock.Echo/Unary")
     for _ in range(6):
         try:
-            # It waits until the first server has said that it serves, and fails if all have said that they do not.
+            # The call waits until the first server has said that it serves, and fails if all have said that they do not.
             reply, call = echo.with_call(b"hi", timeout=5)
             print(f"{reply.decode()} from {call.stats['peer']}")
         except penstock.RpcError as error:

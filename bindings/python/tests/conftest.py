@@ -37,8 +37,8 @@ NOT_RUN: List[str] = []
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
-    """Leaves out the tests for which the kernel lacks something. They are not counted as skipped, since nothing could
-    be installed for them. The reason is printed at the end."""
+    """Leaves out the tests for which the kernel lacks something, and prints the reasons at the end. They do not count
+    as skipped, because no package could be installed to run them."""
     left_out = []
     for item in items:
         marker = item.get_closest_marker("needs")
@@ -128,7 +128,7 @@ def probe(channel: penstock.Channel) -> Callable[..., Any]:
 @pytest.fixture
 def peer() -> Iterator[Any]:
     """A `Peer` for one test."""
-    from helpers import Peer  # which needs the library to be loaded
+    from helpers import Peer  # `helpers` needs the library to be loaded
 
     started = Peer()
     yield started

@@ -46,7 +46,7 @@ def uploading(peer: Peer, kind: str) -> Uploading:
 
 
 def assert_cut_off(peer: Peer) -> None:
-    """The server sees a cancel, not a half-close, which would make the cut request look complete."""
+    """Asserts that the server has seen a cancel. A half-close would make the cut-off request look complete."""
     seen = peer.saw()
     assert (seen["http2_error"], seen.get("status")) == (CANCEL, None)
 
@@ -122,8 +122,8 @@ def test_a_deserializer_that_fails_cancels_the_call(channel: Channel) -> None:
 
 
 def test_a_message_in_hand_at_ctrl_c_comes_next(channel: Channel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C comes when the library has returned a message and the iterator has not: the next iteration gives that
-    message."""
+    """Ctrl-C comes after the library has returned a message and before the iterator returns it: the next iteration
+    gives that message."""
     real = _raw.penstock_call_receive
     armed: List[int] = []
 

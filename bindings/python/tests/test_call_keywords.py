@@ -66,7 +66,7 @@ def test_an_error_has_the_trace_of_its_call(channel: Channel) -> None:
 
 
 def test_true_is_the_library_s_number_and_one_is_one(channel: Channel) -> None:
-    # True == 1, but as ``trace`` they mean different options, and each has to be kept under a key of its own.
+    # True == 1, but as ``trace`` they mean different options, so the parsed options are kept under different keys.
     for _ in range(2):
         assert len(WAYS["unary_unary"](channel, trace=1).trace["events"]) == 1
         assert len(WAYS["unary_unary"](channel, trace=True).trace["events"]) > 1

@@ -99,8 +99,8 @@ def test_empty_streams(channel: Channel) -> None:
 
 
 def test_a_conversation(channel: Channel) -> None:
-    """The request iterator gives each request only when the response to the one before has come. So a request must be
-    sent when it is read, and not when the next one is there."""
+    """The request iterator gives each request only when the response to the one before has come. So each request must
+    be sent when it is read, without a look at the next one."""
     turn = threading.Semaphore(1)
 
     def requests() -> Iterator[bytes]:
@@ -205,7 +205,7 @@ def our_call(target: str, wish: Any, timeout: Optional[float]) -> Any:
 @pytest.mark.parametrize("make", [our_call, grpcio_call], ids=["penstock", "grpcio"])
 def test_a_wait_for_the_code_beside_unread_messages_ends_as_grpcio_s(server: str, make: Any) -> None:
     """While messages are unread the status can't come. So a wait for the code ends at the deadline, or when the call
-    is cancelled: in grpcio as here."""
+    is cancelled, as in grpcio."""
     call = make(server, {"count": 5}, 0.3)
     assert call.code().name == "DEADLINE_EXCEEDED"
     assert not call.is_active()
@@ -257,8 +257,8 @@ def test_a_wait_for_the_code_takes_no_memory(server: str, text: str, says: str) 
     # In a separate process, because memory freed by other tests would hide the growth.
     printed = run(ASKING + text + "\nprint(peak() - before)", server).split()
     assert printed[0] == says
-    # In kilobytes. Flow control lets a stream buffer 1 MiB and a connection 4 MiB; without it, it would be hundreds
-    # of MiB.
+    # In kilobytes. Flow control lets a stream buffer 1 MiB and a connection 4 MiB. Without flow control the process
+    # would grow by hundreds of MiB.
     assert int(printed[1]) < 16_000
 
 
@@ -393,7 +393,7 @@ def test_closing_the_channel_ends_its_calls(server: str) -> None:
 
 def test_a_server_that_ends_early_ends_the_sending(channel: Channel) -> None:
     """The server answers while the request iterator waits. When the iterator goes on, its next request can't be sent,
-    and it is asked for no further one."""
+    and no further request is read from it."""
     go_on = threading.Event()
 
     def requests() -> Iterator[bytes]:

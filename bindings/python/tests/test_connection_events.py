@@ -1,4 +1,4 @@
-"""Interceptors that are told what becomes of connections: docs/channel.md, "Connection events"."""
+"""Interceptors that get the events of connections: docs/channel.md, "Connection events"."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock import ConnectionEvent, ConnectionEventKind
 
 
 class Observer(penstock.Interceptor):
-    """Keeps the events that it is told."""
+    """Keeps the events that it gets."""
 
     def __init__(self) -> None:
         self.events: List[ConnectionEvent] = []

@@ -25,7 +25,7 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 def placed(log: List[Any], destroyed: threading.Event, **executors: Executor) -> Only:
     """An interceptor with ``executors`` that logs each callback and the thread on which it runs, and sets
-    ``destroyed`` in its last one."""
+    ``destroyed`` in the last callback."""
 
     def note(event: str) -> Callable[[Hop], None]:
         return lambda hop: log.append((event, threading.current_thread()))

@@ -90,7 +90,7 @@ print("done")
 
 
 def test_a_fork_in_a_callback(server: str) -> None:
-    """Nothing can be taken over: in the child the parent's channel is refused, and a new one works."""
+    """In the child of a fork within a callback the parent's channel is refused, and a new channel works."""
     text = """
 class Forks(penstock.Interceptor):
     child = -1
@@ -115,7 +115,8 @@ print(os.waitstatus_to_exitcode(os.waitpid(forks.child, 0)[1]))
 
 
 def test_many_children_of_a_busy_parent(server: str) -> None:
-    """By os.fork and by multiprocessing, while other threads call: each child uses the parent's channel at once."""
+    """Children are made by os.fork and by multiprocessing while other threads make calls. Each child uses the
+    parent's channel at once."""
     text = """
 import multiprocessing
 channel = penstock.Channel(target, tls=False)

@@ -148,7 +148,7 @@ def test_an_error_of_a_stream_is_raised_by_its_iteration(intercepted: Any, look:
 
 
 class Retry(grpc.UnaryUnaryClientInterceptor):  # type: ignore[misc]
-    """Makes a call that has failed once more, by calling the continuation again, as interceptors of grpcio do."""
+    """Repeats a call that has failed, by calling the continuation again, as interceptors of grpcio do."""
 
     def __init__(self) -> None:
         self.codes: List[Any] = []

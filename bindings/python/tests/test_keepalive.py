@@ -13,7 +13,7 @@ import pytest
 
 from penstock import Channel, RpcError, StatusCode
 
-# The server takes a first PING, counts the next one as a strike, and finds each further one too many.
+# The server accepts the first PING, counts the second one as a strike, and finds each further one too many.
 SERVER = """
 import os, sys, time
 from concurrent import futures
@@ -51,10 +51,11 @@ def test_a_server_that_finds_too_many_pings(strict: Tuple[str, int]) -> None:
         with pytest.raises(RpcError) as caught:
             hang(b"", timeout=20)
         assert caught.value.code() == StatusCode.UNAVAILABLE
-        # The server ends the call, too, before it says GOAWAY.
+        # The server also ends the call, before it sends GOAWAY.
         assert re.search("(?i)too.many.pings", str(caught.value.details()))
         assert 2.5 < caught.value.stats["duration_us"] / 1e6 < 15
-        # From now on the channel pings every 2 s: in the 5 s of this call that is two PINGs, which the server allows.
+        # From now on the channel pings every 2 s, so it sends two PINGs in the 5 s of this call. The server allows
+        # them.
         with pytest.raises(RpcError) as caught:
             hang(b"", timeout=5)
         assert caught.value.code() == StatusCode.DEADLINE_EXCEEDED

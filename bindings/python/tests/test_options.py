@@ -1,4 +1,4 @@
-"""The package's keywords against the library's tables of options."""
+"""Compares the package's keywords with the library's tables of options."""
 
 from __future__ import annotations
 

@@ -151,8 +151,8 @@ def test_others_grpc_37208_a_stream_answered_by_the_interceptor(channel: Channel
 
 
 def test_others_grpc_40964_everybody_learns_of_an_interceptors_exception(channel: Channel) -> None:
-    """An interceptor raises: afterwards all methods of the call work and tell of it. (In the report `done` and
-    `cancel` failed, and callbacks were not called.)"""
+    """An interceptor raises: afterwards all methods of the call work and report the exception. (In the report `done`
+    and `cancel` failed, and callbacks were not called.)"""
     channel.add_interceptor(Only(on_receive=refused), name="broken")
     call = channel.unary_stream("/penstock.Echo/ServerStream")(b"x")
     with pytest.raises(RpcError, match="broken"):

@@ -1,4 +1,4 @@
-"""The same calls against penstock-peer, our own server: TestService's interop cases, Greeter and Echo."""
+"""Calls to penstock-peer, the project's own server: TestService's interop cases, Greeter and Echo."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pickers of the program's (docs/channel.md), on_pick and prefer (docs/interceptors.md): with several servers."""
+"""The program's pickers (docs/channel.md), on_pick and prefer (docs/interceptors.md), with several servers."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def ask(channel: penstock.Channel, **more: Any) -> str:
 
 
 def connect(channel: penstock.Channel, zones: Dict[str, List[str]]) -> None:
-    """Waits until every server is connected to."""
+    """Waits until the channel is connected to every server."""
     missing = {address for servers in zones.values() for address in servers}
 
     def done() -> bool:
@@ -99,7 +99,7 @@ def test_a_hop_routes_by_metadata(zones: Dict[str, List[str]], per_attempt: bool
     with open_channel(zones) as channel:
         channel.add_interceptor(Router(), per_attempt=per_attempt)
         for zone, addresses in zones.items():
-            # The second server of a zone may be connected to later than the first.
+            # The channel may connect to the second server of a zone later than to the first.
             seen = [ask(channel, metadata={"x-zone": zone})]
             while len(set(seen)) < 2 and len(seen) < 10000:
                 seen.append(ask(channel, metadata={"x-zone": zone}))

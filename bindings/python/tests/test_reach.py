@@ -38,12 +38,13 @@ class Bench:
         self.hop = self.hops.get(timeout=30)
 
     def begin(self) -> None:
-        """Sends a message and reads its echo: then start has left the hop."""
+        """Sends a message and reads its echo. Then start has left the hop."""
         self.requests.put(b"a")
         assert next(self.call) == b"a"
 
     def elsewhere(self, action: Callable[[], object]) -> None:
-        """Runs ``action`` on a new thread, which is in no callback and waits for no call; raises what it raises."""
+        """Runs ``action`` on a new thread, which is in no callback and waits for no call. Raises the exception of
+        ``action``."""
         raised: List[BaseException] = []
 
         def guarded() -> None:
@@ -57,7 +58,7 @@ class Bench:
             raise raised[0]
 
     def check_over(self) -> None:
-        """The hop's part in its call has ended: its functions raise GoneError."""
+        """Asserts that the hop's part in its call has ended: its functions raise GoneError."""
         for act in (lambda: self.hop.end(1), self.hop.half_close, lambda: self.hop.send_message(b"x")):
             with pytest.raises(penstock.GoneError):
                 act()

@@ -11,7 +11,7 @@ import penstock
 from helpers import Only, unary
 from penstock import Channel, CompletionInterceptor, Hop, Interceptor, InterceptorWarning, SyncInterceptor
 
-# Each function registers its argument in another place.
+# Each function registers its second argument in a different place.
 PLACES: Dict[str, Callable[[Channel, Any], object]] = {
     "channel": lambda channel, given: channel.add_interceptor(given),
     "runtime": lambda channel, given: penstock.default_runtime().add_interceptor(given).remove(),

@@ -1,4 +1,4 @@
-"""Resolvers of the program's: docs/channel.md."""
+"""The program's resolvers: docs/channel.md."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_a_resolver_that_raises(two: Tuple[str, str]) -> None:
 
 
 def test_nothing_is_left(two: Tuple[str, str]) -> None:
-    """The library lets the resolver go when the channel has closed."""
+    """The library releases the resolver when the channel has closed."""
     resolver = Recorder(only(two[0]))
     with penstock.Channel("orders", tls=False, resolver=resolver) as channel:
         assert name_of(channel) == two[0]

@@ -1,4 +1,4 @@
-"""RESTART: the recording of an interceptor is sent again."""
+"""RESTART: the request that an interceptor has recorded is sent again."""
 
 from __future__ import annotations
 

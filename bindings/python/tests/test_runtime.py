@@ -393,7 +393,7 @@ print("interrupted")
 
 
 def test_a_runtime_s_thread_has_ended_when_it_is_shut_down(server: str) -> None:
-    """`shutdown` waits for the end of the driver thread: here a profile function delays that for 0.3 s."""
+    """`shutdown` waits for the end of the driver thread. Here a profile function delays the thread's end by 0.3 s."""
     text = """
 import time
 def hold_up(frame, event, argument):

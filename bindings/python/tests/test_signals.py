@@ -8,7 +8,7 @@ import pytest
 from helpers import run
 
 # A C interceptor whose callback is the C function `raise`: it raises SIGINT without running Python. The next Python
-# function is the callback of the interceptor below, so the signal's handler runs before the first line of that.
+# function is the callback of the interceptor below, so the signal's handler runs before that callback's first line.
 RAISING = """
 import ctypes, functools
 from penstock import _raw
@@ -62,7 +62,7 @@ interrupted_call()
 @pytest.mark.parametrize("event", ["on_send", "on_receive"])
 def test_a_codec_that_has_not_begun_does_its_work_after_all(server: str, event: str) -> None:
     """A signal is pending when the library calls the serializer (on_send: an object becomes bytes below the object
-    level) or the deserializer (on_receive). The recovery runs it then, so the message is not lost."""
+    level) or the deserializer (on_receive). The recovery then runs that function, so the message is not lost."""
     text = f"""
 class Look(penstock.Interceptor):
     level = penstock.Level.OBJECT

@@ -29,8 +29,8 @@ def test_several_addresses(server: str) -> None:
 
 
 def listen_on_vsock() -> socket.socket:
-    """A listening socket that the machine reaches at the CID 1 (VMADDR_CID_LOCAL). OSError: the kernel has no such
-    sockets, or no loopback of them."""
+    """A listening socket that the machine reaches at the CID 1 (VMADDR_CID_LOCAL). OSError: the kernel has no vsock
+    sockets, or no loopback for them."""
     listener = socket.socket(socket.AF_VSOCK, socket.SOCK_STREAM)
     try:
         listener.bind((socket.VMADDR_CID_ANY, socket.VMADDR_PORT_ANY))
@@ -79,7 +79,7 @@ def test_vsock(server: str) -> None:
 
 
 def test_a_vsock_without_a_server() -> None:
-    """Whether or not the machine has vsocks, the call ends, and says which address failed."""
+    """Whether or not the machine has vsocks, the call ends, and its error names the address that failed."""
     options = {"connect_timeout_ms": 500}
     with penstock.Channel("vsock:1:4000000000", tls=False, options=options) as channel:
         with pytest.raises(penstock.RpcError, match="could not connect to vsock:1:4000000000: ") as failure:

@@ -1,4 +1,4 @@
-"""What happened in a call, who holds it, and which interceptor hangs."""
+"""Traces and snapshots: the events of a call, its holder, and an interceptor that hangs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_demand_and_sent_say_how_many(traced: Channel) -> None:
     call = traced.stream_stream(BIDI)(iter([b"a", b"b"]))
     assert list(call) == [b"a", b"b"]
     counted = [event for event in call.trace["events"] if "count" in event]
-    # There may be one more demand than messages: for a message that does not come, before the end.
+    # There may be one more demand than messages, because the last demand may be for a message that never comes.
     assert {(event["what"], event["count"]) for event in counted if event["event"] == "demand"} == {("caller", 1)}
     assert sum(event["count"] for event in counted if event["event"] == "sent") == 2
     assert all(event["what"] in ("caller", "transport") for event in counted)
