@@ -32,7 +32,7 @@ static inline bool once_in(uint32_t times) { return below(times) == 0; }
 typedef struct cell {
   const char *what;
   atomic_int ended, replies;
-  atomic_bool begun; /* a call has begun with this cell, and must still deliver a reply */
+  atomic_bool begun; /* a call has begun with this cell, so its reply must come */
 } cell;
 
 enum { CELLS = 1 << 17 };

@@ -211,8 +211,7 @@ class Call:
         if kind and self.name.endswith("_retain"):
             name = kind.group(1)
             if name in OWN:
-                # The second reference is released at once: if it went into the store, two threads could use one
-                # object.
+                # The second reference is released at once. In the store it would let two threads use one object.
                 return [f"drop(KIND_{name}, {call});"]
             if name == "hop":
                 return [f"penstock_hop *again = {call};",

@@ -21,7 +21,7 @@ typedef struct bytes {
 } bytes;
 
 static inline bytes pick_bytes(void) {
-  /* Longer than all memory: the library must refuse these without reading the data. */
+  /* Lengths beyond all memory: the library must refuse them without reading the data. */
   static const size_t huge[] = {SIZE_MAX,         (size_t)INT64_MAX + 1, INT64_MAX,
                                 INT64_MAX - 4096, (size_t)1 << 60,       (size_t)1 << 47};
   static const size_t lengths[] = {0, 1, 2, 5, 100, 255, 1000, 4096, 16384, LONG};
@@ -261,8 +261,8 @@ static inline void change_status(penstock_status *status) {
   look_at_text(penstock_status_message(status));
 }
 
-/* Checks that a failure has given an error object with its code, and a success none, if the caller has asked for
- * one. */
+/* If the caller has passed `error`, checks that a failure has set an error object with its code, and that a success has
+ * set none. */
 static inline void check_outcome(const char *function, penstock_result result, penstock_error **error) {
   if (result < PENSTOCK_OK || result > PENSTOCK_E_END) test_failed(__FILE__, __LINE__, "%s gave %d", function, result);
   if (!error) return;

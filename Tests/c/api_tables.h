@@ -354,7 +354,7 @@ static inline int32_t api_watch(void *user_data, int32_t state) {
   return !once_in(4);
 }
 
-/* Rarely lets a call wait, since many have no deadline. */
+/* Lets a call wait only rarely, because many calls have no deadline and would wait for ever. */
 static int32_t api_pick(penstock_pick *pick, void *user_data) {
   check_alive(user_data);
   CHECK(penstock_pick_count(pick) > 0);

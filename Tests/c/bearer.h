@@ -8,7 +8,7 @@
 
 /* A source of tokens: "token-1", "token-2", ... */
 typedef struct source {
-  bool answers; /* whether the callback itself answers; if not, `requests` keeps what was asked */
+  bool answers; /* whether the callback itself answers; if not, `requests` keeps the requests */
   int64_t expires_in_ms;
   int32_t fails;               /* if not 0, each request fails with this code */
   penstock_token_request late; /* an expired request; an answer to it is tried at the next request, and refused */

@@ -22,7 +22,7 @@ static inline void with_hooks(void) {
   pthread_once(&once, install);
 }
 
-/* In the child: runs `body` and ends. In the parent: the child's process number. */
+/* In the child: runs `body`, and ends the process. In the parent: gives the child's process number. */
 static inline pid_t fork_and(void (*body)(void *), void *argument) {
   fflush(stdout);
   pid_t child = fork();

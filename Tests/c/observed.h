@@ -15,7 +15,7 @@ enum {
   PEER_KEEPS = 65536,      /* docs/peer.md: the output of a stream that waits in the peer for the client's window */
 };
 
-/* The allocated bytes of all threads; meaningless under valgrind and sanitizers. */
+/* The number of bytes that all threads have allocated; meaningless under valgrind and sanitizers. */
 static inline long bytes_in_use(void) {
   char *text = NULL;
   size_t size = 0;
@@ -79,7 +79,7 @@ static inline void close_observed(observed *observed) {
   fclose(observed->lines);
 }
 
-/* Gives the peer many turns in which it could send, on the same connection. */
+/* Makes calls on the same connection, so that the peer gets many turns in which it could send. */
 static inline void echo_times(penstock_channel *channel, int times) {
   for (int i = 0; i < times; i++) check_echo(channel);
 }

@@ -49,8 +49,8 @@ PROBE_CALLBACK(on_sent, PENSTOCK_EVENT_SENT)
 
 static void probe_finalizer(void *user_data) {
   probe *self = user_data;
-  /* This runs after the last destroy, which may have been on another thread. A reference count in the Swift runtime
-   * orders the two, but ThreadSanitizer does not see it; the lock shows it the order. */
+  /* The finalizer runs after the last destroy, which may have run on another thread. A reference count orders the two,
+   * but ThreadSanitizer does not see the count. The lock of the latch shows it the order. */
   (void)latch_count(&self->done);
   atomic_fetch_add(&self->finalized, 1);
   latch_signal(&self->finalized_latch);

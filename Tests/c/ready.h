@@ -14,7 +14,7 @@ static inline penstock_call_options *ready_options(const char *metadata) {
   return options;
 }
 
-/* A call in blocking style whose request is on its way. */
+/* Starts a call in blocking style and sends its request. */
 static inline penstock_call *ready_begin(penstock_channel *channel, const char *request, const char *metadata) {
   penstock_call_options *options = ready_options(metadata);
   penstock_call *call = NULL;

@@ -15,7 +15,8 @@ typedef struct servers {
   penstock_resolver *resolver;
 } servers;
 
-/* The addresses of a snapshot: server i has the weight i + 1 and a zone, "a" for the first and "b" for the others. */
+/* Pushes a snapshot of all addresses: server i has the weight i + 1 and a zone, "a" for the first and "b" for the
+ * others. */
 static inline void push_servers(servers *all, const char *policy) {
   char text[1024], *end = text;
   end += sprintf(end, "{\"addresses\": [");
@@ -83,7 +84,7 @@ static inline outcome outcome_of(servers *all, penstock_reply *reply) {
   return found;
 }
 
-/* Makes a unary call with this metadata (NULL: none) under "x-user", and these options (NULL: none). */
+/* Makes a unary call. `user` is the metadata "x-user", and `json` the call options; NULL: none. */
 static inline outcome ask(servers *all, const char *user, const char *json) {
   penstock_call_options *options = NULL;
   penstock_reply *reply = NULL;
@@ -95,7 +96,7 @@ static inline outcome ask(servers *all, const char *user, const char *json) {
   return outcome_of(all, reply);
 }
 
-/* Waits until all servers are connected to: each is the server of a call in turn. */
+/* Makes calls until each server has answered one. Then the channel is connected to all servers. */
 static inline void connect_all(servers *all) {
   bool seen[SERVERS] = {false};
   int missing = SERVERS;

@@ -51,7 +51,7 @@ static inline penstock_call_callbacks told_table(told *self) {
   return table;
 }
 
-/* Begins a side call in callback style. A unary one also sends its request message, "token". */
+/* Begins a side call in callback style. A unary side call also sends its request message, "token". */
 static inline penstock_result begin(penstock_hop *hop, const char *method, int32_t kind, uint32_t flags, told *self) {
   penstock_call_callbacks table = told_table(self);
   penstock_call *call = NULL;

@@ -460,7 +460,8 @@ int main(int count, char **arguments) {
   printf("%d passed, %d failed\n", passed, failed);
   fflush(stdout);
   /* A runtime's thread may be about to free objects without other references: LeakSanitizer would report them as leaks,
-   * because it does not see references that share a word with a tag. So this waits until these threads have ended. */
+   * because it does not see references that share a word with a tag. So the loop below waits until these threads have
+   * ended. */
   for (int64_t until = test_now_ms() + 10000; threads_named("penstock") > 0 && test_now_ms() < until;) test_pause();
   /* The functions that run at exit may hang, too. */
   running = "exit";

@@ -25,7 +25,7 @@ typedef struct test {
 
 void test_register(test *entry);
 void test_failed(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* Time limits are multiplied by this: 1, more under valgrind and sanitizers. */
+/* The factor for time limits: 1, or more under valgrind and sanitizers. */
 int test_slow(void);
 /* How often a random or racing test runs: `times`, or fewer in slow modes. */
 int test_rounds(int times);
@@ -100,7 +100,7 @@ bool latch_wait_at(const char *file, int line, latch *latch, int count);
 int64_t test_now_ms(void);
 void test_pause(void);
 
-/* A finalizer whose user_data is an `atomic_int *`. */
+/* A finalizer whose user_data is an `atomic_int *`, which it increments. */
 void count_up(void *counter);
 /* A finalizer whose user_data is a `latch *`, which it signals. */
 void signal_latch(void *latch);
@@ -161,7 +161,7 @@ struct probe {
   /* Gives the verdict of each callback; NULL means always NEXT. */
   int32_t (*hook)(probe *self, penstock_hop *hop, int32_t event);
   void *context;
-  /* These go into the table that is registered. */
+  /* These values go into the table that is registered. */
   size_t replay_bytes, max_restarts;
   /* How often each PENSTOCK_EVENT_... came, with or without a hook. */
   atomic_int seen[13];

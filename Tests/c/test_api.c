@@ -12,11 +12,11 @@
 typedef struct function {
   const char *name;
   void (*run)(void);
-  int rare; /* of this many random picks of the function, one calls it */
+  int rare; /* one of this many random picks of the function calls it */
   bool waits;
 } function;
 
-/* Written by api_calls.py. */
+/* api_calls.py writes this file. */
 #include "api_calls.h"
 
 /* ---- Calls ---- */
@@ -118,7 +118,7 @@ static void furnish(void) {
 }
 
 /* Ends every call, including calls that are made meanwhile, so that no thread waits for one. The program has to drive
- * host-driven runtimes here: a worker that waits for a call does not. */
+ * host-driven runtimes here, because a worker that waits for a call does not drive them. */
 static void close_all(void) {
   penstock_channel *channels[OPEN_LIMIT];
   penstock_runtime *runtimes[OPEN_LIMIT];

@@ -75,7 +75,7 @@ static void bare_status(penstock_hop *hop, void *state) {
 TEST(async_null_callbacks_pass) {
   atomic_int told = 0;
   penstock_async_interceptor table = PENSTOCK_ASYNC_INTERCEPTOR_INIT;
-  table.user_data = &told; /* without create this is the state */
+  table.user_data = &told; /* the state of the callbacks, because there is no create */
   table.on_status = bare_status;
   penstock_interceptor made = PENSTOCK_INTERCEPTOR_INIT;
   made.hold_bytes = 77;
@@ -260,5 +260,5 @@ TEST(async_table_is_checked) {
   larger.table.struct_size = 8;
   CHECK_RESULT(penstock_async_interceptor_table(&larger.table, &made, &error), PENSTOCK_E_INVALID_ARGUMENT);
   CHECK_ERROR(error, PENSTOCK_E_INVALID_ARGUMENT, NULL, "struct_size");
-  CHECK_INT(atomic_load(&finalized), 3); /* such a table cannot be read: the caller still owns its user data */
+  CHECK_INT(atomic_load(&finalized), 3); /* a table of this size cannot be read: the caller still owns its user data */
 }

@@ -77,7 +77,8 @@ TEST(law_4_async_deadline_while_an_event_is_open) {
     penstock_reply_release(reply);
     penstock_call_options_release(options);
     latch_wait(&style.kept_latch, 1);
-    /* The deadline came to on_status, or to on_cancel if a status was held there. */
+    /* on_status has run once: with the deadline, or, if the status was the open event, with the server's status. Then
+     * on_cancel has followed with the deadline. */
     CHECK_INT(atomic_load(&style.seen[STATUS]), 1);
     CHECK_INT(atomic_load(&style.cancelled), event == STATUS ? 1 : 0);
     if (event == STATUS) CHECK_INT(style.cancel_code, PENSTOCK_STATUS_DEADLINE_EXCEEDED);
@@ -99,7 +100,7 @@ static void refuse_to_change(style *self, int32_t event, penstock_hop *hop) {
   CHECK_RESULT(penstock_hop_resolve(hop, PENSTOCK_RESTART), PENSTOCK_E_GONE);
 }
 /* The caller cancels while on_start's event is open: on_status gets CANCELLED and can change nothing. It may resolve
- * the status with NEXT, or release it unresolved: both let it pass. */
+ * the status with NEXT, or release the hop: in both cases the status goes on. */
 TEST(async_cancel_by_the_caller) {
   for (int drops = 0; drops < 2; drops++) {
     style style;

@@ -1,5 +1,5 @@
-/* The memory that the library keeps after calls have used it is bounded, for all threads together; a thread that has
- * ended keeps nothing. */
+/* The memory that the library keeps after calls is limited, for all threads together. For a thread that has ended the
+ * library keeps none. */
 #include "side.h"
 
 #include <malloc.h>
@@ -38,7 +38,7 @@ static void *make_waves(void *channel) {
   size_t before = mallinfo2().uordblks;
   for (int i = 0; i < 20; i++) wave(channel, &latch);
   size_t after = mallinfo2().uordblks;
-  /* The calls of a wave take more than 200 KiB. */
+  /* The calls of a wave take more than 200 KiB, so this check fails if the memory of one wave stays. */
   if (!CHECK(after < before + (128 << 10))) printf("  %zu, then %zu bytes\n", before, after);
   return NULL;
 }
@@ -132,7 +132,7 @@ TEST(blocks_of_side_calls_go_back_before_their_call_ends) {
   size_t before = mallinfo2().uordblks;
   make_side_calls(hop, 2000);
   size_t after = mallinfo2().uordblks;
-  /* Each side call takes more than 500 bytes. */
+  /* Each side call takes more than 500 bytes, so this check fails if ended side calls stay. */
   if (!CHECK(after < before + (256 << 10))) printf("  %zu, then %zu bytes\n", before, after);
   OK(penstock_call_cancel(call, NULL));
   penstock_reply *reply = NULL;

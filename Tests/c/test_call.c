@@ -134,7 +134,7 @@ TEST(call_server_stream) {
   CHECK_RESULT(penstock_call_receive(call, &message), PENSTOCK_E_END);
   CHECK_FINISH(call, 0);
   penstock_call_release(call);
-  /* penstock_call_wait discards unread messages */
+  /* penstock_call_wait discards unread messages. */
   REQUIRE_OK(penstock_channel_call(channel, SERVER_STREAM, PENSTOCK_KIND_SERVER_STREAM, options, NULL, &call, NULL));
   OK(penstock_call_send(call, "again", 5));
   OK(penstock_call_half_close(call));
@@ -264,7 +264,7 @@ TEST(call_cancel_from_another_thread) {
   penstock_channel_release(channel);
 }
 
-/* Another thread asks for the headers again and again, up to the end and beyond. */
+/* Another thread asks for the headers again and again, before and after the end of the call. */
 static void *wait_for_headers_often(void *call) {
   const penstock_metadata *first = NULL;
   penstock_reply *reply = NULL;
@@ -363,7 +363,7 @@ TEST(call_back_pressure) {
   while (test_now_ms() < until) {
     result = penstock_call_try_send(call, data, sizeof(data));
     if (result == PENSTOCK_E_WOULD_BLOCK) {
-      /* The transport may only be slow: the buffer is full if it refuses for a while. */
+      /* A refusal may only mean that the transport is slow. The buffer is full if it refuses for a while. */
       int again = 0;
       while (again < 100 && (result = penstock_call_try_send(call, data, sizeof(data))) == PENSTOCK_E_WOULD_BLOCK) {
         test_pause();

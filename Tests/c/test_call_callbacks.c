@@ -1,8 +1,6 @@
 /* call.h: calls in callback style. */
 #include "calls.h"
 
-/* ---- Callback style ---- */
-
 typedef struct flow {
   latch headers, messages, sent, reply, finalized;
   int32_t code;

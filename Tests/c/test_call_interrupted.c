@@ -48,7 +48,7 @@ static void interrupted_receive(void) {
   const penstock_metadata *headers = NULL;
   penstock_result result = penstock_call_wait_headers(call, &headers);
   CHECK(result == PENSTOCK_E_INTERRUPTED || result == PENSTOCK_OK);
-  /* The call goes on. */
+  /* The interrupted call was not cancelled: it can still be used. */
   while ((result = penstock_call_send(call, "x", 1)) == PENSTOCK_E_INTERRUPTED) continue;
   OK(result);
   while ((result = penstock_call_receive(call, &message)) == PENSTOCK_E_INTERRUPTED) continue;
@@ -106,12 +106,12 @@ static void interrupted_unary(void) {
   probe probe;
   probe_init_with(&probe, "pause", pause_start, NULL);
   probe_add(&probe, channel, 0);
-  /* Without a function, a signal cancels the call. */
+  /* Without a function of the options, a signal cancels the call. */
   penstock_call_options *options = options_of("{\"interruptible\": true}");
   penstock_reply *reply = NULL;
   CHECK_RESULT(penstock_channel_unary(channel, UNARY, "x", 1, options, &reply, NULL), PENSTOCK_E_INTERRUPTED);
   penstock_call_options_release(options);
-  /* If there is a function and it returns 1, the call is cancelled, too. */
+  /* A function that returns 1 cancels the call, too. */
   int32_t answer = 1;
   latch finalized = LATCH_INIT;
   options = options_of("{\"interruptible\": true}");
@@ -120,7 +120,7 @@ static void interrupted_unary(void) {
   CHECK_RESULT(penstock_channel_unary(channel, UNARY, "x", 1, options, &reply, NULL), PENSTOCK_E_INTERRUPTED);
   CHECK(latch_count(&interrupted_latch) > before);
   penstock_call_options_release(options);
-  /* With a function that says "go on" the wait lasts until the deadline. */
+  /* With a function that returns 0, the wait lasts until the deadline. */
   answer = 0;
   options = options_of("{\"interruptible\": true, \"deadline_ms\": 100}");
   OK(penstock_call_options_set_on_interrupted(options, when_interrupted, &answer, NULL));

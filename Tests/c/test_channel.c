@@ -157,7 +157,7 @@ TEST(channel_unary_large) {
     CHECK(back && length == size && memcmp(back, data, size) == 0);
     penstock_reply_release(reply);
   }
-  /* The default limit inbound is 4 MiB. */
+  /* The default limit of a received message is 4 MiB. */
   size = (4 << 20) + 1;
   free(data);
   data = calloc(1, size);

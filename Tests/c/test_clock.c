@@ -175,7 +175,8 @@ TEST(clock_deadline_counts_down_within_a_callback) {
   probe_wait_finalized(&probe);
 }
 
-/* A delay or a deadline that a slow callback sets at its end is counted from then, and has its full length. */
+/* If a slow callback sets a delay or a deadline just before it returns, the time counts from that moment, in its full
+ * length. */
 typedef struct late {
   bool sets_deadline;
   int64_t asked_at, came_at;

@@ -1,5 +1,5 @@
-/* codec.h: objects go through the chain, and bytes below it; who frees which object, and the effect of a codec that
- * fails. */
+/* codec.h: the hops above the codec see objects, and the hops below it see bytes; the owner of each object; the effect
+ * of a codec that fails. */
 #include "test.h"
 
 /* The objects are texts, and the codec counts those that are alive. */

@@ -1,4 +1,4 @@
-/* interceptor.h, on_connection: what an interceptor is told of the connections of its channel or runtime. */
+/* interceptor.h, on_connection: the events that an interceptor gets about the connections of its channel or runtime. */
 #include "unary.h"
 
 #include <unistd.h>
@@ -10,8 +10,8 @@ typedef struct log {
   char address[16][64], message[16][256], target[16][64], version[16][16], alpn[16][16];
   uint64_t ms[16];
   latch any, finalized;
-  penstock_channel *closes;       /* is closed with the first event */
-  penstock_interceptor_id leaves; /* is removed with the first event */
+  penstock_channel *closes;       /* the channel to close at the first event; NULL: none */
+  penstock_interceptor_id leaves; /* the registration to remove at the first event; 0: none */
 } log;
 
 #define LOG_INIT                                                                                                       \
@@ -70,8 +70,8 @@ static penstock_channel *open_at(penstock_runtime *runtime, const char *target, 
   return channel;
 }
 
-/* One connection, from the name to its end; the interceptor of the runtime hears all of it, that of the channel all
- * but the end, since closing the channel removes it. */
+/* One connection, from the look-up of the name to its end. The runtime's interceptor gets all events. The channel's
+ * interceptor does not get the last one, because closing the channel removes the interceptor. */
 TEST(connection_events_of_one_connection) {
   static log all = LOG_INIT, own = LOG_INIT;
   penstock_runtime *runtime = new_runtime(NULL);
@@ -137,7 +137,7 @@ TEST(connection_events_say_why_and_when) {
   penstock_runtime_release(runtime);
 }
 
-/* The server ends by itself; a connection that it kills is made again. */
+/* The server ends while the channel is connected to it. */
 TEST(connection_events_of_a_server_that_goes) {
   static log self = LOG_INIT;
   char target[64];
@@ -158,7 +158,8 @@ TEST(connection_events_of_a_server_that_goes) {
   close(output);
 }
 
-/* A connection whose server says nothing is silent, again and again; one without calls is not. */
+/* If the server of a connection with a call sends nothing, the connection is reported as silent again and again. A
+ * connection without calls is not. */
 TEST(connection_events_of_silence) {
   static log self = LOG_INIT;
   penstock_runtime *runtime = new_runtime(NULL);

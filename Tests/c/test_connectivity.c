@@ -72,7 +72,7 @@ TEST(connectivity_of_a_dead_address) {
   penstock_channel_release(channel);
 }
 
-/* Counts the connections that come, until none has come for so many milliseconds; closes each at once. */
+/* Counts the connections that come, until none has come for this time, and closes each connection at once. */
 static int accepted(int listener, int milliseconds) {
   int count = 0;
   struct pollfd waiting = {.fd = listener, .events = POLLIN};
@@ -113,7 +113,7 @@ typedef struct {
 static void *watch(void *argument) {
   watcher *self = argument;
   penstock_result result;
-  /* Valgrind interrupts waits without a signal. */
+  /* Under valgrind a wait may be interrupted without a signal. */
   do {
     result = penstock_channel_wait_connectivity(self->channel, PENSTOCK_CONNECTIVITY_IDLE, -1, &self->seen);
   } while (result == PENSTOCK_E_INTERRUPTED);
@@ -137,7 +137,7 @@ TEST(connectivity_is_waited_for_by_many) {
   penstock_channel_release(channel);
 }
 
-/* What a watch was told, in order. */
+/* The states that a watch has got, in order. */
 typedef struct {
   pthread_mutex_t lock;
   pthread_cond_t changed;
@@ -168,7 +168,7 @@ static void on_end(void *user_data) {
   pthread_mutex_unlock(&self->lock);
 }
 
-/* Waits until `state` was told last (-1: until the watch is over). */
+/* Waits until the latest state of the watch is `state` (-1: until the watch is over). */
 static void wait_told(record *self, int32_t state) {
   struct timespec until;
   clock_gettime(CLOCK_REALTIME, &until);
@@ -182,7 +182,7 @@ static void wait_told(record *self, int32_t state) {
   pthread_mutex_unlock(&self->lock);
 }
 
-/* Each state is news: never the same one twice in a row. */
+/* Checks that the watch never got the same state twice in a row. */
 static void check_news(const record *self) {
   for (int i = 1; i < self->count; i++) CHECK(self->told[i] != self->told[i - 1]);
 }
@@ -228,7 +228,7 @@ typedef struct {
   record record;
 } closer;
 
-/* A watch may close its channel, and make another watch. */
+/* A function that watches may close its channel, and start another watch. */
 static int32_t close_when_ready(void *user_data, int32_t state) {
   closer *self = user_data;
   if (state == PENSTOCK_CONNECTIVITY_READY) {
@@ -275,7 +275,7 @@ TEST(connectivity_calls_that_wait_are_given_up) {
   penstock_channel_release(channel);
 }
 
-/* A watch and a call that waits need no turns of the loop. */
+/* While a call waits on a channel with a watch, the loop does not spin. */
 TEST(connectivity_watch_of_a_channel_with_a_call_that_waits) {
   record all = RECORD(-1);
   penstock_channel *channel = open_at(dead_address(), "{\"tls\": false, \"initial_backoff_ms\": 60000}");

@@ -8,7 +8,7 @@ typedef struct crowd {
   penstock_channel *channel;
   penstock_call_options *short_lived;
   pthread_mutex_t mutex;
-  penstock_call *current[THREADS]; /* other threads may cancel it; under the mutex */
+  penstock_call *current[THREADS]; /* the running calls, which other threads may cancel; guarded by the mutex */
   atomic_int stop, echoes, ended;
 } crowd;
 

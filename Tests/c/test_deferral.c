@@ -77,8 +77,8 @@ static int32_t pause_for(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_PAUSE;
 }
 
-/* A ticket is to be resolved after each of two times: the earlier one counts, and the later one has no effect. If the
- * ticket is resolved before both, neither has. */
+/* resume_after is called twice for one ticket: the earlier time ends the pause, and the later one has no effect. If the
+ * ticket is resolved before both, neither time has an effect. */
 TEST(deferral_resume_after) {
   static const struct {
     later plan;
@@ -189,7 +189,7 @@ TEST(deferral_ten_thousand_tickets_in_one_call) {
   free(hoard.tickets);
 }
 
-/* ---- The memory that is kept meanwhile ---- */
+/* ---- The memory that is kept during a pause ---- */
 
 enum { LARGE = 300000, HUGE = 3000000, PAUSERS = 3 };
 
@@ -251,7 +251,7 @@ static bool measure(int32_t event, int32_t kind, size_t size, long limit, kept *
   /* The test waits a while, because no signal says that nothing more will come. */
   for (int i = 0; i < 30; i++) test_pause();
   kept->bytes = bytes_in_use() - before;
-  /* Data that is still being written does not count, so the test waits for less. */
+  /* Data that is still being written is not kept memory, so the test waits until less memory is in use. */
   for (int i = 0; i < 2000 && kept->bytes >= limit; i++) {
     test_pause();
     kept->bytes = bytes_in_use() - before;
@@ -270,8 +270,8 @@ static bool measure(int32_t event, int32_t kind, size_t size, long limit, kept *
 }
 
 /* The limit is a sum: 384 KiB for the send buffer and for a channel without calls; one message on its way out and one
- * on its way in, of which a unary call has only one at a time, and one less at the headers; and the stream's window, if
- * answers can come during the pause. */
+ * on its way in (a unary call has only one of them at a time, and at the headers no response message has come); and the
+ * stream's window, if answers can come during the pause. */
 static long limit_of(int32_t event, int32_t kind, long size) {
   long limit = 384 << 10;
   if (kind != PENSTOCK_KIND_UNARY) limit += size;
@@ -281,7 +281,7 @@ static long limit_of(int32_t event, int32_t kind, long size) {
   return limit;
 }
 
-/* The limits of docs/interceptors.md, "What is kept", hold however much is sent and asked for. */
+/* The limits of docs/interceptors.md, "What is kept", hold for any number of messages. */
 TEST(deferral_keeps_what_the_design_names) {
   static const int32_t kinds[] = {PENSTOCK_KIND_UNARY, PENSTOCK_KIND_SERVER_STREAM, PENSTOCK_KIND_BIDI};
   static const char *const names[] = {"unary", "server stream", "bidi"};

@@ -1,5 +1,5 @@
 /* Demand and `sent` are conserved, message by message, whatever a hop does. The hop under test is between a caller and
- * a hop that has taken the call and counts. docs/interceptors.md, "Demand". */
+ * a hop that has taken the call and counts the demand. docs/interceptors.md, "Demand". */
 #include "others.h"
 
 typedef int32_t (*hook)(probe *, penstock_hop *, int32_t);
@@ -182,8 +182,8 @@ static int32_t inject_before(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_NEXT;
 }
 
-/* An injected message uses demand that has gone down already: so that much less of the next demand goes down, and the
- * number of messages that wait at the hop does not grow with each injection. */
+/* An injected message uses demand that has gone down already: so the hop passes down that much less of the next demand,
+ * and the number of messages that wait at the hop does not grow with each injection. */
 TEST(demand_is_spent_by_an_injected_message) {
   line line;
   line_open(&line, inject_before);
@@ -218,8 +218,8 @@ static int32_t hold_until_fourth(probe *self, penstock_hop *hop, int32_t event) 
   return message && seen(self, event) % 4 ? PENSTOCK_HOLD : PENSTOCK_NEXT;
 }
 
-/* A held message asks for one more at once; after it has gone up, the message that the caller asks for next is already
- * there. */
+/* For a held message the hop asks for one more at once. So after the held message has gone up, the next message that
+ * the caller asks for is already there. */
 TEST(demand_of_a_held_message_is_renewed_once) {
   line line;
   line_open(&line, hold_until_fourth);
@@ -289,7 +289,7 @@ static int32_t keep(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_NEXT;
 }
 
-/* At the first message the lower hop sends a message of its own to the server: from then on it has counts of its
+/* At the first message the lower hop sends a message of its own to the server: from then on this hop has counts of its
  * own. */
 static void put_one_in(penstock_call *call, penstock_message *message, void *user_data) {
   (void)call, (void)message;
@@ -306,8 +306,8 @@ static void note_end(penstock_call *call, penstock_reply *reply, void *user_data
   latch_signal(&((echoes *)user_data)->ended);
 }
 
-/* The caller asks for three messages at once. After the first of them the lower hop leaves the run; the other two come
- * all the same. */
+/* The caller asks for three messages at once. After the first of them the lower hop leaves the run; the caller still
+ * gets the other two. */
 TEST(demand_stays_when_a_hop_leaves_the_others_between_messages) {
   echoes echoes = {NULL, NULL, 0, LATCH_INIT, LATCH_INIT};
   penstock_channel *channel = open_channel();

@@ -16,7 +16,7 @@ typedef struct table {
 } table;
 
 static table descriptors(void) {
-  (void)peer_address(); /* the peer's pipes have to exist before */
+  (void)peer_address(); /* makes sure that the pipes to the peer exist */
   table all = {{""}};
   for (int fd = 0; fd < MOST; fd++) {
     char path[32];

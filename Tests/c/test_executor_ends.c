@@ -48,8 +48,8 @@ TEST(law_7_executor_that_refuses_a_job) {
 
 /* ---- Law 4: a busy executor does not delay the end of a call ---- */
 
-/* A hop on a blocked executor; the call ends by a deadline or a cancel, and the hop's callbacks run when the executor
- * is free. */
+/* The executor of a hop is blocked. The call ends by a deadline or a cancel, and the hop's callbacks run when the
+ * executor is free. */
 static void expect_no_delay(bool cancels, bool before_start) {
   pool pool;
   pool_open(&pool, 1);

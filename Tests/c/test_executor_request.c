@@ -6,8 +6,8 @@
 
 /* ---- A callback on an executor, while start goes on below ---- */
 
-/* From the top: the reader, whose on_send runs on an executor; a hop that keeps start back until that callback runs; the
- * hop that changes the request in one of these ways; and the last one, which start reaches when all is changed. */
+/* The hops from the top: the reader, whose on_send runs on an executor; a hop that keeps start back until that callback
+ * runs; the hop that changes the request in one of these ways; and a last hop, which start reaches after the change. */
 typedef enum way { INLINE, EXECUTOR, SYNCHRONOUS, RESTARTED } way;
 
 typedef struct bench {
@@ -46,7 +46,8 @@ static int32_t read_request(probe *self, penstock_hop *hop, int32_t event) {
   EVENTUALLY(atomic_load(&bench->start) != 0);
   check_unchanged(hop);
   OK(penstock_ticket_resolve(atomic_load(&bench->start), PENSTOCK_NEXT));
-  /* ThreadSanitizer takes a relaxed read as no order: the reads race with the changes unless the library orders them. */
+  /* For ThreadSanitizer a relaxed read orders nothing, so it reports a race unless the library orders reads and
+   * changes. */
   EVENTUALLY((check_unchanged(hop), atomic_load_explicit(&bench->is_changed, memory_order_relaxed)));
   check_unchanged(hop);
   atomic_fetch_add(&bench->reads, 1);
@@ -141,8 +142,8 @@ TEST(executor_request_stays_while_the_call_begins_again) { run_reader(RESTARTED)
 
 /* ---- Reading what was set ---- */
 
-/* In on_start the callback reads back what it has set; in on_status, what a RESTART sends, which the changes of the hop
- * below are not in. */
+/* In on_start the callback reads back the values that it has set. In on_status it reads the request that a RESTART
+ * would send, which does not have the changes of the hop below. */
 static int32_t read_back(probe *self, penstock_hop *hop, int32_t event) {
   penstock_request *request = penstock_hop_request(hop);
   (void)self;

@@ -1,8 +1,6 @@
 /* executor.h: what callbacks may do on an executor. */
 #include "pool.h"
 
-/* ---- What callbacks may do on an executor ---- */
-
 static int32_t use_everything(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   const void *data = NULL;

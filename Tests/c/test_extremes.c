@@ -84,7 +84,7 @@ TEST(lengths_that_no_memory_has_in_callbacks) {
 
 /* ---- Tables ---- */
 
-/* `size` bytes of zeros, followed by a page that must not be read. */
+/* Gives `size` bytes of zeros, followed by a page that must not be read. */
 static void *at_the_edge(size_t size) {
   size_t page = (size_t)sysconf(_SC_PAGESIZE);
   char *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -142,7 +142,7 @@ TEST(tables_that_say_they_are_huge) {
 
 enum { DEEP = 2000, STACK = 128 << 10 };
 
-/* `start` followed by `depth` nested arrays or objects, all closed, so that only the depth is wrong. */
+/* Gives `start`, followed by `depth` nested arrays or objects, all of them closed, so that only the depth is wrong. */
 static char *nested(const char *start, int depth, bool objects, const char *end) {
   char *text = malloc((size_t)depth * 7 + strlen(start) + strlen(end) + 8), *at = text;
   at += sprintf(at, "%s", start);

@@ -1,5 +1,5 @@
-/* Flow control through a chain: a slow reader stops the server, a slow server stops the sender, the memory meanwhile is
- * bounded, and demand and `sent` are conserved whatever hops do. docs/interceptors.md, "Demand". */
+/* Flow control through a chain: a slow reader stops the server, a slow server stops the sender, the memory in use stays
+ * limited, and demand and `sent` are conserved whatever hops do. docs/interceptors.md, "Demand". */
 #include "observed.h"
 
 /* ---- Eight hops, each with a different task ---- */
@@ -22,7 +22,7 @@ static int32_t hold_some(probe *self, penstock_hop *hop, int32_t event) {
 static int32_t ask_late(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event == PENSTOCK_EVENT_DEMAND) {
-    /* Passes no demand down, but asks for as many messages itself. */
+    /* Passes no demand down. Instead the hop itself asks for the same number of messages. */
     uint64_t n = penstock_hop_count(hop);
     OK(penstock_hop_set_count(hop, 0));
     OK(penstock_hop_demand(hop, n));
@@ -152,7 +152,7 @@ TEST(flow_small_messages_are_read_ahead) {
 
 /* ---- Upload ---- */
 
-/* The server stops reading, because it echoes and nobody asks for its answers. */
+/* The server stops reading, because it echoes and nobody reads its answers. */
 TEST(flow_a_slow_server_stops_the_sender) {
   observed observed;
   if (!observe(&observed, "{\"tls\": false}")) return;
@@ -194,8 +194,8 @@ TEST(flow_a_slow_server_stops_the_sender) {
   CHECK_INT(atomic_load(&sent_counted[0]), taken);
   penstock_call_release(call);
   latch_wait(&observed.ended, 1);
-  /* The bottom hop also gets the `sent` of messages that the hop above it has injected, except those that the end
-   * overtook. */
+  /* The bottom hop also gets the `sent` of messages that the hop above it has injected, but not of messages that had
+   * not left when the call ended. */
   CHECK(observed.in > 0 && atomic_load(&sent_counted[HOPS - 1]) <= observed.in);
   free(data);
   close_observed(&observed);
@@ -268,7 +268,7 @@ TEST(flow_how_far_a_sender_runs_ahead) {
   penstock_runtime *runtime = new_runtime("{\"mode\": \"host\"}");
   penstock_channel *channel = open_channel_on(runtime);
   const int32_t up = PENSTOCK_KIND_CLIENT_STREAM, bidi = PENSTOCK_KIND_BIDI;
-  /* A client stream has room for a few more large messages; of small messages it accepts as many as other streams. */
+  /* A client stream has room for a few more large messages; and for as many small messages as other streams. */
   CHECK_INT(run_ahead(channel, CLIENT_STREAM, up, NULL, 65536), 655360 / (65536 + 256));
   CHECK_INT(run_ahead(channel, CLIENT_STREAM, up, NULL, 20000), 16);
   CHECK_INT(run_ahead(channel, CLIENT_STREAM, up, NULL, 16), SEND_BUFFER / (16 + 256));

@@ -62,20 +62,20 @@ static void use_in_child(parent *p) {
   penstock_result result = penstock_ticket_resolve(p->ticket, PENSTOCK_NEXT);
   CHILD(result == PENSTOCK_E_FORKED || result == PENSTOCK_E_GONE);
   CHILD(penstock_hop_demand(p->hop, 1) == PENSTOCK_E_FORKED);
-  /* In a child releases only forget the handle. */
+  /* In a child a release only forgets the handle. */
   penstock_call_options_release(p->options);
   penstock_hop_release(p->hop);
   penstock_call_release(p->call);
   penstock_channel_release(p->channel);
   penstock_runtime_release(p->runtime);
-  /* New handles work on the default runtime, on a runtime with a thread, and on a runtime that is driven here. */
+  /* New handles work on the default runtime, on a runtime with a thread, and on a runtime that this test drives. */
   static const char *const modes[] = {NULL, "{}", "{\"mode\": \"host\"}"};
   for (int i = 0; i < 3; i++) {
     penstock_runtime *runtime = NULL;
     if (i > 0) CHILD(penstock_runtime_new(modes[i], &runtime, NULL) == PENSTOCK_OK);
     penstock_channel *channel = open_channel_on(runtime);
     CHILD(channel != NULL);
-    /* Ids continue from the parent's. */
+    /* The child's ids continue those of the parent. */
     CHILD(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL) == PENSTOCK_OK && id > p->id);
     CHILD(penstock_registration_remove(id, NULL) == PENSTOCK_OK);
     CHILD(penstock_registration_wait_removed(id, 0) == PENSTOCK_OK);

@@ -57,7 +57,7 @@ static void fork_under_way(const char *options) {
   OK(penstock_call_send(way.call, "one", 3));
   CHECK_MESSAGE(way.call, "one");
   for (int i = 0; i < 3; i++) reap(fork_and(end_in_child, &way));
-  /* The parent has noticed nothing. */
+  /* The fork has not affected the parent's call. */
   OK(penstock_call_send(way.call, "two", 3));
   CHECK_MESSAGE(way.call, "two");
   OK(penstock_call_half_close(way.call));
@@ -81,7 +81,8 @@ static void note_reply(penstock_call *call, penstock_reply *reply, void *user_da
 
 static void wait_for_callback(void *pointer) {
   under_way *way = pointer;
-  /* The latch's own lock may be anything here; it was not held, as nothing has happened. */
+  /* No thread had used the latch before the fork, so the callback can signal it in the child. This function polls the
+   * counter, and so does not need the latch. */
   for (int i = 0; i < 500 && atomic_load(&way->replies) == 0; i++) test_pause();
   CHILD(atomic_load(&way->replies) == 101);
 }
@@ -106,7 +107,7 @@ TEST(fork_hooks_tell_the_callbacks_of_a_call) {
   penstock_channel_release(way.channel);
 }
 
-/* ---- Where it can't be done ---- */
+/* ---- Forks after which the child can't use the handles ---- */
 
 static void is_refused(void *pointer) {
   int32_t code = -1;
@@ -182,7 +183,7 @@ TEST(fork_hooks_wait_no_longer_than_a_second) {
   penstock_channel_release(forker.channel);
 }
 
-/* ---- What has threads of its own ---- */
+/* ---- Objects with threads of their own ---- */
 
 static int32_t pass(penstock_hop *hop, void *user_data) {
   atomic_fetch_add((atomic_int *)user_data, 1);
@@ -261,7 +262,7 @@ TEST(fork_hooks_fail_the_calls_of_an_executor_that_does_not_survive) {
   fork_with_executor(executor, false);
 }
 
-/* ---- Several ---- */
+/* ---- Several forks ---- */
 
 static void fork_again(void *pointer) {
   load *load = pointer;
@@ -306,7 +307,7 @@ TEST(fork_hooks_may_be_installed_twice) {
   }
   penstock_fork_parent();
   reap(child);
-  /* Without a fork nothing has happened. */
+  /* The hooks change nothing when there is no fork. */
   penstock_fork_prepare();
   penstock_fork_parent();
   penstock_fork_parent();

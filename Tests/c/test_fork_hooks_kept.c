@@ -21,8 +21,8 @@ static void note_other(penstock_call *call, penstock_reply *reply, void *user_da
   atomic_fetch_add(&loops->others, 1);
 }
 
-/* In the child the calls of the parent end. Each then begins one on the other channels, which no loop takes for a call of
- * the parent. */
+/* In the child the parent's calls end. Each then begins a call on the other channels, and no loop mistakes the new call
+ * for a call of the parent. */
 static void begin_others(penstock_call *call, penstock_reply *reply, void *user_data) {
   (void)call;
   loops *loops = user_data;
@@ -106,7 +106,7 @@ TEST(fork_hooks_hold_many_loops) { fork_with_loops("{\"loops\": 64}"); }
 
 typedef struct {
   penstock_channel *channel;
-  atomic_int ready; /* how often READY was told */
+  atomic_int ready; /* how often the watch got READY */
   atomic_int others;
 } watched;
 

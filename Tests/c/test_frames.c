@@ -316,7 +316,7 @@ static int spoil(story *self) {
   case END:
   case TRAILERS:
   case TOO_LONG:
-    /* Within the last message, or its prefix. */
+    /* The fault comes within the last message or its prefix. */
     self->fault_at = start + 1 + test_random((uint32_t)(first->sizes[last] + 4));
     return last;
   case TOO_LARGE:

@@ -34,7 +34,8 @@ static int32_t count_status(penstock_hop *hop, void *user_data) {
   return PENSTOCK_NEXT;
 }
 
-/* A call that runs goes on, with its interceptors; no new one is taken; with its end the channel closes. */
+/* A running call goes on, with its interceptors. No new call can be made. When the running call ends, the channel
+ * closes. */
 TEST(graceful_close_lets_calls_end) {
   penstock_channel *channel = open_channel();
   penstock_interceptor counter = PENSTOCK_INTERCEPTOR_INIT;
@@ -97,7 +98,7 @@ TEST(graceful_close_without_calls) {
   penstock_channel_release(channel);
 }
 
-/* The caller's last reference goes while a call is waited for. */
+/* The caller releases its last reference while the graceful close waits for a call. */
 TEST(graceful_close_and_release) {
   penstock_channel *channel = open_channel();
   penstock_call *call = echoing(channel);

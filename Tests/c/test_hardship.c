@@ -1,4 +1,4 @@
-/* A process with a hard life: signals all the time, no descriptors left, SIGPIPE at its default. */
+/* A process under stress: signals all the time, no free descriptors, SIGPIPE with its default action. */
 #include "calls.h"
 
 #include <arpa/inet.h>
@@ -48,7 +48,7 @@ static void stream(penstock_channel *channel) {
   penstock_call_release(call);
 }
 
-/* Calls on new connections again and again: in cleartext, and over TLS. */
+/* Makes calls on new connections again and again: in cleartext, and over TLS. */
 static void *call_often(void *pointer) {
   storm *self = pointer;
   for (int i = 0; i < 10; i++) {
@@ -63,7 +63,7 @@ static void *call_often(void *pointer) {
   return NULL;
 }
 
-/* The handler does not restart system calls. No call notices. */
+/* The handler does not restart system calls. All calls succeed nevertheless. */
 TEST(hardship_of_signals) {
   (void)peer_address();
   (void)tls_address(false);
@@ -93,8 +93,8 @@ static int32_t code_of(penstock_channel *channel, char *words, size_t size) {
   return code;
 }
 
-/* Without a free descriptor a new connection fails in words, calls on the connection that is there go on, nothing spins,
- * and the channel works once there are descriptors again. */
+/* Without a free descriptor a new connection fails with an error that says so, calls on the existing connection go on,
+ * and no thread spins. The channel works again once there are descriptors. */
 TEST(hardship_of_descriptors) {
   const char *address = peer_address();
   char names[2][64];
@@ -123,7 +123,7 @@ TEST(hardship_of_descriptors) {
     CHECK_INT(codes[0], PENSTOCK_STATUS_UNAVAILABLE);
     CHECK_HAS(words[0], "Too many open files");
     CHECK_INT(codes[1], PENSTOCK_STATUS_UNAVAILABLE);
-    /* A loop that spins would need all 0.3 s. */
+    /* A loop that spins would use 0.3 s of CPU time. */
     CHECK(busy < 0.2);
   }
   for (int i = 0; i < 2; i++) {
@@ -136,7 +136,7 @@ TEST(hardship_of_descriptors) {
 
 /* ---- SIGPIPE ---- */
 
-/* Takes connections and, as soon as something has come, resets them. */
+/* Accepts connections, and resets each one as soon as it has received something. */
 static void *reset_all(void *pointer) {
   int listener = *(int *)pointer, client;
   while ((client = accept(listener, NULL, NULL)) >= 0) {
@@ -149,7 +149,8 @@ static void *reset_all(void *pointer) {
   return NULL;
 }
 
-/* The peer is gone while the library writes: the process lives, although SIGPIPE would end it. */
+/* The peer has closed the connection when the library writes. The process lives on, although SIGPIPE has its default
+ * action. */
 TEST(hardship_of_sigpipe) {
   sighandler_t before = signal(SIGPIPE, SIG_DFL);
   int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);

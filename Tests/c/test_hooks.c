@@ -8,7 +8,7 @@ static int32_t refuse_with_details(probe *self, penstock_hop *hop, int32_t event
   OK(penstock_metadata_set(penstock_status_trailers(status), "x-by", "hop"));
   OK(penstock_status_add_detail(status, "type.example.com/a.B", "d", 1));
   OK(penstock_hop_end_with(hop, status));
-  /* The call has a copy, so this has no effect on it. */
+  /* The call has a copy of the status, so this change has no effect. */
   OK(penstock_status_set_message(status, "changed"));
   penstock_status_release(status);
   return PENSTOCK_NEXT;

@@ -106,7 +106,7 @@ static int32_t change_headers(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_NEXT;
 }
 
-/* The headers come before any message, here before anything was sent. */
+/* The headers come before any message, here before the caller has sent anything. */
 TEST(hooks_stream_on_headers_changes_them) {
   story story;
   begin_with(&story, change_headers, NULL, BIDI, PENSTOCK_KIND_BIDI, "{\"metadata\": {\"x-headers-a\": \"theirs\"}}");
@@ -334,7 +334,7 @@ TEST(hooks_stream_cancel_comes_as_a_status) {
   CHECK_INT(atomic_load(&code), PENSTOCK_STATUS_CANCELLED);
 }
 
-/* ---- Later ---- */
+/* ---- Events that wait ---- */
 
 static void *resume_soon(void *pointer) {
   OK(penstock_ticket_resolve(*(penstock_ticket *)pointer, PENSTOCK_NEXT));
@@ -391,7 +391,7 @@ TEST(hooks_stream_message_is_edited_while_it_waits) {
   probe_wait_finalized(&story.probe);
 }
 
-/* ---- Several ---- */
+/* ---- Several hops ---- */
 
 TEST(hooks_stream_passes_hops_in_their_order) {
   penstock_channel *channel = open_channel();

@@ -15,7 +15,8 @@ static bool is_fixed(penstock_hop *hop) {
   return hop_bytes(hop, &data, &found) == PENSTOCK_OK && data == fixed && found == sizeof(fixed);
 }
 
-/* Uses set_message to replace each message by the one in `context`, and send_message to send that one at half-close. */
+/* Uses set_message to replace each message by the one in `context`, and send_message to send that message at the
+ * half-close. */
 static int32_t give_message(probe *self, penstock_hop *hop, int32_t event) {
   penstock_message *message = self->context;
   if (event == PENSTOCK_EVENT_SEND || event == PENSTOCK_EVENT_RECEIVE) {

@@ -1,5 +1,5 @@
-/* Hops without a retained handle are used again for a later call: each call finds its hops as new, whatever the earlier
- * call did with them. */
+/* Hops without a retained handle are used again for a later call: in each call they behave as new hops, whatever the
+ * earlier call did with them. */
 #include "hops.h"
 #include "unary.h"
 

@@ -45,7 +45,7 @@ static int32_t inject_everywhere(probe *self, penstock_hop *hop, int32_t event) 
     CHECK_RESULT(penstock_hop_send(hop, "s", 1), PENSTOCK_E_STATE);
     break;
   case PENSTOCK_EVENT_DEMAND:
-    /* Start has just left, because demand follows it. */
+    /* Demand comes just after start has left the hop. */
     if ((*injected)++ == 0) OK(penstock_hop_send(hop, "0", 1));
     break;
   case PENSTOCK_EVENT_SEND:
@@ -69,7 +69,7 @@ TEST(lanes_inject_outbound_everywhere) {
   probe probe;
   add_probe(&probe, channel, "inject", &injected, inject_everywhere);
   penstock_reply *reply = NULL;
-  /* The caller receives before it sends: at its demand the hop sends "0", and the echo of that comes first. */
+  /* The caller receives before it sends: when demand comes the hop sends "0", whose echo comes first. */
   penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
   char got[16] = "";
   penstock_message *message = NULL;

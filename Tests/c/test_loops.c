@@ -69,8 +69,8 @@ TEST(loops_have_channels_in_equal_numbers) {
   for (int i = 0; i < CHANNELS; i++) {
     for (int j = 0; j < CHANNELS; j++) CHECK_INT(on_one_loop(channels[i], channels[j]), i % LOOPS == j % LOOPS);
   }
-  /* The next channels come to the loop that has lost two: one was closed, and one only released. A released channel ends
-   * when its last call is freed. */
+  /* The next channels are put on the loop that has lost two channels: one was closed, and one only released. A released
+   * channel ends when its last call is freed. */
   penstock_channel_close(channels[1]);
   penstock_channel_close(channels[1]);
   penstock_channel_release(channels[4]);
@@ -78,7 +78,7 @@ TEST(loops_have_channels_in_equal_numbers) {
   for (int i = 0; i < 2; i++) EVENTUALLY(next_is_apart(runtime, channels, &next[i]));
   CHECK(on_one_loop(next[0], next[1]));
   channels[4] = next[0];
-  /* A channel that could not be made takes no place. */
+  /* A channel that could not be made does not count for any loop. */
   penstock_channel *none = NULL;
   CHECK_RESULT(penstock_channel_new_on(runtime, "x", "{\"tls\": {\"roots_pem\": \"x\"}}", &none, NULL),
                PENSTOCK_E_INVALID_JSON);
@@ -158,7 +158,7 @@ typedef struct meeting {
   atomic_int tried;
 } meeting;
 
-/* Comes back when a callback of each loop is here. */
+/* Returns when a callback of each loop has come here. */
 static int32_t meet(probe *self, penstock_hop *hop, int32_t event) {
   meeting *meeting = self->context;
   (void)hop;
@@ -188,7 +188,7 @@ TEST(loops_run_callbacks_at_the_same_time) {
   probe_wait_finalized(&all);
 }
 
-/* Whoever drives one loop must not wait for another. */
+/* A thread that drives one loop must not wait for another loop. */
 static int32_t try_to_wait(probe *self, penstock_hop *hop, int32_t event) {
   meeting *meeting = self->context;
   (void)hop;

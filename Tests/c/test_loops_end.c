@@ -34,7 +34,7 @@ TEST(loops_shut_down_with_calls_on_all) {
     for (int i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, keep_calling, &crowd);
     EVENTUALLY(atomic_load(&crowd.calls) >= 30);
     OK(penstock_runtime_shutdown(crowd.runtime, -1));
-    /* All is over: calls, callbacks, interceptors, threads. */
+    /* Everything has ended: calls, callbacks, interceptors, threads. */
     CHECK_INT(latch_count(&ended), CHANNELS);
     for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
     probe_wait_finalized(&all);
@@ -90,7 +90,7 @@ static void hang_on(int at) {
   CHECK_RESULT(penstock_runtime_shutdown(crowd.runtime, 50), PENSTOCK_E_TIMEOUT);
   CHECK_FINISH(other, 1);
   latch_signal(&gate.open);
-  /* Its thread may end before it is waited for. */
+  /* The shutdown above goes on, so it may be complete before this one. */
   penstock_result result = penstock_runtime_shutdown(crowd.runtime, -1);
   CHECK(result == PENSTOCK_OK || result == PENSTOCK_E_ALREADY);
   latch_wait(&ended, 1);
@@ -200,14 +200,15 @@ static bool ends_with(penstock_channel *channel, int32_t *code) {
   return *code <= 0;
 }
 
-/* Something closes the descriptors of one loop: its channels fail, and the next channels come to the other loops. */
+/* The test closes the descriptors of one loop: the channels of that loop fail, and the next channels are put on the
+ * other loops. */
 TEST(loops_that_are_left_go_on) {
   (void)peer_address();
   crowd crowd;
   memset(&crowd, 0, sizeof(crowd));
   crowd.runtime = new_runtime("{\"loops\": 3, \"caller_drives\": false}");
   int lost = newest_epoll(), ends[2];
-  /* The channels come first, so that each loop has its share: none is put on a loop that has noticed its loss. */
+  /* The channels are made first, so that each loop has some. A loop that has noticed its loss gets no channel. */
   for (int i = 0; i < CHANNELS; i++) crowd.channels[i] = open_channel_on(crowd.runtime);
   CHECK(pipe(ends) == 0 && dup2(ends[0], lost) == lost);
   int failed = 0;

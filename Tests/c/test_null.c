@@ -134,7 +134,7 @@ TEST(null_executor) {
   penstock_executor_release(NULL);
 }
 
-/* They take nothing. In an order that makes no sense they do nothing. */
+/* These functions have no parameters. Called in a wrong order, they do nothing. */
 TEST(null_fork) {
   penstock_fork_child();
   penstock_fork_parent();

@@ -169,7 +169,7 @@ TEST(null_ready) {
   REFUSED(penstock_ready_header_rules(NULL, NULL, NULL));
   REFUSED(penstock_ready_metrics(NULL, &table));
   REFUSED(penstock_ready_share(NULL, &other));
-  REFUSED(penstock_ready_share(&table, &other)); /* not a ready-made one */
+  REFUSED(penstock_ready_share(&table, &other)); /* not a table of a ready-made interceptor */
   OK(penstock_ready_bearer_token(NULL, ask_nobody, NULL, NULL, &table, NULL));
   REFUSED(penstock_ready_share(&table, NULL));
   table.finalizer(table.user_data);
@@ -219,8 +219,8 @@ TEST(null_sync) {
   REFUSED(penstock_hop_next(NULL));
   CHECK(penstock_hop_request(NULL) == NULL);
 
-  /* null_in_function runs: it sets a value without a key, whose finalizer runs at once; that of the table runs at the
-   * end. */
+  /* null_in_function runs: it sets a value without a key, whose finalizer runs at once; the finalizer of the table runs
+   * at the end. */
   penstock_channel *channel = open_channel();
   penstock_interceptor_id id = 0;
   REQUIRE_OK(penstock_sync_interceptor_table(&sync, &table, NULL));

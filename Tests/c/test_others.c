@@ -56,7 +56,7 @@ TEST(others_grpc_node_1984_the_status_waits_for_slow_headers) {
   OK(penstock_call_try_send(call, "x", 1));
   OK(penstock_call_half_close(call));
   latch_wait(&pauser.paused, 1);
-  /* Another call has been made and answered, so the answer to this one is there too. */
+  /* Another call has been made and answered, so the answer to the paused call has come, too. */
   check_echo(channel);
   CHECK_INT(latch_count(&collector.headers), 0);
   CHECK_INT(latch_count(&collector.replies), 0);
@@ -175,7 +175,8 @@ TEST(others_grpc_dotnet_1864_a_failed_start_is_seen_as_a_status) {
   CHECK_INT(seen(&below, PENSTOCK_EVENT_STATUS), 2);
 }
 
-/* grpc-spring-boot-starter 240: a message was refused, and its half-close went on alone. Here it stays behind. */
+/* grpc-spring-boot-starter 240: a message was refused, and its half-close went on alone. Here the half-close does not
+ * go on either. */
 TEST(others_grpc_spring_240_the_half_close_stays_behind_a_refused_message) {
   penstock_channel *channel = open_channel();
   probe slow, below;

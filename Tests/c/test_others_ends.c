@@ -103,8 +103,8 @@ TEST(others_connect_es_1800_cancel_between_reads_ends_paused_interceptors) {
   for (int i = 0; i < 2; i++) check_ended(&probes[i]);
 }
 
-/* grpc-java 8187 and 8990: the caller takes one message, and never receives another. The hops get their last callback
- * all the same. */
+/* grpc-java 8187 and 8990: the caller takes one message, and never receives another. The hops still get their last
+ * callback. */
 TEST(others_grpc_java_8187_the_last_callback_comes_without_reading_on) {
   penstock_channel *channel = open_channel();
   probe probes[2];
@@ -173,7 +173,7 @@ TEST(others_grpc_java_12456_a_deadline_that_races_with_the_answer) {
     penstock_reply *reply = NULL;
     if (!OK(penstock_channel_unary(channel, UNARY, "x", 1, options, &reply, NULL))) break;
     int32_t code = penstock_reply_code(reply);
-    /* Not determined: which of the two comes first. */
+    /* Either of the two may come first. */
     CHECK(code == PENSTOCK_STATUS_OK || code == PENSTOCK_STATUS_DEADLINE_EXCEEDED);
     CHECK_INT(latch_count(&probe.done), i + 1);
     penstock_reply_release(reply);
@@ -260,7 +260,7 @@ TEST(others_grpc_java_12996_interceptor_and_caller_end_the_call_at_once) {
     pthread_join(ender, NULL);
     pthread_join(canceller, NULL);
     CHECK_INT(latch_count(&collector.replies), 1);
-    /* Not determined: which of the two threads comes first. */
+    /* Either of the two threads may come first. */
     CHECK(collector.code == PENSTOCK_STATUS_ABORTED || collector.code == PENSTOCK_STATUS_CANCELLED);
     aborted += collector.code == PENSTOCK_STATUS_ABORTED;
     for (int k = 0; k < 3; k++) OK(penstock_registration_remove(ids[k], NULL));

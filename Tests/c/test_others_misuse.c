@@ -15,7 +15,7 @@ static int32_t finish_and_go_on(probe *self, penstock_hop *hop, int32_t event) {
   plan->ticket = penstock_hop_ticket(hop);
   OK(penstock_hop_end(hop, PENSTOCK_STATUS_ABORTED, "local reply"));
   CHECK_RESULT(penstock_hop_end(hop, PENSTOCK_STATUS_OK, ""), PENSTOCK_E_ALREADY);
-  /* Whatever these return, they have no effect. */
+  /* These functions have no effect, whatever they return. */
   penstock_hop_send(hop, "more", 4);
   penstock_hop_deliver(hop, "more", 4);
   penstock_hop_demand(hop, 5);
@@ -28,7 +28,7 @@ static penstock_result last_use(penstock_ticket ticket) {
 }
 
 /* envoy 13857: the chain went on after a local reply, into a stream that was gone. Here a hop ends the call and then
- * returns each verdict: nothing of that has an effect. */
+ * calls functions and returns each verdict, without any effect. */
 TEST(others_envoy_13857_nothing_goes_on_after_a_finish) {
   static const int32_t events[] = {PENSTOCK_EVENT_START,   PENSTOCK_EVENT_SEND,    PENSTOCK_EVENT_HALF_CLOSE,
                                    PENSTOCK_EVENT_HEADERS, PENSTOCK_EVENT_RECEIVE, PENSTOCK_EVENT_STATUS};
@@ -289,7 +289,8 @@ TEST(others_grpc_25449_a_long_stream_does_not_grow) {
   echo_often(call, test_rounds(20000));
   long grown = resident_kilobytes() - before;
   printf("  %d messages each way: %ld KiB more\n", test_rounds(20000), grown);
-  /* If 64 bytes stayed for each message, it would be 2500 KiB. A sanitizer does not reuse freed memory at once. */
+  /* If 64 bytes stayed for each message, the growth would be 2500 KiB. A sanitizer does not reuse freed memory at
+   * once. */
   if (test_slow() == 1) CHECK(grown < 1000);
   check_finish(call, 0);
   penstock_channel_release(channel);

@@ -264,7 +264,7 @@ static void *confirm(void *pointer) {
   return NULL;
 }
 
-/* grpc-swift 1581: the failed call is held, another one made on the same channel, and the first sent again. */
+/* grpc-swift 1581: a failed call is held until another call on the same channel has ended, and is then sent again. */
 TEST(others_grpc_swift_1581_another_call_and_then_the_same_again) {
   confirming confirming = {open_channel(), 0, LATCH_INIT};
   probe auth;
@@ -328,7 +328,7 @@ static int32_t look_for_hop(probe *self, penstock_hop *hop, int32_t event) {
 }
 
 /* opentelemetry-dotnet-contrib 143 and flyte-sdk 890: each attempt starts with the request as it left the hop that
- * restarts; headers that hops below added to the first attempt are not in the second twice. */
+ * restarts; headers that hops below added to the first attempt are not in the second attempt twice. */
 TEST(others_flyte_890_headers_do_not_pile_up_over_attempts) {
   penstock_channel *channel = open_channel();
   probe auth, below;

@@ -105,7 +105,7 @@ static int32_t finish(watcher *self, penstock_hop *hop, int server) {
   return PENSTOCK_DROP;
 }
 
-/* Another thread may drive, and come here before the call's handle is known. */
+/* Another thread may drive the loop, and run this callback before the call's handle is known. */
 static _Atomic(penstock_call *) cancelled;
 
 static int32_t cancel(watcher *self, penstock_hop *hop, int server) {
@@ -158,7 +158,7 @@ TEST(pick_ends_the_call) {
   end_servers(&all);
 }
 
-/* The picker and the hop send messages of the call, before the loop comes to what was posted. */
+/* The picker and the hop send messages of the call, before the loop has handled the posted items. */
 typedef struct {
   servers *all;
   _Atomic(penstock_call *) call;
@@ -212,8 +212,6 @@ TEST(pick_sends) {
   CHECK_INT(atomic_load(&talk.set), 11);
 }
 
-/* ---- Wishes ---- */
-
 /* ---- Executors, traces, attempts made anew ---- */
 
 static int32_t note_thread(watcher *self, penstock_hop *hop) {
@@ -228,7 +226,7 @@ static int32_t on_another_thread(watcher *self, penstock_hop *hop, int server) {
   return server == 1 ? PENSTOCK_DROP : PENSTOCK_NEXT;
 }
 
-/* The callback runs on the driving thread, though those of events run on an executor. */
+/* The callback runs on the driving thread, although the callbacks of events run on an executor. */
 TEST(pick_with_executors) {
   servers all;
   start_servers(&all, NULL);
@@ -289,7 +287,7 @@ TEST(pick_comes_with_each_attempt) {
   end_servers(&all);
 }
 
-/* A connection that takes one call at a time: the calls behind it are asked about again when there is room. */
+/* Each connection takes one call at a time. For the waiting calls on_pick comes again when there is room. */
 TEST(pick_waits_for_a_slot) {
   servers all;
   char *const one[] = {"--max-concurrent-streams", "1", NULL};

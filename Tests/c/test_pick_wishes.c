@@ -55,7 +55,7 @@ TEST(pick_prefers_a_zone) {
   }
 }
 
-/* The servers of the zone have such light weights that their turns hardly come: each of them gets calls all the same. */
+/* The servers of the zone have so small weights that their turns hardly come. Still, each of them gets calls. */
 TEST(pick_prefers_light_servers) {
   servers all;
   start_servers(&all, NULL);
@@ -81,8 +81,7 @@ TEST(pick_prefers_light_servers) {
   end_servers(&all);
 }
 
-/* A required zone is waited for while a server of it is being connected to; one that is gone fails at once, or with
- * wait_for_ready when the server is back. */
+/* If the server of a required zone is gone, a call fails at once. With wait_for_ready it waits for the zone. */
 TEST(pick_requires_a_zone) {
   servers all;
   start_servers(&all, NULL);
@@ -144,8 +143,8 @@ TEST(pick_and_a_picker) {
   end_servers(&all);
 }
 
-/* The number of unary calls that have ended: at the end, when the first one with a wish had ended, and the first one
- * without. */
+/* `ended` counts the unary calls that have ended. `wishing` is this count at the end of the first call with a wish, and
+ * `other` at the end of the first call without. */
 typedef struct {
   atomic_int ended, wishing, other;
 } race;

@@ -1,4 +1,4 @@
-/* picker.h: a picker of the program's (docs/channel.md). */
+/* picker.h: a picker of the program (docs/channel.md). */
 #include "servers.h"
 
 typedef struct {
@@ -35,14 +35,14 @@ static const char *user_of(penstock_pick *pick, char *text, size_t size) {
   return text;
 }
 
-/* The index of an address; PENSTOCK_PICK_WAIT: it is not ready. */
+/* Gives the index of an address, or PENSTOCK_PICK_WAIT if the address is not ready. */
 static int32_t index_of(penstock_pick *pick, const char *address) {
   for (size_t i = 0; i < penstock_pick_count(pick); i++)
     if (strcmp(penstock_pick_address(pick, i), address) == 0) return (int32_t)i;
   return PENSTOCK_PICK_WAIT;
 }
 
-/* Each user has a server: the last digit of the name. */
+/* Each user has a server, whose index is the last digit of the user's name. */
 static int32_t by_user(penstock_pick *pick, void *context) {
   servers *all = context;
   char text[64];
@@ -169,7 +169,8 @@ TEST(picker_answers_are_checked) {
   end_servers(&all);
 }
 
-/* A call that waits is asked for again when the endpoints change, or with another picker; it ends at its deadline. */
+/* The picker is asked about a waiting call again when the endpoints change, and a new picker is asked, too. The call
+ * ends at its deadline. */
 TEST(picker_waits) {
   servers all;
   start_servers(&all, NULL);
@@ -257,7 +258,8 @@ TEST(picker_waits_for_a_slot) {
   latch_wait(&self.finalized, 1);
 }
 
-/* The picker replaces itself, cancels its call, and closes its channel: nothing of that happens under it. */
+/* The picker replaces itself, cancels its call, or closes its channel. The effect comes only after the picker has
+ * returned. */
 typedef struct {
   servers *all;
   chooser *next;
@@ -269,7 +271,7 @@ static int32_t meddle(penstock_pick *pick, void *context) {
   meddler *self = context;
   (void)pick;
   if (self->next) set_picker(self->all, self->next);
-  /* Another thread may drive, and come here before the call's handle is known. */
+  /* Another thread may drive the loop, and run this picker before the call's handle is known. */
   while (self->cancels && !atomic_load(&self->call)) test_pause();
   if (self->cancels) OK(penstock_call_cancel(atomic_load(&self->call), "by the picker"));
   if (!self->next && !self->cancels) OK(penstock_channel_close(self->all->channel));

@@ -389,8 +389,8 @@ TEST(list_tells_place_level_filter_and_calls) {
 
 /* ---- A thousand ---- */
 
-/* A thousand interceptors whose filters exclude all calls do not disturb them. When the filter of one is changed, it
- * gets the next call. */
+/* A thousand interceptors whose filters exclude all calls do not disturb the calls. When the filter of one is changed,
+ * it gets the next call. */
 TEST(a_thousand_interceptors) {
   penstock_runtime *runtime = new_runtime(NULL);
   penstock_channel *channel = open_channel_on(runtime);

@@ -93,7 +93,7 @@ TEST(cache_keeps_no_failure_and_no_stream) {
   bench_open(&bench, "{\"metadata\": []}");
   CHECK_INT(ready_code(ready_unary(bench.channel, "x", "\"x-status\": \"5\"")), PENSTOCK_STATUS_NOT_FOUND);
   check_call(&bench, "x", NULL, false);
-  /* The cache answers, so the request to fail does not reach the server. */
+  /* The cache answers, so the header x-status, which asks for a failure, does not reach the server. */
   CHECK_INT(ready_code(ready_unary(bench.channel, "x", "\"x-status\": \"5\"")), 0);
   for (int i = 0; i < 2; i++) {
     penstock_call *call = start_call(bench.channel, BIDI, PENSTOCK_KIND_BIDI);
@@ -184,7 +184,7 @@ TEST(cache_is_bounded_in_bytes) {
   check_call(&bench, "small", NULL, false);
   check_call(&bench, large, NULL, false);
   check_call(&bench, large, NULL, false);
-  check_call(&bench, "small", NULL, true); /* no entry was dropped for one that has no room anyway */
+  check_call(&bench, "small", NULL, true); /* no entry was dropped for the response that has no room */
   bench_close(&bench);
 }
 

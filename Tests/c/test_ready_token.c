@@ -16,7 +16,7 @@ TEST(bearer_fails_with_what_the_source_says) {
   end(channel, &source);
 }
 
-/* A request that nobody answers ends when the calls' waiting time is over; so does the next one. */
+/* A request that nobody answers ends when the calls' waiting time is over. The next request ends in the same way. */
 TEST(bearer_takes_a_forgotten_request_for_a_failure) {
   penstock_channel *channel = open_channel();
   source source;

@@ -3,9 +3,9 @@
 
 typedef struct way {
   penstock_channel *to;
-  const char *authority; /* also set, if not NULL */
+  const char *authority; /* an authority that the hop sets, too; NULL: none */
   penstock_result result;
-  char target[64], sent_authority[64]; /* as the hop sees them afterwards */
+  char target[64], sent_authority[64]; /* the target and the authority that the hop sees afterwards */
 } way;
 
 static int32_t send_there(probe *self, penstock_hop *hop, int32_t event) {

@@ -1,8 +1,6 @@
 /* hop.h: re-entrance: functions that do not wait may be called from any callback. */
 #include "hops.h"
 
-/* ---- Functions that do not wait, from any callback ---- */
-
 typedef enum action {
   REMOVE_SELF,
   RELEASE_CHANNEL,
@@ -177,7 +175,7 @@ static void reenter_from(int32_t event, action action, const char *runtime_optio
   table.on_message = call_message;
   table.on_sent = call_sent;
   table.on_reply = call_reply;
-  /* Callbacks may come before channel_call has returned; the handle is there before them. */
+  /* Callbacks may run before channel_call has returned, but only after `what.call` has been set. */
   if (!OK(penstock_channel_call(channel, BIDI, PENSTOCK_KIND_BIDI, NULL, &table, &what.call, NULL))) {
     printf("  %s from %s\n", action_names[action], place_name(event));
   }
@@ -254,7 +252,7 @@ TEST(hop_closes_the_channel_before_the_answer) {
   for (int round = 0; round < 100; round++) {
     penstock_channel *channel = open_channel();
     penstock_reply *reply = NULL;
-    /* Connects the channel, so that the next call does not wait for that. */
+    /* Connects the channel, so that the next call does not wait for a connection. */
     check_echo(channel);
     probe probe;
     probe_init_with(&probe, "closes", close_at_start, channel);
@@ -268,7 +266,7 @@ TEST(hop_closes_the_channel_before_the_answer) {
   }
 }
 
-/* For a hop that removes its own interceptor, and releases its channel, in on_cancel. */
+/* The state of a hop that removes its own interceptor, and releases its channel, in on_cancel. */
 typedef struct on_cancel_state {
   penstock_channel *channel;
   penstock_interceptor_id id;

@@ -6,10 +6,10 @@
 enum {
   PASSERS = 30,  /* threads that add an interceptor and remove it */
   SLOTS = 20,    /* threads that replace an interceptor, again and again */
-  MOVERS = 20,   /* threads that change the priority of one within a band */
-  WANTED = 10,   /* threads that change the filter of one; every filter matches the calls */
-  UNWANTED = 10, /* threads that change the filter of one; no filter matches */
-  MIXERS = 10,   /* threads that add, replace and remove one, and wait until it is finalized */
+  MOVERS = 20,   /* threads that change the priority of an interceptor within a range */
+  WANTED = 10,   /* threads that change the filter of an interceptor; every filter matches */
+  UNWANTED = 10, /* threads that change the filter of an interceptor; no filter matches */
+  MIXERS = 10,   /* threads that add, replace and remove an interceptor, and wait for its end */
   THREADS = PASSERS + SLOTS + MOVERS + WANTED + UNWANTED + MIXERS,
   CALLERS = 8,
   RECORDED = SLOTS + MOVERS + WANTED,
@@ -28,12 +28,12 @@ typedef struct storm {
 /* One registration. */
 typedef struct entry {
   storm *storm;
-  /* Its index in a call's record; -1: it is not recorded. */
+  /* The registration's index in a call's record; -1: it is not recorded. */
   int number;
   bool is_unwanted;
-  /* Its priority; that of movers is between these two. */
+  /* The bounds of the registration's priority. They are equal, except for movers. */
   int32_t lowest, highest;
-  /* The epoch at which its removal had returned; 0: not yet. */
+  /* The epoch when the removal of the registration had returned; 0: it has not been removed. */
   atomic_ullong removed;
   atomic_int *told;
   atomic_int references;
@@ -119,7 +119,7 @@ static entry *entry_new(storm *storm, int number, int32_t lowest, int32_t highes
   fresh->number = number;
   fresh->lowest = lowest;
   fresh->highest = highest;
-  /* One reference of the registration, and one of the maker. */
+  /* One reference is the registration's, and one the maker's. */
   atomic_init(&fresh->references, 2);
   atomic_fetch_add(&storm->registered, 1);
   return fresh;
@@ -144,7 +144,7 @@ static penstock_interceptor_id entry_add(storm *storm, bool on_runtime, entry *e
   return id;
 }
 
-/* Law 6: a call that is made after this does not have the interceptor. */
+/* Law 6: a call that is made after the removal does not have the interceptor. */
 static void entry_removed(entry *entry) {
   atomic_store(&entry->removed, atomic_fetch_add(&entry->storm->epoch, 1) + 1);
   entry_release(entry);
@@ -276,7 +276,7 @@ static void *mix_often(void *pointer) {
   return NULL;
 }
 
-/* Makes calls, each with its own options; about every third call also has an interceptor in them. */
+/* Makes calls, each with its own options. About every third call also has an interceptor in its options. */
 static void *call_often(void *pointer) {
   storm *storm = pointer;
   while (atomic_fetch_sub(&storm->calls_left, 1) > 0) {

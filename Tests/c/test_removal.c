@@ -1,8 +1,6 @@
 /* interceptor.h: removal, and waiting for it. */
 #include "test.h"
 
-/* ---- Removal ---- */
-
 TEST(removal_wait_knows_every_number) {
   penstock_channel *channel = open_channel();
   probe probe;

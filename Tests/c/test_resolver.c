@@ -1,11 +1,11 @@
-/* resolver.h: a resolver of the program's (docs/channel.md). */
+/* resolver.h: a resolver of the program (docs/channel.md). */
 #include "test.h"
 
 #include <unistd.h>
 
 typedef struct {
   penstock_resolver *resolver;
-  const char *pushes; /* pushed within resolve; NULL: nothing is */
+  const char *pushes; /* the snapshot that `resolve` pushes; NULL: none */
   latch resolved, stopped, finalized;
 } finder;
 
@@ -88,7 +88,7 @@ TEST(resolver_pushes_first) {
   penstock_resolver_release(self.resolver);
 }
 
-/* Without functions nothing asks; a call waits for the push of another thread. */
+/* A resolver without functions is not asked for addresses. A call waits until another thread pushes them. */
 static void *push_later(void *argument) {
   test_pause();
   usleep(20000);
@@ -120,7 +120,7 @@ TEST(resolver_errors_are_told) {
   penstock_channel *channel =
       open_with(&self, "{\"tls\": false, \"connect_timeout_ms\": 50, \"initial_backoff_ms\": 20, "
                        "\"max_backoff_ms\": 20}");
-  /* Nothing is pushed. */
+  /* The resolver pushes nothing, so the calls fail. */
   CHECK_INT(code_of(channel, "{}", words, sizeof(words)), PENSTOCK_STATUS_UNAVAILABLE);
   CHECK_HAS(words, "the name of orders.example:443 did not resolve in time");
   latch_wait(&self.resolved, 3);
@@ -129,7 +129,7 @@ TEST(resolver_errors_are_told) {
              strstr(words, "the name of orders.example:443 does not resolve: no such list"));
   OK(penstock_resolver_push(self.resolver, at(peer_address(), NULL), NULL));
   CHECK_INT(code_of(channel, "{\"wait_for_ready\": true}", NULL, 0), 0);
-  /* An error keeps the addresses. */
+  /* A pushed error keeps the addresses. */
   OK(penstock_resolver_push(self.resolver, "{\"error\": \"gone\"}", NULL));
   check_echo(channel);
   penstock_channel_release(channel);
@@ -137,7 +137,8 @@ TEST(resolver_errors_are_told) {
   penstock_resolver_release(self.resolver);
 }
 
-/* The connection moves to the new address, and a later snapshot without a service config ends the earlier one. */
+/* The connection moves to the new address, and a later snapshot without a service config ends the earlier service
+ * config. */
 TEST(resolver_moves_a_channel) {
   char other[64];
   int input = -1;

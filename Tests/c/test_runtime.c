@@ -176,7 +176,7 @@ TEST(runtime_spins_before_it_sleeps) {
   getrusage(RUSAGE_THREAD, &before);
   for (int i = 0; i < 200; i++) check_echo(channel);
   getrusage(RUSAGE_THREAD, &after);
-  /* Under valgrind and the sanitizers threads wait for each other. */
+  /* Under valgrind and the sanitizers threads wait for each other, which adds context switches. */
   if (test_slow() == 1) CHECK(after.ru_nvcsw - before.ru_nvcsw < 100);
   /* A deadline ends a spin. */
   int64_t begun = test_now_ms();
@@ -285,7 +285,7 @@ TEST(runtime_says_what_the_system_refuses) {
   penstock_result result = penstock_runtime_new(NULL, &runtime, &error);
   setrlimit(RLIMIT_NOFILE, &limit);
   if (result == PENSTOCK_OK) {
-    /* valgrind sets its own limit. */
+    /* valgrind sets its own limit, so the runtime can be made. */
     penstock_runtime_release(runtime);
     return;
   }

@@ -8,7 +8,7 @@ typedef struct plan {
   const char *method;
   int32_t kind;
   uint32_t flags;
-  int32_t at; /* the event in which the call is made */
+  int32_t at; /* the event in which the side call is made */
   bool waits; /* the event waits until the reply is there */
   atomic_int made;
 } plan;

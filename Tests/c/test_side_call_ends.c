@@ -308,7 +308,7 @@ static void *storm_thread(void *argument) {
   for (int i = 0; i < storm->rounds; i++) {
     penstock_call *call = start_call(storm->channel, UNARY, PENSTOCK_KIND_UNARY);
     penstock_reply *reply = NULL;
-    /* A call that will be cancelled has sent nothing, so it can't end before that. */
+    /* A call that will be cancelled has sent nothing, so it can't end before the cancel. */
     bool impatient = test_random(3) == 0;
     if (impatient) {
       OK(penstock_call_cancel(call, "impatient"));

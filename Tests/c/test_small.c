@@ -1,6 +1,6 @@
-/* Small messages that wait together leave in one DATA frame, in order, in every style. The test has its own server: it
- * sends nothing until the test tells it to, so that all messages are queued by then; then it reads, and answers the end
- * with OK. */
+/* Small messages that wait together leave in one DATA frame, in order, in every style. The test's own server sends
+ * nothing until the test tells it to, so that all messages are queued by then. Then it reads the messages, and answers
+ * their end with OK. */
 #include "calls.h"
 
 #include <arpa/inet.h>

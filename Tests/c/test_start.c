@@ -1,4 +1,5 @@
-/* hop.h and call.h: what create and on_start see of a call and change in it; credentials; values; per-call metadata. */
+/* hop.h and call.h: the parts of a call that create and on_start see and change; credentials; values; per-call
+ * metadata. */
 #include "test.h"
 
 static penstock_call_options *new_options(const char *json) {

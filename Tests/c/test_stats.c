@@ -363,7 +363,7 @@ TEST(stats_on_an_executor_after_the_call) {
   penstock_channel_release(channel);
 }
 
-/* Waits until the call has waited for this for some time. */
+/* Waits until the statistics show that the call has waited for `lack` for 1,000 microseconds. */
 static void check_waits(penstock_hop *hop, const char *lack) {
   int64_t waited = -1;
   for (int64_t until = test_now_ms() + 20000; waited < 1000 && test_now_ms() < until; test_pause()) {
@@ -388,8 +388,8 @@ static int32_t retain_at_start(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_NEXT;
 }
 
-/* A server that accepts, and speaks HTTP/2 only when it is told to: the call waits for a connection, then for a slot,
- * then for the server. Before that it waits for addresses. */
+/* The server accepts a connection, and speaks HTTP/2 only when it is told to. The call waits for addresses, then for a
+ * connection, then for a slot, then for the server. */
 TEST(stats_tell_what_a_call_waited_for) {
   int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};

@@ -216,7 +216,7 @@ static void *spend(void *pointer) {
       if (!ticket) continue;
       penstock_hop *bound = NULL;
       if (penstock_ticket_hop(ticket, &bound) == PENSTOCK_OK) {
-        CHECK(penstock_hop_event(bound) <= PENSTOCK_EVENT_STATUS); /* NONE once another thread has spent it */
+        CHECK(penstock_hop_event(bound) <= PENSTOCK_EVENT_STATUS); /* NONE once another thread has spent the ticket */
         penstock_hop_release(bound);
       }
       penstock_result result = penstock_ticket_resolve(ticket, PENSTOCK_NEXT);

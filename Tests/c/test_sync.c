@@ -216,7 +216,7 @@ TEST(sync_answers_every_kind_without_a_server) {
   for (int index = 0; index < 4; index++) {
     penstock_call *call = start_call(channel, "/a.B/C", kinds[index]);
     REQUIRE(call);
-    /* A call that sends several messages may already have its answer. */
+    /* A call that sends several messages may already have its answer, so sending may fail. */
     penstock_call_send(call, "q", 1);
     penstock_call_half_close(call);
     penstock_message *message = NULL;

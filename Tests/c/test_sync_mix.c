@@ -23,7 +23,7 @@ static int32_t demand_token(player *self, penstock_hop *call) {
   }
   CHECK_INT(penstock_hop_attempt(call), 1);
   OK(penstock_hop_end(call, PENSTOCK_STATUS_UNAUTHENTICATED, "who are you"));
-  /* The function of the next attempt may already run; this one works on its own copy. */
+  /* The function of the next attempt may already run. This function changes only its own copy of the metadata. */
   for (int i = 0; i < 1000; i++) penstock_metadata_set(metadata, "authorization", "stale");
   return PENSTOCK_NEXT;
 }

@@ -1,5 +1,5 @@
-/* sync.h: workers. One worker serves the interceptors of one call and the calls that they wait for; workers are
- * bounded, and joined. */
+/* sync.h: workers. One worker serves the interceptors of one call and the calls that they wait for. The number of
+ * workers is limited, and a shutdown joins them. */
 #include "test.h"
 
 #include <errno.h>

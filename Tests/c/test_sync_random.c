@@ -1,8 +1,6 @@
 /* Random chains with synchronous interceptors and others. */
 #include "players.h"
 
-/* ---- Random ---- */
-
 static int32_t act_at_random(player *self, penstock_hop *call) {
   const void *data = NULL;
   size_t length = 0;

@@ -1,8 +1,6 @@
 /* sync.h: side calls, values, threads and registrations of a synchronous interceptor. */
 #include "syncer.h"
 
-/* ---- Side calls, values, threads, registrations ---- */
-
 /* A side call of the hop does not run the function again. */
 static int32_t ask_below(syncer *self, penstock_hop *call) {
   penstock_hop *hop = call;

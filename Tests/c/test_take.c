@@ -1,8 +1,6 @@
 /* interceptor.h: TAKE: a hop that answers instead of the server. */
 #include "unary.h"
 
-/* ---- TAKE ---- */
-
 typedef struct stub {
   penstock_hop *hop;
   latch taken;

@@ -45,8 +45,8 @@ TEST(take_ends_behind_what_was_delivered_before_the_verdict) {
   expect_answer(PENSTOCK_EVENT_START, PENSTOCK_EVENT_DEMAND);
 }
 
-/* A hop that delivers an answer and ends the call with OK, but does not take the call, does not answer it: the call
- * ends with INTERNAL. */
+/* A hop that delivers an answer and ends the call with OK must have taken the call. Here it has not, so the call ends
+ * with INTERNAL. */
 TEST(take_is_needed_for_what_was_delivered) {
   ender ender = {PENSTOCK_EVENT_START, PENSTOCK_EVENT_START, false};
   penstock_channel *channel = open_channel();

@@ -1,14 +1,12 @@
 /* hop.h: tickets that are resolved early, late, on another thread, after a time, twice and never. */
 #include "hops.h"
 
-/* ---- Tickets ---- */
-
 typedef struct pause_at {
   int32_t event;
   int32_t verdict; /* PAUSE or HOLD */
   penstock_ticket ticket;
   latch paused;
-  int early; /* resolve it in the callback */
+  int early; /* 1: the callback itself resolves the ticket */
 } pause_at;
 
 static int32_t pause_here(probe *self, penstock_hop *hop, int32_t event) {

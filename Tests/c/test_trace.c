@@ -343,7 +343,7 @@ TEST(trace_tells_who_has_taken_a_call) {
   probe_wait_finalized(&stub);
 }
 
-/* On the driving thread the snapshot is there at once, and names the running callback. */
+/* On the driving thread the function returns at once, and its snapshot names the running callback. */
 static int32_t look_inside(probe *self, penstock_hop *hop, int32_t event) {
   if (event == PENSTOCK_EVENT_START) {
     char *json = NULL;

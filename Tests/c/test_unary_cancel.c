@@ -128,7 +128,7 @@ TEST(unary_that_has_ended_keeps_its_reply) {
 }
 
 /* The cancel comes at any moment of short calls: each ends with its own result or with CANCELLED. How long calls take
- * depends on the machine: where a round has only calls of one kind, the next cancel comes later or earlier. */
+ * depends on the machine: if all calls of a round end in the same way, the next cancel comes later or earlier. */
 static void race(penstock_channel *channel, int rounds) {
   enum { SHORTEST = 16, LONGEST = 1 << 26 };
   int ok = 0, cancelled = 0;

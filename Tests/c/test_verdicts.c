@@ -149,7 +149,7 @@ TEST(interceptor_hold_without_a_limit) {
   probe_wait_finalized(&probe);
 }
 
-/* Law 3: which hops see that a hop ends the call. */
+/* Law 3: the test checks which hops see it when a hop ends the call. */
 static int32_t finish_at(probe *self, penstock_hop *hop, int32_t event) {
   if (event == *(int32_t *)self->context) {
     OK(penstock_hop_end(hop, PENSTOCK_STATUS_PERMISSION_DENIED, "not you"));

@@ -14,7 +14,7 @@ typedef struct watcher {
   atomic_int picks[SERVERS], all_picks, starts, ends;
   struct watcher *above;
   penstock_executor *executor;
-  _Atomic(pthread_t) thread; /* of on_start */
+  _Atomic(pthread_t) thread; /* the thread on which on_start ran */
 } watcher;
 
 static inline int server_of(servers *all, const char *address) {
@@ -30,7 +30,7 @@ static inline int32_t on_pick(penstock_hop *hop, void *state) {
   CHECK_INT(penstock_hop_event(hop), PENSTOCK_EVENT_PICK);
   CHECK(penstock_hop_address_attribute(hop, "zone") != NULL);
   CHECK(penstock_hop_address_attribute(hop, "rack") == NULL);
-  /* The metadata is on its way, so it can be read, and not changed; nothing can wait here. */
+  /* In on_pick the metadata can be read but not changed, because it is about to be sent; and the event can't wait. */
   CHECK_RESULT(penstock_metadata_set(penstock_hop_metadata(hop), "a", "b"), PENSTOCK_E_STATE);
   CHECK_RESULT(penstock_request_set_method(penstock_hop_request(hop), "/a/b"), PENSTOCK_E_STATE);
   CHECK_STR(penstock_hop_why(hop),
@@ -38,7 +38,7 @@ static inline int32_t on_pick(penstock_hop *hop, void *state) {
   CHECK_INT(penstock_hop_ticket(hop), 0);
   atomic_fetch_add(&self->all_picks, 1);
   if (server >= 0) atomic_fetch_add(&self->picks[server], 1);
-  /* From the top: the hop above was asked before. */
+  /* The hops are asked from the top: the hop above was asked before. */
   if (self->above) CHECK(atomic_load(&self->above->all_picks) >= atomic_load(&self->all_picks));
   return self->decide ? self->decide(self, hop, server) : PENSTOCK_NEXT;
 }
