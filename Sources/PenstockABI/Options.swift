@@ -40,8 +40,26 @@ func read(_ reader: JSONReader, into options: inout Runtime.Options) -> Failure?
 extension ParsedChannelOptions {
   @inline(never)
   mutating func read(_ reader: JSONReader) -> Failure? {
-    reader.members { key, option in
+    let failure = reader.members { key, option in
       switch key {
+      /// The protocol of the calls; docs/protocols.md compares them.
+      case "protocol":
+        option.choice("grpc", "grpc-web", "grpc-web-text", "connect") {
+          transport.rpc = RPCProtocol(rawValue: UInt8(truncatingIfNeeded: $0)) ?? .grpc
+        }
+      /// The version of HTTP. "auto": the server chooses it in TLS (ALPN); in cleartext gRPC uses HTTP/2, and the other
+      /// protocols HTTP/1.1. gRPC can't use "1.1".
+      case "http":
+        option.choice("auto", "2", "1.1") {
+          transport.http = HTTPChoice(rawValue: UInt8(truncatingIfNeeded: $0)) ?? .auto
+        }
+      /// The longest path, with its query, of an HTTP GET, by which Connect calls methods without side effects; a call
+      /// with a longer one is a POST. 0: each call is a POST.
+      case "max_get_url_bytes": option.bytes(0...1_048_576) { transport.mostURLBytes = $0 }
+      /// The most connections of HTTP/1.1 to one address; each carries one call at a time, and more calls wait.
+      case "http1_max_connections": option.count(1...65536) { transport.http1Connections = $0 }
+      /// How long a connection of HTTP/1.1 is kept without a call; 0: it is closed after its call.
+      case "http1_idle_timeout_ms": option.milliseconds(0...86_400_000) { transport.http1IdleTimeout = $0 }
       /// Whether the channel uses TLS; an object of the options below turns it on. Default: true, for a unix socket
       /// false.
       case "tls": readTLS(option)
@@ -67,7 +85,7 @@ extension ParsedChannelOptions {
       /// gRPC's service config: settings of methods, and how calls are spread over addresses; docs/channel.md has its
       /// fields. Default: {}.
       case "service_config": readServiceConfig(option) { transport.service = $0 }
-      /// The most connections to one address that the service config's connectionScaling can demand.
+      /// The most connections of HTTP/2 to one address that the service config's connectionScaling can demand.
       case "max_connections_per_subchannel": option.count(1...1024) { transport.mostConnections = $0 }
       /// Whether servers are asked for their health, where the service config has a healthCheckConfig.
       case "health_checks": option.bool { transport.checksHealth = $0 }
@@ -122,6 +140,8 @@ extension ParsedChannelOptions {
       default: option.unknown
       }
     }
+    guard failure == nil, transport.rpc == .grpc, transport.http == .http1 else { return failure }
+    return reader.member("http")?.fail(because: ("gRPC needs HTTP/2" as StaticString).bytes)
   }
 
   // ---- "tls" of a channel: channel.h ----

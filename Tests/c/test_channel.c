@@ -62,6 +62,14 @@ TEST(channel_options) {
       "{\"tls\": false, \"keepalive_time_ms\": 1000, \"keepalive_timeout_ms\": 1}",
       "{\"tls\": false, \"keepalive_time_ms\": 86400000, \"keepalive_without_calls\": true}",
       "{\"tls\": false, \"keepalive_timeout_ms\": 86400000, \"keepalive_without_calls\": false}",
+      "{\"tls\": false, \"protocol\": \"grpc\", \"http\": \"auto\"}",
+      "{\"tls\": false, \"http\": \"2\", \"protocol\": \"grpc\"}",
+      "{\"tls\": false, \"http\": \"1.1\", \"protocol\": \"connect\", \"max_get_url_bytes\": 0}",
+      "{\"tls\": false, \"protocol\": \"connect\", \"http\": \"2\", \"max_get_url_bytes\": 1048576}",
+      "{\"tls\": false, \"protocol\": \"grpc-web\", \"http\": \"1.1\", \"http1_max_connections\": 1}",
+      "{\"tls\": false, \"protocol\": \"grpc-web-text\", \"http1_max_connections\": 65536}",
+      "{\"tls\": false, \"protocol\": \"connect\", \"http1_idle_timeout_ms\": 0}",
+      "{\"tls\": false, \"protocol\": \"connect\", \"http1_idle_timeout_ms\": 86400000}",
   };
   for (size_t i = 0; i < sizeof(right) / sizeof(*right); i++) {
     penstock_channel *channel = NULL;
@@ -114,6 +122,19 @@ TEST(channel_options) {
       {"{\"health_checks\": 1}", "health_checks"},
       {"{\"max_connections_per_subchannel\": 0}", "an integer from 1 to 1024"},
       {"{\"max_connections_per_subchannel\": 1025}", "max_connections_per_subchannel"},
+      {"{\"protocol\": \"Connect\"}", "\\\"grpc-web-text\\\" or \\\"connect\\\""},
+      {"{\"protocol\": null}", "$.protocol"},
+      {"{\"protocol\": 1}", "$.protocol"},
+      {"{\"http\": 2}", "$.http"},
+      {"{\"http\": \"3\"}", "\\\"2\\\" or \\\"1.1\\\""},
+      {"{\"http\": \"1.1\"}", "$.http: gRPC needs HTTP/2"},
+      {"{\"protocol\": \"grpc\", \"http\": \"1.1\"}", "$.http: gRPC needs HTTP/2"},
+      {"{\"max_get_url_bytes\": -1}", "an integer from 0 to 1048576"},
+      {"{\"max_get_url_bytes\": 1048577}", "max_get_url_bytes"},
+      {"{\"http1_max_connections\": 0}", "an integer from 1 to 65536"},
+      {"{\"http1_max_connections\": 65537}", "http1_max_connections"},
+      {"{\"http1_idle_timeout_ms\": -1}", "an integer from 0 to 86400000"},
+      {"{\"http1_idle_timeout_ms\": 86400001}", "http1_idle_timeout_ms"},
   };
   for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
     penstock_channel *channel = NULL;

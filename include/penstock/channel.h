@@ -21,6 +21,15 @@ typedef struct penstock_channel penstock_channel;
  *     "private_key_file", "verify": true,
  *     "server_name" (a host's name or an IP address, to verify and for SNI, instead of the target's host: one of the
  *     certificate's subject alternative names has to fit it)
+ *   "protocol": "grpc" (default), "grpc-web", "grpc-web-text" or "connect"; see docs/protocols.md
+ *   "http": "auto" (default: the server chooses the version of HTTP in TLS; in cleartext gRPC uses HTTP/2, and the other
+ *     protocols HTTP/1.1), "2" or "1.1" (not with gRPC)
+ *   "max_get_url_bytes" (8192; 0 to 1048576): the longest path, with its query, of an HTTP GET, by which Connect calls
+ *     methods without side effects; a call with a longer one is a POST. 0: each call is a POST
+ *   "http1_max_connections" (100; 1 to 65536): the most connections of HTTP/1.1 to one address; each carries one call at
+ *     a time, and more calls wait
+ *   "http1_idle_timeout_ms" (90000; 0 to 86400000): how long a connection of HTTP/1.1 is kept without a call; 0: it is
+ *     closed after its call
  *   "authority": replaces the target's authority
  *   "user_agent": put before "penstock/VERSION"
  *   "default_deadline_ms" (none): the deadline of calls that have none of their own
@@ -31,8 +40,8 @@ typedef struct penstock_channel penstock_channel;
  *   "wait_for_ready" (false): whether calls wait for a connection where the channel can't connect
  *   "service_config" ({}): gRPC's service config, an object: settings of methods, and how calls are spread over
  *     addresses; see docs/channel.md. Fields that are not known are ignored.
- *   "max_connections_per_subchannel" (10; 1 to 1024): the most connections to one address that the service config's
- *     connectionScaling can demand
+ *   "max_connections_per_subchannel" (10; 1 to 1024): the most connections of HTTP/2 to one address that the service
+ *     config's connectionScaling can demand
  *   "health_checks" (true): whether servers are asked for their health, where the service config has a healthCheckConfig
  *   "idle_timeout_ms" (1800000): how long the channel keeps its connections without a call; 0: without limit
  *   "max_connection_age_ms" (0): how old a connection becomes, a tenth more or less, before new calls go to another one

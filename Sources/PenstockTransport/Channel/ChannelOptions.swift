@@ -3,7 +3,7 @@ import PenstockChannel
 import PenstockWire
 
 /// The choice of HTTP's version.
-public enum HTTPChoice: Sendable {
+public enum HTTPChoice: UInt8, Sendable {
   /// The server chooses in TLS (ALPN). In cleartext gRPC uses HTTP/2, and the other protocols HTTP/1.1.
   case auto
   case http2, http1

@@ -37,7 +37,9 @@ class Channel(Caller):
     ``tls``: True (roots of the system), False (cleartext), a mapping with ``roots_pem``, ``roots_file``,
     ``certificate_chain_pem``, ``certificate_chain_file``, ``private_key_pem``, ``private_key_file``,
     ``server_name``, ``verify``, or None: the library's default, which is TLS except for unix sockets.
-    ``options``: ``authority``, ``user_agent``, ``default_deadline_ms``, ``max_receive_message_bytes``,
+    ``options``: ``protocol`` (``"grpc"``, ``"grpc-web"``, ``"grpc-web-text"`` or ``"connect"``), ``http``
+    (``"auto"``, ``"2"`` or ``"1.1"``), ``max_get_url_bytes``, ``http1_max_connections``, ``http1_idle_timeout_ms``,
+    ``authority``, ``user_agent``, ``default_deadline_ms``, ``max_receive_message_bytes``,
     ``max_send_message_bytes``, ``max_header_list_bytes``, ``connect_timeout_ms``, ``wait_for_ready``,
     ``service_config``, ``max_connections_per_subchannel``, ``health_checks``, ``idle_timeout_ms``,
     ``max_connection_age_ms``, ``initial_backoff_ms``, ``max_backoff_ms``, ``backoff_multiplier``,
