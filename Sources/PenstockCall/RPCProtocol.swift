@@ -12,3 +12,17 @@ public enum RPCProtocol: UInt8, Sendable {
     }
   }
 }
+
+extension RPCProtocol {
+  /// Whether a request is to be an HTTP GET, as far as that is known before its message is: a message that makes the
+  /// URL too long goes in a POST after all.
+  @inline(never) @_optimize(size)
+  public func wantsGET(_ request: Request) -> Bool {
+    switch self {
+    case .grpc, .grpcWeb, .grpcWebText: return false
+    case .connect:
+      let settings = request.settings
+      return request.kind == .unary && settings.idempotency == .noSideEffects && settings.allowsGET
+    }
+  }
+}
