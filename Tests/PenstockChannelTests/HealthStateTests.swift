@@ -10,10 +10,12 @@ import Testing
   static let policy = SubchannelStateTests.policy
   static func tried(_ count: Int) -> Backoff { SubchannelStateTests.tried(count) }
 
-  /// The first stream, and one after a stream that brought nothing.
+  /// `asking`: the first stream. `again`: a stream that follows one without news.
   static let asking = HealthState.asking(tried(1), retry: 150)
   static let again = HealthState.asking(tried(2), retry: 200)
-  /// The first stream, one that follows another too soon, and one that has lasted.
+  /// A server that is serving: `serving` on the first stream, `young` on a stream that follows another one
+  /// too soon, and `settled` on a stream that has lasted. The three states after these are the same for a
+  /// server that is not serving.
   static let serving = HealthState.heard(serves: true, tried(1), retry: 150)
   static let young = HealthState.heard(serves: true, tried(2), retry: 150)
   static let settled = HealthState.heard(serves: true, tried(3), retry: 100)
@@ -89,7 +91,8 @@ import Testing
     }
   }
 
-  /// A stream that ends after its wait is over, without news, is followed by the next one at once, by way of the timer.
+  /// A stream that ends without news, after its wait is over, is followed by the next stream at once, through
+  /// the timer.
   @Test func aLateEndIsNoFurtherWait() {
     var state = Self.asking
     let ended = state.handle(.ended(random: 7), Self.policy, now: 170)

@@ -70,7 +70,7 @@ import Testing
     }
   }
 
-  /// With `withoutCalls` a connection without calls is looked at as one with calls.
+  /// With `withoutCalls` a connection without calls is treated like one with calls.
   @Test func withoutCalls() {
     for before in states {
       for event in events {

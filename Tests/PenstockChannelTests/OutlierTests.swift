@@ -32,11 +32,11 @@ import Testing
   @Test func failurePercentage() {
     let usual = Self.settings { $0.failurePercentage = .init() }
     let good = (50, 0)
-    // More than 85 of 100 calls.
+    // An endpoint is ejected if more than 85 % of its calls fail.
     #expect(Self.ejected([good, good, good, good, (7, 43)], usual) == [4])
     #expect(Self.ejected([good, good, good, good, (15, 85)], usual) == [])
     #expect(Self.ejected([good, good, good, good, (14, 86)], usual) == [4])
-    // Fewer than 50 calls, or fewer than 5 endpoints with as many.
+    // The endpoint has fewer than 50 calls, or fewer than 5 endpoints have 50 calls.
     #expect(Self.ejected([good, good, good, good, good, (0, 49)], usual) == [])
     #expect(Self.ejected([good, good, good, (0, 50)], usual) == [])
     #expect(Self.ejected([good, good, good, (49, 0), (0, 50)], usual) == [])
@@ -50,8 +50,8 @@ import Testing
     #expect(Self.ejected([(0, 0)], strict) == [])
   }
 
-  /// Vectors: the mean less 1.9 standard deviations. For 100, 100, 100, 100 and 0 percent the mean is 0.8 and the deviation
-  /// 0.4, so the bound is 0.04; for 100, 100, 100, 100, 50 it is 0.9 - 1.9 * 0.2 = 0.52.
+  /// The bound is the mean less 1.9 standard deviations. For 100, 100, 100, 100 and 0 percent the mean is 0.8
+  /// and the deviation 0.4, so the bound is 0.04; for 100, 100, 100, 100 and 50 it is 0.9 - 1.9 * 0.2 = 0.52.
   @Test func successRate() {
     let usual = Self.settings { $0.successRate = .init() }
     let good = (100, 0)
@@ -59,10 +59,10 @@ import Testing
     #expect(Self.ejected([good, good, good, good, (50, 50)], usual) == [4])
     #expect(Self.ejected([good, good, (90, 10), (80, 20), (70, 30)], usual) == [])
     #expect(Self.ejected([good, good, good, good, good], usual) == [])
-    // Fewer than 100 calls, or fewer than 5 endpoints with as many.
+    // The endpoint has fewer than 100 calls, or fewer than 5 endpoints have 100 calls.
     #expect(Self.ejected([good, good, good, good, good, (0, 99)], usual) == [])
     #expect(Self.ejected([good, good, good, (0, 100)], usual) == [])
-    // 2.1 deviations: 0.8 - 2.1 * 0.4 is less than 0, and nothing is less than that.
+    // With 2.1 deviations the bound is 0.8 - 2.1 * 0.4, which is less than 0, and no rate is below it.
     let mild = Self.settings {
       $0.successRate = .init()
       $0.successRate?.deviations = 2100
@@ -98,8 +98,8 @@ import Testing
     #expect(ejected.count == ejections)
   }
 
-  /// An ejection lasts the base time, and a base time longer after each earlier one; intervals without one shorten the
-  /// next.
+  /// The first ejection lasts the base time, and each further one a base time longer. Each interval without
+  /// an ejection shortens the next ejection by a base time.
   @Test func timesOfEjections() {
     let settings = Self.settings {
       $0.failurePercentage = .init()
@@ -119,7 +119,7 @@ import Testing
     #expect(judge(at: 1200))
     #expect(judge(at: 1400))
     #expect(!judge(at: 1401))
-    // The third would last 300, but 250 is the most.
+    // The third ejection would last 300, but 250 is the most.
     fail()
     #expect(judge(at: 2000))
     #expect(judge(at: 2250))

@@ -1,7 +1,7 @@
 import PenstockChannel
 import Testing
 
-/// Every cell of the table in PickFirst.swift, through the enum that a channel has, with a false clock.
+/// Every cell of the table in PickFirst.swift, through `Balancer`, with a false clock.
 @Suite struct PickFirstTests {
   static let timeout: UInt64 = 90
   static let three: [Connectivity] = [.idle, .idle, .idle]
@@ -49,7 +49,7 @@ import Testing
 
   typealias Cell = (String, BalancerEvent, String, Actions<BalancerAction>)
 
-  /// The answer to new addresses in the states that begin a pass with them.
+  /// The cells for new addresses in a state in which new addresses begin a pass.
   static func pass(from state: String, isFailing: Bool = false) -> [Cell] {
     let name = isFailing ? "failing" : "connecting"
     let none: Actions<BalancerAction> = isFailing ? .none : Actions(.resolve, .fail(.unconnected))
@@ -112,7 +112,7 @@ import Testing
     #expect(all.suffix(3).map { $0.failure } == [.unconnected, .nameless, .closed])
   }
 
-  /// Attempts go on beside each other, 250 ms apart, and the first connection wins (RFC 8305 section 5).
+  /// Attempts begin 250 ms apart and go on in parallel, and the first connection wins (RFC 8305 section 5).
   @Test func theFirstConnectionWins() {
     let delay = ConnectPass.delay
     var balancer = Self.balancer([.wanted])

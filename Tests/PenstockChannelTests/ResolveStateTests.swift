@@ -55,7 +55,7 @@ import Testing
       (.time, 130, Actions(.arm(150), .start)), (.answered, 131, Actions(.disarm)),
       (.ask, 170, Actions(.arm(190), .start)),
     ])
-    // A look-up that was broken off does not count: the next begins at once.
+    // A look-up that `rest` has stopped does not count: the next begins at once.
     run([
       (.ask, 100, Actions(.arm(120), .start)), (.rest, 101, Actions(.stop, .disarm)),
       (.ask, 102, Actions(.arm(122), .start)),
@@ -66,7 +66,8 @@ import Testing
     run(
       [
         (.ask, 100, Actions(.arm(120), .start)), (.answered, 101, Actions(.arm(1101))),
-        // Not too often, and not later than the interval.
+        // A look-up that is asked for begins 30 after the last one at the earliest, but does not wait for the
+        // interval.
         (.ask, 102, Actions(.arm(130))), (.ask, 103, .none), (.time, 130, Actions(.arm(150), .start)),
         (.answered, 131, Actions(.arm(1131))), (.ask, 500, Actions(.arm(520), .start)),
       ], interval: 1000)

@@ -1,7 +1,7 @@
 import PenstockChannel
 import Testing
 
-/// Every cell of the tables in RoundRobin.swift, through the enum that a channel has, with a false clock.
+/// Every cell of the tables in RoundRobin.swift, through `Balancer`, with a false clock.
 @Suite struct RoundRobinTests {
   typealias Part = RoundRobin.Part
   typealias Cell = (before: String, event: BalancerEvent, after: String, actions: Actions<BalancerAction>)
@@ -9,7 +9,8 @@ import Testing
   static var all: Actions<BalancerAction> { Actions(.connectAll(until: 120), .serve) }
   static var failAll: Actions<BalancerAction> { Actions(.connectAll(until: 120), .fail(.unconnected)) }
 
-  /// Events that lead to each state, at time 0. A letter is an endpoint: connecting, ready, failed.
+  /// Events that lead to each state, at time 0. In a name each letter is an endpoint: c connecting, r ready,
+  /// f failed.
   static let ways: [(name: String, events: [BalancerEvent])] = [
     ("idle", []),
     ("naming", [.wanted]),
@@ -44,7 +45,8 @@ import Testing
     }
   }
 
-  /// At time 30: the state after it, and the actions. A cell that is not here does nothing.
+  /// The cells at time 30: a state, an event, the state that follows and the actions. A cell that is not here
+  /// does nothing.
   static var cells: [Cell] {
     var all: [Cell] = [
       ("idle", .wanted, "naming", Actions(.resolve)),
@@ -126,7 +128,7 @@ import Testing
     #expect(Set(firsts) == [0, 1, 2, 3])
   }
 
-  /// The share of each endpoint is its weight's.
+  /// Each endpoint gets calls in proportion to its weight.
   @Test(
     arguments: [[1, 1], [1, 2, 3], [5, 0, 5], [1, 100], [4_000_000_000, 1_000_000_000]] as [[UInt32]])
   func byWeight(_ weights: [UInt32]) {

@@ -22,7 +22,7 @@ struct DNSMessage {
     text.split(separator: ".").flatMap { [UInt8($0.utf8.count)] + Array($0.utf8) }
   }
 
-  /// Adds a record of the question's name, to which a pointer leads.
+  /// Adds a record whose name is a pointer to the question's name.
   mutating func record(type: Int = 33, family: Int = 1, _ data: [UInt8]) {
     bytes[7] += 1
     bytes += [0xC0, 12]
@@ -59,7 +59,8 @@ func taken(_ answer: ByteBuffer, _ randoms: () -> UInt64 = { 0 }) -> [String] {
   @Test func golden() {
     var message = DNSMessage()
     message.service(20, 3, 50051, "c.example")
-    // Without compression (RFC 2782, "Target"), and with, which some servers have nonetheless: "b" and "orders.example".
+    // The target above is not compressed (RFC 2782, "Target"). The one below is, as some servers send it
+    // nonetheless: it is "b" and a pointer to "orders.example".
     message.service(10, 0, 50052, [1, 0x62, 0xC0, 23])
     message.record(type: 1, [127, 0, 0, 1])
     message.record(type: 5, DNSMessage.labels("alias.example") + [0])
@@ -84,7 +85,7 @@ func taken(_ answer: ByteBuffer, _ randoms: () -> UInt64 = { 0 }) -> [String] {
     }
   }
 
-  /// Each is first as often as its weight demands; a weight of 0 is far behind.
+  /// Each record comes first as often as its weight demands; a record with the weight 0 hardly ever does.
   @Test func byWeight() {
     var message = DNSMessage()
     for weight in [0, 1, 2, 5] { message.service(1, weight, weight, "w.example") }
@@ -108,7 +109,7 @@ func taken(_ answer: ByteBuffer, _ randoms: () -> UInt64 = { 0 }) -> [String] {
     message.service(1, 1, 1, host)
     #expect(message.bytes.count == 61 + host.count)
     #expect(taken(message.buffer).isEmpty)
-    // The others are taken.
+    // A valid record in the same answer is taken.
     message.service(1, 1, 2, "b")
     #expect(taken(message.buffer) == ["1 64 2 b."])
   }

@@ -16,7 +16,7 @@ import Testing
     return policy
   }()
 
-  /// A back-off after so many attempts.
+  /// A back-off after `count` attempts.
   static func tried(_ count: Int) -> Backoff {
     var backoff = Backoff()
     for _ in 0..<count { _ = backoff.begin(policy, now: 0, random: 0) }
@@ -26,16 +26,18 @@ import Testing
   static let connecting = SubchannelState.connecting(tried(1), until: 200, retry: 150)
   static let failed = SubchannelState.failed(tried(1), retry: 150)
   static let first = SubchannelState.ready(tried(1), retry: 150, oldAt: .max)
-  /// The connection before it was useless.
+  /// There is a connection, and the one before it was useless.
   static let ready = SubchannelState.ready(tried(2), retry: 150, oldAt: .max)
-  /// As `ready`, but the time of the next attempt has come.
+  /// There is a connection that has lasted: the time of the next attempt, had this one failed, has come.
   static let settled = SubchannelState.ready(tried(1), retry: 100, oldAt: 500)
-  /// A further connection is being made, the first time, and after a connection that was useless.
+  /// `growing`: a further connection is being made, for the first time. `struggling`: one is being made after
+  /// a connection that was useless.
   static let growing = SubchannelState.growing(tried(1), until: 200, retry: 150, oldAt: .max, pauses: false)
   static let struggling = SubchannelState.growing(tried(2), until: 200, retry: 90, oldAt: 500, pauses: false)
-  /// A connection was useless meanwhile.
+  /// A further connection is being made, and a connection was useless meanwhile.
   static let doubting = SubchannelState.growing(tried(1), until: 200, retry: 150, oldAt: .max, pauses: true)
-  /// An attempt at a further connection has failed, and the next one has to wait; the wait is over; the wait was over.
+  /// `pausing`: an attempt at a further connection has failed, and the next one has to wait. `due`: the wait
+  /// is over at 100, which is now. `paused`: the wait was over earlier.
   static let pausing = SubchannelState.pausing(tried(1), retry: 150, oldAt: .max)
   static let due = SubchannelState.pausing(tried(2), retry: 100, oldAt: 500)
   static let paused = SubchannelState.ready(tried(2), retry: nil, oldAt: 500)

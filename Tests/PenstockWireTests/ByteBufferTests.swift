@@ -113,7 +113,7 @@ import Testing
     #expect(empty == nil && none.isEmpty)
   }
 
-  /// The mark against compression stays when a buffer gets other contents, and is copied with its contents.
+  /// `staysPlain` stays true when a buffer gets other contents, and is passed on with the contents.
   @Test func staysPlain() throws {
     let secret = try #require(with("secret") { ByteBuffer(copying: $0) })
     secret.staysPlain = true

@@ -114,7 +114,7 @@ private struct JSONText: ErrorDetailVisitor {
     #expect(Self.json(of: name, "") == "{}")
   }
 
-  /// google/protobuf/any.proto: the type is what stands behind the last slash.
+  /// google/protobuf/any.proto: the part of the URL behind the last slash names the type.
   @Test func typeURLs() {
     for url in ["type.googleapis.com/google.rpc.Help", "/google.rpc.Help", "https://a/b/google.rpc.Help"] {
       #expect(Self.json(url, []) == "{}")

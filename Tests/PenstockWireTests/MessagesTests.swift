@@ -128,7 +128,7 @@ import Testing
     #expect(result.failure == .tooLarge(length: .max, limit: 4_194_304))
   }
 
-  /// A peer that announces 4 GiB within the limit and sends little costs little.
+  /// A peer that announces 4 GiB within the limit and sends few bytes costs little memory.
   @Test func announcedLengthIsNotAllocatedAtOnce() {
     let result = Self.decodeEveryWay(hex("00 ffffffff 6162"), limit: Int.max)
     #expect(result.failure == nil)

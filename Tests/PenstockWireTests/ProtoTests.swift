@@ -1,7 +1,7 @@
 import PenstockWire
 import Testing
 
-/// protobuf.dev, "Encoding".
+/// The wire format of protobuf, by protobuf.dev, "Encoding".
 @Suite struct ProtoTests {
   enum Item: Equatable {
     case varint(UInt32, UInt64)

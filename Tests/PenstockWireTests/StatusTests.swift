@@ -2,7 +2,7 @@ import PenstockWire
 import Testing
 
 @Suite struct StatusTests {
-  /// grpc/doc/statuscodes.md
+  /// The names of the codes 0 to 16, from grpc/doc/statuscodes.md.
   static let names = [
     "OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS",
     "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE",
@@ -44,7 +44,7 @@ import Testing
     ] as [(Int, StatusCode)])
   func httpStatus(http: Int, expected: StatusCode) { #expect(StatusMapping.fromHTTPStatus(http) == expected) }
 
-  /// "If grpc-status was provided, it must be used."
+  /// "If grpc-status was provided, it must be used": the HTTP status counts only if it was not.
   @Test func trailersWinOverHTTPStatus() {
     #expect(with("5") { StatusMapping.fromTrailers(grpcStatus: $0, httpStatus: 503) } == .notFound)
     #expect(with("0") { StatusMapping.fromTrailers(grpcStatus: $0, httpStatus: 200) } == .ok)

@@ -44,7 +44,7 @@ import Testing
   }
 }
 
-/// Unicode section 3.9.
+/// The repair of malformed UTF-8, by section 3.9 of the Unicode standard.
 @Suite struct UTF8RepairTests {
   static func repair(_ input: [UInt8]) -> [UInt8]? {
     with(input) { v in written { UTF8Repair.repair(v, into: $0) } }
