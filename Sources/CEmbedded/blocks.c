@@ -3,7 +3,7 @@
  *
  * A call allocates and frees some dozens of small objects, and a hundred calls may be under way. malloc's own
  * per-thread cache keeps seven blocks of a size; beyond them an allocation with its free costs 100 to 250
- * instructions (before this cache, a quarter of a call). Here such a pair costs about 30. Blocks that one thread
+ * instructions (a quarter of a call, without this cache). Here such a pair costs about 30. Blocks that one thread
  * takes and another frees, as when a program's thread starts calls that the runtime's thread ends, come back
  * through the store, a batch at a time.
  *
@@ -96,8 +96,8 @@ static void free_all(block *one) {
 }
 
 static void free_store(void) {
-  /* In a forked child that was not prepared the thread that has entered the store may not exist, and then it never leaves
-   * the store: so the number of tries is limited. */
+  /* A child that was forked without cm_shut_gate may lack the thread that has entered the store, so that nobody leaves
+   * it any more. Therefore the number of tries is limited. */
   for (int tries = 0; !enter(); tries++) {
     if (tries == 1000) return;
     sched_yield();

@@ -298,8 +298,8 @@ static inline int32_t cs_user_timeout(int32_t fd, int32_t milliseconds) {
   return cs_set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, milliseconds);
 }
 static inline int32_t cs_reuse_address(int32_t fd) { return cs_set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1); }
-/* Send and receive without waiting. They return the number of bytes or -errno; 0 from cs_recv or cs_recvv is the end of
- * the stream. */
+/* The next four functions send and receive without waiting. They return the number of bytes or -errno; 0 from cs_recv
+ * or cs_recvv is the end of the stream. */
 static inline int64_t cs_send(int32_t fd, const void *bytes, size_t count) {
   ssize_t n = send(fd, bytes, count, MSG_NOSIGNAL | MSG_DONTWAIT);
   return n < 0 ? -(int64_t)errno : (int64_t)n;

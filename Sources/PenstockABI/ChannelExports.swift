@@ -45,7 +45,7 @@ public func penstock_channel_new_on(
   return make(runtime, target, options, out, error)
 }
 
-/// Makes a channel on `runtime`, and takes over the caller's use of the runtime.
+/// Makes a channel on `runtime`. The channel takes over one use of the runtime, which the caller has added.
 private func make(
   _ runtime: ClientRuntime, _ target: UnsafePointer<CChar>, _ options: UnsafePointer<CChar>?,
   _ out: UnsafeMutablePointer<OpaquePointer?>, _ error: UnsafeMutablePointer<OpaquePointer?>?
@@ -120,7 +120,7 @@ public func penstock_channel_watch_connectivity(
   _ handle: OpaquePointer!, _ function: penstock_connectivity_function!, _ data: UnsafeMutableRawPointer!,
   _ finalizer: penstock_finalizer!
 ) -> penstock_result {
-  // Made first, so that the finalizer also runs on an error.
+  // `userData` is made first, so that the finalizer also runs on an error.
   let userData = UserData(data, finalizer)
   return with(handle) { channel in
     guard let function else { return .invalidArgument }

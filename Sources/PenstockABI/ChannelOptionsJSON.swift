@@ -14,7 +14,8 @@ struct ParsedChannelOptions {
     case failure(Failure)
   }
 
-  /// Makes the channel, which takes over the caller's use of `runtime`. On failure the caller keeps it.
+  /// Makes the channel, which takes over one use of `runtime` from the caller. On failure the caller keeps
+  /// that use.
   func channel(_ runtime: ClientRuntime, _ target: ByteView) -> Made {
     var options = transport
     options.version = Version.bytes

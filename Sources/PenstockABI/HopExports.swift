@@ -9,8 +9,8 @@ import PenstockWire
 /// The hop of a handle, for functions that do not depend on the event.
 func hop(_ handle: OpaquePointer?) -> Hop? { handle.map { HopHandle.referent($0).hop } }
 
-/// Looks up something at the handle's event: with `running` at the event of the running callback, for the hop's own
-/// handle; with `bound` at the event of a bound hop.
+/// Looks something up at the event of a handle. For a hop's own handle, `running` looks at the event of the
+/// running callback; for a bound hop, `bound` looks at the event that waits.
 @inline(never)
 func find<T>(_ handle: OpaquePointer?, _ running: (Hop) -> T?, _ bound: (BoundHop) -> T?) -> T? {
   guard let handle else { return nil }
@@ -88,8 +88,8 @@ public func penstock_hop_attempt(_ handle: OpaquePointer!) -> UInt32 { hop(handl
 
 @_cdecl("penstock_hop_request") @implementation
 public func penstock_hop_request(_ handle: OpaquePointer!) -> OpaquePointer! {
-  // The request has the same handle as the hop: one object that lives as long as the hop. The start that it shows
-  // depends on how far the hop has come.
+  // The request has the same handle as the hop: one object that lives as long as the hop. The start that the
+  // handle shows depends on how far the hop has come.
   handle
 }
 

@@ -4,7 +4,7 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-// Reads a penstock_interceptor, registers it, and lists what is registered.
+// Reads a penstock_interceptor, registers it, and lists the registered interceptors.
 
 /// The table as this version knows it: fields that an older, smaller table lacks are zero. `userData` takes over the
 /// user data, also if the table is refused, except if struct_size is too small.

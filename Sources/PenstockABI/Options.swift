@@ -67,7 +67,7 @@ extension ParsedChannelOptions {
       case "authority": option.authority { transport.authority = $0 }
       /// The text before "penstock/VERSION" in the user agent.
       case "user_agent": option.ascii { transport.userAgent = $0 }
-      /// The deadline of calls that have none of their own, from their creation.
+      /// The deadline of calls without a deadline of their own, counted from their creation.
       case "default_deadline_ms": option.deadline { defaults.deadline = $0 }
       /// The limit of one received message, decompressed.
       case "max_receive_message_bytes": option.bytes { defaults.maxReceiveBytes = $0 }
@@ -130,10 +130,11 @@ extension ParsedChannelOptions {
       /// small messages are open and the round trip is short.
       case "initial_connection_window_bytes":
         option.bytes(65535...2_147_483_647) { transport.initialConnectionWindow = $0 }
-      /// How large the two windows may grow where bandwidth times delay needs it, measured by PINGs while data comes; 0:
-      /// they keep their sizes.
+      /// How large the two windows may grow if the product of bandwidth and delay needs it, which PINGs
+      /// measure while data comes; 0: they keep their sizes.
       case "max_window_bytes": option.bytes(0...2_147_483_647) { transport.mostWindow = $0 }
-      /// Whether each call keeps a trace; {"events": n} keeps the latest n, 1 to 65536, and true 256. Default: false.
+      /// Whether each call keeps a trace; {"events": n} keeps the latest n events, 1 to 65536, and true keeps
+      /// 256. Default: false.
       case "trace": option.trace { defaults.traceEvents = $0 }
       /// The order of interceptors with equal priority.
       case "tie_order": option.choice("fifo", "lifo") { newestFirst = $0 == 1 }

@@ -11,7 +11,7 @@ public func penstock_channel_set_picker(
   _ handle: OpaquePointer!, _ function: penstock_picker!, _ data: UnsafeMutableRawPointer!,
   _ finalizer: penstock_finalizer!
 ) -> penstock_result {
-  // Made first, so that the finalizer also runs on an error.
+  // `userData` is made first, so that the finalizer also runs on an error.
   let userData = UserData(data, finalizer)
   guard let handle else { return PENSTOCK_E_INVALID_ARGUMENT }
   let channel = object(handle, ClientChannel.self)

@@ -3,8 +3,9 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 
-// A service config as JSON has it (grpc-proto's service_config.proto in proto3's JSON form): fields that are not known
-// are ignored, as servers may be ahead of this library; the others are checked, and a failure names the path.
+// A service config as JSON has it (grpc-proto's service_config.proto in proto3's JSON form): unknown fields
+// are ignored, as a server's config may be newer than this library. The known fields are checked, and a
+// failure names the path.
 
 @inline(never)
 func readServiceConfig(_ reader: JSONReader, _ into: (ServiceConfig) -> Void) -> Failure? {
@@ -13,7 +14,7 @@ func readServiceConfig(_ reader: JSONReader, _ into: (ServiceConfig) -> Void) ->
     switch key {
     case "loadBalancingConfig": return readPolicies(field, isChild: false) { config.balancing = $0 }
     case "loadBalancingPolicy":
-      // Counts only if the newer field `loadBalancingConfig` is absent.
+      // This older field counts only if the newer field `loadBalancingConfig` is absent.
       if let newer = reader.member("loadBalancingConfig"), !newer.isNull { return nil }
       return readPolicyName(field) { config.balancing.policy = $0 }
     case "methodConfig": return field.elements { readMethod($0, into: &config.methods) }

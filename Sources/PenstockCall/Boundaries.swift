@@ -17,9 +17,9 @@ public enum Lack: UInt8, Equatable, Sendable {
   case endpoint
 }
 
-/// The layer below the chain: an attempt on a transport stream. Every function runs on the driving thread. None calls
-/// back into the call before it has returned: if an event happens at once, the attempt reports it to the call later,
-/// in the same turn of the loop.
+/// The layer below the chain: an attempt on a transport stream. Every function runs on the driving thread. No
+/// function calls back into the call before it returns: if an event happens at once, the attempt reports it
+/// to the call later, in the same turn of the loop.
 open class CallBelow {
   public init() {}
 
@@ -44,12 +44,12 @@ open class CallBelow {
   /// `call.wantsMessage` may have become true: the attempt delivers the messages that have arrived, one at a time,
   /// while it is true.
   open func pull() {}
-  /// A fresh attempt like this one, for a call that begins again.
+  /// Makes a further attempt like this one, for a call that begins again.
   open func another() -> CallBelow { self }
   /// The call has ended above: the attempt frees its stream (RST_STREAM with CANCEL if it is open), and delivers
   /// nothing more.
   open func reset() {}
-  /// The thing that this attempt, which has been started, still waits for.
+  /// The thing for which this attempt, which has been started, still waits.
   open var lacks: Lack { .nothing }
 }
 
@@ -59,12 +59,12 @@ open class CallAbove {
 
   open func callHeaders(_ headers: Metadata) {}
   open func callMessage(_ message: Message) {}
-  /// Another message has arrived that was not asked for: `call.perform(.demand(1))` fetches it.
+  /// A message has arrived for which the caller has not asked: `call.perform(.demand(1))` fetches it.
   open func callOffersMessage() {}
   open func callSent(_ count: Int) {}
-  /// The call has ended: told exactly once, as the last notice.
+  /// The call has ended. This is the last notice, and comes exactly once.
   open func callStatus(_ status: Status) {}
-  /// A cancel or the deadline ends the call: the messages that the caller has not read yet are to be dropped.
+  /// A cancel or the deadline ends the call: the caller drops the messages that it has not read yet.
   open func callDiscardsMessages() {}
   /// A hop of the call runs its callbacks on this executor. So a thread that alone runs the executor's jobs must not
   /// wait for the call, which may wait for one of these jobs.
@@ -93,7 +93,8 @@ public final class CallOrigin {
   }
 }
 
-/// The services of the loop for a call. Everything runs on the driving thread, unless it says otherwise.
+/// The functions of the loop that a call uses. They run on the driving thread, unless a comment says
+/// otherwise.
 open class CallLoop {
   public init() {}
 
@@ -107,9 +108,9 @@ open class CallLoop {
   open func setDeadline(_ call: Call, _ time: UInt64?) {}
   /// Resolves `ticket` with NEXT at `time`.
   open func resume(_ ticket: UInt64, of call: Call, at time: UInt64) {}
-  /// Issues a ticket for `event`, which a callback of `hop` may pause or hold; `start` is the request that may be
-  /// changed while the event waits. 0: there are no more tickets. Before `shareTickets` on the driving thread only,
-  /// after it on any thread.
+  /// Issues a ticket for `event`, which a callback of `hop` may pause or hold; `start` is the request that
+  /// may be changed while the event waits. 0: there are no more tickets. Called on the driving thread only,
+  /// and on any thread once `shareTickets` was called.
   open func issueTicket(_ event: Event, of hop: Hop, start: Request?) -> UInt64 { 0 }
   /// From now on any thread may issue tickets of the call.
   open func shareTickets(of call: Call) {}

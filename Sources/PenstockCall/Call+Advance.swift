@@ -14,7 +14,7 @@ extension Call {
     case stays
   }
 
-  /// What has become of an event that was shown to the run.
+  /// The result of showing an event to the run.
   enum RunExit {
     case through
     /// The hop at this index has returned this value from its callback; the hop now leaves the run.
@@ -35,7 +35,7 @@ extension Call {
     if advanceUp(event, at: index) == .above { arrive(event) }
   }
 
-  /// Moves the event on, beginning with the next hop in its direction.
+  /// Moves the event on from `hop`, beginning with the next hop in the event's direction.
   func move(_ event: Event, beyond hop: Hop) {
     if event.kind.lane == .outbound {
       moveDown(event, at: hop.index + 1)
@@ -125,7 +125,7 @@ extension Call {
     return event.message.map { decode($0, codec) } ?? true
   }
 
-  /// The event comes to a hop outside the run. True: the event has passed the hop.
+  /// Handles an event that has come to a hop outside the run. True: the event has passed the hop.
   @inline(never)
   private func passes(_ event: Event, _ hop: Hop) -> Bool {
     if event.kind.lane == .inbound { return !hop.isActive || meet(event, hop) }

@@ -72,7 +72,7 @@ extension Call {
   /// Whether there are hops below the cut: those from `cutAt` on.
   var hasHopsBelowCut: Bool { cutAt < hops.count }
 
-  /// `event` passes the cut on its way down. False: it waits there.
+  /// Lets `event` pass the cut on its way down. False: the event waits at the cut.
   @inline(__always)
   func passesCut(down event: Event) -> Bool {
     if case .start = event, !hasHopsBelowCut { return true }
@@ -98,7 +98,7 @@ extension Call {
     return cut.passes(event, isOwn: false)
   }
 
-  /// The start, message and half-close of a request that leaves in one step pass the cut.
+  /// Lets the start, message and half-close of a request that leaves in one step pass the cut.
   @inline(__always)
   func passesCutWhole(_ message: Message) {
     if case .start = bottom {
@@ -109,7 +109,8 @@ extension Call {
     }
   }
 
-  /// `event` passes the cut on its way up. False: it goes no further, for the call begins again.
+  /// Lets `event` pass the cut on its way up. False: the event goes no further, because the call begins
+  /// again.
   @inline(__always)
   func passesCut(up event: Event) -> Bool {
     if case .committed = bottom { return true }
@@ -123,7 +124,8 @@ extension Call {
     return false
   }
 
-  /// From now on no other attempt can follow, so nothing more is kept. A replay that has begun goes on.
+  /// From now on no other attempt can follow, so the cut keeps no more events. A replay that has begun goes
+  /// on.
   @inline(__always)
   func commit() {
     switch bottom {
@@ -135,7 +137,7 @@ extension Call {
     }
   }
 
-  /// The call has ended: releases what was kept for another attempt. In most calls nothing was kept.
+  /// The call has ended: releases the events that were kept for another attempt. Most calls have kept none.
   @inline(__always)
   func forgetBottom() {
     if case .committed = bottom { return }
@@ -168,8 +170,8 @@ extension Call {
     }
   }
 
-  /// Closes the cut above the attempt, and drops the events that wait there to be sent again. Returns for how many of
-  /// the dropped messages `sent` has not been told.
+  /// Closes the cut above the attempt, and drops the events that wait there to be sent again. Returns the
+  /// number of dropped messages for which `sent` has not been told.
   @inline(never) @_optimize(size)
   func dropBottom() -> Int {
     let cut = bottomCut
@@ -178,8 +180,8 @@ extension Call {
     return cut?.drop() ?? 0
   }
 
-  /// The transport has taken `n` messages. Returns for how many of them the hops above are told `sent`: not for
-  /// messages that were sent again and told before.
+  /// The transport has taken `n` messages. Returns the number of messages for which the hops above are told
+  /// `sent`. Messages that were sent again, and for which they were told before, do not count.
   @inline(never) @_optimize(size)
   func sentAtCut(_ n: Int) -> Int {
     let again = min(sentAgain, n)
@@ -297,7 +299,7 @@ extension Call {
     pending.append(.replay(cut, first))
   }
 
-  /// Sends the events that have passed the cut again, unless something has dropped them meanwhile (I3).
+  /// Sends the events that have passed the cut again, unless something has dropped them meanwhile (invariant I3).
   @inline(never) @_optimize(size)
   func replay(_ cut: Cut, _ first: Int) {
     guard cut.state == .waiting else { return }
@@ -307,8 +309,8 @@ extension Call {
     if hop == nil { sentAgain = cut.toldAgain }
     cut.play()
     moveDown(.start, at: first)
-    // If a hop below restarts meanwhile, this replay goes on; if this hop or one above does, the new replay sends
-    // everything itself.
+    // If a hop below the cut restarts meanwhile, this replay goes on. If the hop above the cut, or a hop
+    // further up, restarts, the new replay sends everything itself.
     while phase == .live, cut.state == .playing, cut.restarts == restarts,
       let (event, isTold) = cut.takeNext()
     {

@@ -1,7 +1,7 @@
 import PenstockWire
 import Synchronization
 
-// How a call ends: by a hop's finish, by a local cancel or deadline, by the status that came to the caller.
+// Ends a call: when a hop ends it, at a cancel or the deadline, and when the status has come to the caller.
 
 extension Call {
   /// Ends the call because of a fault of this hop's interceptor (law 7 in docs/interceptors.md).
@@ -29,8 +29,9 @@ extension Call {
       let hop = hops[index]
       spendTicket(hop)
       if hop.life == .answering, status.code == .ok, waits(status, behindAnswersOf: hop) { return }
-      // A message that the hop has tried to deliver was refused, mostly for want of room, and none was accepted after
-      // it. With OK the caller would take the messages that it has for the whole answer, although this one is missing.
+      // A message that the hop has tried to deliver was refused, usually for lack of room, and no later
+      // message was accepted. With OK the caller would take the messages that it has got for the whole
+      // answer, although this one is missing.
       if hop.life == .answering, status.code == .ok, hop.hasRefused {
         status = failure(
           of: hop, "ended its answer with OK, but did not deliver again a message that had been refused")
@@ -63,7 +64,7 @@ extension Call {
     }
   }
 
-  /// Ends the hops that stand below the hop that has ended the call (I2).
+  /// Ends the hops that stand below the hop that has ended the call (invariant I2).
   @inline(never) @_optimize(size)
   func cancelHops(from index: Int, _ status: Status) {
     splitRun(at: index)
@@ -113,7 +114,7 @@ extension Call {
   }
 
   /// The status has come to the caller's side. Hops are destroyed before the caller learns of it, so a program that
-  /// has the reply knows that no interceptor runs for this call any more (I2, I17).
+  /// has the reply knows that no interceptor runs for this call any more (invariants I2 and I17).
   func complete(_ status: Status) {
     guard phase != .ended else { return }
     phase = .ended
@@ -151,8 +152,8 @@ extension Call {
     caller?.release()
   }
 
-  /// The transport has messages, and will not report any more that they were sent. So `sent` is told for them now, and
-  /// no sender waits.
+  /// The transport will no longer report the messages in it as sent. So `sent` is told for them now, and no
+  /// sender waits for it.
   func releaseTransport() {
     let n = inTransport
     inTransport = 0

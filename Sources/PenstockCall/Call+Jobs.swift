@@ -16,7 +16,8 @@ extension Call {
       }
     case .status(let status):
       let allowed = hop.mayRestart(status)
-      // A message that the hop has put in leaves before its status; after that the call may not begin again.
+      // A message that the hop has injected leaves before its status, and after it the call can't begin
+      // again.
       let isPreceded = hop.inbound?.mayLetGo(hasDemand: hop.owed > 0) ?? false
       job.canRestart = allowed == .ok && isPreceded ? .state : allowed
       if !isPreceded { job.start = hop.cut?.start }
@@ -74,7 +75,7 @@ extension Call {
     fail(hop, "lost its executor")
   }
 
-  /// A callback has run on its executor: its verdict counts now (I3).
+  /// A callback has run on its executor: its verdict counts now (invariant I3).
   @inline(never) @_optimize(size)
   func ran(_ job: Job) {
     let hop = job.hop
@@ -104,7 +105,7 @@ extension Call {
       request.adopt(start)
       if request.deadline != deadline { loop.setDeadline(self, request.deadline) }
     }
-    // Messages that the callback has injected in its own lane go before its event.
+    // Messages that the callback has injected in its own lane leave before its event.
     for event in job.injected {
       if event.kind.lane == lane {
         if lane == .inbound { hop.reserved += 1 }

@@ -1,7 +1,7 @@
 import PenstockWire
 
-// The endpoint of an attempt: a request may wish for one with an attribute, and hops with on_pick see each endpoint that
-// was picked, before anything is sent, and may refuse it.
+// The choice of an attempt's endpoint: a request may wish for an endpoint with an attribute. Hops with
+// on_pick see each endpoint that was picked, before anything is sent, and may refuse it.
 
 /// A request's wish for an endpoint whose attribute `name` has the value `value`. The object is immutable.
 public final class EndpointWish {
@@ -36,7 +36,8 @@ extension Hop {
   /// Takes the hop out of the run, because a call whose hops are all in the run starts without its wish. Any thread.
   public func standApart() { if call.isDriving { call.splitRun(at: index) } }
 
-  /// In on_pick, the address that was picked, or the value of its attribute `name`; each is followed by a NUL.
+  /// In on_pick: the address of the picked endpoint, or the value of the endpoint's attribute `name`. Each is
+  /// followed by a NUL.
   @inline(never) @_optimize(size)
   public func picked(_ name: ByteView? = nil) -> ByteBuffer? {
     currentEvent == .pick ? call.below?.offered(name) : nil
@@ -55,8 +56,9 @@ extension Call {
     tellBelow { if isChoosy { $0.startChoosing(self) } else { $0.start(self) } }
   }
 
-  /// Shows the endpoint that is offered to the attempt (`CallBelow.offered`) to the hops with on_pick, from the top,
-  /// until one refuses it. False: one has refused it, or the call has ended. A step of its own, on the driving thread.
+  /// Shows the endpoint that is offered to the attempt (`CallBelow.offered`) to the hops with on_pick, from
+  /// the top, until a hop refuses it. False: a hop has refused it, or the call has ended. This is a step of
+  /// its own, on the driving thread.
   @inline(never) @_optimize(size)
   public func accepts() -> Bool {
     guard hasPickHops else { return true }

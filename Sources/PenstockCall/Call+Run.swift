@@ -213,8 +213,8 @@ extension Call {
     }
   }
 
-  /// Demand goes down through all hops of the run. Returns how much is left for the hop at `run.length`. 0: nothing is
-  /// left, or a hop has left the run, and all has been done already.
+  /// Demand goes down through all hops of the run. Returns how much is left for the hop at `run.length`. 0:
+  /// nothing is left, or a hop has left the run, and the function has passed on the rest itself.
   func askRun(_ n: Int) -> Int {
     let list = callbacks.demand
     var next = list.first
@@ -299,7 +299,7 @@ extension Call {
     return hop
   }
 
-  /// Sets apart the hops from `index` on: each counts by itself from now on (I8).
+  /// Sets apart the hops from `index` on: each counts by itself from now on (invariant I8).
   func splitRun(at index: Int) { if index < run.length { setApart(index) } }
 
   @inline(never)

@@ -25,8 +25,9 @@ extension Call {
     case ends
   }
 
-  /// `event` has come to `hop`. True: it leaves the hop now. False: it waits in front, unseen, or stands behind the
-  /// callback, or goes no further. Before it returns false, it lets go the events at the hop that may leave.
+  /// `event` has come to `hop`. True: the event leaves the hop now. False: the event waits in front, unseen,
+  /// or stands behind the callback, or goes no further. Before the function returns false, the events at the
+  /// hop that may leave do leave.
   func meet(_ event: Event, _ hop: Hop) -> Bool {
     let lane = event.kind.lane
     if lane == .outbound, hop.life == .closed {
@@ -157,7 +158,7 @@ extension Call {
 
   // MARK: Parking
 
-  /// The event waits behind the hop's callback (I13).
+  /// The event waits behind the hop's callback (invariant I13).
   @inline(never) @_optimize(size)
   func park(_ event: Event, at hop: Hop, _ slot: Slot, _ wait: Station.Wait, bytes: Int, isOwn: Bool = false)
   {
@@ -177,7 +178,7 @@ extension Call {
     }
   }
 
-  /// HOLD: the event waits as with PAUSE, but later events are shown, and the sender goes on (I7).
+  /// HOLD: the event waits as with PAUSE, but later events are shown, and the sender goes on (invariant I7).
   @inline(never) @_optimize(size)
   private func hold(_ event: Event, at hop: Hop, _ slot: Slot) -> Settled {
     let lane = event.kind.lane
@@ -265,7 +266,7 @@ extension Call {
     if let station = hop.standing(lane), station.isEmpty { hop.clear(lane) }
   }
 
-  /// Lets go the events that may leave the hop, in order (I4).
+  /// Lets go the events that may leave the hop, in order (invariant I4).
   func letGo(_ hop: Hop, _ lane: Lane) {
     while let station = hop.standing(lane), station.mayLetGo(hasDemand: hop.owed > 0),
       let first = station.parked.popFirst()
@@ -324,7 +325,8 @@ extension Call {
     return true
   }
 
-  /// Start leaves the hop downward, with the demand that waited for it. False: the hop has ended the call (I11).
+  /// Start leaves the hop downward, with the demand that waited for it (invariant I11). False: the hop has
+  /// ended the call.
   @inline(never) @_optimize(size)
   private func startLeaves(_ hop: Hop) -> Bool {
     startAt = hop.index + 1

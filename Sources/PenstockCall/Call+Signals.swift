@@ -50,8 +50,8 @@ extension Call {
     }
   }
 
-  /// Shows demand to the hop, and returns how much the hop passes on. After it the caller checks whether the hop has
-  /// asked to end the call.
+  /// Shows demand to the hop, and returns how much the hop passes on. The caller of this function then checks
+  /// whether the hop has asked to end the call.
   func showDemand(_ n: Int, to hop: Hop) -> Int {
     hop.addOwed(n)
     if let station = hop.inbound, !station.parked.isEmpty { pending.append(.flush(hop.index, .inbound)) }

@@ -23,9 +23,10 @@ public final class Call {
   /// The state of the present attempt.
   enum Leg { case unstarted, open, ended }
 
-  /// How events from the attempt come to the caller. `queued`: by `execute`, like any other input. `direct`: straight,
-  /// through no hops but those of the run, which takes 70 instructions an event fewer than `execute` (I12). The door
-  /// is direct while the attempt is open, all hops are in the run, and there is neither a codec nor a trace.
+  /// How events from the attempt come to the caller. `queued`: by `execute`, like any other input. `direct`:
+  /// straight, through no hops but those of the run, which takes 70 instructions an event fewer than
+  /// `execute` (invariant I12). The door is direct while the attempt is open, all hops are in the run, and
+  /// there is neither a codec nor a trace.
   enum Door { case direct, queued }
 
   /// Which notices the layer above gets; `toldSent`: all of them.

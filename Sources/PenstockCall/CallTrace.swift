@@ -20,9 +20,9 @@ public struct TraceNote {
     case redirected
     /// The hop made a call of its own; `detail` is its id.
     case sideCall
-    /// The event came from the caller, or to it.
+    /// The event has come from the caller, or to the caller.
     case caller
-    /// The event left for the transport, or came from it.
+    /// The event has left for the transport, or has come from it.
     case transport
     /// The attempt waits for a `Lack`, which is `detail`, from now on.
     case waiting

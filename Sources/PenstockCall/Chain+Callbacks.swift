@@ -3,8 +3,8 @@ extension Chain {
   /// A walk through a list touches nothing of the hops themselves.
   struct Callbacks {
     struct Entry {
-      /// The function to call. For `create` it is not called from here, since `Call.enter` calls it; for `destroy` it
-      /// returns nothing, and the result of the call is not used.
+      /// The function to call. A `create` is not called by way of this entry, but by `Call.enter`. A
+      /// `destroy` returns nothing, so the result of its call is not used.
       let function: HopCallback
       /// The argument of `function`: the registration's user data. For an interceptor with `create` it is
       /// this entry, and `function` is `callWithState`, which finds the hop's state. So the entries of other

@@ -1,8 +1,10 @@
 import PenstockWire
 
 /// A point in the chain where a call may begin again: below each hop that records, and above the attempt (`Bottom`).
-/// It records the start as it passed, and every message and half-close behind it, until something inbound has gone
-/// above the cut. `Call.again` drops all that stands below, makes it anew, and plays the record.
+/// The cut records the start as it passes, and every message and half-close behind it, until an inbound event passes
+/// upward. `Call.again` drops everything below the cut, makes it anew, and sends the recorded events again.
+///
+/// The rows of the table are states, the columns are inputs:
 ///
 /// | | passes down | `again` | the step that plays |
 /// |---|---|---|---|
@@ -42,7 +44,7 @@ public final class Cut {
   private(set) var restarts = 0
   /// Demand that has passed downward, less the messages that have come for it.
   var unanswered = 0
-  /// How many messages have passed the cut above the attempt without being told as sent (I16).
+  /// How many messages have passed the cut above the attempt without being told as sent (invariant I16).
   var untold = 0
 
   init(limit: Int, most: Int = .max, hasHops: Bool = true) {

@@ -30,7 +30,7 @@ public enum Event {
     }
   }
 
-  /// Whether it is the last event of its lane.
+  /// Whether the event is the last one of its lane.
   var isLast: Bool { kind == .halfClose || kind == .status }
 }
 

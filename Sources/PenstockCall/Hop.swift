@@ -110,7 +110,7 @@ public final class Hop: HopHandle {
     }
   }
 
-  /// Puts the hop back as it was before `begin`.
+  /// Resets the hop to its state before `begin`.
   func renew() {
     renewInRun()
     face.store(Face.asRun.rawValue, ordering: .relaxed)
@@ -138,7 +138,7 @@ public final class Hop: HopHandle {
     inbound = nil
   }
 
-  /// Like `renew`, for a hop that has been in the run to the end: nothing else of it was touched.
+  /// Like `renew`, for a hop that has been in the run to the end: no other field of it has changed.
   func renewInRun() {
     answer.store(Answer.nothing.rawValue, ordering: .relaxed)
     deed.store(Deed.none.rawValue, ordering: .relaxed)
@@ -234,7 +234,7 @@ public final class Hop: HopHandle {
     }
   }
 
-  /// Adds demand from above (I9).
+  /// Adds demand from above (invariant I9).
   func addOwed(_ n: Int) {
     owed = saturatingSum(owed, n)
     guard isShared else { return }
@@ -247,7 +247,7 @@ public final class Hop: HopHandle {
     }
   }
 
-  /// A message leaves upward and answers demand. An injected message has reserved its demand before (I9).
+  /// A message leaves upward and answers demand. An injected message has reserved its demand before (invariant I9).
   func spendOwed(prepaid: Bool) {
     owed = owed > 0 ? owed - 1 : 0
     if prepaid {
@@ -257,7 +257,7 @@ public final class Hop: HopHandle {
     }
   }
 
-  /// An injected message was discarded before it left.
+  /// Gives back the demand that an injected message has reserved: the message was discarded before it left.
   func unreserve() {
     reserved -= 1
     if isShared { sharedOwed.wrappingAdd(1, ordering: .acquiringAndReleasing) }

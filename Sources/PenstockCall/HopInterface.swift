@@ -15,7 +15,7 @@ extension Hop {
   /// Whether the hop's part in the call is over. Any thread.
   public var hasEnded: Bool { isOver }
 
-  /// Whether this process is a fork of the one that made the call. Any thread.
+  /// Whether this process is a forked child of the process that made the call. Any thread.
   public var isForked: Bool { call.loop.isForked }
 
   /// The event of the callback that runs on the calling thread.

@@ -2,9 +2,9 @@ import Synchronization
 
 // The life of a hop, and its face: the part of it that other threads may see.
 
-/// A hop's life in one call. It never goes back (I1). `Hop.become` changes it; `leaveRun` sets the life of a hop that
-/// leaves the run, and before the next call `renew` sets it to `waiting` again. A hop without `create` goes from
-/// `waiting` to `starting` at once.
+/// A hop's life in one call. It never goes back (invariant I1). `Hop.become` changes it; `leaveRun` sets the
+/// life of a hop that leaves the run, and before the next call `renew` sets it to `waiting` again. A hop
+/// without `create` goes from `waiting` to `starting` at once.
 ///
 /// ```
 ///            comes to it        create: NEXT       leaves it        leaves it
@@ -64,8 +64,8 @@ enum Ending: Equatable {
   case told
 }
 
-/// The part of a hop's state that any thread may read, in one byte: which actions the hop may take now (I14). Only
-/// the driving thread writes it.
+/// The part of a hop's state that any thread may read, in one byte: which actions the hop may take now
+/// (invariant I14). Only the driving thread writes it.
 enum Face: UInt8 {
   /// The hop has no face of its own yet: the row's face counts, as for all hops of the run.
   case asRun
@@ -104,8 +104,8 @@ enum Answer: UInt8 {
   }
 }
 
-/// The last action of a hop that decides what it may do next. One state is enough for both actions, because a hop
-/// either answers in the server's place or puts in events on the way to the server, never both.
+/// The last action of a hop that decides what it may do next. One state is enough for both actions, because a
+/// hop either answers in the server's place or sends events of its own to the server, never both.
 enum Deed: UInt8 {
   case none
   /// A message of the hop's answer was refused, and no later message was accepted.

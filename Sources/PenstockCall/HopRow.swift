@@ -154,7 +154,7 @@ extension Chain {
       lock.lock()
       let isTaken = isOpen
       if isTaken {
-        // The registrations exist as long as the chain.
+        // The stock is open, so the chain exists, and with it the registrations.
         if table.pointee.hasCreate { for index in 0..<runLength { row.hops[index].resetState() } }
         for index in runLength..<max(row.hops.count, runLength) { row.hops[index].begin() }
         row.next = first

@@ -48,8 +48,8 @@ public final class UserData {
   }
 }
 
-/// One registered interceptor: its callbacks, its filter, and its user data. It is immutable, and shared by every list
-/// and call that has it; when its last reference goes, it releases its user data.
+/// One registered interceptor: its callbacks, its filter, and its user data. It is immutable, and shared by
+/// every list and call that has it. When the last reference to it is released, it releases its user data.
 public final class Registration {
   public struct Callbacks {
     public var create: HopCreate?

@@ -124,7 +124,8 @@ final class JobQueue {
   /// Used only by the thread that appends jobs, and at the very end by `close`.
   private var last: Job?
   private var isLost = false
-  /// The job that tells of the call's end: it goes with `destroy`, behind the jobs of either lane (law 2).
+  /// The job of the callback for the call's end. It goes with `destroy`, behind the jobs of both lanes (law
+  /// 2).
   var ending: Job?
   /// The number of jobs that were appended and have not run.
   private let count = Atomic<Int>(0)

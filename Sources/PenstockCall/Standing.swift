@@ -85,7 +85,7 @@ extension Call {
     for hop in hops where hop.current != .none {
       return .running(name: hop.registration.name, hop.current)
     }
-    // The event that has been paused, held or on an executor for longest.
+    // The event that has waited longest, of those that are paused, held or on an executor.
     var oldest: Standing?
     for one in standings {
       switch one.state {

@@ -209,7 +209,7 @@ public final class Status {
       return
     }
     let encoded = ByteBuffer()
-    // No field at all is better than a field with other values.
+    // No details field at all is better than a field that does not agree with the status.
     guard encodeDetails(into: encoded), trailers.set(Status.detailsName, encoded.view) == .ok else {
       _ = trailers.remove(Status.detailsName)
       return

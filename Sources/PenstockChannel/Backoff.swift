@@ -1,6 +1,6 @@
-/// How long to wait between attempts to connect to one endpoint ("gRPC Connection Backoff Protocol"). If an attempt
-/// fails, the next one begins at the time that `begin` has returned, or at once if that time has passed. No I/O, no
-/// clock, no source of random numbers.
+/// Decides how long to wait between attempts to connect to one endpoint ("gRPC Connection Backoff Protocol").
+/// If an attempt fails, the next one begins at the time that `begin` has returned, or at once if that time
+/// has passed. No I/O, no clock, no source of random numbers.
 public struct Backoff: Equatable, Sendable {
   /// The settings of a channel; times are in nanoseconds.
   public struct Policy: Equatable, Sendable {

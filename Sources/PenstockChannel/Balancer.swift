@@ -47,7 +47,7 @@ public enum Balancer: Equatable {
     }
   }
 
-  /// The answer to each attempt until the next event.
+  /// The answer for each attempt that wants an endpoint. It stays until the next event.
   public var pick: Pick {
     switch self {
     case .pickFirst(let first): return first.pick
@@ -109,7 +109,7 @@ public enum BalancerEvent: Equatable, Sendable {
 /// News of one endpoint.
 public enum EndpointNews: Equatable, Sendable {
   case ready
-  /// The endpoint could not be connected to.
+  /// An attempt to connect to the endpoint has failed.
   case failed
   /// The wait after a failure is over.
   case rested
@@ -139,7 +139,7 @@ public enum BalancerAction: Equatable, Sendable {
 
   public enum Why: Equatable, Sendable {
     case nameless
-    /// None of the addresses could be connected to.
+    /// The attempts to connect have failed at each address.
     case unconnected
     case closed
   }

@@ -1,5 +1,5 @@
-/// The decisions of a health check (gRFC A17): the channel watches, by a stream on the connection to an endpoint, whether
-/// its server says that it is serving. No I/O, no clock.
+/// The decisions of a health check (gRFC A17): on a stream of the connection to an endpoint the channel
+/// watches whether the server says that it is serving. No I/O, no clock.
 ///
 /// | | connected | serving | notServing | unimplemented |
 /// |---|---|---|---|---|

@@ -1,6 +1,6 @@
 /// The record of one endpoint for outlier detection.
 public struct OutlierRecord: Equatable, Sendable {
-  /// The calls of this interval that have ended: with OK, and otherwise.
+  /// How many calls of this interval have ended: with OK (`succeeded`), and otherwise (`failed`).
   public var succeeded = 0
   public var failed = 0
   /// When the endpoint was ejected; nil: it is not ejected.
@@ -59,8 +59,8 @@ extension OutlierDetection {
     guard !rates.isEmpty, rates.count >= successRate.leastEndpoints else { return }
     let mean = rates.reduce(0, +) / Double(rates.count)
     let variance = rates.reduce(0) { $0 + ($1 - mean) * ($1 - mean) } / Double(rates.count)
-    // A rate is too low if it is less than the mean by so many standard deviations. Both sides are squared, since the
-    // library has no square root.
+    // A rate is too low if it is below the mean by more than `deviations` / 1000 standard deviations. Both
+    // sides are squared, since the library has no square root.
     let factor = Double(successRate.deviations) / 1000
     let bound = variance * factor * factor
     for index in records.indices {

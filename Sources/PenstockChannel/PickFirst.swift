@@ -32,8 +32,8 @@ public struct PickFirst: Equatable {
     case naming
     case connecting(ConnectPass)
     case ready(Int)
-    /// Every address has failed. `failures`: how many attempts have failed since addresses were last asked for, or
-    /// came.
+    /// Every address has failed. `failures`: how many attempts have failed since addresses were last asked
+    /// for, or since new addresses came.
     case failing(ConnectPass, failures: Int)
     /// There are no addresses; the name is looked up again after a wait.
     case nameless

@@ -15,10 +15,11 @@
 /// | i was ready | - | i fails; refresh; of all: fail | - | i is connecting; connect(i), refresh | serve |
 /// | i failed | i is ready; serve | refresh; of all: fail | connect(i) | - | - |
 ///
-/// In each cell of the first table: the actions, then the state that follows; of the second: what becomes of endpoint
-/// i, then the actions; "-" changes nothing. After connectAll comes fail instead of serve, if all endpoints have
-/// failed. "of all: fail": if no endpoint is ready or connecting any more. An endpoint that has failed counts as failed
-/// until it is ready, though it connects again and again. No I/O, no clock.
+/// In each cell of the first table: the actions, then the state that follows. In each cell of the second
+/// table: the new state of endpoint i, then the actions. "-" changes nothing. If all endpoints have failed,
+/// fail comes after connectAll instead of serve. "of all: fail": fail comes if no endpoint is ready or
+/// connecting any more. An endpoint that has failed counts as failed until it is ready, although the channel
+/// goes on trying to connect to it. No I/O, no clock.
 public struct RoundRobin: Equatable {
   public enum Part: Equatable, Sendable {
     case connecting, ready, failed

@@ -5,7 +5,7 @@ import PenstockWire
 public final class ServiceConfig {
   public var balancing = BalancerConfig()
   public var methods = MethodConfigs()
-  /// The service for which health is asked of each server (gRFC A17); nil: it is not asked for.
+  /// The service whose health each server is asked for (gRFC A17); nil: the servers are not asked.
   public var healthService: ByteBuffer?
   /// The most connections to one address (gRFC A105).
   public var connectionsPerSubchannel = 1
@@ -46,7 +46,7 @@ public struct OutlierDetection: Equatable, Sendable {
     public init() {}
   }
 
-  /// Settings for the ejection of endpoints of whose calls more than `threshold` percent fail.
+  /// Settings for the ejection of endpoints where more than `threshold` percent of the calls fail.
   public struct FailurePercentage: Equatable, Sendable {
     public var threshold = 85
     public var enforcement = 100

@@ -42,7 +42,8 @@ public struct ServiceRecords {
     }
     for _ in 0..<answers where !reader.isAtEnd && left.count < ServiceRecords.most {
       reader.skipName()
-      // An answer may also have the CNAME records that have led to others.
+      // An answer may also have CNAME records, which lead from the name in the question to the name of the
+      // SRV records.
       let isService = reader.number() << 16 | reader.number() == 33 << 16 | 1
       reader.skip(4)
       let length = Int(reader.number())

@@ -6,7 +6,7 @@ public struct SocketAddress: Equatable {
   public private(set) var storage: sockaddr_storage
   public private(set) var length: UInt32
 
-  /// A copy of an address of the system's; nil: its length is not that of an address.
+  /// Copies an address that the system has given; nil: `length` can't be the length of an address.
   public init?(_ address: UnsafeRawPointer, length: UInt32) {
     var storage = sockaddr_storage()
     guard length >= 2, length <= UInt32(MemoryLayout<sockaddr_storage>.size) else { return nil }

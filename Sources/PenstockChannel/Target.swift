@@ -21,8 +21,8 @@ public struct Target {
   static let mostAddresses = 256
 
   public let location: Location
-  /// The value of ":authority": the host and the port, if there is one, as the target has them (of several addresses
-  /// the first); "localhost" for a unix socket and for a vsock.
+  /// The value of ":authority": the host and, if the target gives one, the port, as the target writes them.
+  /// Of several addresses it is the first; for a unix socket and a vsock it is "localhost".
   public let authority: ByteBuffer
   /// The host that TLS expects, without its port.
   public let host: ByteBuffer

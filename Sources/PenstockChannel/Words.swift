@@ -7,7 +7,7 @@ public struct SetupFailure {
   public enum Kind { case option, system, memory }
 
   public let kind: Kind
-  /// The input at fault: "target", or a TLS option ("roots_pem"); empty when it is not one option's fault.
+  /// The input at fault: "target", or a TLS option ("roots_pem"); empty when no single option is at fault.
   public let field: StaticString
   /// The failure in words, UTF-8.
   public let text: ByteBuffer

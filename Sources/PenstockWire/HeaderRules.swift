@@ -1,6 +1,6 @@
 /// The rules for names and values of metadata (gRPC over HTTP2, "Requests", Custom-Metadata; RFC 9113 section 8.2).
 public enum HeaderRules {
-  /// Header-Name: one or more of `0-9 a-z _ - .`, so lower case only.
+  /// Whether the name is a Header-Name: one or more of `0-9 a-z _ - .`, so lower case only.
   public static func isValidName(_ name: ByteView) -> Bool {
     for byte in name {
       switch byte {
@@ -19,9 +19,9 @@ public enum HeaderRules {
     return true
   }
 
-  /// ASCII-Value, for values that we send: space and printable ASCII, neither beginning nor ending with a space,
-  /// because RFC 9113 section 8.2.1 makes such a field malformed. The empty value is valid, as it is in other
-  /// implementations.
+  /// Whether a value that we send is an ASCII-Value: space and printable ASCII, neither beginning nor ending
+  /// with a space, because RFC 9113 section 8.2.1 makes such a field malformed. The empty value is valid, as
+  /// it is in other implementations.
   public static func isValidASCIIValue(_ value: ByteView) -> Bool {
     for byte in value where byte < 0x20 || byte > 0x7E { return false }
     guard let first = value.first, let last = value.last else { return true }
@@ -37,10 +37,10 @@ public enum HeaderRules {
     name.count > 4 && equalIgnoringCase(slice(name, from: name.count &- 4, to: name.count), "-bin")
   }
 
-  /// Names that metadata cannot set: pseudo headers, gRPC's own ("Header names starting with grpc- ... should
-  /// not be used by applications"), `te` and `content-type`, the fields that RFC 9113 section 8.2.2 forbids in HTTP/2,
-  /// and `host` and `content-length`, which would contradict `:authority` and the DATA frames (sections 8.3.1
-  /// and 8.1.1).
+  /// Whether metadata can't set this name: pseudo headers, gRPC's own ("Header names starting with grpc- ...
+  /// should not be used by applications"), `te` and `content-type`, the fields that RFC 9113 section 8.2.2
+  /// forbids in HTTP/2, and `host` and `content-length`, which would contradict `:authority` and the DATA
+  /// frames (sections 8.3.1 and 8.1.1).
   public static func isReserved(_ name: ByteView) -> Bool {
     guard let first = name.first else { return false }
     switch lowercase(first) {

@@ -128,8 +128,8 @@ import Testing
     #expect(bench.status?.code == .unavailable)
   }
 
-  /// A message waits at the cut behind events that are to be sent again, when a hop above ends the call. `sent` is
-  /// told for it all the same: its sender must not wait for ever.
+  /// A message waits at the cut behind events that are to be sent again, when a hop above ends the call.
+  /// `sent` is told for the message too, because its sender must not wait for ever.
   @Test func whatWaitsIsTold() {
     let bench = CallBench(.bidi, hops: 3, perAttempt: [2])
     bench.open(1)

@@ -208,7 +208,7 @@ extension CallBench {
       bench.take() == ["0 on_demand 1", "reset", "1 on_cancel", "1 destroy", "0 destroy", "caller status 10"])
   }
 
-  /// Recursion to a depth of the queue's length would overflow the stack here.
+  /// A recursion for each queued event would overflow the stack here.
   @Test func aLongQueueIsDroppedOneByOne() {
     let bench = CallBench()
     var isFirst = true

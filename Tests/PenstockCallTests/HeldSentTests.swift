@@ -25,10 +25,11 @@ import Testing
       servers: [ServerPlan(items: [.headers])], firstMessage: nil, firstDemand: 0, demandsWhenServed: false)
   }
 
-  /// The lowest hop drops a message that the middle hop has injected, and in the same step the middle hop holds
-  /// another. The `sent` of the dropped message comes after both: it stops at the middle hop, which reports it upward
-  /// for the held message. It then stops at the top hop, too, whose oldest message in flight is one that it has
-  /// injected. Nobody sees that before the top hop holds a message.
+  /// The lowest hop drops a message that the middle hop has injected, and in the same step the middle hop
+  /// holds another. The `sent` of the dropped message comes after both: it stops at the middle hop, which
+  /// reports it upward for the held message. The report then stops at the top hop, because the top hop has
+  /// injected its oldest message in flight. No hop and no caller sees that before the top hop holds a
+  /// message.
   @Test func heldMessageIsToldBySentThatStopsAtAHopAbove() {
     let story = scenario(
       [

@@ -42,7 +42,7 @@ struct DNSMessage {
   var buffer: ByteBuffer { bytes.withUnsafeBytes { ByteBuffer(copying: $0)! } }
 }
 
-/// The records of an answer, with random numbers of `randoms`, as "PRIORITY SHARE PORT HOST".
+/// The records of an answer, taken with random numbers from `randoms`, as "PRIORITY SHARE PORT HOST".
 func taken(_ answer: ByteBuffer, _ randoms: () -> UInt64 = { 0 }) -> [String] {
   var records = ServiceRecords(answer)
   var texts: [String] = []

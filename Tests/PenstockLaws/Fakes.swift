@@ -1,8 +1,8 @@
 import PenstockCall
 import PenstockWire
 
-/// A loop with virtual time, tickets like those of the real loop, and threads that the test only pretends to have: it
-/// sets `thread` and `isDriving`.
+/// A loop with virtual time, tickets like those of the real loop, and threads that the test only pretends to
+/// have: the test sets `thread` and `isDriving`.
 final class FakeLoop: CallLoop {
   struct Entry {
     let kind: EventKind

@@ -14,7 +14,7 @@ final class LivePlay {
     /// The plans of its hops, one for each hop.
     let plans: [HopPlan]
     var priority: Int32
-    /// Its order among entries of equal priority.
+    /// The entry's order among entries of equal priority.
     let sequence: Int
     var kinds: UInt32
   }
@@ -26,7 +26,7 @@ final class LivePlay {
     let priority: Int32
     let sequence: Int
 
-    /// Whether it is below `other`, and belongs to another interceptor.
+    /// Whether this place is below `other`, and belongs to another interceptor.
     func isBelow(_ other: Place) -> Bool {
       if sequence == other.sequence { return false }
       if story != other.story { return story > other.story }

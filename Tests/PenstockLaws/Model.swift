@@ -26,7 +26,7 @@ final class Model {
 
     /// The size that counts for limits; an object counts 64, because its size is not known.
     var charge: Int { isObject ? 64 : size }
-    /// Its share of hold_bytes or replay_bytes; an empty message takes one byte.
+    /// The item's share of hold_bytes or replay_bytes; an empty message takes one byte.
     var room: Int { kind == .send || kind == .receive ? max(charge, 1) : 0 }
 
     init(_ kind: EventKind, id: Int = 0, size: Int = 0, code: Int32 = 0) {
@@ -42,7 +42,7 @@ final class Model {
     /// Held with this ticket; 0: without a ticket, until the hop's next NEXT.
     case held(UInt64)
     case paused(UInt64)
-    /// Its callback runs on an executor, or will run there.
+    /// The event's callback runs on an executor, or will run there.
     case shown
   }
 

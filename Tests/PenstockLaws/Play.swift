@@ -58,7 +58,7 @@ final class Play {
     model = Model(scenario, order)
   }
 
-  /// Plays the scenario with one order of the model's moves after the other. nil: every law held in one of the first
+  /// Plays the scenario once for each order of the model's moves. nil: every law held in one of the first
   /// `orders` orders.
   static func run(
     _ scenario: Scenario, isVerbose: Bool = false, orders: Int = 300,

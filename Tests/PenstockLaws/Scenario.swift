@@ -16,10 +16,10 @@ struct Scenario: Sendable {
   var executors: [ExecutorPlan] = []
   /// Whether the executors run all their jobs before the call is cancelled at the end.
   var worksOff = true
-  /// nil: both levels see bytes.
+  /// The plan of the codec; nil: there is no codec, and both levels see bytes.
   var codec: CodecPlan?
   var deadline: Int?
-  /// Whether the caller asks for one more message in the callback that brings it one.
+  /// Whether the caller asks for one more message in the callback that gives it a message.
   var demandsWhenServed: Bool
 
   var refuses: Bool {

@@ -105,7 +105,7 @@ import Testing
     three.removeAll(keepingCapacity: true)
     #expect(three.append("mine") && text(three) == "mine")
     #expect(kept == nil)
-    // An empty buffer that is lent is not kept.
+    // An empty buffer is not kept by the buffer to which it has lent its bytes.
     one = ByteBuffer()
     weak let empty = one
     let none = one.lend()
