@@ -24,9 +24,8 @@ public final class Call {
   enum Leg { case unstarted, open, ended }
 
   /// How events from the attempt come to the caller. `queued`: by `execute`, like any other input. `direct`:
-  /// straight, through no hops but those of the run, which takes 70 instructions an event fewer than
-  /// `execute` (invariant I12). The door is direct while the attempt is open, all hops are in the run, and
-  /// there is neither a codec nor a trace.
+  /// through no hops but those of the run, in 70 instructions an event fewer (invariant I12). The door is
+  /// direct while the attempt is open, all hops are in the run, and there is neither a codec nor a trace.
   enum Door { case direct, queued }
 
   /// Which notices the layer above gets; `toldSent`: all of them.
@@ -62,8 +61,7 @@ public final class Call {
   /// The row that holds the hops, a counted reference; kept until the call has ended and the step that ends it is
   /// done.
   private(set) var row: Unmanaged<HopRow>?
-  /// The chain's stock, from which the row comes. A reference is counted only if the chain is released before
-  /// the row.
+  /// The chain's stock, which has given the row; a counted reference if the chain is released before the row.
   private var stock: Unmanaged<Chain.Stock>?
   /// The chain's callbacks, while there is a chain.
   private(set) var table: UnsafePointer<Chain.Callbacks>?
@@ -195,8 +193,7 @@ public final class Call {
   /// Whether only hops stand between the caller and the attempt: neither a codec nor a trace.
   var hasOnlyHops: Bool { codec == nil && trace == nil }
 
-  /// Whether the call was made with hops, through whose handles other threads may reach it; also true after
-  /// its end.
+  /// Whether the call was made with hops; also true after its end. A hop's handle gives other threads the call.
   public var wasMadeWithHops: Bool { stock != nil }
 
   // MARK: - From below, on the driving thread
