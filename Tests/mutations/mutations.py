@@ -289,7 +289,7 @@ MUTATIONS = [
     ("run", "a hop that is set apart in on_start was not entered", "Call+Run.swift", "hasPassed ? .passing : hop.running == .start ? .starting : hop.life", "hasPassed ? .passing : hop.life"),
     ("run", "a hop that is set apart forgets which callback runs", "Call+Run.swift", "      if hop.running == .none { hop.running = callbackInRun(index) }\n", ""),
     ("run", "a hop that is set apart after its callback is in it still", "Call+Run.swift", "    hop.running = .none\n    return hop\n", "    return hop\n"),
-    ("run", "a hop that is set apart between two events was not entered", "Call+Run.swift", "      // Before start no other event has come.\n", "      if run.event == .none { continue }\n"),
+    ("run", "a hop that is set apart between two events was not entered", "Call+Run.swift", "      // No event but start has come to these hops yet.\n", "      if run.event == .none { continue }\n"),
     # Acts of a hop outside of its callbacks, and answers that wait.
     ("reach", "a hop's own half-close does not hold back what comes from above", "Call+Settle.swift",
      "    if lane == .outbound, hop.life == .closed {", "    if lane == .outbound, hop.life == .gone {"),
