@@ -53,8 +53,8 @@ extension ParsedChannelOptions {
         option.choice("auto", "2", "1.1") {
           transport.http = HTTPChoice(rawValue: UInt8(truncatingIfNeeded: $0)) ?? .auto
         }
-      /// The longest path, with its query, of an HTTP GET, by which Connect calls methods without side effects; a call
-      /// with a longer one is a POST. 0: each call is a POST.
+      /// The longest path with its query that an HTTP GET may have. Connect calls methods without side
+      /// effects by GET, and a call whose path is longer by POST. 0: each call is a POST.
       case "max_get_url_bytes": option.bytes(0...1_048_576) { transport.mostURLBytes = $0 }
       /// The most connections of HTTP/1.1 to one address; each carries one call at a time, and more calls wait.
       case "http1_max_connections": option.count(1...65536) { transport.http1Connections = $0 }

@@ -14,8 +14,8 @@ public enum RPCProtocol: UInt8, Sendable {
 }
 
 extension RPCProtocol {
-  /// Whether a request is to be an HTTP GET, as far as that is known before its message is: a message that makes the
-  /// URL too long goes in a POST after all.
+  /// Whether the request should be an HTTP GET. The message is not known yet: if it makes the URL too long,
+  /// the request is a POST nevertheless.
   @inline(never) @_optimize(size)
   public func wantsGET(_ request: Request) -> Bool {
     switch self {
