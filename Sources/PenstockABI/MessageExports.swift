@@ -4,7 +4,7 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-// The functions of message.h, and those of codec.h for messages that are objects.
+// The functions of message.h, and the functions of codec.h for messages that are objects.
 
 @_cdecl("penstock_message_new") @implementation
 public func penstock_message_new(

@@ -213,7 +213,8 @@ func read(_ reader: JSONReader, into options: CallOptions) -> Failure? {
     /// bytes more than its size; one message always has room. Default: 262144, but in a client stream 655360 as long as
     /// fewer than 16 messages wait.
     case "send_buffer_bytes": option.bytes { options.sendBufferBytes = $0 }
-    /// Whether the call keeps a trace; the values are those of the channel's option. Default: the channel's.
+    /// Whether the call keeps a trace, with the values of the channel's option "trace". Default: the
+    /// channel's.
     case "trace": option.trace { options.traceEvents = $0 }
     /// Whether functions that wait for the call return E_INTERRUPTED after a signal handler has run, and perhaps also
     /// without a signal, up to a few times a second.

@@ -244,8 +244,8 @@ extension Call {
     if trace != nil { note(.restarted, hop, .status, detail: cut.restarts + 1) }
     let owed = discardInbound(hop)
     cut.unanswered = saturatingSum(cut.unanswered, owed)
-    // Events that an earlier replay has not sent yet have left the hop all the same: so the messages among them are in
-    // flight.
+    // The events that an earlier replay has not sent yet have left the hop before that replay. So the
+    // messages among them count as in flight.
     while let (event, isTold) = cut.skipNext() {
       if case .send = event { hop.countInFlight(isOwn: isTold) }
     }

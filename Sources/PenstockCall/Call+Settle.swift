@@ -249,7 +249,8 @@ extension Call {
     if lane == .inbound, wantsMessage { tellBelow { $0.pull() } }
   }
 
-  /// Lets go the events that may leave the hop, in order; then shows the events that waited in front of it.
+  /// Lets the events leave that may leave the hop, in order. Then shows the events that waited in front of
+  /// it.
   func drain(_ hop: Hop, _ lane: Lane) {
     while true {
       letGo(hop, lane)
@@ -266,7 +267,7 @@ extension Call {
     if let station = hop.standing(lane), station.isEmpty { hop.clear(lane) }
   }
 
-  /// Lets go the events that may leave the hop, in order (invariant I4).
+  /// Lets the events leave that may leave the hop, in order (invariant I4).
   func letGo(_ hop: Hop, _ lane: Lane) {
     while let station = hop.standing(lane), station.mayLetGo(hasDemand: hop.owed > 0),
       let first = station.parked.popFirst()

@@ -284,7 +284,7 @@ public final class Call {
     case resume(UInt64, at: UInt64)
     /// An event that a hop delivers as its answer: the hop has taken the call, or may still take it.
     case answer(Hop, Event)
-    /// An event that a hop puts in outside of its callbacks, in either direction.
+    /// An event that a hop sends or delivers outside of its callbacks.
     case put(Hop, Event)
     /// A hop ends the call outside of its callbacks.
     case finish(Hop, Status)

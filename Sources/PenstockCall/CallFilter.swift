@@ -26,7 +26,7 @@ public struct MethodFilter {
   /// Matches every method.
   public init() { text = nil }
 
-  /// Makes a filter of patterns. nil: one of them is malformed and can match nothing.
+  /// Makes a filter of patterns. nil: a pattern is malformed, so it could match nothing.
   public init?(_ patterns: ByteBuffer) {
     text = patterns
     var valid = true

@@ -40,7 +40,7 @@ public final class Cut {
   private(set) var below: CallBelow?
   /// The reason why the cut is closed; nil: it is open, and all is recorded.
   private(set) var failure: Outcome?
-  /// How often the call has begun again here.
+  /// How often the call has begun again at this cut.
   private(set) var restarts = 0
   /// Demand that has passed downward, less the messages that have come for it.
   var unanswered = 0

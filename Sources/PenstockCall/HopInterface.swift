@@ -417,7 +417,7 @@ extension Hop {
 }
 
 extension Call {
-  /// Makes events that were put in at a hop leave it after the running step; if no step runs, now.
+  /// Makes events that a hop has injected leave it after the running step; if no step runs, now.
   func flushSoon(_ index: Int, _ lane: Lane) {
     if isRunning { pending.append(.flush(index, lane)) } else { perform(.flush(index, lane)) }
   }

@@ -26,7 +26,7 @@ enum Life: Equatable {
   case starting
   /// Start has left downward.
   case passing
-  /// The hop has half-closed by itself: events from above go no further.
+  /// The hop itself has half-closed: events from above go no further.
   case closed
   /// The half-close has left downward.
   case halfClosed
@@ -72,7 +72,7 @@ enum Face: UInt8 {
   case waiting
   /// The hop may still take the call: its deliveries count if its verdict is TAKE.
   case mayAnswer
-  /// Start has gone below: messages may be put in.
+  /// Start has left downward: the hop may inject messages.
   case open
   case halfClosed
   case answering

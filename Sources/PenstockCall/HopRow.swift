@@ -87,9 +87,10 @@ extension Chain {
     private var first: Unmanaged<HopRow>?
     private var kept = 0
     private var isOpen = true
-    /// The most hops that are kept. A thousand take about 300 KiB, for each method if filters differ by method. A
-    /// long chain keeps more, so that a hundred calls with 32 hops find a row each; with a limit of 1,024, every
-    /// second of these calls made its row anew, and cost a third more.
+    /// The most hops that are kept. A thousand hops take about 300 KiB, and each method has its own stock if
+    /// filters differ by method. A long chain keeps more hops, so that a hundred calls with 32 hops find a
+    /// row each: with a limit of 1,024 every second of these calls would make its row anew, and cost a third
+    /// more.
     private let limit: Int
 
     init(_ entries: [Chain.Entry]) {

@@ -152,8 +152,8 @@
     private var brokenFace: StaticString? {
       let isRight: Bool
       switch life {
-      // Start has not come to the hop, so no other thread can have the hop: it may have no face of its own
-      // yet.
+      // Start has not come to the hop, so no other thread can have the hop, and the hop may have no face of
+      // its own yet.
       case .waiting: isRight = seen == .waiting || face.load(ordering: .relaxed) == Face.asRun.rawValue
       case .creating: isRight = seen == .waiting
       case .starting: isRight = seen == .mayAnswer

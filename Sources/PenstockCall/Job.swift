@@ -175,8 +175,8 @@ final class JobQueue {
     running = nil
   }
 
-  /// Closes the queue: no job is appended any more. Lets go the newest job, which keeps the hop, which keeps the
-  /// queue.
+  /// Closes the queue: no job is appended any more. Releases the newest job, which keeps the hop, which keeps
+  /// the queue.
   fileprivate func close() { last = nil }
 
   /// The job that runs on the calling thread, `thread`.

@@ -1,6 +1,7 @@
 import PenstockWire
 
-/// An event that stands at a hop and goes no further by itself.
+/// An event that waits at a hop until somebody acts: a ticket, an executor, demand, or the event in front of
+/// it.
 public struct Standing {
   public enum State: Sendable {
     case paused, held

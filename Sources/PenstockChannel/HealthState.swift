@@ -19,10 +19,11 @@
 /// | waiting | - | watch -> asking, or arm | watch -> asking, anew | cancel -> off |
 /// | unneeded | - | - | - | cancel -> off |
 ///
-/// In each cell: the actions, then the state that follows; "-" changes nothing. "too soon": the stream ended before
-/// `retry`, the time at which the next would have begun if this one had brought no news, and it was not the first of its
-/// back-off: a server that ends each stream at once must not be asked without a pause. "anew": the back-off begins with
-/// its first wait again, as it does after a stream that has lasted until `retry`.
+/// In each cell: the actions, then the state that follows; "-" changes nothing. "too soon": the stream was
+/// not the first of its back-off, and ended before `retry`, the time at which the next stream would have
+/// begun without any news on this one. A server that ends each stream at once must not be asked without a
+/// pause. "anew": the back-off begins with its first wait again, as it does after a stream that has lasted
+/// until `retry`.
 public enum HealthState: Equatable, Sendable {
   /// There is no connection, or the check is switched off.
   case off

@@ -12,8 +12,8 @@ public struct MethodConfig: Equatable, Sendable {
   public init() {}
 }
 
-/// The configs of methods by their names. The most specific one counts: that of the method, or else that of its
-/// service, or else that of all services.
+/// The configs of methods by their names. The most specific config counts: the config of the method, else the
+/// config of its service, else the config of all services.
 public struct MethodConfigs {
   /// A config with its name: "/service/method", or "/service/" for all methods of the service, or "" for all services.
   private final class Entry {
@@ -33,7 +33,7 @@ public struct MethodConfigs {
 
   public var isEmpty: Bool { entries.isEmpty }
 
-  /// Adds the config of a method; with an empty `method` that of the whole service, and with an empty `service` that of
+  /// Adds the config of a method. An empty `method` stands for the whole service, and an empty `service` for
   /// all services. `.already`: the name has a config.
   public mutating func add(_ config: MethodConfig, service: ByteView, method: ByteView) -> Outcome {
     let name = ByteBuffer()

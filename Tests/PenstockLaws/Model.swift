@@ -274,10 +274,11 @@ final class Model {
   var lastFresh = 0
   /// The callback that an executor is asked to take, and may refuse.
   var handing: (hop: Hop, kind: EventKind)?
-  /// Whether moves are being made that were put off: events may leave although others still move in front of them.
+  /// Whether the model now makes moves that it had put off: events may leave although others still move in
+  /// front of them.
   var mayHurry = false
   var order: Order
-  /// Tickets that were used before the call has the verdict that goes with them.
+  /// Uses of tickets that came before the verdict of the callback that took the ticket.
   var early: [UInt64: Input] = [:]
   /// A use of a ticket (a resolve or a finish) that came while the callback that took the ticket still ran on an executor.
   /// The callback has returned its verdict by now: the events that the verdict releases move first, and then this input

@@ -1,8 +1,8 @@
 import PenstockWire
 import Testing
 
-/// The names and values that metadata may have, by gRPC over HTTP2, "Requests", Custom-Metadata, and RFC 9113 section
-/// 8.2.
+/// The names and values that metadata may have, according to gRPC over HTTP2, "Requests", Custom-Metadata,
+/// and RFC 9113 section 8.2.
 @Suite struct HeaderRulesTests {
   @Test func namesByteByByte() {
     let allowed = Set("0123456789abcdefghijklmnopqrstuvwxyz_-.".utf8)
@@ -102,7 +102,7 @@ import Testing
   }
 }
 
-/// The content types of gRPC, by gRPC over HTTP2, "Requests", Content-Type.
+/// The content types of gRPC, according to gRPC over HTTP2, "Requests", Content-Type.
 @Suite struct ContentTypeTests {
   @Test(arguments: [
     "application/grpc", "application/grpc+proto", "application/grpc+json", "application/grpc+x",

@@ -1,7 +1,7 @@
 import PenstockWire
 import Testing
 
-/// Messages with their prefixes, by gRPC over HTTP2, "Length-Prefixed-Message".
+/// Messages with their prefixes, according to gRPC over HTTP2, "Length-Prefixed-Message".
 @Suite struct MessagesTests {
   struct Message: Equatable {
     var body: [UInt8]
@@ -55,7 +55,8 @@ import Testing
     return result
   }
 
-  /// Decodes a whole stream, and checks that it gives the same byte by byte, and cut in two at any place.
+  /// Decodes a whole stream, and checks that the result is the same byte by byte, and with the stream cut in
+  /// two anywhere.
   static func decodeEveryWay(_ stream: [UInt8], limit: Int = 1_000) -> Result {
     let whole = decode(stream, in: [0..<stream.count], limit: limit)
     #expect(decode(stream, in: stream.indices.map { $0..<$0 + 1 }, limit: limit) == whole)

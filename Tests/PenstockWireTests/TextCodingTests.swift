@@ -1,7 +1,7 @@
 import PenstockWire
 import Testing
 
-/// The encoding of grpc-message, by gRPC over HTTP2, "Responses", Percent-Encoded.
+/// The encoding of grpc-message, according to gRPC over HTTP2, "Responses", Percent-Encoded.
 @Suite struct PercentCodingTests {
   static let vectors: [(String, String)] = [
     ("", ""), ("plain text ~", "plain text ~"), ("100%", "100%25"), ("a\nb\tc", "a%0Ab%09c"),
@@ -92,8 +92,8 @@ import Testing
   }
 }
 
-/// The encoding of "-bin" values, with the examples of RFC 4648 section 10, by gRPC over HTTP2, "Requests",
-/// Binary-Header.
+/// The encoding of "-bin" values according to gRPC over HTTP2, "Requests", Binary-Header, with the examples
+/// of RFC 4648 section 10.
 @Suite struct Base64Tests {
   static func decode(_ value: String) -> (Base64.Outcome, [UInt8]) {
     let out = ByteBuffer()

@@ -1,7 +1,7 @@
 import PenstockWire
 import Testing
 
-/// The values of grpc-timeout, by gRPC over HTTP2, "Requests", Timeout.
+/// The values of grpc-timeout, according to gRPC over HTTP2, "Requests", Timeout.
 @Suite struct TimeoutTests {
   static func write(_ nanoseconds: UInt64) -> String? {
     written { Timeout.write(nanoseconds: nanoseconds, into: $0) }.map { String(decoding: $0, as: UTF8.self) }
