@@ -66,7 +66,8 @@ import Testing
     #expect(server.connections == 1)
   }
 
-  /// A body over 1 MiB is not kept, so the request is not sent again: a part of the body would look like the whole.
+  /// A body over 1 MiB is not kept as a whole, so the request is not sent again: the kept part would look
+  /// like a whole body.
   @Test func refusedStreamWithALargeBodyIsNotTriedAgain() throws {
     let server = RawServer { peer in
       peer.begin()
@@ -78,7 +79,7 @@ import Testing
     let answer = client.unary("/a.B/C", [UInt8](repeating: 1, count: (1 << 20) + 1))
     #expect(answer.code == .unavailable)
     #expect(answer.words == "the server refused the stream (REFUSED_STREAM)")
-    // Nothing of it is left over for the next call.
+    // The refused request leaves nothing behind that disturbs the next call.
     #expect(client.unary("/a.B/C", [1, 2, 3]).message == [1, 2, 3])
   }
 
@@ -229,7 +230,7 @@ import Testing
     call.open()
     while call.receive().1 != nil {}
     #expect(Answer(try #require(call.finish().1)).code == .aborted)
-    // One call more, so that the reset has left.
+    // After a further call the reset has left.
     _ = client.unary("/a.B/C", []) { $0.deadline = 50_000_000 }
     #expect(server.complaints == [])
   }

@@ -5,7 +5,7 @@ import Testing
 
 @testable import PenstockTransport
 
-/// The test's own connect step (it is not TLS) and resolver, with calls that go through them.
+/// Calls on channels with a connect step and a resolver that these tests define. The step is not TLS.
 @Suite(.timeLimit(.minutes(1))) struct ConnectorTests {
   let certificates = Certificates.shared
 
@@ -39,7 +39,7 @@ import Testing
     }
   }
 
-  /// Gives one answer after the other, each as an item of the inbox.
+  /// A resolver that gives its answers one after the other, each in an item of the inbox.
   final class Answers: Resolver {
     private let runtime: Runtime
     private var outcomes: [ResolverOutcome]

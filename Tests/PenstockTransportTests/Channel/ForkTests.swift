@@ -5,8 +5,8 @@ import Testing
 
 @testable import PenstockTransport
 
-/// A channel in a child of fork. The child's part runs in the test's own process here, which needs no fork: the
-/// runtime is driven by the host, and nobody drives it at that moment.
+/// A channel in a forked child. These tests need no fork: they run the child's part in their own process,
+/// because the runtime is host-driven, and no thread drives it at that moment.
 @Suite(.timeLimit(.minutes(1))) struct ForkTests {
   private static let second = SimulationTests.second
   private static let millisecond: UInt64 = 1_000_000
@@ -14,7 +14,7 @@ import Testing
   private let world = Simulation()
   private let helper = ReconnectTests()
 
-  /// Bytes that came on each connection, with it.
+  /// The connections, and how many bytes came on each.
   private final class Log {
     var sockets: [SimulatedSocket] = []
     var bytes: [Int] = []
@@ -31,7 +31,7 @@ import Testing
     }
   }
 
-  /// Everything that is due now.
+  /// Runs the loop for the work that is due now.
   private func settle(_ client: TestClient) {
     for _ in 0..<10 { client.turn() }
   }
@@ -43,7 +43,7 @@ import Testing
 
   @Test func aCallUnderWayEndsAndTheNextOneConnects() throws {
     let log = Log()
-    // It answers no request.
+    // The server answers no request.
     world.servers[80] = log.server { said, socket in
       if !socket.hasBegun { SimulationTests.echo(Array(said.prefix(24)), socket) }
     }
@@ -54,7 +54,7 @@ import Testing
     #expect(call.ended == nil && log.bytes.count == 1)
     let said = log.bytes[0]
     fork(client)
-    // Nothing is told to anybody before somebody drives.
+    // Before a thread drives the loop, the call does not end.
     #expect(call.ended == nil && client.channel.connectivity == .idle)
     settle(client)
     #expect(call.ended != nil)
@@ -65,7 +65,7 @@ import Testing
     world.servers[80] = log.server(SimulationTests.echo)
     #expect(helper.call(client).message == [7])
     #expect(world.connects == 2 && log.bytes[0] == said)
-    // It goes on with that connection.
+    // The channel goes on using the child's connection.
     #expect(helper.call(client).message == [7] && world.connects == 2)
   }
 
@@ -81,7 +81,7 @@ import Testing
     #expect(helper.call(client).message == [7] && world.connects == 2)
   }
 
-  /// The parent's wait after a failure is not the child's, nor are its timers.
+  /// The child takes over neither the parent's wait after a failure nor the parent's timers.
   @Test func itConnectsAtOnceWhereTheParentWaits() throws {
     let client = try helper.client("ipv4:10.0.0.1:80", world)
     let call = client.make("/a.B/C", .unary) {
@@ -116,7 +116,7 @@ import Testing
     #expect(helper.call(client).message == [7] && world.connects == 2)
   }
 
-  /// No call has come to the channel: it has a connection all the same.
+  /// The channel has a connection although no call was made on it.
   @Test func aChannelThatConnectedWithoutACall() throws {
     world.servers[80] = SimulationTests.echo
     let client = try helper.client("ipv4:10.0.0.1:80", world)
@@ -143,7 +143,7 @@ import Testing
     #expect(helper.call(client).message == [7] && names.asked == 1)
     names.answer = nil
     fork(client)
-    // Without the 30 s that the parent would wait.
+    // The child does not wait for the 30 s that the parent would wait.
     #expect(helper.call(client).message == [7])
     #expect(names.asked == 2 && world.connects == 2)
     world.servers[2] = SimulationTests.echo
@@ -161,7 +161,7 @@ import Testing
     settle(client)
     #expect(names.asked == 1 && client.channel.connectivity == .connecting)
     fork(client)
-    // The parent's look-up has a limit of time, which is not the child's.
+    // The time limit of the parent's look-up has no effect in the child.
     helper.pass(60 * Self.second, client, world)
     #expect(Answer(try #require(call.finish().1)).code == .cancelled)
     #expect(names.asked == 1 && client.channel.connectivity == .idle)
@@ -184,7 +184,7 @@ import Testing
     #expect(client.channel.connectivity == .idle && world.connects == 2)
   }
 
-  /// The parent's connection is not pinged, and not judged.
+  /// The child neither pings the parent's connection nor declares it dead.
   @Test func keepaliveIsThatOfTheChildsConnection() throws {
     let log = Log()
     world.servers[80] = log.server(SimulationTests.echo)
@@ -242,7 +242,7 @@ import Testing
     for count in 1...5 {
       #expect(helper.call(client).message == [7] && world.connects == count)
       fork(client)
-      // Also without a driver between two forks.
+      // A second fork works even if no thread has driven the loop since the first.
       fork(client)
     }
   }

@@ -149,7 +149,7 @@ func serverTLS(_ change: (inout TLSOptions) -> Void = { _ in }) -> TLSContext? {
 }
 
 extension ClientCall {
-  /// Begins a unary call like `unary`, without a thread that waits.
+  /// Begins a unary call with `message`, as `unary` does, but does not wait for its end.
   func open(_ message: Message) {
     prepare(message)
     driver._withUnsafeGuaranteedRef { runtime in call.withItem { _ = runtime.post($0) } }

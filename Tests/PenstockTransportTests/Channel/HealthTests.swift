@@ -13,12 +13,13 @@ import Testing
   let names = ReconnectTests.Answers()
   let rest = ReconnectTests()
 
-  /// A server with a health service that says what the test wants. It echoes the messages of calls, and counts them.
+  /// A server whose health service reports the health that the test sets. It echoes the messages of calls,
+  /// and counts the calls.
   final class Server {
     let world: Simulation
-    /// The health that it says at the beginning of each stream; nil: nothing.
+    /// The health that the service reports at the beginning of each stream; nil: none.
     var health: UInt8?
-    /// The status with which it ends each stream of its health service; nil: it does not.
+    /// The status with which the server ends each stream of its health service; nil: it ends none.
     var ends: String?
     var calls = 0
     /// When health streams began.
@@ -124,7 +125,7 @@ import Testing
     #expect(world.connects == 2 && one.watches.count == 1 && two.watches.count == 1)
   }
 
-  /// The first call does not overtake the first answer of the health service.
+  /// The first call is sent only after the first answer of the health service has come.
   @Test func callsWaitForTheFirstAnswer() throws {
     let server = server(1, nil)
     let client = try client(1)
@@ -146,7 +147,7 @@ import Testing
       answer.words
         == "could not connect to names.test: 10.0.0.1:1: the server says that it does not serve (health check); "
         + "10.0.0.1:2: the server says that it does not serve (health check)")
-    // An answer of the resolver changes nothing, but does not make them ready.
+    // When the resolver gives the same addresses again, the servers do not become ready.
     names.give(names.answer!)
     #expect(rest.call(client).code == .unavailable)
     world.after(3 * Self.second) { two.say(Self.serving) }
@@ -178,7 +179,7 @@ import Testing
     #expect(answer.code == .unavailable)
     #expect(answer.words.hasPrefix("could not connect to names.test: 10.0.0.1:1: its health check ended: "))
     pass(10, client)
-    // 1 s, then 1.6 times as long each time.
+    // The first wait is 1 s, and each later one is 1.6 times as long as the one before.
     #expect(server.watches.map { ($0 - began) / 1_000_000 } == [0, 1000, 2600, 5160, 9256])
     #expect(client.channel.connectivity == .transientFailure)
     server.ends = nil
@@ -200,7 +201,8 @@ import Testing
     #expect(rest.call(client, waits: true, deadline: Self.second).message == [7])
   }
 
-  /// A stream that has brought news is begun again at once, but not each time.
+  /// If a health stream ends that has reported a health, the next one begins at once. If streams end again
+  /// and again, there is a wait before each.
   @Test func theStreamEndsAgainAndAgain() throws {
     let server = server(1, Self.serving)
     let client = try client(1)
@@ -232,7 +234,7 @@ import Testing
     #expect(server.watches.isEmpty)
   }
 
-  /// The service config of a resolver begins and ends health checks on connections that are there.
+  /// The service config of a resolver begins and ends health checks on existing connections.
   @Test func theServiceConfigChanges() throws {
     let server = server(1, 2)
     let client = try client(1)
@@ -257,7 +259,7 @@ import Testing
     #expect(server.watches.count == 3 && world.connects == 1)
   }
 
-  /// The stream does not keep the channel from becoming idle, and ends with the connection.
+  /// The health stream does not keep the channel from becoming idle, and ends with the connection.
   @Test func theChannelRests() throws {
     let server = server(1, Self.serving)
     let client = try client(1) { $0.idleTimeout = 5 * Self.second }
@@ -270,7 +272,8 @@ import Testing
     #expect(world.connects == 2 && server.watches.count == 2)
   }
 
-  /// After a GOAWAY the old connection closes, though its health stream goes on, and the new one is asked anew.
+  /// After a GOAWAY the old connection closes although its health stream is open, and a health stream begins
+  /// on the new connection.
   @Test func theConnectionDrains() throws {
     let server = server(1, Self.serving)
     let client = try client(1)
@@ -282,8 +285,8 @@ import Testing
     #expect(call(client, 1, server) == [1])
   }
 
-  /// The connection with the health stream ends, and the one that is left is full: the health is asked for on a further
-  /// one, so that calls go on.
+  /// The connection with the health stream ends, and the remaining connection is full. The health stream then
+  /// begins on a further connection, so that calls go on.
   @Test(arguments: [true, false])
   func theConnectionThatIsLeftIsFull(_ dies: Bool) throws {
     let server = server(1, Self.serving)

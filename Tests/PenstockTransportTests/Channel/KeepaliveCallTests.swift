@@ -73,7 +73,7 @@ private final class PingedServer {
         options.keepaliveTime = every.map { $0 * Self.second }
         options.keepaliveTimeout = timeout * Self.second
         options.keepaliveWithoutCalls = withoutCalls
-        // So that connections without calls stay.
+        // Connections without calls stay open.
         options.idleTimeout = 0
         let name = bytes("ipv4:10.0.0.1:80")
         guard case .made(let made) = Channel.make(runtime: runtime, target: name.view, options: options)
@@ -82,7 +82,7 @@ private final class PingedServer {
       })
   }
 
-  /// Lets so many seconds pass, with the loop at work.
+  /// Runs the loop until `seconds` have passed.
   private func pass(_ seconds: UInt64, _ client: TestClient) {
     let end = world.time + seconds * Self.second
     while world.time < end {
@@ -151,7 +151,7 @@ private final class PingedServer {
     #expect(world.connects == 1)
   }
 
-  /// Whatever comes shows that the server is there.
+  /// Any bytes that come show that the server is alive.
   @Test func otherBytesSpareThePings() throws {
     let client = try client()
     let call = begin(client)
@@ -173,7 +173,8 @@ private final class PingedServer {
     #expect(try answer(call).code == .unavailable)
   }
 
-  /// Without calls no PING is sent. Before the first call after a long time one is sent at once.
+  /// Without calls no PING is sent. When a call begins after a long time, a PING is sent at once, before its
+  /// request.
   @Test func noPingsWithoutCalls() throws {
     let client = try client()
     try complete(client)

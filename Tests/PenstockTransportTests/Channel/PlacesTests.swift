@@ -53,7 +53,7 @@ final class SparingServer {
     }
   }
 
-  /// Answers the request with this number in order of arrival; if it has not come, its call waits for ever.
+  /// Answers the request with this number in order of arrival. If no such request has come, nothing is sent.
   func answer(_ number: Int) {
     guard number < requests.count else { return }
     let id = requests[number].stream
@@ -207,7 +207,7 @@ final class SparingServer {
     #expect(answer.message == [1] && answer.reply.stats.attempts == 1)
   }
 
-  /// After two connections of no use, one behind the other, the channel waits, and calls fail.
+  /// After two useless connections in a row the channel waits, and calls fail.
   @Test func aCallThatWaitsLosesTwoConnections() throws {
     server.limits = [0]
     server.welcome = { connection, socket in
@@ -239,7 +239,7 @@ final class SparingServer {
     #expect(answers.map { $0.reply.stats.attempts }.sorted() == [1, 2, 3, 4, 5])
   }
 
-  /// A call that waits for a connection does so after two of no use, too.
+  /// A wait-for-ready call goes on waiting after two useless connections.
   @Test func aPatientCallWaitsLonger() throws {
     server.limits = [0, 0, 1]
     let first = open(1)

@@ -186,11 +186,11 @@ final class Peer: @unchecked Sendable {
   func send(_ text: String) { send(Array(text.utf8)) }
   func send(_ frames: Frame...) { send(frames.flatMap { $0.encoded }) }
 
-  /// Sends a text without TLS, for what comes before the handshake.
+  /// Sends a text without TLS, before the handshake.
   func sendPlain(_ text: String) { raw(Array(text.utf8)) }
 
-  /// Reads without TLS, for what comes before the handshake: one line, without its end, and no byte more. nil: the end
-  /// came first.
+  /// Reads one line without TLS, before the handshake, and no byte behind it. Returns the line without its
+  /// end; nil: the connection ended first.
   func readPlainLine() -> String? {
     var line: [UInt8] = []
     var byte: UInt8 = 0
@@ -269,7 +269,7 @@ final class Peer: @unchecked Sendable {
     return Frame(type: head[3], flags: head[4], stream: Int32(bitPattern: id), payload: payload)
   }
 
-  /// The next frame of `type`; what comes before is skipped, SETTINGS are acknowledged.
+  /// The next frame of `type`. Frames before it are skipped; SETTINGS are acknowledged.
   func frame(_ type: UInt8) -> Frame? {
     while let frame = readFrame() {
       if frame.type == 4, frame.flags == 0 { send(.settingsAck) }
@@ -291,7 +291,7 @@ final class Peer: @unchecked Sendable {
   /// Waits for the next request, and returns the number of its stream.
   func request() -> Int32 { frame(1)?.stream ?? -1 }
 
-  /// Waits until so many bytes can be read.
+  /// Waits until `count` bytes can be read.
   func waitForUnread(_ count: Int32) {
     var size = count
     setsockopt(descriptor, SOL_SOCKET, SO_RCVLOWAT, &size, socklen_t(MemoryLayout<Int32>.size))

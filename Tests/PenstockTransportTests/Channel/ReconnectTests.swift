@@ -56,7 +56,7 @@ import Testing
     }
   }
 
-  /// Lets so much time pass on the loop.
+  /// Runs the loop until `nanoseconds` have passed.
   func pass(_ nanoseconds: UInt64, _ client: TestClient, _ world: Simulation) {
     let until = world.time + nanoseconds
     while world.time < until {
@@ -211,7 +211,7 @@ import Testing
     let running = client.make("/a.B/C", .bidi) { $0.deadline = 3600 * Self.second }
     running.open(buffer([7]))
     names.answer = Self.addresses(2, 1)
-    // From 90 s to 110 s.
+    // Jitter makes the connection old at some time from 90 s to 110 s.
     pass(80 * Self.second, client, world)
     #expect(world.connects == 1)
     pass(35 * Self.second, client, world)
@@ -300,7 +300,7 @@ import Testing
     #expect(names.asked == 4 && world.connects == 1)
   }
 
-  /// An interval that is far away does not keep a look-up away that is needed.
+  /// A look-up that is needed does not wait for the end of a long interval.
   @Test func beforeTheInterval() throws {
     let world = Simulation()
     let names = Answers()
@@ -318,7 +318,7 @@ import Testing
   static let settings: [UInt8] = [0, 0, 0, 4, 0, 0, 0, 0, 0]
   static let goAway: [UInt8] = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
 
-  /// A world with a server that greets each connection so, and does nothing more.
+  /// A world with a server that calls `greet` for each connection, and does nothing more.
   func leaving(_ greet: @escaping (SimulatedSocket) -> Void) -> Simulation {
     let world = Simulation()
     world.delay = Self.millisecond
@@ -351,7 +351,8 @@ import Testing
     #expect(world.connects < 10)
   }
 
-  /// Two such addresses: each waits for itself, though the other one is connected meanwhile.
+  /// Two addresses whose servers leave at once: each address has its own wait, even if the other one is
+  /// connected meanwhile.
   @Test func twoAddressesThatLeaveAtOnceAreNotAskedWithoutPause() throws {
     let world = leaving { $0.answer(Self.settings + Self.goAway) }
     let client = try client("ipv4:10.0.0.1:80,10.0.0.2:80", world)
@@ -414,7 +415,7 @@ import Testing
     let client = try client("names.test", world) { $0.connectTimeout = 2 * Self.second }
     world.after(100 * Self.millisecond) { names.give(Self.addresses(3, 2, 1)) }
     #expect(call(client).message == [7])
-    // While it fails, a new address that works is used at once.
+    // While a channel fails to connect, a new address that works is used at once.
     let other = Simulation()
     let more = Answers()
     more.answer = Self.addresses(9)

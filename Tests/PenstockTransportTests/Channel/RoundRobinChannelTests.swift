@@ -75,7 +75,8 @@ import Testing
     #expect(counts.calls == [1: 5, 2: 5])
   }
 
-  /// New addresses are used, old ones left; a connection that both have stays.
+  /// When the addresses change, new ones are used and old ones left. The connection to an address in both
+  /// lists stays.
   @Test func theAddressesChange() throws {
     serve(1, 2, 3)
     names.answer = ReconnectTests.addresses(1, 2)
@@ -145,7 +146,7 @@ import Testing
     rest.pass(10 * Self.second, client, world)
     #expect(codes(30).filter { $0 == .unavailable }.isEmpty)
     #expect(world.connects == 3)
-    // 30 s later it is tried again, and taken out for twice as long.
+    // 30 s later the server is tried again, and then taken out for twice as long.
     rest.pass(40 * Self.second, client, world)
     #expect(codes(30).filter { $0 == .unavailable }.count == 10)
     rest.pass(10 * Self.second, client, world)
@@ -174,7 +175,8 @@ import Testing
     }
   }
 
-  /// The only server that there is may be taken out, too, if so many may be; then calls say why.
+  /// Even the only server may be taken out, if the configuration allows 100 %. The error of calls then gives
+  /// the reason.
   @Test func allServersAreLeftOut() throws {
     world.servers[1] = { _, socket in
       if !socket.hasBegun { socket.answer(Frame.settings().encoded) }
@@ -191,7 +193,7 @@ import Testing
       outliers.mostEjected = 100
       $0.service.balancing.outliers = outliers
     }
-    // It never answers: the calls end at their deadlines.
+    // The server never answers, so the calls end at their deadlines.
     #expect(rest.call(client, deadline: Self.second).code == .deadlineExceeded)
     rest.pass(10 * Self.second, client, world)
     let answer = rest.call(client, deadline: Self.second)

@@ -16,7 +16,7 @@ import Testing
   final class Kept { var all: [Told] = [] }
   let kept = Kept()
 
-  /// A server that lets so many calls in at once on each connection, and answers them when the test wants.
+  /// A server that allows `limit` calls at once on each connection, and answers them when the test wants.
   final class Server {
     /// MAX_CONCURRENT_STREAMS.
     let limit: UInt32
@@ -136,7 +136,8 @@ import Testing
     #expect(server.spread == [2, 2, 1] && world.connects == 3)
   }
 
-  /// If a further connection can't be made, the calls wait for the others, and it is tried again with back-off.
+  /// If a further connection can't be made, the calls wait for slots on the others, and attempts follow with
+  /// back-off.
   @Test func aFurtherConnectionFails() throws {
     let server = server(1)
     let client = try client(connections: 5)
@@ -148,7 +149,7 @@ import Testing
     let calls = begin(2, client)
     pass(0.1, client)
     #expect(world.connects == began + 1 && client.channel.connectivity == .ready)
-    // The next ones after 1, 2.6, 5.16 and 9.256 s.
+    // The next attempts follow after 1, 2.6, 5.16 and 9.256 s.
     pass(9.5, client)
     #expect(world.connects == began + 5)
     #expect(codes(first + calls) == [nil, nil, nil])
@@ -210,7 +211,7 @@ import Testing
     pass(0.1, client)
     let more = begin(2, client)
     pass(0.1, client)
-    // The one that drains keeps its calls, and does not count.
+    // The draining connection keeps its calls, and does not count.
     #expect(server.spread == [2, 2, 2] && world.connects == 3 && client.channel.connectivity == .ready)
     while !server.held.isEmpty { server.answer() }
     pass(0.1, client)
@@ -219,7 +220,8 @@ import Testing
       server.sockets.map { $0.isClosed } == (index == 0 ? [true, false, false] : [false, true, false]))
   }
 
-  /// A call that a draining connection has not processed gets another one, though those that are left are full.
+  /// A call that a draining connection has not processed gets another connection, although the remaining ones
+  /// are full.
   @Test(arguments: [0, 1], [BalancerConfig.Policy.pickFirst(shuffles: false), .roundRobin])
   func aCallOfADrainingConnectionGoesOn(_ index: Int, _ policy: BalancerConfig.Policy) throws {
     let server = server(1)
@@ -255,7 +257,8 @@ import Testing
     #expect(world.connects <= 60, "\(world.connects)")
   }
 
-  /// The only connection dies while another is being made: the channel connects, and calls that wait get that one.
+  /// The only connection dies while another is being made: the channel is connecting, and waiting calls get
+  /// the new one.
   @Test func theLastConnectionDiesMeanwhile() throws {
     let server = server(1)
     let client = try client(connections: 2)
@@ -282,7 +285,7 @@ import Testing
     #expect(client.channel.connectivity == .ready && world.connects == 2)
   }
 
-  /// The only connection dies in the wait after a failure: the channel can't connect.
+  /// The only connection dies during the wait after a failure: the channel goes to TRANSIENT_FAILURE.
   @Test func theLastConnectionDiesInTheWait() throws {
     let server = server(1)
     let client = try client(connections: 2) { $0.backoff.initial = 5 * Self.second }
@@ -388,7 +391,7 @@ import Testing
     names.give(.endpoints([Endpoint(try #require(SocketAddress(literal: host.view, port: 1)))], config))
     pass(0.1, client)
     #expect(server.spread == [1, 1, 1])
-    // Fewer are allowed: those that are there stay.
+    // If fewer connections are allowed, the existing ones stay.
     config.connectionsPerSubchannel = 1
     pass(10, client)
     #expect(server.spread == [1, 1, 1])

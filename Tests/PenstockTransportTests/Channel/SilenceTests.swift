@@ -14,7 +14,7 @@ import Testing
 
   final class Listener: NewsListeners {
     let world: Simulation
-    /// When the connection was said to be silent.
+    /// The times at which silence was reported.
     var times: [UInt64] = []
 
     init(_ world: Simulation) { self.world = world }
@@ -23,7 +23,8 @@ import Testing
     override func tell(_ news: ConnectionNews) { if news.kind == .silent { times.append(world.time) } }
   }
 
-  /// A time without calls is no silence: it is told only after a call has waited for so long.
+  /// Time without calls does not count as silence, which is reported only after a call has waited for that
+  /// long.
   @Test func idleTimeDoesNotCount() throws {
     var answers = true
     world.servers[1] = { said, socket in
@@ -46,7 +47,7 @@ import Testing
     #expect(rest.call(client, deadline: 100 * Self.second).code == .deadlineExceeded)
     #expect(listener.times.map { ($0 &- began) / Self.second } == [30, 60, 90])
   }
-  /// A health check has a stream for as long as the connection lasts, but is no call.
+  /// A health check has a stream as long as the connection lasts, but does not count as a call.
   @Test func aHealthCheckIsNoCall() throws {
     let health = HealthTests()
     let server = health.server(1, HealthTests.serving)

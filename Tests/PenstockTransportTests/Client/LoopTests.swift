@@ -18,7 +18,7 @@ struct LoopTests {
     return (runtime, all)
   }
 
-  /// A new channel comes to the loop with the fewest, and of several to the first; a closed loop gets none.
+  /// A new channel is put on the first loop that has the fewest channels; a closed loop gets none.
   @Test(arguments: [UInt16(1), 2, 3, 64])
   func channelsComeToTheLoopWithTheFewest(_ count: UInt16) throws {
     let (runtime, loops) = try #require(make(count))
@@ -71,12 +71,13 @@ struct LoopTests {
     runtime.removeUser()
   }
 
-  /// Each loop is told to end before the thread waits for any. A loop that has ended before is not in the way.
+  /// Each loop is told to end before the thread waits for any. A loop that has already ended does not disturb
+  /// this.
   @Test(arguments: 0..<3)
   func shutdownEndsAll(_ first: Int) throws {
     let (runtime, loops) = try #require(make(3))
     #expect(loops[first].runtime.shutdown(timeoutMilliseconds: -1) == .ok)
-    // The loops end only together.
+    // Each of these two hooks waits for the other: so the shutdown must begin on both loops before it waits.
     let begun = Counter()
     let rest = loops.enumerated().filter { $0.offset != first }.map { $0.element }
     for loop in rest {

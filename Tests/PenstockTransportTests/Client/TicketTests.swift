@@ -43,7 +43,7 @@ struct TicketTests {
       must(ticket > last, "round \(round): \(ticket) after \(last)")
       last = ticket
       must(table.book(of: ticket) === book, "found")
-      // Some stay open, so that other tickets use the remaining slots.
+      // Some books stay open, so that later ones use the remaining slots.
       if round % 997 == 0 { kept.append((book, ticket)) } else { book.close() }
       must(round % 997 == 0 || table.book(of: ticket) == nil, "gone")
     }
@@ -97,7 +97,7 @@ struct TicketTests {
     #expect(book.spend(tickets[0], for: .drop).0 == .already)
     #expect(book.look(tickets[2]).0 == .ok)
     for ticket in [tickets[3], tickets[2]] { #expect(book.spend(ticket, for: nil).0 == .ok) }
-    // The lost one is still told from a spent one.
+    // The lost ticket is still distinguished from a spent one.
     #expect(book.look(tickets[1]).0 == .gone)
   }
 }

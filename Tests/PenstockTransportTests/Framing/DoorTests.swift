@@ -3,7 +3,7 @@ import Testing
 @testable import PenstockLaws
 @testable import PenstockTransport
 
-/// Checks that random chains keep the laws also with another framing and another transport, below a real call.
+/// Checks that random chains keep the laws with another framing and another transport, too.
 @Suite(.serialized) struct DoorTests {
   @Test(arguments: [Framing.Opening.atOnce, .whole])
   func lawsHoldOnAnotherTransport(_ opening: Framing.Opening) {
@@ -27,8 +27,8 @@ import Testing
   }
 }
 
-/// Plays the scenario in one order after the other until one keeps the laws; if none does, returns the first failure.
-/// After each, the attempts have been released.
+/// Plays the scenario in one order after the other until one keeps the laws; if none does, returns the first
+/// failure. The attempts of each play are released after it.
 private func run(_ scenario: Scenario, _ channel: MemoryChannel, isVerbose: Bool) -> Play.Failure? {
   var failure: Play.Failure?
   for number in 0..<2_000 {

@@ -90,7 +90,7 @@ final class MemoryStream: TransportStream {
   }
 }
 
-/// A channel whose names never come: the test gives each attempt its connection.
+/// A channel whose resolver never finds an address: the test gives each attempt its connection.
 ///
 /// If a law is broken a scenario stops in the middle, and its calls never end: `clear` releases their attempts.
 final class MemoryChannel {
@@ -136,7 +136,8 @@ final class AttemptBelow: FakeBelow {
   private var isHalfClosed = false
   private var isBegun = false
   private var hasAnswered = false
-  /// Whether nothing is written on the first stream, so that there is a second.
+  /// Whether the first stream is ended before anything is written on it, so that the attempt gets a second
+  /// stream.
   private var isPickedAgain: Bool
 
   init(_ bed: MemoryChannel) {

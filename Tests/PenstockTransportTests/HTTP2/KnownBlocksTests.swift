@@ -5,7 +5,8 @@ import Testing
 
 @testable import PenstockTransport
 
-/// Requests with known header blocks, which nghttp2 does not make again: a peer reads the same fields.
+/// Requests with known header blocks, which nghttp2 does not make again. A peer reads the same fields from
+/// them.
 @Suite struct KnownBlocksTests {
   /// The peer's side of HPACK.
   final class Inflater {
@@ -244,7 +245,7 @@ import Testing
     pair.end()
   }
 
-  /// A turn with more requests than the session handles without nghttp2.
+  /// One turn has more requests than the session keeps among its recent streams.
   @Test func manyInOneTurn() throws {
     let pair = try Pair()
     for count in [1, 1, 3 * HTTP2Session.recentStreams] {
@@ -343,6 +344,6 @@ import Testing
 }
 
 extension HTTP2Stream {
-  /// Whether its HEADERS frame has left.
+  /// Whether the HEADERS frame of the stream has left.
   fileprivate var hasLeft: Bool { life.isOpen && life != .opening && life != .openingWithBody }
 }

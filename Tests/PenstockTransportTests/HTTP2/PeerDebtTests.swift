@@ -153,8 +153,8 @@ import Testing
     client.end()
   }
 
-  /// gRPC servers send this with each message of an answer: a PING, to measure the connection, and WINDOW_UPDATE
-  /// frames. After 20,000 messages nothing of it counts against the server.
+  /// With each message of an answer a gRPC server sends a PING, to measure the connection, and WINDOW_UPDATE
+  /// frames. After 20,000 messages these frames do not count against the server.
   @Test func pingsWithEachMessage() throws {
     let client = Client()
     _ = client.open()

@@ -19,7 +19,8 @@ import Testing
       self.words = words
     }
 
-    /// A response that begins with a head of these fields, followed by the frames `rest`. `words` as above.
+    /// A response that begins with a head of these fields, followed by the frames `rest`. `words`: the
+    /// violation's error text; nil: the response is well formed.
     init(head fields: [(String, String)], end: Bool = false, _ rest: Frame..., fails words: String? = field) {
       testDescription = "head \(fields)\(end ? " end" : "")"
       frames = [.headers(1, fields, end: end)] + rest

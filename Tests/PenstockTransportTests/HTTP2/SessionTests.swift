@@ -7,7 +7,8 @@ import Testing
 
 /// HTTP2Session without I/O: bytes of a server in, events and bytes out.
 @Suite struct SessionTests {
-  /// Takes everything, at once or (without `takes`) when it is told of a change, and records the events.
+  /// An owner that records the events. It takes all bytes: at once, or (without `takes`) when it is told of a
+  /// change.
   final class Recorder: StreamOwner {
     let session: HTTP2Session
     let takes: Bool
@@ -425,7 +426,7 @@ import Testing
       session.letGo(stream, .cancelled)
     }
     #expect(session.open.count == 100)
-    // Nothing of these is sent; the connection's window was widened for the first stream.
+    // Nothing of these requests is sent. The connection's window was widened for the first stream.
     #expect(drain(session) == Frame.windowUpdate(0, (4 << 20) - 65535).encoded)
     #expect(session.isIdle && session.failure == nil)
   }

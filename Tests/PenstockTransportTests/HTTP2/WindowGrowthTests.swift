@@ -66,7 +66,8 @@ private final class FarServer {
   /// The windows that SETTINGS have announced for streams, after the first one.
   private(set) var sizes: [Int] = []
   private static let ping = [UInt8](repeating: 255, count: 8)
-  /// How much had been sent in this round trip when a PING came, and how much of the next one goes before its answer.
+  /// `pinged`: how many bytes had been sent in this round trip when a PING came. `due`: how many bytes are
+  /// sent in the next round trip before the answer to that PING.
   private var pinged: Int?
   private var due: Int?
   private var initial = 65535

@@ -42,7 +42,8 @@ extension RuntimeTests {
       runtime.releaseHandle()
     }
 
-    /// Shutdown runs the hooks, and the work that they leave, in one turn: so it needs no time-out.
+    /// Shutdown runs the hooks, and the items that they post, in one turn. So a shutdown with a timeout of 0
+    /// ends the runtime.
     @Test func shutdownWithoutATimeoutEndsAnIdleHostRuntime() {
       let runtime = makeRuntime(.host)
       let ran = Counter()
@@ -59,7 +60,8 @@ extension RuntimeTests {
       runtime.releaseHandle()
     }
 
-    /// A thread that looks for events without sleeping sees a shutdown, even if its option lets it do so for ever.
+    /// A thread that polls for events without sleeping notices a shutdown, even if `spinMicroseconds` lets it
+    /// poll for ever.
     @Test(arguments: [Runtime.Mode.thread, .host])
     func shutdownEndsASpin(_ mode: Runtime.Mode) {
       let runtime = makeRuntime(mode, spin: .max)
@@ -275,7 +277,7 @@ extension RuntimeTests {
             }
             cs_close(fillers.removeLast())
           }
-          // The attempts that failed have closed what they had opened: there are as many free descriptors as before.
+          // The failed attempts have closed the descriptors that they had opened: as many are free as before.
           for _ in 0...most { if dup(0) < 0 { return 5 } }
           return dup(0) < 0 ? 0 : 6
         }
@@ -336,7 +338,7 @@ extension RuntimeTests {
 
     @Test(.disabled(if: underThreadSanitizer, noThreads)) func forksInTheMiddleOfWorkAreSurvived() async {
       await #expect(processExitsWith: .success) {
-        /// A runtime that this process makes works.
+        /// Makes a runtime in this process, and runs one item on it. Returns 0 if that works.
         func works() -> Int32 {
           Process.withLock {}
           var options = Runtime.Options()

@@ -15,7 +15,7 @@ extension RuntimeTests {
       #expect(runtime.poll(timeoutMilliseconds: 0) == .ok)
       #expect(ran.now == 1 && !isReadable(fd))
 
-      // Work that a turn leaves over: an item that a callback has posted.
+      // If a turn leaves work (an item that a callback has posted), the descriptor stays readable.
       runtime.post(Work { runtime.post(Work { runtime.post(Work { ran.up() }) }) })
       while ran.now < 2 {
         #expect(isReadable(fd))
@@ -24,7 +24,7 @@ extension RuntimeTests {
       #expect(!isReadable(fd))
       #expect(ran.now == 2)
 
-      // A deadline.
+      // At the deadline of a timer the descriptor becomes readable.
       let at = runtime.after(milliseconds: 10)
       runtime.post(
         Work {
@@ -37,7 +37,7 @@ extension RuntimeTests {
       #expect(runtime.poll(timeoutMilliseconds: 0) == .ok)
       #expect(ran.now == 3 && !isReadable(fd))
 
-      // A socket.
+      // The descriptor becomes readable when a watched socket does.
       let pair = pipePair()
       var byte: UInt8 = 1
       let handler = Ready { _ in
@@ -55,8 +55,8 @@ extension RuntimeTests {
       runtime.end()
     }
 
-    /// The numbers that distinguish a watch from a later one on the same descriptor wrap around, and so pass
-    /// those that stand for the loop's own descriptors.
+    /// The serial numbers of watches wrap around. On their way they pass the numbers that stand for the
+    /// loop's own descriptors.
     @Test func serialsOfWatchesGoRound() {
       let runtime = makeRuntime(.host)
       let pair = pipePair()

@@ -9,7 +9,7 @@ extension RuntimeTests {
     @Test func theRoleGoesFromTheOwnThreadToACallerAndBack() {
       let runtime = makeRuntime()
       let me = cs_thread_self()
-      // Nobody waits: the own thread runs what is posted.
+      // No thread waits, so the own thread runs the item.
       let first = WaitCell()
       let ran = Atomic<UInt64>(0)
       runtime.post(
@@ -20,7 +20,7 @@ extension RuntimeTests {
       park(first)
       let own = ran.load(ordering: .relaxed)
       #expect(own != me)
-      // A waiter gets the role, and runs what comes while it waits.
+      // A waiter gets the role, and runs the items that are posted while it waits.
       let drove = Counter()
       let cell = WaitCell()
       let poster = TestThread {
@@ -86,7 +86,7 @@ extension RuntimeTests {
       let drove = Counter()
       for _ in 0..<2_000 { runtime.perform { if cs_thread_self() == me { drove.up() } } }
       #expect(drove.now == 2_000)
-      // The own thread has not been woken by any of them.
+      // None of the waits has woken the own thread.
       #expect(runtime.ownWord.load(ordering: .relaxed) == woken)
       runtime.end()
     }

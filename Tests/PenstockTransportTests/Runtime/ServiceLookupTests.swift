@@ -6,7 +6,7 @@ import Testing
 
 @testable import PenstockTransport
 
-/// Names in memory, for look-ups that go on threads of their own.
+/// Names in memory, for look-ups that run on threads of their own.
 private final class FakeNames: Platform {
   /// The SRV records of each name: priority, weight, port, host.
   var records: [String: [(Int, Int, Int, String)]] = [:]
@@ -54,7 +54,7 @@ private final class FakeNames: Platform {
 
 private final class ServiceAnswer: ResolverCompletion {
   let cell = WaitCell()
-  /// "ADDRESS priority PRIORITY weight WEIGHT" each.
+  /// The servers that were found, each as "ADDRESS priority PRIORITY weight WEIGHT".
   var servers: [String] = []
   var failure: String?
 
@@ -136,7 +136,7 @@ extension RuntimeTests {
       #expect(ask().failure == "\(name): b.example.: no such host")
     }
 
-    /// A cancelled look-up ends behind the host that is looked up just then.
+    /// A cancelled look-up ends after the host that it is looking up at that moment.
     @Test func cancelled() {
       names.records["_grpc._tcp.orders.example"] = (1...50).map { ($0, 1, $0, "h\($0).example") }
       let runtime = runtime()
@@ -168,7 +168,7 @@ extension RuntimeTests {
         count.up()
         names.now.add(2_000_000_000, ordering: .relaxed)
       }
-      // The first two have no address, and the third is looked up after 4 s.
+      // The first two hosts have no address, and the third one is looked up after 4 s.
       #expect(ask().servers == ["10.0.0.3:3 priority 3 weight 16384"])
       #expect(count.now == 3)
     }

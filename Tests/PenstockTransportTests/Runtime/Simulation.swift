@@ -26,8 +26,8 @@ final class Simulation: Platform {
 
   override func clock() -> UInt64 { time }
 
-  /// The source of random numbers. All are the middle of the range, with which jitter changes no wait, unless a test has
-  /// its own.
+  /// The source of random numbers. By default each number is the middle of the range, with which jitter
+  /// changes no wait.
   var randoms: () -> UInt64 = { 1 << 63 }
   override func random() -> UInt64 { randoms() }
 
@@ -60,7 +60,8 @@ final class Simulation: Platform {
 
   func readiness(_ descriptor: Int32) -> UInt32 { sockets[descriptor]?.readiness ?? 0 }
 
-  /// Advances the clock to the next event, or by at most so much. False: there was no event within that time.
+  /// Advances the clock to the next event, but at most by `nanoseconds`. False: there was no event within
+  /// that time.
   func goOn(atMost nanoseconds: UInt64) -> Bool {
     guard let first = events.first, first.at <= time + nanoseconds else {
       time += nanoseconds
@@ -79,11 +80,11 @@ final class SimulatedSocket: Socket {
   private let server: Simulation.Server
   private var arrived: [UInt8] = []
   var isConnected = false
-  /// Whether the client has closed it.
+  /// Whether the client has closed the socket.
   private(set) var isClosed = false
   private var hasEnded = false
-  /// The server's notes on this connection: whether the preface has come, and the bytes of a frame that is not
-  /// whole yet.
+  /// The server's notes on this connection: whether the client's preface has come, and the bytes of an
+  /// incomplete frame.
   var hasBegun = false
   var rest: [UInt8] = []
   /// How many messages the server has answered.

@@ -89,7 +89,8 @@ func eventually(_ what: String, _ condition: () -> Bool) {
   }
 }
 
-/// For threads and child processes, where `#expect` does not reach.
+/// If `condition` is false, reports an issue and ends the process. For threads and child processes, in which
+/// `#expect` does not work.
 func must(_ condition: Bool, _ what: @autoclosure () -> String, line: Int = #line) {
   if condition { return }
   let text = "line \(line): \(what())\n"

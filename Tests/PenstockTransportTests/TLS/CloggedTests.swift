@@ -88,7 +88,8 @@ import Testing
     let client = try #require(
       TestClient("unix-abstract:" + server.name, mode: .host) { $0.tls = Certificates.shared.client() })
     let told = Told()
-    // Not a bidi call: for bidi calls the connection's window stays too narrow for so many messages.
+    // The call is not bidi, because for bidi calls the connection's window stays too narrow for so many
+    // messages.
     let call = client.make("/a.B/C", .serverStream, told: told)
     call.open()
     #expect(call.demand(1 << 40) == .ok)
@@ -137,7 +138,7 @@ import Testing
     #expect(updates > 4000 && updates < 20_000)
     #expect(told.messages.count < messages && told.code == nil)
 
-    // The server reads, so everything goes on.
+    // When the server reads, the upload and the messages go on.
     var got = 0
     while got < upload + 5 || told.messages.count < messages {
       server.read()

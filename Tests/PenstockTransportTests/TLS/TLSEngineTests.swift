@@ -5,7 +5,7 @@ import Testing
 
 @testable import PenstockTransport
 
-/// TLSEngine against itself, in memory.
+/// Two TLSEngines, a client and a server, connected in memory.
 @Suite struct TLSEngineTests {
   let certificates = Certificates.shared
 
@@ -13,7 +13,7 @@ import Testing
     let client: TLSEngine
     let server: TLSEngine
 
-    /// Shovels ciphertext, `step` bytes at a time, until neither side has more to say.
+    /// Moves records between the two sides, `step` bytes at a time, until neither has more to send.
     func shake(step: Int = .max) -> (client: TLSEngine.Progress, server: TLSEngine.Progress) {
       var left = client.handshake()
       var right = TLSEngine.Progress.needsMore
@@ -22,7 +22,8 @@ import Testing
         if move(client.output, server.input, step) { right = server.handshake() }
         if move(server.output, client.input, step) { left = client.handshake() }
       }
-      // TLS 1.3: a refusal of the client's certificate comes after its handshake.
+      // In TLS 1.3 the server's refusal of the client's certificate comes after the client's handshake is
+      // done.
       var scrap = [UInt8](repeating: 0, count: 100)
       if left == .done, scrap.withUnsafeMutableBytes({ client.read(into: $0) }) == .failed { left = .failed }
       return (left, right)
@@ -130,7 +131,7 @@ import Testing
     #expect(text(pair.client.failure) == "TLS failed: protocol is shutdown")
   }
 
-  /// A record that neither side has made.
+  /// Gives `to` a record that no engine has made.
   func sendNonsense(to: TLSEngine) {
     let record = [0x17, 3, 3, 0, 32] + [UInt8](repeating: 7, count: 32)
     _ = record.withUnsafeBytes { to.input.append($0) }
@@ -158,7 +159,7 @@ import Testing
     #expect(SSL_new_session_ticket(ssl) == 1 && SSL_do_handshake(ssl) == 1)
     #expect(pair.server.output.count > 2000)
     var place = [UInt8](repeating: 0, count: 200)
-    // Two records of 512 bytes, and something of the third.
+    // Moves two records of 512 bytes, and a part of the third.
     _ = pair.move(pair.server.output, pair.client.input, 1100)
     #expect(place.withUnsafeMutableBytes { pair.client.read(into: $0) } == .needsMore)
     let rest = [UInt8](repeating: 9, count: 600)
@@ -320,7 +321,7 @@ import Testing
       return engine.handshake()
     }
     for _ in 0..<63 { #expect(say(4096) == .needsMore) }
-    // With these bytes the handshake has come to 1 MiB.
+    // After these bytes the handshake has had 1 MiB.
     #expect(say(4016) == .needsMore && engine.input.isEmpty)
     #expect(say(1) == .failed)
     #expect(text(engine.failure) == "TLS handshake failed: over 1 MiB long")
@@ -379,7 +380,7 @@ import Testing
   }
 
   @Test func rootsOfTheSystem() {
-    // Passes on machines without roots too: then the text says so.
+    // The test also passes on a machine without roots, if the error text says so.
     switch TLSContext.make(role: .client, options: TLSOptions()) {
     case .made: break
     case .failed(let failure): #expect(text(failure.text)?.hasPrefix("this system has no roots") == true)
