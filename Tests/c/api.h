@@ -216,7 +216,7 @@ static inline uint64_t pick_number(numbers *self) {
 
 typedef struct place {
   penstock_hop *hop;
-  bool may_wait; /* in the function of a synchronous interceptor */
+  bool may_wait; /* whether the callback is the function of a synchronous interceptor */
   penstock_buffer *buffer;
   penstock_pick *pick;
   struct place *outer;

@@ -166,7 +166,7 @@ static inline const char *pick_ready_options(const char *function) {
   return NULL;
 }
 
-/* Picks a text for this parameter of this function. */
+/* Picks a text for `parameter` of `function`. */
 static inline const char *pick_text(const char *function, const char *parameter) {
   if (once_in(8)) return ONE_OF(odd_texts);
   if (strcmp(parameter, "target") == 0) return pick_target();

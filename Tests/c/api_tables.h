@@ -13,7 +13,7 @@ static inline owner pick_table_owner(const char *function, size_t *struct_size) 
   return (owner){&unowned, end_cell};
 }
 
-/* Gives the callback, or in one of four cases NULL. */
+/* Gives `function`, or NULL in one of four cases. */
 #define MAYBE(function) (once_in(4) ? NULL : (function))
 
 /* ---- Calls ---- */

@@ -1,4 +1,4 @@
-/* Shared by the tests of the bearer token: a source of tokens, and a server that refuses some. */
+/* Shared by the tests of the bearer token: a source of tokens, and a server that refuses some of them. */
 #ifndef PENSTOCK_BEARER_H
 #define PENSTOCK_BEARER_H
 
@@ -11,7 +11,7 @@ typedef struct source {
   bool answers; /* whether the callback itself answers; if not, `requests` keeps the requests */
   int64_t expires_in_ms;
   int32_t fails;               /* if not 0, each request fails with this code */
-  penstock_token_request late; /* an expired request; an answer to it is tried at the next request, and refused */
+  penstock_token_request late; /* an expired request; `ask` tries to answer it, and is refused */
   atomic_int asked;
   latch was_asked;
   penstock_token_request requests[SOURCE_LIMIT];

@@ -7,19 +7,19 @@
 enum { START = PENSTOCK_EVENT_START, SEND, HALF_CLOSE, HEADERS, RECEIVE, STATUS };
 
 typedef enum act {
-  PASS,         /* resolved with NEXT, within the callback */
-  PASS_LATER,   /* resolved with NEXT, on another thread */
-  DROP,         /* released unresolved, within the callback */
-  DROP_LATER,   /* released unresolved, on another thread */
-  CANCEL,       /* the call is ended with DATA_LOSS, within the callback */
-  CANCEL_LATER, /* the call is ended with DATA_LOSS, on another thread */
-  KEEP,         /* kept for the test, which takes it with `take_kept` */
+  PASS,         /* resolves the event with NEXT, within the callback */
+  PASS_LATER,   /* resolves the event with NEXT, on another thread */
+  DROP,         /* releases the hop without resolving the event, within the callback */
+  DROP_LATER,   /* releases the hop without resolving the event, on another thread */
+  CANCEL,       /* ends the call with DATA_LOSS, within the callback */
+  CANCEL_LATER, /* ends the call with DATA_LOSS, on another thread */
+  KEEP,         /* keeps the hop for the test, which takes it with `take_kept` */
 } act;
 
 /* An interceptor in asynchronous style. It counts its callbacks and keeps the arguments of the last one; one worker
  * thread handles the events whose act is to come later. */
 typedef struct style {
-  act acts[7]; /* what happens to each event; the index is PENSTOCK_EVENT_... */
+  act acts[7]; /* the act for each event; the index is PENSTOCK_EVENT_... */
   /* Each callback calls `look` first. */
   void (*look)(struct style *self, int32_t event, penstock_hop *hop);
   void *context;

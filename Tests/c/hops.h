@@ -13,7 +13,7 @@ enum {
   PAUSABLE = IN(START) | IN(SEND) | IN(HALF_CLOSE) | IN(HEADERS) | IN(RECEIVE) | IN(STATUS),
 };
 
-/* A bidi call with one message each way; with `cancel` the caller cancels it at the end. */
+/* Makes a bidi call with one message each way. If `cancel` is set, the caller cancels the call at the end. */
 static inline void run_bidi(penstock_channel *channel, bool cancel) {
   penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
   if (!call) return;

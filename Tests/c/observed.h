@@ -10,9 +10,9 @@
 /* Default values of options, and a limit of the peer. */
 enum {
   WINDOW = 1 << 20,        /* the window of a stream, on both sides */
-  HELD = 65536,            /* hold_bytes */
-  SEND_BUFFER = 256 << 10, /* send_buffer_bytes */
-  PEER_KEEPS = 65536,      /* docs/peer.md: the output of a stream that waits in the peer for the client's window */
+  HELD = 65536,            /* the default of hold_bytes */
+  SEND_BUFFER = 256 << 10, /* the default of send_buffer_bytes */
+  PEER_KEEPS = 65536,      /* how much output of a stream waits in the peer for the client's window (docs/peer.md) */
 };
 
 /* The number of bytes that all threads have allocated; meaningless under valgrind and sanitizers. */

@@ -51,7 +51,7 @@ static inline bool ready_message_is(const penstock_reply *reply, const char *tex
   return data && length == strlen(text) && memcmp(data, text, length) == 0;
 }
 
-/* The value of a header; "" if there is none. */
+/* Gives the value of a header; "" if there is none. */
 static inline const char *ready_value(const penstock_metadata *metadata, const char *name) {
   const void *value = NULL;
   return metadata && penstock_metadata_get(metadata, name, 0, &value, NULL) == PENSTOCK_OK ? value : "";

@@ -11,7 +11,7 @@ typedef struct told {
   atomic_int code;
   char message[128];
   char body[64];
-  penstock_ticket ticket; /* resumed when the reply comes; 0: none */
+  penstock_ticket ticket; /* a ticket that is resumed when the reply comes; 0: none */
   atomic_int finalized;
 } told;
 

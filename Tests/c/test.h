@@ -40,7 +40,7 @@ uint32_t test_random(uint32_t below);
   }                                                                                                                    \
   static void function(void)
 
-/* CHECK goes on after a failure; REQUIRE leaves the (void) function. */
+/* CHECK goes on after a failure; REQUIRE returns from the calling function, which must be void. */
 #define CHECK(condition) check_true(__FILE__, __LINE__, #condition, (condition))
 #define REQUIRE(condition)                                                                                             \
   do {                                                                                                                 \
@@ -68,8 +68,8 @@ bool check_json(const char *file, int line, const char *what, const char *found,
 bool check_has(const char *file, int line, const char *what, const char *found, const char *part);
 bool check_result(const char *file, int line, const char *what, penstock_result found, penstock_result expected);
 
-/* Checks that `error` has `code`, the path `path` (unless NULL), and a message that contains `part` (unless NULL);
- * releases it. */
+/* Checks that `error` has `code`, the path `path` (unless NULL), and a message that contains `part` (unless NULL). Then
+ * releases the error. */
 #define CHECK_ERROR(error, code, path, part) check_error(__FILE__, __LINE__, &(error), (code), (path), (part))
 void check_error(const char *file, int line, penstock_error **error, penstock_result code, const char *path,
                  const char *part);
@@ -114,7 +114,7 @@ void signal_latch(void *latch);
 
 /* "127.0.0.1:port" of a penstock-peer that this process has started, once. */
 const char *peer_address(void);
-/* The path of a file in the folder that the runner has made: ca.pem, server, cn, client and self, each .pem and
+/* The path of a file in the folder that the runner has made: ca.pem, and server, cn, client and self with .pem and
  * .key. */
 const char *certificate(const char *name);
 /* "127.0.0.1:port" of a peer with TLS and the certificate server.pem; with `mutual` it asks for a client certificate
@@ -170,7 +170,7 @@ struct probe {
    * probe.c); NUL-terminated. */
   char log[512];
   pthread_mutex_t mutex;
-  /* If set, all events but demand and sent are also appended there, as "name:event ". */
+  /* If this is set, all events but demand and sent are also appended to it, as "name:event ". */
   struct probe_trace *trace;
   latch done; /* signalled by destroy */
   latch finalized_latch;
@@ -199,7 +199,7 @@ static inline penstock_result hop_bytes(penstock_hop *hop, const void **data, si
 }
 static inline void *hop_object(penstock_hop *hop) { return penstock_message_object(penstock_hop_message(hop)); }
 
-/* Gives `put` a message made of `object`; if `put` refuses it, the codec frees the object. */
+/* Calls `put` with a message made of `object`; if `put` refuses the message, the codec frees the object. */
 static inline penstock_result put_object(penstock_hop *hop, penstock_codec *codec, void *object,
                                          penstock_result (*put)(penstock_hop *, penstock_message *)) {
   penstock_message *message = NULL;

@@ -141,7 +141,7 @@ TEST(async_changes_later) {
   CHECK_RESULT(penstock_hop_resolve(kept, 99), PENSTOCK_E_INVALID_ARGUMENT);
   OK(penstock_hop_resolve(kept, PENSTOCK_NEXT));
   penstock_hop_release(kept);
-  kept = take_kept(&style, 2); /* on_send */
+  kept = take_kept(&style, 2); /* the hop of on_send */
   CHECK_INT(style.length, 4);
   CHECK(memcmp(style.data, "ping", 4) == 0);
   OK(penstock_hop_set_bytes(kept, "request", 7));
@@ -151,19 +151,19 @@ TEST(async_changes_later) {
   CHECK_RESULT(penstock_hop_resolve(kept, PENSTOCK_NEXT), PENSTOCK_E_ALREADY);
   CHECK_INT(penstock_hop_event(kept), PENSTOCK_EVENT_NONE);
   penstock_hop_release(kept);
-  kept = take_kept(&style, 3); /* on_half_close */
+  kept = take_kept(&style, 3); /* the hop of on_half_close */
   OK(penstock_hop_resolve(kept, PENSTOCK_NEXT));
   penstock_hop_release(kept);
-  kept = take_kept(&style, 4); /* on_headers */
+  kept = take_kept(&style, 4); /* the hop of on_headers */
   OK(penstock_hop_resolve(kept, PENSTOCK_NEXT));
   penstock_hop_release(kept);
-  kept = take_kept(&style, 5); /* on_receive */
+  kept = take_kept(&style, 5); /* the hop of on_receive */
   CHECK_INT(style.length, 7);
   CHECK(memcmp(style.data, "request", 7) == 0);
   OK(penstock_hop_set_bytes(kept, "response", 8));
   OK(penstock_hop_resolve(kept, PENSTOCK_NEXT));
   penstock_hop_release(kept);
-  kept = take_kept(&style, 6); /* on_status */
+  kept = take_kept(&style, 6); /* the hop of on_status */
   const void *value = NULL;
   OK(penstock_metadata_get(penstock_status_trailers(style.status), "x-trailers-mine", 0, &value, NULL));
   OK(penstock_status_set_message(style.status, "late"));
@@ -245,7 +245,7 @@ TEST(async_table_is_checked) {
   larger.table.struct_size = sizeof(larger);
   OK(penstock_async_interceptor_table(&larger.table, &made, NULL));
   CHECK_INT(atomic_load(&finalized), 0);
-  made.finalizer(made.user_data); /* never registered */
+  made.finalizer(made.user_data); /* this table was never registered */
   CHECK_INT(atomic_load(&finalized), 1);
   larger.more[3] = 1;
   CHECK_RESULT(penstock_async_interceptor_table(&larger.table, &made, &error), PENSTOCK_E_UNSUPPORTED);

@@ -119,7 +119,7 @@ TEST(async_cancel_by_the_caller) {
     penstock_reply_release(reply);
     penstock_call_release(call);
     CHECK_INT(atomic_load(&style.seen[STATUS]), 1);
-    penstock_hop_release(kept); /* unresolved: the call has ended */
+    penstock_hop_release(kept); /* its event is unresolved, but the call has ended */
     penstock_channel_release(channel);
     style_end(&style, 1);
   }

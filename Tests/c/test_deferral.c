@@ -202,8 +202,8 @@ typedef struct kept {
 } kept;
 
 /* Measures the memory that a call keeps while the first of three pausing hops that `event` reaches is paused. The
- * caller sends one message or, in a bidi call, as many as are accepted before the pause; if not unary, it asks for a
- * thousand messages. Then the test waits long enough for all that can come. */
+ * caller sends one message or, in a bidi call, as many as are accepted before the pause; unless the call is unary, the
+ * caller asks for a thousand messages. Then the test waits long enough for all that can come. */
 static bool measure(int32_t event, int32_t kind, size_t size, long limit, kept *kept) {
   observed observed;
   if (!observe(&observed, "{\"tls\": false}")) return false;

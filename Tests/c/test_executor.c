@@ -129,7 +129,7 @@ typedef struct two_pools {
   pool *outbound, *inbound;
 } two_pools;
 
-/* destroy runs on the inbound executor; if there is only an outbound one, it runs there. */
+/* destroy runs on the inbound executor; if there is only an outbound executor, destroy runs on that one. */
 static int32_t check_pool(probe *self, penstock_hop *hop, int32_t event) {
   two_pools *expected = self->context;
   (void)hop;

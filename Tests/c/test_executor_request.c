@@ -13,7 +13,7 @@ typedef enum way { INLINE, EXECUTOR, SYNCHRONOUS, RESTARTED } way;
 typedef struct bench {
   way way;
   char target[64];
-  penstock_channel *other; /* the same server by another target */
+  penstock_channel *other; /* a channel to the same server by another target */
   _Atomic penstock_ticket start;
   atomic_int attempts, reads;
   atomic_bool is_changed;

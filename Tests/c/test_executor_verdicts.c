@@ -94,7 +94,7 @@ static int32_t defer(probe *self, penstock_hop *hop, int32_t event) {
     }
     return PENSTOCK_HOLD;
   }
-  if (event == PENSTOCK_EVENT_HEADERS) return PENSTOCK_HOLD; /* until the first message */
+  if (event == PENSTOCK_EVENT_HEADERS) return PENSTOCK_HOLD; /* the headers are held until the first message */
   if (event == PENSTOCK_EVENT_HALF_CLOSE) {
     int last = 4;
     OK(penstock_hop_send(hop, &last, sizeof(last)));

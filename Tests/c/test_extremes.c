@@ -45,7 +45,7 @@ TEST(lengths_that_no_memory_has) {
       CHECK_ERROR(error, PENSTOCK_E_INVALID_ARGUMENT, NULL, "request");
     }
   CHECK_INT(penstock_metadata_count(metadata), 0);
-  /* The greatest length that is not refused as an invalid argument. No memory is so long: each function fails before
+  /* The greatest length that is not refused as an invalid argument. No memory is that large: each function fails before
    * it reads the data. */
   CHECK_RESULT(penstock_metadata_set_bytes(metadata, "x-bin", "x", ((size_t)1 << 47) - 1), PENSTOCK_E_NO_MEMORY);
   CHECK_RESULT(penstock_call_send(call, "x", ((size_t)1 << 47) - 1), PENSTOCK_E_TOO_LARGE);

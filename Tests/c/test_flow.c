@@ -120,8 +120,8 @@ TEST(flow_a_slow_reader_stops_the_server) {
   for (int i = 0; i < HOPS; i++) check_ended(&probes[i]);
 }
 
-/* For a blocking reader small messages that have arrived whole are read ahead; never the last one, so that a cancel
- * still ends the call. */
+/* For a blocking reader the library reads ahead small messages that have arrived whole, except the last one, so that a
+ * cancel still ends the call. */
 TEST(flow_small_messages_are_read_ahead) {
   enum { MESSAGES = 2000, AT_MOST = 64 };
   penstock_channel *channel = open_channel();

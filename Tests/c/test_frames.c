@@ -71,7 +71,8 @@ static void put_frame(story *self, int type, int flags, uint32_t id, const void 
 }
 
 static void put_head(story *self, stream *one) {
-  /* ":status: 200" and "content-type: application/grpc" of HPACK's static table. */
+  /* ":status: 200" as an index of HPACK's static table, and "content-type: application/grpc" with a name of that
+   * table. */
   put_frame(self, HEADERS, END_HEADERS, one->id,
             "\x88\x0f\x10\x10"
             "application/grpc",
@@ -100,7 +101,7 @@ static void put_data(story *self, stream *one, size_t count, int flags) {
   one->sent += count;
 }
 
-/* A frame that is not part of a message. */
+/* Puts a frame that is not part of a message. */
 static void put_other(story *self, const stream *one) {
   static const uint8_t bytes[100] = {0, 0, 0, 1};
   switch (test_random(6)) {
@@ -146,7 +147,7 @@ static void put_fault(story *self, stream *one) {
 }
 
 /* Gives the length of the next DATA frame: `usual`, as most servers send frames of one length, or in `odd` of 100 cases
- * another one. */
+ * another length. */
 static size_t next_length(size_t usual, uint32_t odd) {
   static const size_t some[] = {0, 1, 9, 4095, 4096, 4097, 16384, 65280};
   if (test_random(100) >= odd) return usual;

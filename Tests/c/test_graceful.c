@@ -16,7 +16,7 @@ static void check_status(int line, penstock_call *call, int32_t code, const char
   penstock_reply_release(reply);
 }
 
-/* A bidi call that has sent a message and got it back. */
+/* Makes a bidi call that has sent a message and got it back. */
 static penstock_call *echoing(penstock_channel *channel) {
   penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
   penstock_message *message = NULL;

@@ -17,7 +17,7 @@ typedef struct storm {
   pthread_t callers[CALLERS];
   atomic_int calling;
   atomic_bool over;
-  char tls[600]; /* options */
+  char tls[600]; /* the options of a channel with TLS */
 } storm;
 
 static atomic_int signals;
@@ -107,7 +107,7 @@ TEST(hardship_of_descriptors) {
   REQUIRE(getrlimit(RLIMIT_NOFILE, &limit) == 0);
   struct rlimit none = {0, limit.rlim_max};
   REQUIRE(setrlimit(RLIMIT_NOFILE, &none) == 0);
-  bool is_enforced = dup(0) < 0; /* valgrind sets its own limit */
+  bool is_enforced = dup(0) < 0; /* false under valgrind, which sets its own limit */
   int32_t codes[2];
   char words[2][512];
   for (int i = 0; i < 2; i++) codes[i] = code_of(others[i], words[i], sizeof(words[i]));

@@ -43,7 +43,7 @@ static int32_t look(probe *self, penstock_hop *hop, int32_t event) {
                   (event == PENSTOCK_EVENT_STATUS && penstock_hop_ticket(hop) == 0),
               event);
   if (HAS(PAUSABLE, event)) CHECK_EVENT(penstock_hop_ticket(hop) == penstock_hop_ticket(hop), event);
-  /* Allowed in on_start, because the verdict may still be TAKE. */
+  /* deliver_headers is allowed in on_start, because the verdict may still be TAKE. */
   CHECK_IN(event, penstock_hop_deliver_headers(hop, NULL), IN(START));
   penstock_status *status = NULL;
   OK(penstock_status_new(0, NULL, &status));

@@ -205,7 +205,7 @@ TEST(runtime_host_poll_and_blocking_calls) {
     pthread_create(&thread, NULL, poll_forever, &poller);
     latch_wait(&poller.entered, 1);
     check_echo(channel);
-    /* The poll makes one turn, with work or without; a new call gives it work. */
+    /* The poll makes one turn of the loop, with work or without. A new call gives it work. */
     host_call call;
     start_host_call(&call, runtime, channel);
     latch_wait(&poller.left, 1);

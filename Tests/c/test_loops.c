@@ -229,7 +229,7 @@ static void wait_in_callback(const char *options) {
   latch_wait(&ended, 1);
   CHECK_INT(atomic_load(&meeting.tried), 2);
   penstock_call_release(call);
-  /* `finish` half-closes only a call that it may wait for. */
+  /* The refused waits have not half-closed the call, so it can still send. */
   OK(penstock_call_send(meeting.waiting, "x", 1));
   CHECK_MESSAGE(meeting.waiting, "x");
   CHECK_FINISH(meeting.waiting, 0);

@@ -197,8 +197,8 @@ TEST(message_that_is_refused_is_let_go) {
 
 /* ---- The end of a call while its messages wait ---- */
 
-/* So many large messages are more than all windows hold together, on the way to the server and back, while nobody reads
- * the echo. */
+/* This number of large messages is more than all windows hold together, on the way to the server and back, while nobody
+ * reads the echo. */
 enum { WAITING = 8 };
 
 typedef struct waiting {

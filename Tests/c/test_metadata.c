@@ -21,7 +21,7 @@ static void check_whole(const char *file, int line, const penstock_metadata *met
 }
 #define CHECK_WHOLE(metadata, expected) check_whole(__FILE__, __LINE__, (metadata), (expected))
 
-/* Checks that value number `index` of `name` is these bytes. */
+/* Checks that value number `index` of `name` has these `bytes`. */
 static void check_value(int line, const penstock_metadata *metadata, const char *name, size_t index, const void *bytes,
                         size_t expected) {
   const void *value = NULL;
@@ -244,7 +244,7 @@ TEST(metadata_json_escapes) {
 TEST(metadata_json_errors) {
   static const struct {
     const char *json;
-    const char *part; /* of the message or the path */
+    const char *part; /* a part of the error's message or path */
   } wrong[] = {
       {"", NULL},
       {"{", NULL},

@@ -105,7 +105,7 @@ static int32_t grow(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_NEXT;
 }
 
-/* kgateway 4801: a filter made a message larger than the limit; the local reply took the filters away under it. Here
+/* kgateway 4801: a filter made a message larger than the limit; the local reply freed the filters while they ran. Here
  * the call ends, and each hop lives until its destroy. */
 TEST(others_kgateway_4801_a_message_grown_over_the_limit_ends_the_call) {
   penstock_channel *channel = open_channel();

@@ -267,7 +267,8 @@ TEST(pick_is_in_the_trace) {
   end_servers(&all);
 }
 
-/* The server refuses the stream of each first attempt: the call makes another, whose hop sees its own address. */
+/* The server refuses the stream of each first attempt. The call makes another attempt, whose hop sees the address of
+ * that attempt. */
 TEST(pick_comes_with_each_attempt) {
   char script[512];
   snprintf(script, sizeof(script), "%s", __FILE__);

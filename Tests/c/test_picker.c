@@ -25,7 +25,7 @@ static void set_picker(servers *all, chooser *self) {
   OK(penstock_channel_set_picker(all->channel, choose, self, on_end));
 }
 
-/* A value of the call's metadata; NULL: there is none. */
+/* Gives the value "x-user" of the call's metadata; NULL if there is none. */
 static const char *user_of(penstock_pick *pick, char *text, size_t size) {
   const void *value = NULL;
   size_t length = 0;
@@ -223,7 +223,7 @@ TEST(picker_needs_a_connection) {
   latch_wait(&self.finalized, 1);
 }
 
-/* The chosen connection allows one call at a time: further calls wait for it, though others have room. */
+/* The chosen connection allows one call at a time: further calls wait for it, although other connections have room. */
 TEST(picker_waits_for_a_slot) {
   servers all;
   char *const one[] = {"--max-concurrent-streams", "1", NULL};

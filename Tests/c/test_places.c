@@ -314,7 +314,7 @@ TEST(replacing_keeps_the_place) {
   penstock_call_release(call);
   OK(penstock_registration_wait_removed(b, 20000));
   CHECK_INT(atomic_load(&probes[1].finalized), 1);
-  /* The replacement has the old one's priority, too, and the old id is no longer valid. */
+  /* The replacement also has the priority of the old interceptor, and the old id is no longer valid. */
   OK(penstock_registration_set_priority(id, 2, NULL));
   CHECK_RESULT(penstock_registration_set_priority(b, 2, NULL), PENSTOCK_E_NOT_FOUND);
   penstock_interceptor_id newer = 0;

@@ -153,7 +153,7 @@ TEST(cache_keeps_the_most_recently_used) {
 TEST(cache_order_of_use_at_random) {
   bench bench;
   bench_open(&bench, "{\"max_entries\": 4}");
-  int used[4], count = 0; /* the latest first */
+  int used[4], count = 0; /* the keys in the cache, the last used first */
   for (int i = 0; i < test_rounds(300); i++) {
     int key = (int)test_random(7), at = 0;
     while (at < count && used[at] != key) at++;
@@ -176,7 +176,7 @@ TEST(cache_is_bounded_in_bytes) {
   bench_open(&bench, "{\"max_bytes\": 10000}");
   check_call(&bench, other, NULL, false);
   check_call(&bench, other, NULL, true);
-  check_call(&bench, large, NULL, false); /* together with its key and the other entry it is over the limit */
+  check_call(&bench, large, NULL, false); /* this response with its key and the other entry is over the limit */
   check_call(&bench, large, NULL, true);
   check_call(&bench, other, NULL, false);
   bench_close(&bench);

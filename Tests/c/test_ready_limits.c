@@ -33,7 +33,7 @@ TEST(rate_limit_bounds_those_who_wait_and_how_long) {
   penstock_reply *reply = ready_unary(channel, "x", NULL);
   CHECK_HAS(ready_message(reply), "too many calls wait");
   CHECK_INT(ready_code(reply), PENSTOCK_STATUS_RESOURCE_EXHAUSTED);
-  /* If a call is cancelled while it waits, another gets its place. */
+  /* If a call is cancelled while it waits, another call gets its place. */
   OK(penstock_call_cancel(waiting[0], NULL));
   CHECK_INT(ready_code(ready_finish(waiting[0])), PENSTOCK_STATUS_CANCELLED);
   waiting[0] = ready_begin(channel, "x", NULL);

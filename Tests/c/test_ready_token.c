@@ -82,7 +82,8 @@ TEST(bearer_does_not_wait_for_ever) {
   penstock_reply *reply = ready_unary(channel, "x", NULL);
   CHECK_HAS(ready_message(reply), "no token came in time");
   CHECK_INT(ready_code(reply), PENSTOCK_STATUS_UNAVAILABLE);
-  /* The next call asks again, and is answered at once; the answer to the first request comes too late. */
+  /* The next call requests a token again, and the source answers at once. The answer to the first request comes too
+   * late. */
   source.late = source.requests[0];
   source.answers = true;
   reply = ready_unary(channel, "x", "\"x-echo-metadata\": \"1\"");

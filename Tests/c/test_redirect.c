@@ -39,7 +39,7 @@ static void add_sender(probe *probe, way *way, penstock_channel *channel) {
   probe_add(probe, channel, 1);
 }
 
-/* The value of a trailer, copied. */
+/* Copies the value of a trailer into `text`. */
 static void trailer(penstock_reply *reply, const char *name, char *text, size_t size) {
   const void *value = NULL;
   size_t length = 0;

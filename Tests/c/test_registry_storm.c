@@ -20,7 +20,7 @@ typedef struct storm {
   penstock_channel *channel;
   atomic_int stop, ready;
   atomic_int calls_left;
-  /* Grows with each removal; a call keeps the epoch at which it was made. */
+  /* Grows by one with each removal. A call keeps the epoch at which it was made. */
   atomic_ullong epoch;
   atomic_int registered, finalized, changes, torn;
 } storm;

@@ -34,7 +34,7 @@ static penstock_channel *open_with(finder *self, const char *options) {
   return channel;
 }
 
-/* A snapshot with these addresses; it is valid until the next one. */
+/* Gives a snapshot with these addresses. It is valid until the thread calls `at` again. */
 static const char *at(const char *first, const char *second) {
   static _Thread_local char text[512];
   snprintf(text, sizeof(text), "{\"addresses\": [{\"address\": \"%s\"}%s%s%s]}", first,
@@ -282,7 +282,7 @@ static void *push_often(void *argument) {
   return NULL;
 }
 
-/* Threads push while calls run, and while the channel ends. */
+/* Threads push while calls run, and while the channel closes. */
 TEST(resolver_storm) {
   finder self = FINDER_INIT;
   penstock_channel *channel = open_with(&self, "{\"tls\": false}");

@@ -200,7 +200,7 @@ TEST(runtime_spins_before_it_sleeps) {
   penstock_runtime_release(runtime);
 }
 
-/* While a caller drives and leaves, calls in callback style go on. */
+/* Calls in callback style go on while callers take the driver's role and leave it. */
 TEST(runtime_background_calls_survive_a_driver) {
   penstock_runtime *runtime = new_runtime(NULL);
   penstock_channel *channel = open_channel_on(runtime);

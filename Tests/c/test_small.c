@@ -96,7 +96,7 @@ static void stop(server *self, penstock_channel *channel) {
   close(self->listener);
 }
 
-/* Message `i` is `length_of(i)` bytes of `i`. */
+/* Message `i` has `length_of(i)` bytes, each with the value `i`. */
 static size_t length_of(int i) { return (size_t)(i % 3 == 0 ? 16 : i % 40); }
 
 static const uint8_t *bytes_of(int i) {

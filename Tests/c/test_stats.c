@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* The integer behind "key": in `json`; -1 for null, -2 if it is not there. */
+/* Gives the integer after "key": in `json`; -1 for null, -2 if the key is absent. */
 static int64_t number(const char *json, const char *key) {
   char name[64];
   snprintf(name, sizeof(name), "\"%s\":", key);
@@ -16,7 +16,7 @@ static int64_t number(const char *json, const char *key) {
   return strncmp(at, "null", 4) == 0 ? -1 : strtoll(at, NULL, 10);
 }
 
-/* The object behind "key":, in a separate buffer. */
+/* Gives the object after "key": in a separate buffer. */
 static const char *part(const char *json, const char *key) {
   static char parts[4][512];
   static int next;
@@ -236,7 +236,7 @@ TEST(stats_of_tls) {
   free(shown);
 }
 
-/* Certificates are asked for on many threads at once. */
+/* Many threads ask for the certificates at once. */
 static void *ask_certificates(void *reply) {
   for (int i = 0; i < test_rounds(200); i++) {
     char *pem = NULL;

@@ -6,7 +6,7 @@
 
 static bool has(const char *text, const char *part) { return text && strstr(text, part); }
 
-/* The server refuses until the request says otherwise. */
+/* The server refuses the call until the function has changed the request. */
 static int32_t retry(syncer *self, penstock_hop *hop) {
   penstock_request *request = penstock_hop_request(hop);
   penstock_metadata *metadata = penstock_request_metadata(request);

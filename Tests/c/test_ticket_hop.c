@@ -59,7 +59,7 @@ TEST(ticket_hop_answers_before_it_is_asked) {
   probe_wait_finalized(&probe);
 }
 
-/* The hop injects the message that the caller has asked for, before any of the server's. */
+/* The hop injects the message that the caller has asked for, before any message of the server. */
 static void *receive_two(void *call) {
   CHECK_MESSAGE(call, "put in");
   CHECK_MESSAGE(call, "a");

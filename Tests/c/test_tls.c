@@ -74,7 +74,7 @@ TEST(tls_and_cleartext_do_not_meet) {
   penstock_channel_release(channel);
 }
 
-/* The text of a file, to be freed. */
+/* Gives the text of a file; the caller frees it. */
 static char *text_of(const char *name) {
   FILE *file = fopen(certificate(name), "r");
   char *text = calloc(1, 65536);

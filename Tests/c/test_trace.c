@@ -87,7 +87,7 @@ TEST(trace_keeps_the_latest) {
   const char *trace = penstock_reply_trace_json(reply);
   CHECK_INT(count_of(trace, "\"us\":"), 3);
   CHECK(strstr(trace, "\"dropped\":0") == NULL);
-  /* The last event is the end. */
+  /* The last event of the trace is the end of the call. */
   const char *end = strstr(trace, "\"what\":\"ended\"");
   CHECK(end && strstr(end, "\"us\":") == NULL);
   penstock_reply_release(reply);
