@@ -32,7 +32,7 @@
 #include <unistd.h>
 
 #define LINE  64
-/* When so many bytes of requests have been made they are written, so that the server begins while more are made. */
+/* So many bytes of requests are gathered before they are written: the server then works on them while more are made. */
 #define BATCH 4096
 
 static double now(void) {

@@ -54,8 +54,8 @@ static void on_headers(connection *link) {
   link->streaming = is(self, "unary") ? 0 : link->stream;
 }
 
-/* Echoes the bytes of a message as they come. Of messages that are only counted, the contents are not checked, as in
- * penstock-peer. */
+/* Echoes the bytes of a message as they come. If the messages of a stream are only counted, their contents are not
+ * checked; penstock-peer does not check them either. */
 static void echo(connection *link, const uint8_t *bytes, size_t count) {
   server *self = link->owner;
   begin_answer(self, link->stream);

@@ -1,5 +1,5 @@
-/* growth_client: makes unary calls with given numbers of the things below, and prints one line of JSON. growth.py runs it
- * with growing numbers of one of them.
+/* growth_client: makes unary calls with the quantities that the options below set, and prints one line of JSON.
+ * growth.py runs it with growing values of one option.
  *
  *   growth_client --target T [--calls N] [--in-flight N] [--bytes N] [--metadata N] [--interceptors N] [--channels N]
  *                 [--threads N]

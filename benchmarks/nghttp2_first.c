@@ -3,7 +3,8 @@
  *
  *   nghttp2_first --target HOST:PORT
  *
- * It is linked with what libpenstock needs (nghttp2, ssl, crypto, jansson, z), so that loading costs both the same.
+ * It is linked with the libraries that libpenstock needs (nghttp2, ssl, crypto, jansson, z), so that loading them costs
+ * both programs the same.
  * Prints {"connect_and_call_us": X, "total_us": Y}: from main to the reply, and from the start of the process.
  */
 #include "first_call.h"

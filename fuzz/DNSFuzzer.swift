@@ -1,8 +1,8 @@
 import PenstockChannel
 import PenstockWire
 
-/// Fuzzes the SRV records of a DNS answer: the first byte of the input chooses the order, the rest is what a server sends. Each
-/// record is taken once, by priority, and has a host's name.
+/// Fuzzes the SRV records of a DNS answer: the first byte of the input chooses the order, the rest is the
+/// answer of a server. Checks that each record is taken once, by priority, and has a host name.
 func fuzzDNS(_ all: ByteView) {
   guard let first = all.first, let answer = ByteBuffer(copying: ByteView(rebasing: all[1...])) else { return }
   var records = ServiceRecords(answer)

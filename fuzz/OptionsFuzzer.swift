@@ -5,8 +5,8 @@ import PenstockWire
 
 @testable import PenstockTransport
 
-// Fuzzes texts that a program may pass: targets, and the JSON of options, metadata and statuses. If a status can be parsed,
-// its own JSON must give the same status again.
+// Fuzzes texts that a program may pass: targets, and the JSON of options, metadata and statuses. If a text
+// can be parsed as a status, the JSON of that status must give the same status again.
 
 private func text(_ input: ByteView, _ body: (UnsafePointer<CChar>) -> Void) {
   var copy = input.map { CChar(bitPattern: $0) }

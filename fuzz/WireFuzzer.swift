@@ -1,7 +1,7 @@
 import PenstockWire
 
-// Fuzzes the decoders of PenstockWire. They must not trap; and if a decoded value is encoded again, that must decode to the
-// same value.
+// Fuzzes the decoders of PenstockWire. They must not trap. If a decoded value is encoded again, the encoding
+// must decode to the same value.
 
 private struct Silent: ErrorDetailVisitor {
   var depth = 0
@@ -21,8 +21,8 @@ private let names: [StaticString] = [
   "x/google.rpc.ResourceInfo", "x/google.rpc.Help", "x/google.rpc.LocalizedMessage",
 ]
 
-/// Decodes a stream in pieces of `piece` bytes. Gives the number of messages, their bytes, and whether it failed, which must
-/// not depend on `piece`.
+/// Decodes a stream in pieces of `piece` bytes. Returns the number of messages, the number of their bytes,
+/// and whether decoding failed. The result must not depend on `piece`.
 private func messages(_ stream: ByteView, piece: Int) -> (count: Int, bytes: Int, failed: Bool) {
   var decoder = MessageDecoder(limit: 1 << 16)
   var result = (count: 0, bytes: 0, failed: false)
@@ -88,7 +88,7 @@ private func headers(_ input: ByteView) {
   precondition(HeaderRules.isValidASCIIValue(agent.view))
 }
 
-/// Fuzzes one decoder: the first byte of the input chooses it, the rest is what a peer sends.
+/// Fuzzes one decoder: the first byte of the input chooses it, the rest is the bytes that a peer sends.
 func fuzzWire(_ all: ByteView) {
   guard let kind = all.first else { return }
   let input = ByteView(rebasing: all[1...])

@@ -8,10 +8,10 @@
  *   --calls A,B        unary, bidi or both (the default)
  *   --repeat N         makes each call N times more, and reports how much the heap grows in the second half of them
  *
- * Prints a line of JSON for each target, call and style: code, message, messages received, milliseconds, attempts (as
- * the statistics have them, and the hops made and gone of an interceptor per attempt), and descriptors and threads
- * before and after. Each call has its own runtime and channel, which have been freed when the numbers after it are
- * taken.
+ * Prints a line of JSON for each target, call and style: the code, the message, the number of messages received, the
+ * milliseconds, the attempts in the statistics, the hops per attempt that were made and destroyed, and the descriptors
+ * and threads before and after the call. Each call has its own runtime and channel, which are freed before the numbers
+ * after the call are taken.
  */
 #include "rpc.h"
 

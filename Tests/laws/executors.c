@@ -1,5 +1,5 @@
-/* The executors of random interceptors: they exist as long as the program runs. A thread knows in `works_for` which of
- * them it runs a job for.
+/* The executors of random interceptors, which exist as long as the program runs. A thread keeps in `works_for` the
+ * place of the executor whose job it runs.
  */
 #include "laws.h"
 

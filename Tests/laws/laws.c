@@ -37,7 +37,7 @@ static atomic_int answers; /* answers of the server that callers got */
 static atomic_bool stopping;
 static atomic_uint_least64_t used[4]; /* how often the use of a ticket gave OK, ALREADY, GONE, or another result */
 
-/* Gives some open call, or NULL; its trial stays until the helper has left it. */
+/* Gives the trial of some open call, or NULL. The trial exists at least until the helper has left it. */
 static trial *any_trial(uint64_t *random) {
   uint32_t count = slot_count + side_slot_count, first = below(random, count);
   for (uint32_t i = 0; i < count; i++) {
@@ -245,7 +245,8 @@ static void floor_of(const char *what, int found, int least) {
   if (found < least) broken(NULL, "the floors", "%s: %d, at least %d expected", what, found, least);
 }
 
-/* A run in which few calls succeed proves little: it fails if a count is less than about a quarter of what is usual. */
+/* A run in which few calls succeed proves little. It fails if a count is less than about a quarter of its usual value.
+ * */
 static void check_floors(int calls) {
   floor_of("calls that ended OK", atomic_load(&codes[PENSTOCK_STATUS_OK]), calls / 8);
   floor_of("answers of the server", atomic_load(&answers), calls / 10);

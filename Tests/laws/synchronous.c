@@ -7,8 +7,8 @@
 
 atomic_int functions_run;
 
-/* Gives the trial of the call, which stays until the function has returned; NULL: the call was made by another
- * function. */
+/* Gives the trial of the call, which exists at least until the function has returned. NULL: another function has made
+ * the call. */
 static trial *trial_inside(penstock_hop *call) {
   const void *value = NULL;
   size_t length = 0;
@@ -23,8 +23,8 @@ static trial *trial_inside(penstock_hop *call) {
   return trial;
 }
 
-/* Notes that a function begins. Checks that each runs once, and on the same thread as the function above it, within
- * which it runs. */
+/* Notes that a function begins. Checks that each function runs once, and within the function above it, on the same
+ * thread. */
 static void begin(trial *trial, int number) {
   pthread_mutex_lock(&trial->mutex);
   for (int i = 0; i < trial->function_count; i++)
@@ -62,8 +62,8 @@ static void expect_end(trial *trial, penstock_result result, const char *what) {
     broken(trial, "synchronous", "%s: %s", what, penstock_result_name(result));
 }
 
-/* Forgets which functions below that of the registration have run, because they run again, with the request as it
- * was. */
+/* Forgets which functions below the registration's own have run, because they run again. They get the request as it was
+ * before. */
 static void forget_below(trial *trial, int number, const char *target) {
   atomic_store(&trial->target, target);
   atomic_fetch_add(&trial->runs, 1);

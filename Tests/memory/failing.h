@@ -1,5 +1,5 @@
-/* Shared by the scenarios of failing.c: checks of results, calls and texts, which may be right, or fail for lack of
- * memory. */
+/* Shared by the scenarios of failing.c: checks of results, calls and texts. Each must be right, or must have failed for
+ * lack of memory. */
 #ifndef PENSTOCK_FAILING_H
 #define PENSTOCK_FAILING_H
 
@@ -27,19 +27,20 @@ extern bool refusing;
 
 /* Reports a failure, and the stack of the refused allocation. */
 void wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* Checks that the function `what` gave OK, or E_NO_MEMORY while `refusing`; checks and releases the error. Gives
- * whether it was OK. */
+/* Checks that the function `what` gave OK, or E_NO_MEMORY while `refusing`; checks and releases the error. Returns
+ * whether the result was OK. */
 bool went(const char *what, penstock_result result, penstock_error **error);
-/* Like `went`, for a function that should give `expected` instead of OK. */
+/* Checks that the function `what` gave `expected`, or E_NO_MEMORY while `refusing`; checks and releases the error.
+ * Returns whether the result was `expected`. */
 bool gave(const char *what, penstock_result result, penstock_result expected, penstock_error **error);
 #define WENT(call) went(#call, (call), NULL)
 #define TRY(call)  went(#call, (call), &error)
-/* No allocation fails between these two calls, while a scenario prepares itself. */
+/* Between these two calls, in which a scenario prepares itself, no allocation fails. */
 void all_goes_well(void);
 void from_here(void);
 /* Checks that a text contains this part, or is "{}" while `refusing`. */
 void has(const char *text, const char *part);
-/* Like `has`, for a text that the caller owns; it is freed. */
+/* Checks a text as `has` does, and then frees it. */
 void owned_has(char *text, const char *part);
 
 /* host:port of a peer without TLS, and of one with TLS that asks for a client certificate; the folder of
@@ -47,14 +48,14 @@ void owned_has(char *text, const char *part);
 extern const char *peer, *tls_peer, *certificates;
 
 penstock_runtime *new_runtime(void);
-/* A channel on this runtime; NULL without memory. */
+/* Makes a channel on this runtime; NULL: no memory. */
 penstock_channel *new_channel(penstock_runtime *runtime, const char *target, const char *options);
 penstock_call_options *new_options(const char *json);
-/* Shuts the runtime down, and releases both; they may be NULL. */
+/* Shuts the runtime down, and releases the runtime and the channel; each may be NULL. */
 void close_all(penstock_runtime *runtime, penstock_channel *channel);
 /* Checks a call's end, and releases the reply; returns whether the code is `expected`. */
 bool ended(penstock_reply *reply, int32_t expected, const void *message, size_t length);
-/* Gives `length` bytes that are not all the same; NULL: there are not so many. */
+/* Gives `length` bytes that are not all the same; NULL: the length is too large. */
 const void *some_bytes(size_t length);
 
 #endif

@@ -281,7 +281,8 @@ static void secure(void (*made)(void)) {
 static void nothing(void) {}
 static void secured(void) { secure(nothing); }
 
-/* Allocations may fail only after the channel is made: OpenSSL makes some thousand before; `secured` tests those. */
+/* Allocations fail only after the channel is made. OpenSSL makes some thousand allocations before; `secured` tests
+ * them. */
 static void handshake(void) {
   all_goes_well();
   secure(from_here);

@@ -35,7 +35,7 @@ static const struct {
 } metadata = {NULL, destroy};
 
 static size_t object_size;
-/* Their addresses stand for two runtimes. */
+/* The addresses of these two variables stand for two runtimes. */
 static char one, other_one;
 static void destroy(void *object) { swift_deallocClassInstance(object, object_size, 7); }
 

@@ -15,8 +15,8 @@ long canary_blocks(void);
  * most 32. */
 void canary_younger(long count, int descriptor);
 
-/* For the canary itself: whether this allocation fails, and whether the caller is a function of libpenstock or of a
- * library below it. */
+/* For the canary itself. `refuses`: whether this allocation fails. `is_library`: whether the caller is a function of
+ * libpenstock or of a library below it. */
 __attribute__((visibility("hidden"))) int refuses(void *caller, size_t size);
 __attribute__((visibility("hidden"))) int is_library(void *caller);
 #endif

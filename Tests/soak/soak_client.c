@@ -1,5 +1,5 @@
-/* soak_client: calls of all kinds, over channels that are given as pairs of target and options, while interceptors come
- * and go.
+/* soak_client: makes calls of all kinds, while interceptors are added and removed. The arguments give the channels,
+ * each as a target and its options.
  *
  *   soak_client SECONDS RATE RESETTING TARGET OPTIONS...
  *
@@ -84,7 +84,7 @@ static void check_message(const void *data, size_t length, const char *text) {
   if (length != strlen(text) || memcmp(data, text, length) != 0) atomic_fetch_add(&wrong, 1);
 }
 
-/* A whole call. `text` fits a call that succeeds; `cancels`: the caller cancels it. */
+/* Makes a whole call, which should end with `code`. `cancels`: the caller cancels the call. */
 static void call_once(penstock_channel *channel, int kind, const penstock_call_options *options, int32_t code,
                       bool cancels) {
   char text[32], all[4 * sizeof(text)] = "";

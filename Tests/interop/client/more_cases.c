@@ -241,7 +241,7 @@ static void release_hold(client *client, long long key) {
   penstock_reply_release(unary_ok(client, SERVICE "EmptyCall", (bytes){0}, options));
 }
 
-/* A server that does not read makes a sender wait, and goes on where it was. */
+/* A server that does not read makes a sender wait. When the server reads again, sending goes on. */
 static void pushback_at_client(client *client) {
   enum { SIZE = 65000, LIMIT = 1000 };
   char options[80];

@@ -23,7 +23,7 @@ typedef enum style {
   STYLE_HOST_CALLBACK, /* callbacks out of penstock_runtime_poll */
 } style;
 
-/* False: no such name. */
+/* Finds the style that has this name. False: there is none. */
 bool style_read(const char *name, style *style);
 extern const char *const style_names[];
 
@@ -38,7 +38,7 @@ typedef struct client {
   atomic_int created, destroyed, statuses, cancels;
 } client;
 
-/* False, and a failure is noted, if the channel could not be made. */
+/* Makes the runtime and the channel. If that fails, notes a failure and returns false. */
 bool client_open(client *self);
 /* Releases the channel, shuts the runtime down, and checks the counts of the probe. */
 void client_close(client *self);
@@ -68,9 +68,9 @@ int64_t now_us(void);
 
 typedef struct rpc rpc;
 
-/* `options` is JSON or NULL. Returns NULL if the call could not be started; a failure is noted then. */
+/* Starts a call. `options` is JSON or NULL. Returns NULL if the call could not be started; a failure is noted then. */
 rpc *rpc_start(client *client, const char *method, int32_t kind, const char *options);
-/* Waits for room. */
+/* Sends a message; waits until there is room for it. */
 penstock_result rpc_send(rpc *self, const void *data, size_t length);
 penstock_result rpc_try_send(rpc *self, const void *data, size_t length);
 penstock_result rpc_half_close(rpc *self);
@@ -78,8 +78,8 @@ penstock_result rpc_half_close(rpc *self);
 penstock_message *rpc_receive(rpc *self);
 /* The response headers, which live as long as the call; NULL if the answer has none. */
 const penstock_metadata *rpc_headers(rpc *self);
-/* Half-closes, and waits for the end of the call, whatever messages are still to come. The reply lives as long as the
- * call. */
+/* Half-closes, and waits for the end of the call; messages that still come are discarded. The reply lives as long as
+ * the call. */
 penstock_reply *rpc_finish(rpc *self);
 void rpc_cancel(rpc *self, const char *reason);
 bool rpc_has_ended(rpc *self);
@@ -88,8 +88,8 @@ uint64_t rpc_sent(rpc *self);
 /* Checks that the call ended once. If it has not ended, waits for its end first. */
 void rpc_free(rpc *self);
 
-/* Makes a whole unary call in the shortest way of the style. NULL if it could not be started; a failure is noted
- * then. */
+/* Makes a whole unary call, in the shortest way that the style has. NULL: the call could not be started; a failure is
+ * noted then. */
 penstock_reply *rpc_unary(client *client, const char *method, const void *request, size_t length, const char *options);
 
 #endif

@@ -11,7 +11,7 @@ enum {
   SERVER_STREAM = PENSTOCK_KIND_SERVER_STREAM,
   BIDI = PENSTOCK_KIND_BIDI
 };
-/* -1: the field is left out. */
+/* The value of a parameter whose field is left out. */
 enum { ABSENT = -1 };
 
 #define MIB ((size_t)1 << 20)
@@ -20,11 +20,11 @@ enum { ABSENT = -1 };
 extern const size_t four_sizes[];
 
 void put_status(bytes *out, int32_t code, const char *message);
-/* SimpleRequest. */
+/* Encodes a SimpleRequest. */
 bytes simple_request(size_t response_size, size_t payload_size, int response_compressed, int expect_compressed);
-/* StreamingInputCallRequest. */
+/* Encodes a StreamingInputCallRequest. */
 bytes input_request(size_t payload_size, int expect_compressed);
-/* StreamingOutputCallRequest: one response for each size until SIZE_MAX. */
+/* Encodes a StreamingOutputCallRequest, which asks for one response for each size before SIZE_MAX. */
 bytes output_request(const size_t *sizes, const int *compressed, size_t payload_size);
 int64_t reply_payload(const penstock_reply *reply);
 /* The aggregated_payload_size of a StreamingInputCallResponse. */
