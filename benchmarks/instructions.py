@@ -1,4 +1,4 @@
-"""Instructions per call by callgrind, split by layer; `profile` beside it starts it.
+"""Instructions per call by callgrind, split by layer; `profile` in this folder starts this program.
 
 A program makes calls on one thread, in a short run and in a long one. The difference of their instructions, divided by the
 number of calls that the long run made more, is the cost of a call: the client's instructions, without the kernel's and the

@@ -100,8 +100,8 @@ def outputs():
 
 
 def h2load_counts(client, target):
-    """h2load only counts the bytes of an answer. It sends a power of ten of messages, so the liar's count, one too
-    small, has a digit less."""
+    """h2load only counts the bytes of an answer. The number of messages that it sends is a power of ten. The liar's
+    count is one less, so it has a digit less, and the answer a byte less."""
     found_out(client, scenarios.Case("", "up", (), bytes=16), target)
 
 

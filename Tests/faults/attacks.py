@@ -1,6 +1,6 @@
 """Attacks by a server with frames that do not advance any call: CPU time and memory of a call that waits meanwhile.
 
-`attacks` beside it starts it. Each attack goes on for as long as the client lets it, with a call that has a deadline
+`attacks` in this folder starts this program. Each attack goes on as long as the client allows, during a call with a deadline
 of SECONDS seconds; an attack named "at the limit" sends as many frames as are forgiven. The client is fault_client:
 it ends with its call, so the process's CPU time and memory are the cost of the attack. Prints a table in Markdown.
 """
@@ -20,8 +20,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "interop
 import harness
 from harness import ROOT
 
-# Name, the steps that the server repeats, then words: "deaf" (the server no longer reads), "tls", "head" (without the
-# head of an answer before), "open" (its header block stays open).
+# For each attack its name, the steps that the server repeats, and flags: "deaf" (the server no longer reads),
+# "tls", "head" (the server sends no head of an answer before the attack), "open" (the attack leaves a header
+# block open).
 ATTACKS = (
     ("nothing", "delay 1000", ""),
     ("nothing, TLS", "delay 1000", "tls"),

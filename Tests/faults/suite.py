@@ -17,8 +17,8 @@ from harness import ROOT, Process, check, check_equal, peer
 
 HERE = ROOT / "Tests" / "faults"
 INTEROP = ROOT / "Tests" / "interop"
-# Calls are repeated, so that the heap shows a leak. The scripts in which this is found are not, because they are
-# slow.
+# Calls are repeated, so that the heap shows a leak. The calls of scripts that match SLOW are not repeated,
+# because these scripts take long.
 SLOW = re.compile(r"deadline_ms|delay|DEADLINE_EXCEEDED")
 REPEATS = 24
 # One script of each kind also runs under valgrind.
@@ -153,7 +153,7 @@ class Faults:
         check_left(told, story.deadline)
 
     def over_tls(self):
-        """All scripts but the slow ones also run over TLS: a unary call, and a bidi call on a host-driven runtime."""
+        """Runs all scripts except the slow ones over TLS: a unary call, and a bidi call on a host-driven runtime."""
         for path in sorted(HERE.glob("*.script")):
             story = Story(path)
             if story.is_slow:
@@ -234,8 +234,8 @@ class Faults:
 
     @contextlib.contextmanager
     def bound(self, listens=None):
-        """A port of 127.0.0.1 that no other process gets; with `listens`, its backlog, it listens, but never
-        accepts."""
+        """A port of 127.0.0.1 that no other process gets. With `listens`, the size of the backlog, its socket listens, but
+        never accepts."""
         with socket.socket() as holder:
             holder.bind(("127.0.0.1", 0))
             if listens is not None:

@@ -283,7 +283,7 @@ def timeout_on_sleeping_server(client):
 
 @case
 def timeout_at_server(client):
-    """The server keeps the deadline too: the answer would come a minute later."""
+    """The deadline ends the call, whose answer would come a minute later."""
     request = messages.StreamingOutputCallRequest(
         response_parameters=[messages.ResponseParameters(size=1, interval_us=60_000_000)])
     started = time.monotonic()

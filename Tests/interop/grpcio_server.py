@@ -1,12 +1,12 @@
-"""grpc.testing.TestService on grpcio, as gRPC's interop description has it, and more that our cases need.
+"""grpc.testing.TestService on grpcio, by gRPC's interop description, with additions that our cases need.
 
 Prints JSON lines: first where it listens, then what it saw of each call that carries "x-report". Ends when standard
 input ends; the line `stop` ends it gracefully (GOAWAY, calls in flight go on).
 
     grpcio_server.py [--listen ADDRESS] [--cert F --key F [--client-ca F]] [--max-concurrent-streams N] [--tap]
 
-With --tap a frame tap stands in front of the server: so it can tell whether a request was compressed, which grpcio
-does not say, and check expect_compressed.
+With --tap a frame tap (tap.py) stands in front of the server. It shows whether a request was compressed, which grpcio does
+not report, so that the server can check expect_compressed.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def as_hex(value):
 
 
 class Holds:
-    """Calls that are held until another one lets them go, and counts of what was written."""
+    """Calls that are held until another call releases them, and how many messages each has written."""
 
     def __init__(self):
         self.events = {}
@@ -199,7 +199,7 @@ class Greeter(helloworld_pb2_grpc.GreeterServicer):
 
 
 class Opaque(grpc.GenericRpcHandler):
-    """penstock.Echo, on bytes as they are."""
+    """The service penstock.Echo, with messages that are bytes, without protobuf."""
 
     async def unary(self, request, context):
         return request
@@ -242,7 +242,7 @@ def credentials(arguments):
 async def serve(arguments):
     options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1),
                ("grpc.so_reuseport", 0),
-               # Python takes calls in slowly. Without these limits grpcio cancels some of the calls that wait, if
+               # Python accepts calls slowly. Without these limits grpcio cancels some of the waiting calls if
                # there are more than 1,000.
                ("grpc.server.max_pending_requests", 100000), ("grpc.server.max_pending_requests_hard_limit", 200000)]
     if arguments.max_concurrent_streams:

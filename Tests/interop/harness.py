@@ -1,5 +1,5 @@
-"""Functions and classes that the suites with servers share: they count tests, end processes with their test, build
-programs and make certificates.
+"""Functions and classes that the suites with servers share: to count tests, to end processes when their test ends, to build
+programs and to make certificates.
 
 Nothing here sleeps: a test waits for a process's output, with a time limit.
 """
@@ -186,7 +186,8 @@ class Process:
             except subprocess.TimeoutExpired:
                 self.popen.kill()
                 self.popen.wait()
-        # Not before: a signal may interrupt this.
+        # Only now, when the process has ended: before this point a signal handler still has to find and end
+        # it.
         Process.living.discard(self)
         with contextlib.suppress(OSError):
             self.popen.stdin.close()
@@ -342,7 +343,7 @@ class Certificates:
 
 @contextlib.contextmanager
 def workspace():
-    """A folder for one run; whatever happens, no process outlives it."""
+    """A temporary folder for one run. At the end of the run, however it ends, all its processes are ended."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end_all)
     folder = tempfile.mkdtemp(prefix="penstock-")
@@ -358,8 +359,8 @@ def workspace():
 
 
 def run_cases(suite, label, command, names, limit=90):
-    """Runs the cases `names`, given to `command`, and counts its lines `ok NAME` and `FAILED NAME`. If it crashes or
-    hangs, that is the failure of the case that was running, and the rest runs in a new process."""
+    """Runs `command` with the cases `names`, and counts the lines `ok NAME` and `FAILED NAME` that it prints. If it crashes
+    or hangs, the case that was running has failed, and the remaining cases run in a new process."""
     names = [name for name in names if suite.wants(f"{label} {name}")]
     while names:
         with Process([*command, *names]) as process:

@@ -84,7 +84,7 @@ class SingleCalls:
         return [(name, bytes.fromhex(value)) for name, value in listed if name.startswith(prefix)]
 
     def check_seen(self, server, sent, **more):
-        """Pairs that a hop adds one by one arrive in this order, all of them, byte by byte."""
+        """Checks that all metadata pairs that a hop adds one by one arrive, in their order and byte by byte."""
         added = itertools.chain.from_iterable(("--add", f"{name}={value.hex()}") for name, value in sent)
         _, seen = self.reported(server, *added, **more)
         check_equal(self.pairs(seen["metadata"]), [(name.lower(), value) for name, value in sent], "metadata seen")
@@ -109,8 +109,8 @@ class SingleCalls:
         self.check_seen(server, sent)
 
     def padding(self, server):
-        """As the documentation says: "-bin" values are base64, padding is optional on input, and order is kept within
-        a name."""
+        """Checks what the documentation promises: "-bin" values are base64, padding is optional on input, and the values of
+        a name keep their order."""
         values = [b"", b"a", b"ab", b"abc", b"abcd", bytes(range(64))]
         padded = [base64.b64encode(value).decode() for value in values]
         for texts in (padded, [text.rstrip("=") for text in padded]):
@@ -186,7 +186,7 @@ class SingleCalls:
         self.check_remaining(seen, 30_000)
 
     def cancel_seen(self, server, style):
-        """As the documentation says: a cancel from any thread ends the call at the server, too
+        """Checks what the documentation promises: a cancel from any thread ends the call at the server, too
         (RST_STREAM(CANCEL))."""
         for cancel_after in (0, 1):
             key = f"key-{next(self.keys)}"
@@ -282,8 +282,8 @@ class SingleCalls:
         check_equal(told["messages"], [], "messages")
 
     def malformed_details(self, address):
-        """As the documentation says: details that do not decode leave the status as it is, and are never an error of
-        their own."""
+        """Checks what the documentation promises: details that can't be decoded do not change the status, and never cause
+        another error."""
         told = self.fail(address, b"\x0a\xff\xff\xff\xff")
         check_equal(told["name"], "NOT_FOUND")
         check_equal(told["details"], [])
@@ -363,13 +363,13 @@ class SingleCalls:
             server.told(stopped=True)
 
     def server_comes_back(self, style):
-        """A channel whose connection has died makes another one, for a call that waits for it."""
+        """A channel whose connection has died makes another connection for a wait-for-ready call."""
         with peer() as first:
             address = first.address
             client = self.start(address, "/penstock.Echo/Unary", "--send", "6162", "--calls", "3", "--gate", "calls",
                                 style=style, options={"wait_for_ready": True, "deadline_ms": 2000})
             check_equal(client.told(ended=1)["code"], 0)
-        # Nobody listens now.
+        # No server listens now.
         client.say()
         check_equal(client.told(ended=2)["code"], 4, "while the server is away")
         with peer("--listen", address), client:

@@ -1,4 +1,4 @@
-"""The interop suite; `run` beside it starts it."""
+"""The interop suite; `run` in this folder starts this program."""
 
 import sys
 
@@ -26,7 +26,7 @@ class Interop:
     # ---- Cases ----
 
     def names(self, has=(), without=()):
-        """The cases without needs, and those whose needs the server `has`; none of `without`."""
+        """The names of the cases that need nothing of the server, or something that it `has`, without those in `without`."""
         return [name for name, needs in self.cases.items() if needs in ("-", *has) and name not in without]
 
     def ours(self, label, target, style, names, tls=False, **options):

@@ -78,7 +78,7 @@ class Direction:
 
 
 class Watch:
-    """Listens in front of a server, and knows the stream that was opened last: for clients that make one call at a
+    """Listens in front of a server, and knows the stream that was opened last. For clients that make one call at a
     time."""
 
     def __init__(self):

@@ -27,7 +27,7 @@ ONLY = {"message2": ("client", "bidi"), "answer2": ("server", "bidi")}
 
 @dataclasses.dataclass(frozen=True)
 class Fault:
-    """`action` is done at `where` (before, in, after) the point `at`; `words` are those of docs/errors.md."""
+    """A fault: the relay does `action` `where` (before, in, after) the point `at`. `words` describe it in docs/errors.md."""
 
     at: str
     where: str
@@ -48,7 +48,7 @@ class Fault:
 
 
 def _everywhere():
-    """Faults that are alike at each point of a connection."""
+    """Faults that have the same effect at each point of a connection."""
     points = [point for point in POINTS if point not in ("resolve", "connect", "handshake")]
     for at in points:
         yield Fault(at, "before", "cut", "UNAVAILABLE", "the connection is closed before it")

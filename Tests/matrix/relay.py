@@ -1,5 +1,5 @@
-"""A byte proxy in front of a gRPC server that follows HTTP/2's frames, so that it can do a fault at an exact place. It has a
-listener for each fault, in cleartext and with TLS, and speaks cleartext to the server.
+"""A byte proxy in front of a gRPC server. The proxy follows HTTP/2's frames, so that it can cause a fault at an exact place.
+It has two listeners for each fault, one in cleartext and one with TLS, and speaks cleartext to the server.
 
     relay.py SERVER FOLDER
 
@@ -44,8 +44,8 @@ class Connection:
         return self.counts[key]
 
     def frames(self, goes_up, kind, flags, stream, payload):
-        """What goes on for a frame: DATA is cut anew so that each message has a frame of its own, however many of them the
-        sender has put together on a busy machine."""
+        """The frames that the proxy passes on in place of a frame. DATA is divided again, so that each message has a frame of
+        its own: on a busy machine the sender may have put several messages into one frame."""
         if kind != DATA:
             return [made(kind, stream, payload, flags)]
         rest, frames = self.parts.pop((goes_up, stream), b"") + payload, []
@@ -59,8 +59,8 @@ class Connection:
         return frames
 
     def point(self, goes_up, kind, flags, stream, payload):
-        """The name of the point that a frame is, by the frames of its stream that have gone the same way before it; None:
-        no point."""
+        """The name of the point at which a frame stands, by the earlier frames of its stream in the same direction; None: the
+        frame is no point."""
         if kind == SETTINGS and not flags & 1 and not goes_up:
             return "settings" if self.count("settings") == 1 else None
         if stream == 0 or kind not in (DATA, HEADERS) or (kind == DATA and not payload):
@@ -79,7 +79,8 @@ class Connection:
                 payload = await reader.readexactly(int.from_bytes(head[:3], "big"))
                 kind, flags, stream = head[3], head[4], int.from_bytes(head[5:], "big")
                 if goes_up and kind == SETTINGS and payload:
-                    # The server is to use no table for header blocks (HEADER_TABLE_SIZE 0), so that one may be left out.
+                    # HEADER_TABLE_SIZE 0: the server then uses no HPACK table, so that a fault may leave out
+                    # a header block.
                     payload += struct.pack(">HI", 1, 0)
                 for frame in self.frames(goes_up, kind, flags, stream, payload):
                     await self.forward(frame, stream, goes_up, writer)
@@ -96,7 +97,7 @@ class Connection:
         await writer.drain()
 
     async def act(self, frame, stream, writer):
-        """Does the fault at its frame."""
+        """Carries out the fault at its frame."""
         fault, action = self.fault, self.fault.action
         if fault.once:
             self.fault = None
@@ -109,7 +110,7 @@ class Connection:
         await writer.drain()
         if action == "cut":
             if fault.where == "after":
-                # What was written has to come first.
+                # Waits until the bytes that were written before have arrived.
                 await asyncio.sleep(DELAY)
             raise Over
         if action == "reset":
@@ -173,7 +174,7 @@ async def at_once(fault, reader, writer):
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         return writer.transport.abort()
     if fault.at == "handshake":
-        # The ClientHello.
+        # Waits for the ClientHello.
         await reader.read(1)
     if fault.action in ("garbage", "http1"):
         await reader.read(1)
@@ -185,7 +186,7 @@ async def at_once(fault, reader, writer):
 
 
 async def relayed(fault, server, reader, writer, number):
-    """A connection through the proxy; with a fault, unless that is over."""
+    """Serves one connection through the proxy. A fault that happens once is only for the first connection."""
     host, port = server.rsplit(":", 1)
     up = await asyncio.open_connection(host, int(port))
     connection = Connection(None if fault.once and number > 1 else fault, reader, writer, up)

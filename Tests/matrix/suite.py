@@ -1,5 +1,6 @@
-"""The fault matrix; `run` beside it starts it. Each cell is a fault of faults.py, a kind of call, and cleartext or TLS: the
-call has the right status, once for its caller and once for its hop, in time; afterwards nothing is left."""
+"""The fault matrix; `run` in this folder starts this program. Each cell is a fault of faults.py, a kind of call, and
+cleartext or TLS. The test checks that the call has the right status, once for its caller and once for its hop, in time, and
+that nothing is left afterwards."""
 
 import gc
 import json
@@ -23,10 +24,10 @@ from servers import Server
 PAGE = ROOT / "docs" / "errors.md"
 PLACE = re.compile(r"(?<=<!-- matrix -->\n).*?(?=<!-- end of matrix -->)", re.S)
 METHOD = {"unary": "Unary", "client": "Client", "server": "Server", "bidi": "Bidi"}
-# A stalled call ends at its deadline. The others have time enough on a busy machine.
+# The deadline of calls, in seconds: short for calls that stall, otherwise long enough for a busy machine.
 DEADLINE = {"DEADLINE_EXCEEDED": 1.5}
 LONG = 40
-# How much later than its deadline a call may end on a busy machine.
+# How many seconds after its deadline a call may end on a busy machine.
 SLACK = 15
 BODY = b"x" * 1000
 PAUSE = 0.02
@@ -48,7 +49,7 @@ def requests():
 
 
 def call(channel, kind, timeout):
-    """Makes a call, and gives the name of its code; the answer of one that is OK is checked."""
+    """Makes a call, and gives the name of its code. If the call is OK, checks its answer."""
     method, given = f"/proxies.Calls/{METHOD[kind]}", {"timeout": timeout, "metadata": (("x-id", "1"), ("x-pause-ms", "20"))}
     try:
         if kind == "unary":
@@ -92,7 +93,7 @@ class Matrix:
 
 
 def settled(descriptors, threads):
-    """Nothing is left of the calls: descriptors, threads, calls of the runtime."""
+    """Waits until nothing is left of the calls: descriptors, threads, calls of the runtime."""
     until = time.monotonic() + 20
     while True:
         gc.collect()
@@ -108,7 +109,7 @@ def resident():
 
 
 def rounds(matrix, suite, cells):
-    """All cells, 16 at a time."""
+    """Runs all cells, 16 at a time."""
     with futures.ThreadPoolExecutor(16) as pool:
         waiting = [(name, pool.submit(matrix.cell, *cell)) for name, *cell in cells]
         for name, future in waiting:

@@ -1,5 +1,5 @@
-"""The other mallocs for the suites: jemalloc, tcmalloc, and canary.c in this folder, whose blocks are exactly as
-large as requested, or, as `roomy`, eight bytes larger.
+"""The other mallocs for the suites: jemalloc, tcmalloc, and canary.c in this folder. The blocks of `canary` are exactly as
+large as requested, those of `roomy` eight bytes larger.
 
 `environment(NAME)` gives the additional environment variables of a program.
 """

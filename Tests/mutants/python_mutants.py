@@ -30,7 +30,8 @@ class Mutant:
 
 
 class Finder(ast.NodeVisitor):
-    """Annotations, docstrings and code for type checkers only are left unchanged, because they do not run."""
+    """Finds the mutants of a file. Annotations, docstrings and code for type checkers are left unchanged, because they do
+    not run."""
 
     def __init__(self, path, text):
         self.path, self.text, self.found = path, text, []
@@ -115,8 +116,8 @@ class Finder(ast.NodeVisitor):
             self.add("constant", node, f"({node.value - 1})")
 
     def visit_Return(self, node):  # noqa: N802
-        # Not for `return False` and the like: most code treats None alike, and `constant` changes such a value
-        # already.
+        # No mutant for a return of False, 0 or an empty value: most code treats None in the same way, and the
+        # operator `constant` changes such a value already.
         if node.value is not None and not (isinstance(node.value, ast.Constant) and not node.value.value):
             self.add("return", node, "return None")
         self.generic_visit(node)

@@ -1,14 +1,14 @@
-"""Finds small mistakes that can be made in the sources, and writes them all into one copy: each is inactive unless
-the environment variable PENSTOCK_MUTANT has its number. So 200 mutants need one build, not 200.
+"""Finds small mistakes that can be made in the sources, and writes all of them into one copy of the sources. Each is
+inactive unless the environment variable PENSTOCK_MUTANT has its number. So 200 mutants need one build, not 200.
 
-An operator of Swift becomes one of our own, spelled in mathematical signs, whose function checks the number.
+An operator of Swift is replaced by an operator of our own, spelled in mathematical signs, whose function checks the number.
 """
 
 import re
 
 MODULES = ("PenstockWire", "PenstockCall", "PenstockChannel", "PenstockTransport", "PenstockReady", "PenstockABI")
 
-# A comparison becomes one that treats equality in the other way, or its opposite.
+# A comparison is replaced by the one that differs for equal values, or by its opposite.
 COMPARISONS = {"<": ("<=", ">="), "<=": ("<", ">"), ">": (">=", "<="), ">=": (">", "<"), "==": ("!=",), "!=": ("==",)}
 LOGIC = {"&&": ("||",), "||": ("&&",)}
 SUMS = {"+": ("-",), "-": ("+",), "&+": ("&-",), "&-": ("&+",)}

@@ -51,7 +51,7 @@ class Stages:
             return next((name for name, fails in zip(names, pool.map(self.try_sound, names)) if fails), None)
 
     def try_sound(self, name):
-        """Runs a stage without a mutant, and notes the mutants that it reaches."""
+        """Runs a stage without an active mutant, and notes which mutants it reaches."""
         marks = self.tree.parent / f"reached {name}"
         marks.write_bytes(bytes(4096))
         folder = self.workers.get()

@@ -1,4 +1,4 @@
-"""Mistakes in the chain that the law tests have to find: (law, what is wrong, file, old text, new text).
+"""Mistakes in the chain that the law tests have to find. Each is (law, description, file, old text, new text).
 
 The old text stands exactly once in Sources/PenstockCall/FILE. Each is applied alone, to a copy.
 """

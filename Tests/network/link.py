@@ -1,4 +1,4 @@
-"""A network with a server's machine at the other end of a link, which loses, delays or swallows packets.
+"""A network with a machine for servers at the other end of a link. The link loses, delays or swallows packets.
 
     link.py ADDRESS...      the addresses of the machine; its process id is printed as {"machine": PID}
 
@@ -6,10 +6,11 @@ Run in a network namespace. Each line on stdin is the link's new state, in JSON:
     {"loss": 0.05}          loses this part of the packets, at random, in both directions
     {"delay": 0.02}         delays each packet by so many seconds
     {"dark": ["10.77.0.2"]} swallows all packets from and to these addresses
-Parts that a line does not name are off. It is printed again when it holds. The end of stdin ends the machine.
+Effects that a line does not name are off. The line is printed again when the new state is in effect. The end of stdin
+ends the machine.
 
-The two ends are TUN devices, between which this program passes packets on: so no module of the kernel is needed that loses or
-delays packets.
+The two ends are TUN devices, between which this program passes packets. So the kernel needs no module that loses or delays
+packets.
 """
 
 import collections
@@ -73,7 +74,8 @@ class Link:
             pass
 
     def due(self):
-        """Passes on what has waited long enough; gives the time until the next packet, None if there is none."""
+        """Passes on the packets that have waited long enough. Returns the seconds until the next packet is due; None: no packet
+        waits."""
         while self.waiting:
             left = self.waiting[0][0] - time.monotonic()
             if left > 0:
@@ -85,8 +87,8 @@ class Link:
 
 def main():
     near = device("near", [NEAR], "10.77.0.0/24")
-    # The machine is a process in a namespace of its own, in which servers are started. It ends with this program, whose pipe it
-    # reads.
+    # The machine is a process in a namespace of its own, in which servers are started. The process reads from
+    # a pipe of this program, and so ends with it.
     machine = subprocess.Popen(["unshare", "--net", "cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
     own = os.readlink("/proc/self/ns/net")
     while os.readlink(f"/proc/{machine.pid}/ns/net") == own:

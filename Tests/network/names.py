@@ -27,7 +27,7 @@ class Names:
     def __init__(self, host):
         # Lists of records by name, in lower case.
         self.records = {}
-        # Another code of all answers.
+        # The code of all answers.
         self.code = OK
         # Whether questions stay without an answer.
         self.silent = False

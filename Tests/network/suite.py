@@ -1,4 +1,4 @@
-"""The suite of calls in a network of its own; `run` beside it starts it, in namespaces that nothing else uses."""
+"""The suite of calls in a network of its own; `run` in this folder starts this program, in namespaces of its own."""
 
 import collections
 import contextlib
@@ -29,7 +29,7 @@ SILENCE = "no answer to a keepalive ping from "
 TIMED_OUT = "Connection timed out"
 # For channels that should connect again as soon as they can.
 SOON = {"initial_backoff_ms": 50, "max_backoff_ms": 200, "connect_timeout_ms": 1000}
-# How much later than it should something may happen on a busy machine.
+# How many seconds later than expected an event may happen on a busy machine.
 SLACK = 4
 
 
@@ -71,7 +71,7 @@ class FarServer(Server):
 
 
 class Waiting(threading.Thread):
-    """One call on a thread of its own, and what became of it."""
+    """One call on a thread of its own, and its result."""
 
     number = 0
 
@@ -93,7 +93,8 @@ class Waiting(threading.Thread):
         self.seconds = time.monotonic() - began
 
     def end(self, code, *words, least=0.0, most=20.0):
-        """Waits for the end of the call, which has this code and one of these words, after so many seconds."""
+        """Waits for the end of the call, and checks it: the code, one of `words` in the message, and that the call has taken from
+        `least` to `most` seconds."""
         self.join(60)
         check(not self.is_alive(), "a call has not ended")
         check(self.code == code and (not words or any(word in self.words for word in words)), self.code, self.words)
@@ -115,7 +116,7 @@ class Network:
         try:
             link = Link()
         except harness.Failure as failure:
-            # The machine may allow no such device; anything else is a fault.
+            # The machine may allow no TUN device. Any other error is a failure.
             check("no TUN device" in str(failure), failure)
             print(f"skipped: {failure}")
             return
@@ -134,7 +135,7 @@ class Network:
                 run("a slow link", self.slow, link, server)
 
     def lossy(self, link, server, loss):
-        """Every call ends as it should, and is done once."""
+        """Each call ends as expected, and the server has processed it once."""
         with self.channel(server.address) as channel:
             Waiting(channel).end("OK")
             with link.being(loss=loss), Load(channel, 8, 200 if loss < 0.1 else 24) as calls:
@@ -167,7 +168,7 @@ class Network:
             Waiting(channel).end("OK")
             with link.being(dark=[FAR]):
                 Waiting(channel, timeout=0.7).end("DEADLINE_EXCEEDED", least=0.69, most=0.7 + SLACK)
-            # The connection has lived on.
+            # The connection is still in use.
             Waiting(channel).end("OK")
 
     def waits(self, link, server):
@@ -191,7 +192,7 @@ class Network:
                 calls.more(50)
                 before = len(calls.failed())
                 with calls.fault(), link.being(dark=[FAR]):
-                    # At least one call finds out.
+                    # Waits until at least one call has failed.
                     until = time.monotonic() + 20
                     while len(calls.failed()) == before:
                         check(time.monotonic() < until, "no call has failed")
@@ -227,7 +228,7 @@ class Network:
                 calls.judge([server, other], f"^UNAVAILABLE .*({SILENCE}|{TIMED_OUT})")
 
     def slow(self, link, server, _=None):
-        """A busy connection over a long way is not taken for a dead one."""
+        """A busy connection with a long round trip is not taken for a dead one."""
         with link.being(delay=0.4), self.channel(server.address, keepalive_time_ms=1000, keepalive_timeout_ms=1500) as channel:
             for kind in KINDS:
                 Waiting(channel, kind).end("OK", least=0.8)
@@ -271,7 +272,7 @@ class Network:
         check_equal({name for name, _ in asked}, {self.NAME, "a.example"})
 
     def tls(self, names, *_):
-        """The certificate is that of the target's name, not of the host that an SRV record names."""
+        """The server's certificate must be for the target's name, not for the host that an SRV record names."""
         certificates = harness.Certificates(self.folder)
         with Server(*certificates.server_options()) as server:
             names.records["_grpc._tcp.localhost"] = [self.record(server)]
@@ -284,7 +285,7 @@ class Network:
             Waiting(channel).end("OK")
 
     def priorities(self, names, one, two):
-        """A later priority is used if no server of an earlier one can be connected to; in a turn only the first is."""
+        """A server of a later priority is used only if no server of an earlier one can be connected to."""
         with Server() as gone:
             gone.end()
             names.records[self.NAME] = [self.record(two, 20), self.record(gone, 10), self.record(one, 15)]
@@ -302,7 +303,7 @@ class Network:
         with self.srv(policy="static_weighted_round_robin") as channel:
             with Load(channel) as calls:
                 before = len(one.seen()), len(two.seen())
-                # Both are connected.
+                # Waits until both servers are connected.
                 while len(one.seen()) == before[0] or len(two.seen()) == before[1]:
                     calls.more(10)
             before = len(one.seen()), len(two.seen())
@@ -310,7 +311,7 @@ class Network:
                 calls.judge([one, two])
             share = len(one.seen()) - before[0]
             check(95 <= share <= 105, f"{share} of 400 calls with a quarter of the weight")
-        # pick_first takes one, at random by weight.
+        # pick_first takes one server, at random by weight.
         firsts = collections.Counter()
         for _ in range(40):
             with self.srv() as channel:

@@ -43,7 +43,7 @@ class Chosen:
 
     @staticmethod
     def wait_left(server, calls, stretch=50):
-        """Waits until calls go to other servers: the health that it has told has arrived."""
+        """Waits until calls go only to other servers, because the client has received the new health of `server`."""
         until = time.monotonic() + 30
         while True:
             before = len(server.seen())
@@ -114,7 +114,7 @@ class Chosen:
                     check_equal(error.code(), penstock.StatusCode.UNAVAILABLE)
                     check("the server says that it does not serve" in error.details(), error.details())
             check_equal(channel.connectivity, penstock.Connectivity.TRANSIENT_FAILURE)
-            # Calls that wait are served when a server serves.
+            # Wait-for-ready calls are served as soon as a server reports SERVING.
             found = []
             call = channel.unary_unary("/proxies.Calls/Unary")
             waiting = threading.Thread(daemon=True, target=lambda: found.append(
@@ -147,7 +147,7 @@ class Chosen:
                     calls.judge(servers)
 
     def idle(self):
-        """The health stream does not keep a channel from becoming idle, nor a close from ending."""
+        """The health stream keeps neither a channel from becoming idle nor a close from completing."""
         with self.servers("SERVING") as servers, self.channel(servers, idle_timeout_ms=100) as channel:
             Caller(channel).call("unary", "one")
             wait_for(lambda: channel.connectivity == penstock.Connectivity.IDLE, "idle")
@@ -166,8 +166,8 @@ class Chosen:
 
     @staticmethod
     def forgive_refused(calls, servers):
-        """grpcio's server counts a stream for a moment longer than its client can, and refuses the next one if there is no
-        room; grpcio's own client fails calls for that, too. Such a call is sent again once."""
+        """grpcio's server counts a stream as open for a moment longer than a client can know, and then refuses the next one if
+        the limit is reached; grpcio's own client fails calls for this reason, too. Penstock sends such a call again once."""
         calls.join()
         refused = [one for one in calls.failed() if one.message == "the server refused the stream (REFUSED_STREAM)"]
         seen = {number for server in servers for number in server.seen()}
@@ -255,7 +255,7 @@ class Chosen:
                     calls.judge(servers)
 
     def ejected_by_envoy(self):
-        """Calls that a failing server answers fail, since they have reached it; after its ejection none does."""
+        """Calls that reach a failing server fail. After the ejection of that server no call fails."""
         detection = {"consecutive_5xx": 5, "interval": "0.1s", "base_ejection_time": "1s", "max_ejection_percent": 100,
                      "enforcing_consecutive_5xx": 100, "enforcing_success_rate": 0, "enforcing_consecutive_gateway_failure": 0}
         with self.servers(None, None) as servers, self.through(servers, outlier_detection=detection) as proxy, \

@@ -1,4 +1,4 @@
-"""Calls of all kinds from several threads, each with a number of its own, and what became of each."""
+"""Calls of all kinds from several threads, each with a number of its own, and the result of each."""
 
 import collections
 import contextlib
@@ -40,7 +40,7 @@ class Caller:
         }
 
     def call(self, kind, number, body=BODY, timeout=20, **metadata):
-        """Returns what has come; it raises RpcError."""
+        """Makes one call, and returns the messages of its answer. Raises RpcError if the call fails."""
         method = self.methods[kind]
         more = {"metadata": [("x-id", number), *metadata.items()], "timeout": timeout}
         if kind == "unary":
@@ -146,19 +146,18 @@ class Load:
 
     @contextlib.contextmanager
     def fault(self):
-        """Meanwhile connections end: calls that are in flight may be lost."""
+        """Within this block connections are made to end, so calls in flight may be lost."""
         began = time.monotonic()
         yield
         self.faults.append((began, time.monotonic()))
 
     def was_in_flight(self, outcome):
-        """Whether a fault may have hit the call: for a moment calls are sent on a connection whose end has not been noticed."""
+        """Whether a fault may have hit the call. For NOTICED seconds calls may be sent on a connection that has already ended."""
         return any(outcome.began <= end + NOTICED and outcome.ended >= begin for begin, end in self.faults)
 
     def judge(self, servers, lost=None):
-        """Checks that no call was done twice, and that each has succeeded, but for those in flight during a `fault`, which
-        may fail as `lost` (a pattern) says, a server may have processed them, since the connection ended without a word on
-        them."""
+        """Checks that no call was processed twice, and that each has succeeded. Calls in flight during a `fault` may also fail
+        with an error that matches `lost`, because the connection has ended without telling whether they were processed."""
         self.join()
         check(not self.wrong, "wrong answers:", self.wrong[:3])
         times = collections.Counter(number for server in servers for number in server.seen())

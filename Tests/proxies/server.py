@@ -1,13 +1,13 @@
-"""A grpcio server that says on stdout which calls have reached it: a line `call ID` as soon as a handler begins.
+"""A grpcio server that prints which calls have reached it: a line `call ID` as soon as a handler begins.
 
     server.py [--listen ADDRESS] [--cert F --key F] [--health STATUS] [--streams N] [--fails]
 
 Prints {"address": ...} when it listens. Of the lines on stdin, `stop` ends it gracefully (GOAWAY, calls in flight go on),
 `health STATUS` sets the health of each service, `gate` lets the calls go on that wait for it (metadata x-gate), `fail` and
 `succeed` decide how later calls end, and `peers` prints {"peers": N}, the number of connections that have had calls; each line
-is printed when that is done. The end of stdin ends it at once.
+is printed when it has been carried out. The end of stdin ends the server at once.
 
-`--health`: it has the health service grpc.health.v1, in which each service begins with this status. `--streams`: its
+`--health`: the server has the health service grpc.health.v1, in which each service begins with this status. `--streams`: its
 MAX_CONCURRENT_STREAMS.
 """
 
@@ -29,7 +29,7 @@ peers = set()
 
 
 def seen(context):
-    """Written at once and whole, so that it is known even of a server that is killed next."""
+    """Prints that a call has come, in one write, so that the line is complete even if the server is killed next."""
     metadata = dict(context.invocation_metadata())
     os.write(1, f"call {metadata['x-id']}\n".encode())
     peers.add(context.peer())
@@ -49,7 +49,7 @@ def server_stream(request, context):
     seen(context)
     for _ in range(3):
         yield request
-        # So that each message has a frame of its own.
+        # The pause makes each message leave in a frame of its own.
         time.sleep(int(dict(context.invocation_metadata()).get("x-pause-ms", 0)) / 1000)
 
 

@@ -1,4 +1,4 @@
-"""Servers and proxies that are processes of their own: ports, begin, end, begin again."""
+"""Servers and proxies in processes of their own, with a port that they keep when they end and begin again."""
 
 import contextlib
 import pathlib
@@ -12,8 +12,8 @@ HERE = ROOT / "Tests" / "proxies"
 
 
 class Port:
-    """A port of 127.0.0.1 that the kernel has picked. It stays ours while a server that has it is away: a bound socket that does
-    not listen keeps it, and lets a server that sets SO_REUSEADDR or SO_REUSEPORT have it, too."""
+    """A port of 127.0.0.1 that the kernel has picked. No other program gets it while its server is away: a bound socket that
+    does not listen reserves it, and lets a server that sets SO_REUSEADDR or SO_REUSEPORT use it, too."""
 
     def __init__(self):
         self.holder = socket.socket()
@@ -36,7 +36,7 @@ class Port:
 
 
 def children(process):
-    """The ids of the processes that it has started."""
+    """The ids of the processes that `process` has started."""
     pid = process.popen.pid
     return [int(child) for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
@@ -65,7 +65,7 @@ class Server:
         self.process.told(address=...)
 
     def end(self, gently=False):
-        """Ends it: with GOAWAY, and calls in flight go on, or at once, without a word."""
+        """Ends the server: with `gently` by GOAWAY, so that calls in flight go on; otherwise at once, without GOAWAY."""
         if gently:
             self.process.say("stop")
             self.process.wait(20)
@@ -76,7 +76,7 @@ class Server:
         self.process.end()
 
     def do(self, command):
-        """Gives it a command, and waits until it is done."""
+        """Gives the server a command, and waits until the command is done."""
         self.process.say(command)
         self.process.line(lambda line: line == command)
 
@@ -88,7 +88,7 @@ class Server:
         self.calls += [line[5:] for line in self.process.rest() if line.startswith("call ")]
 
     def seen(self):
-        """The numbers of the calls that have reached it so far."""
+        """The numbers of the calls that have reached the server so far."""
         if self.process.popen.poll() is not None:
             return self.calls
         self.do("so far")

@@ -65,7 +65,7 @@ class Link:
             end.close()
 
     def cut(self, reset=False):
-        """Ends the connections that there are, with a FIN or an RST."""
+        """Ends all present connections, with a FIN or (`reset`) an RST."""
         with self.lock:
             for one in list(self.other):
                 if one in self.other:
@@ -75,10 +75,10 @@ class Link:
                     self.drop(one)
 
     def forget(self):
-        """Forgets the connections that there are: they stay open, and nothing passes on them any more. So a firewall or a load
-        balancer looks that has dropped its entry for them, and sends nothing."""
+        """Forgets all present connections: they stay open, and nothing passes on them any more. A firewall or a load balancer
+        that has dropped its entry for a connection has the same effect."""
         with self.lock:
-            # The client has given up those that were forgotten before.
+            # The client has given up the connections that were forgotten before.
             for one in self.forgotten:
                 one.close()
             self.forgotten = list(self.other)
@@ -100,7 +100,7 @@ class Link:
 
 
 class Refusing:
-    """A port at which every connection is reset as soon as it is made, and counted: a closed port counts nothing."""
+    """A port at which every connection is counted, and reset as soon as it is made. A closed port could not count."""
 
     def __init__(self):
         self.listener = socket.create_server(("127.0.0.1", 0))

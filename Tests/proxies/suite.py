@@ -1,4 +1,4 @@
-"""The suite of calls through real proxies and to servers that come and go; `run` beside it starts it."""
+"""The suite of calls through real proxies and to servers that come and go; `run` in this folder starts this program."""
 
 import os
 import pathlib
@@ -36,7 +36,7 @@ class Proxies:
         return penstock.Channel(address, tls=self.certificates.client_options() if tls else False, options=options)
 
     def there(self, name, found):
-        """Whether a program is there. If not, its tests are skipped; with CI=true that is a failure."""
+        """Whether the program `name` was found. If not, its tests are skipped; with CI=true this is a failure."""
         if not self.suite.wants(name) or found:
             return bool(found)
         if os.environ.get("CI") == "true":
@@ -49,7 +49,7 @@ class Proxies:
     # ---- What every proxy has to let through ----
 
     def passes(self, address, tls, servers):
-        """Every kind of call, small and large, one at a time and many at once."""
+        """Makes calls of every kind, small and large, one at a time and many at once."""
         with self.channel(address, tls) as channel:
             for body in (b"", b"x" * 300_000):
                 for kind in KINDS:
@@ -59,7 +59,7 @@ class Proxies:
                 calls.judge(servers)
 
     def under(self, address, tls, servers, action, rounds=3, lost=None, **options):
-        """`action` again and again while calls are made."""
+        """Runs `action` repeatedly while calls are made."""
         with self.channel(address, tls, **options) as channel, Load(channel) as calls:
             for turn in range(rounds):
                 calls.more()
@@ -149,11 +149,12 @@ class Proxies:
                 channel.wait_connectivity(penstock.Connectivity.READY, 20)
 
     def cut(self, proxy, servers):
-        """Such a proxy cuts calls, too, which the server may have processed."""
+        """A proxy that ends idle connections cuts slow calls, too, which the server may have processed."""
         with self.channel(proxy.tcp.address) as channel, Load(channel, count=8, **{"x-delay-ms": "1500"}) as calls:
             with calls.fault():
                 calls.join()
-            # grpcio's server gives the second status, to calls whose connection the proxy ends at its side, too.
+            # The second status comes from grpcio's server, because the proxy also ends the connection at the
+            # server's side.
             calls.judge(servers, LOST + "|^UNAVAILABLE Socket closed$")
             check_equal(len(calls.failed()), 8, "calls that were cut")
 
@@ -184,7 +185,7 @@ class Proxies:
         self.chosen.envoy()
 
     def failing(self, address, tls, servers, proxy):
-        """Envoy that is told to fail health checks sends each connection away (GOAWAY)."""
+        """When Envoy is told to fail health checks, it ends each connection by GOAWAY."""
         before = proxy.counter("http.in.downstream_cx_drain_close")
         with self.channel(address, tls) as channel, Load(channel) as calls:
             calls.more()
@@ -197,7 +198,7 @@ class Proxies:
         check(proxy.counter("http.in.downstream_cx_drain_close") > before, "no connection was drained")
 
     def restarted(self, address, tls, servers, proxy):
-        """All listeners drain, and then Envoy ends and begins again: calls that come meanwhile wait."""
+        """All listeners drain, and then Envoy ends and begins again. Calls that begin meanwhile wait."""
         def action(_):
             proxy.say("/drain_listeners?graceful&skip_exit")
             proxy.end()
@@ -239,12 +240,13 @@ class Proxies:
                         server.end(gently)
                     calls.more()
                     server.begin()
-                    # Every server gets its share, also after it has come back.
+                    # Each server gets its share of the calls again after it has come back.
                     before = len(server.calls)
                     while policy == "round_robin" and len(server.seen()) < before + 20:
                         calls.more(20)
                 calls.stop()
-                # grpcio's server gives these statuses, while it stops, to calls that it has accepted and not begun.
+                # While grpcio's server stops, it ends calls that it has accepted but not begun with these
+                # statuses.
                 stops = "^(CANCELLED CANCELLED|UNAVAILABLE Cancelling all calls)$"
                 calls.judge(servers, stops if gently else LOST)
 
@@ -297,7 +299,7 @@ class Proxies:
         return attempts
 
     def calls_for(self, channel, seconds, threads=20):
-        """Calls from many threads for so long; returns their errors, and how long it has taken."""
+        """Makes calls from many threads for `seconds`. Returns their errors, and how long this has taken."""
         errors = []
         began = time.monotonic()
 

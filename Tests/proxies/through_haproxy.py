@@ -58,7 +58,8 @@ class Haproxy:
         self.loaded()
 
     def reload(self):
-        """A new worker gets the listening sockets; the old one says GOAWAY, and ends with its last connection: returns then."""
+        """Reloads: a new worker gets the listening sockets; the old one sends GOAWAY, and ends with its last connection.
+        Returns when the old worker has ended."""
         old = children(self.process)
         self.process.signal(signal.SIGUSR2)
         self.loaded()
@@ -68,7 +69,7 @@ class Haproxy:
         check(self.process.line(lambda line: "Loading success" in line), "haproxy has ended:", self.process.seen[-5:])
 
     def say(self, command):
-        """A command of the admin socket."""
+        """Gives haproxy a command by its admin socket."""
         with socket.socket(socket.AF_UNIX) as admin:
             admin.settimeout(20)
             admin.connect(str(self.folder / "admin"))

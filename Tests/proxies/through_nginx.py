@@ -43,7 +43,8 @@ class Nginx:
         self.tls.wait(self.process)
 
     def reload(self):
-        """A new worker; the old one says GOAWAY, and ends with its last connection: returns then."""
+        """Reloads: a new worker begins; the old one sends GOAWAY, and ends with its last connection. Returns when the old worker
+        has ended."""
         old = children(self.process)
         self.process.signal(signal.SIGHUP)
         wait_gone(old)

@@ -1,8 +1,9 @@
-"""The soak; `run` beside it starts it, and soak_client.c makes the calls.
+"""The soak; `run` in this folder starts this program, and soak_client.c makes the calls.
 
-Each call is accounted for: it has ended as it should, or it was in flight when a fault was injected, and says so. A fault
-is one of: the connections of a channel are reset or closed, its server is killed or stopped (GOAWAY) and begins again, or the
-connections are forgotten by a proxy and found by keepalive. Meanwhile another server resets streams.
+Each call is accounted for: either it has ended as expected, or it was in flight when a fault was injected, and its message
+names that fault. A fault is one of: the connections of a channel are reset or closed; its server is killed or stopped
+(GOAWAY), and begins again; or a proxy forgets the connections, and keepalive finds that out. Meanwhile another server resets
+streams.
 """
 
 import collections
@@ -25,9 +26,10 @@ from silent import Link
 
 HERE = pathlib.Path(__file__).resolve().parent
 RATE = 1000
-# How much the memory may grow between the warm-up, the first third of the time, and the end.
+# How much the memory may grow (KiB): from its median in the first third of the time, the warm-up, to that in
+# the last third.
 GROWTH_KIB = 768
-# How many descriptors may come and go: of connections that are made and others that end.
+# By how much the number of descriptors may vary, because connections end and others are made.
 SPREAD = 8
 OPTIONS = {"wait_for_ready": True, "initial_backoff_ms": 20, "max_backoff_ms": 50, "connect_timeout_ms": 1000,
            "keepalive_time_ms": 1000, "keepalive_timeout_ms": 300}
@@ -63,13 +65,14 @@ class Server:
 
 class Fault:
     def __init__(self, name, words, within):
-        """`words`: what a call says that it has ended. `within`: how long after the fault calls notice, in seconds."""
+        """`words`: a pattern for the messages of calls that the fault has ended. `within`: how many seconds after the fault
+        calls may still notice it."""
         self.name, self.words, self.within = name, words, within
         self.count = self.calls = 0
         self.times = []
 
     def hit(self, call):
-        """When it hit the call that says so; None: it did not."""
+        """The time of the fault that ended `call`; None: no fault of this kind did."""
         if not re.search(self.words, call["status"]["message"]):
             return None
         return max((begin for server, begin, end in self.times if server == call["channel"]
@@ -124,7 +127,7 @@ class Soak:
         fault.count += 1
 
     def explain(self, calls):
-        """Finds for each failed call the fault that it tells of."""
+        """Finds for each failed call the fault that its message names."""
         unexplained = []
         for call in calls:
             hits = {fault.hit(call): fault for fault in self.faults.values()}
@@ -142,7 +145,7 @@ class Soak:
 
 
 def growth(counts):
-    """How much higher the middle value of the last third is than that of the first."""
+    """How much higher the median of the last third is than the median of the first third."""
     third = max(len(counts) // 3, 1)
     return statistics.median(counts[-third:]) - statistics.median(counts[:third])
 
