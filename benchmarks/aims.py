@@ -107,8 +107,8 @@ def found(aim, rows, server):
 
 
 def floors(aim, rows, server):
-    """Like `found`, but for the clients of bare.c, which use no library: the value of the aim that each reaches. For an
-    aim about 10,000 calls in flight it is relative to the client's own rate with 100."""
+    """For each client of bare.c, which uses no library: the value of `aim` that it reaches against `server`. For an aim
+    about 10,000 calls in flight the value is relative to the client's own rate with 100."""
     clients = next((row["clients"] for row in rows if row["server"] == server and row["metric"] == aim.metric), {})
     if not aim.other or (aim.other.startswith("penstock") and not aim.other_metric):
         return {}
@@ -129,7 +129,7 @@ def limited(aim, rows, server):
 
 
 def judged(rows):
-    """Each measured aim: its value against each server, and whether it is met there."""
+    """Each measured aim, with its value against each server, and whether that server's value meets the aim."""
     servers = list(dict.fromkeys(row["server"] for row in rows))
     told = []
     for aim in AIMS:

@@ -189,8 +189,8 @@ def facts(bench):
 
 
 def output(arguments):
-    """The files to write, without their suffix. A partial or quick run has its own, so that it does not overwrite those
-    of the last whole run."""
+    """The path of the files to write, without their suffixes. A partial or quick run has files of its own, so that it does
+    not overwrite those of the last whole run."""
     return OUTPUT / ("bench-part" if arguments.patterns else "bench-quick" if arguments.quick else "bench")
 
 

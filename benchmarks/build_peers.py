@@ -18,7 +18,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
 BUILT = ROOT / "build" / "bench"
 WARNINGS = ["-O2", "-g", "-Wall", "-Wextra", "-Werror"]
-# The libraries that libpenstock is linked with. nghttp2_first is linked with them, too, so that loading costs both the same.
+# The libraries that libpenstock is linked with. nghttp2_first is linked with them, too, so that loading them costs
+# both programs the same.
 LIBRARIES = ["-Wl,--no-as-needed", "-lnghttp2", "-lssl", "-lcrypto", "-ljansson", "-lz"]
 
 

@@ -33,7 +33,8 @@ WHATS = {
     "grpcpp_client": (*UNARY, "--what unary --in-flight 100 --style callback", *THREADS, *STREAMS, *IDLE),
     "grpcio_client.py": (*UNARY, *THREADS, *STREAMS),
     "bare": (*UNARY, *STREAMS, "--what up --copy 1", "--what unary --in-flight 100 --touch 1024"),
-    # MANY shows that the servers do not reset its streams: this client closes the connection after some hundred resets.
+    # This client closes the connection after some hundred resets, so MANY also shows that the servers do not reset
+    # its streams.
     "grpc-swift-client": (*UNARY, MANY, *STREAMS),
 }
 # The cases that bare can run in cleartext only.

@@ -3,8 +3,9 @@
 `penstock` is bench_client, a C program through the public header; `grpc++`, `grpcio` and `grpc-swift-2` are programs with
 its options and its line of JSON. All of them check each reply byte by byte. `h2load` (nghttp2's own load generator, C) knows
 nothing of gRPC: it sends a prepared request, counts bytes and reads no message, so it shows what HTTP/2 alone costs. `bare`
-has no HTTP/2 either: it writes prepared frames to the same server (`bare frames`), or to a server that is as simple as it is
-(`bare sockets`), and so shows how fast any client could be with that server and the kernel. Each has one connection.
+has no HTTP/2 library either: it writes prepared frames to the same server (`bare frames`), or to a server that is as simple as
+itself (`bare sockets`). So it shows how fast any client could be with that server and the kernel. Each program has one
+connection.
 """
 
 import array
@@ -35,7 +36,7 @@ LIMIT = 90  # seconds of one measurement, before it counts as hung
 
 
 class Unavailable(Exception):
-    """The client can't make this measurement, or is not there."""
+    """The client can't make this measurement, or is not installed."""
 
 
 def build_client():

@@ -1,8 +1,8 @@
-"""A relay to a server, which passes all bytes on after a time, in both directions: as a long way does.
+"""A relay to a server that passes all bytes on after a delay, in both directions, as a long network path does.
 
     delay.py SERVER MILLISECONDS
 
-Prints {"address": ...} when it listens. It reads on while bytes are on their way, and so limits no rate.
+Prints {"address": ...} when it listens. The relay goes on reading while bytes are delayed, so it does not limit the rate.
 """
 
 import collections
@@ -23,7 +23,7 @@ class Way:
         self.pieces = collections.deque()
 
     def read(self, delay):
-        """False: nothing more comes."""
+        """Reads the bytes that have come, which are due after `delay`. False: the source has ended."""
         try:
             data = self.source.recv(1 << 20)
         except BlockingIOError:
@@ -34,7 +34,7 @@ class Way:
         return bool(data)
 
     def write(self):
-        """Sends what is due; gives the time until the next piece is, or None."""
+        """Sends the pieces that are due. Returns the time until the next piece is due; None: no piece is left."""
         while self.pieces:
             due, data = self.pieces[0]
             left = due - time.monotonic()

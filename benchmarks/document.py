@@ -74,7 +74,7 @@ def figures(name):
 
 
 def keep(name, found):
-    """Keeps the figures of a run in place of those of the last one, and writes the pages."""
+    """Writes the figures of a run over those of the last run, and writes the pages."""
     FIGURES.mkdir(exist_ok=True)
     (FIGURES / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")
     write()

@@ -1,4 +1,5 @@
-"""Measures downloads from a server that is far away, by turns with each client: on such a way the windows are the limit.
+"""Measures downloads from a server that is far away, with one client after the other. On a long path the windows limit the
+rate.
 
     run far [--rounds N]
 
@@ -20,11 +21,11 @@ import scenarios
 from aims import ratio
 from harness import check
 
-# From one end to the other and back, in ms.
+# The round-trip times in ms.
 ROUND_TRIPS = (20, 50)
 # The client for grpc++ is left out: it sets windows of its own, which do not grow.
 CLIENTS = ("penstock", "penstock, growing windows", "grpcio")
-# 50 MiB.
+# The messages of a download have 50 MiB in all.
 CASE = scenarios.Case("64 KiB messages down", "down", CLIENTS, bytes=scenarios.KIB64)
 MESSAGES = 50 * scenarios.MIB // CASE.bytes
 

@@ -1,10 +1,10 @@
 """Instructions per call by callgrind, split by layer; `profile` in this folder starts this program.
 
 A program makes calls on one thread, in a short run and in a long one. The difference of their instructions, divided by the
-number of calls that the long run made more, is the cost of a call: the client's instructions, without the kernel's and the
-server's, which is another process. Unlike a time, this repeats within 0.5 %, even on a busy machine. Streams of 64 KiB vary
-more, because the sizes of reads and writes vary. A large copy counts as about one instruction for each byte there, because
-callgrind counts a processor's string instruction once for each byte.
+number of calls that the long run made more, is the cost of a call. It includes the client's instructions, but not those of
+the kernel or of the server, which is another process. Unlike a time, this count repeats within 0.5 %, even on a busy
+machine. For streams of 64 KiB it varies more, because the sizes of reads and writes vary; and a large copy counts as about
+one instruction for each byte, because callgrind counts a processor's string instruction once for each byte.
 """
 
 import argparse
@@ -49,7 +49,7 @@ LAYERS = document.LAYERS
 
 
 def layer(where):
-    """Which layer a function belongs to, by its name and the object that it is in."""
+    """The layer to which a function belongs, by its name and the object file that contains it."""
     path, function = where
     base = path.rsplit("/", 1)[-1]
     name = function.split("'")[0]
@@ -88,7 +88,7 @@ class Bench:
 
 
 def demangled(names):
-    """The readable form of each mangled Swift name; empty if the toolchain is not there."""
+    """The readable form of each mangled Swift name; empty if there is no Swift toolchain."""
     swift = shutil.which(SWIFT)
     if not swift:
         return {}

@@ -15,7 +15,7 @@ def reach(aim, server):
 
 
 def rows(result):
-    """The cells of each missed aim for which such a client was measured."""
+    """The cells of each missed aim for which a `bare frames` client was measured."""
     for aim in result["aims"]:
         for server, met in aim["met"].items():
             floor = aim["floor"].get(server, {})

@@ -1,8 +1,8 @@
-"""The functions that calls run through, in an order that keeps together what calls one another: scripts/hot-functions.txt,
-from which the linker takes it. `benchmarks/profile --order` writes it.
+"""Makes scripts/hot-functions.txt: a list of the functions that calls run through, in an order that keeps functions together
+that call one another. The linker takes the order from this list. `benchmarks/profile --order` writes it.
 
-How often one function calls another comes from callgrind, the order from the linker's own algorithm (lld's cache-directed
-sort): it is given empty functions with the names and sizes of ours, and those counts.
+callgrind tells how often one function calls another. The linker's own algorithm (lld's cache-directed sort) makes the order:
+it is given those counts, and empty functions with the names and sizes of ours.
 """
 
 import collections
@@ -36,7 +36,8 @@ def counts(profiles):
         for (caller, callee), times in profile.calls.items():
             names = name_of(caller[1]), name_of(callee[1])
             if times >= LEAST and "libpenstock" in callee[0] and all(names):
-                # A caller outside the library has no place in it, so this counts as a call of the function by itself.
+                # A caller outside the library has no place in the order, so this counts as a call of the function by
+                # itself.
                 found[names if "libpenstock" in caller[0] else (names[1], names[1])] += times
     return found
 

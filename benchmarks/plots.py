@@ -19,7 +19,8 @@ def short(value):
 
 
 class Scale:
-    """A logarithmic scale: the place of a value between `begin` and `end`, in pixels. 0 is before the least value."""
+    """A logarithmic scale: the place of a value between `begin` and `end`, in pixels. The place of 0 is before that of the least
+    positive value."""
 
     def __init__(self, values, begin, end, whole_decades):
         positive = [value for value in values if value > 0]
@@ -44,7 +45,7 @@ def text(x, y, words, anchor="middle", size=10):
 
 
 def labels(values, scale, room):
-    """The values that get a label: as many as can stand `room` pixels apart."""
+    """The values that get a label: as many as possible, with `room` pixels or more between two of them."""
     chosen, last = [], None
     for value in values:
         x = scale.at(value)

@@ -5,8 +5,8 @@ import pathlib
 
 import harness
 
-# The window of each stream, as grpc++'s server has it. If it were larger, a client that sends faster than it reads echoes
-# would make the peer buffer more data than fits any cache, and that would be measured.
+# The window of each stream; grpc++'s server has the same. With a larger window a client that sends faster than it
+# reads echoes would make penstock-peer buffer more data than fits any cache, and the measurement would show that.
 WINDOW = 4 << 20
 LONGEST = 1 << 30
 
@@ -19,7 +19,7 @@ class Server:
         self.target = process.address
 
     def cpu(self):
-        """CPU seconds of all its threads so far."""
+        """The CPU seconds that all threads of the server have used so far."""
         total = 0
         for task in pathlib.Path(f"/proc/{self.process.popen.pid}/task").iterdir():
             try:
@@ -30,7 +30,7 @@ class Server:
 
 
 class Servers:
-    """The servers. Each is started when it is first asked for; `end` ends all."""
+    """The servers. Each is started when `get` first asks for it; `end` ends all."""
 
     def __init__(self, folder, programs):
         self.certificates = harness.Certificates(folder)

@@ -50,7 +50,7 @@ def servers(result):
 
 
 def lines(row):
-    """The cells of each client: name, median, span, CPU, p50 and p99, those between writes, the server's load, ratios."""
+    """The cells of each client: name, median, span, CPU, p50 and p99, p50 and p99 between writes, the server's load, ratios."""
     for name, found in row["clients"].items():
         busy = optional(found, "server_busy", "{:.0%}") + ("*" if found.get("server_busy", 0) >= LIMIT else "")
         yield (name + (" ~" if spread(found) > NOISE else ""), shown(found["median"]),

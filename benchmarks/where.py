@@ -2,7 +2,7 @@
 
     benchmarks/run where [REGEX...]
 
-Uses perf, against penstock-peer, on the rows of `make bench` whose names match REGEX (without one, those that match DEFAULT).
+Uses perf, against penstock-peer, on the rows of `make bench` whose names match REGEX, by default those that match DEFAULT.
 A count is the difference between a long and a short run, per call or message. CPU time is sampled 5,000 times a second
 (cpu-clock), in the kernel too. A process that sends over loopback also runs the receiver's TCP code, so its kernel time has a
 part of the peer's work. Prints Markdown; without REGEX it also keeps the figures in benchmarks/figures and writes
@@ -27,7 +27,8 @@ EVENTS = ("raw_syscalls:sys_enter", "context-switches", "page-faults")
 HERTZ = 5000
 SECONDS = 0.7
 DEFAULT = ("^unary", "^ping", "up$", "^1 MiB", "^16 B", "^TLS: unary, 1 in")
-# Clients that are not measured. For example, the counts of a client with a server of its own would include the server.
+# Clients that are not measured: for example clients with a server of their own, whose counts would include the
+# server.
 LEFT_OUT = (*scenarios.ALL, *scenarios.OWN, scenarios.SPIN, scenarios.HOPS)
 COPY = re.compile(r"_?copy_(from|to)_|rep_movs|copy_user|memcpy|memmove|csum_partial_copy")
 LAYERS = document.WHERE_LAYERS

@@ -32,8 +32,8 @@ def prototypes(source: str) -> list[tuple[str, str, str]]:
 
 
 def flaws_of_name(returns: str, name: str, parameters: str) -> list[str]:
-    """Checks names: returned JSON belongs to an object that never changes, other JSON to the caller; no `get_` before
-    a name."""
+    """Checks a function's name. A function named `..._json` returns JSON that a reply or an error keeps, or gives JSON to the
+    caller. No getter has `get_` in its name."""
     flaws = []
     if re.search(r"_get_\w", name):
         flaws.append(f"{name}: a getter has the name of the value")

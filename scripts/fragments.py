@@ -13,7 +13,7 @@ CALLBACKS = ("create", "destroy", "on_start", "on_send", "on_half_close", "on_he
 
 
 def fragments(text):
-    """Each block that is not a program: line, language, settings, text."""
+    """Each block that is not a whole program, as (line, language, settings, text)."""
     for match in BLOCK.finditer(text):
         marker = match.group(1) or ""
         if marker.startswith("program:"):

@@ -1,5 +1,4 @@
-"""Finds the code that a test of Tests/c or bindings/python/tests runs: the test's own, and that of the functions that it
-names."""
+"""Finds the code that a test of Tests/c or bindings/python/tests runs: the test itself, and the functions that it names."""
 
 import functools
 import pathlib
@@ -26,7 +25,7 @@ def python_parts(text):
     for found in re.finditer(r"^(?:@.*\n)*(?:class|def) (\w+).*?(?=^\S|\Z)", text, re.M | re.S):
         body = found.group(0)
         end = found.end()
-        # A signature over several lines ends in column 0.
+        # A function whose signature has several lines goes on behind a ")" in column 0.
         rest = re.match(r"\).*?(?=^\S|\Z)", text[end:], re.M | re.S)
         parts[found.group(1)] = body + (rest.group(0) if rest else "")
     return parts
