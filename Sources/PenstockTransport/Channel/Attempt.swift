@@ -6,8 +6,8 @@ import PenstockWire
 enum Patience: Int, Comparable {
   /// The attempt fails at once.
   case none
-  /// The attempt waits until the channel has tried once more to connect: for an attempt that is picked again, or that
-  /// follows one which its server has not processed.
+  /// The attempt waits until the channel has tried once more to connect. Used for an attempt that is picked
+  /// again, or that follows an attempt which its server has not processed.
   case oneConnection
   /// The attempt waits until there is a connection.
   case anyTime
@@ -15,15 +15,16 @@ enum Patience: Int, Comparable {
   static func < (one: Patience, other: Patience) -> Bool { one.rawValue < other.rawValue }
 }
 
-/// One attempt of a call: it joins the call above, the call's framing, and a stream of a connection. If its stream ends
-/// and nothing of the request was written, the attempt is *picked again*: the channel looks for another connection for
-/// it, with all that it has. If the request was written and certainly not processed, the attempt ends with a status
-/// that says so, and the call makes another attempt (gRFC A6, "Transparent Retries").
+/// One attempt of a call: it joins the call above, the call's framing, and a stream of a connection. If its
+/// stream ends and nothing of the request was written, the attempt is *picked again*: the channel finds
+/// another connection, on which the same attempt begins again. If the request was written and certainly not
+/// processed, the attempt ends with a status that says so, and the call makes another attempt (gRFC A6,
+/// "Transparent Retries").
 ///
-/// An attempt tells the call nothing from within a function that the call has called: such a function only takes
-/// notes, and `runInTurn` follows in the same turn.
+/// A function that the call calls does not call the call back: it only records, and `runInTurn` tells the
+/// call later in the same turn.
 ///
-/// Its fields, like a stream's, are ordered so that it takes only 144 bytes.
+/// The fields are ordered so that an attempt takes only 144 bytes.
 final class Attempt: StreamOwner, TurnTask, Queued {
   /// The channel's core. The reference is not counted: it is used only while there is a call, which keeps the channel.
   private let channel: Unmanaged<ChannelCore>
@@ -39,9 +40,10 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   private var headersCame = false
   var isScheduled = false
   private var wasPickedAgain = false
-  /// Whether the call has a say in the choice of the endpoint (ChannelCore+Choice.swift).
+  /// Whether hops of the call, or a wish of its request, take part in the choice of the endpoint
+  /// (ChannelCore+Choice.swift).
   private(set) var isChoosy = false
-  /// Whether it follows an attempt that its server has certainly not processed.
+  /// Whether the attempt follows another one that was certainly not processed by its server.
   private var isRepeat = false
   /// How many of the stream's `piecesSent` the call has been told of.
   private var told: UInt32 = 0
@@ -78,7 +80,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     guard isWaiting else { return .nothing }
     return withCore { $0.lack == .slot && (isChoosy || $0.picker != nil) ? .endpoint : $0.lack }
   }
-  /// Whether it waits for a connection, or for a slot on one.
+  /// Whether the attempt waits for a connection, or for a slot on one.
   @inline(never)
   var isWaiting: Bool { call != nil && stream == nil && failure == nil }
 
@@ -113,7 +115,8 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     return borrow(framing) { $0.opening == .atOnce || (isHalfClosed && !$0.isPacking) } ?? false
   }
 
-  /// The whole request is there before the stream opens, so the stream begins to send once instead of three times.
+  /// Starts with the whole request. It is there before the stream opens, so the stream begins to send once
+  /// instead of three times.
   override func start(_ call: Call, saying message: Message) {
     guard begins(call) else { return }
     isHalfClosed = true
@@ -177,7 +180,8 @@ final class Attempt: StreamOwner, TurnTask, Queued {
 
   override func another() -> CallBelow { Attempt(channel, isRepeat: true) }
 
-  /// Lets the attempt pass on, in the same turn, what has come already. The stream tells of later bytes.
+  /// Makes the attempt pass on, in the same turn, the message or the end that has already come. The stream
+  /// reports later bytes by itself.
   override func pull() {
     guard call != nil, let stream,
       message != nil || failure != nil || !stream.bodyIsEmpty || stream.end != nil
@@ -205,19 +209,19 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     stream.open()
   }
 
-  /// Notes for the call's statistics that the attempt waits for this from now on.
+  /// Notes for the call's statistics that the attempt waits for `lack` from now on.
   @inline(never) @_optimize(size)
   func notesWait(for lack: Lack) { call?._withUnsafeGuaranteedRef { $0.waits(for: lack) } }
 
-  /// How long it waits while there is no connection.
+  /// How long the attempt waits while there is no connection.
   @inline(never) @_optimize(size)
   var patience: Patience {
     if call?._withUnsafeGuaranteedRef({ $0.request.settings.waitsForReady }) ?? false { return .anyTime }
     return wasPickedAgain || isRepeat ? .oneConnection : .none
   }
 
-  /// Whether it was picked again before, and every address has failed meanwhile: it fails then, as an attempt does that
-  /// waited when they failed.
+  /// Whether the attempt was picked again before, and no address can be connected to now. Then it fails, like
+  /// an attempt that was waiting when the addresses failed.
   @inline(never) @_optimize(size)
   private var isGivenUp: Bool { wasPickedAgain && patience < .anyTime && withCore { $0.pick == .fail } }
 
@@ -323,8 +327,8 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     proceed()
   }
 
-  /// Tells the call of everything that has come. The call may end meanwhile, so it is kept until this returns; the
-  /// caller keeps the attempt.
+  /// Tells the call of everything that has come. The call may end meanwhile, so this function keeps it until
+  /// it returns; the caller keeps the attempt.
   private func proceed() {
     guard let call else { return }
     _ = call.retain()
@@ -445,7 +449,8 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     call.inboundStatus(status)
   }
 
-  /// Counts the attempt, which ends, where its connection's attempts are counted.
+  /// Called when the attempt ends: counts it for outlier detection, if the attempts on its connection are
+  /// counted.
   @inline(__always)
   private func count(_ call: Call, _ isOK: Bool) {
     guard stream != nil else { return }
@@ -456,7 +461,8 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     }
   }
 
-  /// The call ends the attempt. That is the server's failure only where the deadline has passed.
+  /// Called when the call ends the attempt. This counts as a failure of the server only if the deadline has
+  /// passed.
   @inline(never) @_optimize(size)
   private func countLate() {
     if isWaiting { notesWait(for: .nothing) }

@@ -13,7 +13,8 @@ public final class Channel: @unchecked Sendable {
   private let runtime: Runtime
   /// The TLS options; nil: without TLS.
   private let tls: TLSOptions?
-  /// Lets only one thread close the core, also where the runtime has ended and no thread drives.
+  /// Whether a thread has begun to close the core. So only one thread closes it, even if the runtime has
+  /// ended and no thread drives.
   private let isClosing = Atomic<Bool>(false)
 
   init(_ core: ChannelCore, _ runtime: Runtime, _ tls: TLSOptions? = nil) {
@@ -22,8 +23,8 @@ public final class Channel: @unchecked Sendable {
     self.tls = tls
   }
 
-  /// No reference is left: the connections close. In a forked child that has not taken the channel over (`Fork`), only
-  /// their descriptors are closed.
+  /// Closes the connections. In a forked child that has not taken the channel over (`Fork`), closes only
+  /// their descriptors.
   deinit {
     if Process.isForked(runtime.generation) { core.closeInChild() } else { close() }
   }
@@ -71,8 +72,8 @@ public final class Channel: @unchecked Sendable {
 
   public var privacy: Privacy { core.defaults.privacy }
 
-  /// Sets the certificates for connections that begin from now on. Any thread. A part that is nil is as the channel's
-  /// options say, and its file is read again. The result nil: the channel has no TLS.
+  /// Sets the certificates for connections that begin from now on. Any thread. A part that is nil is taken
+  /// from the channel's options, and its file is read again. The result is nil if the channel has no TLS.
   @inline(never) @_optimize(size)
   public func setCertificates(roots: ByteBuffer?, chain: ByteBuffer?, key: ByteBuffer?) -> Made<Void>? {
     guard var tls else { return nil }
@@ -87,7 +88,8 @@ public final class Channel: @unchecked Sendable {
     }
   }
 
-  /// Lets a resolver of the program's find the addresses from now on, instead of the target's name. Any thread.
+  /// Makes a resolver of the program find the addresses from now on, instead of a look-up of the target's
+  /// name. `give` gets the resolver's handle. Any thread.
   @inline(never) @_optimize(size)
   public func setResolver(_ functions: ResolverFunctions, _ give: (ResolverHandle) -> Void) {
     let resolver = ProgramResolver(functions, runtime)
@@ -96,18 +98,19 @@ public final class Channel: @unchecked Sendable {
     runtime.post(NewResolver(core, resolver))
   }
 
-  /// Lets `picker` choose the endpoint of each attempt from now on; nil: the balancer chooses again. Any thread.
+  /// Makes `picker` choose the endpoint of each attempt from now on; nil: the balancer chooses again. Any
+  /// thread.
   public func set(_ picker: Picker?) { runtime.post(Asked(core) { $0.set(picker) }) }
 
   /// The channel's state, on any thread.
   public var connectivity: Connectivity { core.connectivity.now }
 
-  /// Waits until the state is another than `old`, or until `deadline`. Any thread but the driving one.
+  /// Waits until the state differs from `old`, or until `deadline`. Any thread except the driving one.
   public func wait(for old: Connectivity, deadline: UInt64?) -> Runtime.WaitResult {
     core.connectivity.wait(for: old, on: runtime, deadline: deadline)
   }
 
-  /// Tells the watch the channel's states. Any thread; does not wait.
+  /// Makes the watch be told the channel's states. Any thread; does not wait.
   public func add(_ watch: ConnectivityWatch) { runtime.post(Asked(core) { $0.add(watch) }) }
 
   /// Begins to connect if the channel is idle. Any thread; does not wait.
@@ -155,6 +158,6 @@ private final class ChannelClosing: InboxItem {
   init(_ core: ChannelCore) { self.core = core }
 
   override func run() { core.close(.channelClosed) }
-  /// No thread drives any more, so this one may close the core.
+  /// Closes the core on the calling thread, because no thread drives any more.
   override func dropped(_ why: Closing) { core.close(.channelClosed) }
 }

@@ -2,8 +2,8 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 
-// The endpoint of each attempt that has a say in the choice: the channel has a picker, its request has a wish, or hops of
-// its call have on_pick. Other attempts know nothing of it.
+// The choice of an endpoint for an attempt if the channel has a picker, if the attempt's request has a wish,
+// or if hops of its call have on_pick. Other attempts do not use this code.
 //
 // ```
 // attempt --> asking --> at the end of the turn: an endpoint --> its connection's next stream
@@ -14,14 +14,14 @@ import PenstockWire
 // User code runs at the end of a turn only, so never within a step of a call.
 
 extension ChannelCore {
-  /// Finds an endpoint for the attempt, at the end of the turn.
+  /// Puts the attempt into `asking`: its endpoint is chosen at the end of the turn.
   @inline(never) @_optimize(size)
   func ask(_ attempt: Attempt) {
     asking.append(attempt)
     work.schedule(self)
   }
 
-  /// The endpoints have changed, or a slot came free: asks again for the attempts for which none would do.
+  /// Called when the endpoints have changed, or a slot came free: asks again for the parked attempts.
   @inline(never) @_optimize(size)
   func retry(_ event: BalancerEvent) {
     if case .wanted = event { return }
@@ -35,7 +35,7 @@ extension ChannelCore {
     }
   }
 
-  /// Lets `picker` choose the endpoint of each attempt from now on; nil: the balancer chooses again.
+  /// Makes `picker` choose the endpoint of each attempt from now on; nil: the balancer chooses again.
   @inline(never) @_optimize(size)
   func set(_ picker: Picker?) {
     guard closedBecause == nil else { return }
@@ -45,11 +45,11 @@ extension ChannelCore {
     self.picker = picker
     askAgain()
     if usesAllEndpoints != usedAll { changeBalancer(hasNames: false) }
-    // It goes last, since its finalizer is user code.
+    // The former picker is released last, because its finalizer is user code.
     withExtendedLifetime(former) {}
   }
 
-  /// The end of a turn: finds endpoints for the attempts that ask.
+  /// Called at the end of a turn: chooses endpoints for the attempts in `asking`.
   @inline(never) @_optimize(size)
   func placeAll() {
     parked.sweep()
@@ -60,8 +60,8 @@ extension ChannelCore {
     serve()
   }
 
-  /// Slots have come free. The attempts in `waiting` and those in `asking` take turns in coming first, so that neither
-  /// kind starves.
+  /// Called when slots have come free. The attempts in `waiting` get them first one time, and those in
+  /// `asking` the next time, so that neither kind starves.
   @inline(never) @_optimize(size)
   func serveByTurns() {
     askedFirst.toggle()
@@ -75,11 +75,12 @@ extension ChannelCore {
       attempt.notesWait(for: lack)
       return waiting.append(attempt)
     }
-    // Asking an endpoint for a slot may bring news, and so change the channel's list.
+    // This is a copy, because `lackSlot` may change the channel's list of endpoints.
     let endpoints = endpoints
     let wish = call.request.wish
     var open = readyEndpoints(wish)
-    // While all are full, picker and hops are not asked: else each free slot would ask for every attempt.
+    // While all endpoints are full, neither the picker nor hops are asked. Otherwise each slot that comes
+    // free would make them run for every attempt.
     var isFull = !open.isEmpty && !open.contains { endpoints[$0].hasSlot }
     if isFull {
       for index in open { _ = endpoints[index].lackSlot(grows: true) }
@@ -128,27 +129,29 @@ extension ChannelCore {
     parked.append(attempt)
   }
 
-  /// Whether the attempt still waits after user code has run, which may have cancelled the call: that is carried out now,
-  /// before anything is sent.
+  /// Called after user code has run, which may have cancelled the call: carries out such a cancel before
+  /// anything is sent. Returns whether the attempt still waits.
   @inline(never) @_optimize(size)
   private func goesOn(_ attempt: Attempt, _ call: Call) -> Bool {
     call.runPostedEarly()
     return attempt.isWaiting
   }
 
-  /// The position, in this list of indices, of the endpoint whose turn it is.
+  /// The position in `open` of the endpoint whose turn it is. `open` has indices of the channel's endpoints.
   @inline(never) @_optimize(size)
   private func turn(among open: [Int]) -> Int {
-    // If few of all endpoints are in question, their turns may be far apart, by weight even very far.
+    // If `open` has few of all endpoints, the balancer may choose many others before it chooses one of them.
     for _ in 0..<256 {
-      // News of endpoints that were asked for slots may have left none to choose from.
+      // Endpoints that were asked for slots may have failed, so that the balancer has none to choose any
+      // more.
       guard open.count > 1, pick == .choose else { return 0 }
       if let index = open.firstIndex(of: balancer.choose()) { return index }
     }
     return Int(runtime.platform.random() % UInt64(open.count))
   }
 
-  /// The indices of the endpoints that are ready: those that meet the wish, or all if there are none and it is not required.
+  /// The indices of the ready endpoints that meet the wish. If there is no wish, or if none meets it and it
+  /// is not required: the indices of all ready endpoints.
   @inline(never) @_optimize(size)
   func readyEndpoints(_ wish: EndpointWish?) -> [Int] {
     let all = balancer.choices
@@ -157,7 +160,7 @@ extension ChannelCore {
     return wish.isRequired || !wished.isEmpty ? wished : all
   }
 
-  /// Whether an endpoint that is not ready may become so, and would do for the request.
+  /// Whether an endpoint that is not ready now, and that the request accepts, may become ready.
   @inline(never) @_optimize(size)
   func mayComeUp(for request: Request) -> Bool {
     guard usesAllEndpoints else { return false }

@@ -11,7 +11,7 @@ import PenstockWire
 ///                   wait ------> waits here, until the balancer says "serve" or "fail"
 ///                   fail ------> fails, unless its `patience` lets it wait here
 /// ```
-/// As a timer this object is the balancer's.
+/// As a timer, this object fires at the time for which the balancer has asked.
 final class ChannelCore: Timer, ShutdownHook, TurnTask {
   let runtime: Runtime
   let defaults: RequestDefaults
@@ -26,7 +26,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   var balancer: Balancer
   /// The balancer's pick for every attempt, until the balancer gets its next event.
   private(set) var pick = Pick.wait
-  /// Events that have come while the balancer's decisions on another were carried out.
+  /// Events that have come while the balancer's actions on another event were carried out.
   private var events: [BalancerEvent] = []
   private var isFollowing = false
   /// The endpoints of the addresses that came last.
@@ -48,8 +48,8 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   var outlierTimer: ChannelTimer?
   /// The program's function that chooses endpoints; nil: the balancer does.
   var picker: Picker?
-  /// Of the attempts that have a say in the choice (ChannelCore+Choice): those for which an endpoint is to be found in
-  /// this turn, those for which none of the ready ones would do, and the endpoint that hops are asked about now.
+  /// For ChannelCore+Choice. `asking`: attempts whose endpoint is chosen at the end of this turn. `parked`: attempts that
+  /// no ready endpoint suits. `offered`: the endpoint about which hops are asked now.
   var asking = WaitQueue<Attempt>()
   var parked = WaitQueue<Attempt>()
   var offered: Endpoint?
@@ -104,7 +104,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
 
   // MARK: Where an attempt goes
 
-  /// Gives `attempt` a stream, or lets it wait. If it has to fail, it is told later, by `runInTurn`.
+  /// Gives `attempt` a stream, or lets it wait. An attempt that has to fail fails later, in `runInTurn`.
   @inline(never)
   func attach(_ attempt: Attempt) {
     if waiting.isEmpty, case .endpoint(let index) = pick, borrow(endpoints[index], { $0.open(attempt) }) {
@@ -136,8 +136,8 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     if first.hasSlot { return first }
     let choices = balancer.choices
     for index in choices where endpoints[index].hasSlot { return endpoints[index] }
-    // One makes a further connection, beginning with the one whose turn it is. This may bring news of an endpoint, and so
-    // change the list of endpoints.
+    // At most one endpoint makes a further connection; the one whose turn it is is asked first. `lackSlot` may change the
+    // list of endpoints.
     var isGrowing = first.lackSlot(grows: true)
     for index in choices where index < endpoints.count && endpoints[index] !== first {
       isGrowing = endpoints[index].lackSlot(grows: !isGrowing) || isGrowing
@@ -152,8 +152,8 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     if balancer.connectivity == .idle || pick == .fail { work.schedule(self) }
   }
 
-  /// An attempt without a stream has ended: it waits no more, and leaves the queue in this turn. Its call may be
-  /// released by another thread once the loop rests (`Runtime.keepUntilRest`).
+  /// Called when an attempt without a stream has ended: it leaves the queue in this turn, because another thread may
+  /// release its call once the loop rests (`Runtime.keepUntilRest`).
   @inline(never) @_optimize(size)
   func forgetWaiting() {
     waiting.forget()
@@ -265,8 +265,8 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     }
   }
 
-  /// The idle timer is due: the channel goes idle if no call has used it for the idle timeout; otherwise the timer is
-  /// armed again.
+  /// Called when the idle timer is due: the channel goes idle if no call has used it for the idle timeout; otherwise the
+  /// timer is armed again.
   @inline(never) @_optimize(size)
   func mayRest(_ timer: ChannelTimer) {
     let since = attempts.isEmpty ? lastUsed : runtime.now
@@ -320,7 +320,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
 
   // MARK: Names
 
-  /// Goes by the program's resolver from now on, instead of the target's name.
+  /// Takes the addresses from the program's resolver from now on, and no longer from a look-up of the target's name.
   @inline(never) @_optimize(size)
   func setResolver(_ resolver: ProgramResolver) {
     guard closedBecause == nil else { return resolver.close() }
@@ -333,7 +333,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     if balancer.connectivity != .idle { fresh.ask() }
   }
 
-  /// The resolver has a service config, or has none any more.
+  /// Called when the resolver gives a service config; nil: it gives none.
   @inline(never) @_optimize(size)
   func serve(_ service: ServiceConfig?) {
     guard closedBecause == nil else { return }
@@ -344,8 +344,8 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     changeBalancer(hasNames: true)
   }
 
-  /// Begins with a new balancer. The endpoints stay, with their connections: it hears of them with the addresses.
-  /// `hasNames`: the addresses follow; otherwise they are asked for.
+  /// Makes a new balancer, which is told of the endpoints with the next addresses. The endpoints keep their connections.
+  /// `hasNames`: the caller gives the addresses next; otherwise this function asks for them.
   @inline(never) @_optimize(size)
   func changeBalancer(hasNames: Bool) {
     let wasIdle = balancer.connectivity == .idle
@@ -357,7 +357,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     if !wasIdle, !hasNames { names?.ask() }
   }
 
-  /// The addresses have come. Endpoints of addresses that were known stay, with their connections.
+  /// Called when addresses have come. Endpoints of addresses that were known stay, with their connections.
   @inline(never) @_optimize(size)
   func named(_ list: [Endpoint]) {
     guard closedBecause == nil else { return }
@@ -381,7 +381,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     }
     watchOutliers()
     let usesAll = usesAllEndpoints
-    // With pick_first, which has no other endpoint, health is not asked for (gRFC A17).
+    // Health is not asked for with pick_first, which uses one endpoint only (gRFC A17).
     let service = usesAll && destination.checksHealth ? destination.service.healthService : nil
     for subchannel in endpoints { subchannel.watchHealth(of: service) }
     let states = endpoints.map { usesAll ? $0.stickyConnectivity : $0.connectivity }
@@ -393,7 +393,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
 
   @inline(never) @_optimize(size)
   private func shuffle(_ list: inout [Endpoint]) {
-    // Those with priorities are in a random order already, by weight.
+    // Endpoints with priorities are already in a random order, by weight.
     for last in list.indices.reversed() where list[0].priority == nil {
       list.swapAt(last, Int(runtime.platform.random() % UInt64(last + 1)))
     }
@@ -413,12 +413,12 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
 
   @inline(never) @_optimize(size)
   func hears(_ news: EndpointNews, _ subchannel: Subchannel) {
-    // An endpoint that is taken out counts as failed, though it is connected.
+    // An endpoint that outlier detection has taken out counts as failed, although it is connected.
     let news = subchannel.isEjected && news == .ready ? .failed : news
     if subchannel.endpointIndex >= 0 { follow(.endpoint(subchannel.endpointIndex, news)) }
   }
 
-  /// The last draining connection of an earlier endpoint has ended.
+  /// Called when the last draining connection of an earlier endpoint has ended.
   @inline(never) @_optimize(size)
   func isDone(_ subchannel: Subchannel) { leaving.drop(subchannel) }
 
@@ -458,13 +458,13 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     listeners = nil
     asking = WaitQueue()
     parked = WaitQueue()
-    // Its finalizer is user code.
+    // The picker is released last, because its finalizer is user code.
     picker = nil
   }
 
   // MARK: In a child of fork
 
-  /// Puts the parent's connections aside and makes the channel idle: the next call makes a connection.
+  /// Sets the parent's connections aside, and makes the channel idle, so that the next call makes a connection.
   @inline(never) @_optimize(size)
   func becomeChild(_: inout InheritedCalls) {
     closeInChild()

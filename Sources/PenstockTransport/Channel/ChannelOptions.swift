@@ -37,7 +37,7 @@ public struct ChannelOptions {
   public var connectTimeout: UInt64 = 20_000_000_000
   /// How long the channel keeps its connection without a call, in nanoseconds; 0: without limit.
   public var idleTimeout: UInt64 = 1_800_000_000_000
-  /// How old a connection becomes before new calls go to another one; 0: as old as it likes.
+  /// How old a connection becomes before new calls go to another one, in nanoseconds; 0: there is no limit.
   public var maxConnectionAge: UInt64 = 0
   /// The waits between attempts to connect to one address.
   public var backoff = Backoff.Policy()

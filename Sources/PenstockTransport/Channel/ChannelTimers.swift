@@ -1,10 +1,10 @@
-/// A timer of a channel beside that of its balancer.
+/// A timer of a channel, other than the timer of its balancer.
 final class ChannelTimer: Timer {
   /// The work of the timer. The object disarms the timer before it is freed, so no reference is counted.
   enum Work {
-    /// Outlier detection.
+    /// Ends an interval of outlier detection.
     case judge(Unmanaged<ChannelCore>)
-    /// Lets a channel without calls rest.
+    /// Makes a channel idle that has had no calls.
     case rest(Unmanaged<ChannelCore>)
     case ask(Unmanaged<HealthCheck>)
   }

@@ -1,8 +1,8 @@
 import PenstockChannel
 import PenstockWire
 
-/// The words for calls that fail because no address could be connected to: each address with its last failure, how often
-/// they failed, and when the next attempt begins.
+/// The error text of calls that fail because no address could be connected to: each address with its last
+/// failure, how often the addresses have failed, and when the next attempt to connect begins.
 enum ConnectReport {
   private static let mostTold = 8
 

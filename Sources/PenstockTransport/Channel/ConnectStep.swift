@@ -2,9 +2,9 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 
-/// One step between a connected socket and HTTP: TLS, or the dialogue with a proxy. It takes its input from the link
-/// and puts its output into the link, without I/O, and is released when it is done. Another step is another subclass,
-/// which `Destination.steps` makes.
+/// One step between a connected socket and HTTP: TLS, or the dialogue with a proxy. It takes its input from
+/// the link and puts its output into the link, without I/O. The step is released when it is done. To add a
+/// step, write a subclass, and make it in `Destination.steps`.
 class ConnectStep {
   enum Outcome {
     case more

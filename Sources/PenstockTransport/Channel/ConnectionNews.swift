@@ -2,7 +2,7 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 
-/// An event of a channel's connections, for the interceptors that have `on_connection`. Never changed once it is told.
+/// An event of a channel's connections, for the interceptors that have `on_connection`. Once told, an event never changes.
 public final class ConnectionNews {
   /// The raw values are the ABI's.
   public enum Kind: Int32, Sendable {
@@ -24,9 +24,9 @@ public final class ConnectionNews {
     case silent = 9
     /// The channel, or the server, can't do a part of the service config; `words` says what is done instead.
     case ignored = 10
-    /// The server says that it serves, after it was asked for its health.
+    /// The server answers a health check that it serves.
     case healthy = 11
-    /// The server does not say that it serves, for the reason in `words`: it gets no calls.
+    /// The server does not answer a health check that it serves, for the reason in `words`: it gets no calls.
     case unhealthy = 12
   }
 
@@ -99,7 +99,7 @@ extension ChannelCore {
     }
   }
 
-  /// Says how the channel differs from the service config that it has now.
+  /// Notes an event for the part of the present service config that the channel does not carry out.
   @inline(never) @_optimize(size)
   func noteBalancing() {
     if destination.service.balancing.policy == .weightedRoundRobin {

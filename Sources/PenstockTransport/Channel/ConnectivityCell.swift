@@ -27,7 +27,7 @@ final class ConnectivityCell: @unchecked Sendable {
     return watches != nil
   }
 
-  /// Waits until the state is another than `old`, or the deadline passes.
+  /// Waits until the state differs from `old`, or the deadline passes.
   @inline(never) @_optimize(size)
   func wait(for old: Connectivity, on runtime: Runtime, deadline: UInt64?) -> Runtime.WaitResult {
     let cell = WaitCell()
@@ -45,13 +45,14 @@ final class ConnectivityCell: @unchecked Sendable {
     }
   }
 
-  /// Tells the watch the states from now on. Driving thread only.
+  /// Adds a watch, which is told the states from now on. Driving thread only.
   func add(_ watch: ConnectivityWatch) {
     watch.next = watches
     watches = watch
   }
 
-  /// Tells the state to each watch that was told another one last. Driving thread only, with the channel's work done.
+  /// Tells the state to each watch that was last told another state. Driving thread only, after the channel's
+  /// work is done.
   @inline(never) @_optimize(size)
   func tellWatches() {
     var rest = watches
@@ -71,7 +72,7 @@ final class ConnectivityCell: @unchecked Sendable {
 }
 
 extension ChannelCore {
-  /// Tells the watch the channel's states from now on.
+  /// Adds a watch, which is told the channel's states from now on.
   @inline(never) @_optimize(size)
   func add(_ watch: ConnectivityWatch) {
     connectivity.add(watch)
@@ -94,7 +95,7 @@ public final class ConnectivityWatch {
     self.userData = userData
   }
 
-  /// Tells a state that is news. False: the watch is over.
+  /// Tells the state, unless it was the last one told. False: the watch has ended.
   @inline(never) @_optimize(size)
   fileprivate func goesOn(with state: Connectivity) -> Bool {
     if told == state { return true }

@@ -3,8 +3,8 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 
-/// Makes one connection: a socket, then one step after the other on it; then HTTP takes the link, in the version that
-/// the steps have negotiated.
+/// Makes one connection: connects a socket, and takes one step after the other on it. Then HTTP takes the
+/// link, in the version that the steps have negotiated.
 ///
 /// ```
 /// socket --> step (a proxy) --> step (TLS) --> TransportConnection
@@ -162,7 +162,7 @@ final class Connector: ReadyHandler, TurnTask {
 
   // MARK: The end
 
-  /// The time for connecting is over; the owner calls this.
+  /// Called by the owner when the time for connecting is over.
   @inline(never) @_optimize(size)
   func timedOut() {
     let words = ByteBuffer().say("connect timeout")
@@ -185,7 +185,7 @@ final class Connector: ReadyHandler, TurnTask {
     told?.connectorFailed(words)
   }
 
-  /// Ends the work, and tells nobody.
+  /// Ends the work, without telling the owner.
   @inline(never) @_optimize(size)
   func close() {
     if case .over = phase { return }

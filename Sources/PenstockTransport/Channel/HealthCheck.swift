@@ -3,12 +3,14 @@ import PenstockChannel
 import PenstockWire
 
 /// Asks the server of one endpoint for its health, by the method Watch of grpc.health.v1 on the endpoint's connection
-/// (gRFC A17). `HealthState` makes the decisions; this carries them out. No interceptor sees the stream.
+/// (gRFC A17). `HealthState` makes the decisions; this class carries them out. No interceptor sees the
+/// stream.
 final class HealthCheck: StreamOwner {
   /// The service whose health is asked for.
   let service: ByteBuffer
   private var state = HealthState.off
-  /// The endpoint, which has this object and stops it before it goes.
+  /// The endpoint. It owns this object, and stops it before the endpoint is freed, so the reference is not
+  /// counted.
   private unowned(unsafe) let owner: Subchannel
   private unowned(unsafe) let channel: ChannelCore
   private var timer: ChannelTimer?
@@ -16,15 +18,16 @@ final class HealthCheck: StreamOwner {
   private var request: Request?
   private var framing: Framing?
   private var stream: TransportStream?
-  /// Whether the connection had answered a call before this stream: the head of this one's answer does not count.
+  /// Whether the connection had answered a call before the stream began. If not, the head of the stream's
+  /// answer must not count as the first answer to a call.
   private var hadAnswered = false
-  /// Whether the stream has had its turn.
+  /// Whether the connection has opened the stream.
   private var hasOpened = false
-  /// The latest health that the server has sent, until it is looked at.
+  /// The latest health that the server has sent, until `streamChanged` handles it.
   private var said: UInt64?
   private var status: Status?
 
-  /// The largest answer, which is a number in a message.
+  /// The limit on the size of a message from the server, which has only one number.
   private static let mostBytes = 1024
 
   init(_ service: ByteBuffer, _ owner: Subchannel, _ channel: ChannelCore) {
@@ -49,19 +52,19 @@ final class HealthCheck: StreamOwner {
     connection = nil
   }
 
-  /// Goes on on another connection, unless it has been on that one.
+  /// Moves the health check to the connection `other`, unless it already is on that connection.
   @inline(never) @_optimize(size)
   func move(to other: TransportConnection?) {
     if connection === other { return }
     let wasQueued = isQueued
     leave(.cancelled)
     connection = other
-    // A stream that has not opened has told nothing, and goes on elsewhere without a wait.
+    // A stream that was not opened has not failed: so the new stream begins without a wait.
     if wasQueued, watch() { return }
     follow(.ended(random: random))
   }
 
-  /// Whether its stream waits for a slot.
+  /// Whether the stream waits for a slot on the connection.
   var isQueued: Bool {
     guard stream != nil, !hasOpened, let connection else { return false }
     return connection.slots < 0
@@ -73,7 +76,8 @@ final class HealthCheck: StreamOwner {
 
   private var random: UInt64 { channel.runtime.platform.random() }
 
-  /// Carries out the decisions on an event. `words`: the reason why the endpoint does not count as ready.
+  /// Passes an event to `state`, and carries out the actions that follow. `words`: the reason why the
+  /// endpoint does not count as ready.
   @inline(never) @_optimize(size)
   private func follow(_ event: HealthEvent, _ words: ByteBuffer? = nil) {
     let policy = channel.destination.backoff
@@ -135,7 +139,7 @@ final class HealthCheck: StreamOwner {
   override func streamOpens(_ stream: TransportStream, _ fields: FieldList) -> Bool {
     guard let request, let framing else { return false }
     hasOpened = true
-    // So the stream is no reason for a wide window.
+    // The stream counts as duplex, so that it does not widen the connection's window (`ConnectionWindow`).
     fields.isDuplex = true
     return framing.requestHeaders(request, channel.defaults, now: channel.runtime.now, into: fields)
   }

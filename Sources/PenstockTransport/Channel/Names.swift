@@ -1,8 +1,9 @@
 import PenstockChannel
 import PenstockWire
 
-/// The addresses of a channel's target: asks the resolver when `ResolveState` says so, and keeps the last good answer,
-/// which stays valid when a later look-up fails. The timer is the one of `ResolveState`.
+/// The addresses of a channel's target. This object asks the resolver when `ResolveState` says so, and keeps
+/// the last good answer, which stays valid when a later look-up fails. As a timer, it fires at the time for
+/// which `ResolveState` has asked.
 final class Names: Timer, ResolverCompletion {
   private let runtime: Runtime
   private let resolver: Resolver
@@ -24,8 +25,8 @@ final class Names: Timer, ResolverCompletion {
     super.init()
   }
 
-  /// Asks for addresses. If addresses are known, the owner gets them from within this function. Those that a look-up
-  /// brings come later, or also from within this function, if the resolver has them at once.
+  /// Asks for addresses. If addresses are known, the owner gets them from within this function. The addresses
+  /// of a new look-up come later; if the resolver has them at once, they also come from within this function.
   @inline(never) @_optimize(size)
   func ask() {
     let before = answers
@@ -33,10 +34,10 @@ final class Names: Timer, ResolverCompletion {
     if answers == before, !known.isEmpty { owner.named(known) }
   }
 
-  /// Asks for addresses again. The owner has those that are known.
+  /// Asks for addresses again. The owner already has the known ones.
   func refresh() { follow(.ask) }
 
-  /// No addresses are wanted any more.
+  /// Called when no addresses are wanted any more: ends a look-up, and stops the timer.
   @inline(never) @_optimize(size)
   func rest() {
     follow(.rest)
@@ -52,8 +53,9 @@ final class Names: Timer, ResolverCompletion {
   @inline(never) @_optimize(size)
   func resetBackoff() { follow(.reset) }
 
-  /// Called in a forked child, which has none of its parent's look-ups: the next look-up begins as soon as addresses
-  /// are wanted. A resolver of the program's is not told to stop, as no callback may run now: it is asked again.
+  /// Called in a forked child, in which the parent's look-ups do not exist: the next look-up begins as soon
+  /// as addresses are wanted. A resolver of the program is not told to stop here, because no callback may run
+  /// now; `endInherited` tells it.
   func becomeChild() {
     follow(.rest)
     state = ResolveState()
@@ -101,7 +103,7 @@ final class Names: Timer, ResolverCompletion {
     owner.named(list)
   }
 
-  /// A name that no longer resolves keeps its last good addresses.
+  /// Tells the owner that a look-up has failed. A name that no longer resolves keeps its last good addresses.
   @inline(never) @_optimize(size)
   private func tellFailure(_ words: ByteBuffer) {
     owner.note(.unresolved, nil, words)

@@ -2,8 +2,9 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 
-/// The program's function that chooses the endpoint of each attempt. As a handle it is the function's view of the call and
-/// of the endpoints among which it chooses; outside of the function there is nothing to see. Driving thread only.
+/// The program's function that chooses the endpoint of each attempt. The object is also the handle that the
+/// function gets. While the function runs, the handle shows the call, and the endpoints among which the
+/// function chooses; at other times it shows nothing. Driving thread only.
 public final class Picker: HopHandle {
   /// Gets the view and the user data. The result is the index of an endpoint, or one of the numbers of `Answer`.
   public typealias Function = @convention(c) (OpaquePointer?, UnsafeMutableRawPointer?) -> Int32
@@ -45,7 +46,7 @@ public final class Picker: HopHandle {
     return .ok
   }
 
-  /// Lets the function choose.
+  /// Runs the function. `given`: the indices in `all` of the endpoints among which it chooses.
   @inline(never) @_optimize(size)
   func pick(among given: [Int], of all: [Subchannel], for call: Call) -> Answer {
     self.call = call

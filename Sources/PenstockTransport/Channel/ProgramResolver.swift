@@ -18,8 +18,8 @@ public struct ResolverFunctions {
   }
 }
 
-/// A resolver of the program's, which pushes what it finds whenever it likes. The channel goes by its latest news; asking
-/// is only a hint. Driving thread only.
+/// A resolver of the program. It gives addresses at any time, and the channel uses the latest ones. `resolve`
+/// only tells the program that addresses are wanted. Driving thread only.
 final class ProgramResolver: Resolver {
   let handle: ResolverHandle
   private let runtime: Runtime
@@ -40,11 +40,11 @@ final class ProgramResolver: Resolver {
     handle.join(self)
   }
 
-  /// Tells `owner` all news from now on.
+  /// Makes `owner` the receiver of news from now on.
   @inline(never) @_optimize(size)
   func join(_ owner: any ResolverCompletion) {
     self.owner = owner
-    // News that came before this waits in `latest`.
+    // News that came before `join` is in `latest`.
     if let latest { owner.resolved(latest) }
     handle.deliver()
   }

@@ -3,14 +3,14 @@ import PenstockWire
 
 /// The source of a channel's addresses. A new source is a subclass, and a case in `make`. Driving thread only.
 class Resolver {
-  /// Asks for the addresses. The completion is told once, perhaps from within this function, unless `stop` comes
-  /// before.
+  /// Asks for the addresses. The completion is called once, perhaps from within this function, unless `stop`
+  /// is called before that.
   func start(_ completion: any ResolverCompletion) {}
   /// Ends the look-up without an answer.
   func stop() {}
-  /// No addresses are wanted until the next `start`.
+  /// Called when no addresses are wanted until the next `start`.
   func rest() {}
-  /// The channel has closed, or has another resolver.
+  /// Called when the channel has closed, or has another resolver.
   func close() {}
 
   @inline(never) @_optimize(size)
@@ -31,7 +31,7 @@ final class FixedAddresses: Resolver {
   override func start(_ completion: any ResolverCompletion) { completion.resolved(.addresses(list)) }
 }
 
-/// The system's look-ups, on a thread.
+/// Takes the addresses from look-ups by the system, which run on a thread (`Lookup`).
 final class SystemResolver: Resolver {
   private let host: ByteBuffer
   private let port: UInt16

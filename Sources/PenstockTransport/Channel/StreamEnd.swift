@@ -1,6 +1,6 @@
 import PenstockWire
 
-/// How a stream has ended, independent of its protocol; the explanation is in words for people.
+/// How a stream has ended, independent of its protocol. The text of a case explains the end to people.
 enum StreamEnd {
   /// The answer is complete: the stream's owner has got the trailers, or a head that was the whole answer.
   case trailers
@@ -29,7 +29,8 @@ enum StreamEnd {
 
 /// The reason why the owner of a stream leaves it.
 enum Leave {
-  /// The call has ended before the answer was complete: the rest of both is of no use.
+  /// The call has ended before the answer was complete: the rest of the request and of the answer is of no
+  /// use.
   case cancelled
   /// The answer is complete, and the rest of the request is of no use.
   case done
