@@ -2,7 +2,8 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 
-/// An event of a channel's connections, for the interceptors that have `on_connection`. Once told, an event never changes.
+/// An event of a channel's connections, for the interceptors that have `on_connection`. Once told, an event never
+/// changes.
 public final class ConnectionNews {
   /// The raw values are the ABI's.
   public enum Kind: Int32, Sendable {

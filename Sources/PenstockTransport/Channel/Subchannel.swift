@@ -2,20 +2,22 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 
-/// One endpoint: an address, and the connection to it while there is one. `SubchannelState` makes the decisions;
-/// this carries them out. The timer is the one for connecting, and for the wait after a failure. There are several
-/// connections to the address where all are full and the service config allows more (gRFC A105).
+/// One endpoint: an address, and the connections to it. `SubchannelState` makes the decisions; this class
+/// carries them out. As a timer, it fires at the time for which `SubchannelState` has asked: the end of the
+/// time for connecting, the end of the wait after a failure, or the greatest age of a connection. Usually
+/// there is one connection; another one is made if all are full and the service config allows more (gRFC
+/// A105).
 ///
 /// A connection that drains, after a GOAWAY or because the subchannel is not wanted any more, goes on in `draining`
 /// until its streams have ended.
 final class Subchannel: Timer {
-  /// The address, with what the resolver has said of it last.
+  /// The address, with the weight, priority and attributes that the resolver has given it last.
   var endpoint: Endpoint
   var address: SocketAddress { endpoint.address }
-  /// The index among the channel's endpoints; -1: the name does not have the address any more.
+  /// The index among the channel's endpoints; -1: the channel's name does not have the address any more.
   var endpointIndex = -1
-  /// The channel. It closes its subchannels before it goes, and a closed one does not use it, so the reference is not
-  /// counted.
+  /// The channel. The reference is not counted: the channel closes its subchannels before it is freed, and a
+  /// closed subchannel does not use the channel.
   private unowned(unsafe) let channel: ChannelCore
   private var state = SubchannelState.new
   /// The connector, while it connects; later the connection takes its work over.
@@ -29,10 +31,10 @@ final class Subchannel: Timer {
   private var draining: [TransportConnection] = []
   /// The reason why the last attempt to connect failed, until one succeeds.
   private(set) var failure: ByteBuffer?
-  /// Counts the attempts, for outlier detection; nil: there is none.
+  /// Counts the attempts for outlier detection; nil: attempts are not counted.
   private var tally: AttemptTally?
   private var record = OutlierRecord()
-  /// Asks the server for its health while there is a connection; nil: it is not asked.
+  /// Asks the server for its health while there is a connection; nil: the server is not asked.
   private var health: HealthCheck?
 
   init(_ endpoint: Endpoint, _ channel: ChannelCore) {
@@ -50,8 +52,8 @@ final class Subchannel: Timer {
   /// How many attempts to connect have failed one after the other, and when the next one begins.
   var failures: (count: Int, retry: UInt64)? { state.failures }
 
-  /// Gives `attempt` a stream. False: there is no slot; the balancer is told when one comes free, or when the
-  /// connection is lost.
+  /// Gives `attempt` a stream. False: no connection has a free slot; the balancer is told when a slot comes
+  /// free, or when the connections are lost.
   @inline(__always)
   func open(_ attempt: Attempt) -> Bool {
     let isOpen = borrow(connection) { connection in
@@ -82,12 +84,13 @@ final class Subchannel: Timer {
 
   var hasSlot: Bool { free != nil }
 
-  /// A call has found no slot: the balancer is told when one comes free, or when the connections are lost. `grows`: if
-  /// there may be a further connection, it is begun. Returns whether one is being made.
+  /// Called when an attempt has found no slot. The balancer is told when a slot comes free, or when the
+  /// connections are lost. `grows`: begins a further connection, if one is allowed. Returns whether a further
+  /// connection is being made.
   @inline(never) @_optimize(size)
   func lackSlot(grows: Bool) -> Bool {
     if let connection, connection.leaving != nil { connectionDraining(connection) }
-    // Another connection may be in use now. News of its slots came too early for this call: ask once more.
+    // `connectionDraining` may have put another connection into use. It must report its free slots anew.
     if connection != nil {
       let mayGrow = grows && others.count + 1 < channel.destination.mostConnections
       let until = Time.after(channel.destination.connectTimeout, channel.runtime.now)
@@ -96,15 +99,16 @@ final class Subchannel: Timer {
     return state.isGrowing
   }
 
-  /// Connects. Returns news that results at once: a connection that can't be begun has failed.
+  /// Begins to connect. Returns the news for the balancer if this fails at once.
   func connect(until: UInt64) -> EndpointNews? {
     follow(.wanted(until: until, random: channel.runtime.platform.random()))
   }
 
-  /// No new call will come to this subchannel: ends a connection that is being made, and lets one that is there drain.
+  /// Called when no new calls will come to this subchannel: ends a connection that is being made, and lets
+  /// existing ones drain.
   func leave() { _ = follow(.unwanted) }
 
-  /// The name does not have the address any more.
+  /// Called when the channel's name does not have the address any more.
   func remove() {
     endpointIndex = -1
     _ = follow(.removed)
@@ -115,8 +119,9 @@ final class Subchannel: Timer {
     tell(follow(.reset))
   }
 
-  /// The time at which a connection that begins now is replaced: the age that the options allow, up to a tenth more or
-  /// less, so that the connections of many clients do not all move at once.
+  /// The time at which a connection that begins now is replaced. Its age is then the one that the options
+  /// allow, up to a tenth more or less, so that many clients do not replace their connections at the same
+  /// time.
   @inline(never) @_optimize(size)
   private var connectionAge: UInt64 {
     let most = channel.destination.maxConnectionAge
@@ -125,8 +130,8 @@ final class Subchannel: Timer {
     return Time.after(most - most / 10 + spread, channel.runtime.now)
   }
 
-  /// Carries out the decisions on an event, and returns the news for the balancer. `words`: the reason why a
-  /// connection has ended.
+  /// Passes an event to `state`, and carries out the actions that follow. Returns the news for the balancer.
+  /// `words`: the reason why a connection has ended.
   @inline(never) @_optimize(size)
   private func follow(_ event: SubchannelEvent, _ words: ByteBuffer? = nil) -> EndpointNews? {
     var words = words
@@ -163,7 +168,8 @@ final class Subchannel: Timer {
         told = news
         if news == .left || news == .leftUnused {
           if connectivity == .idle { channel.runtime.disarm(self) }
-          // For the balancer it was never ready, or failed since: it has to be connected anew.
+          // The balancer does not know the endpoint as ready, because of its health, and has to connect it
+          // again.
           if !wasReady { told = .rested }
         }
         if news == .ready { told = becomeReady() }
@@ -174,7 +180,8 @@ final class Subchannel: Timer {
     return told
   }
 
-  /// Returns the news that it is ready; nil: the server is asked for its health first.
+  /// Called when there is a connection. Returns the news that the endpoint is ready; nil: the server is asked
+  /// for its health first.
   @inline(never) @_optimize(size)
   private func becomeReady() -> EndpointNews? {
     if let health {
@@ -190,11 +197,12 @@ final class Subchannel: Timer {
     if let news { channel.hears(news, self) }
   }
 
-  /// An attempt to connect has failed, or the connection in use has ended or takes no new streams.
+  /// Called when an attempt to connect has failed, or when the last connection in use has ended or takes no
+  /// new streams.
   @inline(never) @_optimize(size)
   private func lose(_ event: SubchannelEvent, _ words: ByteBuffer) { tell(follow(event, words)) }
 
-  /// Begins a connection. Returns the reason if it could not.
+  /// Begins a connection. Returns the reason if this fails at once, otherwise nil.
   @inline(never) @_optimize(size)
   private func begin() -> ByteBuffer? {
     note(.connecting)
@@ -270,7 +278,8 @@ final class Subchannel: Timer {
     tell(follow(.connected(oldAt: connectionAge)))
   }
 
-  /// A connection in use that was asked for a slot has one. Connections that have left use never have one.
+  /// Called when a connection in use has a free slot, after it was asked to report one. A draining connection
+  /// never has one.
   func connectionHasSlots() { tell(follow(.room)) }
 
   @inline(never) @_optimize(size)
@@ -284,7 +293,7 @@ final class Subchannel: Timer {
     }
   }
 
-  /// One of several connections is not in use any more.
+  /// Called when one of several connections is not in use any more.
   private func lessen(_ answered: Bool) {
     health?.move(to: connection)
     tell(follow(.lessened(answered: answered)))
@@ -306,10 +315,10 @@ final class Subchannel: Timer {
     if draining.isEmpty, endpointIndex < 0, connectivity != .shutdown { channel.isDone(self) }
   }
 
-  /// Whether the channel's connection events are told to anybody.
+  /// Whether any interceptor listens to the channel's connection events.
   var hasListeners: Bool { channel.listeners?.isAnybody ?? false }
 
-  /// The connection, which has calls, has been silent for this time, in nanoseconds.
+  /// Called when a connection with calls has been silent for `time` nanoseconds.
   @inline(never) @_optimize(size)
   func connectionSilent(_ time: UInt64) { note(.silent, milliseconds: time / 1_000_000) }
 
@@ -320,7 +329,8 @@ final class Subchannel: Timer {
 
   // MARK: Health
 
-  /// Asks for the health of this service from now on; nil: for none. The balancer is told of the states next.
+  /// Asks for the health of `service` from now on; nil: asks no more. The caller then tells the balancer the
+  /// states of all endpoints.
   @inline(never) @_optimize(size)
   func watchHealth(of service: ByteBuffer?) {
     if let service, let health, bytesEqual(health.service.view, service.view) { return }
@@ -331,15 +341,15 @@ final class Subchannel: Timer {
     placeHealth()
   }
 
-  /// If the health check waits for a slot on its connection, it goes to one that has a slot; without one, a further one is
-  /// made if there may be one.
+  /// If the health check waits for a slot on its connection, moves it to a connection that has a slot. If
+  /// none has, a further connection is made, if one is allowed.
   @inline(never) @_optimize(size)
   private func placeHealth() {
     guard let health, health.isQueued else { return }
     if let free { health.move(to: free) } else { _ = lackSlot(grows: true) }
   }
 
-  /// News of the server's health. `words`: the reason why it does not count as ready.
+  /// Called with news of the server's health. `words`: the reason why the endpoint does not count as ready.
   @inline(never) @_optimize(size)
   func hears(_ news: EndpointNews, _ words: ByteBuffer?) {
     failure = news == .ready ? nil : words ?? failure
@@ -349,10 +359,10 @@ final class Subchannel: Timer {
 
   // MARK: Outliers
 
-  /// Whether outlier detection has taken the endpoint out: it gets no calls.
+  /// Whether outlier detection has taken the endpoint out, so that it gets no calls.
   var isEjected: Bool { record.isEjected }
-  /// The state for a balancer that uses every endpoint: one that has failed counts as failed until it is connected, and
-  /// so does one that is taken out.
+  /// The state for a balancer that uses all endpoints. An endpoint that has failed counts as failed until it
+  /// is ready. An endpoint that is taken out counts as failed, too.
   var stickyConnectivity: Connectivity {
     if isEjected { return .transientFailure }
     return connectivity != .ready && failure != nil ? .transientFailure : connectivity
@@ -370,7 +380,7 @@ final class Subchannel: Timer {
     record.restore()
   }
 
-  /// The record for the judge, with the attempts counted since the last time.
+  /// The record for `OutlierDetection.judge`, with the attempts counted since this function was last called.
   @inline(never) @_optimize(size)
   func takeRecord() -> OutlierRecord {
     var all = record
@@ -383,7 +393,7 @@ final class Subchannel: Timer {
     return all
   }
 
-  /// Takes the record that the judge has changed. Returns the news for the balancer.
+  /// Keeps the record that `OutlierDetection.judge` has changed. Returns the news for the balancer.
   @inline(never) @_optimize(size)
   func judged(_ new: OutlierRecord) -> EndpointNews? {
     let wasEjected = isEjected

@@ -3,26 +3,28 @@ import PenstockWire
 
 /// A connection as attempts and subchannels know it, independent of its protocol. `HTTPVersion` lists the kinds.
 ///
-/// It tells its subchannel, on the driving thread: `connectionReady` when HTTP is established, `connectionHasSlots`
-/// if the subchannel has asked (`isAsked`), `connectionDraining` when it takes no new streams while its present
-/// streams go on, and `connectionEnded`, last and once; its streams are told after that.
+/// A connection calls its subchannel on the driving thread: `connectionReady` when HTTP is established,
+/// `connectionHasSlots` when it has a free slot and the subchannel has asked (`isAsked`),
+/// `connectionDraining` when it takes no new streams while its present streams go on, and `connectionEnded`,
+/// last and once. Its streams are told of the end after that.
 ///
-/// It is a class, so that it can be borrowed without counting a reference.
+/// It is a class, and not a protocol, so that it can be borrowed without counting a reference.
 class TransportConnection: ReadyHandler {
   /// Whether the connection has to tell the subchannel of the next free slot, because an attempt waits for one.
   final var isAsked = false
 
-  /// Whether one of its streams is a health check's, and so no call.
+  /// Whether one of the connection's streams belongs to a health check and not to a call.
   final var isWatched = false
 
-  /// Whether it has been ready: its end is that of a connection that the channel has had.
+  /// Whether the connection has been ready. If so, its end is reported as an event of the channel (`lost`).
   final var wasReady = false
 
   // MARK: For attempts
 
-  /// The facts for the statistics of its calls, once it is open.
+  /// The facts about the connection for the statistics of its calls; nil before it is open.
   var facts: ConnectionFacts? { nil }
-  /// Whether the peer has answered a call on it, or is to answer one before it ends.
+  /// Whether the peer has answered a call on the connection, or has said that it will answer one before the
+  /// connection ends.
   var hasAnswered: Bool { false }
   /// How many streams may still be opened now; 0 or less: a call has to wait, or to look for another connection.
   var slots: Int { 0 }
@@ -33,15 +35,15 @@ class TransportConnection: ReadyHandler {
 
   // MARK: For a subchannel
 
-  /// Takes back that the peer has answered: this answer is a health check's, and no call had one before.
+  /// Sets `hasAnswered` back to false, because the only answer so far was that to a health check.
   func forgetAnswer() {}
 
-  /// Begins to speak HTTP. The connection owns the link from here on, with the bytes that the connector's steps have
-  /// left in it. Before this call it tells the subchannel nothing.
+  /// Begins to speak HTTP. The connection owns the link from now on, with the bytes that the connector's
+  /// steps have left in it. Before this call the connection does not call its subchannel.
   func begin() {}
-  /// The reason why it takes no new streams any more; nil: it still does.
+  /// The reason why the connection takes no new streams any more; nil: it takes them.
   var leaving: ByteBuffer? { nil }
-  /// The time for connecting is over: the connection closes.
+  /// Called when the time for connecting is over: the connection closes.
   func timedOut() {}
   /// Takes no new streams, and closes when the last one has ended.
   func drain() {}
@@ -72,7 +74,7 @@ enum HTTPVersion {
     link.engine.flatMap { HTTPVersion(alpn: $0.alpn) } ?? .http2
   }
 
-  /// Takes `link`, which all steps of a connector have gone through. nil: no memory.
+  /// Makes a connection, which takes over `link` after all steps of a connector. nil: no memory.
   @inline(never) @_optimize(size)
   func connection(
     on link: Link, _ peer: ByteBuffer, _ channel: ChannelCore, _ owner: Subchannel

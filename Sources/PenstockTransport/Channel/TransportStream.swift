@@ -7,11 +7,11 @@ import PenstockWire
 /// It is a class and not a protocol, so that it can be borrowed without counting a reference. It inherits from
 /// `CallBelow` because an attempt is both, and a class has only one base; a stream uses nothing of `CallBelow`.
 class StreamOwner: CallBelow {
-  /// The stream is about to open: the owner adds the header list to `fields`, and sets `isDuplex`. False: there is no
-  /// memory, and the stream ends.
+  /// Called when the stream is about to open: the owner adds the header list to `fields`, and sets
+  /// `isDuplex`. False: there is no memory, and the stream ends.
   func streamOpens(_ stream: TransportStream, _ fields: FieldList) -> Bool { false }
-  /// The headers or a part of the body were handed to the connection's output. True: the owner wants `streamChanged`
-  /// later. Must only record.
+  /// Called when the headers or a part of the body were handed to the connection's output. True: the owner
+  /// wants `streamChanged` later. Must only record.
   func streamSends() -> Bool { false }
   /// The head of the final response, valid until this returns. Must only record.
   func streamReceives(head: HeaderBlock, endsStream: Bool) {}
@@ -20,10 +20,10 @@ class StreamOwner: CallBelow {
   /// The space into which the next bytes of the body may be put before `streamReceives` gets them; nil: there is
   /// none.
   func streamSpace() -> UnsafeMutableRawBufferPointer? { nil }
-  /// Bytes of the body have come. The owner takes as many as it wants now and returns how many; the stream keeps the
-  /// rest. Must only record.
+  /// Called when bytes of the body have come. The owner takes as many as it wants now, and returns their
+  /// number; the stream keeps the rest. Must only record.
   func streamReceives(_ bytes: ByteView) -> Int { 0 }
-  /// Something has changed since the last call: the owner looks at `body`, `end` and `piecesSent`.
+  /// Called when `body`, `end` or `piecesSent` has changed since the last call. The owner looks at all three.
   func streamChanged(_ stream: TransportStream) {}
 }
 
@@ -42,12 +42,12 @@ class StreamOwner: CallBelow {
 class TransportStream {
   /// The owner; nil once it has left.
   final var owner: StreamOwner?
-  /// The bytes that the owner has not taken yet. There are never more than the stream's window. nil: there were none
-  /// yet, or the owner has left.
+  /// The bytes that the owner has not taken yet, at most a window of the stream. nil: there were none yet, or
+  /// the owner has left.
   private final var unread: ByteBuffer?
   private final var pieces: PieceQueue
   final var endsAfterPieces = false
-  /// Whether the peer has ended the connection, and keeps other requests on it, but nothing of this one.
+  /// Whether the peer is ending the connection, and still processes other requests on it, but not this one.
   final var wasPassedOver = false
   /// How many messages were handed to the connection's output completely, in the headers or as pieces; it wraps around
   /// at 2^32.
@@ -65,15 +65,15 @@ class TransportStream {
 
   // MARK: Verbs
 
-  /// Opens as soon as it may, and sends the bytes that were added.
+  /// Opens the stream as soon as the connection allows, and then sends the bytes that were added.
   func open() {}
   /// Adds a piece to the body.
   func send(_ piece: BodyPiece) {}
-  /// The body ends behind the bytes that are there.
+  /// Ends the body behind the bytes that have been added.
   func endBody() {}
-  /// The owner has taken `count` bytes of `body`: their credit goes back.
+  /// Called when the owner has taken `count` bytes of `body`: gives their credit back to the peer.
   func consume(_ count: Int) {}
-  /// The owner wants nothing more of the stream.
+  /// Called when the owner does not need the stream any more.
   func leave(_ why: Leave) {}
 
   // MARK: Outbound
@@ -82,14 +82,14 @@ class TransportStream {
 
   final func append(_ piece: BodyPiece) { pieces.append(piece) }
 
-  /// Takes the pieces for another stream: nothing of this one was written.
+  /// Takes the pieces for another stream, because nothing of this stream was written.
   final func takePieces() -> PieceQueue {
     var all = PieceQueue()
     swap(&all, &pieces)
     return all
   }
 
-  /// Whether all of the request is here, and has a body.
+  /// Whether the whole request has been added, and has a body.
   final var isWholeRequest: Bool { endsAfterPieces && bytesToSend > 0 }
 
   /// Moves the next `count` bytes of the body to `out`. False: no memory.
@@ -99,7 +99,7 @@ class TransportStream {
     return true
   }
 
-  /// This many messages are sent with the headers, and count as sent pieces.
+  /// Counts `count` messages that are sent in the headers as sent pieces.
   final func sentWithHeaders(_ count: UInt32) { piecesSent &+= count }
 
   // MARK: Inbound
@@ -128,7 +128,7 @@ class TransportStream {
     if end == nil { end = how }
   }
 
-  /// Lets go of the owner, who wants nothing more of this stream.
+  /// Releases the owner, which does not need the stream any more, and drops all bytes.
   final func letGo() {
     owner = nil
     if unread != nil { unread = nil }

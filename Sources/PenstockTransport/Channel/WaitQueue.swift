@@ -5,7 +5,7 @@ protocol Queued: AnyObject {
   var isWaiting: Bool { get }
 }
 
-/// The elements that wait for something, oldest first. Elements that do not wait any more are skipped, and removed
+/// A queue of waiting elements, oldest first. Elements that do not wait any more are skipped, and removed
 /// later.
 struct WaitQueue<Element: Queued> {
   /// The elements; nil: the element has left the queue.
@@ -39,7 +39,7 @@ struct WaitQueue<Element: Queued> {
     return nil
   }
 
-  /// Notes that an element does not wait any more, which need not have been in the queue.
+  /// Called when an element does not wait any more. The element need not be in this queue.
   @inline(never) @_optimize(size)
   mutating func forget() {
     gone += 1

@@ -10,20 +10,20 @@ struct Field {
   var valueCount: Int
   var hints: Hints
 
-  /// Hints that a protocol may use; with nghttp2's bits.
+  /// Hints that a protocol may use. The bits are those of nghttp2.
   struct Hints: OptionSet {
     let rawValue: UInt8
-    /// The field's value hardly ever comes twice, and would only push useful fields out of HPACK's table.
+    /// The field's value is hardly ever sent twice, and would only push useful fields out of HPACK's table.
     static var comesOnce: Hints { Hints(rawValue: 1) }
-    /// The bytes live as long as the list, and need not be copied.
+    /// The bytes of the name (`valueLasts`: of the value) live as long as the list, and need not be copied.
     static var nameLasts: Hints { Hints(rawValue: 2) }
     static var valueLasts: Hints { Hints(rawValue: 4) }
   }
 }
 
-/// A request's header list on its way to the sender, which copies it. Names and values are not copied here; only
-/// values that are made for the list (a timeout, base64) are stored in it. Used again for each request of a
-/// connection.
+/// A request's header list on its way to the sender, which copies it. The list refers to names and values,
+/// and does not copy them; it only stores values that are made for it (a timeout, base64). One list is used
+/// for all requests of a connection, one after the other.
 final class FieldList {
   private(set) var fields: UnsafeMutablePointer<Field>?
   private(set) var count = 0
@@ -60,8 +60,8 @@ final class FieldList {
     made.removeAll(keepingCapacity: true)
   }
 
-  /// Whether the block of a request of `owner`'s with `path`, and nothing else but a timeout, is known, so that no
-  /// field has to be added. `timeout`: nanoseconds.
+  /// Called for a request of `owner` that has only the common fields, `path`, and perhaps a timeout. True:
+  /// its header block is known, so no field has to be added. `timeout`: nanoseconds; nil: none.
   func repeats(_ owner: AnyObject, _ path: ByteBuffer, timeout: UInt64?) -> Bool {
     guard let known = blocks.find(owner, path) else { return false }
     if let timeout {
@@ -101,7 +101,8 @@ final class FieldList {
     return isAdded
   }
 
-  /// Begins with the common fields of `owner`'s requests, which `add` adds the first time. False: no memory.
+  /// Empties the list, and adds the common fields of `owner`'s requests. `add` makes these fields when the
+  /// list is first used for `owner`. False: no memory.
   func begin(_ owner: AnyObject, _ add: () -> Bool) -> Bool {
     clear()
     if commonOwner === owner, let fields, let common {
@@ -165,8 +166,8 @@ final class FieldList {
     add(name.bytes, value.bytes, [.nameLasts, .valueLasts])
   }
 
-  /// Adds a field whose value `write` appends, at most `most` bytes. A field that hardly comes twice is not `indexed`:
-  /// it would only push useful fields out of HPACK's table.
+  /// Adds a field whose value `write` appends, at most `most` bytes. `indexed` is false for a value that is
+  /// hardly ever sent twice, and would only push useful fields out of HPACK's table.
   func add(_ name: ByteView, most: Int, indexed: Bool, _ write: (ByteBuffer) -> Bool) -> Bool {
     let before = made.view
     guard made.reserve(most) else { return false }

@@ -1,9 +1,9 @@
 import PenstockCall
 import PenstockWire
 
-/// Makes the framing of each attempt, as its call asks: the only code that lists all framings.
+/// Makes the framing of each attempt, by the settings of its call. Only this code lists all framings.
 ///
-/// It is a class of its own, so that a test can put in a subclass.
+/// It is a class of its own, so that a test can use a subclass.
 class Framings {
   func make(_ request: Request, _ defaults: RequestDefaults) -> Framing {
     GRPCFraming(
@@ -42,23 +42,24 @@ class Framing {
     _ request: Request, _ defaults: RequestDefaults, now: UInt64, into fields: FieldList
   ) -> Bool { false }
   func encode(_ message: Message) -> FramedMessage { .inHeaders }
-  /// Whether a message is being compressed, which takes long, and others may wait behind it: `encodeNext` goes on, a
-  /// turn later.
+  /// Whether a message is being compressed, which takes long. Other messages may wait behind it. `encodeNext`
+  /// goes on, one turn later.
   final var isPacking = false
   func encodeNext() -> FramedMessage { .later }
 
   // MARK: Response
 
   func responseHeaders(_ block: HeaderBlock, endsStream: Bool) -> ResponseStart { .informational }
-  /// Takes bytes of the body, up to the end of one message. Not while `isBusy`.
+  /// Takes bytes of the body, up to the end of one message. Must not be called while `isBusy`.
   func decode(_ bytes: ByteView) -> (consumed: Int, step: BodyStep) { (bytes.count, .needsMore) }
-  /// Whether a message has come and is being decompressed, which takes long: `proceed` goes on, in the next turn.
+  /// Whether a message has come and is being decompressed, which takes long. `proceed` goes on, in the next
+  /// turn.
   final var isBusy = false
   func proceed() -> BodyStep { .needsMore }
   /// The status that trailers carry.
   func status(ofTrailers block: HeaderBlock) -> Status { Status(.unknown) }
-  /// The status of a stream that has ended, after `decode` has taken the whole body. `trailers`: the status in the
-  /// trailers, or in the body instead of them.
+  /// The status of a stream that has ended, after `decode` has taken the whole body. `trailers`: the status
+  /// that came in the trailers, or in the body instead of trailers.
   func status(_ end: StreamEnd, trailers: consuming Status?, deadlineHasPassed: Bool) -> Status {
     trailers ?? Status(.unknown)
   }
@@ -70,8 +71,8 @@ class Framing {
   func space() -> UnsafeMutableRawBufferPointer? { nil }
   /// Whether `bytes` begin with a whole message, and none is being received.
   func beginsWithMessage(_ bytes: ByteView) -> Bool { false }
-  /// Whether `bytes` begin with a whole message that has no more than `limit` bytes and is not compressed, and
-  /// another whole one follows.
+  /// Whether `bytes` begin with two whole messages, of which the first is not compressed and has at most
+  /// `limit` bytes.
   func beginsWithTwo(_ bytes: ByteView, limit: Int) -> Bool { false }
 }
 

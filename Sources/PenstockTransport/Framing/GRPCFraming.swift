@@ -148,7 +148,7 @@ final class GRPCFraming: Framing {
       let (plain, waits) = (done.input, !done.behind.isEmpty)
       deflation = done.next()
       if waits, deflation == nil { break }
-      // A message that does not shrink goes as it is, with the flag off.
+      // A message that compression does not make smaller is sent uncompressed, with the compressed flag off.
       let shrinks = packed.count < plain.count
       return piece(shrinks ? packed : plain, compressed: shrinks)
     case .noMemory: break
@@ -321,7 +321,8 @@ final class GRPCFraming: Framing {
 
   override func status(_ end: StreamEnd, trailers: consuming Status?, deadlineHasPassed: Bool) -> Status {
     guard case .trailers = end, let status = trailers else { return failure(end, deadlineHasPassed) }
-    // A failure that the server has reported explains a cut message better than the cut does.
+    // If the last message is cut off, a failure that the server has reported explains this better than the
+    // cut.
     return decoder.isMidMessage && status.code == .ok ? failure(.body, false) : status
   }
 

@@ -18,7 +18,7 @@ enum Gzip {
   }
 }
 
-/// Compresses one message in slices: a GiB takes half a minute, and other calls are served between the slices.
+/// Compresses one message in slices. A GiB takes half a minute; other calls are served between the slices.
 final class Deflation {
   enum Step {
     /// A slice is done, and more follows.
@@ -28,7 +28,7 @@ final class Deflation {
   }
 
   let input: ByteBuffer
-  /// Messages that wait for this one.
+  /// Messages that have to be compressed after this one.
   var behind: [ByteBuffer] = []
   /// The stream has memory of its own, because zlib checks that its address stays the same.
   private let stream: UnsafeMutablePointer<z_stream>
@@ -51,7 +51,7 @@ final class Deflation {
     stream.deallocate()
   }
 
-  /// The compression of the next message that waits, once this one is done. nil: no message waits, or no memory.
+  /// Begins to compress the next waiting message, when this one is done. nil: no message waits, or no memory.
   func next() -> Deflation? {
     guard let first = behind.first else { return nil }
     behind.removeLeading(1)
@@ -79,8 +79,8 @@ final class Deflation {
   }
 }
 
-/// Decompresses one message in slices: a few KiB may become a GiB, and other calls are served between the slices. At
-/// most `limit` bytes come out: storage never grows past that, for any input.
+/// Decompresses one message in slices. A few KiB may become a GiB; other calls are served between the slices.
+/// For any input, at most `limit` bytes come out, and the storage does not grow beyond that.
 final class Inflation {
   enum Step {
     /// A slice is done, and more follows.
@@ -100,7 +100,7 @@ final class Inflation {
   private var room: Int
   private var at = 0
 
-  /// The most bytes that a slice takes in or gives out, in about a millisecond.
+  /// The most bytes that a slice takes in or gives out. A slice takes about a millisecond.
   static let slice = 256 << 10
 
   /// Begins to decompress a message; nil: no memory.

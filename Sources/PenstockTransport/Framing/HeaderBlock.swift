@@ -2,9 +2,9 @@ import CMemory
 import PenstockCall
 import PenstockWire
 
-/// A header block that is being received. The three fields of nearly every answer of a gRPC server are only noted:
-/// they take no memory, and need not be searched for. With any other field, all fields of the block are kept in a
-/// list. A connection has one object, which is used again for each block.
+/// A header block that is being received. The three usual fields of a gRPC server's answers are only noted,
+/// so they take no memory, and need not be searched for. If a block has any other field, all its fields are
+/// kept in a list. A connection has one object, which is used for all its blocks, one after the other.
 final class HeaderBlock {
   /// Fields that may come at most once each.
   struct Noted: OptionSet {
@@ -71,7 +71,7 @@ final class HeaderBlock {
     return true
   }
 
-  /// Once it is inlined, the compiler knows the text and compares machine words.
+  /// Whether `bytes` are `text`. Inlined, so that the compiler knows the text and compares machine words.
   @inline(__always)
   private func isSame(_ bytes: ByteView, _ text: StaticString) -> Bool {
     guard bytes.count == text.utf8CodeUnitCount, let start = bytes.baseAddress else { return false }

@@ -52,15 +52,16 @@ public final class TLSContext {
 
   @inline(never) @_optimize(size)
   public static func make(role: Role, options: TLSOptions) -> Made<TLSContext> {
-    // Counts as a held lock, so that a fork waits for the end: otherwise the child might find OpenSSL's own locks held.
+    // This function counts as a held lock, so that a fork waits until it returns: otherwise the child might
+    // find OpenSSL's own locks held.
     cm_enter()
     defer { cm_left() }
     // OpenSSL's own atexit handler would free its tables while a runtime still works as the process exits. This
     // setting counts only if OpenSSL was not started before; any other function of OpenSSL would start it.
     _ = OPENSSL_init_crypto(UInt64(OPENSSL_INIT_NO_ATEXIT), nil)
     ERR_clear_error()
-    // OpenSSL reports a lack of memory like any other error, or not at all. But malloc sets errno, which tells it
-    // here.
+    // OpenSSL reports a lack of memory like any other error, or not at all. But malloc then sets errno, which
+    // is checked below.
     cs_forget_errno()
     let made = makeOrSay(role: role, options: options)
     return cs_errno() == ENOMEM ? .failed(.noMemory) : made
@@ -138,7 +139,8 @@ public final class TLSContext {
       let mode = SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT
       SSL_CTX_set_verify(handle, verifiesPeer ? mode : SSL_VERIFY_NONE, nil)
     }
-    // Roots that were given are checked even if no certificate is verified, so that a mistake shows early.
+    // Roots in the options are checked even if no certificate is verified, so that a mistake in them shows
+    // early.
     if let roots = options.roots { return trust(roots) }
     return verifiesPeer ? trustSystem() : nil
   }
@@ -277,8 +279,9 @@ public final class TLSContext {
     }
   }
 
-  /// The failure of a file that could not be read; a lack of descriptors or memory is not the option's fault. The
-  /// path is not quoted: it may be a key that was given instead of a file's name.
+  /// The failure of a file that could not be read. A lack of descriptors or memory counts as a failure of the
+  /// system, and not of the option. The path is not quoted, because it may be a key that was given instead of
+  /// a file's name.
   @inline(never) @_optimize(size)
   private static func unreadable(
     _ field: StaticString, _ file: StaticString, _ code: Int32

@@ -25,7 +25,7 @@ public final class TLSEngine {
   public let input = ByteBuffer()
   /// Ciphertext for the peer: send it, then `consume`.
   public let output = ByteBuffer()
-  /// The failure, in words.
+  /// The reason why TLS has failed; nil: it has not failed.
   public private(set) var failure: ByteBuffer?
 
   private let context: TLSContext
@@ -94,7 +94,7 @@ public final class TLSEngine {
     return penstock_ssl_set_sni(ssl, name) == 1 && X509_VERIFY_PARAM_set1_host(parameters, name, 0) == 1
   }
 
-  /// Goes on with the handshake. Its first call produces a client's first flight.
+  /// Goes on with the handshake. A client's first call makes its first flight of messages.
   @inline(never) @_optimize(size)
   public func handshake() -> Progress {
     if failure != nil { return .failed }
@@ -130,11 +130,11 @@ public final class TLSEngine {
   public func read(into plaintext: UnsafeMutableRawBufferPointer) -> Received {
     if failure != nil { return .failed }
     guard handshakeIsDone, !plaintext.isEmpty else { return .needsMore }
-    // Without this check OpenSSL would find out by itself that there is nothing, in a tenth of the time that a record
-    // takes.
+    // Without this check OpenSSL would find out by itself that there is no input, which takes a tenth of the
+    // time of a record.
     if input.isEmpty, SSL_has_pending(ssl) == 0 { return .needsMore }
-    // With read-ahead a small record takes one read of the BIO instead of two; with large records OpenSSL would move
-    // bytes about.
+    // With read-ahead a small record takes one read of the BIO instead of two. For large records read-ahead
+    // is off, because OpenSSL would have to move bytes.
     SSL_set_read_ahead(ssl, input.count <= TLSEngine.fewBytes ? 1 : 0)
     var n = 0
     let result = SSL_read_ex(ssl, plaintext.baseAddress, plaintext.count, &n)
@@ -152,14 +152,14 @@ public final class TLSEngine {
     return .failed
   }
 
-  /// The number of TLS's own messages since this was last called. Call it at `needsMore`; if there were any and
-  /// `input` has more, `read` again.
+  /// The number of TLS's own messages since this function was last called. Call it when `read` returns
+  /// `needsMore`; if there were any such messages, and `input` is not empty, call `read` again.
   func takeEvents() -> Int {
     defer { events = 0 }
     return events
   }
 
-  /// Turns all of `plaintext` into records in `output`. False: it has failed, or the handshake is not done.
+  /// Turns all of `plaintext` into records in `output`. False: TLS has failed, or the handshake is not done.
   public func write(_ plaintext: ByteView) -> Bool {
     if failure != nil || !handshakeIsDone { return false }
     if plaintext.isEmpty { return true }

@@ -34,7 +34,7 @@ final class TLSFacts: SecurityFacts {
   private func write() -> ByteBuffer? {
     guard let bio = BIO_new(BIO_s_mem()) else { return nil }
     defer { BIO_free(bio) }
-    // nil: there was no memory to keep the certificates, because a server always shows some.
+    // A server always shows certificates. So if there is no chain, there was no memory to keep it.
     guard let chain else { return nil }
     guard penstock_chain_write(chain, bio) == 1 else {
       ERR_clear_error()
