@@ -1,4 +1,5 @@
-/* Threads on one connection: if no thread reads, the next one that waits reads for all, until its own reply is there. */
+/* Several threads use one connection. If no thread reads, the next thread that waits reads for all of them, until its
+ * own reply has come. */
 #include "bare_client.h"
 
 #include <stdlib.h>

@@ -47,7 +47,7 @@ bench_run unary_blocking, unary_callbacks, unary_threads;
 bench_run up_blocking, up_callbacks, down_blocking, down_callbacks, duplex_blocking, duplex_callbacks;
 bench_run pingpong_blocking, pingpong_callbacks;
 
-/* Not of the type `bench_run`, because each of these functions prints a line of JSON of its own. */
+/* These two functions do not have the type `bench_run`, because each prints a line of JSON of its own. */
 void idle_streams(bench *self, long streams);
 void idle_channels(bench *self, long channels);
 /* In kilobytes: the resident memory now; the same without file pages (code that runs for the first time maps 64 KiB of

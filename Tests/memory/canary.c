@@ -104,7 +104,7 @@ static void *make(size_t alignment, size_t size, int filler, void *caller) {
   return one + 1;
 }
 
-/* Gives a freed block back to glibc, after a check that nobody has written into it. The lock is held. */
+/* Gives a freed block back to glibc, after a check that no code has written into it. The lock is held. */
 static void let_go(head *one) {
   if (one->state != FREED || !is_all(bytes_of(one), one->size, GONE))
     die("written after it was freed", one + 1, one->size);

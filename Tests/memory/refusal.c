@@ -121,7 +121,8 @@ long canary_asked(void) {
 
 void canary_where(int descriptor) { backtrace_symbols_fd(frames, depth, descriptor); }
 
-/* The library requests one key, for the blocks that a thread keeps; without a key it keeps none. */
+/* With CANARY_SWIFT this function refuses the one key that the library requests, for the blocks that a thread keeps:
+ * without the key the library keeps no blocks. */
 int pthread_key_create(pthread_key_t *key, void (*destructor)(void *)) {
   static _Atomic(int (*)(pthread_key_t *, void (*)(void *))) real;
   Dl_info who;

@@ -29,10 +29,11 @@ static penstock_channel *channels[CHANNELS], *resetting;
 static int channel_count;
 static int64_t rate;
 static atomic_bool over;
-/* Calls: begun, ended, with the status OK, with another status that was asked for, with any other, and with wrong
- * messages. */
+/* Counts of calls: begun; ended; ended with OK; with another status that was asked for; with any other status; with
+ * wrong messages. */
 static atomic_llong begun, ended, good, planned, failed, wrong;
-/* Interceptors: added and finalized; their hops: made, told of the status, cancelled, and gone. */
+/* Counts of interceptors: added; finalized. Counts of their hops: made; that got on_status; that got on_cancel;
+ * destroyed. */
 static atomic_llong added, finalized, made, told, cancelled, gone;
 
 static int64_t now_us(void) {
@@ -176,7 +177,7 @@ static void *call_thread(void *argument) {
   return NULL;
 }
 
-/* One call after the other to the server that resets streams: the codes follow from resetting.script. */
+/* Makes one call after the other to the server that resets streams. The expected codes follow from resetting.script. */
 static void *reset_thread(void *argument) {
   (void)argument;
   static const int32_t codes[] = {PENSTOCK_STATUS_INTERNAL, PENSTOCK_STATUS_CANCELLED,

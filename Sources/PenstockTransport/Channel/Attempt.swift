@@ -363,14 +363,16 @@ final class Attempt: StreamOwner, TurnTask, Queued {
       } else if framing?.isBusy == true {
         return core.work.scheduleLater(self)
       } else if !stream.bodyIsEmpty, headersCame, let framing {
-        // The last message is not read ahead: the status would have to wait behind a message that nobody has asked for.
+        // The last message is not read ahead: the status would have to wait behind a message that the call
+        // has not asked for.
         if hasDelivered, !call.wantsMessage,
           framing.beginsWithTwo(stream.body, limit: Attempt.aheadLimit)
         {
           call.offerMessage()
           guard self.stream === stream, self.call != nil else { return }
         }
-        // At the stream's end the rest is decoded even if nobody asks for it: a message that is cut off is an error.
+        // At the stream's end the rest is decoded even if the call has not asked for it, because a message
+        // that is cut off is an error.
         guard call.wantsMessage || stream.end != nil else { return }
         let consumed = decode(stream.body, framing)
         stream.consume(consumed)

@@ -23,7 +23,8 @@ public final class ConnectionNews {
     case backoff = 8
     /// A connection with calls has been silent for `milliseconds`.
     case silent = 9
-    /// The channel, or the server, can't do a part of the service config; `words` says what is done instead.
+    /// The channel, or the server, can't carry out a part of the service config. `words` names the part and
+    /// the consequence.
     case ignored = 10
     /// The server answers a health check that it serves.
     case healthy = 11
@@ -54,9 +55,9 @@ public final class ConnectionNews {
 /// The listeners to a channel's connection events. Driving thread only. It is a class, so that the layers above can
 /// say who listens and how an event is told.
 class NewsListeners {
-  /// Whether anybody listens.
+  /// Whether there is any listener.
   var isAnybody: Bool { false }
-  /// Tells one event. User code runs.
+  /// Tells the listeners one event. This runs user code.
   func tell(_ news: ConnectionNews) {}
 }
 

@@ -125,7 +125,7 @@ public final class ResolverHandle: InboxItem, @unchecked Sendable {
 
   public override func run() { deliver() }
 
-  /// Hands the latest news over, on the driving thread.
+  /// Passes the latest news to the resolver, on the driving thread.
   @inline(never) @_optimize(size)
   fileprivate func deliver() {
     let (resolver, news) = lock.withLock { (self.resolver, self.news.take()) }

@@ -27,9 +27,10 @@ class StreamOwner: CallBelow {
   func streamChanged(_ stream: TransportStream) {}
 }
 
-/// One request and its answer on a connection. An attempt sends and receives through it alone, and so is independent of
-/// the protocol. It keeps the received bytes until the owner takes them, and the bytes to be sent until the connection
-/// takes them; the subclass of a protocol moves them, and implements the verbs.
+/// One request and its answer on a connection. An attempt uses only this class to send and receive, and so is
+/// independent of the protocol. A stream keeps the received bytes until the owner takes them, and the bytes
+/// to be sent until the connection takes them. The subclass of a protocol moves the bytes, and implements the
+/// verbs.
 ///
 /// ```
 /// new --open--> (waits for its turn) --streamOpens--> open --> ended

@@ -46,7 +46,8 @@ public final class CallOptions: HopHandle {
   private let lock = Lock()
   private var running: [Unmanaged<ClientCall>] = []
   private var reason: ByteBuffer?
-  /// Whether the options were cancelled. A thread reads it without the lock; `reason` is set then.
+  /// Whether the options were cancelled; if so, `reason` is set. A thread may read this flag without the
+  /// lock.
   private let cancelled = Atomic<Bool>(false)
 
   public typealias Interrupted = @convention(c) (UnsafeMutableRawPointer?) -> Int32

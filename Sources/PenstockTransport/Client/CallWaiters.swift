@@ -32,7 +32,7 @@ final class CallWaiter: WaitCell, @unchecked Sendable {
 /// out before it goes on, unless the call has ended and no other thread has the call.
 struct CallWaiters {
   private var first: Unmanaged<CallWaiter>?
-  /// A mask of the changes that the waiters wait for that have not been woken.
+  /// A mask of the changes that are awaited by waiters which have not been woken.
   private var awaited: UInt8 = 0
 
   mutating func add(_ waiter: CallWaiter) {

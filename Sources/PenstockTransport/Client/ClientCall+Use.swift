@@ -90,8 +90,8 @@ extension ClientCall {
     return outcome
   }
 
-  /// The bytes that each message takes of the send buffer beyond its content, so that the number of empty messages is
-  /// bounded too: about the memory that is allocated for a message.
+  /// How many bytes of the send buffer each message takes in addition to its content: about the memory that
+  /// is allocated for it. So the number of empty messages is bounded, too.
   private static let messageOverhead = 256
   /// The size of the send buffer of a client stream whose options set none. It has room for nine messages of
   /// 64 KiB. That is more than half of a window of 1 MiB, and a peer that has received half a window gives
@@ -143,7 +143,7 @@ extension ClientCall {
     if closes { call.submit(.halfClose) }
   }
 
-  /// Blocking style: the next message, or `.end`.
+  /// Blocking style: waits for the next message. `.end`: no message will come any more.
   public func receive() -> (Outcome, Message?) {
     guard !isCallbackStyle else { return (.state, nil) }
     closeWhenSaid()
@@ -154,7 +154,7 @@ extension ClientCall {
 
   func takeMessage() -> Message? {
     guard kind.receivesOne else { return received.popFirst() }
-    // The reply gets the message, too, so it stays where it is.
+    // The message stays in its place, because the reply gets it, too.
     let message = hasAnswered ? nil : answer ?? reply?.message
     hasAnswered = message != nil || hasAnswered
     return message

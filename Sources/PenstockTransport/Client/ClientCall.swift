@@ -302,8 +302,8 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     var visited: [ClientChannel] = []
     if !needsNoLock { lock.lock() }
     if !redirectChannels.isEmpty { swap(&visited, &redirectChannels) }
-    // Made within the lock: a value that another thread sets meanwhile is either in this reply or added to it
-    // afterwards.
+    // The reply is made within the lock: a value that another thread sets meanwhile is either in the reply
+    // already or added to it afterwards.
     let ended = Reply(status, generation, call)
     swap(&ended.headers, &headers)
     swap(&ended.message, &answer)

@@ -159,7 +159,7 @@ public final class ClientChannel: @unchecked Sendable {
     return .ok
   }
 
-  /// Makes a resolver of the program's find the addresses from now on (`Channel.setResolver`). If the channel
+  /// Makes a resolver of the program find the addresses from now on (`Channel.setResolver`). If the channel
   /// is closed, the functions are released at once.
   public func setResolver(_ functions: ResolverFunctions, _ give: (ResolverHandle) -> Void) -> Outcome {
     if isClosed { return .closed }

@@ -106,7 +106,7 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
     if isShared { Process.withLock { users += 1 } } else { lock.withLock { users += 1 } }
   }
 
-  /// Counts one user less; after the last one the loop ends by itself. Never blocks.
+  /// Counts one user less. When the last user is gone, the loops end by themselves. Never blocks.
   public func removeUser() {
     isOutOfReach()
     removeHolder()

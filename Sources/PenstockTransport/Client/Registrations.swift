@@ -8,7 +8,7 @@ public enum RegistrationChange {
   case removal
   case priority(Int32)
   case filter(CallFilter)
-  /// Another registration, with a filter of its own, is used from then on.
+  /// Calls that begin later get another registration, which has a filter of its own.
   case replacement(Registration)
 }
 

@@ -27,7 +27,7 @@ public struct CallView {
 
 /// A snapshot of a runtime, for diagnosing hangs.
 public struct RuntimeView {
-  /// Whether every loop has answered within the time.
+  /// Whether every loop has answered within the time limit.
   public var isComplete: Bool
   /// The calls of the loops that have answered, loop by loop, the latest call of each loop first; nil: no
   /// loop has answered.
@@ -89,7 +89,7 @@ extension RuntimeLoop {
   func look(within nanoseconds: UInt64, at call: ClientCall?) -> [CallView]? {
     if runtime.isDriving { return live.views(of: call) }
     var found: [CallView]?
-    // This thread may look itself while nobody drives; if another thread drives, that thread is asked to look.
+    // If no thread drives, this thread looks itself. If another thread drives, that thread is asked to look.
     if runtime.inspect({ found = live.views(of: call) }) { return found }
     let request = LoopRequest(call)
     let (sum, overflow) = Runtime.monotonicNow().addingReportingOverflow(nanoseconds)

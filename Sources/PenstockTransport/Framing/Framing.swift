@@ -3,7 +3,7 @@ import PenstockWire
 
 /// Makes the framing of each attempt, by the settings of its call. Only this code lists all framings.
 ///
-/// It is a class of its own, so that a test can use a subclass.
+/// This function is in a class, so that a test can use a subclass.
 class Framings {
   func make(_ request: Request, _ defaults: RequestDefaults) -> Framing {
     GRPCFraming(

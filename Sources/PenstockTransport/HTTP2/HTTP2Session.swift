@@ -139,7 +139,7 @@ final class HTTP2Session {
     // ResponseRules.swift checks responses instead.
     nghttp2_option_set_no_http_messaging(option, 1)
     nghttp2_option_set_max_reserved_remote_streams(option, 0)
-    // This limit is higher than our own limits on metadata, so that nghttp2 refuses no request for its size.
+    // nghttp2's limit is set higher than our own limits on metadata, so that nghttp2 refuses no request for its size.
     nghttp2_option_set_max_send_header_block_length(option, 16 << 20)
     penstock_allow_continuations(option)
     // This reference is not counted, because nghttp2's session is freed with this object. The callbacks get it, and

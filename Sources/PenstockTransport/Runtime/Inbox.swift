@@ -7,7 +7,7 @@ import Synchronization
 /// own one item, and post it whenever the driver has to look at the object. An item may be posted again from within
 /// `run`.
 open class InboxItem {
-  /// Address of the next item; owned by the inbox while the item is queued.
+  /// The address of the next item. The inbox owns this field while the item is queued.
   fileprivate final var next: UInt = 0
   fileprivate final let queued = Atomic<Bool>(false)
   fileprivate final let isKeptElsewhere: Bool
@@ -112,7 +112,7 @@ final class Inbox: @unchecked Sendable {
     }
   }
 
-  /// Whether the consumer has nothing to run, neither taken over nor pushed. Only the consumer asks.
+  /// Whether there is no item to run, neither in `taken` nor on the stack. Called by the consumer only.
   var isEmpty: Bool { taken == 0 && head.load(ordering: .sequentiallyConsistent) == 0 }
   /// Whether items were pushed that the consumer has not taken over yet. Any thread.
   var hasPushed: Bool { head.load(ordering: .sequentiallyConsistent) != 0 }

@@ -39,7 +39,8 @@ public final class Lookup: InboxItem {
   /// The labels that stand before the host in the name of the SRV records; empty: none. nil: no SRV records,
   /// but addresses of the host are looked up.
   private let services: ByteBuffer?
-  /// The receiver of the outcome. Used by the driver only; nil once it was told, or the lookup was cancelled.
+  /// The receiver of the outcome. Used by the driver only; nil after it was called, or after the lookup was
+  /// cancelled.
   fileprivate var completion: (any ResolverCompletion)?
   /// The name to look up; used by the lookup's thread while that runs.
   fileprivate var name: UnsafeMutablePointer<CChar>?
@@ -64,8 +65,8 @@ public final class Lookup: InboxItem {
   /// The most bytes of a host: a name has at most 255, and an IPv6 address may be followed by a scope.
   private static let longestName = 320
 
-  /// Starts a lookup, on the driving thread. The completion is not told from within this function. The caller may
-  /// keep the result in order to `cancel` it.
+  /// Starts a lookup, on the driving thread. The completion is not called from within this function. The
+  /// caller may keep the result in order to `cancel` the lookup.
   @inline(never) @_optimize(size)
   @discardableResult
   public static func start(

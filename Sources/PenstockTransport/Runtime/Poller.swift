@@ -2,7 +2,8 @@ import CSystem
 import PenstockWire
 import Synchronization
 
-/// The owner of a watched descriptor. `ready` is called on the driving thread, with the epoll bits of what is ready.
+/// The owner of a watched descriptor. `ready` is called on the driving thread, with the epoll bits of the
+/// events.
 public protocol ReadyHandler: AnyObject {
   func ready(_ events: UInt32)
 }
@@ -25,7 +26,8 @@ class Poller {
   /// The time at which `timerFD` fires; 0: it was not set, or has fired.
   private final var timerAt: UInt64 = 0
   private final var isAttached = false
-  /// Whether the wake descriptor was signalled, and no wait has seen it yet. A hint: see `takeKick`.
+  /// Whether the wake descriptor was signalled, and no wait has seen the signal yet. This may be out of date,
+  /// so it is only used to save a system call (`takeKick`).
   private final let isKicked = Atomic<Bool>(false)
 
   /// Whether other code in the program has closed a descriptor of the poller. Any descriptor number here may

@@ -3,7 +3,8 @@ import PenstockCall
 import PenstockWire
 import Synchronization
 
-/// A handler for the end of a turn: `turnEnded` is called on the driving thread, once for each `atTurnEnd`.
+/// A handler for the end of a turn: `turnEnded` is called on the driving thread, once for each call of
+/// `atTurnEnd`.
 open class TurnEndHandler {
   public init() {}
 
@@ -175,7 +176,7 @@ public final class Runtime: @unchecked Sendable {
     }
   }
   private let turnTime = Atomic<UInt64>(0)
-  /// Like `now`, but never looks at the clock. Any thread.
+  /// The time that was last read from the clock. Any thread.
   var lastNow: UInt64 { turnTime.load(ordering: .relaxed) }
   /// Shows other threads which callback runs.
   let watch = CallWatch()
@@ -280,7 +281,7 @@ public final class Runtime: @unchecked Sendable {
     return true
   }
 
-  /// Reads the clock again, after something that took long, or where `now` has to be exact.
+  /// Reads the clock again. Called after code that took long, and when `now` has to be exact.
   public func refreshNow() { now = clock }
 
   /// Sets `now` to `time`, which has just been read from the clock, unless `now` is later already.

@@ -1,8 +1,9 @@
 import CSystem
 import Synchronization
 
-/// How a runtime ends: by itself, when the last user handle has gone and the last call has ended, or by `shutdown`.
-/// The thread that drives at that moment takes the runtime apart; the own thread then exits.
+/// How a runtime ends: by itself, when the last user handle was released and the last call has ended, or by
+/// `shutdown`. The thread that drives at that moment releases the runtime's objects (`takeApart`); the own
+/// thread then exits.
 extension Runtime {
   /// The default runtime, with a handle for the caller. It is made when first used, and made again after it
   /// was shut down or has ended.
@@ -98,7 +99,8 @@ extension Runtime {
     ending.store(true, ordering: .sequentiallyConsistent)
     if isDriving { return }
     if options.mode == .host {
-      // Nobody has a handle any more, so nobody polls: this thread ends the runtime, unless another drives it now.
+      // No handle is left, so no thread polls. This thread ends the runtime, unless another thread drives it
+      // now.
       lock.lock()
       let free = driver == .none && phase == .running && isAbandoned
       if free { markEnded() }
@@ -231,7 +233,7 @@ extension Runtime {
     ending.store(true, ordering: .sequentiallyConsistent)
   }
 
-  /// Registers a hook that is called once at shutdown, unless it is removed. On the driving thread.
+  /// Registers a hook, which is called once at shutdown, unless it is removed. Called on the driving thread.
   public func onShutdown(_ hook: any ShutdownHook) { hooks.append(hook) }
 
   public func removeShutdownHook(_ hook: any ShutdownHook) {

@@ -18,10 +18,11 @@ final class Waiter: @unchecked Sendable {
 
 /// The role of the driver.
 ///
-/// A waiting thread takes the role if it is free. If the own thread has it, the waiter asks for it; if another caller
-/// has it, the waiter parks, and is woken by its cell or by being given the role. A driver that leaves gives the role
-/// to a parked waiter, or leaves it free if there is none. In thread mode the own thread then takes the free role: at
-/// once if there is work that no caller waits for, otherwise when the role has been free for the linger.
+/// A waiting thread takes the role if the role is free. If the own thread has the role, the waiter asks for
+/// it. If another caller has it, the waiter parks, and is woken when its cell is set or when it gets the
+/// role. A driver that leaves gives the role to a parked waiter, or leaves it free if there is none. In
+/// thread mode the own thread then takes the free role: at once if there is work that no caller waits for,
+/// otherwise when the role has been free for the linger (`lingerMicroseconds`).
 ///
 /// A tight loop of blocking calls must not wake the own thread in each call. So the own thread looks at the role by
 /// itself, after timed sleeps. When one driver stays for long the own thread sleeps without a limit, and that driver

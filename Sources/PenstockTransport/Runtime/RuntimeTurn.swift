@@ -132,8 +132,8 @@ extension Runtime {
     return Int32(min((at - time - 1) / 1_000_000 + 1, Runtime.longestSleep))
   }
 
-  /// Tells each item that is queued and never ran that it was dropped, and releases it. Called only when the runtime
-  /// has ended: nobody has the role then, so the lock guards the inbox.
+  /// Calls `dropped` of each item that is queued and has not run, and releases the item. Called only when the
+  /// runtime has ended: then no thread has the role, so the lock guards the inbox.
   func dropInbox() {
     while true {
       lock.lock()

@@ -354,13 +354,14 @@ import Testing
     #expect(client.unary("/a.B/C", [1]).message == [1, 2, 3])
   }
 
-  /// A stream that nobody reads holds back its own window only; a message larger than the window gets through.
+  /// A stream whose messages are not read holds back only its own window. A message that is larger than the
+  /// window gets through.
   @Test func oneSlowStreamDoesNotStarveOthers() throws {
     let window = 65535
     let server = RawServer { peer in
       peer.begin()
       let slow = peer.request()
-      // As many bytes as the window of the slow stream allows.
+      // Sends as many bytes as the window of the slow stream allows.
       peer.send(.head(slow))
       var rest = [0] + big(60_000) + [UInt8](repeating: 1, count: 60_000) + [0] + big(5_525)
       while rest.count < window { rest.append(2) }

@@ -282,7 +282,7 @@ private final class PingedServer {
     #expect(answer.code == .ok && answer.reply.stats.attempts == 1)
   }
 
-  /// Bytes that wait in the kernel while nobody polls are read before the connection counts as dead.
+  /// Bytes that wait in the kernel while no thread polls are read before the connection counts as dead.
   @Test func aProgramThatDoesNotPoll() throws {
     let client = try client()
     let call = begin(client)

@@ -20,7 +20,8 @@ final class SparingServer {
   /// The requests that have come, in order.
   private(set) var requests: [Request] = []
   private(set) var sockets: [SimulatedSocket] = []
-  /// What happens to each connection when the client has acknowledged its SETTINGS.
+  /// Called for each connection (its number and its socket) when the client has acknowledged the server's
+  /// SETTINGS.
   var welcome: (Int, SimulatedSocket) -> Void = { _, _ in }
 
   init(_ limits: UInt32...) {

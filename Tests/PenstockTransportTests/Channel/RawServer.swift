@@ -227,7 +227,7 @@ final class Peer: @unchecked Sendable {
     return true
   }
 
-  /// Reads what has come; false at the end of the connection.
+  /// Reads the bytes that have come. False: the connection has ended.
   private func receive() -> Bool {
     var place = [UInt8](repeating: 0, count: 65536)
     let n = place.withUnsafeMutableBytes { recv(descriptor, $0.baseAddress, $0.count, 0) }

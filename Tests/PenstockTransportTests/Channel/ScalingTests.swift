@@ -352,7 +352,8 @@ import Testing
     #expect(server.sockets.count == 3 && server.sockets.allSatisfy { $0.isClosed })
   }
 
-  /// With round_robin a call goes where there is a slot; only where there is none, further connections are made.
+  /// With round_robin a call goes to an address with a free slot. Further connections are made only if no
+  /// address has one.
   @Test func severalAddresses() throws {
     let (one, two) = (server(2, port: 1), server(2, port: 2))
     let client = try client("ipv4:10.0.0.1:1,10.0.0.1:2", connections: 2) {

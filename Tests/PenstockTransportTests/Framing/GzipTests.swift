@@ -61,7 +61,8 @@ extension Gzip {
     if !sample.isEmpty { #expect(expand(packed, sample.count - 1) == "too large") }
   }
 
-  /// Empty members of a gzip file take time, too: a step ends after so many of their bytes.
+  /// Empty members of a gzip file take time, too: a step also ends after a number of bytes that produce no
+  /// output.
   @Test func emptyMembersInSlices() throws {
     let nothing = buffer([])
     let member = try #require(Gzip.compress(nothing.view))

@@ -177,7 +177,7 @@ final class AttemptBelow: FakeBelow {
     isHalfClosed = true
     attempt.halfClose()
     connect()
-    // The server may begin now.
+    // The response may begin now, although the call has not asked for a message.
     if bed.opening == .whole { onPull() }
   }
 

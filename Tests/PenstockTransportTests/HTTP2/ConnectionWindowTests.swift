@@ -137,7 +137,7 @@ extension SessionTests {
     ([1_000_000, 199_000], 100_000, true), ([1_000_000, 10_000_000], 50_000_000, true),
     // If the round trip is not known, nothing is felt.
     ([1_000_000, 1], 0, false),
-    // It is not known when the first half began, so it tells nothing.
+    // The time at which the first half began is not known, so the first half is never felt.
     ([1], 1_000_000_000, false),
   ])
   func isFeltWhereARoundTripIsLong(_ times: [UInt64], _ roundTrip: UInt64, _ isFelt: Bool) {

@@ -6,7 +6,8 @@ import Testing
 
 @testable import PenstockTransport
 
-/// Where a read of many frames puts their bytes. Tests/c/test_frames.c checks that the results are right for any input.
+/// Checks how many bytes a read of many frames puts directly into the message. Tests/c/test_frames.c checks
+/// that the results are right for any input.
 @Suite struct FrameReadTests {
   /// Takes a message into its memory, and counts the bytes that had to be copied there.
   final class Owner: StreamOwner {

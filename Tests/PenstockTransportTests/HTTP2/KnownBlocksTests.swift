@@ -201,7 +201,7 @@ import Testing
     let plain = KnownBlocksTests.request("/a.B/C")
     #expect(framing.requestHeaders(plain, defaults, now: 0, into: list))
     #expect(pair.session.request.blocks.find(defaults, path)?.size == list.size)
-    // With a timeout the size includes the timeout.
+    // For a request with a timeout, the size of the list includes the timeout.
     let timed = KnownBlocksTests.request("/a.B/C", deadline: 12_345_678_000)
     #expect(framing.requestHeaders(timed, defaults, now: 0, into: list))
     let known = pair.session.request

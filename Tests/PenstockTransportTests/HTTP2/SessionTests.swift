@@ -317,7 +317,8 @@ import Testing
     #expect(text(session.failure) == words)
   }
 
-  /// The body that nobody takes is bounded by the window; taking it gives credit back.
+  /// A body whose bytes the owner does not take is bounded by the window. When the owner takes them, their
+  /// credit goes back.
   @Test func unreadBodiesHoldBackCredit() {
     var limits = HTTP2Limits()
     limits.streamWindow = 65535

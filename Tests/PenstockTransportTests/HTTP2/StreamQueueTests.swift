@@ -88,7 +88,8 @@ extension SessionTests {
     session.dispatch()
   }
 
-  /// The server has never seen a request that waits, whatever happens to the connection.
+  /// The server has seen nothing of a waiting request: so the request ends as unprocessed, even if the
+  /// connection ends.
   @Test func aRequestThatWaitsIsUnprocessed() throws {
     let session = try fullSession()
     let (first, one) = add(10, to: session)

@@ -20,7 +20,7 @@ import Testing
     let (grown, again) = (growth.answered(size: size), growth.answered(size: size))
     #expect(isTimed == (size < 4 << 20) && !isTimedAgain)
     #expect(grown ?? size == expected)
-    // One answer counts once.
+    // The answer to one PING makes the windows grow once only.
     #expect(again == nil)
   }
 
@@ -92,7 +92,7 @@ private final class FarServer {
 
   func push(_ frame: Frame) { #expect(frame.encoded.withUnsafeBytes { session.receive($0) }) }
 
-  /// One round trip. The result: how many bytes were sent.
+  /// Plays one round trip. Returns how many bytes the server has sent.
   func roundTrip() throws -> Int {
     var sent = 0
     var heard: [Frame] = []

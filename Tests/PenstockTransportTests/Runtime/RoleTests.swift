@@ -180,7 +180,7 @@ extension RuntimeTests {
         }
       }
       let waiters = [first] + cells.dropFirst().map(wait)
-      // One caller drives, the others are parked.
+      // One caller drives, and the others are parked.
       eventually("a crowd") { runtime.lock.withLock { runtime.crowd == Runtime.crowdLasts } }
       let driving = runtime.driverThread.load(ordering: .relaxed)
       cells[0].set()
@@ -349,7 +349,8 @@ extension RuntimeTests {
       var byte: UInt8 = 1
       let log = Box<[String]>([])
       let unwatchOther = Box<(Int32, Int32)>((a.read, b.read))
-      // Both are ready in one batch; the first one unwatches both, and the other is not called.
+      // Both descriptors are ready in one batch. The first handler unwatches both, so the second one is not
+      // called.
       for (name, fd) in [("a", a.read), ("b", b.read)] {
         let handler = Ready { _ in
           log.value.append(name)

@@ -69,7 +69,7 @@ import Testing
       }
     }
 
-    /// The next whole frame of what has been read.
+    /// The next whole frame in the bytes that were read; nil: there is none.
     func next() -> Frame? {
       if input.starts(with: Array("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".utf8)) { input.removeFirst(24) }
       guard input.count >= 9 else { return nil }

@@ -74,7 +74,7 @@ static void many_requests(client *client) {
   rpc_free(call);
 }
 
-/* Both ways at once: the sender does not wait for answers until it has to. */
+/* Sends and receives many messages at once. The sender waits for answers only when it has to. */
 static void many_both_ways(client *client) {
   static const size_t sizes[] = {3000, SIZE_MAX};
   enum { COUNT = 500, AHEAD = 40 };
