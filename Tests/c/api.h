@@ -212,7 +212,7 @@ static inline uint64_t pick_number(numbers *self) {
   return once_in(16) ? ONE_OF(extremes) : atomic_load(&self->list[below(NUMBERS)]);
 }
 
-/* ---- The place of a running callback: its hop, buffer and pick, for the random functions that its thread calls ---- */
+/* ---- The place of a running callback: its hop, buffer and pick, for the random functions of its thread ---- */
 
 typedef struct place {
   penstock_hop *hop;

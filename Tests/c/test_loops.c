@@ -126,7 +126,8 @@ TEST(loops_serve_many_threads_that_do_not_drive) { many_threads("{\"loops\": 3, 
 TEST(loops_serve_many_threads_that_spin) { many_threads("{\"loops\": 2, \"spin_us\": 20, \"linger_us\": 0}"); }
 TEST(loops_one_each) { many_threads("{\"loops\": 64}"); }
 
-/* An interceptor comes and goes while calls run on all loops: it is finalized once each time, after the last callback. */
+/* An interceptor comes and goes while calls run on all loops: each time it is finalized once, after its last
+ * callback. */
 TEST(loops_let_go_of_removed_interceptors) {
   crowd crowd;
   crowd_open(&crowd, "{\"loops\": 3}");

@@ -1,5 +1,6 @@
-/* A ready-made interceptor for a bearer token: it fetches a token when a call needs one, keeps it, and fetches a new one
- * when the server refuses it. The refused call is sent again with the new token; its caller does not see the refusal.
+/* A ready-made interceptor for a bearer token: it fetches a token when a call needs one, keeps it, and fetches a new
+ * one when the server refuses it. The refused call is sent again with the new token; its caller does not see the
+ * refusal.
  *
  *     bearer_token [TARGET]
  */

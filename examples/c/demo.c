@@ -2,9 +2,9 @@
  *
  *     demo [TARGET]
  *
- * TARGET is the address of a penstock-peer (scripts/demo starts one); the default is localhost:50051. The program prints
- * "ok" for each of its expectations that holds, and ends with 0 only if all hold. To build it: `make demo`, or where
- * penstock is installed
+ * TARGET is the address of a penstock-peer (scripts/demo starts one); the default is localhost:50051. The program
+ * prints "ok" for each of its expectations that holds, and ends with 0 only if all hold. To build it: `make demo`, or
+ * where penstock is installed
  *
  *     cc demo*.c $(pkg-config --cflags --libs penstock) -o demo
  */

@@ -98,8 +98,8 @@ static const char *event_name(int32_t event) {
   return event <= PENSTOCK_EVENT_STATUS ? names[event] : "signal";
 }
 
-/* How many entries from `first` on belong to one event on its way through the hops: entries of the same kind of event,
- * with each hop once. */
+/* The number of entries, from `first` on, that record one event on its way through the hops: they have the same kind of
+ * event, and no hop occurs twice. */
 static size_t passage(const trace *all, size_t first) {
   size_t end = first + 1;
   for (; end < all->count && all->seen[end].event == all->seen[first].event; end++)

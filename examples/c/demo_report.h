@@ -17,7 +17,7 @@ int sum_up(void);
 /* The events that the interceptors of one call have seen, in order. A trace is stored as a value of its call. */
 typedef struct trace trace;
 
-/* Adds the present event of `hop` to the trace of its call; `who` names the interceptor that has seen it. */
+/* Adds the current event of `hop` to the trace of its call; `who` names the interceptor that has seen it. */
 void note(penstock_hop *hop, const char *who);
 
 /* Gives the trace of an ended call, which lives as long as `reply`; NULL if no interceptor has seen an event. */

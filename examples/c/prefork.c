@@ -49,7 +49,7 @@ int main(int argc, char **argv) {
     fprintf(stderr, "%s\n", penstock_error_message(error));
     return 1;
   }
-  int failed = echo(channel, "before"); /* the parent has a connection, and a thread */
+  int failed = echo(channel, "before"); /* now the parent has a connection and a driving thread */
   for (int number = 0; number < WORKERS; number++) {
     /* The worker makes a connection of its own with its first call. */
     if (fork() == 0) _exit(echo(channel, "hi from a worker"));

@@ -1,5 +1,5 @@
-/* Two synchronous interceptors. Each is one function that sees the whole call, and may wait. `log` is above `auth`, which
- * fetches a token by a call of its own. Both run on one worker thread.
+/* Two synchronous interceptors. Each is one function that sees the whole call, and may wait. `log` is above `auth`,
+ * which fetches a token by a call of its own. Both run on one worker thread.
  *
  *     sync [TARGET]
  */
@@ -25,8 +25,8 @@ static int32_t add_token(penstock_hop *hop, void *user_data) {
   penstock_call *side;
   penstock_message *token;
   char header[64];
-  /* A side call's chain begins below this interceptor, so the side call does not meet it. This function may wait for the
-   * side call. */
+  /* A side call's chain begins below this interceptor, so the side call does not meet it. This function may wait for
+   * the side call. */
   if (penstock_hop_start_side_call(hop, echo, PENSTOCK_KIND_UNARY, 0, NULL, NULL, &side, NULL)) {
     penstock_hop_end(hop, PENSTOCK_STATUS_UNAUTHENTICATED, "no token");
     return PENSTOCK_NEXT;

@@ -23,7 +23,7 @@ channel = penstock.Channel(sys.argv[1] if len(sys.argv) > 1 else "localhost:5005
 count = Count()
 channel.add_interceptor(count)
 echo = channel.unary_unary("/penstock.Echo/Unary")
-echo(b"before", timeout=5)  # the parent has a connection, and a thread
+echo(b"before", timeout=5)  # now the parent has a connection and a driving thread
 
 workers = []
 for number in range(WORKERS):

@@ -132,7 +132,7 @@ PENSTOCK_API const penstock_status *penstock_reply_status(const penstock_reply *
  * memory: borrowed from the reply; lives as long as the reply.
  * threads: any */
 PENSTOCK_API const char *penstock_reply_status_json(const penstock_reply *reply);
-/* Gives the bytes of the response message of a unary or client-streaming call, and in *length (nullable) how many.
+/* Gives the bytes of the response message of a unary or client-streaming call, and in *length (nullable) their number.
  * result: NULL and 0 if there is none, or if it is an object; an empty message gives a pointer that is not NULL.
  * memory: the bytes live as long as the reply.
  * threads: any */
@@ -230,7 +230,7 @@ static inline penstock_call_callbacks penstock_call_callbacks_init(void) {
  * memory: the reference is given back with penstock_call_release.
  * threads: any */
 PENSTOCK_API penstock_call *penstock_call_retain(penstock_call *call);
-/* Gives a reference back. The last release of a call in blocking style that has not ended cancels it; a call in
+/* Gives a reference back. The last release of a call in blocking style that has not ended cancels the call; a call in
  * callback style goes on. NULL does nothing.
  * result: none.
  * memory: the reference is the library's again.
@@ -267,8 +267,8 @@ PENSTOCK_API penstock_result penstock_call_send_message(penstock_call *call, pen
  * memory: `message` stays the caller's; with OK the call retains it for as long as it needs it.
  * threads: any */
 PENSTOCK_API penstock_result penstock_call_try_send_message(penstock_call *call, penstock_message *message);
-/* Half-closes the call: says that no more messages will be sent. A call with one request message needs this too, after
- * that message; but the blocking functions that wait for the response half-close such a call by themselves.
+/* Half-closes the call: says that no more messages will be sent. A call with one request message needs a half-close,
+ * too, after that message; but the blocking functions that wait for the response half-close such a call by themselves.
  * result: E_ALREADY: a second time. E_GONE: the call has ended.
  * memory: none.
  * threads: any */

@@ -22,12 +22,12 @@ typedef struct penstock_channel penstock_channel;
  *     "server_name" (a host's name or an IP address, to verify and for SNI, instead of the target's host: one of the
  *     certificate's subject alternative names has to fit it)
  *   "protocol": "grpc" (default), "grpc-web", "grpc-web-text" or "connect"; see docs/protocols.md
- *   "http": "auto" (default: the server chooses the version of HTTP in TLS; in cleartext gRPC uses HTTP/2, and the other
- *     protocols HTTP/1.1), "2" or "1.1" (not with gRPC)
+ *   "http": "auto" (default: the server chooses the version of HTTP in TLS; in cleartext gRPC uses HTTP/2, and the
+ *     other protocols HTTP/1.1), "2" or "1.1" (not with gRPC)
  *   "max_get_url_bytes" (8192; 0 to 1048576): the longest path, with its query, of an HTTP GET, by which Connect calls
  *     methods without side effects; a call with a longer one is a POST. 0: each call is a POST
- *   "http1_max_connections" (100; 1 to 65536): the most connections of HTTP/1.1 to one address; each carries one call at
- *     a time, and more calls wait
+ *   "http1_max_connections" (100; 1 to 65536): the most connections of HTTP/1.1 to one address; each carries one call
+ *     at a time, and more calls wait
  *   "http1_idle_timeout_ms" (90000; 0 to 86400000): how long a connection of HTTP/1.1 is kept without a call; 0: it is
  *     closed after its call
  *   "authority": replaces the target's authority
@@ -42,7 +42,8 @@ typedef struct penstock_channel penstock_channel;
  *     addresses; see docs/channel.md. Fields that are not known are ignored.
  *   "max_connections_per_subchannel" (10; 1 to 1024): the most connections of HTTP/2 to one address that the service
  *     config's connectionScaling can demand
- *   "health_checks" (true): whether servers are asked for their health, where the service config has a healthCheckConfig
+ *   "health_checks" (true): whether servers are asked for their health, where the service config has a
+ *     healthCheckConfig
  *   "idle_timeout_ms" (1800000): how long the channel keeps its connections without a call; 0: without limit
  *   "max_connection_age_ms" (0): how old a connection becomes, a tenth more or less, before new calls go to another one
  *     and the name is looked up again; 0: without limit
@@ -103,20 +104,18 @@ PENSTOCK_API penstock_result penstock_channel_close(penstock_channel *channel);
  * call on the channel give E_CLOSED. Does not wait: penstock_channel_connectivity says SHUTDOWN when the channel has
  * closed, and penstock_channel_wait_connectivity waits for it. If penstock_channel_close is called meanwhile, the
  * channel closes at once.
- * result: E_ALREADY: this function or penstock_channel_close was called before. E_INVALID_ARGUMENT: NULL, or less than -1.
- * E_FORKED.
+ * result: E_ALREADY: this function or penstock_channel_close was called before. E_INVALID_ARGUMENT: NULL, or less than
+ * -1. E_FORKED.
  * memory: the channel stays until it has closed, also without a reference of the caller's.
  * threads: any */
 PENSTOCK_API penstock_result penstock_channel_close_gracefully(penstock_channel *channel, int64_t timeout_ms);
 
 /* The states of a channel ("gRPC Connectivity Semantics and API"; docs/channel.md). */
-#define PENSTOCK_CONNECTIVITY_IDLE       0 /* no connection; the next call begins one */
-#define PENSTOCK_CONNECTIVITY_CONNECTING 1 /* a connection is being made; calls wait */
-#define PENSTOCK_CONNECTIVITY_READY      2
-#define PENSTOCK_CONNECTIVITY_TRANSIENT_FAILURE                                                                        \
-  3                                      /* no address could be connected to; calls fail, unless they have
-                                                     wait_for_ready */
-#define PENSTOCK_CONNECTIVITY_SHUTDOWN 4 /* closed for good */
+#define PENSTOCK_CONNECTIVITY_IDLE              0 /* no connection; the next call begins one */
+#define PENSTOCK_CONNECTIVITY_CONNECTING        1 /* a connection is being made; calls wait */
+#define PENSTOCK_CONNECTIVITY_READY             2
+#define PENSTOCK_CONNECTIVITY_TRANSIENT_FAILURE 3 /* no address could be reached; calls without wait_for_ready fail */
+#define PENSTOCK_CONNECTIVITY_SHUTDOWN          4 /* closed for good */
 
 /* Gives the state of the channel. It may have changed by the time the function returns.
  * result: PENSTOCK_CONNECTIVITY_...; SHUTDOWN for NULL and in a forked child.
@@ -141,8 +140,8 @@ typedef int32_t (*penstock_connectivity_function)(void *user_data, int32_t state
  * only the last of them. The watch is over when `changed` returns 0 or has got SHUTDOWN. A watch does not make the
  * channel connect.
  * result: E_INVALID_ARGUMENT: NULL. E_CLOSED, E_FORKED.
- * memory: `user_data` is the library's until `finalizer` (nullable) has run: once, when the watch is over or its runtime
- * has ended, and on an error.
+ * memory: `user_data` is the library's until `finalizer` (nullable) has run: once, when the watch is over or its
+ * runtime has ended, and on an error.
  * threads: any */
 PENSTOCK_API penstock_result penstock_channel_watch_connectivity(penstock_channel *channel,
                                                                  penstock_connectivity_function changed,

@@ -107,8 +107,8 @@ PENSTOCK_API penstock_result penstock_message_new_object(penstock_codec *codec, 
  * threads: any */
 PENSTOCK_API void *penstock_message_object(const penstock_message *message);
 
-/* In a call with a codec, a hop at the object level sees the objects: penstock_hop_message, penstock_hop_codec (hop.h).
- * The functions of hop.h that take bytes give E_STATE for such a hop. */
+/* In a call with a codec, a hop at the object level gets the objects, from penstock_hop_message; penstock_hop_codec
+ * gives the codec (both in hop.h). The functions of hop.h that take bytes give E_STATE for such a hop. */
 
 #ifdef __cplusplus
 }

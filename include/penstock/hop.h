@@ -88,8 +88,8 @@ PENSTOCK_API uint32_t penstock_hop_attempt(const penstock_hop *hop);
  * memory: nothing is kept.
  * threads: any */
 PENSTOCK_API int32_t penstock_hop_level(const penstock_hop *hop);
-/* Tells whether the call is protected on its way, by TLS or a unix socket. This is about the call's channel, or about
- * the channel to which a hop has redirected it.
+/* Tells whether the call is protected on its way, by TLS or a unix socket. The answer is for the call's channel, or for
+ * the channel to which a hop has redirected the call.
  * result: 1 if so; 0 in cleartext, and for NULL.
  * memory: nothing is kept.
  * threads: any, also before there is a connection */
@@ -215,8 +215,8 @@ PENSTOCK_API penstock_result penstock_hop_start_side_call(penstock_hop *hop, con
 
 /* ---- Statistics, certificates and the trace ---- */
 
-/* Gives the statistics of the call so far, as penstock_reply_stats_json does; what has not happened yet is null or 0.
- * The connection is known in on_headers at the latest.
+/* Gives the statistics of the call so far, as penstock_reply_stats_json does; values that are not known yet are null or
+ * 0. The connection is known in on_headers at the latest.
  * result: E_INVALID_ARGUMENT: a NULL. E_FORKED; E_NO_MEMORY.
  * memory: *json is owned by the caller; free with penstock_free.
  * threads: the thread of a callback of the hop, and any thread that has retained the hop. */
@@ -322,7 +322,7 @@ PENSTOCK_API penstock_result penstock_hop_deliver_headers(penstock_hop *hop, con
  * memory: `status` is copied.
  * threads: as with penstock_hop_deliver_headers. */
 PENSTOCK_API penstock_result penstock_hop_deliver_status(penstock_hop *hop, const penstock_status *status);
-/* Asks below for `n` messages, in addition to those that were asked for before.
+/* Asks the hops below, and through them the server, for `n` messages, in addition to those that were asked for before.
  * result: E_INVALID_ARGUMENT: NULL. E_GONE: the hop's part is over. E_FORKED.
  * memory: nothing is kept.
  * threads: any */

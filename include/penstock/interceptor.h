@@ -63,8 +63,8 @@ typedef void (*penstock_hop_destroy)(penstock_hop *hop, void *state);
 #define PENSTOCK_CONNECTION_HEALTHY    11 /* the server's health check says that it serves: it gets calls */
 #define PENSTOCK_CONNECTION_UNHEALTHY  12 /* the server's health check does not say that it serves: it gets no calls */
 
-/* One event. The library fills it; later versions may add fields at its end, and events. All strings are NUL-terminated,
- * and live as long as the callback runs. */
+/* One event. The library fills it; later versions may add fields at its end, and events. All strings are
+ * NUL-terminated, and live as long as the callback runs. */
 typedef struct penstock_connection_event {
   size_t struct_size;
   int32_t kind;            /* PENSTOCK_CONNECTION_... */
@@ -84,11 +84,11 @@ typedef void (*penstock_connection_callback)(void *user_data, const penstock_con
  *
  * Threading: callbacks run on the interceptor's executors (executor.h). Without executors they run on whichever thread
  * drives the runtime (its own thread, a thread in a blocking call, or one in penstock_runtime_poll), one at a time per
- * runtime, or per loop where the runtime has several ("loops" in runtime.h). While a thread is in a blocking function, it
- * must not hold a lock that a callback takes. Any function that does not wait may be called in a callback, also the
- * removal of this interceptor and the release of its channel; a function that waits gives PENSTOCK_E_WOULD_DEADLOCK on the
- * driving thread. A return value that its callback does not allow ends the call with INTERNAL and a message that names the
- * interceptor. */
+ * runtime, or per loop where the runtime has several ("loops" in runtime.h). While a thread is in a blocking function,
+ * it must not hold a lock that a callback takes. Any function that does not wait may be called in a callback, also the
+ * removal of this interceptor and the release of its channel; a function that waits gives PENSTOCK_E_WOULD_DEADLOCK on
+ * the driving thread. A return value that its callback does not allow ends the call with INTERNAL and a message that
+ * names the interceptor. */
 typedef struct penstock_interceptor {
   size_t struct_size;
   const char *name;             /* the interceptor's name in error messages and lists; NUL-terminated UTF-8, copied;

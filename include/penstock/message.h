@@ -14,7 +14,7 @@ extern "C" {
 #endif
 
 /* A message that has been received, or was made to be sent: its contents are immutable. It may be sent any number of
- * times, in any calls, also at once: hops change what is sent, not the message itself. */
+ * times, in any calls, also at the same time: hops change what is sent, not the message itself. */
 typedef struct penstock_message penstock_message;
 
 /* Makes a message with a copy of `length` bytes at `data` (NULL only with length 0).

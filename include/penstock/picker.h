@@ -19,17 +19,17 @@ typedef struct penstock_pick penstock_pick;
 #define PENSTOCK_PICK_WAIT (-1) /* the call waits; the picker is asked again when the endpoints have changed */
 #define PENSTOCK_PICK_FAIL (-2) /* the call ends, with the status of penstock_pick_fail */
 
-/* Chooses the endpoint of one attempt. Returns its index, from 0 to penstock_pick_count - 1, or PENSTOCK_PICK_...; any
- * other number ends the call with INTERNAL. It is called on the thread that drives the runtime, for each attempt, and
- * must return soon: a function that waits gives PENSTOCK_E_WOULD_DEADLOCK there. */
+/* Chooses the endpoint of one attempt. Returns the index of that endpoint, from 0 to penstock_pick_count - 1, or
+ * PENSTOCK_PICK_...; any other number ends the call with INTERNAL. It is called on the thread that drives the runtime,
+ * for each attempt, and must return soon: a function that waits gives PENSTOCK_E_WOULD_DEADLOCK there. */
 typedef int32_t (*penstock_picker)(penstock_pick *pick, void *user_data);
 
 /* Lets `picker` choose the endpoint of each attempt from now on, instead of the policy of the service config; NULL: the
  * policy chooses again. A channel with a picker connects to every address, as with round_robin. The new picker
  * is also asked about calls that wait already.
  * result: E_INVALID_ARGUMENT: the channel is NULL. E_CLOSED, E_FORKED.
- * memory: `user_data` is the library's until `finalizer` (nullable) has run: once, when the channel has another picker or
- * none, or has closed, and on an error.
+ * memory: `user_data` is the library's until `finalizer` (nullable) has run: once, when the channel has another picker
+ * or none, or has closed, and on an error.
  * threads: any */
 PENSTOCK_API penstock_result penstock_channel_set_picker(penstock_channel *channel, penstock_picker picker,
                                                          void *user_data, penstock_finalizer finalizer);

@@ -83,9 +83,9 @@ PENSTOCK_API penstock_result penstock_token_fail(penstock_token_request request,
 typedef void (*penstock_log_line)(const char *line, size_t length, void *user_data);
 
 /* Fills `table` with an interceptor that gives each event to `write`. A line has "time_ms" (since 1970), "call"
- * (penstock_hop_call_id), "event", "method"; for "start" "kind", "target" and "metadata"; for "headers" "metadata"; for
- * "send" and "receive" "bytes"; for "status" and "cancel" "code", "name", "message", "elapsed_us" and (status)
- * "metadata". Options:
+ * (penstock_hop_call_id), "event" and "method". Some events add to this: "start" adds "kind", "target" and "metadata";
+ * "headers" adds "metadata"; "send" and "receive" add "bytes"; "cancel" adds "code", "name", "message" and
+ * "elapsed_us"; "status" adds the same four and "metadata". Options:
  *   "events": ["start", "headers", "status", "cancel"]; any of these and of "send", "half_close" and "receive"
  *   "redact": ["authorization", "cookie", "proxy-authorization", "set-cookie", "x-api-key"]; the values of these names
  *       are shown as "redacted"

@@ -26,8 +26,8 @@ PENSTOCK_API penstock_result penstock_registration_remove(penstock_interceptor_i
  * threads: any */
 PENSTOCK_API penstock_result penstock_registration_set_priority(penstock_interceptor_id id, int32_t priority,
                                                                 penstock_error **error);
-/* Changes which calls meet the interceptor of `id`, and nothing else: it keeps its place. `methods` (NULL is every
- * method) and `kinds` (0 is all) as in penstock_interceptor.
+/* Changes which calls meet the interceptor of `id`, and nothing else: the interceptor keeps its place. `methods` (NULL
+ * is every method) and `kinds` (0 is all) as in penstock_interceptor.
  * result: E_INVALID_ARGUMENT: a malformed pattern or an unknown kind. E_NOT_FOUND, E_FORKED.
  * memory: `methods` is copied.
  * threads: any */

@@ -174,13 +174,13 @@ PENSTOCK_API penstock_result penstock_request_set_credentials(penstock_request *
 PENSTOCK_API penstock_result penstock_request_prefer(penstock_request *request, const char *name, const char *value,
                                                      int32_t required);
 
-/* Redirect: sends the rest of the call to `channel`, another one of the same runtime. The interceptors, options and
+/* Redirect: sends the rest of the call to `channel`, another channel of the same runtime. The interceptors, options and
  * deadline of the call stay. The call uses the other channel's connection, TLS and target, and also its authority,
  * unless one was set for the call. Closing either channel ends the call. If several channels are set, the last one
  * counts.
- * result: E_INVALID_ARGUMENT: a NULL, or a channel of another runtime. E_CLOSED: that channel has been closed. E_STATE: the
- * channel is on another loop of the runtime ("loops" in runtime.h), or as the head of this file says. E_GONE, E_FORKED: as
- * it says.
+ * result: E_INVALID_ARGUMENT: a NULL, or a channel of another runtime. E_CLOSED: that channel has been closed. E_STATE:
+ * the channel is on another loop of the runtime ("loops" in runtime.h), or as the head of this file says. E_GONE,
+ * E_FORKED: as it says.
  * memory: the other channel is retained until the call ends.
  * threads: in a callback of the hop, on its thread */
 PENSTOCK_API penstock_result penstock_request_set_channel(penstock_request *request, penstock_channel *channel);

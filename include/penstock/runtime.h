@@ -27,10 +27,10 @@ typedef struct penstock_runtime penstock_runtime;
  *     to 1000000): this lowers latency and costs CPU time; use it only if a core is free
  *   "max_workers": how many threads may run the functions of synchronous interceptors (4; 1 to 1024). They start when
  *     there is work for them, and end after a while without work; see sync.h
- *   "loops": how many loops drive the runtime's channels, each with a thread of its own (1; 1 to 64; in mode "host" only
- *     1). With several loops callbacks run on several threads at once, also those of one interceptor, though one at a time
- *     for each channel; a call can be redirected only to a channel of its own loop; and functions that wait give
- *     PENSTOCK_E_WOULD_DEADLOCK on a thread that drives any of the loops
+ *   "loops": how many loops drive the runtime's channels, each with a thread of its own (1; 1 to 64; in mode "host"
+ *     only 1). With several loops callbacks run on several threads at once, also those of one interceptor, though one
+ *     at a time for each channel; a call can be redirected only to a channel of its own loop; and functions that wait
+ *     give PENSTOCK_E_WOULD_DEADLOCK on a thread that drives any of the loops
  * result: E_INVALID_ARGUMENT. E_INVALID_JSON: `error` names the JSON path. E_SYSTEM (descriptors, threads).
  * memory: *runtime is owned by the caller; free with penstock_runtime_release.
  * threads: any */
@@ -74,8 +74,8 @@ PENSTOCK_API penstock_result penstock_runtime_poll(penstock_runtime *runtime, in
  *  "deadline_ms", "attempts", "connection_silent_ms", "holder", "outbound", "inbound": as in penstock_call_trace_json},
  *  ...], the newest call first}
  * The loop is asked for the calls. If it does not answer within `timeout_ms`, because a callback does not return,
- * "complete" is false, "calls" null, and "running" names the interceptor. Several loops are asked in turn, and share the
- * time: "calls" then has those of the loops that answer, loop by loop.
+ * "complete" is false, "calls" null, and "running" names the interceptor. Several loops are asked in turn, and share
+ * the time: "calls" then has those of the loops that answer, loop by loop.
  * result: E_NO_MEMORY, E_FORKED.
  * memory: *json is owned by the caller; free with penstock_free.
  * threads: any; on the driving thread of the only loop it returns at once. */

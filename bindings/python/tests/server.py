@@ -22,8 +22,8 @@ RESERVED_BY_GRPC = ("user-agent",)
 
 
 class Hanging:
-    """Counts the calls that hang: each waits in `hang` until it is cancelled or broken off. `await_count` waits until
-    there are exactly ``count`` of them."""
+    """Counts the calls that hang: each waits in `hang` until the client cancels it or its connection is lost.
+    `await_count` waits until there are exactly ``count`` of them."""
 
     def __init__(self) -> None:
         self._count = 0

@@ -1,4 +1,5 @@
-"""Calls that the client's side breaks off: the server learns of the end, and no message is lost or kept for ever."""
+"""Calls that end early on the client's side, by an exception, Ctrl-C or `cancel`: the server learns of the end, and
+no message is lost or kept for ever."""
 
 from __future__ import annotations
 
@@ -160,7 +161,7 @@ def ended_with_a_message_unread(channel: Channel) -> Call:
 
     def interrupt() -> None:
         paused.wait()
-        # When another call has been made, the driving thread has left the callback `pause`.
+        # When this call has ended, the driving thread has left the callback `pause`.
         channel.unary_unary("/penstock.Echo/Unary")(b"")
         os.kill(os.getpid(), signal.SIGINT)
 

@@ -69,7 +69,7 @@ def counts() -> Counts:
 
 @pytest.fixture
 def table(library: ctypes.CDLL, counts: Counts) -> CInterceptor:
-    """The table that has a finalizer."""
+    """A table that writes to ``counts``, and that has a finalizer."""
     return CInterceptor(library.counting_until_the_end(ctypes.byref(counts)))
 
 

@@ -254,7 +254,7 @@ def stream_of(count, **options):
     ],
 )
 def test_a_wait_for_the_code_takes_no_memory(server: str, text: str, says: str) -> None:
-    # In a separate process, because memory freed by other tests would hide the growth.
+    # In a separate process, because memory freed by other tests would hide the growth of the process.
     printed = run(ASKING + text + "\nprint(peak() - before)", server).split()
     assert printed[0] == says
     # In kilobytes. Flow control lets a stream buffer 1 MiB and a connection 4 MiB. Without flow control the process

@@ -215,8 +215,8 @@ def test_a_second_call_and_a_late_one_are_errors(channel: Channel) -> None:
 
 @pytest.mark.parametrize("later", [False, True])
 def test_a_completion_that_has_been_called_does_no_more(channel: Channel, later: bool) -> None:
-    """For C the handle is a kept hop after the first call of the completion, and such a hop may end the call at any
-    time. The completion must not."""
+    """After its first call a completion refuses every further one. The C function would not: in C the handle is a
+    retained hop by then, which may end the call at any time."""
     refused: List[str] = []
 
     def again(done: Completion) -> None:

@@ -35,7 +35,7 @@ def serve(port: int) -> Any:
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    """A port that nothing else gets, and on which nothing listens yet."""
+    """A port that is reserved for the test, and on which nothing listens yet."""
     with socket.socket() as held:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         held.bind(("127.0.0.1", 0))

@@ -43,8 +43,8 @@ EVERY_TYPE: List[Any] = [
 
 @pytest.mark.parametrize("message", EVERY_TYPE, ids=lambda message: type(message).__name__)
 def test_google_rpc_details_are_read_from_protobuf_s_json(message: Any) -> None:
-    """A detail that is made from protobuf's JSON has the bytes that protobuf gives it, and `parsed` of a detail that
-    is made from protobuf's bytes is JSON that protobuf reads as the same message."""
+    """Protobuf decodes a detail that is made from its JSON to the original message. It also reads the JSON that
+    `parsed` gives for a detail as that message."""
     view = {"@type": packed(message).type_url, **json_format.MessageToDict(message)}
     status = Status.from_json(json.dumps({"code": 3, "details": [view]}))
     (detail,) = status.details

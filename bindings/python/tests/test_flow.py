@@ -79,8 +79,8 @@ def test_a_slow_reader_stops_the_server(peer: Peer) -> None:
             echo(b"")
         call.cancel()
         seen = peer.saw()
-    # The server would send 2,000,000,000 messages. It has sent the 100 that were read, what the flow-control window
-    # lets through, and a few that are in hops or in the peer's buffers.
+    # The server would send 2,000,000,000 messages. It has sent only the 100 that were read, those that fit into the
+    # flow-control window, and a few that are in hops or in the peer's buffers.
     assert 100 <= seen["messages_out"] <= 100 + (WINDOW + 2 * 65536) // SIZE + 40
 
 

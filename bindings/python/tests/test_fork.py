@@ -6,7 +6,8 @@ from helpers import run
 
 
 def test_a_fork(server: str) -> None:
-    """In the child the parent's channel works, with its interceptors; its call has ended; the parent goes on."""
+    """In the child the parent's channel works, with its interceptors, and the parent's call has ended. In the parent
+    both the channel and the call go on."""
     text = """
 class Count(penstock.Interceptor):
     calls = 0
@@ -47,7 +48,8 @@ print(count.calls)
 
 
 def test_a_fork_of_several_loops(server: str) -> None:
-    """In each of several children the channels of all loops work, with the interceptor; the parent goes on."""
+    """In each of several children the channels of all loops work, with the interceptor. In the parent they go on
+    working."""
     text = """
 import threading
 class Count(penstock.Interceptor):
@@ -193,8 +195,8 @@ print(len(penstock.default_runtime().interceptors))
 
 
 def test_a_child_keeps_nothing_of_the_parent_s_runtime(server: str) -> None:
-    """A child that is forked in a synchronous interceptor does not take its thread for a worker. A child that drops
-    the channel and the runtime has as many descriptors as the parent had before it made them."""
+    """In a child that is forked in a synchronous interceptor, the child's thread no longer counts as a worker. A
+    child that drops the channel and the runtime has as many descriptors as the parent had before it made them."""
     text = """
 import gc
 import time

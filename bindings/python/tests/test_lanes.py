@@ -1,4 +1,5 @@
-"""The two lanes of a hop: injecting, refusing, changing a status, holding one event until another comes."""
+"""The two lanes of a hop, to the server and to the caller: injecting, refusing, changing a status, holding one event
+until another comes."""
 
 from __future__ import annotations
 

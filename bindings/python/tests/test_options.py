@@ -87,7 +87,7 @@ def test_the_library_has_the_tables_bounds(tables: Dict[str, Dict[str, Any]], ti
         if row["type"] != "integer" or (title == "penstock_runtime_new" and key == "linger_us"):
             continue
         low, high = row["bounds"]
-        # keepalive_time_ms is off by default.
+        # The default of keepalive_time_ms is "none": keepalive is off.
         default = low if row["default"] == "none" else int(row["default"])
         assert low <= default <= high
         for good in (low, high, default):

@@ -261,7 +261,7 @@ def test_what_is_too_large_or_no_message_is_told(peer: str) -> None:
         echo(penstock.Uncompressed("text"))
 
 
-# Interceptors that send an `Uncompressed`, each with another function that takes a message.
+# Interceptors that send an `Uncompressed`, each in a different way.
 
 
 class MarksMessage(penstock.Interceptor):

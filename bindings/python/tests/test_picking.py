@@ -190,7 +190,7 @@ def test_on_pick_is_per_attempt(zones: Dict[str, List[str]]) -> None:
 
 
 def pin(pick: penstock.Pick) -> Optional[penstock.Endpoint]:
-    """Each user's calls go to one of the servers, whichever are ready."""
+    """Sends all calls of a user to the same server, as long as the set of ready servers stays the same."""
     assert pick.method == NAME
     user = str(pick.metadata["x-user"])
     return max(pick.endpoints, key=lambda each: zlib.crc32(f"{user} {each.address}".encode()))

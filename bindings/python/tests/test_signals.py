@@ -101,7 +101,8 @@ except KeyboardInterrupt:
 
 # ---- What has been released is not released again ----
 
-# `counted` makes a function that releases a handle count its calls in `released`, and then call `after`.
+# `counted` replaces a C function that releases a handle: the new function also counts its calls in `released`, and
+# calls `after` at its end.
 COUNTING = """
 import collections, ctypes
 from penstock import _raw
@@ -124,7 +125,8 @@ def interrupt_once():
 
 
 def test_an_interrupt_while_the_thread_of_requests_starts(server: str) -> None:
-    """The interrupt comes when the thread that sends the requests has begun: it has its own reference to the call."""
+    """The interrupt comes when the thread that sends the requests has begun: that thread has its own reference to the
+    call."""
     text = """
 counted("penstock_call_release", lambda: None)
 begin = threading.Thread.start

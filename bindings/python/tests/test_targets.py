@@ -46,7 +46,7 @@ def listen_on_vsock() -> socket.socket:
 
 
 def without_vsock() -> Optional[str]:
-    """The reason why this machine can't run a test over vsock; None: it can."""
+    """The reason why this machine can't run a test over vsock; None if it can."""
     try:
         listen_on_vsock().close()
     except (AttributeError, OSError) as error:

@@ -124,7 +124,7 @@ _take = _raw.penstock_submit(_take_job)
 
 
 def address(executor: Optional[Executor]) -> Optional[int]:
-    """The ``penstock_executor *`` of ``executor``; None if that is None."""
+    """The ``penstock_executor *`` of ``executor``; None if ``executor`` is None."""
     if executor is None:
         return None
     if not isinstance(executor, Executor):

@@ -201,8 +201,8 @@ class Hop(RequestFields):
 
     def side_channel(self, *, from_top: bool = False, detached: bool = False) -> SideChannel:
         """An object that makes side calls, for a thread that may wait: calls on this call's own channel, whose chain
-        begins below this hop (with ``from_top``: at the top). They inherit the deadline, and end with this call
-        (with ``detached`` they do neither). The object has the call methods of a channel, so stubs work on it. It
+        begins below this hop (with ``from_top``: at the top). They inherit the deadline, and end with this call (with
+        ``detached`` they do neither). The object has the call methods of a channel, so stubs work on it. The object
         keeps the hop."""
         return SideChannel(self.retain(), side_flags(from_top, detached))
 
@@ -243,7 +243,7 @@ class Hop(RequestFields):
     @property
     def attempt(self) -> int:
         """1 for the first hop that this interceptor has in the call. Each RESTART by a hop above makes a new hop,
-        whose number is one higher; with ``per_attempt`` each further attempt of the library itself does, too."""
+        whose number is one higher; with ``per_attempt`` each further attempt of the library itself also makes one."""
         return int(_raw.penstock_hop_attempt(self._callback()))
 
     @property

@@ -38,7 +38,8 @@ class Interceptor:
     # Whether each attempt of a call has a hop of its own, below the hops that exist once per call. Not allowed with
     # `Level.OBJECT`.
     per_attempt: bool = False
-    # How many bytes of request messages are recorded for `Verdict.RESTART`; 0: none, and no RESTART.
+    # How many bytes of request messages are recorded for `Verdict.RESTART`. With 0 nothing is recorded, and RESTART
+    # is not possible.
     replay_bytes: int = 0
     # How many times this interceptor may restart one call.
     max_restarts: int = 1
@@ -56,24 +57,24 @@ class Interceptor:
         """The last callback of the hop: called exactly once for each `create` that did not return SKIP."""
 
     def on_start(self, hop: Hop) -> Optional[Verdict]:
-        """The call starts, and nothing has been sent: metadata, method, authority and deadline can be changed. NEXT,
-        PAUSE, HOLD, TAKE."""
+        """The call starts, and nothing has been sent: metadata, method, authority and deadline can be changed.
+        Verdicts: NEXT, PAUSE, HOLD, TAKE."""
 
     def on_send(self, hop: Hop) -> Optional[Verdict]:
-        """A message to the server. NEXT, PAUSE, HOLD, DROP."""
+        """A message to the server. Verdicts: NEXT, PAUSE, HOLD, DROP."""
 
     def on_half_close(self, hop: Hop) -> Optional[Verdict]:
-        """The caller is done sending. NEXT, PAUSE, HOLD with a ticket."""
+        """The caller is done sending. Verdicts: NEXT, PAUSE, HOLD with a ticket."""
 
     def on_headers(self, hop: Hop) -> Optional[Verdict]:
-        """Response headers; a trailers-only answer has none. NEXT, PAUSE, HOLD."""
+        """Response headers; a trailers-only answer has none. Verdicts: NEXT, PAUSE, HOLD."""
 
     def on_receive(self, hop: Hop) -> Optional[Verdict]:
-        """A message from the server. NEXT, PAUSE, HOLD, DROP."""
+        """A message from the server. Verdicts: NEXT, PAUSE, HOLD, DROP."""
 
     def on_status(self, hop: Hop) -> Optional[Verdict]:
-        """The call's status has come, with details and trailers; it can be changed. NEXT, PAUSE, HOLD with a ticket,
-        RESTART."""
+        """The call's status has come, with details and trailers; it can be changed. Verdicts: NEXT, PAUSE, HOLD with
+        a ticket, RESTART."""
 
     def on_cancel(self, hop: Hop) -> None:
         """Something other than this hop has ended the call: a hop above; or a cancel or the deadline, after this
@@ -93,8 +94,8 @@ class Interceptor:
 
     def on_pick(self, hop: Hop) -> Optional[Verdict]:
         """The address ``hop.address`` was picked for this attempt, and nothing has been sent to it. Only with
-        ``per_attempt``; always on the thread that drives the runtime. NEXT; DROP refuses the address: another one is
-        picked."""
+        ``per_attempt``; always on the thread that drives the runtime. Verdicts: NEXT; DROP, which refuses the
+        address, so that another one is picked."""
 
 
 _CALLBACKS = ("create", "destroy", *EVENTS, *SIGNALS, "on_connection", "on_pick")

@@ -69,7 +69,7 @@ class _MultiCallable:
 
 
 class UnaryUnary(_MultiCallable):
-    """One request, one response."""
+    """A method with one request and one response."""
 
     _kind = Kind.UNARY
 
@@ -105,7 +105,8 @@ class UnaryUnary(_MultiCallable):
                 _call.send(waiters, handle, data)
                 return _call.finish(waiters, handle)
             finally:
-                # If the wait was left early, by a Ctrl-C or an exception of a callback, this cancels the call.
+                # If the wait was left early, by a Ctrl-C or an exception of a callback, this release cancels the
+                # call.
                 _raw.penstock_call_release(handle)
 
 
@@ -118,13 +119,13 @@ def _good(handle: int) -> Reply:
 
 
 class UnaryStream(_MultiCallable):
-    """One request, any number of responses."""
+    """A method with one request and any number of responses."""
 
     _kind = Kind.SERVER_STREAM
 
     @takes(RequestArguments)
     def __call__(self, call: RequestArguments) -> Call:
-        """Makes the call and returns at once; the responses are iterated over."""
+        """Makes the call and returns at once. Iterating over the result gives the responses."""
         codec = self._codec(call)
         data = _call.serialize(self._method.serializer, call.request, codec)
         handle = self._start(call, codec)
@@ -135,8 +136,8 @@ class UnaryStream(_MultiCallable):
 
 
 class StreamUnary(_MultiCallable):
-    """Any number of requests, one response. An iterator of requests is read on a thread of its own. A list or a
-    tuple needs no thread if there is room to send all of it at once."""
+    """A method with any number of requests and one response. An iterator of requests is read on a thread of its own.
+    A list or a tuple needs no thread if there is room to send all of it at once."""
 
     _kind = Kind.CLIENT_STREAM
 
@@ -161,13 +162,13 @@ class StreamUnary(_MultiCallable):
 
 
 class StreamStream(StreamUnary):
-    """Any number of requests, any number of responses. Requests are read as in `StreamUnary`."""
+    """A method with any number of requests and of responses. Requests are read as in `StreamUnary`."""
 
     _kind = Kind.BIDI
 
     @takes(RequestsArguments)
     def __call__(self, call: RequestsArguments) -> Call:
-        """Makes the call and returns at once; the responses are iterated over."""
+        """Makes the call and returns at once. Iterating over the result gives the responses."""
         return self._begin(call)
 
 

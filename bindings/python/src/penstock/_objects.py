@@ -24,7 +24,7 @@ class Registry:
         return number
 
     def get(self, number: Optional[int]) -> object:
-        """The object, or None."""
+        """The object with this number, or None."""
         return self._objects.get(number) if number is not None else None
 
     def remove(self, number: Optional[int]) -> None:

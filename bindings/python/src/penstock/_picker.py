@@ -70,7 +70,7 @@ class Pick(RequestFields):
         raise StateError(c.E_STATE, f"{words}: a picker can't change the request")
 
     def prefer(self, name: Optional[str], value: str = "", *, required: bool = False) -> None:
-        """StateError: a picker can't change the request."""
+        """Always raises StateError, because a picker can't change the request."""
         raise StateError(c.E_STATE, "a picker can't change the request")
 
     @property

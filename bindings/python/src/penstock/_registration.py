@@ -52,9 +52,10 @@ _WAIT_MS = 100
 
 
 class Registration:
-    """An interceptor that is registered. Use this to remove or replace it, or to change its priority and its filter.
+    """An interceptor that is registered. Use this object to remove or replace the interceptor, or to change its
+    priority and its filter.
 
-    A change holds for calls that are made from then on.
+    A change holds for calls that are made afterwards.
     """
 
     def __init__(

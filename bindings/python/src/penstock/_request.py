@@ -45,7 +45,7 @@ class RequestFields:
 
     @property
     def method(self) -> str:
-        """``/package.Service/Method``; can be set."""
+        """The method, ``/package.Service/Method``; can be set."""
         return text_of(_raw.penstock_request_method(self._request()))
 
     @method.setter

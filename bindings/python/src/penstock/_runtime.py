@@ -83,7 +83,7 @@ class _Driver:
             os.close(self._stopped)
 
     def stop(self) -> None:
-        """Lets the thread end. Does not wait; any thread, once."""
+        """Lets the thread end, and does not wait for it. May be called on any thread, but only once."""
         os.close(self._stop)
 
     def join(self, seconds: float) -> None:
@@ -283,7 +283,7 @@ def add_interceptor(
 ) -> Registration:
     """Registers ``interceptor`` for the calls that are made from now on, on every channel that names no runtime.
 
-    A forked child has it, too. See `Channel.add_interceptor`.
+    A forked child has the interceptor, too. See `Channel.add_interceptor`.
     """
     registration = default_runtime().add_interceptor(
         interceptor, priority, methods, kinds, name, hold_bytes, level, per_attempt

@@ -53,7 +53,7 @@ class StatusCode(enum.Enum):
             return bool(other.value == self.value)
         return NotImplemented
 
-    # The same hash as that of grpc.StatusCode and of every Enum.
+    # Members that are equal to a member of grpc.StatusCode must have its hash: that of the name, as in every Enum.
     def __hash__(self) -> int:
         return hash(self._name_)
 

@@ -155,8 +155,9 @@ class InterceptedCall(RequestFields):
 
     @property
     def hop(self) -> Hop:
-        """The hop, retained for other threads and for later use: they can send and deliver messages with it,
-        half-close the call and end it, also while the function waits in `next`. Ask for it in the function."""
+        """The hop, retained for other threads and for later use. With it other threads can send and deliver messages,
+        half-close the call and end the call, also while the function waits in `next`. Ask for the hop in the
+        function."""
         handle = self._inside()
         if self._hop is None:
             self._hop = Hop(handle, self._registered).retain()

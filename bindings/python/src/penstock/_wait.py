@@ -45,8 +45,8 @@ class Waiters:
         self._inside.clear()
 
     def wait(self, function: Callable[..., Any], *arguments: Any) -> int:
-        """Calls ``function`` again until no signal has interrupted it, and returns its result. Between two calls
-        Python's signal handlers run; their exceptions are raised here.
+        """Calls ``function`` until no signal interrupts it, and returns its result. Between two calls Python's signal
+        handlers run; their exceptions are raised here.
         """
         with self:
             while True:

@@ -108,8 +108,8 @@ class TokenRequest:
         for the calls that wait now).
 
         InvalidArgumentError: the token has characters that a header can't have; the request stays open.
-        AlreadyError: it has been answered, or another request has been made after ``refresh_timeout``. GoneError:
-        the interceptor has been freed.
+        AlreadyError: the request has been answered, or another request has been made after ``refresh_timeout``.
+        GoneError: the interceptor has been freed.
         """
         lifetime = -1 if expires_in is None else milliseconds(expires_in)
         text = c_string(token, "a token")
