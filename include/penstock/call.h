@@ -251,7 +251,7 @@ PENSTOCK_API uint64_t penstock_call_id(const penstock_call *call);
  * memory: `data` is copied.
  * threads: any that may wait: not a callback on the thread that drives the runtime. */
 PENSTOCK_API penstock_result penstock_call_send(penstock_call *call, const void *data, size_t length);
-/* Like penstock_call_send with its `data` and `length`, but never waits.
+/* Sends a message of `length` bytes at `data` (NULL only with length 0) if there is room for it, and never waits.
  * result: as penstock_call_send. E_WOULD_BLOCK: there is no room; try again in the next on_sent.
  * memory: `data` is copied.
  * threads: any */
@@ -262,7 +262,7 @@ PENSTOCK_API penstock_result penstock_call_try_send(penstock_call *call, const v
  * memory: `message` stays the caller's; with OK the call retains it for as long as it needs it.
  * threads: any that may wait: not a callback on the thread that drives the runtime. */
 PENSTOCK_API penstock_result penstock_call_send_message(penstock_call *call, penstock_message *message);
-/* Like penstock_call_send_message with its `message`, but never waits.
+/* Sends `message`, made or received anywhere, without a copy, if there is room for it, and never waits.
  * result: as penstock_call_send_message. E_WOULD_BLOCK: there is no room; try again in the next on_sent.
  * memory: `message` stays the caller's; with OK the call retains it for as long as it needs it.
  * threads: any */

@@ -179,7 +179,7 @@ PENSTOCK_API penstock_result penstock_channel_set_tls_pem(penstock_channel *chan
 PENSTOCK_API penstock_result penstock_channel_unary(penstock_channel *channel, const char *method, const void *request,
                                                     size_t length, const penstock_call_options *options,
                                                     penstock_reply **reply, penstock_error **error);
-/* Like penstock_channel_unary with its `method` and `options`, but takes a message as `request`.
+/* Makes a whole unary call with a message as `request`; `method` and `options` are those of penstock_channel_unary.
  * penstock_reply_response gives the response as a message.
  * result: as penstock_channel_unary. E_STATE: the call has a codec and `request` is no object of this codec, or the
  * call has no codec and `request` is an object (see codec.h).

@@ -146,8 +146,8 @@ PENSTOCK_API penstock_codec *penstock_hop_codec(const penstock_hop *hop);
  * memory: `data` is copied.
  * threads: the callback's thread; for a bound hop any thread. */
 PENSTOCK_API penstock_result penstock_hop_set_bytes(penstock_hop *hop, const void *data, size_t length);
-/* Like penstock_hop_set_bytes, but takes a `message`: of bytes, or an object of the call's codec if the hop sees
- * objects.
+/* Replaces the message by `message`, in on_send and on_receive. The new message has bytes, or an object of the call's
+ * codec if the hop sees objects.
  * result: as penstock_hop_set_bytes; E_STATE too for a message that is not of that kind.
  * memory: nothing is copied; `message` stays the caller's.
  * threads: as with penstock_hop_set_bytes. */
@@ -281,7 +281,8 @@ PENSTOCK_API penstock_result penstock_hop_resolve(penstock_hop *hop, int32_t ver
  * threads: any thread that has retained the hop; outside of the hop's callbacks the message goes soon, unless the hop
  * has half-closed or its part is over by then. */
 PENSTOCK_API penstock_result penstock_hop_send(penstock_hop *hop, const void *data, size_t length);
-/* Like penstock_hop_send, but takes a `message`: of bytes, or an object of the call's codec if the hop sees objects.
+/* Sends `message` as a message of this hop's own, at the place that penstock_hop_send describes. The message has bytes,
+ * or an object of the call's codec if the hop sees objects.
  * result: as penstock_hop_send; E_STATE too for a message that is not of that kind.
  * memory: nothing is copied; `message` stays the caller's.
  * threads: as with penstock_hop_send. */
@@ -302,7 +303,8 @@ PENSTOCK_API penstock_result penstock_hop_half_close(penstock_hop *hop);
  * memory: `data` is copied.
  * threads: the thread of a callback of this call, or any thread that has retained the hop. */
 PENSTOCK_API penstock_result penstock_hop_deliver(penstock_hop *hop, const void *data, size_t length);
-/* Like penstock_hop_deliver, but takes a `message`: of bytes, or an object of the call's codec if the hop sees objects.
+/* Delivers `message` toward the caller, under the conditions of penstock_hop_deliver. The message has bytes, or an
+ * object of the call's codec if the hop sees objects.
  * result: as penstock_hop_deliver; E_STATE too for a message that is not of that kind.
  * memory: nothing is copied; `message` stays the caller's.
  * threads: as with penstock_hop_deliver. */
@@ -375,7 +377,7 @@ PENSTOCK_API penstock_result penstock_ticket_resolve_after(penstock_ticket ticke
  * memory: `message` is copied.
  * threads: any */
 PENSTOCK_API penstock_result penstock_ticket_end(penstock_ticket ticket, int32_t code, const char *message);
-/* Like penstock_ticket_end of `ticket`, but takes a whole `status`.
+/* Ends the call where the event of `ticket` waits, with `status`, as penstock_hop_end_with does.
  * result: as penstock_ticket_end, but E_INVALID_ARGUMENT: `ticket` is 0, or `status` is NULL.
  * memory: `status` is copied.
  * threads: any */

@@ -11,8 +11,9 @@
 extern "C" {
 #endif
 
-/* The functions of a resolver. They are hints, and each may be NULL: a resolver may push at any time. They run on the
- * thread that drives the runtime, one at a time, and must return soon; they may push. */
+/* The functions of a resolver. They tell it when addresses are needed. Each may be NULL, and a resolver may push at
+ * any time, also in these functions. They run on the thread that drives the runtime, one at a time, and must return
+ * soon. */
 typedef struct penstock_resolver_functions {
   size_t struct_size;
   void *user_data;              /* transferred, even on error */

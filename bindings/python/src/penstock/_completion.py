@@ -28,8 +28,8 @@ CALLBACKS = ("on_start", "on_request", "on_half_close", "on_headers", "on_respon
 class CompletionInterceptor:
     """Sees and changes what passes in a call, in asynchronous style. Each callback gets its event and a `Completion`;
     one of the completion's methods has to be called once, in the callback or later, on any thread. Until then the
-    event waits, and later events of the same direction wait behind it. A completion that is collected before that
-    ends the call with INTERNAL, and so does an exception in a callback.
+    event waits, and later events of the same direction wait behind it. A completion that is garbage-collected without
+    being called ends the call with INTERNAL, and so does an exception in a callback.
 
     Override the methods that you need; the other events pass, and cost nothing.
     """

@@ -38,8 +38,8 @@ def recover(
 
 
 def recover_with(function: Callable[..., Any], unbegun: _Recovery, begun: _Recovery) -> None:
-    """Like `recover`, but the two functions also get the exception. It is raised again only if they pass it to
-    `escape`."""
+    """Sets the recovery for ``function``, as `recover` does; but the two functions also get the exception. It is
+    raised again only if they pass it to `escape`."""
     _unbegun[function.__code__] = unbegun
     _begun[function.__code__] = begun
 

@@ -111,8 +111,8 @@ def check(result: int, message: str = "") -> None:
 
 
 def check_hop(handle: int, result: int, message: str) -> None:
-    """Like `check`, for the result of a function of the hop ``handle``: the text of a StateError has the reason that
-    penstock_hop_why gives."""
+    """Raises the exception for ``result``, from a function of the hop ``handle``, unless it is OK. The text of a
+    StateError has the reason that penstock_hop_why gives."""
     if result == c.OK:
         return
     why: bytes = _raw.penstock_hop_why(handle) if result == c.E_STATE else b""
@@ -120,7 +120,8 @@ def check_hop(handle: int, result: int, message: str) -> None:
 
 
 def check_with(result: int, error: c_void_p) -> None:
-    """Like `check`, with the details of a ``penstock_error *``, which is released."""
+    """Raises the exception for ``result``, with the details of the ``penstock_error *``, unless it is OK. Releases
+    the error."""
     if result == c.OK:
         return
     if not error.value:

@@ -217,7 +217,8 @@ class Caller:
         _registered_method: Optional[bool] = False,
         **_: Any,
     ) -> UnaryStream:
-        """Like `unary_unary`, with one request and any number of responses."""
+        """The method ``/package.Service/Method``, with one request and any number of responses. The arguments are
+        those of `unary_unary`."""
         return UnaryStream(self._bound(method, request_serializer, response_deserializer))
 
     def stream_unary(
@@ -228,7 +229,8 @@ class Caller:
         _registered_method: Optional[bool] = False,
         **_: Any,
     ) -> StreamUnary:
-        """Like `unary_unary`, with any number of requests and one response."""
+        """The method ``/package.Service/Method``, with any number of requests and one response. The arguments are
+        those of `unary_unary`."""
         return StreamUnary(self._bound(method, request_serializer, response_deserializer))
 
     def stream_stream(
@@ -239,7 +241,8 @@ class Caller:
         _registered_method: Optional[bool] = False,
         **_: Any,
     ) -> StreamStream:
-        """Like `unary_unary`, with any number of requests and responses."""
+        """The method ``/package.Service/Method``, with any number of requests and responses. The arguments are those
+        of `unary_unary`."""
         return StreamStream(self._bound(method, request_serializer, response_deserializer))
 
     def _bound(self, method: str, serializer: Serializer, deserializer: Deserializer) -> Method:

@@ -30,7 +30,7 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 
 class Resolver:
     """Finds the addresses of one channel, ``Channel(target, resolver=...)``, and pushes them whenever they change. A
-    subclass may have `resolve` and `stop`, which are hints.
+    subclass may override `resolve` and `stop`, which tell it when addresses are needed.
 
         class Static(penstock.Resolver):
             def resolve(self):

@@ -1,5 +1,5 @@
-"""Runtimes: host-driven event loops. The threads that wait in calls drive them, and one Python thread while no
-thread waits. A runtime with several loops has threads of the library instead."""
+"""Runtimes: host-driven event loops. A thread that waits in a call drives the loop; while none waits, one Python
+thread drives it. A runtime with several loops has threads of the library instead."""
 
 from __future__ import annotations
 

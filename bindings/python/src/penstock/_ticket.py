@@ -62,7 +62,7 @@ class Ticket:
         check(result, "the ticket can't be used")
 
     def resolve_after(self, verdict: Verdict, seconds: float) -> None:
-        """Like `resolve`, but after ``seconds``, unless the ticket is resolved before."""
+        """Ends the event's wait with the verdict after ``seconds``, unless the ticket is resolved before."""
         check(
             _raw.penstock_ticket_resolve_after(self.number, int(verdict), milliseconds(seconds)),
             f"the ticket can't be resolved to {verdict!r}",
