@@ -9,7 +9,7 @@
 enum { LONG = 65536 };
 static char long_text[LONG + 1], nested_text[4096];
 
-/* Call this once, before the first thread starts. */
+/* Makes the texts that other functions pick. Must be called once, before the first thread starts. */
 static inline void make_texts(void) {
   memset(long_text, 'a', LONG);
   memset(nested_text, '[', sizeof(nested_text) - 1);

@@ -1,4 +1,4 @@
-/* Shared by the tests that mix synchronous interceptors with others. */
+/* Shared by the tests that mix synchronous interceptors with others: a synchronous interceptor with a hook. */
 #ifndef PENSTOCK_PLAYERS_H
 #define PENSTOCK_PLAYERS_H
 

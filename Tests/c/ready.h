@@ -1,4 +1,4 @@
-/* Shared by the tests of ready.h. */
+/* Shared by the tests of ready.h: unary calls with given metadata, and tables that are not registered. */
 #ifndef PENSTOCK_TEST_READY_H
 #define PENSTOCK_TEST_READY_H
 

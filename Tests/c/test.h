@@ -170,7 +170,7 @@ struct probe {
    * probe.c); NUL-terminated. */
   char log[512];
   pthread_mutex_t mutex;
-  /* If this is set, all events but demand and sent are also appended to it, as "name:event ". */
+  /* If not NULL, a trace to which each event except demand and sent is appended, as "name:event ". */
   struct probe_trace *trace;
   latch done; /* signalled by destroy */
   latch finalized_latch;

@@ -1,4 +1,4 @@
-/* base.h and version.h. */
+/* base.h and version.h: names of results, error objects, outputs after a failure, and the version. */
 #include "test.h"
 
 TEST(base_result_names) {

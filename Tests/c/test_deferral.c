@@ -126,7 +126,7 @@ static void *resolve_all(void *pointer) {
   hoard *hoard = pointer;
   for (int i; (i = atomic_fetch_add(&hoard->next, 1)) < hoard->limit;) {
     OK(penstock_ticket_resolve(hoard->tickets[i], PENSTOCK_NEXT));
-    /* After the last ticket the call may have ended. */
+    /* If this was the last ticket, the call may have ended: then the result is E_GONE. */
     penstock_result again = penstock_ticket_resolve(hoard->tickets[i], PENSTOCK_DROP);
     CHECK(again == PENSTOCK_E_ALREADY || again == PENSTOCK_E_GONE);
   }

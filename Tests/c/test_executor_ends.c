@@ -111,7 +111,7 @@ static int32_t note_thread(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_NEXT;
 }
 
-/* The outbound executor is blocked with on_start, or with on_send, when the call is cancelled. */
+/* The outbound executor is blocked and has on_start, or on_send, in its queue when the call is cancelled. */
 static void expect_end_behind(bool has_inbound, bool before_start) {
   pool outbound, inbound;
   pool_open(&outbound, 1);

@@ -1,4 +1,4 @@
-/* Statements of docs/hooks.md about streams: each test shows one callback of a stream, or one of its abilities. */
+/* Statements of docs/hooks.md about streams: each test shows one callback, or one thing that a hop can do. */
 #include "others.h"
 
 /* A stream through one hop. */

@@ -396,7 +396,7 @@ TEST(lanes_both_open_and_resolved_in_any_order) {
       OK(is_second && drops ? penstock_ticket_resolve(ticket, PENSTOCK_DROP)
                             : penstock_ticket_resolve(ticket, PENSTOCK_NEXT));
       penstock_result again = penstock_ticket_resolve(ticket, PENSTOCK_NEXT);
-      /* After the last ticket the call may have ended. */
+      /* Once the last ticket is resolved, the call may have ended. */
       if (i == 2 * EACH_LANE - 1 && again == PENSTOCK_E_GONE) continue;
       CHECK_RESULT(again, PENSTOCK_E_ALREADY);
     }

@@ -115,8 +115,8 @@ TEST(others_grpc_java_8187_the_last_callback_comes_without_reading_on) {
                    i == 0 ? "{\"metadata\": {\"x-count\": \"1\"}}" : "{\"metadata\": {\"x-count\": \"5\"}}");
     OK(penstock_call_send(call, "x", 1));
     check_receive(call, "x");
-    /* If the stream has only that message, its end comes without being asked for. Otherwise the caller ends the call,
-     * by waiting for the status or by a cancel. */
+    /* If the stream has only one message, its status comes although the caller does not ask for it. Otherwise the
+     * caller ends the call, by waiting for the status or by a cancel. */
     if (i > 0) CHECK_INT(latch_count(&probes[0].done), i);
     if (i == 1) check_finish(call, 0);
     if (i == 2) OK(penstock_call_cancel(call, NULL));

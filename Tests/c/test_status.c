@@ -1,4 +1,4 @@
-/* status.h. */
+/* status.h: code, message, trailers and details of a status, and their JSON. */
 #include "test.h"
 
 static penstock_status *new_status(int32_t code, const char *message) {

@@ -138,7 +138,7 @@ static int32_t cancel_before(syncer *self, penstock_hop *call) {
   CHECK_RESULT(penstock_hop_end(call, 1, NULL), PENSTOCK_E_ALREADY);
   CHECK_RESULT(answer_hop(call, NULL), PENSTOCK_E_ALREADY);
   CHECK_RESULT(penstock_hop_next(call), PENSTOCK_E_STATE);
-  /* The return value no longer matters. */
+  /* After penstock_hop_end the return value is ignored. */
   (void)self;
   return 77;
 }

@@ -178,7 +178,7 @@ TEST(sync_table_is_checked) {
   longer.tail = 0;
   OK(penstock_sync_interceptor_table(&longer.sync, &table, NULL));
   CHECK_INT(self.finalized, 1);
-  /* The table was not registered. */
+  /* The table was not registered, so the test has to run the finalizer. */
   table.finalizer(table.user_data);
   CHECK_INT(self.finalized, 2);
 }

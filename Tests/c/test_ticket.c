@@ -49,7 +49,7 @@ static void resume_everywhere(int early) {
       pthread_join(thread, NULL);
       penstock_channel_release(channel);
       probe_wait_finalized(&probe);
-      /* Too late: the call has ended. */
+      /* The call has ended, so it is too late to resolve the ticket. */
       penstock_result result = penstock_ticket_resolve(state.ticket, PENSTOCK_NEXT);
       if (!CHECK(result == PENSTOCK_E_ALREADY || result == PENSTOCK_E_GONE))
         printf("  in %s\n", event_name(pausable[i]));
