@@ -1,4 +1,4 @@
-/* Picker: chooses the endpoint of each attempt in the program's own way, by the call and by what is known of the
+/* Picker: chooses the endpoint of each attempt in the program's own way, from the call and from the properties of the
  * endpoints (docs/channel.md).
  */
 #ifndef PENSTOCK_PICKER_H
