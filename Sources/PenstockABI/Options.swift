@@ -60,8 +60,8 @@ extension ParsedChannelOptions {
       case "http1_max_connections": option.count(1...65536) { transport.http1Connections = $0 }
       /// How long a connection of HTTP/1.1 is kept without a call; 0: it is closed after its call.
       case "http1_idle_timeout_ms": option.milliseconds(0...86_400_000) { transport.http1IdleTimeout = $0 }
-      /// Whether the channel uses TLS; an object of the options below turns it on. Default: true, for a unix socket
-      /// false.
+      /// Whether the channel uses TLS; an object of the options below turns it on. Default: true, for a unix socket and
+      /// an http:// URL false.
       case "tls": readTLS(option)
       /// The authority that is sent. Default: the target's.
       case "authority": option.authority { transport.authority = $0 }

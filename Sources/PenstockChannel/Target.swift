@@ -3,13 +3,17 @@ import PenstockWire
 /// A channel's target, parsed ("gRPC Name Resolution", "Name Syntax").
 ///
 /// `host:port`, `dns:host:port`, `dns:///host:port`, `ipv4:1.2.3.4:5,...`, `ipv6:[::1]:5,...`, `unix:path`,
-/// `unix:///path`, `unix-abstract:name`, `vsock:2:5`, `passthrough:///host:port`. The port is 443 where none is given; a
+/// `unix:///path`, `unix-abstract:name`, `vsock:2:5`, `passthrough:///host:port`, and the URLs
+/// `https://host:port/prefix` and `http://host:port/prefix`. The port is 443 where none is given, in `http://` 80; a
 /// vsock has to have one.
 public struct Target {
   public enum Location {
     case name(host: ByteBuffer, port: UInt16)
     case addresses([SocketAddress])
   }
+
+  /// Whether the target itself says how connections are secured: only a URL does.
+  public enum Security: UInt8, Sendable { case unsaid, cleartext, tls }
 
   public var isUnix: Bool {
     if case .addresses(let list) = location, let first = list.first { return first.isUnix }
@@ -19,6 +23,8 @@ public struct Target {
   static let defaultPort: UInt16 = 443
   /// The most addresses in a target: more than anybody writes, and few enough to be held in memory.
   static let mostAddresses = 256
+  /// The longest path of a URL, in bytes: each request repeats it.
+  static let mostPrefixBytes = 1024
 
   public let location: Location
   /// The value of ":authority": the host and, if the target gives one, the port, as the target writes them.
@@ -26,6 +32,20 @@ public struct Target {
   public let authority: ByteBuffer
   /// The host that TLS expects, without its port.
   public let host: ByteBuffer
+  public let security: Security
+  /// The path of a URL, percent-encoded as it was given, without a slash at its end; nil: the path is empty.
+  public let prefix: ByteBuffer?
+
+  private init(
+    location: Location, authority: ByteBuffer, host: ByteBuffer, security: Security = .unsaid,
+    prefix: ByteBuffer? = nil
+  ) {
+    self.location = location
+    self.authority = authority
+    self.host = host
+    self.security = security
+    self.prefix = prefix
+  }
 
   public enum Outcome {
     case target(Target)
@@ -35,13 +55,10 @@ public struct Target {
 
   public static func parse(_ text: ByteView) -> Outcome {
     if text.isEmpty { return .failed(ByteBuffer().say("the target is empty")) }
-    // The text is not quoted in the failure: a password may stand before the "@".
-    if after("unix:", text) == nil, after("unix-abstract:", text) == nil, text.contains(0x40) {
-      return .failed(ByteBuffer().say("the target has an \"@\": it can't name a user"))
-    }
-    for byte in text where byte <= 0x20 || byte == 0x7F {
-      return wrong(text, "it has a space or a control character in it")
-    }
+    if hasBlank(text) { return wrong(text, "it has a space or a control character in it") }
+    if let rest = afterAnyCase("https://", text) { return url(rest, text, .tls) }
+    if let rest = afterAnyCase("http://", text) { return url(rest, text, .cleartext) }
+    if mayNameUser(text) { return wrong(text, "it names a user") }
     if let rest = after("unix-abstract:", text) { return unix(rest, text, isAbstract: true) }
     if let rest = after("unix:", text) { return unix(rest, text, isAbstract: false) }
     if let rest = after("vsock:", text) { return vsock(rest, text) }
@@ -56,7 +73,7 @@ public struct Target {
       if text.count - index > 2, text[index + 1] == 0x2F, text[index + 2] == 0x2F {
         let scheme = ByteView(rebasing: text[..<index])
         let words = ByteBuffer().say("the scheme \"").say(scheme)
-          .say("\" is not known (dns, ipv4, ipv6, passthrough, unix, unix-abstract, vsock)")
+          .say("\" is not known (dns, http, https, ipv4, ipv6, passthrough, unix, unix-abstract, vsock)")
         return wrong(text, words)
       }
     }
@@ -77,11 +94,72 @@ public struct Target {
     return named(ByteView(rebasing: path[1...]), text)
   }
 
-  private static func named(_ part: ByteView, _ text: ByteView) -> Outcome {
+  /// Parses a URL after its scheme (RFC 3986 section 3).
+  private static func url(_ rest: ByteView, _ text: ByteView, _ security: Security) -> Outcome {
+    var end = 0
+    while end < rest.count, rest[end] != 0x2F, rest[end] != 0x3F, rest[end] != 0x23 { end += 1 }
+    var path = ByteView(rebasing: rest[end...])
+    if let flaw = pathFlaw(path) { return wrong(text, flaw) }
+    if path.last == 0x2F { path = ByteView(rebasing: path.dropLast()) }
+    guard let prefix = ByteBuffer(copying: path) else { return .noMemory }
+    return named(ByteView(rebasing: rest[..<end]), text, security, path.isEmpty ? nil : prefix)
+  }
+
+  /// The reason why the path of a URL can't stand before the path of a method; nil: it can.
+  private static func pathFlaw(_ path: ByteView) -> StaticString? {
+    if path.count > mostPrefixBytes { return "its path is longer than 1024 bytes" }
+    // How many dots, plain or encoded, and how many other characters the segment has so far.
+    var dots = 0
+    var others = 0
+    var index = 0
+    while index <= path.count {
+      let byte = index < path.count ? path[index] : 0x2F
+      index += 1
+      switch byte {
+      case 0x2F:
+        if others == 0, dots == 1 || dots == 2 { return "its path has a segment \".\" or \"..\"" }
+        if others + dots == 0, index > 1, index <= path.count {
+          return "its path has an empty segment (\"//\")"
+        }
+        dots = 0
+        others = 0
+      case 0x3F: return "it has a query"
+      case 0x23: return "it has a fragment"
+      case 0x2E: dots += 1
+      case 0x25:
+        guard path.count - index >= 2, isHex(path[index]), isHex(path[index + 1]) else {
+          return "its path has a \"%\" without two hexadecimal digits"
+        }
+        if path[index] == 0x32, path[index + 1] | 0x20 == 0x65 { dots += 1 } else { others += 1 }
+        index += 2
+      default:
+        guard isPathCharacter(byte) else { return "its path has a character that has to be percent-encoded" }
+        others += 1
+      }
+    }
+    return nil
+  }
+
+  private static func isHex(_ byte: UInt8) -> Bool {
+    byte >= 0x30 && byte <= 0x39 || byte | 0x20 >= 0x61 && byte | 0x20 <= 0x66
+  }
+
+  /// Whether a segment of a path may have the character: `pchar` (RFC 3986 section 3.3), without "." and "%".
+  private static func isPathCharacter(_ byte: UInt8) -> Bool {
+    byte >= 0x30 && byte <= 0x39 || byte | 0x20 >= 0x61 && byte | 0x20 <= 0x7A
+      || ("-_~!$&'()*+,;=:@" as StaticString).bytes.contains(byte)
+  }
+
+  private static func named(
+    _ part: ByteView, _ text: ByteView, _ security: Security = .unsaid, _ prefix: ByteBuffer? = nil
+  ) -> Outcome {
     switch split(part) {
     case .failed(let words): return wrong(text, words)
-    case .parts(let host, let port, _):
+    case .parts(let host, let port, let isBracketed):
       if host.isEmpty { return wrong(text, "it has no host") }
+      if security != .unsaid, isBracketed != host.contains(0x3A) {
+        return wrong(text, "in a URL brackets enclose an IPv6 address, and nothing else")
+      }
       if host.contains(0x3A) {
         guard SocketAddress(literal: HostName.forTLS(host), port: 0) != nil else {
           return wrong(text, "its host is not an IPv6 address")
@@ -92,8 +170,9 @@ public struct Target {
       guard let name = ByteBuffer(copying: host), let authority = authority(part, port) else {
         return .noMemory
       }
+      let location = Location.name(host: name, port: port ?? (security == .cleartext ? 80 : defaultPort))
       return .target(
-        Target(location: .name(host: name, port: port ?? defaultPort), authority: authority, host: name))
+        Target(location: location, authority: authority, host: name, security: security, prefix: prefix))
     }
   }
 
@@ -219,12 +298,32 @@ public struct Target {
     return ByteView(rebasing: text[bytes.count...])
   }
 
+  /// Like `after`, but `prefix`, which is in lower case, fits letters of either case.
+  private static func afterAnyCase(_ prefix: StaticString, _ text: ByteView) -> ByteView? {
+    let bytes = prefix.bytes
+    guard text.count >= bytes.count else { return nil }
+    for index in 0..<bytes.count {
+      let byte = text[index]
+      guard (byte >= 0x41 && byte <= 0x5A ? byte | 0x20 : byte) == bytes[index] else { return nil }
+    }
+    return ByteView(rebasing: text[bytes.count...])
+  }
+
+  private static func hasBlank(_ text: ByteView) -> Bool { text.contains { $0 <= 0x20 || $0 == 0x7F } }
+
+  private static func mayNameUser(_ text: ByteView) -> Bool {
+    after("unix:", text) == nil && after("unix-abstract:", text) == nil && text.contains(0x40)
+  }
+
   private static func wrong(_ text: ByteView, _ words: StaticString) -> Outcome {
     wrong(text, ByteBuffer().say(words))
   }
 
   private static func wrong(_ text: ByteView, _ words: ByteBuffer) -> Outcome {
-    .failed(ByteBuffer().say("the target \"").say(printable: text, limit: 200).say("\": ").say(words.view))
+    // A text that may name a user is not quoted: a password may stand before the "@".
+    if mayNameUser(text) { return .failed(ByteBuffer().say("the target has an \"@\": it can't name a user")) }
+    return .failed(
+      ByteBuffer().say("the target \"").say(printable: text, limit: 200).say("\": ").say(words.view))
   }
 }
 
@@ -232,7 +331,7 @@ extension SocketAddress {
   /// The one address that a target has. nil: the text does not parse, has several addresses, or has a host
   /// that is not an IP address.
   public init?(target text: ByteView) {
-    guard case .target(let target) = Target.parse(text) else { return nil }
+    guard case .target(let target) = Target.parse(text), target.security == .unsaid else { return nil }
     switch target.location {
     case .addresses(let list):
       guard list.count == 1 else { return nil }

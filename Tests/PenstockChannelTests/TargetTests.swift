@@ -76,9 +76,9 @@ import Testing
     ("[::1", "the target \"[::1\": a bracket is not closed"),
     ("[::1]x", "the target \"[::1]x\": its bracket is not followed by a port (1 to 65535)"),
     (
-      "http://a",
-      "the target \"http://a\": the scheme \"http\" is not known "
-        + "(dns, ipv4, ipv6, passthrough, unix, unix-abstract, vsock)"
+      "ftp://a",
+      "the target \"ftp://a\": the scheme \"ftp\" is not known "
+        + "(dns, http, https, ipv4, ipv6, passthrough, unix, unix-abstract, vsock)"
     ),
     (
       "dns://8.8.8.8/a",
@@ -143,6 +143,128 @@ import Testing
       return
     }
     #expect(text(failure) == words)
+  }
+
+  struct GoodURL: CustomTestStringConvertible, Sendable {
+    let testDescription: String
+    let security: Target.Security
+    let place: String
+    let authority: String
+    /// nil: none
+    let prefix: String?
+
+    init(
+      _ target: String, _ security: Target.Security, _ place: String, _ authority: String,
+      _ prefix: String? = nil
+    ) {
+      testDescription = target
+      self.security = security
+      self.place = place
+      self.authority = authority
+      self.prefix = prefix
+    }
+  }
+
+  /// RFC 3986 sections 3.1 to 3.3.
+  @Test(arguments: [
+    GoodURL("http://a", .cleartext, "a 80", "a"),
+    GoodURL("https://a", .tls, "a 443", "a"),
+    GoodURL("HTTP://A.example", .cleartext, "A.example 80", "A.example"),
+    GoodURL("hTTps://a/", .tls, "a 443", "a"),
+    GoodURL("https://a:443", .tls, "a 443", "a:443"),
+    GoodURL("http://a:80/", .cleartext, "a 80", "a:80"),
+    GoodURL("https://a:8443/api", .tls, "a 8443", "a:8443", "/api"),
+    GoodURL("https://a/api/", .tls, "a 443", "a", "/api"),
+    GoodURL("https://a/api/v1", .tls, "a 443", "a", "/api/v1"),
+    GoodURL("http://127.0.0.1:5/x", .cleartext, "127.0.0.1 5", "127.0.0.1:5", "/x"),
+    GoodURL("http://[::1]/x", .cleartext, "::1 80", "[::1]", "/x"),
+    GoodURL("https://[2001:db8::1]:1", .tls, "2001:db8::1 1", "[2001:db8::1]:1"),
+    GoodURL("https://a/%7Euser/%2f/x%20y", .tls, "a 443", "a", "/%7Euser/%2f/x%20y"),
+    GoodURL("https://a/-_~!$&'()*+,;=:@", .tls, "a 443", "a", "/-_~!$&'()*+,;=:@"),
+    GoodURL("https://a/.../.x/..x/%2E.%2e", .tls, "a 443", "a", "/.../.x/..x/%2E.%2e"),
+    GoodURL(
+      "https://a/" + String(repeating: "x", count: 1023), .tls, "a 443", "a",
+      "/" + String(repeating: "x", count: 1023)),
+  ])
+  func goodURL(_ good: GoodURL) {
+    let name = bytes(good.testDescription)
+    guard case .target(let target) = Target.parse(name.view) else {
+      Issue.record("does not parse")
+      return
+    }
+    guard case .name(let host, let port) = target.location else {
+      Issue.record("has addresses")
+      return
+    }
+    #expect("\(text(host)!) \(port)" == good.place)
+    #expect(text(target.host) == text(host))
+    #expect(target.security == good.security)
+    #expect(text(target.authority) == good.authority)
+    #expect(target.prefix.map { text($0)! } == good.prefix)
+    // The address of an endpoint is no URL.
+    #expect(SocketAddress(target: name.view) == nil)
+  }
+
+  @Test(arguments: [
+    ("http://", "it has no host"),
+    ("http:///a", "it has no host"),
+    ("https://:1", "it has no host"),
+    ("https://a:", "its port is not a number from 1 to 65535"),
+    ("https://a:0/", "its port is not a number from 1 to 65535"),
+    ("https://a:65536/", "its port is not a number from 1 to 65535"),
+    ("https://::1/", "in a URL brackets enclose an IPv6 address, and nothing else"),
+    ("https://a:1:2/", "in a URL brackets enclose an IPv6 address, and nothing else"),
+    ("https://[::1/", "a bracket is not closed"),
+    ("https://[::1]x/", "its bracket is not followed by a port (1 to 65535)"),
+    ("https://[::1::2]/", "its host is not an IPv6 address"),
+    ("https://[a]/", "in a URL brackets enclose an IPv6 address, and nothing else"),
+    ("https://a%20b/", "its host name is wrong: it has a character that no host name has"),
+    ("https://a?x=1", "it has a query"),
+    ("https://a/?", "it has a query"),
+    ("https://a/b?x=/y", "it has a query"),
+    ("https://a#b", "it has a fragment"),
+    ("https://a/b#", "it has a fragment"),
+    ("https://a//", "its path has an empty segment (\"//\")"),
+    ("https://a//b", "its path has an empty segment (\"//\")"),
+    ("https://a/b//", "its path has an empty segment (\"//\")"),
+    ("https://a/b//c", "its path has an empty segment (\"//\")"),
+    ("https://a/.", "its path has a segment \".\" or \"..\""),
+    ("https://a/../b", "its path has a segment \".\" or \"..\""),
+    ("https://a/%2e", "its path has a segment \".\" or \"..\""),
+    ("https://a/b/.%2E/", "its path has a segment \".\" or \"..\""),
+    ("https://a/%", "its path has a \"%\" without two hexadecimal digits"),
+    ("https://a/%2", "its path has a \"%\" without two hexadecimal digits"),
+    ("https://a/%2g", "its path has a \"%\" without two hexadecimal digits"),
+    ("https://a/%%20", "its path has a \"%\" without two hexadecimal digits"),
+    ("https://a/\"", "its path has a character that has to be percent-encoded"),
+    ("https://a/{b}", "its path has a character that has to be percent-encoded"),
+    ("https://a/b\\c", "its path has a character that has to be percent-encoded"),
+    ("https://a/b c", "it has a space or a control character in it"),
+    ("https://a/b\r\nc", "it has a space or a control character in it"),
+    ("https://a/" + String(repeating: "x", count: 1024), "its path is longer than 1024 bytes"),
+  ])
+  func badURL(_ target: String, _ words: String) {
+    let name = bytes(target)
+    guard case .failed(let failure) = Target.parse(name.view) else {
+      Issue.record("parses")
+      return
+    }
+    #expect(text(failure)?.hasSuffix("\": " + words) == true)
+  }
+
+  /// A password is never quoted, wherever the "@" stands.
+  @Test(arguments: [
+    "https://me:secret@a/", "http://me@a:1", "https://me:sec/ret@a", "https://me:s?@a",
+
+    "https://me:sec ret@a",
+  ])
+  func urlWithUser(_ target: String) {
+    let name = bytes(target)
+    guard case .failed(let failure) = Target.parse(name.view) else {
+      Issue.record("parses")
+      return
+    }
+    #expect(text(failure) == "the target has an \"@\": it can't name a user")
   }
 
   @Test func tooLong() {

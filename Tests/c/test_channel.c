@@ -148,6 +148,41 @@ TEST(channel_options) {
   }
 }
 
+/* A URL says whether there is TLS: "tls" beside it has to say the same. */
+TEST(channel_urls) {
+  static const struct {
+    const char *target, *options, *words; /* words NULL: the channel is made */
+  } cases[] = {
+      {"http://localhost:1", NULL, NULL},
+      {"http://localhost:1/a/b", "{}", NULL},
+      {"HTTP://127.0.0.1", "{\"tls\": false}", NULL},
+      {"https://localhost", NULL, NULL},
+      {"https://[::1]:1/a/", "{\"tls\": true}", NULL},
+      {"HttpS://localhost:443/%20", "{\"tls\": {\"verify\": false}}", NULL},
+      {"http://localhost:1", "{\"tls\": true}", "\"tls\" contradicts the URL"},
+      {"http://localhost:1", "{\"tls\": {}}", "\"tls\" contradicts the URL"},
+      {"https://localhost:1", "{\"tls\": false}", "\"tls\" contradicts the URL"},
+      {"https://localhost:1?x", NULL, "it has a query"},
+      {"https://localhost:1/a#b", NULL, "it has a fragment"},
+      {"https://localhost:1//", NULL, "its path has an empty segment"},
+      {"https://me:secret@localhost", NULL, "it can't name a user"},
+      {"ftp://localhost", NULL, "the scheme \"ftp\" is not known"},
+  };
+  for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+    penstock_channel *channel = NULL;
+    penstock_error *error = NULL;
+    penstock_result result = penstock_channel_new(cases[i].target, cases[i].options, &channel, &error);
+    if (!CHECK_RESULT(result, cases[i].words ? PENSTOCK_E_INVALID_ARGUMENT : PENSTOCK_OK))
+      printf("  %s\n", cases[i].target);
+    if (cases[i].words && error) {
+      CHECK_HAS(penstock_error_message(error), cases[i].words);
+      CHECK(strstr(penstock_error_message(error), "secret") == NULL);
+    }
+    penstock_error_release(error);
+    penstock_channel_release(channel);
+  }
+}
+
 TEST(channel_unary) {
   penstock_channel *channel = open_channel();
   REQUIRE(channel != NULL);

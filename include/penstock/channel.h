@@ -14,9 +14,12 @@ typedef struct penstock_channel penstock_channel;
 
 /* Makes a channel on the default runtime. It connects at the first call, or by penstock_channel_connect.
  * `target`: "host:port", "dns:///host:port", "ipv4:1.2.3.4:5,...", "ipv6:[::1]:5,...", "unix:/path",
- * "unix-abstract:name", "vsock:cid:port", "passthrough:///host:port" (as "dns:"); port 443 where none is given.
+ * "unix-abstract:name", "vsock:cid:port", "passthrough:///host:port" (as "dns:"); port 443 where none is given. Or a URL,
+ * "https://host:port/prefix" with TLS or "http://host:port/prefix" in cleartext: port 443 or 80 where none is given, and the
+ * path of each request begins with the prefix.
  * `options` is a JSON object (NUL-terminated) or NULL; numbers in parentheses are defaults:
- *   "tls": true (with the system's roots: the default, except for unix sockets), false (cleartext), or an object:
+ *   "tls": true (with the system's roots: the default, except for unix sockets and http://), false (cleartext), or an
+ *     object with the fields below. It must not contradict a URL:
  *     "roots_pem", "roots_file", "certificate_chain_pem", "certificate_chain_file", "private_key_pem",
  *     "private_key_file", "verify": true,
  *     "server_name" (a host's name or an IP address, to verify and for SNI, instead of the target's host: one of the
@@ -70,8 +73,8 @@ typedef struct penstock_channel penstock_channel;
  *     they keep their sizes
  *   "trace" (false): true or {"events": n} keeps a trace of each call, see penstock_call_trace_json
  *   "tie_order": "fifo" (default) or "lifo": the order of interceptors with equal priority
- * result: E_INVALID_ARGUMENT (the target). E_INVALID_JSON: `error` names the JSON path; also for a certificate that
- * does not parse. E_SYSTEM: no descriptor is left to read a file with.
+ * result: E_INVALID_ARGUMENT: the target, or a "tls" that contradicts it. E_INVALID_JSON: `error` names the JSON path;
+ * also for a certificate that does not parse. E_SYSTEM: no descriptor is left to read a file with.
  * memory: *channel is owned by the caller; free with penstock_channel_release.
  * threads: any */
 PENSTOCK_API penstock_result penstock_channel_new(const char *target, const char *options, penstock_channel **channel,

@@ -39,7 +39,13 @@ public final class Channel: @unchecked Sendable {
     case .target(let outcome): parsed = outcome
     }
     var context: TLSContext?
-    let tls = options.usesDefaultTLS && parsed.isUnix ? nil : options.tls
+    let isCleartext = parsed.isUnix || parsed.security == .cleartext
+    let tls = options.usesDefaultTLS && isCleartext ? nil : options.tls
+    if parsed.security != .unsaid, (tls != nil) != (parsed.security == .tls) {
+      return .failed(
+        SetupFailure(
+          "target", ByteBuffer().say("\"tls\" contradicts the URL: https:// has TLS, and http:// has none")))
+    }
     if let tls {
       switch TLSContext.make(role: .client, options: tls) {
       case .failed(let failure): return .failed(failure)
@@ -58,7 +64,7 @@ public final class Channel: @unchecked Sendable {
     let privacy = context != nil ? Privacy.tls : parsed.isUnix ? .local : .cleartext
     let defaults = RequestDefaults(
       privacy: privacy, authority: options.authority ?? parsed.authority, userAgent: agent, rpc: options.rpc,
-      mostURLBytes: options.mostURLBytes)
+      prefix: parsed.prefix, mostURLBytes: options.mostURLBytes)
     let destination = Destination(parsed, name, context, limits, options)
     let resolver = runtime.platform.makeResolver(parsed.location, services: options.services, runtime)
     return .made(Channel(ChannelCore(runtime, defaults, destination, resolver), runtime, tls))

@@ -33,10 +33,11 @@ class Channel(Caller):
     ``with`` block.
 
     ``target``: ``host:port``, ``dns:///host:port``, ``ipv4:1.2.3.4:5,...``, ``ipv6:[::1]:5,...``, ``unix:/path``,
-    ``unix-abstract:name``, ``vsock:cid:port`` or ``passthrough:///host:port``.
+    ``unix-abstract:name``, ``vsock:cid:port``, ``passthrough:///host:port``, or a URL: ``https://host:port/prefix``
+    or ``http://host:port/prefix``.
     ``tls``: True (roots of the system), False (cleartext), a mapping with ``roots_pem``, ``roots_file``,
     ``certificate_chain_pem``, ``certificate_chain_file``, ``private_key_pem``, ``private_key_file``,
-    ``server_name``, ``verify``, or None: the library's default, which is TLS except for unix sockets.
+    ``server_name``, ``verify``, or None: the library's default, which is TLS except for unix sockets and ``http://``.
     ``options``: ``protocol`` (``"grpc"``, ``"grpc-web"``, ``"grpc-web-text"`` or ``"connect"``), ``http``
     (``"auto"``, ``"2"`` or ``"1.1"``), ``max_get_url_bytes``, ``http1_max_connections``, ``http1_idle_timeout_ms``,
     ``authority``, ``user_agent``, ``default_deadline_ms``, ``max_receive_message_bytes``,
