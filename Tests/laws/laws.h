@@ -105,7 +105,7 @@ trial *trial_new(void);
 /* Frees the trial once no helper thread and no function uses it. */
 void trial_free(trial *trial);
 bool runs_elsewhere(const hop_record *hop);
-/* The lane among whose callbacks the callback of this event runs. */
+/* The lane to which the callback of this event belongs. */
 int lane_of(int32_t event);
 /* Records an event; gives its index among the hop's events, or -1 if there is no room. */
 int record(hop_record *hop, int32_t event);

@@ -68,10 +68,10 @@ static void on_a_thread(void *(*body)(void *), void *object) {
   if (pthread_create(&thread, NULL, body, object) == 0) pthread_join(thread, NULL);
 }
 
-/* Confines objects to a runtime that this thread drives, and counts references to them. It is allowed on the driver of
- * that runtime, on any thread before the runtime is driven and after its end, and for the last reference. `what` adds a
- * mistake: a thread counts that drives no runtime or another one, or one ends a role of driver that it does not
- * have. */
+/* Confines objects to a runtime that this thread drives, and counts references to them. Counting is allowed on the
+ * driver of that runtime, on any thread before the runtime is driven and after its end, and for the last reference.
+ * `what` adds a mistake: the thread that counts drives no runtime, or another runtime; or a thread stops driving that
+ * does not drive. */
 static void confine(const char *what, size_t size) {
   object_size = size < 40 ? 40 : size;
   void *unshared = swift_allocObject(&metadata, object_size, 7);

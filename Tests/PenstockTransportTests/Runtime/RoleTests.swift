@@ -72,7 +72,8 @@ extension RuntimeTests {
     }
 
     @Test func aLoopOfShortWaitsIsDrivenByTheCallerAlone() {
-      // A linger that does not pass during the test: each turn must be the caller's once it has the role.
+      // The linger does not pass during the test. So when the caller has got the role, each turn must run on
+      // it.
       let runtime = makeRuntime(linger: 60_000_000)
       let me = cs_thread_self()
       let first = WaitCell()
@@ -165,7 +166,7 @@ extension RuntimeTests {
     }
 
     @Test func aCrowdIsDrivenByTheOwnThreadAndALoneCallerByItself() {
-      // A linger that does not pass during the test: the own thread drives because it was told to.
+      // The linger does not pass during the test. So the own thread drives only because it was told to.
       let runtime = makeRuntime(linger: 60_000_000)
       let cells = (0...Runtime.crowdSize).map { _ in WaitCell() }
       let wait = { (cell: WaitCell) in
