@@ -36,7 +36,7 @@ typedef struct client {
   uint32_t *latencies;
   long latency_count;
   double slowest;
-  /* Threads. */
+  /* The following fields are for unary calls from several threads. */
   pthread_mutex_t mutex;
   pthread_barrier_t start;
   atomic_long left;

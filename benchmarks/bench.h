@@ -16,7 +16,7 @@ typedef struct bench {
   penstock_message *message; /* the request as a message, which streams send; NULL: streams send copies */
   size_t bytes;
   int in_flight, threads, seconds;
-  /* One run. */
+  /* The numbers of the present run. */
   long calls;
   uint32_t *latencies; /* nanoseconds of each call made one after the other; NULL during the warm-up */
   long latency_count;

@@ -50,7 +50,7 @@ public struct ChannelOptions {
   public var service = ServiceConfig()
   /// The most connections to one address that a service config can demand.
   public var mostConnections = 10
-  /// Whether servers are asked for their health where the service config wants it.
+  /// Whether servers are asked for their health if the service config asks for it.
   public var checksHealth = true
   /// How long a connection may be silent before it is pinged, in nanoseconds; nil: it never is pinged.
   public var keepaliveTime: UInt64?

@@ -5,7 +5,7 @@ import PenstockWire
 /// An event of a channel's connections, for the interceptors that have `on_connection`. Once told, an event never
 /// changes.
 public final class ConnectionNews {
-  /// The raw values are the ABI's.
+  /// The kind of an event. The raw values are those of the ABI.
   public enum Kind: Int32, Sendable {
     /// The channel asks for the addresses of its name.
     case resolving = 1
@@ -52,8 +52,8 @@ public final class ConnectionNews {
   }
 }
 
-/// The listeners to a channel's connection events. Driving thread only. It is a class, so that the layers above can
-/// say who listens and how an event is told.
+/// The listeners to a channel's connection events. Driving thread only. It is a class, so that the layers
+/// above can define who the listeners are and how they get an event.
 class NewsListeners {
   /// Whether there is any listener.
   var isAnybody: Bool { false }

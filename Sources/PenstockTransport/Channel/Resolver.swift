@@ -1,7 +1,8 @@
 import PenstockChannel
 import PenstockWire
 
-/// The source of a channel's addresses. A new source is a subclass, and a case in `make`. Driving thread only.
+/// The source of a channel's addresses. To add a source, write a subclass, and a case in `make`. Driving
+/// thread only.
 class Resolver {
   /// Asks for the addresses. The completion is called once, perhaps from within this function, unless `stop`
   /// is called before that.

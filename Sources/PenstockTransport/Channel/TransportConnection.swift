@@ -57,7 +57,7 @@ class TransportConnection: ReadyHandler {
   func ready(_ events: UInt32) {}
 }
 
-/// The version of HTTP that a connection speaks. Another version is another case.
+/// The version of HTTP that a connection speaks. To add a version, add a case.
 enum HTTPVersion {
   case http2
 

@@ -77,7 +77,8 @@ public final class CallOptions: HopHandle {
     }
   }
 
-  /// Cancels the unary calls that run with these options, and those that begin later. Any thread; works once.
+  /// Cancels the unary calls that run with these options, and those that begin later. Any thread. Only the
+  /// first call has an effect.
   @inline(never) @_optimize(size)
   public func cancel(_ reason: ByteView) -> Outcome {
     if Process.isForked(generation) { return .forked }

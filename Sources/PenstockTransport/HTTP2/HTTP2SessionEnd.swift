@@ -2,7 +2,7 @@ import CNghttp2
 import PenstockChannel
 import PenstockWire
 
-/// How a session ends, and its streams with it.
+/// The functions that end a session, and its streams with it.
 extension HTTP2Session {
   /// Makes nghttp2 end the session by GOAWAY with ENHANCE_YOUR_CALM, if nghttp2 may still be called.
   func sayEnough() {

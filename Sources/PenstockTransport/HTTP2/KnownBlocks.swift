@@ -43,7 +43,8 @@ final class KnownBlocks {
   private var spelledPath: ByteBuffer?
   private var spelledSize = 0
   private var spelledHasTimeout = false
-  /// The last request that nghttp2 got without fields, and the last for which it has made a frame.
+  /// `lastRepeated`: the last request that nghttp2 got without fields. `lastMade`: the last request for which
+  /// nghttp2 has made a frame.
   private var lastRepeated: Int32 = 0
   private var lastMade: Int32 = 0
   /// Timeouts of requests given without fields, oldest first, 16 bytes each: the request's id, the length, and the timeout.

@@ -1,5 +1,5 @@
-/// Something to do at a given time. A timer belongs to the driving thread; the runtime holds a reference while the
-/// timer is armed.
+/// Work to be done at a given time. A timer belongs to the driving thread; the runtime holds a reference
+/// while the timer is armed.
 open class Timer {
   /// The timer's index in the heap; -1: it is not in the heap.
   fileprivate(set) final var index = -1

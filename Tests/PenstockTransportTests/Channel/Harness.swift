@@ -57,7 +57,7 @@ final class TestClient {
   ) -> ClientCall {
     let options = CallOptions()
     options.hasDeadline = true
-    // No test waits for ever.
+    // The deadline keeps a test from waiting for ever.
     options.deadline = 30_000_000_000
     change(options)
     let name = bytes(path)

@@ -22,11 +22,11 @@ import Testing
     /// The status with which the server ends each stream of its health service; nil: it ends none.
     var ends: String?
     var calls = 0
-    /// When health streams began.
+    /// The times at which health streams began.
     var watches: [UInt64] = []
     /// The service that was asked for last.
     var service = ""
-    /// MAX_CONCURRENT_STREAMS.
+    /// The server's MAX_CONCURRENT_STREAMS.
     var limit: UInt32 = 100
     /// Whether calls get no answer.
     var holds = false

@@ -5,7 +5,8 @@ import Testing
 
 @testable import PenstockTransport
 
-/// When a channel connects, waits, and gives up: in a world whose clock goes on only when the loop sleeps.
+/// Tests of when a channel connects, waits, and gives up, in a world whose clock goes on only when the loop
+/// sleeps.
 @Suite(.timeLimit(.minutes(1))) struct ReconnectTests {
   static let second: UInt64 = 1_000_000_000
   static let millisecond: UInt64 = 1_000_000

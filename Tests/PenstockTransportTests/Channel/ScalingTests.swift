@@ -18,7 +18,7 @@ import Testing
 
   /// A server that allows `limit` calls at once on each connection, and answers them when the test wants.
   final class Server {
-    /// MAX_CONCURRENT_STREAMS.
+    /// The server's MAX_CONCURRENT_STREAMS.
     let limit: UInt32
     /// The connections that have had calls, oldest first.
     private(set) var sockets: [SimulatedSocket] = []

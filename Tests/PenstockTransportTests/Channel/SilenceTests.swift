@@ -5,7 +5,8 @@ import Testing
 
 @testable import PenstockTransport
 
-/// Connection events of silence in a channel without keepalive, in a world whose clock goes on only when the loop sleeps.
+/// Tests of the connection events that report silence, in a channel without keepalive and a world whose clock
+/// goes on only when the loop sleeps.
 @Suite(.timeLimit(.minutes(1))) struct SilenceTests {
   static let second = SimulationTests.second
 

@@ -5,7 +5,8 @@ import Testing
 
 @testable import PenstockTransport
 
-/// Header lists in, statuses out: by section of "gRPC over HTTP2", the mapping document and RFC 9113.
+/// Tests of the statuses that header lists lead to, by section of "gRPC over HTTP2", the mapping document and
+/// RFC 9113.
 @Suite struct FramingTests {
   func framing(compression: Compression = .identity, limit: Int = 1000) -> GRPCFraming {
     GRPCFraming(compression: compression, maxReceiveBytes: limit)
@@ -103,7 +104,7 @@ import Testing
     #expect(queue.bytes == 0 && kept.allSatisfy { $0.buffer == nil })
   }
 
-  /// A list of fields goes to nghttp2 as it stands.
+  /// nghttp2 gets a list of fields without a conversion.
   @Test func fieldsHaveTheLayoutOfNghttp2() {
     typealias Theirs = nghttp2_nv
     #expect(MemoryLayout<Field>.stride == MemoryLayout<Theirs>.stride)

@@ -6,7 +6,7 @@ import Testing
 
 @testable import PenstockTransport
 
-/// How far the peer may run ahead on the whole connection.
+/// Tests of how many bytes the peer may send ahead on the whole connection.
 extension SessionTests {
   private static let wide = 4 << 20
 

@@ -5,7 +5,8 @@ import Testing
 
 @testable import PenstockTransport
 
-/// HTTP2Session without I/O: bytes of a server in, events and bytes out.
+/// Tests of HTTP2Session without I/O: they give it the bytes of a server, and check its events and its
+/// output.
 @Suite struct SessionTests {
   /// An owner that records the events. It takes all bytes: at once, or (without `takes`) when it is told of a
   /// change.

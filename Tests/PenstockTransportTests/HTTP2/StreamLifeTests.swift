@@ -2,7 +2,7 @@ import Testing
 
 @testable import PenstockTransport
 
-/// Every cell of the table in HTTP2StreamLife.swift.
+/// Checks every cell of the table in HTTP2StreamLife.swift.
 @Test func everyCellOfAStreamsLife() {
   let events: [HTTP2StreamLife.Event] = [
     .added, .submitted(withBody: false), .submitted(withBody: true), .headersLeft, .bodyGiven, .allPacked,

@@ -4,7 +4,7 @@ import Testing
 
 @testable import PenstockTransport
 
-/// Which streams open, and which wait.
+/// Tests of which streams open at once, and which wait.
 extension SessionTests {
   private func add(_ size: Int, whole: Bool = true, to session: HTTP2Session) -> (HTTP2Stream, Recorder) {
     let stream = HTTP2Stream()

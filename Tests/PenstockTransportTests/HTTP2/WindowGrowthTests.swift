@@ -4,7 +4,7 @@ import Testing
 
 @testable import PenstockTransport
 
-/// Windows that follow bandwidth times delay.
+/// Tests of windows that grow with the product of bandwidth and delay.
 @Suite struct WindowGrowthTests {
   /// The window, how many bytes come between a PING and its answer, and the window afterwards.
   @Test(arguments: [
