@@ -17,8 +17,8 @@ LIST = ROOT / "scripts" / "hot-functions.txt"
 # A function that is called less often than this per RPC is not in the list, and stays where it is in the library.
 LEAST = 0.1
 HEAD = """\
-# What a call runs through, side by side in the library: `benchmarks/profile --order` writes this list, docs/performance-notes.md
-# says what it is for. Names that are no longer there do no harm.
+# The functions that calls run through; the linker puts them side by side in this order. `benchmarks/profile --order`
+# writes this list; docs/performance-notes.md explains its purpose. Names of functions that no longer exist do no harm.
 """
 
 
