@@ -5,7 +5,7 @@ import PenstockWire
 // direct call. If the type were a protocol, Swift would retain and release the object around each such call,
 // by atomic operations.
 
-/// The reason why an attempt that has been started has to wait.
+/// What a started attempt still waits for.
 public enum Lack: UInt8, Equatable, Sendable {
   case nothing
   /// The attempt waits for the addresses of the channel's name.
@@ -17,39 +17,40 @@ public enum Lack: UInt8, Equatable, Sendable {
   case endpoint
 }
 
-/// The layer below the chain: an attempt on a transport stream. Every function runs on the driving thread. No
-/// function calls back into the call before it returns: if an event happens at once, the attempt reports it
-/// to the call later, in the same turn of the loop.
+/// The layer below the chain: one attempt, which sends the call on a transport stream. Every function runs on
+/// the driving thread. No function calls back into the call before it returns: if an event happens at once,
+/// the attempt reports it to the call later, in the same turn of the loop.
 open class CallBelow {
   public init() {}
 
-  /// Opens the stream with `call.request`.
+  /// Opens the transport stream and sends the headers of `call.request`.
   open func start(_ call: Call) {}
-  /// Opens the stream and sends all of the call: the request, its one message and the half-close.
+  /// Opens the transport stream and sends the whole call at once: the request headers, `message` as the only
+  /// message, and the half-close.
   open func start(_ call: Call, saying message: Message) {
     start(call)
     if call.wantsMessage { pull() }
     send(message)
     halfClose()
   }
-  /// Like `start(_:)`, for a call that may refuse an endpoint: by the wish of its request, or in
-  /// `Call.accepts`.
+  /// Starts the attempt, as `start(_:)` does, but the call may refuse the picked endpoint: the request asks
+  /// for an endpoint with an attribute, or a hop decides in `Call.accepts`.
   open func startChoosing(_ call: Call) { start(call) }
-  /// The address of the endpoint about which `Call.accepts` asks the hops; with a `name`, the value of this
-  /// attribute of the endpoint. Each is followed by a NUL.
+  /// What the hops may read while `Call.accepts` asks them: the address of the picked endpoint, or with a
+  /// `name` the value of the endpoint's attribute of this name. The bytes end with a NUL.
   open func offered(_ name: ByteView?) -> ByteBuffer? { nil }
-  /// Takes a message. The attempt calls `call.transportSent` when the transport has taken all of it.
+  /// Sends a message. The attempt calls `call.transportSent` when the transport has taken all of its bytes.
   open func send(_ message: Message) {}
   open func halfClose() {}
-  /// `call.wantsMessage` may have become true: the attempt delivers the messages that have arrived, one at a time,
-  /// while it is true.
+  /// The call tells the attempt that `call.wantsMessage` may have become true. The attempt delivers the
+  /// messages that have arrived, one at a time, as long as `call.wantsMessage` is true.
   open func pull() {}
-  /// Makes a further attempt like this one, for a call that begins again.
+  /// Makes the next attempt, with the options of this one, for a call that is sent again.
   open func another() -> CallBelow { self }
-  /// The call has ended above: the attempt frees its stream (RST_STREAM with CANCEL if it is open), and delivers
-  /// nothing more.
+  /// The call has ended, so the attempt frees its stream (it sends RST_STREAM with CANCEL if the stream is
+  /// open), and delivers nothing more.
   open func reset() {}
-  /// The thing for which this attempt, which has been started, still waits.
+  /// What the attempt still waits for after its start.
   open var lacks: Lack { .nothing }
 }
 
@@ -59,15 +60,17 @@ open class CallAbove {
 
   open func callHeaders(_ headers: Metadata) {}
   open func callMessage(_ message: Message) {}
-  /// A message has arrived for which the caller has not asked: `call.perform(.demand(1))` fetches it.
+  /// A message has arrived before the caller has asked for one; `call.perform(.demand(1))` fetches the
+  /// message.
   open func callOffersMessage() {}
   open func callSent(_ count: Int) {}
-  /// The call has ended. This is the last notice, and comes exactly once.
+  /// The call has ended with `status`. The call tells its caller this exactly once, and nothing afterwards.
   open func callStatus(_ status: Status) {}
-  /// A cancel or the deadline ends the call: the caller drops the messages that it has not read yet.
+  /// A cancel or the deadline ends the call: the caller's side drops the messages that the program has not
+  /// read yet.
   open func callDiscardsMessages() {}
-  /// A hop of the call runs its callbacks on this executor. So a thread that alone runs the executor's jobs must not
-  /// wait for the call, which may wait for one of these jobs.
+  /// Reports that a hop of the call runs its callbacks on `executor`. A thread that alone runs the executor's
+  /// jobs must not wait for the call, because the call may wait for one of these jobs.
   open func callNeeds(_ executor: any Executor) {}
 }
 
@@ -78,7 +81,7 @@ public final class CallOrigin {
   public let defaultAuthority: ByteBuffer
   public let privacy: Privacy
   let loop: CallLoop
-  /// Tells any thread which callback runs now.
+  /// Records which callback runs now. Any thread may read the record.
   public let watch: CallWatch
 
   public init(
@@ -98,30 +101,32 @@ public final class CallOrigin {
 open class CallLoop {
   public init() {}
 
-  /// Monotonic nanoseconds, as the loop last read them: the time of an event. docs/architecture.md ("Time") says
-  /// where `now` is used, and where `clock`.
+  /// The time of the current event: monotonic nanoseconds, which the loop reads once a turn.
+  /// docs/architecture.md ("Time") says where `now` is used, and where `clock`.
   open var now: UInt64 { 0 }
-  /// Like `now`, but read from the clock itself: for times that a user reads, or from which a user's interval is
-  /// counted. Any thread.
+  /// Monotonic nanoseconds, read from the clock at this moment: for times that a user reads, or from which a
+  /// user's interval is counted. Any thread.
   open var clock: UInt64 { now }
-  /// Calls `call.deadlinePassed()` at `time`; nil disarms.
+  /// Sets the loop's timer to call `call.deadlinePassed()` at `time`; nil removes the timer.
   open func setDeadline(_ call: Call, _ time: UInt64?) {}
-  /// Resolves `ticket` with NEXT at `time`.
+  /// Sets a timer that resolves `ticket` with the verdict NEXT at `time`.
   open func resume(_ ticket: UInt64, of call: Call, at time: UInt64) {}
-  /// Issues a ticket for `event`, which a callback of `hop` may pause or hold; `start` is the request that
-  /// may be changed while the event waits. 0: there are no more tickets. Called on the driving thread only,
-  /// and on any thread once `shareTickets` was called.
+  /// Issues a ticket for `event`, which a callback of `hop` may pause or hold. `start` is the request that
+  /// the ticket's owner may change while the event waits. Returns 0 if there are no more tickets. Called on
+  /// the driving thread only, and on any thread once `shareTickets` was called.
   open func issueTicket(_ event: Event, of hop: Hop, start: Request?) -> UInt64 { 0 }
-  /// From now on any thread may issue tickets of the call.
+  /// Allows any thread to issue tickets of the call from now on.
   open func shareTickets(of call: Call) {}
-  /// The ticket's event does not wait any more: later use of the ticket gives "already".
+  /// Marks the ticket as used, because its event does not wait any more: a later use of the ticket gives
+  /// "already".
   open func spendTicket(_ ticket: UInt64, of call: Call) {}
-  /// The event was dropped while it waited: later use of its ticket gives "gone".
+  /// Marks the ticket as gone, because its event was dropped while it waited: a later use of the ticket gives
+  /// "gone".
   open func loseTicket(_ ticket: UInt64, of call: Call) {}
-  /// The call has ended: later use of any of its tickets gives "gone".
+  /// Marks all tickets of the call as gone, because the call has ended: a later use of one gives "gone".
   open func closeTickets(of call: Call) {}
-  /// The call has ended: the loop may keep the call object, and release it when it next has nothing else to do. False:
-  /// the loop does not keep it.
+  /// Offers the ended call to the loop, which may keep the object and release it when the loop has nothing
+  /// else to do. Returns false if the loop does not keep it.
   open func keepUntilRest(_ call: Call) -> Bool { false }
   /// Makes the driving thread run `call.runPosted()` soon. Any thread.
   open func post(_ call: Call) {}
@@ -129,8 +134,8 @@ open class CallLoop {
   open func newValues() -> CallValues { CallValues() }
   /// Whether the loop belongs to a parent of this process. Any thread.
   open var isForked: Bool { false }
-  /// Whether this is the driving thread. Any thread.
+  /// Whether the calling thread is the driving thread. Any thread.
   open var isDriving: Bool { true }
-  /// The number of the calling thread; never 0.
+  /// A number that identifies the calling thread; never 0.
   open var thread: UInt { 1 }
 }

@@ -1,41 +1,44 @@
 import PenstockWire
 
-// Moves events through a call, from place to place. A place is a hop, the codec, or the run: the hops that nothing has
-// set apart are one place that behaves like one hop (`Call+Run`). `Call+Settle` has the handling of an event at a hop.
+// Moves events through a call, from place to place. A place is a hop, the codec, or the run. The run is the
+// group of top hops that all have the same counts so far, and that therefore behave like one hop
+// (`Call+Run`). `Call+Settle` handles an event at one hop.
 
 extension Call {
-  /// The result of moving an event on.
+  /// Where an event is after `advanceDown` or `advanceUp` has moved it.
   enum Exit {
     /// The event is past the last hop, and belongs to the transport.
     case below
-    /// The event is past the top hop, and belongs to the caller.
+    /// The event has passed the top hop, and belongs to the caller.
     case above
-    /// The event waits somewhere, or goes no further: nothing is left to do for it now.
+    /// The event waits at a place of the chain, or was dropped or ended there: nothing is left to do for it
+    /// now.
     case stays
   }
 
-  /// The result of showing an event to the run.
+  /// The result of passing an event through the run (the top hops, which count together).
   enum RunExit {
     case through
-    /// The hop at this index has returned this value from its callback; the hop now leaves the run.
+    /// The hop at this index has left the run, because its callback has returned this value.
     case answered(Int, Int32)
     /// The event goes on to the hop at this index.
     case goesOn(Int)
     case stays
   }
 
-  /// Moves `event` down, beginning with the hop at `index`. If it passes the last hop, the transport gets it.
+  /// Moves `event` down, beginning with the hop at `index`. If the event passes the last hop, the transport
+  /// gets it.
   func moveDown(_ event: Event, at index: Int) {
     if advanceDown(event, at: index) == .below { leaveForTransport(event) }
   }
 
-  /// Moves `event` up, beginning with the hop at `index`. If it passes the top hop, or `index` is -1, the caller gets
-  /// it.
+  /// Moves `event` up, beginning with the hop at `index`. If the event passes the top hop, or `index` is -1,
+  /// the caller gets it.
   func moveUp(_ event: Event, at index: Int) {
     if advanceUp(event, at: index) == .above { arrive(event) }
   }
 
-  /// Moves the event on from `hop`, beginning with the next hop in the event's direction.
+  /// Moves `event` on after it has passed `hop`, beginning with the next hop in the event's direction.
   func move(_ event: Event, beyond hop: Hop) {
     if event.kind.lane == .outbound {
       moveDown(event, at: hop.index + 1)
@@ -50,11 +53,12 @@ extension Call {
   @inline(never)
   private func advanceUp(_ event: Event, at index: Int) -> Exit { advance(event, at: index, goesDown: false) }
 
-  /// Moves `event` from place to place until a place keeps it or it has left the chain. The function is
+  /// Moves `event` from place to place until a place keeps it or it has left the chain. This function is
   /// compiled once for each direction, which saves 30 instructions an event.
   @inline(__always)
   private func advance(_ event: Event, at first: Int, goesDown: Bool) -> Exit {
-    // If the event can't go through the whole run at once, the run is split first.
+    // If the event begins or ends inside the run (the top hops, which count together), the run is split there
+    // first.
     if goesDown {
       if _slowPath(outboundEnd < run.length) { splitRun(at: outboundEnd) }
     } else {
@@ -70,7 +74,8 @@ extension Call {
       case .below: return .below
       case .above: return .above
       case .nowhere:
-        // Invariant I5: an event from above goes no further than `outboundEnd`.
+        // Invariant I5: an event from above goes no further than `outboundEnd`, below which the chain has
+        // ended.
         discardOutbound(event, at: index)
         return .stays
       case .run:
@@ -90,7 +95,8 @@ extension Call {
           index = goesDown ? next + 1 : next - 1
         }
       case .hop:
-        // No reference to the hop is counted: the row keeps the hop, even if a RESTART replaces it meanwhile.
+        // No reference to the hop is counted here: the `HopRow` keeps the hop, even if a RESTART replaces it
+        // meanwhile.
         guard hops.at(index)._withUnsafeGuaranteedRef({ passes(event, $0) }) else { return .stays }
         index += goesDown ? 1 : -1
       }
@@ -109,8 +115,8 @@ extension Call {
   @inline(__always)
   private func placeAbove(_ index: Int) -> Place { index < 0 ? .above : index < run.length ? .run : .hop }
 
-  /// Encodes or decodes the event's message, if the event has come to the codec, which stands above the hop at
-  /// `codecIndex`. False: the codec has failed, and the call has ended.
+  /// Encodes or decodes the event's message, if the event is at the codec now. The codec stands above the hop
+  /// at `codecIndex`. Returns false if the codec has failed and so has ended the call.
   @inline(never) @_optimize(size)
   private func translates(_ event: Event, at index: Int) -> Bool {
     guard let codec else { return true }
@@ -125,7 +131,8 @@ extension Call {
     return event.message.map { decode($0, codec) } ?? true
   }
 
-  /// Handles an event that has come to a hop outside the run. True: the event has passed the hop.
+  /// Handles an event at a hop that is outside the run, so has counts of its own. Returns true if the event
+  /// has passed the hop.
   @inline(never)
   private func passes(_ event: Event, _ hop: Hop) -> Bool {
     if event.kind.lane == .inbound { return !hop.isActive || meet(event, hop) }
@@ -138,8 +145,8 @@ extension Call {
     return !hop.isEntered || meet(event, hop)
   }
 
-  /// Settles `event` at a hop that was in the run until now, and whose callback has returned `answer`. True: the event
-  /// has passed the hop.
+  /// Applies `answer`, which the hop's callback has returned for `event`, when the hop has just been taken
+  /// out of the run. Returns true if the event has passed the hop.
   @inline(never) @_optimize(size)
   private func comesBack(_ answer: Int32, _ event: Event, _ hop: Hop) -> Bool {
     if answered(answer, event, hop), leave(event, hop) { return true }

@@ -1,39 +1,42 @@
 import PenstockWire
 
-// A call begins again by RESTART of a hop, or because the server has certainly not processed the request.
-// Both cases call `again` with a `Cut`. A redirect in on_status is a RESTART whose start has another route.
+// A call is sent again either because a hop returns RESTART, or because the server has certainly not
+// processed the request. Both cases call `again` with a `Cut`: the point of the chain from which the call is
+// sent again. A redirect in on_status is a RESTART whose start has another route.
 
-/// The cut above the attempt. Most calls have no `Cut` there: a request that leaves in one step (`leavesWhole`) needs
-/// no object for it.
+/// The state of the cut above the attempt: the point from which the call is sent again if the server has not
+/// processed it. Most calls need no `Cut` object there, because their request leaves in one step
+/// (`leavesWhole`).
 ///
-/// A case owns one reference to its object, which `Call.setBottom` or `Call.commit` releases. References that the
-/// compiler counts would cost a call 30 instructions more.
+/// A case owns one reference to its object, which `Call.setBottom` or `Call.commit` releases. References that
+/// the compiler counts would cost a call 30 instructions more.
 enum Bottom {
-  /// Nothing has passed the cut yet, or only a start, which no hop below can change and which needs no copy.
+  /// No event has passed the cut yet, or only a start, which needs no copy because no hop below can change
+  /// it.
   case start
-  /// Start, this message and the half-close have passed. The hops above have not been told `sent` for the
-  /// message.
+  /// Start, this message and the half-close have passed the cut. The hops above it have not been told `sent`
+  /// for the message.
   case whole(Unmanaged<Message>)
   case wholeTold(Unmanaged<Message>)
   case cut(Unmanaged<Cut>)
-  /// No other attempt may follow: a response has begun to come from below, the message is too large to be kept, or the
-  /// call has ended.
+  /// No further attempt may follow: a response has begun to arrive, the message is too large to be kept, or
+  /// the call has ended.
   case committed
 }
 
-/// Whether a failed request may have been processed by the server (gRFC A6, "Transparent Retries").
+/// Whether a failed request may be repeated without harm (gRFC A6, "Transparent Retries").
 public enum Repeat: Equatable, Sendable {
-  /// The request may not be repeated: the server may have acted on it, or a hop has made the status.
+  /// The request may not be repeated: the server may have acted on it, or a hop has made the status itself.
   case no
-  /// The request has left, and the server has certainly not processed it.
+  /// The request was sent, and the server has certainly not processed it.
   case unprocessed
-  /// `unprocessed`, and besides, the server has ended the connection, on which it still serves other
-  /// requests. A server or a proxy that takes only a few requests on each connection may do so any number of
-  /// times. Each time it serves some requests of this client, so repeating is not endless.
+  /// The server has certainly not processed the request, and has ended the connection, on which it still
+  /// serves earlier requests. A server or a proxy that takes only a few requests on each connection may do so
+  /// any number of times. Each time it serves some requests of this client, so the attempts come to an end.
   case passedOver
 }
 
-/// Decides whether a failed attempt is followed by another. No I/O, no clock.
+/// Decides whether another attempt follows a failed one. It does no I/O and reads no clock.
 enum RetryPolicy {
   /// Allows one more attempt for a request that is `unprocessed`, and any number of attempts for a request
   /// that is `passedOver`.
@@ -51,8 +54,8 @@ enum RetryPolicy {
 }
 
 extension Hop {
-  /// `.ok` if the hop may answer the status that it looks at, or holds, with RESTART; otherwise the reason
-  /// why not.
+  /// Whether the hop may answer RESTART to `status`, which it sees or holds. Returns `.ok`, or the reason why
+  /// not.
   func mayRestart(_ status: Status) -> Outcome {
     guard let cut, !status.isLocal, call.phase == .live else { return .state }
     if let failure = cut.failure { return failure }
@@ -62,17 +65,18 @@ extension Hop {
 }
 
 extension Call {
-  /// The limits of the events that are kept for another attempt: the bytes of their messages, and their
-  /// number, because each event takes more room than its message.
+  /// The limits of the record of events that may have to be sent again: the bytes of the messages, and the
+  /// number of events, because each event takes more room than its message.
   private static let bottomLimit = 1 << 20
   private static let bottomMost = 4096
 
   // MARK: - The cut above the attempt
 
-  /// Whether there are hops below the cut: those from `cutAt` on.
+  /// Whether there are hops below the cut above the attempt, beginning with the hop at `cutAt`.
   var hasHopsBelowCut: Bool { cutAt < hops.count }
 
-  /// Lets `event` pass the cut on its way down. False: the event waits at the cut.
+  /// Records `event`, which passes the cut above the attempt on its way down. Returns false if the event has
+  /// to wait at the cut.
   @inline(__always)
   func passesCut(down event: Event) -> Bool {
     if case .start = event, !hasHopsBelowCut { return true }
@@ -86,7 +90,7 @@ extension Call {
 
   @inline(never) @_optimize(size)
   private func passes(_ event: Event, _ cut: Cut) -> Bool {
-    // Events that are sent again are in the record already.
+    // This event is sent again from the record, so it is not recorded once more.
     if cut.state == .playing { return true }
     switch event {
     case .start:
@@ -98,7 +102,8 @@ extension Call {
     return cut.passes(event, isOwn: false)
   }
 
-  /// Lets the start, message and half-close of a request that leaves in one step pass the cut.
+  /// Records the start, the message and the half-close of a request that leaves in one step, at the cut above
+  /// the attempt.
   @inline(__always)
   func passesCutWhole(_ message: Message) {
     if case .start = bottom {
@@ -109,8 +114,8 @@ extension Call {
     }
   }
 
-  /// Lets `event` pass the cut on its way up. False: the event goes no further, because the call begins
-  /// again.
+  /// Whether `event`, from the attempt, goes on up past the cut. False: `event` is a status after which the
+  /// call is sent again, so no hop above sees it.
   @inline(__always)
   func passesCut(up event: Event) -> Bool {
     if case .committed = bottom { return true }
@@ -124,8 +129,8 @@ extension Call {
     return false
   }
 
-  /// From now on no other attempt can follow, so the cut keeps no more events. A replay that has begun goes
-  /// on.
+  /// From now on no further attempt can follow, so the cut above the attempt keeps no more events. If
+  /// recorded events are being sent again at present, the rest of them are still sent.
   @inline(__always)
   func commit() {
     switch bottom {
@@ -153,7 +158,7 @@ extension Call {
     }
   }
 
-  /// The object of the cut above the attempt; nil: the cut is closed, or it needs no object.
+  /// The `Cut` object above the attempt; nil if no further attempt may follow, or if no object is needed yet.
   var bottomCut: Cut? {
     guard case .cut(let cut) = bottom else { return nil }
     return cut.takeUnretainedValue()
@@ -170,8 +175,8 @@ extension Call {
     }
   }
 
-  /// Closes the cut above the attempt, and drops the events that wait there to be sent again. Returns the
-  /// number of dropped messages for which `sent` has not been told.
+  /// Closes the cut above the attempt, and drops the events that wait there to be sent again. Returns how
+  /// many of the dropped messages have not been reported as `sent` to the hops above.
   @inline(never) @_optimize(size)
   func dropBottom() -> Int {
     let cut = bottomCut
@@ -180,8 +185,8 @@ extension Call {
     return cut?.drop() ?? 0
   }
 
-  /// The transport has taken `n` messages. Returns the number of messages for which the hops above are told
-  /// `sent`. Messages that were sent again, and for which they were told before, do not count.
+  /// The transport has taken `n` messages. Returns how many of them are new: the hops above the cut were told
+  /// `sent` for the others in an earlier attempt, and are not told again.
   @inline(never) @_optimize(size)
   func sentAtCut(_ n: Int) -> Int {
     let again = min(sentAgain, n)
@@ -209,8 +214,8 @@ extension Call {
     return true
   }
 
-  /// The cut above the attempt, with the record of the events that have passed; its object is made if there was none.
-  /// nil: no other attempt can follow.
+  /// The cut above the attempt, with the record of the events that have passed it. The `Cut` object is made
+  /// here if there was none. nil: no further attempt can follow.
   private var openBottom: Cut? {
     switch bottom {
     case .committed: return nil
@@ -224,14 +229,15 @@ extension Call {
     }
   }
 
-  /// Whether the hop is one of the call's present hops, and not of an attempt that is over.
+  /// Whether the hop still belongs to the live call, and not to an earlier attempt that a newer one has
+  /// replaced.
   @inline(never) @_optimize(size)
   func isCurrent(_ hop: Hop) -> Bool { phase == .live && hops[hop.index] === hop }
 
   // MARK: - Again
 
-  /// RESTART: everything below the hop is dropped, and all that has left the hop is sent again. False: RESTART is not
-  /// possible, and the status passes.
+  /// Carries out the verdict RESTART: drops everything below the hop, and sends all events that have left the
+  /// hop again. Returns false if RESTART is not possible, and `status` passes the hop instead.
   @inline(never) @_optimize(size)
   func restart(_ hop: Hop, _ status: Status) -> Bool {
     let allowed = hop.mayRestart(status)
@@ -244,8 +250,8 @@ extension Call {
     if trace != nil { note(.restarted, hop, .status, detail: cut.restarts + 1) }
     let owed = discardInbound(hop)
     cut.unanswered = saturatingSum(cut.unanswered, owed)
-    // The events that an earlier replay has not sent yet have left the hop before that replay. So the
-    // messages among them count as in flight.
+    // An earlier RESTART may not have sent all recorded events again yet. Those left the hop before it, so
+    // the messages among them count as in flight.
     while let (event, isTold) = cut.skipNext() {
       if case .send = event { hop.countInFlight(isOwn: isTold) }
     }
@@ -256,14 +262,14 @@ extension Call {
     return true
   }
 
-  /// Drops all that stands below the cut, from the hop at `first` on, and makes it anew; the events that have passed
-  /// the cut are sent again, in a step of their own. `untold` is the number of messages for which the hops above have
-  /// not been told `sent`.
+  /// Drops everything below the cut, makes the hops from index `first` on and the attempt anew, and queues a
+  /// step that sends the recorded events again. `untold` is the number of messages for which the hops above
+  /// have not been told `sent`.
   @inline(never) @_optimize(size)
   private func again(_ cut: Cut, from first: Int, untold: Int, _ former: CallBelow?) {
     cut.begin()
-    // The demand of the hops below is dropped with them. For messages whose `sent` they have not passed up yet, `sent`
-    // is told now.
+    // The demand of the dropped hops is dropped with them. Some messages have left the hop above, but are not
+    // reported as `sent` yet: they are reported now.
     pending.removeAll { step in
       switch step {
       case .sentFrom(let index, _): index >= first - 1
@@ -299,7 +305,8 @@ extension Call {
     pending.append(.replay(cut, first))
   }
 
-  /// Sends the events that have passed the cut again, unless something has dropped them meanwhile (invariant I3).
+  /// Sends the recorded events of the cut again, unless they have been dropped since the step was queued
+  /// (invariant I3).
   @inline(never) @_optimize(size)
   func replay(_ cut: Cut, _ first: Int) {
     guard cut.state == .waiting else { return }
@@ -309,8 +316,8 @@ extension Call {
     if hop == nil { sentAgain = cut.toldAgain }
     cut.play()
     moveDown(.start, at: first)
-    // If a hop below the cut restarts meanwhile, this replay goes on. If the hop above the cut, or a hop
-    // further up, restarts, the new replay sends everything itself.
+    // If a hop below the cut restarts meanwhile, this loop goes on. If the hop above the cut, or a hop
+    // further up, restarts, this loop stops, because the newer RESTART sends everything itself.
     while phase == .live, cut.state == .playing, cut.restarts == restarts,
       let (event, isTold) = cut.takeNext()
     {
@@ -324,8 +331,8 @@ extension Call {
     }
   }
 
-  /// Drops everything inbound that stands at the hop. Returns how many of the dropped messages have to be asked for
-  /// again.
+  /// Drops all inbound events that wait at the hop. Returns how many of the dropped messages the hop has to
+  /// ask for again.
   @inline(never) @_optimize(size)
   private func discardInbound(_ hop: Hop) -> Int {
     guard let station = hop.inbound else { return 0 }

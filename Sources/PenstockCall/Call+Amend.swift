@@ -1,6 +1,6 @@
 extension Call {
-  /// Moves the deadline while start waits at a hop, outside of that hop's callbacks; on the driving thread. nil: no
-  /// deadline.
+  /// Sets a new deadline while start waits at a hop, outside of that hop's callbacks. nil: no deadline. On
+  /// the driving thread.
   public func moveDeadline(to time: UInt64?) {
     guard phase == .live else { return }
     request.deadline = time
@@ -9,14 +9,15 @@ extension Call {
 }
 
 extension Hop {
-  /// The interceptor's number and the object that keeps its user data, for code that uses them longer than the call
-  /// lives. Called in `create`.
+  /// The interceptor's registration number and the object that keeps its user data, for code that needs them
+  /// after the call has ended. Read in `create`.
   public var registered: (id: UInt64, userData: UserData) { (registration.id, registration.userData) }
 }
 
 extension Hop {
-  /// Prepares a RESTART at the status that waits at this hop; `start`, if given, is sent instead of the recorded one.
-  /// Returns the reason why the call can't begin again; nil: it can. On the driving thread.
+  /// Prepares a RESTART in answer to `status`, which waits at this hop. If `start` is given, it is sent
+  /// instead of the recorded one. Returns nil if the hop may restart, otherwise the reason why not. On the
+  /// driving thread.
   @inline(never) @_optimize(size)
   public func prepareRestart(_ status: Status, sending start: Request?) -> Refusal? {
     let outcome = mayRestart(status)

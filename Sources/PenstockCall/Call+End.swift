@@ -1,7 +1,8 @@
 import PenstockWire
 import Synchronization
 
-// Ends a call: when a hop ends it, at a cancel or the deadline, and when the status has come to the caller.
+// Ends a call in each of three cases: a hop ends it, a cancel or the deadline ends it, or the status has come
+// to the caller.
 
 extension Call {
   /// Ends the call because of a fault of this hop's interceptor (law 7 in docs/interceptors.md).
@@ -17,9 +18,9 @@ extension Call {
       ("' " as StaticString).bytes, what.bytes)
   }
 
-  /// Ends the call at the hop at `index` (-1: above the top hop; hops.count: below the last one). The hops above get
-  /// `status` as the last event of their inbound lane, behind the events that are there already; the hops below see
-  /// on_cancel, then destroy.
+  /// Ends the call at the hop at `index` (-1: above the top hop; hops.count: below the last hop). The hops
+  /// above get `status` as the last event of their inbound lane, behind the events that wait there already.
+  /// The hops below see on_cancel, then destroy.
   @inline(never) @_optimize(size)
   func finish(at index: Int, _ status: Status) {
     guard phase == .live else { return }
@@ -29,19 +30,20 @@ extension Call {
       let hop = hops[index]
       spendTicket(hop)
       if hop.life == .answering, status.code == .ok, waits(status, behindAnswersOf: hop) { return }
-      // A message that the hop has tried to deliver was refused, usually for lack of room, and no later
-      // message was accepted. With OK the caller would take the messages that it has got for the whole
-      // answer, although this one is missing.
+      // The hop has tried to deliver a message of its answer, which was refused, usually for lack of room,
+      // and has delivered none since. With OK the caller would take the earlier messages for the whole
+      // answer, although the refused message is missing.
       if hop.life == .answering, status.code == .ok, hop.hasRefused {
         status = failure(
           of: hop, "ended its answer with OK, but did not deliver again a message that had been refused")
       }
-      // Without TAKE the hop does not answer in the server's place: the events that it has delivered would be lost.
+      // A hop that has not returned TAKE does not answer in the server's place, so the events that it has
+      // delivered would be lost.
       if hop.life == .starting, status.code == .ok, hop.answered != .nothing {
         status = failure(of: hop, "ended the call with OK, but an answer that it has delivered needs TAKE")
       }
-      // Events that may leave the hop, such as a message that it has just injected, leave before its status. That may
-      // end the call.
+      // Events that may leave the hop, such as a message that it has just injected, leave before its status.
+      // Their leaving may end the call.
       letGo(hop, .inbound)
       guard phase == .live, hop.isActive || !hop.isEntered else { return }
     }
@@ -64,7 +66,7 @@ extension Call {
     }
   }
 
-  /// Ends the hops that stand below the hop that has ended the call (invariant I2).
+  /// Ends the hops from `index` on, which stand below the hop that has ended the call (invariant I2).
   @inline(never) @_optimize(size)
   func cancelHops(from index: Int, _ status: Status) {
     splitRun(at: index)
@@ -79,9 +81,9 @@ extension Call {
     }
   }
 
-  /// A cancel or deadline ends the call: its status cannot be paused, its code is fixed, and it overtakes everything
-  /// (law 4). The status goes up from the bottom; a hop that held another status, or has taken the call, sees
-  /// on_cancel instead of on_status.
+  /// A cancel or the deadline ends the call with `status`. No hop can pause this status or change its code, and it
+  /// overtakes all waiting events (law 4). The status goes up from the last hop. A hop that held another status, or
+  /// has answered TAKE, sees on_cancel instead of on_status.
   @inline(never) @_optimize(size)
   func endLocally(_ status: Status) {
     guard phase == .live || phase == .created else { return }
@@ -113,8 +115,9 @@ extension Call {
     complete(status)
   }
 
-  /// The status has come to the caller's side. Hops are destroyed before the caller learns of it, so a program that
-  /// has the reply knows that no interceptor runs for this call any more (invariants I2 and I17).
+  /// Ends the call, since `status` has reached the caller's side. The hops are destroyed before the caller
+  /// learns of the status, so a program that has the reply knows that no interceptor runs for this call any
+  /// more (invariants I2 and I17).
   func complete(_ status: Status) {
     guard phase != .ended else { return }
     phase = .ended
@@ -152,8 +155,8 @@ extension Call {
     caller?.release()
   }
 
-  /// The transport will no longer report the messages in it as sent. So `sent` is told for them now, and no
-  /// sender waits for it.
+  /// Tells `sent` now for the messages in the transport, so that no sender waits for them: the transport will
+  /// not report them any more.
   func releaseTransport() {
     let n = inTransport
     inTransport = 0
@@ -170,14 +173,15 @@ extension Call {
     if was == .open { tellBelow { $0.reset() } }
   }
 
-  /// Calls on_cancel: the call was ended elsewhere, and no status passes this hop.
+  /// Calls the hop's on_cancel, because the call was ended elsewhere and no status passes this hop.
   private func cancel(_ hop: Hop, _ status: Status) {
     hop.become(.over(.told))
     guard let callback = hop.callbacks.pointee.onCancel,
       !dispatchEnd(.cancel, status, to: hop, callback)
     else { return }
     show(.status(status))
-    // A status on its way up may be changed; on_cancel only shows it, read only.
+    // While a status goes up, hops may change it. on_cancel only shows it, so the status is read-only during
+    // the callback.
     let wasReadOnly = status.isReadOnly
     status.isReadOnly = true
     _ = hop.invoke(callback, .cancel)
@@ -201,7 +205,7 @@ extension Call {
     if trace != nil { note(.callback, hop, .destroy) }
   }
 
-  /// Drops the events that stand at the hop; their tickets are gone.
+  /// Drops the events that wait at the hop; later use of their tickets gives "gone".
   func discardStations(_ hop: Hop) {
     discardOutbound(hop)
     discardInboundStation(hop)
@@ -214,9 +218,10 @@ extension Call {
     hop.inbound = nil
   }
 
-  /// Drops the outbound events that stand at the hop; their messages count as sent, so that no sender waits for them.
+  /// Drops the outbound events that wait at the hop. Their messages are reported as `sent`, so that no sender
+  /// waits for them.
   func discardOutbound(_ hop: Hop) {
-    // Events that wait to be sent again after a RESTART are dropped too.
+    // Events that wait to be sent again after a RESTART of this hop are dropped too.
     var abandoned = hop.cut?.drop() ?? 0
     if let station = hop.outbound {
       for index in 0..<station.parked.count {

@@ -3,8 +3,8 @@ import PenstockWire
 // The inbound lane: headers, messages and the status, from the server toward the caller.
 
 extension Call {
-  /// Delivers an event of a hop's own answer to the call. If start has not left the hop yet, the event is kept, and
-  /// counts only if TAKE follows.
+  /// Delivers an event of the answer that a hop gives instead of the server. If start has not left the hop
+  /// yet, the event is kept, and is delivered only if the hop returns TAKE.
   @inline(never) @_optimize(size)
   func answer(_ event: Event, from hop: Hop) {
     splitRun(at: hop.index)
@@ -24,7 +24,7 @@ extension Call {
     }
   }
 
-  /// Whether messages of the hop's answer wait at the hop for demand. If so, the status is put behind them.
+  /// Whether messages of the hop's own answer wait at the hop for demand. If so, `status` waits behind them.
   func waits(_ status: Status, behindAnswersOf hop: Hop) -> Bool {
     letGo(hop, .inbound)
     guard phase == .live, let station = hop.inbound, let last = station.parked.last else { return false }
@@ -34,7 +34,7 @@ extension Call {
     return true
   }
 
-  /// Adds an event that a hop made outside of its callbacks to the hop's lane.
+  /// Adds an event that a hop has made outside of its callbacks to the hop's lane for such events.
   func put(_ event: Event, from hop: Hop) {
     splitRun(at: hop.index)
     guard hop.isActive, phase == .live else { return }
@@ -45,8 +45,8 @@ extension Call {
     drain(hop, .inbound)
   }
 
-  /// Adds a message or a half-close that the hop has made. After such a half-close, events from above go no
-  /// further, and their senders do not wait for them.
+  /// Adds a message or a half-close that the hop has made to its outbound lane. After such a half-close,
+  /// outbound events from above are dropped at the hop, and count as sent.
   @inline(never) @_optimize(size)
   private func inject(_ event: Event, from hop: Hop) {
     guard hop.life == .passing else { return }
@@ -54,8 +54,8 @@ extension Call {
     if case .halfClose = event {
       while let unseen = station.waiting.popFirst() { discardOutbound(unseen, at: hop.index) }
       if let last = station.parked.last, last.event.isLast { return }
-      // Events that were held without a ticket wait for the hop's next NEXT. They are released, since no NEXT comes any
-      // more.
+      // Events that the hop holds without a ticket wait for the hop's next NEXT. No NEXT follows the
+      // half-close, so they are released now.
       station.releaseTicketless()
       hop.become(.closed)
     }

@@ -1,9 +1,9 @@
 import PenstockWire
 
-// An event whose callback runs on an executor waits at its hop, as after PAUSE, until the callback has returned.
+// Runs callbacks on executors. Meanwhile the callback's event waits at its hop, as it does after PAUSE.
 
 extension Call {
-  /// Hands the event's callback to the lane's executor.
+  /// Gives the event's callback to the executor of the event's lane.
   @inline(never) @_optimize(size)
   func dispatch(_ event: Event, to hop: Hop, _ callback: @escaping HopCallback, _ queue: JobQueue) {
     let job = Job(hop, event, event.kind, .callback(callback), queue, isAwaited: true)
@@ -16,8 +16,8 @@ extension Call {
       }
     case .status(let status):
       let allowed = hop.mayRestart(status)
-      // A message that the hop has injected leaves before its status, and after it the call can't begin
-      // again.
+      // A message that the hop has injected leaves before its status. Once it has left, the call can't be
+      // sent again.
       let isPreceded = hop.inbound?.mayLetGo(hasDemand: hop.owed > 0) ?? false
       job.canRestart = allowed == .ok && isPreceded ? .state : allowed
       if !isPreceded { job.start = hop.cut?.start }
@@ -28,9 +28,9 @@ extension Call {
     if !queue.append(job) { executorLost(hop) }
   }
 
-  /// Hands a signal's callback to the executor, with the signal's count. `isAwaited`: the job tells the call
-  /// when the callback has run. False: the executor refused the job, and the caller of this function ends the
-  /// call (law 7).
+  /// Gives the callback of a signal (`sent` or demand) to the executor, with the signal's count. If
+  /// `isAwaited`, the job tells the call when the callback has run. Returns false if the executor has refused
+  /// the job: then the caller of this function ends the call (law 7).
   @inline(never) @_optimize(size)
   func dispatch(
     _ kind: EventKind, _ event: Event, _ count: Int, to hop: Hop, _ callback: @escaping HopCallback,
@@ -41,9 +41,9 @@ extension Call {
     return queue.append(job)
   }
 
-  /// Makes the job of on_status or on_cancel at the call's end, with a copy of the status, because others may already
-  /// have the status when the job runs. `dispatchDestroy`, which follows at once, hands this job to the executor
-  /// together with that of `destroy`.
+  /// Makes the job of on_status or on_cancel at the call's end, with a copy of the status, because others may
+  /// already have the status when the job runs. The function `dispatchDestroy`, which is called next, hands
+  /// this job to the executor together with the job of `destroy`.
   @inline(never) @_optimize(size)
   func dispatchEnd(_ kind: EventKind, _ status: Status, to hop: Hop, _ callback: @escaping HopCallback)
     -> Bool
@@ -56,7 +56,7 @@ extension Call {
     return true
   }
 
-  /// Hands `destroy` to the executor, behind everything that runs for the hop on either executor.
+  /// Gives `destroy` to an executor, behind all jobs of the hop that either of its executors still has.
   @inline(never) @_optimize(size)
   func dispatchDestroy(_ hop: Hop, _ queue: JobQueue) {
     let ending = queue.ending.take()
@@ -75,7 +75,7 @@ extension Call {
     fail(hop, "lost its executor")
   }
 
-  /// A callback has run on its executor: its verdict counts now (invariant I3).
+  /// A callback has run on its executor: applies its verdict (invariant I3).
   @inline(never) @_optimize(size)
   func ran(_ job: Job) {
     let hop = job.hop
@@ -97,7 +97,8 @@ extension Call {
       if job.ticket != 0 { loop.loseTicket(job.ticket, of: self) }
       return
     }
-    // Invariant I6: the event that had shut the lane no longer stands here, so the lane is opened.
+    // Invariant I6: the event kept its lane shut while the callback ran. The event is taken from its place,
+    // so the lane is opened.
     _ = station.parked.remove(at: index)
     open(station, lane)
     if case .start = job.event, let start = job.start {
@@ -105,7 +106,7 @@ extension Call {
       request.adopt(start)
       if request.deadline != deadline { loop.setDeadline(self, request.deadline) }
     }
-    // Messages that the callback has injected in its own lane leave before its event.
+    // Messages that the callback has injected in the lane of its own event leave before that event.
     for event in job.injected {
       if event.kind.lane == lane {
         if lane == .inbound { hop.reserved += 1 }
@@ -125,8 +126,8 @@ extension Call {
     }
   }
 
-  /// A ticket was resolved, but no event waits with it: perhaps its callback still runs on an executor. Then the
-  /// resolution counts once the callback has returned.
+  /// Keeps the resolution of a ticket whose event's callback still runs on an executor. The resolution is
+  /// applied when the callback has returned.
   @inline(never) @_optimize(size)
   func keepIfShown(_ ticket: UInt64, _ resolution: Resolution) {
     let isShown = hops.contains { hop in

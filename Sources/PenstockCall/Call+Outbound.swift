@@ -4,8 +4,8 @@ import Synchronization
 // The outbound lane: start, messages and half-close, from the caller toward the server.
 
 extension Call {
-  /// Start comes to the hop for the first time: calls `create`, if there is one. False: the hop takes no part in this
-  /// call.
+  /// Brings the hop into the call when start first reaches it: calls `create`, if the interceptor has this
+  /// callback. Returns false if the hop takes no part in this call.
   func enter(_ hop: Hop) -> Bool {
     if hop.index >= run.length { hop.wear(.waiting) }
     if let create = hop.callbacks.pointee.create {
@@ -45,7 +45,7 @@ extension Call {
     return true
   }
 
-  /// TAKE: the hop answers instead of the server from now on.
+  /// Carries out the verdict TAKE: from now on the hop answers instead of the server.
   func take(_ hop: Hop) {
     hop.become(.answering)
     hop.share()
@@ -60,15 +60,16 @@ extension Call {
     hop.earlyAnswers = []
   }
 
-  /// Drops an event that has come to a part of the chain that has ended; its sender does not wait for it.
+  /// Drops an event that has reached the part of the chain that has ended. A message counts as sent, so that
+  /// its sender does not wait.
   func discardOutbound(_ event: Event, at index: Int) {
     guard case .send = event else { return }
     tellSent(1, from: index - 1)
   }
 
-  /// Start has passed all hops, and no hop of the run looks at the events behind it. If all hops are in the
-  /// run, then start, the one message and the half-close leave in one step, which takes 350 instructions
-  /// fewer than three steps. False: the three events have to leave one by one.
+  /// Whether start, the one message and the half-close may leave in one step, which takes 350 instructions
+  /// fewer than three steps. That is so if all hops are in the run (the hops that count together), and none
+  /// of them looks at the message or the half-close.
   func leavesWhole(_ message: Message) -> Bool {
     guard run.length == hops.count, outboundEnd > run.length, pending.isEmpty,
       message.count <= request.settings.maxSendBytes
@@ -91,7 +92,7 @@ extension Call {
   }
 
   /// Calls the attempt without counting a reference to it. The attempt exists until `body` returns, because
-  /// it reports nothing to the call meanwhile.
+  /// it reports nothing to the call while `body` runs.
   @inline(__always)
   func tellBelow(_ body: (CallBelow) -> Void) { _ = borrow(below, body) }
 

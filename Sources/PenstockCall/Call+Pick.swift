@@ -1,9 +1,10 @@
 import PenstockWire
 
-// The choice of an attempt's endpoint: a request may wish for an endpoint with an attribute. Hops with
-// on_pick see each endpoint that was picked, before anything is sent, and may refuse it.
+// The choice of an attempt's endpoint. A request may ask for an endpoint that has a certain attribute. Hops
+// with on_pick see each picked endpoint before anything is sent, and may refuse it.
 
-/// A request's wish for an endpoint whose attribute `name` has the value `value`. The object is immutable.
+/// A request's wish for an endpoint: the endpoint's attribute `name` shall have the value `value`. The object
+/// is immutable.
 public final class EndpointWish {
   public let name: ByteBuffer
   /// The value, followed by a NUL.
@@ -12,7 +13,7 @@ public final class EndpointWish {
   /// when none of those with the attribute is ready.
   public let isRequired: Bool
 
-  /// Makes a wish; nil: no memory.
+  /// Makes a wish. Returns nil if there is no memory.
   public init?(_ name: ByteView, _ value: ByteView, isRequired: Bool) {
     guard let name = ByteBuffer(copying: name), let value = Request.terminated(value) else { return nil }
     self.name = name
@@ -33,11 +34,13 @@ extension Request {
 }
 
 extension Hop {
-  /// Takes the hop out of the run, because a call whose hops are all in the run starts without its wish. Any thread.
+  /// Takes the hop out of the run (the hops that count together). It has to leave, because a call whose hops
+  /// are all in the run starts without looking at the request's `wish`. Any thread; does nothing outside the
+  /// driving thread.
   public func standApart() { if call.isDriving { call.splitRun(at: index) } }
 
-  /// In on_pick: the address of the picked endpoint, or the value of the endpoint's attribute `name`. Each is
-  /// followed by a NUL.
+  /// In on_pick, returns the address of the picked endpoint, or with a `name` the value of the endpoint's
+  /// attribute of this name. The bytes end with a NUL.
   @inline(never) @_optimize(size)
   public func picked(_ name: ByteView? = nil) -> ByteBuffer? {
     currentEvent == .pick ? call.below?.offered(name) : nil
@@ -45,20 +48,21 @@ extension Hop {
 }
 
 extension Call {
-  /// Whether a hop has on_pick, so that `accepts` has to be asked.
+  /// Whether any hop has on_pick, so that `accepts` has to show it each picked endpoint.
   private var hasPickHops: Bool { table?.pointee.hasPick ?? false }
 
-  /// Starts the attempt of a call with a codec, a trace, or hops outside the run. A call with on_pick or a
-  /// wish always comes here, because its hops are never all in the run.
+  /// Starts the attempt of a call with a codec, a trace, or hops outside the run (the hops that count
+  /// together). A call with on_pick or a `wish` always starts here, because its hops are never all in the
+  /// run.
   @inline(never) @_optimize(size)
   func startBelow() {
     let isChoosy = hasPickHops || request.wish != nil
     tellBelow { if isChoosy { $0.startChoosing(self) } else { $0.start(self) } }
   }
 
-  /// Shows the endpoint that is offered to the attempt (`CallBelow.offered`) to the hops with on_pick, from
-  /// the top, until a hop refuses it. False: a hop has refused it, or the call has ended. This is a step of
-  /// its own, on the driving thread.
+  /// Shows the picked endpoint (`CallBelow.offered`) to the hops with on_pick, from the top, until a hop
+  /// refuses it. Returns false if a hop has refused it, or the call has ended. This is a step of its own, on
+  /// the driving thread.
   @inline(never) @_optimize(size)
   public func accepts() -> Bool {
     guard hasPickHops else { return true }

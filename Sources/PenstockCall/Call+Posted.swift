@@ -6,7 +6,7 @@ import Synchronization
 // its order. A thread that finds the stack empty posts the call to its loop.
 
 extension Call {
-  /// A posted input, in a list with the newest first.
+  /// An input that a thread has posted, as a node of a linked list, the newest first.
   struct Posted {
     let input: Input
     var next: UnsafeMutablePointer<Posted>?
@@ -23,23 +23,25 @@ extension Call {
     return memory.initializeMemory(as: Posted.self, to: Posted(input: input))
   }
 
-  /// A mark on the stack `posted`, not a pointer. It says that the loop comes to the call in any case, for
-  /// example to open it. A thread that posts an input above the mark need not post the call to the loop.
+  /// A mark on the stack `posted`, not a pointer. It says that the loop will run the call's inputs in any
+  /// case, for example when it opens the call. A thread that posts an input above the mark need not post the
+  /// call to the loop.
   private static var opening: UnsafeMutablePointer<Posted> {
     UnsafeMutablePointer(bitPattern: 16).unsafelyUnwrapped
   }
 
-  /// Notes that `open` will run soon, so that a thread that posts an input need not post the call. Called
-  /// while no other thread has the call.
+  /// Notes that `open` will run soon, so that a thread that posts an input need not post the call to the loop
+  /// too. Called while no other thread knows the call.
   public func awaitOpen() { posted.store(Call.opening, ordering: .releasing) }
 
-  /// Takes the one message of a call without codec or trace, and its half-close, if no other input was posted.
+  /// Takes the posted message and half-close of a call with one request message, if nothing else was posted
+  /// and the call has neither codec nor trace. nil: the inputs are carried out one by one instead.
   func takeWhole() -> Message? {
     guard hasOnlyHops, request.kind.sendsOne, let last = posted.load(ordering: .acquiring),
       last != Call.opening,
       case .halfClose = last.pointee.input, let first = last.pointee.next, first != Call.opening,
       first.pointee.next == Call.opening, case .send(let message) = first.pointee.input,
-      // Fails if another input was posted meanwhile.
+      // The exchange fails if another thread has posted an input meanwhile.
       posted.compareExchange(
         expected: last, desired: Call.opening, ordering: .acquiringAndReleasing
       ).exchanged
@@ -63,8 +65,8 @@ extension Call {
     if head == nil { withLoop { $0.post(self) } }
   }
 
-  /// Frees the posted inputs without carrying them out. Called instead of `runPosted` for a call that has
-  /// ended and that no thread drives any more. Any thread.
+  /// Frees the posted inputs without carrying them out. Called instead of `runPosted` when the call has ended
+  /// and no thread drives its loop any more. Any thread.
   public func dropPosted() {
     var next = posted.exchange(nil, ordering: .acquiringAndReleasing)
     while let node = next, node != Call.opening {
@@ -77,9 +79,9 @@ extension Call {
   /// `CallLoop.post`.
   public func runPosted() { carryOut(posted.exchange(nil, ordering: .acquiringAndReleasing)) }
 
-  /// Carries out the posted inputs before the loop comes to the call, on the driving thread. The mark
-  /// `opening` takes their place, because the call is still in the loop's inbox: no thread may post it once
-  /// more.
+  /// Carries out the posted inputs before the loop takes the call from its inbox, on the driving thread. The
+  /// mark `opening` replaces the inputs on the stack, because the call is still in the inbox: no thread may
+  /// post it once more.
   @inline(never) @_optimize(size)
   public func runPostedEarly() {
     if posted.load(ordering: .relaxed) == nil { return }
@@ -99,7 +101,7 @@ extension Call {
       oldest = pointer.pointee.next
       step(Call.take(pointer))
     }
-    // The row is given back only after the inputs, as each of them may refer to a hop.
+    // The `HopRow` is given back only after the inputs, because each of them may refer to a hop.
     if phase == .ended, !isRunning { giveRow() }
   }
 }

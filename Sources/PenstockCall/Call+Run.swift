@@ -1,15 +1,17 @@
 import PenstockWire
 import Synchronization
 
-// The run. Most hops let everything pass, so that the counts of each equal those of its neighbours: the hops from the
-// top down that nothing has set apart yet count together (`Run`). An event that goes through them walks the chain's
-// list of callbacks for it (`Chain.Callbacks`) and touches no hop; docs/performance-notes.md says how much that saves.
-// Any action that could make one hop differ (a verdict other than NEXT, a ticket, an injected message, a handle that
-// is kept, an end of the call by a hop of the run) first calls `splitRun`, and then finds every hop as if it had
-// counted by itself.
+// The run: the top hops that count together. Most hops let everything pass, so each has the same counts as
+// its neighbours. The hops from the top down share one set of counts (`Run`) until something makes one of
+// them differ. An event that goes through the run walks the chain's list of callbacks for it
+// (`Chain.Callbacks`) and touches no hop; docs/performance-notes.md says how much that saves.
+//
+// Any action that could make one hop differ (a verdict other than NEXT, a ticket, an injected message, a
+// handle that is kept, an end of the call by a hop of the run) first calls `splitRun`. Then every hop has the
+// counts that it would have counted alone.
 
 extension Call {
-  /// `event` goes down through all hops of the run.
+  /// Passes `event` down through all hops of the run.
   @inline(__always)
   func passRun(down event: Event) -> RunExit {
     switch event {
@@ -35,16 +37,17 @@ extension Call {
     return .through
   }
 
-  // Whether no hop of the run looks at request messages or the half-close, and none has `create` or on_demand. The run
-  // has at least one hop.
+  // Whether the hops of the run need not see request messages and the half-close: none has a callback for
+  // them, `create` or on_demand. Called only if the run has at least one hop.
   var runPassesMessages: Bool { callbacks.passesMessages }
   var runSeesHeaders: Bool { !callbacks.headers.isEmpty }
-  /// Whether the hops of the run have to see a message on its way up: one has a callback for it, or the lowest hop
-  /// has to keep it, as nobody has asked for it.
+  /// Whether the hops of the run have to see a message on its way up: one has a callback for it, or the
+  /// caller has not asked for a message, so that the lowest hop has to keep it.
   var runSeesMessages: Bool { run.owed == 0 || !callbacks.receive.isEmpty }
 
-  /// Passes start through the run where `walk` can't: a hop has `create`, which runs before it is shown start, or
-  /// on_demand, which sees the demand that goes with start; or the cut above the attempt is among the hops of the run.
+  /// Passes start through the run in the cases that `walk` can't handle. A hop has `create`, which runs
+  /// before the hop sees start. Or a hop has on_demand, which sees the demand that goes with start. Or the
+  /// cut above the attempt, which records events, is among the hops of the run.
   @inline(never)
   private func startRun() -> RunExit {
     let demand = frontierDemand
@@ -83,7 +86,7 @@ extension Call {
         wearInRun(.mayAnswer)
       case .demand:
         guard demand > 0 else { continue }
-        // Demand is shown to a hop when start has left it, before start is shown to the next hop.
+        // A hop sees the demand when start has left it, and before the next hop sees start.
         run.event = .create
         run.at = index + 1
         wearInRun(.open)
@@ -108,8 +111,8 @@ extension Call {
     return .through
   }
 
-  /// Shows `event` to the hops of the run. If the cut above the attempt is between two of these hops, the
-  /// event passes the cut between them.
+  /// Shows `event` to the hops of the run. If the cut above the attempt is between two of these hops, it
+  /// records the event in between.
   @inline(__always)
   private func walkDown(_ event: Event, _ kind: EventKind, _ list: Chain.Callbacks.List) -> RunExit {
     if _slowPath(isCutInRun) { return walkAcross(event, kind, list) }
@@ -121,8 +124,8 @@ extension Call {
   @inline(never) @_optimize(size)
   private func walkAcross(_ event: Event, _ kind: EventKind, _ list: Chain.Callbacks.List) -> RunExit {
     let exit = walk(event, kind, list.above(cutAt))
-    // If a hop above the cut was set apart meanwhile, the event still has to come to that hop, and passes the cut
-    // later.
+    // If a hop above the cut has left the run meanwhile, the event still has to visit that hop, and passes
+    // the cut later.
     guard case .through = exit, isCutInRun else { return exit }
     _ = passesCut(down: event)
     return walk(event, kind, list.from(cutAt))
@@ -133,8 +136,8 @@ extension Call {
     list.isEmpty ? .through : visit(event, kind, list)
   }
 
-  /// Shows `event` to the hops of the run that want it, until a hop does more than pass it on. A hop costs 12
-  /// instructions: values that callbacks do not change are not read again.
+  /// Calls the hops' callbacks for `event`, one after the other, until a hop does more than pass the event
+  /// on. A hop costs 12 instructions: values that callbacks do not change are not read again.
   @inline(never)
   private func visit(_ event: Event, _ kind: EventKind, _ list: Chain.Callbacks.List) -> RunExit {
     let watch = Unmanaged.passUnretained(self.watch)
@@ -159,11 +162,11 @@ extension Call {
         }
         address &+= UInt(MemoryLayout<Chain.Callbacks.Entry>.stride)
       }
-      // `end` is called before `run.end` is read again: so the loop needs no register for `watch`, which
+      // `end` is called before `run.end` is read again: so the compiler needs no register for `watch`, which
       // saves 1 instruction a hop.
       watch._withUnsafeGuaranteedRef { $0.end() }
       if run.end != 0 { break }
-      // The callback has set hops apart, perhaps its own hop.
+      // The callback has made hops leave the run, perhaps its own hop.
       rest.first = UnsafePointer(bitPattern: address).unsafelyUnwrapped
       let index = (rest.first - 1).pointee.index
       guard index < run.length else { return .answered(index, Verdict.next.rawValue) }
@@ -173,13 +176,13 @@ extension Call {
     return .through
   }
 
-  /// `event` goes up through all hops of the run.
+  /// Passes `event` up through all hops of the run.
   @inline(__always)
   func passRun(up event: Event) -> RunExit {
     switch event {
     case .headers: return walk(event, .headers, callbacks.headers)
     case .receive:
-      // Nobody has asked for the message: the lowest hop keeps it.
+      // The caller has not asked for the message, so the lowest hop of the run keeps it.
       if run.owed == 0 {
         splitRun(at: run.length - 1)
         return .goesOn(run.length)
@@ -213,8 +216,9 @@ extension Call {
     }
   }
 
-  /// Demand goes down through all hops of the run. Returns how much is left for the hop at `run.length`. 0:
-  /// nothing is left, or a hop has left the run, and the function has passed on the rest itself.
+  /// Passes demand for `n` messages down through the run. Returns how much is left for the hop at
+  /// `run.length`. Returns 0 if nothing is left, or if a hop has left the run and this function has passed on
+  /// the rest itself.
   func askRun(_ n: Int) -> Int {
     let list = callbacks.demand
     var next = list.first
@@ -242,8 +246,8 @@ extension Call {
     return n
   }
 
-  /// `sent` goes up through all hops of the run. False: a hop has left the run meanwhile, and the hops above it have
-  /// been told one by one.
+  /// Passes `sent` for `n` messages up through the run. Returns false if a hop has left the run meanwhile;
+  /// then this function has told the hops above it one by one.
   func tellRunSent(_ n: Int) -> Bool {
     let list = callbacks.sent
     var next = list.first
@@ -280,18 +284,19 @@ extension Call {
     return answer
   }
 
-  /// The callback that runs now at the hop at `index`, if the hop is in the run; `.none` if none runs. Also `.none`
-  /// while `create` runs, because the hop itself notes that.
+  /// The callback that runs now at the hop at `index`, if the hop is in the run; otherwise `.none`. Also
+  /// `.none` while `create` runs, because the hop itself records that callback.
   func callbackInRun(_ index: Int) -> EventKind {
     index == run.at && index < run.length && run.event != .create ? run.event : .none
   }
 
-  /// Sets the `Face` of all hops of the run: the state that other threads may read.
+  /// Sets the `Face` of all hops of the run: the part of their state that other threads may read.
   private func wearInRun(_ face: Face) {
     row.unsafelyUnwrapped._withUnsafeGuaranteedRef { $0.face.store(face.rawValue, ordering: .releasing) }
   }
 
-  /// The hop's callback has returned: sets the hop apart from the run, so that its event can be settled.
+  /// Takes the hop out of the run after its callback has returned, so that the callback's verdict can be
+  /// applied to this hop alone.
   func setAside(_ index: Int) -> Hop {
     splitRun(at: index)
     let hop = hops[index]
@@ -299,7 +304,7 @@ extension Call {
     return hop
   }
 
-  /// Sets apart the hops from `index` on: each counts by itself from now on (invariant I8).
+  /// Takes the hops from `index` on out of the run: each counts by itself from now on (invariant I8).
   func splitRun(at index: Int) { if index < run.length { setApart(index) } }
 
   @inline(never)
@@ -342,8 +347,8 @@ extension Call {
     if run.event == .start || run.event == .create { startAt = run.at }
     if run.event == .status { outboundEnd = min(outboundEnd, run.at + 1) }
     if first <= run.at {
-      // Counts the event for the hops that stay in the run: it has passed all of them if it goes down, and none if it
-      // goes up.
+      // Counts the event for the hops that stay in the run. If the event goes down, it has passed all of
+      // them; if it goes up, none.
       switch run.event {
       case .create, .start:
         run.owed = run.count
@@ -360,8 +365,8 @@ extension Call {
     run.end = 0
   }
 
-  /// The call ends. Returns how many hops of the run, from the top, the status has passed: nothing more has to be
-  /// done for them.
+  /// Ends the run at the call's end. Returns how many hops, from the top, need no further work: the status
+  /// has passed them, and their `destroy` has run.
   @inline(__always)
   func endRun() -> Int {
     if run.event != .status || run.at >= 0 { splitRun(at: 0) }

@@ -1,33 +1,34 @@
 import PenstockWire
 
-// Handles one event at one hop: whether it is shown, what its callback's answer means, and whether it leaves. The
-// answers of a callback, a ticket and an executor all go through `settle`, the only function that knows what a
-// verdict means.
+// Handles one event at one hop: whether the hop sees it, what the hop's answer means, and whether the event
+// leaves. The answers of a callback, a ticket and an executor all go through `settle`, the only function that
+// knows what a verdict means.
 
 extension Call {
-  /// The position of the event that is being settled: in hand, or parked at the hop.
+  /// Where an event is when `settle` is called for it.
   enum Slot {
-    /// The event is in hand: its callback has just returned.
+    /// The event waits nowhere: its callback has just returned on the driving thread.
     case passing
-    /// Its callback has just returned on an executor: the event stood at this index.
+    /// The event's callback has just returned on an executor. Meanwhile the event waited at the hop, at this
+    /// index.
     case returned(Int)
-    /// The event is parked at the hop, at this index.
+    /// The event waits at the hop, at this index of the lane's list `parked`.
     case parked(Int)
   }
 
-  /// The result of settling an event.
+  /// Where the event goes after `settle`.
   enum Settled {
-    /// The event was in hand, and leaves the hop now.
+    /// The event leaves the hop now: it did not have to wait there.
     case leaves
-    /// The event stands at the hop, to wait or to leave in order.
+    /// The event is in the hop's list `parked`: it waits for an answer, or for its turn to leave.
     case stays
-    /// The event goes no further.
+    /// The event goes no further: it was dropped, or the call or the attempt has ended.
     case ends
   }
 
-  /// `event` has come to `hop`. True: the event leaves the hop now. False: the event waits in front, unseen,
-  /// or stands behind the callback, or goes no further. Before the function returns false, the events at the
-  /// hop that may leave do leave.
+  /// Handles `event`, which has come to `hop`. Returns true if the event leaves the hop now. Returns false if
+  /// it waits (before or after its callback) or goes no further; in this case all waiting events that may
+  /// leave the hop have left it.
   func meet(_ event: Event, _ hop: Hop) -> Bool {
     let lane = event.kind.lane
     if lane == .outbound, hop.life == .closed {
@@ -35,14 +36,14 @@ extension Call {
       return false
     }
     if let station = hop.standing(lane) {
-      // Invariant I6: an event must not overtake events that wait here, because the lane is shut, or was shut
-      // until now.
+      // Invariant I6: an event must not overtake events that still wait here for their callback, because the
+      // lane is, or was until now, shut.
       if station.isShut || !station.waiting.isEmpty {
         station.waiting.append(event)
         return false
       }
     } else if hop.callbacks.pointee.of(event.kind) == nil {
-      // Most hops have no callback for most events: `show` would find nothing to call.
+      // Most hops have no callback for most events, so `show` would have nothing to call.
       if case .receive = event { hop.noteAnswered() }
       return leave(event, hop)
     }
@@ -51,7 +52,8 @@ extension Call {
     return false
   }
 
-  /// Calls the hop's callback. True: the event is to leave the hop now.
+  /// Calls the hop's callback for `event`, or gives it to the executor. Returns true if the event is to leave
+  /// the hop now.
   @inline(never)
   func show(_ event: Event, to hop: Hop) -> Bool {
     if case .receive = event { hop.noteAnswered() }
@@ -67,20 +69,22 @@ extension Call {
     return answered(hop.invoke(callback, event.kind), event, hop)
   }
 
-  /// The callback that was shown the event has returned. True: the event is to leave the hop now.
+  /// Applies `answer`, which the callback has returned for `event`. Returns true if the event is to leave the
+  /// hop now.
   func answered(_ answer: Int32, _ event: Event, _ hop: Hop, _ slot: Slot = .passing) -> Bool {
     switch settle(hop, event, slot, resolution(answer, for: event, at: hop)) {
     case .leaves: return true
     case .stays: return false
     case .ends:
-      // The event ends here, so `sent` is told for it, and no sender waits for it. If a RESTART has replaced the hop,
-      // `sent` has been told for it already.
+      // The message ends here, so `sent` is told for it, and no sender waits. If a RESTART has replaced the
+      // hop, `sent` has been told already.
       if case .send = event, isCurrent(hop) { tellSent(1, from: hop.index - 1) }
       return false
     }
   }
 
-  /// How a callback has decided about its event: by ending the call, or by the verdict that it returned.
+  /// The decision of a callback about its event: the status with which it ends the call, or the verdict that
+  /// it has returned.
   func resolution(_ answer: Int32, for event: Event, at hop: Hop) -> Resolution {
     if let status = hop.finishRequest.take() { return .finish(status) }
     guard let verdict = Verdict(rawValue: answer), event.kind.allows(verdict) else {
@@ -92,12 +96,13 @@ extension Call {
     return .verdict(verdict)
   }
 
-  /// Settles an event at a hop, whether its callback, a ticket or an executor answers.
+  /// Applies the decision about an event at a hop, whether it comes from a callback, a ticket or an executor.
   func settle(_ hop: Hop, _ event: Event, _ slot: Slot, _ resolution: Resolution) -> Settled {
     switch resolution {
     case .finish(let status):
       // A hop may end the call with OK while messages that it has delivered still wait. Then the OK waits
-      // behind them. The event of the callback that asked for the end does not wait: it is dropped.
+      // behind these messages. If a callback ends the call so, the event that the callback was shown is
+      // dropped.
       if hop.life == .answering, status.code == .ok {
         spendTicket(hop)
         drop(event, at: hop, slot)
@@ -143,7 +148,7 @@ extension Call {
     let dropped = remove(slot, of: hop, event.kind.lane)
     switch event {
     case .send: if let dropped, !dropped.isOwn { tellSent(1, from: hop.index - 1) }
-    // For a message that was held, the next message was asked for when it was held.
+    // For a held message, HOLD has already asked for a further message, so no demand is added here.
     case .receive: if dropped?.heldBytes ?? 0 == 0 { pending.append(.demandBelow(hop, 1)) }
     case .start, .halfClose, .headers, .status: break
     }
@@ -158,7 +163,8 @@ extension Call {
 
   // MARK: Parking
 
-  /// The event waits behind the hop's callback (invariant I13).
+  /// Puts the event in the hop's list `parked`: it has been shown to the hop and waits to leave (invariant
+  /// I13).
   @inline(never) @_optimize(size)
   func park(_ event: Event, at hop: Hop, _ slot: Slot, _ wait: Station.Wait, bytes: Int, isOwn: Bool = false)
   {
@@ -178,18 +184,20 @@ extension Call {
     }
   }
 
-  /// HOLD: the event waits as with PAUSE, but later events are shown, and the sender goes on (invariant I7).
+  /// Carries out the verdict HOLD: the event waits, as after PAUSE, but the hop sees later events, and the
+  /// sender need not wait (invariant I7).
   @inline(never) @_optimize(size)
   private func hold(_ event: Event, at hop: Hop, _ slot: Slot) -> Settled {
     let lane = event.kind.lane
-    // An empty message takes room too.
+    // An empty message counts as one byte, because it takes memory too.
     let bytes = event.message.map { max($0.charge, 1) } ?? 0
     if (hop.standing(lane)?.heldBytes ?? 0) + bytes > hop.registration.holdBytes {
       fail(hop, "held more than its hold_bytes", code: .resourceExhausted)
       return .ends
     }
     let ticket = hop.takeOverTicket()
-    // The sender is told `sent` for a held message early; so the `sent` that comes later from below stops at this hop.
+    // The sender is told `sent` for a held message now. So the `sent` that comes later from below stops at
+    // this hop.
     let isSend = event.kind == .send
     park(event, at: hop, slot, ticket == 0 ? .next : .hold(ticket), bytes: bytes, isOwn: isSend)
     hop.station(lane).heldBytes += bytes
@@ -220,7 +228,7 @@ extension Call {
 
   // MARK: Events that have waited
 
-  /// Ends the wait of the event that has `ticket`, with `resolution`. The ticket is spent already.
+  /// Applies `resolution` to the event that waits with `ticket`. The ticket is marked as used already.
   @inline(never) @_optimize(size)
   func resolve(_ ticket: UInt64, _ resolution: Resolution) {
     for hop in hops where hop.life != .gone {
@@ -236,28 +244,28 @@ extension Call {
     keepIfShown(ticket, resolution)
   }
 
-  /// Ends the wait of the event at `index`.
+  /// Ends the wait of the event at `index` of the hop's list `parked`, and applies `resolution` to it.
   private func release(_ hop: Hop, _ lane: Lane, _ event: Event, at index: Int, _ resolution: Resolution) {
     if let station = hop.standing(lane), case .pause = station.parked[index].wait { open(station, lane) }
     _ = settle(hop, event, .parked(index), resolution)
     goOn(hop, lane)
   }
 
-  /// An event that waited at the hop has been settled: the events that stood behind it go on.
+  /// Moves on the events that waited behind an event whose wait has ended.
   func goOn(_ hop: Hop, _ lane: Lane) {
     if hop.isActive { drain(hop, lane) }
     if lane == .inbound, wantsMessage { tellBelow { $0.pull() } }
   }
 
-  /// Lets the events leave that may leave the hop, in order. Then shows the events that waited in front of
-  /// it.
+  /// Lets the events that may leave the hop leave it, in order. Then shows the hop the events that still
+  /// waited for their callback.
   func drain(_ hop: Hop, _ lane: Lane) {
     while true {
       letGo(hop, lane)
       guard let station = hop.standing(lane), !station.isShut, let next = station.waiting.popFirst() else {
         break
       }
-      // Invariant I5: an event from above must not stand at this hop any more.
+      // Invariant I5: the hop sees no more events from above once the part of the chain from it on has ended.
       if lane == .outbound, hop.index >= outboundEnd {
         discardOutbound(next, at: hop.index)
       } else if lane == .outbound || hop.isActive, show(next, to: hop), leave(next, hop) {
@@ -267,7 +275,7 @@ extension Call {
     if let station = hop.standing(lane), station.isEmpty { hop.clear(lane) }
   }
 
-  /// Lets the events leave that may leave the hop, in order (invariant I4).
+  /// Lets the events that may leave the hop leave it, in order (invariant I4).
   func letGo(_ hop: Hop, _ lane: Lane) {
     while let station = hop.standing(lane), station.mayLetGo(hasDemand: hop.owed > 0),
       let first = station.parked.popFirst()
@@ -283,8 +291,8 @@ extension Call {
 
   // MARK: Leaving
 
-  /// The hop has answered the event with NEXT. True: it goes on at once. False: it stands behind others, waits for
-  /// demand, or goes no further.
+  /// The hop has answered NEXT to the event. Returns true if the event goes on at once. Returns false if it
+  /// waits behind other events or for demand, or goes no further.
   func leave(_ event: Event, _ hop: Hop) -> Bool {
     let stands = hop.standing(event.kind.lane).map { !$0.parked.isEmpty } ?? false
     if stands || event.kind == .receive && hop.owed == 0 {
@@ -294,8 +302,9 @@ extension Call {
     return go(event, hop, isOwn: false)
   }
 
-  /// The event leaves the hop. False: it goes no further now: the hop answers the call itself or has ended it, or the
-  /// hop's cut keeps the event back.
+  /// Counts `event`, which leaves the hop. Returns false if the event goes no further now: the hop answers
+  /// the call itself or has ended it, or the hop's cut (its record of events) keeps the event until others
+  /// are sent again.
   private func go(_ event: Event, _ hop: Hop, isOwn: Bool) -> Bool {
     switch event {
     case .start: return startLeaves(hop)
@@ -326,8 +335,8 @@ extension Call {
     return true
   }
 
-  /// Start leaves the hop downward, with the demand that waited for it (invariant I11). False: the hop has
-  /// ended the call.
+  /// Start leaves the hop downward, together with the demand that has waited for it (invariant I11). Returns
+  /// false if the hop has ended the call.
   @inline(never) @_optimize(size)
   private func startLeaves(_ hop: Hop) -> Bool {
     startAt = hop.index + 1

@@ -1,6 +1,7 @@
 import PenstockWire
 
-// Signals, which never queue: demand on its way down, and `sent` on its way up.
+// The two signals: demand, which goes down, and `sent`, which goes up. A signal never waits in a queue of
+// events.
 
 extension Call {
   /// Passes demand for `n` more messages down the chain, beginning with the hop at `index`.
@@ -17,7 +18,7 @@ extension Call {
       }
     }
     while n > 0 {
-      // Demand does not pass start: it waits there, and moves on with start.
+      // Demand does not overtake start: it waits where start is, and moves on with start.
       if index >= startAt, startAt <= hops.count {
         addFrontierDemand(n)
         return
@@ -38,7 +39,8 @@ extension Call {
 
   func addFrontierDemand(_ n: Int) { frontierDemand = saturatingSum(frontierDemand, n) }
 
-  /// A hop asks for more from below. Before start has left the hop, the demand waits with start.
+  /// Passes demand that the hop itself has made to the hops below. Before start has left the hop, the demand
+  /// waits with start.
   func runDemand(_ n: Int, below hop: Hop) {
     splitRun(at: hop.index)
     guard hop.isActive, n > 0 else { return }
@@ -50,8 +52,8 @@ extension Call {
     }
   }
 
-  /// Shows demand to the hop, and returns how much the hop passes on. The caller of this function then checks
-  /// whether the hop has asked to end the call.
+  /// Shows demand for `n` messages to the hop, and returns how much the hop passes on. The caller of this
+  /// function then checks whether the hop has asked to end the call.
   func showDemand(_ n: Int, to hop: Hop) -> Int {
     hop.addOwed(n)
     if let station = hop.inbound, !station.parked.isEmpty { pending.append(.flush(hop.index, .inbound)) }
@@ -73,21 +75,21 @@ extension Call {
     if wantsMessage { tellBelow { $0.pull() } }
   }
 
-  /// Tells `sent` for `n` messages to the hops from `index` up, after the running step: so `sent` never comes
-  /// between an event's callback and the event's settling.
+  /// Queues `sent` for `n` messages for the hops from `index` up. The hops are told after the running step,
+  /// so `sent` never comes between an event's callback and the use of its verdict.
   func tellSent(_ n: Int, from index: Int) {
     if n > 0, phase == .live { pending.append(.sentFrom(index, n)) }
   }
 
-  /// Whether the caller, a hop or a trace is told when the transport has taken messages. In most unary calls
-  /// none of them is.
+  /// Whether the caller, a hop or a trace has to be told that the transport has taken messages. In most unary
+  /// calls nobody has to be.
   public var hearsSent: Bool {
     manner == .toldSent || table.map { !$0.pointee.sent.isEmpty } ?? false || run.length < hops.count
       || trace != nil
   }
 
-  /// The part of the call below the hop at `index` has taken `n` messages: tells this hop and those above it.
-  /// `isCounted`: the cut above the attempt has counted them already.
+  /// Tells `sent` for `n` messages to the hop at `index` and those above it, because the part of the call
+  /// below has taken them. `isCounted`: the cut above the attempt has counted these messages already.
   func runSent(_ n: Int, at index: Int, isCounted: Bool = false) {
     var n = n
     var index = index
@@ -115,7 +117,8 @@ extension Call {
             _ = hop.invoke(callback, .sent)
             _ = finishIfAsked(hop)
           }
-          // If a hop above has done a RESTART meanwhile, the hops above have been told already.
+          // If a RESTART has replaced this hop meanwhile, it has also told `sent` for these messages to the
+          // hops above.
           guard isCurrent(hop) else { return }
         }
         n += held
@@ -126,7 +129,7 @@ extension Call {
   }
 
   /// Ends the call if the callback that has just returned has asked for it; then the callback's verdict is
-  /// ignored. False: the callback has not asked.
+  /// ignored. Returns false if the callback has not asked.
   func finishIfAsked(_ hop: Hop) -> Bool {
     guard let status = hop.finishRequest else { return false }
     hop.finishRequest = nil

@@ -3,10 +3,10 @@ import Synchronization
 
 /// One call: the machine that moves events between the caller, the hops of its chain and the attempt below.
 ///
-/// It does no I/O and keeps no time: the loop passes in each thing that arrives, and the call tells the layers below
-/// and above what to do. Everything runs on the driving thread, except `submit`, which any thread may call. Requests
-/// that hops or layers make while an event is on its way are queued in `pending` and done after it, so callbacks are
-/// never nested and no step ever runs inside another.
+/// It does no I/O and keeps no time: the loop passes in each thing that arrives, and the call tells the
+/// layers below and above what to do. Everything runs on the driving thread, except `submit`, which any
+/// thread may call. A step carries out one input. Requests of hops or layers that come during a step are
+/// queued in `pending` and done after it, so callbacks are never nested.
 ///
 /// `Call+Advance` moves events, `Call+Signals` signals; `Call+Settle` handles an event at one hop, and `Call+End` the
 /// call's end. docs/interceptors.md describes the order of events.
@@ -20,73 +20,75 @@ public final class Call {
     case ended
   }
 
-  /// The state of the present attempt.
+  /// Whether the present attempt has been started, and whether it has ended.
   enum Leg { case unstarted, open, ended }
 
   /// How events from the attempt come to the caller. `queued`: by `execute`, like any other input. `direct`:
-  /// through no hops but those of the run, in 70 instructions an event fewer (invariant I12). The door is
-  /// direct while the attempt is open, all hops are in the run, and there is neither a codec nor a trace.
+  /// past all code for single hops, which saves 70 instructions an event (invariant I12). The door is
+  /// `direct` while the attempt is open, all hops are in the run (the hops that count together), and there is
+  /// neither a codec nor a trace.
   enum Door { case direct, queued }
 
-  /// Which notices the layer above gets; `toldSent`: all of them.
+  /// Which notices the layer above (the caller's side) gets; `toldSent`: all of them.
   public enum Manner {
     case toldSent
-    /// The layer gets all notices but `sent`.
+    /// The layer above gets all notices but `sent`.
     case untold
-    /// All notices but `sent`. Besides, nobody uses the call after its end, and its release frees no object of the
-    /// user's.
+    /// The layer above gets all notices but `sent`. Besides, nobody uses the call after its end, and its
+    /// release frees no user data.
     case brief
   }
 
   public let id: UInt64
   public let request: Request
-  /// A counted reference to the object that `values` has made.
+  /// A counted reference to the object that `values` has made; nil until then.
   private let madeValues = Atomic<UnsafeMutableRawPointer?>(nil)
   public let measures = Measures()
-  /// A counted reference to a ConnectionFacts.
+  /// A counted reference to the `ConnectionFacts` of the present attempt; nil before it has a connection.
   let connectionFacts = Atomic<UnsafeMutableRawPointer?>(nil)
   /// The facts of earlier attempts' connections, kept because another thread may be about to read them.
   var pastConnections: [ConnectionFacts] = []
   public let origin: CallOrigin
   public var loop: CallLoop { origin.loop }
-  /// Like `loop`, for code that runs often: no reference is counted.
+  /// Runs `body` with `loop`, without counting a reference: for code that runs often.
   @inline(__always)
   func withLoop<R>(_ body: (CallLoop) -> R) -> R { borrow(origin) { borrow($0.loop, body) } }
-  /// Whether this is the driving thread. Any thread.
+  /// Whether the calling thread is the driving thread. Any thread.
   var isDriving: Bool { withLoop { $0.isDriving } }
 
   /// The chain; nil once the call has ended.
   public internal(set) var chain: Chain?
   var hops = HopRow.Hops()
-  /// The row that holds the hops, a counted reference; kept until the call has ended and the step that ends it is
-  /// done.
+  /// The object that holds the hops, as a counted reference. It is kept until the call has ended and the last
+  /// step is done.
   private(set) var row: Unmanaged<HopRow>?
-  /// The chain's stock, which has given the row; a counted reference if the chain is released before the row.
+  /// The object to which `row` is given back for further calls. The reference is counted if the chain is
+  /// released before the row.
   private var stock: Unmanaged<Chain.Stock>?
-  /// The chain's callbacks, while there is a chain.
+  /// The chain's callbacks; nil once the call has ended.
   private(set) var table: UnsafePointer<Chain.Callbacks>?
-  /// The codec, set before `open`. nil: both levels see bytes.
+  /// Encodes and decodes messages; set before `open`. nil: the messages are bytes.
   public var codec: Codec?
   var below: CallBelow?
-  /// The layer above, a counted reference. It is released at the end of the call, after `callStatus` has returned, so
-  /// never while one of its functions runs.
+  /// The layer above (the caller's side), as a counted reference. It is released at the call's end, after
+  /// `callStatus` has returned, so never while one of its functions runs.
   private(set) var above: Unmanaged<CallAbove>?
   /// The trace; nil: none is kept.
   public let trace: (any CallTrace)?
   /// An object in which the loop keeps its own data about this call; the call owns the object.
   private let attachment: AnyObject
-  /// The address of `attachment`: a holder of the call may use it without counting a reference.
+  /// The address of `attachment`, which may be used without counting a reference while the call exists.
   public var attached: UnsafeMutableRawPointer { Unmanaged.passUnretained(attachment).toOpaque() }
 
   var pending = Fifo<Input>()
-  /// The cut above the attempt.
+  /// The state of the cut above the attempt, which records events for a further attempt.
   var bottom = Bottom.start
-  /// The resolutions of tickets whose events' callbacks still run on executors.
+  /// Resolutions of tickets that came while their events' callbacks still run on executors.
   var earlyResolutions: [(ticket: UInt64, resolution: Resolution)] = []
   /// Inputs that other threads have posted, the newest first.
   let posted = Atomic<UnsafeMutablePointer<Posted>?>(nil)
 
-  /// The hops from the top that nothing has set apart.
+  /// The top hops that count together.
   var run = Run()
 
   // The state of the outbound lane.
@@ -98,12 +100,12 @@ public final class Call {
   /// The notices that the layer above gets. Set before `open`.
   public var manner = Manner.toldSent
 
-  // The state of the inbound lane: demand below the chain, and messages that have come.
+  // The state of the inbound lane: the messages that the attempt may still deliver, and those that have come.
   var demandBelow = 0
   var inboundCount = 0
   var headersCount = 0
-  /// The event of the running callback. The code that shows it keeps it until the callback returns, so the reference
-  /// is not counted.
+  /// The event of the running callback, as an uncounted reference. The code that calls the callback keeps the
+  /// event until the callback returns.
   private var shown = unsafeBitCast(Event.start, to: UInt.self)
   var event: Event { unsafeBitCast(shown, to: Event.self) }
   @inline(__always)
@@ -114,17 +116,17 @@ public final class Call {
   var isRunning = false
   var leg = Leg.unstarted
   var door = Door.queued
-  /// The index of the hop that start has come to; hops.count + 1 once start has left for the transport.
+  /// The index of the hop where start is; hops.count + 1 once start has gone to the transport.
   @Small var startAt = 0
-  /// Outbound events that come to this index or beyond are discarded: the part below has ended.
+  /// Outbound events that reach this index or a greater one are dropped: the chain has ended from there on.
   @Small var outboundEnd: Int
   @Small var pausesInbound = 0
   /// The codec stands above the hop at this index.
   @Small private(set) var codecIndex: Int
   /// The cut above the attempt stands above the hop at this index.
   @Small private(set) var cutAt: Int
-  /// After the call has begun again at the cut: for this many of the messages that the attempt will report as sent, the
-  /// hops above the cut were told `sent` before, and are not told again.
+  /// How many messages of the present attempt were already sent by an earlier one and reported as `sent` to
+  /// the hops above the cut. The hops are not told about them again.
   @Small var sentAgain = 0
 
   public init(
@@ -149,7 +151,7 @@ public final class Call {
     if let row { Chain.Stock.drop(row) }
     forgetBottom()
     above?.release()
-    // Frees inputs that were posted and not carried out.
+    // Frees inputs that were posted and never carried out.
     if posted.load(ordering: .acquiring) != nil { dropPosted() }
     if let facts = connectionFacts.load(ordering: .relaxed) {
       Unmanaged<ConnectionFacts>.fromOpaque(facts).release()
@@ -161,12 +163,12 @@ public final class Call {
   /// The clock by which deadlines are counted. Any thread.
   public var clock: UInt64 { loop.clock }
 
-  /// Values that hops and the caller share; nil: nobody has asked for them yet. Any thread.
+  /// The values that hops and the caller share; nil if nobody has used them yet. Any thread.
   public var knownValues: CallValues? {
     madeValues.load(ordering: .acquiring).map { Unmanaged<CallValues>.fromOpaque($0).takeUnretainedValue() }
   }
 
-  /// The shared values, made when they are first asked for: few calls have any. Any thread.
+  /// The values that hops and the caller share, made at the first use: few calls have any. Any thread.
   public var values: CallValues {
     if let known = knownValues { return known }
     let made = Unmanaged.passRetained(loop.newValues())
@@ -179,7 +181,7 @@ public final class Call {
   /// Sets the layer above. Called before `open`, and before any other thread has a reference to `above`.
   public func attach(above: CallAbove) { self.above = retainNew(above) }
 
-  /// Removes the layer above at the call's end. The caller of this function releases the reference.
+  /// Removes the layer above at the call's end. The caller of this function has to release the reference.
   func detachAbove() -> Unmanaged<CallAbove>? { above.take() }
   public func attach(below: CallBelow) { self.below = below }
 
@@ -198,11 +200,12 @@ public final class Call {
 
   // MARK: - From below, on the driving thread
 
-  /// Whether the attempt may deliver a message: it is open, there is demand, and no hop has shut its inbound lane.
+  /// Whether the attempt may deliver a message: the attempt is open, a message was asked for, and no hop has
+  /// shut its inbound lane.
   public var wantsMessage: Bool { demandBelow > 0 && pausesInbound == 0 && phase == .live && leg == .open }
 
-  /// A small message has arrived completely, although nobody has asked for it yet: offers it to the caller, if no hop
-  /// has shut its inbound lane.
+  /// The attempt reports a small message that has arrived completely before it was asked for. The caller is
+  /// told, if no hop has shut its inbound lane.
   public func offerMessage() {
     if demandBelow == 0, pausesInbound == 0, phase == .live, !isRunning {
       tellAbove { $0.callOffersMessage() }
@@ -244,7 +247,7 @@ public final class Call {
     }
   }
 
-  /// Whether events from the attempt go straight to the caller now: see `Door`.
+  /// Whether events from the attempt go straight to the caller now (`Door.direct`).
   @inline(__always)
   private var isDirect: Bool { door == .direct && !isRunning }
 
@@ -262,40 +265,40 @@ public final class Call {
 
   // MARK: - Inputs, a step each
 
-  /// The inputs of a call. Carrying one out is a step.
+  /// The inputs of a call. Carrying out one input is a step.
   public enum Input {
-    /// Begins the call: start, with this demand; then the one request message, if it is given, and its half-close.
+    /// Begins the call: sends start with this demand; if there is a message, then it and the half-close.
     case open(demand: Int, message: Message?)
     case send(Message)
     case halfClose
     case demand(Int)
-    /// The call is ended from outside of its hops: for example, the caller has cancelled, the deadline has passed, or
-    /// the channel was closed.
+    /// Ends the call from outside its hops: for example, the caller has cancelled, the deadline has passed,
+    /// or the channel was closed.
     case endLocally(Status)
     case headersFromBelow(Metadata)
     case messageFromBelow(Message)
     case statusFromBelow(Status)
     case sentFromBelow(Int)
-    /// Tells `sent` to the hops from the index up (the first number) for as many messages as the second
-    /// number says: for example, messages that were discarded on their way or are held.
+    /// Tells `sent` to the hops from an index (the first number) upward, for a number of messages (the second
+    /// number): for example, messages that a hop has dropped or holds.
     case sentFrom(Int, Int)
     case resolve(UInt64, Resolution)
-    /// Resolves the ticket with NEXT, at this time.
+    /// Resolves the ticket with the verdict NEXT at this time.
     case resume(UInt64, at: UInt64)
-    /// An event that a hop delivers as its answer: the hop has taken the call, or may still take it.
+    /// An event of the answer that a hop gives instead of the server, after TAKE or before it.
     case answer(Hop, Event)
-    /// An event that a hop sends or delivers outside of its callbacks.
+    /// A hop injects an event outside of its callbacks.
     case put(Hop, Event)
     /// A hop ends the call outside of its callbacks.
     case finish(Hop, Status)
     case demandBelow(Hop, Int)
     case flush(Int, Lane)
-    /// The events that a cut sends again go down from the hop at this index.
+    /// Sends the events that the cut has recorded down again, beginning with the hop at this index.
     case replay(Cut, Int)
     case ran(Job)
     case executorLost(Hop)
 
-    /// Whether the call can take this input before `open` has run: only `open` itself or an end.
+    /// Whether the call accepts this input before `open` has run: only `open` itself and an end.
     fileprivate var mayBegin: Bool {
       switch self {
       case .open, .endLocally: true
@@ -307,7 +310,7 @@ public final class Call {
     }
   }
 
-  /// The resolution of a ticket.
+  /// The decision about an event that waits with a ticket or has just been shown to its callback.
   public enum Resolution {
     case verdict(Verdict)
     case finish(Status)
@@ -315,7 +318,7 @@ public final class Call {
     case broken(StaticString)
   }
 
-  /// Carries out an input at once, or after the step that runs. The driving thread only.
+  /// Carries out an input at once, or after the running step. Only on the driving thread.
   public func perform(_ input: Input) {
     step(input)
     if phase == .ended, !isRunning { giveRow() }
@@ -352,7 +355,7 @@ public final class Call {
     if phase == .ended { giveRow() }
   }
 
-  /// Ends the step in which hops were asked about an endpoint.
+  /// Ends the step in which hops with on_pick have seen an endpoint.
   @inline(never) @_optimize(size)
   func endAskedStep() {
     checkStep()
@@ -367,16 +370,16 @@ public final class Call {
     }
   }
 
-  /// Whether no other thread has, or can get, one of the call's hops, so that nothing about them needs a lock. On the
-  /// driving thread.
+  /// Whether no other thread has, or can get, a reference to one of the call's hops; then nothing about them
+  /// needs a lock. On the driving thread.
   public var hopsArePrivate: Bool {
     row.map {
       run.length == hops.count && !$0._withUnsafeGuaranteedRef { $0.wasLookedAt.load(ordering: .acquiring) }
     } ?? true
   }
 
-  /// The call has ended, and its chain still exists. If no other thread knows the hops, the row is given back at
-  /// once.
+  /// Gives `row` back at the call's end if no other thread knows the hops. Otherwise keeps what `giveRow`
+  /// needs, because the chain is released next.
   func letRowGo() {
     guard let row, let stock else { return }
     if hopsArePrivate, stock._withUnsafeGuaranteedRef({ $0.givePrivate(row) }) {
@@ -387,7 +390,7 @@ public final class Call {
     table = nil
   }
 
-  /// Gives the row back. Called when no code of the call runs any more that might use one of its hops.
+  /// Gives `row` back. Called when no code of the call runs any more that might use one of its hops.
   func giveRow() {
     guard let row, let stock else { return }
     self.row = nil
@@ -414,7 +417,8 @@ public final class Call {
     case .statusFromBelow(let status):
       guard leg == .open else { return }
       endBelow()
-      // The status may go no further than the cut; then the hops below it are made anew, so they leave the run.
+      // If the call is sent again because of this status, the hops below the cut do not pass it on and are
+      // made anew, so they leave the run.
       if status.canRepeat != .no { splitRun(at: cutAt) }
       moveUp(.status(status), at: hops.count - 1)
     case .sentFromBelow(let n):
@@ -441,13 +445,13 @@ public final class Call {
     }
   }
 
-  /// Opens the call on the driving thread, after `awaitOpen`. `message`: the one request message, if the caller has it
-  /// at hand; nil: it may have been posted.
+  /// Opens the call on the driving thread, after `awaitOpen`. `message` is the one request message, if the
+  /// caller passes it here; nil if it may have been posted as an input.
   public func open(_ message: consuming Message?) {
     let said = message ?? takeWhole()
     let demand = request.kind.receivesOne ? 2 : 0
     guard trace == nil, !isRunning else { return perform(.open(demand: demand, message: consume said)) }
-    // Does what `execute` would do, in 60 instructions fewer.
+    // This does what `execute` would do, but takes 60 instructions fewer.
     isRunning = true
     open(demand, said)
     checkStep()
@@ -468,7 +472,8 @@ public final class Call {
       self.row = row
       self.table = table
       hops = row._withUnsafeGuaranteedRef { $0.hops }
-      // A call with a trace has no run, so that each hop notes its events; other calls pay nothing for traces.
+      // In a call with a trace no hop is in the run, so that each hop notes its events. Other calls need no
+      // test for a trace there.
       if trace == nil {
         run.length = table.pointee.runLength
         if codec != nil { run.length = min(run.length, codecIndex) }
@@ -479,14 +484,14 @@ public final class Call {
       message != nil && hasOnlyHops && request.kind.sendsOne && (run.length == 0 || runPassesMessages)
     switch advanceDown(.start, at: 0) {
     case .below:
-      // If the deadline is over when start has passed the hops, nothing is sent.
+      // If the deadline has passed by the time when start has left the last hop, nothing is sent.
       if isLate, let deadline = request.deadline, deadline <= withLoop({ $0.now }) { return deadlinePassed() }
       if mayLeaveWhole, let message, leavesWhole(message) { return }
       leaveForTransport(.start)
     case .above, .stays: break
     }
     if let message {
-      // The message goes behind the inputs that start has caused; mostly there are none.
+      // The message comes after the inputs that start has caused; usually there are none.
       if pending.isEmpty { execute(.send(message)) } else { pending.append(.send(message)) }
       if pending.isEmpty { execute(.halfClose) } else { pending.append(.halfClose) }
     }

@@ -1,12 +1,12 @@
 import PenstockWire
 
-/// The calls that an interceptor wants: by method and by kind.
+/// Which calls an interceptor wants: by method and by kind.
 public struct CallFilter {
   public let methods: MethodFilter
-  /// A mask of (1 << kind), never 0.
+  /// The wanted kinds as a mask: bit k stands for the kind with raw value k. Never 0.
   public let kinds: UInt32
 
-  /// `kinds`: a mask; 0 stands for all kinds.
+  /// `kinds` is a mask of the wanted kinds (bit k for raw value k); 0 stands for all kinds.
   public init(_ methods: MethodFilter = MethodFilter(), kinds: UInt32 = 0) {
     self.methods = methods
     self.kinds = kinds & 0xf == 0 ? 0xf : kinds & 0xf
@@ -19,14 +19,15 @@ public struct CallFilter {
   }
 }
 
-/// Patterns separated by commas. A pattern is a whole path, or the beginning of paths followed by one star.
+/// A list of method patterns, separated by commas. A pattern is a whole path, or the beginning of a path
+/// followed by one star.
 public struct MethodFilter {
   public let text: ByteBuffer?
 
   /// Matches every method.
   public init() { text = nil }
 
-  /// Makes a filter of patterns. nil: a pattern is malformed, so it could match nothing.
+  /// Makes a filter from patterns. Returns nil if a pattern is malformed, because it could never match.
   public init?(_ patterns: ByteBuffer) {
     text = patterns
     var valid = true

@@ -2,7 +2,8 @@ import PenstockWire
 
 public enum Compression: Equatable, Sendable { case identity, gzip }
 
-/// Whether calling a method twice is harmless; the raw values are the ABI's.
+/// Whether a second call of the method, with the same request, does no harm; the raw values are those of the
+/// ABI.
 public enum Idempotency: Int32, Sendable {
   case unknown = 0
   case idempotent = 1
@@ -17,9 +18,9 @@ public enum Privacy: UInt8, Sendable {
   case tls = 2
 }
 
-/// The authority, content-type and user agent that a call has instead of the usual ones, each followed by a
-/// NUL; nil: the usual one. The object also has the call's wish for an endpoint, because few calls have one.
-/// The object is never changed, only replaced.
+/// The authority, content-type and user agent with which a call replaces the usual ones, each followed by a
+/// NUL; nil: the usual one. The call's `EndpointWish` is here too, because few calls have one. The object is
+/// never changed, only replaced.
 public final class RequestLabels {
   public let authority: ByteBuffer?
   /// The content-type, such as "application/grpc+json"; nil: "application/grpc".
@@ -28,7 +29,7 @@ public final class RequestLabels {
   public let userAgent: ByteBuffer?
   public let wish: EndpointWish?
 
-  /// The start of each `contentType`, before the name of the messages' encoding.
+  /// The beginning of each `contentType`; the name of the messages' encoding follows.
   public static var contentTypeStart: StaticString { "application/grpc+" }
 
   /// The name of the messages' encoding, such as "json"; nil: the usual one, "proto".
@@ -48,14 +49,14 @@ public final class RequestLabels {
   }
 }
 
-/// The settings that `start` carries beside its headers, such as limits, credentials and compression.
+/// The settings that `start` carries beside its metadata, such as limits, credentials and compression.
 public struct CallSettings {
   public var maxReceiveBytes = 4 << 20
   public var maxSendBytes = Int(Int32.max)
-  /// Header fields that are sent over TLS only. The object is never changed, only replaced, because call options share
-  /// it.
+  /// Header fields that are sent only over TLS. The object is never changed, only replaced, because call
+  /// options share it.
   public var credentials: Metadata?
-  /// The lowest privacy that the connection may have, because of a secret in the metadata.
+  /// The least private kind of channel that may carry the call, because its metadata contains a secret.
   public var privacy = Privacy.cleartext
   /// The compression of sent messages.
   public var compression = Compression.identity

@@ -1,46 +1,48 @@
 import PenstockWire
 
-/// Something that happened in a call, for its trace. A note never contains messages or metadata.
+/// One entry of a call's trace: something that happened in the call. A note never contains messages or
+/// metadata.
 public struct TraceNote {
   public enum What: Int, Sendable {
     /// A hop's callback has returned.
     case callback
-    /// A callback was handed to its hop's executor, which will run it.
+    /// A callback was given to its hop's executor, which will run it.
     case executor
-    /// A ticket was resolved, with a verdict or with a status, whose code is `detail`.
+    /// A ticket was resolved with a verdict, or with a status, whose code is then `detail`.
     case resolved
-    /// The hop has ended the call; `detail` is the code.
+    /// The hop has ended the call; `detail` is the status code.
     case finished
-    /// The call begins again after a RESTART, or, without a hop, because the server has not processed the request;
-    /// `detail`: how often it has now begun again at this cut.
+    /// The call is sent again: after a RESTART by the hop, or, if there is no hop, because the server has not
+    /// processed the request. `detail` says how often the call has been sent again from this hop, or from the
+    /// attempt.
     case restarted
-    /// A RESTART was not possible; `detail` is the outcome that says why.
+    /// A RESTART was not possible; `detail` is the `Outcome` that says why.
     case notRestarted
     /// The call was sent to another channel.
     case redirected
-    /// The hop made a call of its own; `detail` is its id.
+    /// The hop has started a call of its own; `detail` is the new call's id.
     case sideCall
-    /// The event has come from the caller, or to the caller.
+    /// The event has come from the caller, or has reached the caller.
     case caller
-    /// The event has left for the transport, or has come from it.
+    /// The event has gone to the transport, or has come from it.
     case transport
-    /// The attempt waits for a `Lack`, which is `detail`, from now on.
+    /// The attempt begins to wait; `detail` is the `Lack` that says for what.
     case waiting
-    /// A cancel or the deadline has ended the call; `detail` is the code.
+    /// A cancel or the deadline has ended the call; `detail` is the status code.
     case endedLocally
-    /// The call has ended, and the caller gets the status; `detail` is the code.
+    /// The call has ended, and the caller gets the status; `detail` is its code.
     case ended
   }
 
   public let what: What
   public let event: EventKind
-  /// The index of the hop; -1: none.
+  /// The index of the hop in the chain; -1 if the note is about no hop.
   public let hop: Int
   public let attempt: UInt32
-  /// The verdict; nil: the note is about something that has no verdict.
+  /// The verdict of the callback or the ticket; nil for notes about anything else.
   public var verdict: Int32?
   public var detail: Int
-  /// The time in monotonic nanoseconds; of a callback, when it began.
+  /// The time of the note in monotonic nanoseconds; for a callback, when it began.
   public var time: UInt64
   public var took: UInt64 = 0
   public let thread: UInt
@@ -53,8 +55,8 @@ public protocol CallTrace: AnyObject {
 }
 
 extension Call {
-  /// Notes something about a hop. Call it only if `trace != nil`, so that a call without a trace pays for that test
-  /// only.
+  /// Adds a note about the hop to the call's trace. Call it only if `trace != nil`, so that a call without a
+  /// trace pays for that test only.
   @inline(never)
   public func note(
     _ what: TraceNote.What, _ hop: Hop? = nil, _ event: EventKind = .none, verdict: Int32? = nil,
@@ -78,7 +80,7 @@ extension Call {
     }
   }
 
-  /// Notes an input from outside of the hops.
+  /// Adds a note about an input that comes from outside the hops to the trace.
   @inline(never)
   func note(_ input: Input) {
     switch input {

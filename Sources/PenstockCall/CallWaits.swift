@@ -1,8 +1,8 @@
 import PenstockWire
 import Synchronization
 
-/// How long the attempts of a call have waited for each `Lack`. The driving thread writes the times; any
-/// thread may read them.
+/// How long a call's attempts have waited for each `Lack`. The driving thread writes the times; any thread
+/// may read them.
 public struct CallWaits: ~Copyable {
   private let waitsFor = Atomic<UInt8>(Lack.nothing.rawValue)
   /// The time at which the present wait began.
@@ -28,8 +28,8 @@ public struct CallWaits: ~Copyable {
     }
   }
 
-  /// How long attempts have waited for `lack`, in nanoseconds. A wait that is still going on is counted until
-  /// `end`.
+  /// How long attempts have waited for `lack`, in nanoseconds. A wait that still goes on is counted up to the
+  /// time `end`.
   public func waited(for lack: Lack, until end: UInt64) -> UInt64 {
     let began = since.value
     let open = waitsFor.load(ordering: .relaxed) == lack.rawValue && end > began ? end - began : 0
@@ -43,7 +43,7 @@ public struct CallWaits: ~Copyable {
 }
 
 extension Call {
-  /// The attempt waits for `lack` from now on. Driving thread only.
+  /// Notes that the attempt waits for `lack` from now on. Only on the driving thread.
   @inline(never) @_optimize(size)
   public func waits(for lack: Lack) {
     guard phase == .live else { return }

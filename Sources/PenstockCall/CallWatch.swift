@@ -1,50 +1,54 @@
 import Synchronization
 
-/// The callback that runs on the driving thread of a runtime, for any thread to see. So a callback that does
-/// not return can be named, although nothing else of the runtime can be examined while it runs.
+/// Says which callback runs on a runtime's driving thread; any thread may read it. So a callback that does
+/// not return can be named, although nothing else of the runtime can be examined while the callback runs.
 ///
-/// There is one writer, which never waits; a reader reads again if the writer has written meanwhile. The watch holds
-/// numbers only, nothing that could be freed under a reader.
+/// There is one writer, which never waits; a reader reads again if the writer has written meanwhile. The
+/// object holds only numbers, so nothing is freed while a reader uses it.
 public final class CallWatch: @unchecked Sendable {
   public struct Running {
     public let call: UInt64
     public let event: EventKind
-    /// The number of the interceptor's registration; 0: it is a callback of the call itself.
+    /// The number of the interceptor's registration; 0 for a callback of the call's own user.
     public let interceptor: UInt64
   }
 
-  /// How often `begin` was called: once for each callback, or for several callbacks of one call in a row.
+  /// How often `begin` was called: once for each callback, or once for several callbacks of one call that
+  /// follow each other.
   private let begun = Atomic<UInt64>(0)
-  /// The event, with the registration in the upper bits; 0: no callback runs.
+  /// The event of the running callback, with the registration's number in the upper bits; 0: no callback
+  /// runs.
   private let what = Atomic<UInt64>(0)
   private let call = Atomic<UInt64>(0)
 
-  /// Whether user code, which may take long, has run since the loop last read the clock. On the driving thread.
+  /// Whether user code, which may take long, has run since the loop last read the clock. On the driving
+  /// thread only.
   public var hasRun = false
 
   public init() {}
 
-  /// A callback begins: an interceptor's, or the caller's, which has 0 as its registration.
+  /// Notes that a callback begins: one of an interceptor, or one of the call's user, for which `registration`
+  /// is 0.
   @inline(__always)
   public func begin(_ id: UInt64, _ event: EventKind, of registration: UInt64 = 0) {
     begin(id, CallWatch.name(registration, event))
   }
 
-  /// The event and the registration as one number.
+  /// The event and the registration's number, packed into one number.
   @inline(__always)
   static func name(_ registration: UInt64, _ event: EventKind) -> UInt64 {
     registration << 8 | UInt64(UInt8(truncatingIfNeeded: event.rawValue))
   }
 
-  /// The order of the writes matters: a reader that sees the new call also sees that the old callback is over, and a
-  /// reader that sees the new callback also sees the new count.
+  /// Notes that a callback begins. The order of the writes matters: a reader that sees the new call also sees
+  /// that the old callback is over, and a reader that sees the new callback also sees the new count.
   @inline(__always)
   func begin(_ id: UInt64, _ name: UInt64) {
     begin(id)
     show(name)
   }
 
-  /// Several callbacks of one call begin, each named by `show`; the last is over when `end` is called.
+  /// Notes that several callbacks of one call begin. `show` names each of them, and `end` ends the last.
   @inline(__always)
   func begin(_ id: UInt64) {
     hasRun = true
@@ -59,8 +63,8 @@ public final class CallWatch: @unchecked Sendable {
   @inline(__always)
   public func end() { what.store(0, ordering: .releasing) }
 
-  /// The callback that runs, for any thread. nil: no callback runs, or callbacks follow each other too fast
-  /// to read one.
+  /// The callback that runs now. Any thread may ask. nil: no callback runs, or callbacks follow each other
+  /// too fast to read one.
   public func running() -> Running? {
     for _ in 0..<1000 {
       let seen = what.load(ordering: .acquiring)

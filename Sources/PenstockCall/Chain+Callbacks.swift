@@ -1,18 +1,19 @@
 extension Chain {
-  /// The callbacks of the hops that begin in the run, by event: each list in the order in which the event comes to its hops.
-  /// A walk through a list touches nothing of the hops themselves.
+  /// The callbacks of the hops that begin in the run (the top hops, which count together). There is a list
+  /// for each event, in the order in which the event visits the hops. A walk through a list does not touch
+  /// the hops.
   struct Callbacks {
     struct Entry {
-      /// The function to call. A `create` is not called by way of this entry, but by `Call.enter`. A
-      /// `destroy` returns nothing, so the result of its call is not used.
+      /// The function to call, with two exceptions. `Call.enter` calls a `create`, not the code that walks
+      /// this list. A `destroy` returns nothing, so the result is not used.
       let function: HopCallback
-      /// The argument of `function`: the registration's user data. For an interceptor with `create` it is
-      /// this entry, and `function` is `callWithState`, which finds the hop's state. So the entries of other
-      /// interceptors need no test.
+      /// The argument of `function`: the registration's user data. If the interceptor has `create`, the
+      /// argument is this entry and `function` is `callWithState`, which finds the hop's state. So the
+      /// entries of other interceptors need no test for `create`.
       let userData: UnsafeMutableRawPointer?
-      /// The interceptor's own function, which `callWithState` calls.
+      /// The interceptor's own function, which `callWithState` calls with the hop's state.
       private let own: HopCallback
-      /// The number of the registration and the event, for `CallWatch`.
+      /// The registration's number and the event, packed for `CallWatch`.
       let name: UInt64
       let kind: EventKind
       @Small var index: Int
@@ -44,7 +45,7 @@ extension Chain {
       fileprivate(set) var end: UnsafePointer<Entry>
       var isEmpty: Bool { first == end }
 
-      /// The entries of the hops above the one at `index`, in whichever direction the event goes.
+      /// The entries of the hops above the hop at `index`; the list may be for events that go down or up.
       @inline(never) @_optimize(size)
       func above(_ index: Int) -> List {
         var some = self
@@ -53,7 +54,7 @@ extension Chain {
         return some
       }
 
-      /// The entries of the hop at `index` and of the hops below it, for an event that goes down.
+      /// The entries of the hop at `index` and of the hops below it. Only for a list of events that go down.
       @inline(never) @_optimize(size)
       func from(_ index: Int) -> List {
         var some = self
@@ -62,14 +63,16 @@ extension Chain {
       }
     }
 
-    /// The number of hops that begin in the run: those above the first hop that records or has an executor.
+    /// The number of hops that begin in the run. The run ends above the first hop that may RESTART, has an
+    /// executor, or has on_pick.
     let runLength: Int
     let hasCreate: Bool
-    /// Whether a hop has on_pick.
+    /// Whether any hop of the chain has on_pick.
     let hasPick: Bool
-    /// Whether the list `start` has no callbacks but on_start.
+    /// Whether the list `start` has only on_start callbacks, neither `create` nor on_demand.
     let startsPlainly: Bool
-    /// Whether the list `start` has no callbacks but on_start, and no callback sees request messages or the half-close.
+    /// Whether the list `start` has only on_start callbacks, and no callback of the run sees request messages
+    /// or the half-close.
     let passesMessages: Bool
     /// The callbacks for start, hop by hop: `create`, then on_start, then on_demand for the demand that goes with
     /// start.
@@ -120,8 +123,8 @@ extension Chain {
       init(_ entries: [Chain.Entry], _ runLength: Int) {
         self.entries = entries
         self.runLength = runLength
-        // A hop has at most as many entries as there are kinds of callback: the one for demand is listed twice, and
-        // on_cancel not at all.
+        // There is room for one entry per field of `Registration.Callbacks`. That suffices: on_demand is in
+        // two lists, but on_cancel in none.
         next = .allocate(capacity: max(runLength, 1) * MemoryLayout<Registration.Callbacks>.size / 8)
       }
 
@@ -153,7 +156,7 @@ extension Chain {
           case .demand: callbacks.onDemand
           case .sent: callbacks.onSent
           case .destroy: unsafeBitCast(callbacks.destroy, to: HopCallback?.self)
-          // A hop with on_pick is in no run.
+          // A hop with on_pick is never in the run, so its on_pick needs no entry.
           case .none, .cancel, .pick: nil
           }
         guard let function else { return }

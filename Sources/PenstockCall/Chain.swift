@@ -1,53 +1,55 @@
 import Synchronization
 
-/// The level of an interceptor: above the codec, where messages are the caller's objects, or below it, where they are
-/// bytes. The values are the ABI's.
+/// The level of an interceptor: above the codec, where messages are the caller's objects, or below it, where
+/// messages are bytes. The raw values are those of the ABI.
 public enum Level: UInt32, Sendable {
   case bytes = 0
   case object = 1
-  /// Both levels: only a registration has this value; it becomes two hops, one at each level.
+  /// Both levels. Only a registration has this value: it becomes two hops, one at each level.
   case both = 2
 }
 
-/// The interceptors of a call, from the registries: fixed when the call is created, and shared by all calls of a
-/// method. From the top: the hops at the object level, the codec, the hops per call at the bytes level, the hops per
-/// attempt; within each group in the given order.
+/// The interceptors of a call, taken from the registries. They are fixed when the call is created, and all
+/// calls of a method share the chain. From the top: the hops at the object level, the codec, the hops per
+/// call at the bytes level, the hops per attempt. Within each group the hops are in the order in which they
+/// were given.
 public final class Chain {
-  /// A registration that becomes a hop.
+  /// A registration and the place at which it becomes a hop.
   public struct Entry {
     public let registration: Registration
     /// The hop's level, never `both`.
     public let level: Level
     public let isPerAttempt: Bool
-    /// The entry of the registration in its registry when the chain was made; nil: the chain was made of
-    /// registrations.
+    /// The registration's entry in its registry when the chain was made; nil if the chain was not made from a
+    /// registry.
     let source: Registry.Entry?
 
-    /// Whether the hop may RESTART.
+    /// Whether the hop may answer RESTART, so that its events have to be recorded.
     var records: Bool { registration.records(at: level) }
 
-    /// Whether the hop has on_pick.
+    /// Whether the hop is per attempt and has on_pick.
     var looksAtPicks: Bool { isPerAttempt && registration.callbacks.pointee.onPick != nil }
 
-    /// The rank of its level in the chain: 0 objects, 1 bytes, 2 per attempt.
+    /// The rank of the hop's group in the chain: 0 object level, 1 bytes level, 2 per attempt.
     var levelRank: Int { level == .object ? 0 : isPerAttempt ? 2 : 1 }
   }
 
   public let entries: [Entry]
-  /// The codec works between the hops `codecIndex - 1` and `codecIndex`.
+  /// The codec stands between the hops `codecIndex - 1` and `codecIndex`.
   public let codecIndex: Int
-  /// The index of the first hop per attempt. The hops from here on are made anew with each attempt.
+  /// The index of the first hop per attempt. The hops from this index on are made anew with each attempt.
   let cutAt: Int
-  /// The entries that the chain was made of, in order of priority. A call with interceptors of its own merges them
-  /// into these.
+  /// The registry entries from which the chain was made, in order of priority. For a call with interceptors
+  /// of its own, those are merged into these entries.
   public let sources: [Registry.Entry]
-  /// The registrations that count the chain's calls: each once, however many hops it has.
+  /// The registrations whose counters include the chain's calls. A registration is here once, even if it has
+  /// several hops.
   private let counting: [Registration]
-  /// For each element of `counting`: this chain's entry in that registration's list.
+  /// For each element of `counting`: the link by which that registration lists this chain.
   private let links: UnsafeMutablePointer<ChainLink>
   let stock: Stock
 
-  /// Makes a chain of entries in order of priority, as `Registry.merged` gives them.
+  /// Makes a chain from registry entries in order of priority, as `Registry.merged` returns them.
   @inline(never) @_optimize(size)
   public init(_ sources: [Registry.Entry]) {
     self.sources = sources
@@ -72,9 +74,9 @@ public final class Chain {
     enroll()
   }
 
-  /// Makes a chain of the entries of `sources` that would stand below `hop`, which may be of another chain.
-  /// The interceptor of `hop` is left out, and so is an interceptor that has replaced it. All entries that
-  /// are registered for a single call are kept.
+  /// Makes the chain for a call that `hop` itself makes: the entries of `sources` that stand below `hop`,
+  /// whose own chain may be another. The interceptor of `hop` is left out, and so is an interceptor that has
+  /// replaced it. All entries that are registered for a single call are kept.
   @inline(never) @_optimize(size)
   public init(_ sources: [Registry.Entry], below hop: Entry, newestFirst: Bool) {
     let entries = Chain.entries(sources.map { $0.registration }, sources).filter { entry in
@@ -84,7 +86,7 @@ public final class Chain {
         ? entry.levelRank > hop.levelRank : Registry.precedes(own, source, newestFirst: newestFirst)
     }
     self.entries = entries
-    // Only sources that have an entry are kept.
+    // Keeps only the sources from which an entry was made.
     self.sources = sources.filter { source in entries.contains { $0.source === source } }
     codecIndex = Chain.codecIndex(entries)
     cutAt = Chain.cutIndex(entries)
@@ -99,14 +101,15 @@ public final class Chain {
   }
 
   deinit {
-    // `remove` reads `callsEnded` with acquiring order, so it comes first: after it this thread sees the
-    // stock as the calls have left it.
+    // `remove` comes first, because it reads `callsEnded` with acquiring order: afterwards this thread sees
+    // `stock` as the calls have left it.
     for index in counting.indices { counting[index].remove(links + index, of: self) }
     stock.close()
     links.deallocate()
   }
 
-  /// Lets the registrations count the chain's calls; done before the first call.
+  /// Adds the chain to the lists of its registrations, so that they count its calls. Done before the first
+  /// call.
   private func enroll() {
     for index in counting.indices {
       (links + index).initialize(to: ChainLink(chain: .passUnretained(self)))
@@ -141,16 +144,17 @@ public final class Chain {
     entries.firstIndex { $0.isPerAttempt } ?? entries.count
   }
 
-  // How many calls have had the chain, and how many of them have ended. Counted here and not in each registration: an
-  // atomic addition for each hop was a third of the cost of a hop.
+  // How many calls have used the chain, and how many of them have ended. They are counted here and not in
+  // each registration: an atomic addition for each hop was a third of the cost of a hop.
   private let begun = Atomic<UInt64>(0)
   private let over = Atomic<UInt64>(0)
   private let dropped = Atomic<UInt64>(0)
-  /// A call begins to use the chain, until `callEnded` or `callDropped`. Any thread.
+  /// Counts a call that begins to use the chain, until `callEnded` or `callDropped`. Any thread.
   func callBegan() { begun.wrappingAdd(1, ordering: .relaxed) }
-  /// A call has ended. Only the driving thread calls this function, so no atomic addition is needed.
+  /// Counts a call that has ended. Only the driving thread calls this function, so no atomic addition is
+  /// needed.
   func callEnded() { over.store(over.load(ordering: .relaxed) &+ 1, ordering: .releasing) }
-  /// A call is released without having ended. Any thread.
+  /// Counts a call that is released without having ended. Any thread.
   func callDropped() { dropped.wrappingAdd(1, ordering: .releasing) }
   var callsBegun: UInt64 { begun.load(ordering: .relaxed) }
   var callsEnded: UInt64 { over.load(ordering: .acquiring) &+ dropped.load(ordering: .acquiring) }

@@ -1,7 +1,8 @@
 import PenstockWire
 
-/// Chains by method, each made once. The cache is bounded, and is made anew after each change of the registries that
-/// its chains come from. So a thousand interceptors that do not want a method cost its calls one look-up.
+/// The chains of a channel by method; each is made once. The size of the cache is limited, and a change of
+/// the registries empties it. So a thousand interceptors that do not want a method cost its calls one
+/// look-up.
 public struct ChainCache {
   private final class Slot {
     let path: ByteBuffer
@@ -17,14 +18,15 @@ public struct ChainCache {
     }
   }
 
-  /// The largest number of slots, a power of two. The table starts anew when more than three quarters of them are
-  /// taken.
+  /// The largest number of slots, a power of two. If more than three quarters of this number would be taken,
+  /// the table is emptied.
   private static let limit = 2048
 
   private var merged: [Registry.Entry] = []
   private var isFiltered = false
   private var everything: Chain?
-  /// The table, with open addressing: empty until a method is asked for, and at least a quarter free.
+  /// A hash table with open addressing: empty until a method is first looked up, and always at least a
+  /// quarter free.
   private var slots: [Slot?] = []
   private var count = 0
   private var generations: (UInt64, UInt64) = (UInt64.max, UInt64.max)
@@ -33,7 +35,8 @@ public struct ChainCache {
 
   public func isCurrent(_ first: UInt64, _ second: UInt64) -> Bool { generations == (first, second) }
 
-  /// The cache's former contents. The caller releases them when it does not hold the lock that guards the cache.
+  /// The former contents of a cache. The code that gets them releases them after it has unlocked the lock
+  /// that guards the cache.
   public struct Remains {
     private let merged: [Registry.Entry]
     private let everything: Chain?
@@ -46,7 +49,8 @@ public struct ChainCache {
     }
   }
 
-  /// Empties the cache; chains are made from `entries`, in chain order, from now on.
+  /// Empties the cache. From now on chains are made from `entries`, which are in chain order. `first` and
+  /// `second` are the generations of the two registries.
   public mutating func rebuild(_ entries: [Registry.Entry], _ first: UInt64, _ second: UInt64) -> Remains {
     let remains = Remains(self)
     merged = entries
@@ -58,10 +62,11 @@ public struct ChainCache {
     return remains
   }
 
-  /// Forgets everything, so that a removed interceptor is not kept until the next call.
+  /// Empties the cache and forgets the entries, so that a removed interceptor is not kept until the next
+  /// call.
   public mutating func invalidate() -> Remains { rebuild([], UInt64.max, UInt64.max) }
 
-  /// The chain of a method; nil: no interceptor wants it.
+  /// The chain for calls of a method; nil: no interceptor wants them.
   @inline(__always)
   public mutating func chain(_ path: ByteView, _ kind: CallKind) -> Chain? {
     isFiltered ? filtered(path, kind) : everything
@@ -87,8 +92,8 @@ public struct ChainCache {
     return nil
   }
 
-  /// Stores a slot. If the table is too full, it is first made larger, or starts anew. Releasing a chain here releases
-  /// no interceptor, because `merged` keeps the interceptors too.
+  /// Stores a slot. If the table is too full, it is first doubled, or emptied at the largest size. A chain
+  /// that is released here releases no interceptor, because `merged` keeps all interceptors.
   private mutating func keep(_ slot: Slot) {
     if (count + 1) * 4 > slots.count * 3 {
       let old = slots
@@ -111,7 +116,7 @@ public struct ChainCache {
     count += 1
   }
 
-  /// The hash of a method, by FNV-1a.
+  /// A hash of the method's path and kind (FNV-1a).
   private static func hash(_ path: ByteView, _ kind: CallKind) -> UInt64 {
     var hash: UInt64 = 0xcbf2_9ce4_8422_2325 ^ UInt64(kind.rawValue)
     for byte in path { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01b3 }

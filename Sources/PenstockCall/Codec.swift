@@ -1,8 +1,8 @@
 import PenstockWire
 
-/// Turns the caller's objects into bytes, and bytes into objects: between the object level and the bytes level of a
-/// chain. Its functions are the user's: the driving thread calls `encode` and `decode`, which return 0 on success;
-/// `free` may be called on any thread.
+/// Turns objects of the caller into bytes, and bytes into objects, between the object level and the bytes
+/// level of a chain. Its functions are the user's. The driving thread calls `encode` and `decode`, which
+/// return 0 on success; any thread may call `free`.
 public final class Codec {
   public typealias Encode =
     @convention(c) (
@@ -38,13 +38,13 @@ public final class Codec {
 
   fileprivate func free(_ object: UnsafeMutableRawPointer?) { freeFunction(userData.pointer, object) }
 
-  /// A copy of an object, made by the user's function; nil: there is no such function, or it returned NULL.
+  /// A copy of the object, made by the user's function; nil if there is no such function or it returned NULL.
   func copy(_ object: CodecObject) -> CodecObject? {
     guard let copyFunction, let made = copyFunction(userData.pointer, object.pointer) else { return nil }
     return CodecObject(made, self)
   }
 
-  /// Replaces the object by its bytes. False: the user's function has failed.
+  /// Replaces the message's object by its bytes. Returns false if the user's function has failed.
   func encode(_ message: Message, _ path: ByteBuffer) -> Bool {
     guard let object = message.codecObject else { return true }
     let bytes = ByteBuffer()
@@ -57,7 +57,7 @@ public final class Codec {
     return true
   }
 
-  /// Replaces the bytes by an object. False: the user's function has failed.
+  /// Replaces the message's bytes by an object. Returns false if the user's function has failed.
   func decode(_ message: Message, _ path: ByteBuffer) -> Bool {
     var made: UnsafeMutableRawPointer?
     let failed = withExtendedLifetime((message, path)) {
@@ -70,8 +70,8 @@ public final class Codec {
   }
 }
 
-/// A user's object that goes through a call in a message. The codec frees it when its last reference is
-/// released.
+/// An object of the user that travels through a call in a message. The user's `free` function gets it when
+/// its last reference is released.
 public final class CodecObject {
   public let pointer: UnsafeMutableRawPointer?
   private let codec: Codec
@@ -83,14 +83,14 @@ public final class CodecObject {
 
   deinit { codec.free(pointer) }
 
-  /// Another user's object for this codec, to replace this one in a message.
+  /// Wraps another object of the user, for the same codec, that is to replace this one in a message.
   public func another(_ pointer: UnsafeMutableRawPointer?) -> CodecObject { CodecObject(pointer, codec) }
 }
 
 extension ByteBuffer {
-  /// The object of a message, above a codec; nil where the message has bytes.
+  /// The object of a message at the object level; nil if the message has bytes.
   public var codecObject: CodecObject? {
-    // Only codec objects are attached to messages whose bytes are not lent.
+    // An attachment of a message with lent bytes keeps the bytes; any other attachment is a `CodecObject`.
     isLent ? nil : attachment.map { unsafeDowncast($0, to: CodecObject.self) }
   }
 
@@ -102,21 +102,21 @@ extension ByteBuffer {
     self.staysPlain = staysPlain
   }
 
-  /// The message that a call with `codec` sends in place of this one: a separate message with the same bytes or the
-  /// same object, which hops may change. nil: the call can't send such a message.
+  /// The message that a call with `codec` sends in place of this one: a separate message, which hops may
+  /// change, with the same bytes or object. nil: this message does not fit the codec.
   @inline(never) @_optimize(size)
   public func fitting(_ codec: Codec?) -> Message? {
     guard let object = codecObject else { return codec == nil ? lend() : nil }
     return object.isOf(codec) ? ByteBuffer(object: object, staysPlain: staysPlain) : nil
   }
 
-  /// The size by which a kept message counts against limits. An object counts a fixed size, because its own is not
-  /// known.
+  /// The size of a kept message, in bytes, for comparison with limits. An object counts as a fixed size,
+  /// because its real size is not known.
   var charge: Int { isObject ? ByteBuffer.objectCharge : count }
   private static var objectCharge: Int { 64 }
 
-  /// A separate message with the same bytes, or with a copy of the object; nil: there is no memory, or no copy could
-  /// be made.
+  /// A separate message with the same bytes, or with a copy of the object. nil: there is no memory, or the
+  /// object could not be copied.
   func copied() -> Message? {
     if isLent { return lend() }
     let other: Message?
@@ -129,7 +129,7 @@ extension ByteBuffer {
     return other
   }
 
-  /// The pointer to a text that has a NUL at its end.
+  /// A C string of the bytes, which end with a NUL.
   fileprivate var cString: UnsafePointer<CChar>? {
     view.baseAddress.map { UnsafeRawPointer($0).assumingMemoryBound(to: CChar.self) }
   }
@@ -142,7 +142,8 @@ extension CodecObject {
 }
 
 extension Call {
-  /// Encodes a request message that has come to the codec. False: the codec has failed, and the call was ended.
+  /// Encodes a request message for the bytes level. Returns false if the codec has failed and the call was
+  /// ended for that.
   func encode(_ message: Message, _ codec: Codec) -> Bool {
     watch.hasRun = true
     if codec.encode(message, request.path) { return true }
@@ -162,8 +163,8 @@ extension Call {
     endBetween(codecIndex, Status(.internal, parts: words.bytes, request.pathView))
   }
 
-  /// Ends the call between two hops, above the one at `index`. The hops above see the status; the hops from `index`
-  /// on see on_cancel, then destroy.
+  /// Ends the call with `status` above the hop at `index`. The hops above see the status; the hop at `index`
+  /// and those below see on_cancel, then destroy.
   func endBetween(_ index: Int, _ status: Status) {
     guard phase == .live else { return }
     outboundEnd = min(outboundEnd, index)

@@ -1,50 +1,55 @@
 import PenstockWire
 
-/// A point in the chain where a call may begin again: below each hop that records, and above the attempt (`Bottom`).
-/// The cut records the start as it passes, and every message and half-close behind it, until an inbound event passes
-/// upward. `Call.again` drops everything below the cut, makes it anew, and sends the recorded events again.
+/// A point in the chain from which a call can be sent again: below each hop that may RESTART, and above the
+/// attempt (`Bottom`). The cut records the start, the messages and the half-close that pass it downward,
+/// until an inbound event passes upward. `Call.again` drops everything below the cut, makes it anew, and
+/// queues a step that sends the recorded events again (it "plays" them).
 ///
-/// The rows of the table are states, the columns are inputs:
+/// The rows of the table are states of the cut, the columns are inputs:
 ///
-/// | | passes down | `again` | the step that plays |
+/// | | an event passes down | `again` | the step that plays |
 /// |---|---|---|---|
-/// | idle, playing | is kept, goes on | -> waiting | - |
-/// | waiting | is kept, stands behind the events to be sent again | -> waiting | -> playing, and idle at its end |
+/// | idle, playing | is recorded, goes on | -> waiting | - |
+/// | waiting | is recorded, waits behind the events to be sent again | -> waiting | -> playing, then idle |
 /// | dropped | goes on | - | - |
 public final class Cut {
   struct Entry {
     let event: Event
-    /// Whether the hops above have been told `sent` for this message already, or must never be told: then a
-    /// further `sent` stops at the cut.
+    /// Whether the hops above are not to be told `sent` for this message, because they were told before or
+    /// because the hop has sent the message itself. Then a further `sent` stops at the cut.
     var isTold: Bool
-    /// Whether the cut keeps the event for another replay. If so, the hops below get a copy, if they may change it.
+    /// Whether the event stays in the record after it is sent, for a further attempt. If so, the hops below
+    /// get a copy, because they may change it.
     var isRecorded = true
   }
 
   enum State { case idle, waiting, playing, dropped }
 
-  /// The bounds of the record: the bytes of messages (an empty one counts one), and the number of events.
+  /// The limits of the record: the bytes of messages (an empty one counts one byte), and the number of
+  /// events.
   let limit: Int
   let most: Int
-  /// Whether there are hops below, which may change the events that pass.
+  /// Whether there are hops below the cut, which may change the events that pass it.
   let hasHops: Bool
   private(set) var state = State.idle
   private(set) var bytes = 0
   private(set) var entries: [Entry] = []
-  /// The events to be sent again, and those that have come behind them since.
+  /// The events to be sent again, followed by events that have come to the cut since.
   private var queue = Fifo<Entry>()
-  /// Whether the replay was cut short, because there was no memory for a copy.
+  /// Whether the events could not all be sent again, because there was no memory for a copy.
   private(set) var isCutShort = false
-  /// The start as it passed; nil before that, where no hop below can change the start, and in a closed cut.
+  /// A copy of the start when it passed the cut. nil before that, in a closed cut, and if no hop below can
+  /// change the start.
   private(set) var start: Request?
   private(set) var below: CallBelow?
-  /// The reason why the cut is closed; nil: it is open, and all is recorded.
+  /// Why the cut is closed, so that the call can't be sent again from here; nil: the cut is open, and all
+  /// events are recorded.
   private(set) var failure: Outcome?
-  /// How often the call has begun again at this cut.
+  /// How often the call has been sent again from this cut.
   private(set) var restarts = 0
-  /// Demand that has passed downward, less the messages that have come for it.
+  /// The number of messages that were asked for below and have not come yet.
   var unanswered = 0
-  /// How many messages have passed the cut above the attempt without being told as sent (invariant I16).
+  /// How many messages have passed the cut above the attempt, but were not reported as sent (invariant I16).
   var untold = 0
 
   init(limit: Int, most: Int = .max, hasHops: Bool = true) {
@@ -53,7 +58,7 @@ public final class Cut {
     self.hasHops = hasHops
   }
 
-  /// Keeps a copy of the start as it is now, because hops below may change it.
+  /// Records a copy of the start as it is now, because hops below may change it.
   @inline(never) @_optimize(size)
   func noteStart(_ request: Request, _ below: CallBelow?) {
     guard failure == nil else { return }
@@ -62,8 +67,8 @@ public final class Cut {
     if start == nil { close(.noMemory) }
   }
 
-  /// An event comes to the cut. True: it passes at once. False: it waits behind the events to be sent again, even if
-  /// it can't be recorded itself.
+  /// Records an event that comes to the cut. Returns true if the event passes at once. Returns false if it
+  /// waits behind the events to be sent again; it waits there even if it can't be recorded.
   @inline(never) @_optimize(size)
   func passes(_ event: Event, isOwn: Bool) -> Bool {
     if state == .waiting { queue.append(Entry(event: event, isTold: isOwn, isRecorded: false)) }
@@ -77,7 +82,7 @@ public final class Cut {
     untold = isTold ? 0 : 1
   }
 
-  // Invariant I15: the record stays within its bounds.
+  // Adds an event to the record, or closes the cut if the record would exceed its limits (invariant I15).
   @inline(never) @_optimize(size)
   private func keep(_ event: Event, isTold: Bool) {
     guard failure == nil else { return }
@@ -94,8 +99,8 @@ public final class Cut {
     }
   }
 
-  /// Closes the cut: the call can't begin again here, and nothing is recorded any more. A replay that has begun goes
-  /// on.
+  /// Closes the cut: the call can't be sent again from here, and nothing is recorded any more. If recorded
+  /// events are being sent again at present, the rest of them are still sent.
   @inline(never) @_optimize(size)
   func close(_ reason: Outcome) {
     if failure == nil { failure = reason }
@@ -104,8 +109,8 @@ public final class Cut {
     below = nil
   }
 
-  /// The call begins again: everything recorded is to be sent again. `sent` is not told when a message is
-  /// sent again: `Call.again` tells it now for each message for which it was not told before.
+  /// Queues all recorded events to be sent again. Their messages are marked as told: `Call.again` tells
+  /// `sent` now for each message for which it was not told before, so none is told twice.
   @inline(never) @_optimize(size)
   func begin() {
     restarts += 1
@@ -117,12 +122,12 @@ public final class Cut {
     }
   }
 
-  /// `play` begins the replay, which sends the waiting events; `rest` ends it.
+  /// `play`: the queued events are being sent again now. `rest`: all of them have been sent.
   func play() { state = .playing }
   func rest() { state = .idle }
 
-  /// Drops the events that wait to be sent again; later events pass at once. Returns for how many of the dropped
-  /// messages `sent` has not been told.
+  /// Drops the events that wait to be sent again; later events pass at once. Returns how many of the dropped
+  /// messages were not reported as `sent`.
   @inline(never) @_optimize(size)
   func drop() -> Int {
     state = .dropped
@@ -134,7 +139,7 @@ public final class Cut {
   }
 
   #if PENSTOCK_CHECKS
-    /// The number of messages that are kept.
+    /// The number of recorded messages.
     var messages: Int {
       var count = 0
       for entry in entries { if case .send = entry.event { count += 1 } }
@@ -142,18 +147,19 @@ public final class Cut {
     }
   #endif
 
-  /// The number of messages to be sent again for which `sent` has been told already.
+  /// The number of queued messages that were reported as `sent` in an earlier attempt.
   var toldAgain: Int {
     var count = 0
     for index in 0..<queue.count { if case .send = queue[index].event, queue[index].isTold { count += 1 } }
     return count
   }
 
-  /// Takes the next event without copying it, because it is not sent.
+  /// Removes the next queued event without copying it, because it will not be sent.
   @inline(never) @_optimize(size)
   func skipNext() -> (event: Event, isTold: Bool)? { queue.popFirst().map { ($0.event, $0.isTold) } }
 
-  /// The next event to send again; nil: there are no more, or no memory for a copy (`isCutShort`).
+  /// Removes and returns the next event to be sent again. nil: there is none, or no memory for a copy
+  /// (`isCutShort`).
   @inline(never) @_optimize(size)
   func takeNext() -> (event: Event, isTold: Bool)? {
     guard let entry = queue.popFirst() else { return nil }

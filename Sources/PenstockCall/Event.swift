@@ -1,6 +1,6 @@
 import PenstockWire
 
-/// The events that travel along a lane.
+/// The events that travel along a lane of a call.
 public enum Event {
   // The events of the outbound lane.
   case start
@@ -11,7 +11,7 @@ public enum Event {
   case receive(Message)
   case status(Status)
 
-  /// The kind of the event; its values are PENSTOCK_EVENT_... of the ABI.
+  /// The kind of the event; its raw values are the PENSTOCK_EVENT_... numbers of the ABI.
   public var kind: EventKind {
     switch self {
     case .start: .start
@@ -49,7 +49,7 @@ public enum EventKind: Int32, Sendable {
   case destroy = 11
   case pick = 12
 
-  /// The lane of an event of this kind.
+  /// The lane of an event of this kind. Kinds that travel along no lane, such as signals, count as inbound.
   var lane: Lane { rawValue <= EventKind.halfClose.rawValue ? .outbound : .inbound }
 
   /// Whether a callback may answer this event with `verdict`.
@@ -63,7 +63,7 @@ public enum EventKind: Int32, Sendable {
     }
   }
 
-  /// Whether a ticket for this event may be resolved with `verdict`.
+  /// Whether the owner of a ticket for this event may resolve it with `verdict`.
   public func resolves(with verdict: Verdict) -> Bool {
     verdict != .pause && verdict != .hold && allows(verdict)
   }

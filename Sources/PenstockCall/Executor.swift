@@ -1,21 +1,22 @@
 import CMemory
 import Synchronization
 
-/// Runs an interceptor's callbacks elsewhere than on the driving thread.
+/// Runs the callbacks of an interceptor on a thread other than the driving thread.
 ///
-/// This file has no threads: the executors themselves are in PenstockTransport.
+/// This module makes no threads: the executors themselves are in PenstockTransport.
 public protocol Executor: AnyObject {
   /// Submits a job, on any thread. True: `job` runs exactly once, on any thread, perhaps before `submit`
   /// returns. False: the executor did not take the job, and does not run it.
   func submit(_ job: ExecutorJob) -> Bool
 
-  /// Whether only the calling thread runs this executor's jobs, so that no job runs while the thread waits.
+  /// Whether the calling thread is the only one that runs this executor's jobs; then no job runs while the
+  /// thread waits.
   var isOnThisThread: Bool { get }
 }
 
-/// Work for an executor. A subclass carries what it needs and overrides `run`.
+/// One piece of work for an executor. Subclasses add the data that the work needs, and override `run`.
 open class ExecutorJob {
-  /// The next job of the executor's queue, while this job is in the queue.
+  /// The next job in the executor's queue, while this job is in that queue.
   public final var next: ExecutorJob?
   private final let ran = Atomic<Bool>(false)
 

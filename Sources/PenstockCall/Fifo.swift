@@ -1,7 +1,7 @@
 import PenstockWire
 
-/// A queue on an array: popping moves a head index. When the queue becomes empty, the storage is kept, and used again
-/// from its beginning.
+/// A queue on an array. `popFirst` only moves the index `head`. When the queue becomes empty, the storage is
+/// used again from its beginning.
 struct Fifo<Element> {
   private var elements: [Element?] = []
   private var head = 0

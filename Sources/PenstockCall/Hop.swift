@@ -1,77 +1,83 @@
 import PenstockWire
 import Synchronization
 
-/// One interceptor in one call. Everything here belongs to the driving thread, unless its comment says
-/// otherwise. The handle that callbacks get is this object. A user may retain the hop longer than the call
-/// lives: the hop then keeps the call in memory. A hop that is not retained is used again by a later call
-/// with the same chain: see `HopRow`.
+/// One interceptor in one call. All members belong to the driving thread, unless a comment says otherwise. A
+/// pointer to this object is the handle that callbacks get. A user may retain the hop for longer than the
+/// call lives; the hop then keeps the call in memory. A hop that is not retained is used again by a later
+/// call with the same chain (`HopRow`).
 ///
-/// While a hop is in the run, events touch nothing of it, unless a callback uses the handle: see `Call+Run`.
+/// While a hop is in the run (the top hops, which count together), events do not touch the hop's members,
+/// unless a callback uses the handle (`Call+Run`).
 public final class Hop: HopHandle {
   let row: HopRow
-  /// The registration. The call's chain owns it until the call ends: a hop that is retained longer does not keep the
-  /// interceptor.
+  /// The registration. The call's chain owns it until the call ends: a hop that a user retains for longer
+  /// does not keep the interceptor.
   private let registrationReference: Unmanaged<Registration>
-  /// The registration's callbacks, which live as long as the registration: they are read for every event without
-  /// touching its reference count.
+  /// The registration's callbacks. They live as long as the registration, and are read for every event
+  /// without touching its reference count.
   let callbacks: UnsafePointer<Registration.Callbacks>
   var state: UnsafeMutableRawPointer?
-  /// The callback that runs now; `.none` if none runs, or if only the run notes it (`Run.event`).
+  /// The callback that runs now; `.none` if none runs, or if only the call notes it (`Run.event`).
   var running = EventKind.none
   var life = Life.waiting
-  /// The hop's `Face`, which any thread may read.
+  /// The raw value of the hop's `Face`: the part of its state that any thread may read.
   let face = Atomic<UInt8>(Face.asRun.rawValue)
-  /// The hop's `Answer`, which any thread may read.
+  /// The raw value of the hop's `Answer`: the events that it has delivered as its own answer. Any thread may
+  /// read it.
   let answer = Atomic<UInt8>(Answer.nothing.rawValue)
-  /// The hop's `Deed`, which any thread may read.
+  /// The raw value of the hop's `Deed`: its last act that limits the next ones. Any thread may read it.
   let deed = Atomic<UInt8>(Deed.none.rawValue)
-  /// Whether other threads may have the hop, and so may deliver messages through it and spend demand (`sharedOwed`).
+  /// Whether other threads may have the hop, and so may deliver messages through it. Such a message uses up
+  /// demand in `sharedOwed`.
   private(set) var isShared = false
-  /// Notes that somebody keeps a reference to the hop, which another thread may release: the row is then not
-  /// used again. Called in a callback, or while a ticket is open.
+  /// Notes that somebody keeps a reference to the hop, which another thread may release. No later call then
+  /// uses the hops of this call again. Called in a callback, or while a ticket is open.
   public func lend() { row.isSpent.store(true, ordering: .relaxed) }
-  /// The ticket that the running callback has taken; 0 for none.
+  /// The ticket that the running callback has taken; 0: none.
   var ticket: UInt64 = 0
   var count = 0
   var finishRequest: Status?
 
   public let index: Int
-  /// The number of the attempt: 1, and one more each time when the call begins again above the hop.
+  /// The number of the attempt: 1 at first, and one more each time the call is sent again from above the hop.
   public let attempt: UInt32
   public let level: Level
 
-  // `owed`: demand from above that no message has answered yet. `reserved`: the part of it that is set aside for
-  // injected messages that have not left. `earlyDemand`: the hop's own demand before start has left it. `inFlight`:
-  // messages that have left downward and are not yet `sent`.
+  // `owed`: demand from above that no message has answered yet. `reserved`: the part of `owed` that is set
+  // aside for injected messages that have not left yet. `earlyDemand`: the hop's own demand before start has
+  // left it. `inFlight`: messages that have left downward and are not yet reported as `sent`.
   var owed = 0
   var reserved = 0
   var earlyDemand = 0
-  /// The number of messages that were asked for below beyond the demand from above. An injected message
-  /// answers demand that has been passed on below as well, and a held message makes the hop ask for another.
-  /// The surplus is deducted from the next demand that goes down. Otherwise each such message would leave one
-  /// more message standing here until the call's end.
+  /// The number of messages that were asked for below beyond the demand from above. There are two causes: an
+  /// injected message answers demand that was also passed on below, and a held message makes the hop ask for
+  /// another. The next demand that goes down is reduced by the surplus. Otherwise each such message would
+  /// leave one more message waiting here until the call's end.
   var surplus = 0
   var inFlight = 0
-  /// For each message in flight, in order: whether its `sent` stops here. nil: none does.
+  /// For each message in flight, in order: whether its `sent` stops at this hop. nil: no such message is in
+  /// flight.
   var ledger: Fifo<Bool>?
-  /// `ownInFlight`: the number of messages in flight whose `sent` stops here. `untold`: the number of held messages
-  /// for which `sent` is still to be told; one is told each time when a `sent` stops here.
+  /// `ownInFlight`: the number of messages in flight whose `sent` stops at this hop. `untold`: the number of
+  /// held messages that the hops above have not been told `sent` for; one of them is told each time a `sent`
+  /// stops here.
   private(set) var ownInFlight = 0
   private(set) var untold = 0
-  /// The part of `owed` that is not reserved. Other threads spend from it, once the hop is shared with them.
+  /// The part of `owed` that is not reserved. Other threads use it up with messages that they inject, once
+  /// they share the hop.
   let sharedOwed = Atomic<Int>(0)
-  /// The number of messages of the hop's answer that have not left it, and their bytes; up to hold_bytes may wait for
-  /// demand. Any thread.
+  /// The number of messages of the hop's own answer that have not left it, and their bytes. Up to hold_bytes
+  /// of them may wait for demand. Any thread.
   let answersWaiting = Atomic<Int>(0)
   let answerBytes = Atomic<Int>(0)
   private let answerLimit: Int
-  /// Events that were delivered before TAKE.
+  /// Events that the hop has delivered as its answer before it returns TAKE.
   var earlyAnswers: [Event] = []
 
-  /// The cut below the hop; nil: the hop does not restart.
+  /// The hop's record of events for a RESTART; nil: the hop may not RESTART.
   private(set) var cut: Cut?
 
-  /// The queues for the hop's callbacks that run on executors; nil: the hop has never had executors.
+  /// The queues for the callbacks that run on executors; nil: the hop has chosen no executors.
   private var queues: HopQueues?
   /// The address of `queues`, for other threads.
   private let seenQueues = Atomic<UnsafeMutableRawPointer?>(nil)
@@ -83,7 +89,7 @@ public final class Hop: HopHandle {
     self.init(row, index, entry.level, entry.registration, attempt: 1)
   }
 
-  /// The next instance of the hop, after the call has begun again above it.
+  /// Makes the hop that replaces `old` when the call is sent again from above it.
   convenience init(again old: Hop) {
     let attempt = old.attempt == .max ? .max : old.attempt &+ 1
     self.init(old.row, old.index, old.level, old.registration, attempt: attempt)
@@ -101,7 +107,7 @@ public final class Hop: HopHandle {
     begin()
   }
 
-  /// Sets the hop up for a call. Called while the registration still exists.
+  /// Prepares the hop for a call. Called while the registration still exists.
   func begin() {
     registrationReference._withUnsafeGuaranteedRef {
       state = $0.userData.pointer
@@ -110,7 +116,7 @@ public final class Hop: HopHandle {
     }
   }
 
-  /// Resets the hop to its state before `begin`.
+  /// Resets all members to their values before `begin`.
   func renew() {
     renewInRun()
     face.store(Face.asRun.rawValue, ordering: .relaxed)
@@ -138,30 +144,32 @@ public final class Hop: HopHandle {
     inbound = nil
   }
 
-  /// Like `renew`, for a hop that has been in the run to the end: no other field of it has changed.
+  /// Does the work of `renew` for a hop that was in the run to the call's end: no other member of it has
+  /// changed.
   func renewInRun() {
     answer.store(Answer.nothing.rawValue, ordering: .relaxed)
     deed.store(Deed.none.rawValue, ordering: .relaxed)
     refusal.store(Refusal.none.rawValue, ordering: .relaxed)
     life = .waiting
   }
-  /// Replaces the state that `create` has set by the registration's user data.
+  /// Sets the state back to the registration's user data, which `create` has replaced.
   func resetState() { state = registrationReference._withUnsafeGuaranteedRef { $0.userData.pointer } }
 
   public var call: Call { row.call }
 
-  /// Whether the hop may RESTART. Any thread, until the call has ended.
+  /// Whether the hop may answer RESTART, so that its events are recorded. Any thread, until the call has
+  /// ended.
   var records: Bool { registrationReference._withUnsafeGuaranteedRef { $0.records(at: level) } }
 
-  /// The registration, which may be used only until the call has ended.
+  /// The registration. Its use is allowed only until the call has ended.
   var registration: Registration { registrationReference.takeUnretainedValue() }
   /// The registration's number, read without counting a reference.
   var registrationID: UInt64 { registrationReference._withUnsafeGuaranteedRef { $0.id } }
 
-  /// The callback that runs; the call knows it if the hop is in the run.
+  /// The callback that runs now, also while the hop is in the run, when only the call knows it.
   var current: EventKind { running == .none ? call.callbackInRun(index) : running }
 
-  /// Sets the executors. Called in `create`.
+  /// Sets the hop's executors for the outbound and the inbound lane. Called in `create`.
   func choose(_ outbound: (any Executor)?, _ inbound: (any Executor)?) {
     call.splitRun(at: index)
     setExecutors(outbound, inbound)
@@ -173,15 +181,17 @@ public final class Hop: HopHandle {
     seenQueues.store(Unmanaged.passUnretained(fresh).toOpaque(), ordering: .releasing)
   }
 
-  /// Whether the hop has queues. Both may be nil, if `create` has chosen the driving thread.
+  /// Whether `create` has chosen executors. Both queues may be nil, if it has chosen the driving thread for
+  /// both lanes.
   var hasExecutors: Bool { queues != nil }
   // nil: the callbacks of that lane run on the driving thread.
   var outboundJobs: JobQueue? { queues?.outbound }
   var inboundJobs: JobQueue? { queues?.inbound }
   func jobs(_ lane: Lane) -> JobQueue? { lane == .outbound ? outboundJobs : inboundJobs }
-  /// The queue in which the callback for the call's end, and `destroy`, run; nil: they run on the driving thread.
+  /// The queue for `destroy` and for the callback at the call's end (on_status or on_cancel); nil: they run
+  /// on the driving thread.
   var lastJobs: JobQueue? { inboundJobs ?? outboundJobs }
-  /// The job in which the calling thread runs a callback for an executor; nil: it runs none. Any thread.
+  /// The job that the calling thread runs at present, if it is a job of this hop; otherwise nil. Any thread.
   var job: Job? {
     seenQueues.load(ordering: .acquiring).flatMap { runningJob($0) }
   }
@@ -208,12 +218,12 @@ public final class Hop: HopHandle {
     return verdict
   }
 
-  /// The station of a lane; nil: no event stands there.
+  /// The events that wait at the hop in this lane, without making a `Station` for them; nil: none waits.
   func standing(_ lane: Lane) -> Station? { lane == .outbound ? outbound : inbound }
 
   func clear(_ lane: Lane) { if lane == .outbound { outbound = nil } else { inbound = nil } }
 
-  /// Hands the callback's ticket over to the event that waits.
+  /// Returns the ticket that the callback has taken, for the event that now waits with it; 0: none.
   func takeOverTicket() -> UInt64 {
     defer { ticket = 0 }
     return ticket
@@ -234,7 +244,7 @@ public final class Hop: HopHandle {
     }
   }
 
-  /// Adds demand from above (invariant I9).
+  /// Adds demand for `n` messages from above (invariant I9).
   func addOwed(_ n: Int) {
     owed = saturatingSum(owed, n)
     guard isShared else { return }
@@ -247,7 +257,8 @@ public final class Hop: HopHandle {
     }
   }
 
-  /// A message leaves upward and answers demand. An injected message has reserved its demand before (invariant I9).
+  /// Counts a message that leaves upward and answers demand for one. `prepaid`: the message was injected, and
+  /// has reserved this demand before (invariant I9).
   func spendOwed(prepaid: Bool) {
     owed = owed > 0 ? owed - 1 : 0
     if prepaid {
@@ -257,14 +268,15 @@ public final class Hop: HopHandle {
     }
   }
 
-  /// Gives back the demand that an injected message has reserved: the message was discarded before it left.
+  /// Gives back the demand that an injected message has reserved, because the message was dropped before it
+  /// left.
   func unreserve() {
     reserved -= 1
     if isShared { sharedOwed.wrappingAdd(1, ordering: .acquiringAndReleasing) }
   }
 
-  /// `noteAsked`: demand for `n` messages leaves downward. `noteAnswered`: a message has come, which answers
-  /// a part of it.
+  /// `noteAsked` counts demand for `n` messages that leaves downward; `noteAnswered` counts a message that
+  /// has come for it.
   func noteAsked(_ n: Int) {
     if let cut { cut.unanswered = saturatingSum(cut.unanswered, n) }
   }
@@ -272,19 +284,19 @@ public final class Hop: HopHandle {
     if let cut, cut.unanswered > 0 { cut.unanswered -= 1 }
   }
 
-  /// The part of the hop's demand that still has to go down, after the surplus is deducted.
+  /// Deducts the surplus from demand for `n` messages. Returns the demand that still has to go down.
   func lessSurplus(_ n: Int) -> Int {
     let spent = min(surplus, n)
     surplus -= spent
     return n - spent
   }
 
-  /// Reserves room for a message of the hop's answer, which waits here until it is asked for. False: there is no room.
-  /// Any thread.
+  /// Reserves room for a message of the hop's own answer, which waits at the hop until the caller asks for
+  /// it. Returns false if there is no room. Any thread.
   func takeRoom(_ message: Message) -> Bool {
     let size = Hop.room(message)
-    // A message that has been asked for always has room. A refused message is never counted, not even for a moment:
-    // otherwise a message of another thread might be refused because of it.
+    // A message that was asked for already always has room. A refused message is never counted, not even for
+    // a moment: otherwise a message of another thread might be refused because of it.
     var waiting = answersWaiting.load(ordering: .acquiring)
     while waiting < sharedOwed.load(ordering: .acquiring) {
       let (done, now) = answersWaiting.weakCompareExchange(
@@ -308,7 +320,7 @@ public final class Hop: HopHandle {
     return false
   }
 
-  /// An empty message takes room too.
+  /// The room that a message takes: at least one byte, because an empty message takes memory too.
   private static func room(_ message: Message) -> Int { max(message.charge, 1) }
 
   func answerLeft(_ message: Message) {
@@ -316,16 +328,16 @@ public final class Hop: HopHandle {
     answerBytes.wrappingSubtract(Hop.room(message), ordering: .acquiringAndReleasing)
   }
 
-  /// Drops the events that the hop has delivered, because no TAKE has followed.
+  /// Drops the answer that the hop has delivered so far, because the hop has not returned TAKE.
   func forgetAnswers() {
     if !earlyAnswers.isEmpty { earlyAnswers = [] }
     answersWaiting.store(0, ordering: .relaxed)
     answerBytes.store(0, ordering: .relaxed)
   }
 
-  /// Lets other threads deliver through the hop from now on.
+  /// Allows other threads to deliver messages through the hop from now on.
   func share() {
-    // After the end there is nothing to share, and no hop of the call that could be set apart.
+    // After the hop's end nothing can be shared, and the call's hops must not be touched.
     guard !isShared, !isOver else { return }
     call.splitRun(at: index)
     isShared = true
@@ -345,19 +357,18 @@ public final class Hop: HopHandle {
     if isOwn { ownInFlight += 1 }
   }
 
-  /// A message is held. True: `sent` is told for it now, so that the sender sends the next one. False:
-  /// earlier messages for which `sent` was told so early are still in flight; `sent` is told for this message
-  /// when one of them has been taken. Otherwise a sender above a hop that holds each message for a while
-  /// could have any number of messages in flight.
+  /// Decides when `sent` is told for a message that the hop begins to hold. True: now, so that the sender
+  /// sends the next one. False: when an earlier message that was also told early has been taken below.
+  /// Without this limit a sender above a hop that holds each message for a while could have any number of
+  /// messages in flight.
   func tellsHeld() -> Bool {
     if ownInFlight == untold { return true }
     untold += 1
     return false
   }
 
-  /// Counts `n` messages that were taken below. `passed` is the number of messages for which this hop and the
-  /// hops above are told `sent`, `held` the number of further messages for which only the hops above are
-  /// told.
+  /// Counts `n` messages that were taken below. Returns two numbers: for `passed` messages this hop and the
+  /// hops above are told `sent`; for `held` further messages only the hops above are told.
   func countSent(_ n: Int) -> (passed: Int, held: Int) {
     inFlight -= n
     guard ledger != nil else { return (n, 0) }
@@ -371,7 +382,7 @@ public final class Hop: HopHandle {
   }
 }
 
-/// Adds without overflow, because a user may give any number.
+/// The sum of two numbers, limited to the range of `Int`, because a user may give any number.
 func saturatingSum(_ a: Int, _ b: Int) -> Int {
   let (sum, overflow) = a.addingReportingOverflow(b)
   return overflow ? (b < 0 ? Int.min : Int.max) : sum

@@ -1,19 +1,19 @@
 import PenstockWire
 import Synchronization
 
-/// The object behind a `penstock_hop` or a `penstock_request`: a hop at an event. In a callback the object is
-/// the `Hop` itself, at the event that the callback is about. A `BoundHop` is another handle of a hop, at an
-/// event that waits.
+/// The object behind a `penstock_hop` or a `penstock_request`: a hop at a certain event. In a callback the
+/// object is the `Hop` itself, and the event is that of the callback. Code that has kept an event uses a
+/// `BoundHop` instead: a handle for a hop and an event that waits.
 open class HopHandle {
   /// The `Refusal` of the last function that got this handle and returned E_STATE. Any thread.
   final let refusal = Atomic<UInt8>(Refusal.none.rawValue)
 
   public init() {}
 
-  /// This handle, if it is a `BoundHop`; nil: it is the hop itself.
+  /// This object, if it is a `BoundHop`; nil if it is a `Hop`.
   open var bound: BoundHop? { nil }
 
-  /// The kind of the handle: a `penstock_request` may belong to something other than a hop.
+  /// What the handle belongs to: a `penstock_request` need not belong to a hop.
   public enum Form {
     case hop
     /// The request of call options (`penstock_call_options_request`).
@@ -28,7 +28,7 @@ open class HopHandle {
     case running(Hop)
     case bound(BoundHop)
 
-    /// The hop, for functions that do not depend on the event.
+    /// The hop, for functions for which the event does not matter.
     public var hop: Hop {
       switch self {
       case .running(let hop): hop
@@ -37,7 +37,7 @@ open class HopHandle {
     }
   }
 
-  /// The object that the handle refers to. Only `Hop.from` turns a hop's own handle into the hop.
+  /// The object to which the handle refers. A handle of a `Hop` goes through `Hop.from`, which notes the use.
   @inline(never)
   public static func referent(_ handle: OpaquePointer) -> Referent {
     let object = Unmanaged<HopHandle>.fromOpaque(UnsafeRawPointer(handle)).takeUnretainedValue()
@@ -46,8 +46,8 @@ open class HopHandle {
   }
 }
 
-/// A handle of a hop at an event that waits. Any thread may use it, not only the callback's. A function that
-/// a kind of handle does not offer returns `.state`, 0 or nil.
+/// A handle for a hop and an event that waits. Any thread may use it. A subclass overrides the functions that
+/// it offers; the others return `.state`, 0 or nil.
 open class BoundHop: HopHandle {
   public final let hop: Hop
 
@@ -55,23 +55,23 @@ open class BoundHop: HopHandle {
 
   public final override var bound: BoundHop? { self }
 
-  /// The event that waits; `.none` when it does not wait any more.
+  /// The kind of the event that waits; `.none` when it waits no longer.
   open var event: EventKind { .none }
   open var metadata: Metadata? { nil }
   open var message: Message? { nil }
   open var status: Status? { nil }
   open func setMessage(_ fresh: Message) -> Outcome { refuse(.noMessage) }
-  /// Ends the wait of the event with a verdict.
+  /// Ends the wait of the event, with `verdict`.
   open func resolve(_ verdict: Verdict) -> Outcome { refuse(.ownHandle) }
-  /// Ends the wait of the event, and the call with it.
+  /// Ends the wait of the event, and ends the call with `status`.
   open func end(_ status: Status) -> Outcome { refuse(.ownHandle) }
-  /// Lets start go on, and waits for the response.
+  /// Lets start go on, and waits for the response. Only an interceptor in the synchronous style can do this.
   open func next() -> Outcome { refuse(.notSynchronous) }
   open func takeTicket() -> UInt64 { 0 }
-  /// Called when somebody keeps the handle.
+  /// Called when a user keeps the handle beyond its callback.
   open func becomeShared() {}
 
-  /// The start as this handle shows it; nil: it shows none.
+  /// The request of start, where this handle shows it; otherwise nil.
   open var request: Request? { nil }
   open var requestMetadata: Metadata? { request?.metadata }
   open func edit(_ change: (Request) -> Outcome) -> Outcome { refuse(.startOrStatusOnly) }

@@ -1,18 +1,18 @@
 import PenstockWire
 import Synchronization
 
-// The functions by which a callback uses its hop. Unless a comment says otherwise, a function may be called
-// only on a thread that runs a callback of the hop. The function checks that itself, because the ABI has not.
+// The functions by which a callback uses its hop. Unless a comment says otherwise, a function works only on a
+// thread that runs a callback of the hop. Each function checks that itself, because the ABI layer does not.
 
 extension Hop {
-  /// Turns a hop's own handle, as `handle` has made it, back into the hop. No other function does that.
+  /// Turns a pointer that `handle` has made back into the hop. It is the only function that does so.
   public static func from(_ handle: OpaquePointer) -> Hop {
     let hop = Unmanaged<Hop>.fromOpaque(UnsafeRawPointer(handle)).takeUnretainedValue()
     hop.row.wasLookedAt.store(true, ordering: .relaxed)
     return hop
   }
 
-  /// Whether the hop's part in the call is over. Any thread.
+  /// Whether the hop can do nothing in the call any more. Any thread.
   public var hasEnded: Bool { isOver }
 
   /// Whether this process is a forked child of the process that made the call. Any thread.
@@ -24,7 +24,7 @@ extension Hop {
     return job?.kind ?? .none
   }
 
-  /// Whether the calling thread runs a callback of the hop as the driving thread.
+  /// Whether the calling thread is the driving thread and runs a callback of the hop.
   private var isInline: Bool { call.isDriving && current != .none }
 
   private var currentValue: Event { isInline ? call.event : job?.event ?? .start }
@@ -54,22 +54,21 @@ extension Hop {
     }
   }
 
-  /// Whether messages are objects at this hop.
+  /// Whether messages are objects at this hop, and not bytes.
   public var seesObjects: Bool { codec != nil }
 
-  /// The codec to which the objects in the messages at this hop belong; nil: the messages are bytes. Any
-  /// thread.
+  /// The codec of the objects in this hop's messages; nil: the messages are bytes. Any thread.
   public var codec: Codec? { level == .object ? call.codec : nil }
 
-  /// Replaces the contents of the message by those of `fresh`, which nobody else has.
+  /// Replaces the contents of the message by those of `fresh`, to which nobody else has a reference.
   public func setMessage(_ fresh: Message) -> Outcome {
     guard fresh.isObject == seesObjects, let message else { return noMessage(of: fresh.isObject) }
     message.exchange(with: fresh)
     return .ok
   }
 
-  /// The result for a function that finds no message of the form that it wants: an object if `objects`, else
-  /// bytes.
+  /// The error of a function that finds no message to use. `objects`: the function works on objects, and not
+  /// on bytes.
   @inline(never) @_optimize(size)
   public func noMessage(of objects: Bool) -> Outcome {
     let outcome = check()
@@ -77,7 +76,7 @@ extension Hop {
     return seesObjects == objects ? refuse(.noMessage) : refuseForm()
   }
 
-  /// Refuses an object where messages are bytes, or the other way round.
+  /// The error for an object where messages are bytes, or for bytes where messages are objects.
   @inline(never) @_optimize(size)
   public func refuseForm() -> Outcome { refuse(seesObjects ? .takesObjects : .takesBytes) }
 
@@ -98,8 +97,8 @@ extension Hop {
     return .ok
   }
 
-  /// The result of a function that was called where it is not allowed: E_GONE after the hop's end, else E_STATE; in
-  /// `destroy` E_STATE, too.
+  /// The error of a function that was called in the wrong callback: E_GONE after the hop's end, otherwise
+  /// (and in `destroy`) E_STATE.
   @inline(never) @_optimize(size)
   private func wrongPlace(_ why: Refusal) -> Outcome {
     let outcome = check()
@@ -108,8 +107,8 @@ extension Hop {
 
   // MARK: - The start
 
-  /// Calls `edit` with the request that may be changed now: in on_start the call's, in on_status the recorded one,
-  /// which a RESTART sends.
+  /// Calls `edit` with the request that may be changed now. In on_start this is the call's request; in
+  /// on_status it is the recorded request, which a RESTART sends.
   public func editStart(_ edit: (Request) -> Outcome) -> Outcome {
     let outcome = check()
     guard outcome == .ok else { return outcome }
@@ -120,13 +119,13 @@ extension Hop {
     }
   }
 
-  /// Why there is no recorded start at this status. Any thread.
+  /// Why `status` comes with no recorded request for a RESTART. Any thread.
   public func whyNoStart(_ status: Status?) -> Refusal {
     status?.isLocal == true ? .isLocal : records ? .recordGone : .notRecorded
   }
 
-  /// The request's metadata where it can be seen: in create, on_start and on_pick; in on_status of a hop that records,
-  /// the metadata that a RESTART sends.
+  /// The request's metadata, in the callbacks that may see it: create, on_start and on_pick. In on_status of
+  /// a hop that may RESTART it is the metadata that a RESTART sends.
   public var requestMetadata: Metadata? {
     switch currentEvent {
     case .create, .pick: call.request.metadata
@@ -135,15 +134,15 @@ extension Hop {
     }
   }
 
-  /// The start that may be changed: in on_start the call's, in on_status the recorded one.
+  /// The request that may be changed now: in on_start the call's request, in on_status the recorded one.
   public var editedStart: Request? {
     if isInline { return current == .start ? call.request : current == .status ? cut?.start : nil }
     return job?.start
   }
 
-  /// Reads a part of the request as the callback sees it: of the start that it may change, else of the job's
-  /// copy (on an executor), else of the call's request. Of the call's request other threads may read only the
-  /// route.
+  /// Reads a part of the request as the callback sees it: from the request that it may change, else (on an
+  /// executor) from the job's copy, else from the call's request. Other threads may read nothing of the
+  /// call's request but its route.
   @inline(__always)
   func shown<T>(_ part: (Request) -> T, kept: (Job) -> T) -> T {
     if let editedStart { return part(editedStart) }
@@ -151,10 +150,10 @@ extension Hop {
     return part(call.request)
   }
 
-  /// "/service/method", followed by a NUL.
+  /// The path "/service/method", followed by a NUL.
   public var path: ByteBuffer { shown({ $0.path }, kept: { $0.path }) }
 
-  /// OK in on_status if the callback may return RESTART; else the reason why not.
+  /// `.ok` if the callback, on_status, may return RESTART; otherwise the reason why not.
   public var canRestart: Outcome {
     if hasEnded { return .gone }
     guard currentEvent == .status, let status else { return refuse(.statusOnly) }
@@ -162,11 +161,11 @@ extension Hop {
     return outcome == .state ? refuse(whyNoStart(status)) : outcome
   }
 
-  /// Target and default authority of the channel, or of the channel to which the call was redirected; each
-  /// followed by a NUL. Any thread.
+  /// The target and the default authority of the call's channel, or of the channel to which the call was
+  /// redirected. Both end with a NUL. Any thread.
   public var target: ByteBuffer { route?.target ?? call.origin.target }
   public var defaultAuthority: ByteBuffer { route?.authority ?? call.origin.defaultAuthority }
-  /// The privacy of the call's channel; in on_status, of the channel on which the call ran last.
+  /// How private the call's channel is; in on_status, the channel of the last attempt.
   public var privacy: Privacy {
     (currentEvent == .status ? call.request.route : route)?.privacy ?? call.origin.privacy
   }
@@ -177,7 +176,7 @@ extension Hop {
 
   public var deadline: UInt64? { shown({ $0.deadline }, kept: { $0.deadline }) }
 
-  /// Sets the deadline; nil: none.
+  /// Sets the deadline, in monotonic nanoseconds; nil: none.
   public func setDeadline(_ time: UInt64?) -> Outcome {
     editStart { start in
       start.deadline = time
@@ -188,8 +187,8 @@ extension Hop {
 
   // MARK: - Ending, injecting, answering
 
-  /// Ends the call. In a callback of the hop the callback's verdict is then ignored. Elsewhere, on any thread, the
-  /// call ends soon, unless the hop's part is over by then.
+  /// Ends the call with `status`. In a callback of the hop, the callback's verdict is then ignored.
+  /// Elsewhere, on any thread, the call ends soon, unless the hop's part in the call is over by then.
   public func finish(_ status: Status) -> Outcome {
     if hasEnded { return check() }
     if currentEvent == .none {
@@ -202,7 +201,7 @@ extension Hop {
     case .status where self.status?.isLocal == true: return refuse(.isLocal)
     case .start, .send, .halfClose, .headers, .receive, .status, .demand, .sent, .pick:
       if seen == .answering, status.code == .ok {
-        // The status comes behind the messages that the hop has delivered as its answer.
+        // The status waits behind the messages that the hop has delivered as its answer.
         return job != nil || isActive ? submit(.finish(self, status)) : refuse(.isToldOnly)
       }
       if let job {
@@ -223,7 +222,7 @@ extension Hop {
     return .ok
   }
 
-  /// Whether start has come to the hop, so that it may act. Any thread.
+  /// Whether start has come to the hop, so that the hop may end the call outside of callbacks. Any thread.
   private var mayAct: Bool {
     switch seen {
     case .mayAnswer, .open, .halfClosed, .answering: true
@@ -231,8 +230,8 @@ extension Hop {
     }
   }
 
-  /// Half-closes toward the server, on any thread. The half-close leaves the hop behind the events that stand
-  /// there and the event of its callback; later events from above go no further.
+  /// Half-closes toward the server, on any thread. The half-close leaves the hop behind the events that wait
+  /// there and the event of the running callback. Later events from above are dropped at the hop.
   public func halfClose() -> Outcome {
     if hasEnded { return .gone }
     if call.isDriving { call.splitRun(at: index) }
@@ -240,7 +239,8 @@ extension Hop {
     case .open:
       guard noteHalfClose() else { return .already }
       guard isInline else { return submit(.put(self, .halfClose)) }
-      // `perform` carries the half-close out before the inputs that other threads have posted.
+      // The half-close comes before the inputs that other threads have posted, because `perform` does not
+      // post it.
       call.perform(.put(self, .halfClose))
       return .ok
     case .halfClosed: return .already
@@ -257,8 +257,8 @@ extension Hop {
     }
   }
 
-  /// Sends a message of the hop's own to the server, on any thread. If no callback of the hop runs on that thread, the
-  /// message leaves soon, unless the hop's part is over by then.
+  /// Sends a message that the hop has made to the server, on any thread. If no callback of the hop runs on
+  /// that thread, the message leaves soon, unless the hop's part in the call is over by then.
   @inline(never) @_optimize(size)
   public func injectOutbound(_ message: Message) -> Outcome {
     if hasEnded { return .gone }
@@ -276,9 +276,10 @@ extension Hop {
     return .ok
   }
 
-  /// Delivers a message upward, on the driving thread, or on any thread after `share`. A hop that has taken the call
-  /// delivers through the call's inputs on every thread, so that its events keep their order; messages that nobody
-  /// has asked for wait at the hop, up to hold_bytes.
+  /// Delivers a message that the hop has made upward, on the driving thread, or after `share` on any thread.
+  /// If the hop answers the call itself, the message becomes an input of the call on every thread, so that
+  /// the hop's events keep their order. Then messages that were not asked for yet wait at the hop, up to
+  /// hold_bytes.
   @inline(never) @_optimize(size)
   public func injectInbound(_ message: Message) -> Outcome {
     let outcome = putInbound(message)
@@ -331,7 +332,8 @@ extension Hop {
     return false
   }
 
-  /// Delivers the headers of the hop's answer, on any thread. The hop's verdict on start was TAKE, or will be.
+  /// Delivers the headers of the hop's own answer, on any thread. The hop must have returned TAKE for start,
+  /// or still be able to.
   public func deliverHeaders(_ headers: Metadata) -> Outcome {
     if hasEnded { return .gone }
     if call.isDriving { call.splitRun(at: index) }
@@ -344,7 +346,8 @@ extension Hop {
     return .ok
   }
 
-  /// Delivers the status of the hop's answer, on any thread. The hop's verdict on start was TAKE, or will be.
+  /// Delivers the status of the hop's own answer, on any thread. The hop must have returned TAKE for start,
+  /// or still be able to.
   public func deliverStatus(_ status: Status) -> Outcome {
     if hasEnded { return .gone }
     if call.isDriving { call.splitRun(at: index) }
@@ -355,10 +358,10 @@ extension Hop {
     return .ok
   }
 
-  /// Why the hop can't answer. Any thread.
+  /// Why the hop can't answer the call itself. Any thread.
   private var notAnswering: Refusal { seen == .open || seen == .halfClosed ? .startHasLeft : .startNotCome }
 
-  /// Asks for `n` more messages from below. Any thread.
+  /// Asks for `n` more messages from the server's side. Any thread.
   public func demand(_ n: Int) -> Outcome {
     if hasEnded { return .gone }
     call.submit(.demandBelow(self, n))
@@ -377,7 +380,8 @@ extension Hop {
     currentEvent == .none ? nil : call.knownValues?.get(key)
   }
 
-  /// Takes a ticket for the event. 0: the event can't be paused, or there are no more tickets.
+  /// Takes a ticket for the callback's event. Returns 0 if the event can't be paused, or if there are no more
+  /// tickets.
   public func takeTicket() -> UInt64 {
     if let job = isInline ? nil : job {
       guard job.ticket == 0, !hasEnded, self.status?.isLocal != true,
@@ -391,7 +395,7 @@ extension Hop {
     case .start, .send, .halfClose, .headers, .receive, .status: break
     case .none, .cancel, .demand, .sent, .create, .destroy, .pick: return 0
     }
-    // The ticket gives any thread a handle of the hop.
+    // With the ticket, any thread can get a handle of the hop.
     share()
     if ticket == 0 { ticket = issueTicket(call.event, editedStart) }
     return ticket
@@ -401,14 +405,14 @@ extension Hop {
     call.withLoop { $0.issueTicket(event, of: self, start: start) }
   }
 
-  /// Sets the executors, in `create`; nil stands for the driving thread.
+  /// Sets the executors for the outbound and the inbound lane; nil: the driving thread. Only in `create`.
   public func chooseExecutors(_ outbound: (any Executor)?, _ inbound: (any Executor)?) -> Outcome {
     guard call.isDriving, life == .creating else { return wrongPlace(.createOnly) }
     choose(outbound, inbound)
     return .ok
   }
 
-  /// The handle is kept from now on, so that any thread may deliver and demand with it.
+  /// Notes that a user keeps the handle, so that any thread may deliver and demand with it.
   public func becomeShared() {
     guard call.isDriving else { return }
     lend()
@@ -417,7 +421,7 @@ extension Hop {
 }
 
 extension Call {
-  /// Makes events that a hop has injected leave it after the running step; if no step runs, now.
+  /// Lets injected events leave the hop at `index`: after the running step, or now if no step runs.
   func flushSoon(_ index: Int, _ lane: Lane) {
     if isRunning { pending.append(.flush(index, lane)) } else { perform(.flush(index, lane)) }
   }

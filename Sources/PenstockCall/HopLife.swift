@@ -1,10 +1,11 @@
 import Synchronization
 
-// The life of a hop, and its face: the part of it that other threads may see.
+// The life of a hop: what has happened to it in its call. Its `Face` is the part that other threads may see.
 
-/// A hop's life in one call. It never goes back (invariant I1). `Hop.become` changes it; `leaveRun` sets the
-/// life of a hop that leaves the run, and before the next call `renew` sets it to `waiting` again. A hop
-/// without `create` goes from `waiting` to `starting` at once.
+/// A hop's life in one call. It never goes back (invariant I1). `Hop.become` changes it. While a hop is in
+/// the run (the top hops, which count together) its life is not kept up to date; `leaveRun` sets it. Before
+/// the next call `renew` sets it to `waiting` again. A hop without `create` goes from `waiting` to `starting`
+/// at once.
 ///
 /// ```
 ///            comes to it        create: NEXT       leaves it        leaves it
@@ -20,26 +21,26 @@ enum Life: Equatable {
   case waiting
   /// `create` has returned SKIP or has broken law 7: the hop takes no part in this call.
   case out
-  /// `create` runs: executors may be chosen.
+  /// `create` runs: the hop may choose its executors.
   case creating
-  /// Start is shown to the hop or waits at it, and the hop may take the call.
+  /// The hop sees start, or start waits at it; the hop may still return TAKE.
   case starting
   /// Start has left downward.
   case passing
-  /// The hop itself has half-closed: events from above go no further.
+  /// The hop has made a half-close itself: outbound events from above are dropped at the hop.
   case closed
-  /// The half-close has left downward.
+  /// The caller's half-close has left the hop downward.
   case halfClosed
-  /// The hop's verdict on start was TAKE: it answers instead of the server.
+  /// The hop has returned TAKE for start: it answers instead of the server.
   case answering
-  /// The hop's part is over: only `destroy` follows.
+  /// The hop sees no more events; only `destroy` follows.
   case over(Ending)
   /// `destroy` has been called.
   case gone
 }
 
 extension Life {
-  /// The hop's face in this life; nil: the face does not change.
+  /// The `Face` that belongs to this life; nil: the `Face` stays as it is.
   fileprivate var face: Face? {
     switch self {
     case .waiting, .creating: .waiting
@@ -47,7 +48,7 @@ extension Life {
     case .passing: .open
     case .closed, .halfClosed: .halfClosed
     case .answering: .answering
-    // The face stays until `destroy`, so other threads may use the hop as before.
+    // The `Face` stays until `destroy`, so other threads may use the hop as before.
     case .over: nil
     case .out, .gone: .over
     }
@@ -58,21 +59,21 @@ extension Life {
 enum Ending: Equatable {
   /// The status has left the hop upward.
   case passed
-  /// The hop ended the call itself.
+  /// The hop has learned of the call's end by on_cancel.
   case own
   /// The hop was told by on_cancel.
   case told
 }
 
-/// The part of a hop's state that any thread may read, in one byte: which actions the hop may take now
-/// (invariant I14). Only the driving thread writes it.
+/// The part of a hop's state that any thread may read, as one byte: it says which actions the hop may take
+/// now (invariant I14). Only the driving thread writes it.
 enum Face: UInt8 {
-  /// The hop has no face of its own yet: the row's face counts, as for all hops of the run.
+  /// The value of all hops of the run: their common `Face` is in the `HopRow`, which holds the call's hops.
   case asRun
   case waiting
-  /// The hop may still take the call: its deliveries count if its verdict is TAKE.
+  /// The hop may still return TAKE; only then the events that it delivers count.
   case mayAnswer
-  /// Start has left downward: the hop may inject messages.
+  /// Start has left the hop downward: the hop may inject messages and half-close.
   case open
   case halfClosed
   case answering
@@ -80,15 +81,15 @@ enum Face: UInt8 {
   case over
 }
 
-/// The kinds of events that a hop has delivered as its answer; they decide which kinds may still follow.
-/// "bare": without headers. Any thread.
+/// Which kinds of events a hop has delivered as its own answer; that decides which kinds may still follow.
+/// "bare" means without headers. Any thread.
 enum Answer: UInt8 {
   case nothing, headers, bareMessages, messages, bareEnd, end
 
   var hasEnded: Bool { self == .bareEnd || self == .end }
   private var hasHeaders: Bool { self == .headers || self == .messages || self == .end }
 
-  /// The state after one more inbound event, or the reason why that event may not come.
+  /// The state after one more event of the answer, or the reason why that event is not allowed now.
   func after(_ kind: EventKind) -> (Answer, Outcome) {
     switch kind {
     case .headers:
@@ -104,26 +105,27 @@ enum Answer: UInt8 {
   }
 }
 
-/// The last action of a hop that decides what it may do next. One state is enough for both actions, because a
-/// hop either answers in the server's place or sends events of its own to the server, never both.
+/// The hop's last act that limits its next acts. One value is enough for both acts, because a hop either
+/// answers in the server's place or sends its own events to the server, never both.
 enum Deed: UInt8 {
   case none
-  /// A message of the hop's answer was refused, and no later message was accepted.
+  /// A message of the hop's own answer was refused, and the hop has delivered none since.
   case refused
-  /// The hop has asked to half-close.
+  /// The hop has asked to half-close toward the server.
   case halfClosed
 }
 
 extension Hop {
-  /// Whether a message of the hop's answer was refused, and no later message was accepted. Any thread.
+  /// Whether a message of the hop's own answer was refused, and the hop has delivered none since. Any thread.
   var hasRefused: Bool { deed.load(ordering: .acquiring) == Deed.refused.rawValue }
 
-  /// Notes the hop's half-close. False: it has half-closed before. Any thread.
+  /// Notes that the hop half-closes toward the server. Returns false if it has half-closed before. Any
+  /// thread.
   func noteHalfClose() -> Bool {
     deed.exchange(Deed.halfClosed.rawValue, ordering: .acquiringAndReleasing) != Deed.halfClosed.rawValue
   }
 
-  /// Whether start has come to the hop, and `create`, if there is one, has returned NEXT.
+  /// Whether start has come to the hop, and `create`, if the interceptor has it, has returned NEXT.
   var isEntered: Bool {
     switch life {
     case .waiting, .out, .creating: false
@@ -131,7 +133,7 @@ extension Hop {
     }
   }
 
-  /// Whether the hop sees events: it has been entered, and its part in the call is not over.
+  /// Whether the hop sees events: start has come to it, and its part in the call is not over.
   var isActive: Bool {
     switch life {
     case .starting, .passing, .closed, .halfClosed, .answering: true
@@ -139,11 +141,11 @@ extension Hop {
     }
   }
 
-  /// Whether the hop was entered, and is not destroyed.
+  /// Whether start has come to the hop, and `destroy` has not been called yet.
   var isPresent: Bool { isEntered && life != .gone }
 
-  /// Changes the hop's life, on the driving thread. A hop of the run has no face of its own, so its face
-  /// stays.
+  /// Changes the hop's life, and its `Face` with it, on the driving thread. The `Face` of a hop in the run
+  /// (the hops that count together) is common to all of them, so it does not change.
   func become(_ next: Life) {
     #if PENSTOCK_CHECKS
       checkStep(to: next)
@@ -152,19 +154,20 @@ extension Hop {
     if face.load(ordering: .relaxed) != Face.asRun.rawValue, let face = next.face { wear(face) }
   }
 
-  /// Takes the hop out of the run, with this life: from now on it has counts of its own.
+  /// Takes the hop out of the run (the hops that count together), with this life: from now on it has its own
+  /// counts and its own `Face`.
   func leaveRun(_ life: Life) {
     self.life = life
     wear(life.face ?? .waiting)
   }
 
-  /// Gives the hop a face of its own.
+  /// Sets the hop's own `Face`, which replaces the common one of the run.
   func wear(_ face: Face) { self.face.store(face.rawValue, ordering: .releasing) }
 
-  /// The face that the hop shows to other threads. Any thread.
+  /// The hop's `Face` now: its own one, or the common one of the run. Any thread.
   var seen: Face {
-    // The row's face is read first: a thread that sees a face that the row got after the hop was set apart
-    // also sees the hop's own face.
+    // The common `Face` is read first. It changes again only after the hop has got its own; so a thread that
+    // sees the later common `Face` also sees the hop's own.
     let shared = row.face.load(ordering: .acquiring)
     let own = face.load(ordering: .acquiring)
     return Face(rawValue: own == Face.asRun.rawValue ? shared : own) ?? .waiting
@@ -178,19 +181,20 @@ extension Hop {
     }
   }
 
-  /// Called when start leaves the hop downward.
+  /// Notes that start has left the hop downward, so that the hop can't answer the call itself any more.
   func startLeft() {
     become(.passing)
     forgetAnswers()
     answer.store(Answer.nothing.rawValue, ordering: .releasing)
-    // The note of a half-close stays, because after a RESTART the half-close leaves again.
+    // `Deed.halfClosed` stays, because after a RESTART the half-close is sent again.
     if hasRefused { deed.store(Deed.none.rawValue, ordering: .releasing) }
   }
 
-  /// The events that the hop has delivered as its answer. Any thread.
+  /// Which events the hop has delivered as its own answer. Any thread.
   var answered: Answer { Answer(rawValue: answer.load(ordering: .acquiring)) ?? .nothing }
 
-  /// Notes that an event of this kind is delivered, if it may be. Any thread.
+  /// Notes that the hop delivers an event of its own answer. Returns `.ok`, or the reason why the event is
+  /// not allowed now. Any thread.
   func noteDelivered(_ kind: EventKind) -> Outcome {
     var seen = answer.load(ordering: .acquiring)
     while true {

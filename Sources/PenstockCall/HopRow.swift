@@ -1,26 +1,28 @@
 import PenstockWire
 import Synchronization
 
-/// The hops of one call, in the order of its chain. When the call has ended, the chain keeps them for a later call: to
-/// make a hop anew for each call would cost 600 instructions.
+/// The hops of one call, in the order of its chain. When the call has ended, the chain keeps the row (this
+/// object) for a later call: making the hops anew for each call would cost 600 instructions.
 ///
-/// Each hop has a reference to its row, and the row has references to its hops: `dissolve` breaks this cycle.
+/// Each hop refers to its row, and the row to its hops: `dissolve` breaks this reference cycle.
 final class HopRow {
-  /// The call, a reference that is not counted: the call exists as long as it runs, and as long as `kept` holds it.
+  /// The call, as an uncounted reference. The call exists as long as it runs, and as long as `kept` holds it.
   fileprivate(set) unowned(unsafe) var call: Call
-  /// Keeps the call if a hop may be used longer than the call runs.
+  /// The call again, as a counted reference, if a user may keep a hop for longer than the call runs.
   var kept: Call?
   fileprivate var next: Unmanaged<HopRow>?
   private(set) var hops = Hops()
-  /// The Face of the hops of the run: read by any thread, written by the driving thread only.
+  /// The `Face` that all hops of the run (the hops that count together) have in common. Any thread reads it;
+  /// only the driving thread writes it.
   let face = Atomic<UInt8>(Face.waiting.rawValue)
-  /// Whether the row must not be used again, because somebody keeps a reference to one of its hops, which another
-  /// thread may release, or because some hops were made anew. Set on any thread that knows that the call goes on.
+  /// Whether a later call must not use these hops again: somebody keeps a reference to one of them, which
+  /// another thread may release, or some hops were made anew. Any thread sets this while it knows that the
+  /// call has not ended.
   let isSpent = Atomic<Bool>(false)
-  /// Hops that were replaced. An event may still be on its way through one of them.
+  /// Hops that newer ones have replaced. An event may still be on its way through one of them.
   private var replaced: [Hop] = []
-  /// Whether a hop of the row was looked at, by its handle or for `create`. If not, nobody can have a reference to a
-  /// hop, and no hop was written to. Any thread.
+  /// Whether code has used a hop of the row, through its handle or for `create`. If not, nobody can have a
+  /// reference to a hop, and no hop was written to. Any thread.
   let wasLookedAt = Atomic<Bool>(false)
 
   fileprivate init(_ call: Call, _ entries: [Chain.Entry]) {
@@ -32,7 +34,7 @@ final class HopRow {
     hops = Hops(base: base, count: entries.count)
   }
 
-  /// Called when no call has the row any more.
+  /// Releases the hops. Called when no call uses the row any more.
   func dissolve() {
     for index in 0..<hops.count { hops.at(index).release() }
     hops.base?.deallocate()
@@ -40,7 +42,7 @@ final class HopRow {
     replaced = []
   }
 
-  /// Replaces `old` by `fresh`; the old one is kept until `forgetReplaced`.
+  /// Puts `fresh` in the place of `old`; `old` is kept until `forgetReplaced`.
   @inline(never) @_optimize(size)
   func replace(_ old: Hop, by fresh: Hop) {
     old.lend()
@@ -49,10 +51,10 @@ final class HopRow {
     hops.base.unsafelyUnwrapped[old.index] = .passRetained(fresh)
   }
 
-  /// Releases the replaced hops. Called between two events.
+  /// Releases the replaced hops. Called when no event is on its way through a hop.
   func forgetReplaced() { if !replaced.isEmpty { replaced = [] } }
 
-  /// A view of the hops, without a reference.
+  /// Access to the hops of a row without a counted reference to the row.
   struct Hops: RandomAccessCollection {
     fileprivate(set) var base: UnsafeMutablePointer<Unmanaged<Hop>>?
     var count = 0
@@ -66,7 +68,7 @@ final class HopRow {
       return base.unsafelyUnwrapped[index]
     }
 
-    /// Whether the row has the only reference to the hop.
+    /// Whether only the row has a reference to the hop.
     fileprivate func isUniquelyReferenced(_ index: Int) -> Bool {
       UnsafeMutableRawPointer(base.unsafelyUnwrapped).withMemoryRebound(to: Hop.self, capacity: count) {
         isKnownUniquelyReferenced(&$0[index])
@@ -78,19 +80,20 @@ final class HopRow {
 }
 
 extension Chain {
-  /// The rows of a chain that no call uses at present, for the driving thread. The stock may outlive its chain, so
-  /// that a call can still give back its row; without the chain the row is dissolved.
+  /// The rows of a chain (`HopRow`: the hops of one call) that no call uses at present. Used on the driving
+  /// thread. The stock may outlive its chain, so that a call can still give back its row; the row is then
+  /// freed.
   final class Stock {
     let table: UnsafePointer<Callbacks>
-    /// The chain may be released on another thread while a call gives back its row.
+    /// Needed because the chain may be released on one thread while a call gives back its row on another.
     private let lock = SpinLock()
     private var first: Unmanaged<HopRow>?
     private var kept = 0
     private var isOpen = true
-    /// The most hops that are kept. A thousand hops take about 300 KiB, and each method has its own stock if
-    /// filters differ by method. A long chain keeps more hops, so that a hundred calls with 32 hops find a
-    /// row each: with a limit of 1,024 every second of these calls would make its row anew, and cost a third
-    /// more.
+    /// The largest number of hops in all kept rows. A thousand hops take about 300 KiB, and each method has
+    /// its own stock if filters differ by method. A long chain keeps more hops, so that a hundred calls with
+    /// 32 hops find a row each: with a limit of 1,024 every second of these calls would make its row anew,
+    /// and cost a third more.
     private let limit: Int
 
     init(_ entries: [Chain.Entry]) {
@@ -105,7 +108,7 @@ extension Chain {
       table.deallocate()
     }
 
-    /// Takes a row for a call of this chain, or makes one.
+    /// Returns a kept row for a call of this chain, or makes one if none is kept.
     func take(_ call: Call) -> Unmanaged<HopRow> {
       guard let row = first else { return .passRetained(HopRow(call, call.chain?.entries ?? [])) }
       row._withUnsafeGuaranteedRef {
@@ -116,8 +119,8 @@ extension Chain {
       return row
     }
 
-    /// Takes back the row of a call whose hops no other thread has. The call still has its chain, so the stock is
-    /// open. False: there is no room.
+    /// Takes back the row of a call whose hops no other thread has. The call still has its chain, so the
+    /// stock is open. Returns false if the stock is full.
     func givePrivate(_ row: Unmanaged<HopRow>) -> Bool {
       row._withUnsafeGuaranteedRef {
         let total = kept + $0.hops.count
@@ -129,8 +132,8 @@ extension Chain {
       }
     }
 
-    /// Takes back a row, after the call's last step. A row with a hop that somebody else has, or that another thread
-    /// has had, is not used again.
+    /// Takes back a row after the call's last step. The row is freed, and not used again, if somebody else
+    /// has one of its hops or another thread has had one.
     @inline(never) @_optimize(size)
     func give(_ owned: Unmanaged<HopRow>, of call: Call, runLength: Int) {
       let row = owned.takeUnretainedValue()
@@ -155,7 +158,7 @@ extension Chain {
       lock.lock()
       let isTaken = isOpen
       if isTaken {
-        // The stock is open, so the chain exists, and with it the registrations.
+        // The stock is open, so the chain and its registrations still exist.
         if table.pointee.hasCreate { for index in 0..<runLength { row.hops[index].resetState() } }
         for index in runLength..<max(row.hops.count, runLength) { row.hops[index].begin() }
         row.next = first
@@ -166,7 +169,8 @@ extension Chain {
       if !isTaken { Stock.drop(owned) }
     }
 
-    /// Called when the chain is released; its registrations exist until `close` returns. Any thread.
+    /// Frees the kept rows, and keeps no more. Called when the chain is released; its registrations exist
+    /// until `close` returns. Any thread.
     func close() {
       lock.lock()
       isOpen = false

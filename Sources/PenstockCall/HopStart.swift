@@ -1,7 +1,7 @@
 import PenstockWire
 
-// The functions by which a callback uses the settings of the call. Any callback may read them. They may be changed in
-// on_start, and in on_status of a hop that records: these are the settings that a RESTART sends.
+// The functions by which a callback uses the call's settings. Any callback may read them. on_start may change
+// them. on_status may change them if its hop may RESTART, which then sends the changed ones.
 
 extension Hop {
   /// The settings as the running callback sees them.
@@ -23,8 +23,8 @@ extension Hop {
 }
 
 extension Request {
-  /// Replaces the call's credentials by one "authorization" field; nil removes them. The value may have visible ASCII
-  /// and spaces.
+  /// Sets the call's credentials to one "authorization" field; nil removes them. The value may contain
+  /// visible ASCII and spaces.
   public func setCredentials(_ authorization: ByteView?) -> Outcome {
     guard let authorization else {
       settings.credentials = nil
@@ -33,7 +33,7 @@ extension Request {
     return Request.withCredentials(authorization) { settings.credentials = $0 }
   }
 
-  /// Calls `body` with read-only metadata that has one "authorization" field.
+  /// Calls `body` with read-only metadata that has one field, "authorization".
   @inline(never) @_optimize(size)
   public static func withCredentials(_ authorization: ByteView, _ body: (Metadata) -> Void) -> Outcome {
     guard !authorization.isEmpty, HeaderRules.isValidASCIIValue(authorization) else {

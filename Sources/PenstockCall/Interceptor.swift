@@ -7,12 +7,13 @@ public typealias HopCreate =
     OpaquePointer?, UnsafeMutableRawPointer?, UnsafeMutablePointer<UnsafeMutableRawPointer?>?
   ) -> Int32
 public typealias HopDestroy = @convention(c) (OpaquePointer?, UnsafeMutableRawPointer?) -> Void
-/// The C function that is told connection events: it gets the user data and a `penstock_connection_event`.
+/// The C function that an interceptor has for connection events: it gets the user data and a
+/// `penstock_connection_event`.
 public typealias ConnectionCallback =
   @convention(c) (UnsafeMutableRawPointer?, UnsafeRawPointer?) -> Void
 public typealias Finalizer = @convention(c) (UnsafeMutableRawPointer?) -> Void
 
-/// The verdicts that a callback may return; the values are the ABI's.
+/// The verdicts that a callback may return; the raw values are those of the ABI.
 public enum Verdict: Int32, Sendable {
   case next = 0
   case pause = 1
@@ -23,18 +24,18 @@ public enum Verdict: Int32, Sendable {
   case skip = 6
 }
 
-/// An observer that is told when a user's pointer is about to be finalized, and is released after that.
+/// An object that `UserData` tells before the finalizer runs, and releases after it.
 public protocol UserDataKeeper: AnyObject {
   func finalizing()
 }
 
-/// A user's pointer and its finalizer, which runs exactly once, when the last reference to this object is
-/// released.
+/// A pointer of the user with its finalizer. The finalizer runs exactly once, when the last reference to this
+/// object is released.
 public final class UserData {
   public let pointer: UnsafeMutableRawPointer?
   private let finalizer: Finalizer?
-  /// The object that is told before the finalizer runs, and released after it. Set once, before any other thread has
-  /// this object.
+  /// The object to tell before the finalizer runs; it is released afterwards. Set once, before any other
+  /// thread has this `UserData`.
   public var keeper: (any UserDataKeeper)?
 
   public init(_ pointer: UnsafeMutableRawPointer?, _ finalizer: Finalizer?) {
@@ -48,8 +49,9 @@ public final class UserData {
   }
 }
 
-/// One registered interceptor: its callbacks, its filter, and its user data. It is immutable, and shared by
-/// every list and call that has it. When the last reference to it is released, it releases its user data.
+/// One registered interceptor: its callbacks, its filter, and its user data. It is immutable, and all
+/// registries and calls that use it share it. When the last reference to it is released, it releases its user
+/// data.
 public final class Registration {
   public struct Callbacks {
     public var create: HopCreate?
@@ -84,19 +86,21 @@ public final class Registration {
 
   public static let defaultHoldBytes = 65536
 
-  /// The number of the registration: unique in the process, rising, never 0.
+  /// The number of the registration: unique in the process, increasing, never 0.
   public let id: UInt64
   public let name: ByteBuffer
-  /// The filter that the interceptor was registered with; the filter in force is in its entry of a registry.
+  /// The filter given at registration. It may be replaced later: `Registry.Entry` has the filter in force.
   public let filter: CallFilter
   public let level: Level
   /// Whether the interceptor's hop at the bytes level is made anew with each attempt.
   public let isPerAttempt: Bool
   public let holdBytes: Int
-  /// How many message bytes may be recorded for RESTART; 0: no recording.
+  /// How many message bytes may be recorded, to be sent again by a RESTART; 0: the interceptor may not
+  /// RESTART.
   public let replayBytes: Int
   public let maxRestarts: Int
-  /// The executors that run the callbacks of each lane; nil: the driving thread runs them.
+  /// The executors that run the callbacks of the outbound and the inbound lane; nil: the driving thread runs
+  /// them.
   public let outboundExecutor: (any Executor)?
   public let inboundExecutor: (any Executor)?
   let hasExecutors: Bool
@@ -127,10 +131,10 @@ public final class Registration {
 
   deinit { callbacks.deallocate() }
 
-  /// The C function that is told connection events; nil: the interceptor has none.
+  /// The C function for connection events; nil: the interceptor has none.
   public var onConnection: ConnectionCallback? { callbacks.pointee.onConnection }
 
-  /// Whether calls get a hop of this interceptor. They get none if its only callback is `onConnection`.
+  /// Whether calls get a hop for this interceptor. They get none if its only callback is `onConnection`.
   public var hasHops: Bool {
     let all = callbacks.pointee
     if all.onConnection == nil || all.create != nil || all.destroy != nil { return true }
@@ -139,11 +143,11 @@ public final class Registration {
       || all.onSent != nil || all.onPick != nil
   }
 
-  /// Whether the interceptor's hop at this level may RESTART. A hop that is made anew with each attempt may
-  /// not.
+  /// Whether the interceptor's hop at this level may RESTART. A hop per attempt may not.
   func records(at level: Level) -> Bool { replayBytes > 0 && (level == .object || !isPerAttempt) }
 
-  // The chains that have the registration and count its calls; and the counts of chains that have gone.
+  // The chains that have the registration and count its calls, and the sums of the counts of chains that were
+  // released.
   private let lock = SpinLock()
   private var links: UnsafeMutablePointer<ChainLink>?
   private var formerlyBegun: UInt64 = 0
@@ -170,7 +174,8 @@ public final class Registration {
     lock.unlock()
   }
 
-  /// How many calls have had the registration in their chain, and how many of those have not ended. Any thread.
+  /// How many calls have had the registration in their chain, and how many of them have not ended. Any
+  /// thread.
   public var calls: (seen: UInt64, inFlight: UInt64) {
     lock.lock()
     var ended = formerlyEnded
@@ -178,7 +183,7 @@ public final class Registration {
     var next = links
     while let link = next {
       link.pointee.chain._withUnsafeGuaranteedRef { chain in
-        // Read in this order, so that a call that ends in between counts as in flight.
+        // `callsEnded` is read first, so a call that ends between the two reads counts as in flight.
         ended &+= chain.callsEnded
         seen &+= chain.callsBegun
       }
@@ -189,7 +194,7 @@ public final class Registration {
   }
 }
 
-/// A chain in a registration's list of its chains; the list does not keep the chain.
+/// One chain in a registration's list of its chains; it is an uncounted reference.
 struct ChainLink {
   let chain: Unmanaged<Chain>
   var next: UnsafeMutablePointer<ChainLink>?

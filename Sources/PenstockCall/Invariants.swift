@@ -1,8 +1,9 @@
 #if PENSTOCK_CHECKS
   import Synchronization
 
-  // The conditions that always hold between two steps of a call. docs/architecture.md numbers the invariants; code that keeps
-  // one names its number. Test builds check them after each step, and stop at the first that does not hold.
+  // The invariants: conditions that hold between any two steps of a call. docs/architecture.md numbers them,
+  // and code that keeps one names its number. Test builds check them after each step, and stop at the first
+  // that does not hold.
 
   extension Call {
     @inline(never)
@@ -34,8 +35,8 @@
       return brokenClaims
     }
 
-    /// Checks the ends of the hops, after all were told of the end. The first `passed` hops are in the run,
-    /// and not checked.
+    /// Checks, after the call's end, that each hop has ended exactly once. The first `passed` hops are in the
+    /// run (the hops that count together) and have no end of their own.
     func checkEnds(_ passed: Int) {
       for hop in hops where hop.index >= passed && hop.isEntered {
         if hop.life != .gone || hop.brokenLife != nil { fatalError("invariant I2: a hop has not ended once") }
@@ -62,7 +63,7 @@
       return nil
     }
 
-    /// The fault in the position of start, which is at a hop or beyond the last one; nil: none.
+    /// What is wrong with the position of start, which is at a hop or has left the last one; nil: nothing.
     private var brokenHead: StaticString? {
       if startAt > hops.count + 1 { return "I11: start is beyond the transport" }
       if leg == .open, startAt != hops.count + 1 {
@@ -119,7 +120,7 @@
   }
 
   extension Hop {
-    /// Checks that a hop's life goes forward only.
+    /// Stops the program if a hop's life would go back.
     func checkStep(to next: Life) {
       if next.rank <= life.rank, next != life { fatalError("invariant I1: a hop's life goes back") }
       guard next == .gone else { return }
@@ -127,7 +128,8 @@
       fatalError("invariant I2: a hop is destroyed without an ending")
     }
 
-    /// A hop of the run shares the fate of the whole run, so none of the fields for one hop alone is set.
+    /// What is wrong with a hop of the run (the hops that count together); nil: nothing. Such a hop must not
+    /// have a value in any member that is for one hop alone.
     fileprivate var brokenInRun: StaticString? {
       let isAsMade =
         outbound == nil && inbound == nil && cut == nil && !hasExecutors && finishRequest == nil
@@ -152,15 +154,15 @@
     private var brokenFace: StaticString? {
       let isRight: Bool
       switch life {
-      // Start has not come to the hop, so no other thread can have the hop, and the hop may have no face of
-      // its own yet.
+      // Start has not come to the hop, so no other thread can have the hop. It may have no `Face` of its own
+      // yet.
       case .waiting: isRight = seen == .waiting || face.load(ordering: .relaxed) == Face.asRun.rawValue
       case .creating: isRight = seen == .waiting
       case .starting: isRight = seen == .mayAnswer
       case .passing: isRight = seen == .open
       case .closed, .halfClosed: isRight = seen == .halfClosed
       case .answering: isRight = seen == .answering
-      // Until `destroy` the face stays as it was.
+      // The `Face` stays until `destroy`, so it may have any value.
       case .over: isRight = true
       case .out, .gone: isRight = seen == .over
       }
@@ -190,7 +192,7 @@
   }
 
   extension Station {
-    /// Whether there are so many events that looking at all of them after each step would take too long.
+    /// Whether so many events wait here that looking at all of them after each step would take too long.
     fileprivate var isLong: Bool { parked.count + waiting.count > 64 }
 
     fileprivate func broken(limit: Int) -> StaticString? {
@@ -206,7 +208,7 @@
         case .next: ticketless += 1
         case .hold, .none: break
         }
-        // A message behind the caller's half-close is no fault of the station: the layer above the call refuses such
+        // A message behind the caller's half-close is not checked here: the layer above the call refuses such
         // messages.
         if one.event.kind == .status, index < parked.count - 1 || !waiting.isEmpty {
           return "I4: something stands behind the status"

@@ -1,14 +1,15 @@
 import PenstockWire
 import Synchronization
 
-/// One callback of a hop that runs on an executor: its event, and the actions that it asks for. The job keeps
-/// all that the callback needs, because the call may end, or go on without the event, while the callback
-/// runs.
+/// One callback of a hop that runs on an executor: its event, and the actions that it asks for. It keeps
+/// everything that the callback needs, because the call may end, or go on without the event, while the
+/// callback runs.
 public final class Job: ExecutorJob {
   enum Work {
     case callback(HopCallback)
     case destroy
-    /// The last job of this lane: the callback for the call's end, and `destroy`, follow on the other lane.
+    /// The last job of this lane. When it has run, the callback for the call's end, if there is one, and
+    /// `destroy` run on the other lane.
     case lastOfLane(Job?, then: Job)
   }
 
@@ -18,23 +19,24 @@ public final class Job: ExecutorJob {
   private let work: Work
   private let registration: Registration
   private unowned(unsafe) let queue: JobQueue
-  /// Whether the call is told (`Call.ran`) when the job has run.
+  /// Whether the job tells the call (`Call.ran`) when its callback has returned.
   let isAwaited: Bool
-  /// The next job of this lane. The thread that appends the next job writes this, before it counts that job.
+  /// The next job of this lane. The thread that appends that job writes this reference before it counts the
+  /// job.
   fileprivate var following: Job?
 
-  /// In on_start a copy of the start, which the callback may change and the call takes over with the verdict; in
-  /// on_status the recorded start.
+  /// In on_start: a copy of the start, which the callback may change; the call uses the copy from the
+  /// callback's verdict on. In on_status: the recorded start, which a RESTART sends.
   var start: Request?
-  // The rest of the call's request as it was when the event came, because the driving thread may change the request
-  // while the callback runs.
+  // Copies of further parts of the call's request, made when the event came, because the driving thread may
+  // change the request while the callback runs.
   let path: ByteBuffer
   let labels: RequestLabels?
   let deadline: UInt64?
   let settings: CallSettings
   let route: CallRoute?
 
-  /// Whether a RESTART was possible when the status came; for on_status.
+  /// For on_status: whether a RESTART was possible when the status came.
   var canRestart = Outcome.state
   public internal(set) var count = 0
   var ticket: UInt64 = 0
@@ -57,7 +59,7 @@ public final class Job: ExecutorJob {
     settings = hop.call.request.settings
     route = hop.call.request.route
     if isAwaited { hop.call.withLoop { $0.shareTickets(of: hop.call) } }
-    // The executor is the user's code, and may run for long when it gets the job.
+    // `submit` is the user's code, and may take long.
     hop.call.watch.hasRun = true
   }
 
@@ -66,20 +68,20 @@ public final class Job: ExecutorJob {
     queue.goOn(after: self)
   }
 
-  /// Runs `destroy`, and before it the callback that tells of the end. Called when no callback of the hop runs on its
-  /// other lane any more.
+  /// Runs `ending`, the callback for the call's end, and then `destroy`. Called when no callback of the hop
+  /// runs in its other lane any more.
   @inline(never) @_optimize(size)
   func goLast(behind ending: Job?) {
     if let ending { queue.appendOrPerform(ending) }
     queue.appendOrPerform(self)
   }
 
-  /// Runs the job without an executor, on the calling thread.
+  /// Runs the job on the calling thread, without the executor.
   @inline(never) @_optimize(size)
   func perform() {
     if case .lastOfLane(let ending, let last) = work {
-      // The queue does not note this job as running, because the executor may run the last job within
-      // `submit`.
+      // `running` is not set for this job, because the executor may run the hop's last job while `submit`
+      // still runs.
       queue.close()
       last.goLast(behind: ending)
       return
@@ -101,12 +103,12 @@ public final class Job: ExecutorJob {
   }
 }
 
-/// The queues of one hop. The object is never changed, only replaced, because other threads that have the hop may look
-/// at it while `create` chooses executors.
+/// The queues of one hop's callbacks. The object is never changed, only replaced, because other threads that
+/// have the hop may read it while `create` chooses executors.
 final class HopQueues {
   let outbound: JobQueue?
   let inbound: JobQueue?
-  /// The queues that these replace: other threads may still look at them.
+  /// The queues that these have replaced: another thread may still use them.
   private let former: HopQueues?
 
   @inline(never) @_optimize(size)
@@ -117,25 +119,25 @@ final class HopQueues {
   }
 }
 
-/// The callbacks of one hop that run on one executor: in order, one at a time. The driving thread appends jobs; each
-/// job, when it has run, submits the next.
+/// The callbacks of one hop that run on one executor, of one lane or of both: in order, one at a time. The
+/// driving thread appends jobs; each job submits the next one when it has run.
 final class JobQueue {
   let executor: any Executor
-  /// Used only by the thread that appends jobs, and at the very end by `close`.
+  /// The newest job. Used only by the thread that appends jobs, and by `close` at the end.
   private var last: Job?
   private var isLost = false
-  /// The job of the callback for the call's end. It goes with `destroy`, behind the jobs of both lanes (law
-  /// 2).
+  /// The job of the callback for the call's end (on_status or on_cancel). It is appended together with
+  /// `destroy`, behind the jobs of both lanes (law 2).
   var ending: Job?
-  /// The number of jobs that were appended and have not run.
+  /// The number of jobs that were appended and have not finished.
   private let count = Atomic<Int>(0)
-  /// The thread on which a job runs; only that thread looks at `running`.
+  /// The number of the thread on which a job runs now; only that thread reads `running`.
   private let runner = Atomic<UInt>(0)
   private var running: Job?
 
   init(_ executor: any Executor) { self.executor = executor }
 
-  /// Appends a job. False: the executor has refused it, and takes none any more.
+  /// Appends a job. Returns false if the executor has refused it; the queue then takes no more jobs.
   @inline(never) @_optimize(size)
   func append(_ job: Job) -> Bool {
     if isLost { return false }
@@ -147,7 +149,8 @@ final class JobQueue {
     return false
   }
 
-  /// Appends a job, or runs it here if the executor is lost: no other job of the lane runs then.
+  /// Appends a job. If the executor has refused one, runs the job on the calling thread, because no other job
+  /// of the lane runs then.
   func appendOrPerform(_ job: Job) { if !append(job) { job.perform() } }
 
   @inline(never) @_optimize(size)
@@ -157,8 +160,8 @@ final class JobQueue {
       guard let next = done.following else { return }
       done.following = nil
       if executor.submit(next) { return }
-      // The executor has refused a job, so the call ends (law 7). This thread is the executor's: it runs the
-      // other jobs.
+      // The executor has refused a job, so the call ends (law 7). This thread belongs to the executor, so it
+      // runs the remaining jobs itself.
       next.hop.call.submit(.executorLost(next.hop))
       next.perform()
       done = next
@@ -175,10 +178,10 @@ final class JobQueue {
     running = nil
   }
 
-  /// Closes the queue: no job is appended any more. Releases the newest job, which keeps the hop, which keeps
-  /// the queue.
+  /// Closes the queue; no job is appended any more. Releases the newest job, because it refers to the hop,
+  /// which refers to this queue.
   fileprivate func close() { last = nil }
 
-  /// The job that runs on the calling thread, `thread`.
+  /// The job that runs now, if it runs on the calling thread, whose number is `thread`; otherwise nil.
   func job(on thread: UInt) -> Job? { runner.load(ordering: .acquiring) == thread ? running : nil }
 }

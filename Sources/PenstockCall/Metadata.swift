@@ -3,9 +3,9 @@ import PenstockWire
 
 /// An ordered multimap of header names to values; both are bytes ("Custom-Metadata", gRPC over HTTP/2).
 ///
-/// All names and values stand in one arena, each followed by a NUL; an entry has the offsets and the sizes of its name
-/// and its value. Values of "-bin" names are kept decoded. Names and values are not checked here: `HeaderRules` does
-/// that, at the boundary.
+/// All names and values are in one block of memory, each followed by a NUL. An entry has the offset and size
+/// of its name and of its value. Values of "-bin" names are kept decoded. Names and values are not checked
+/// here: the callers check what comes from a user or a peer, by `HeaderRules`.
 public final class Metadata {
   private struct Entry {
     var name: Int
@@ -19,10 +19,11 @@ public final class Metadata {
   private var arenaCapacity = 0
   private var entries: UnsafeMutablePointer<Entry>?
   private var capacity = 0
-  /// How many arena bytes belong to removed entries.
+  /// How many bytes of the arena (the block of names and values) belong to removed entries.
   private var garbage = 0
   public private(set) var count = 0
-  /// Whether the ABI refuses changes: for example of the metadata of a reply, or of an event that has passed.
+  /// Whether users may not change the metadata: for example that of a reply, or of an event that has left the
+  /// hop.
   public var isReadOnly = false
 
   public init() {}
@@ -32,7 +33,7 @@ public final class Metadata {
   /// A shared object that is always empty, used where there is no metadata.
   public nonisolated(unsafe) static let none = Metadata(isReadOnly: true)
 
-  /// Refuses changes from now on. `none` is read-only already, and not written, because all threads share it.
+  /// Makes the metadata read-only. `none` is so already, and is not written, because all threads share it.
   func seal() { if !isReadOnly { isReadOnly = true } }
 
   deinit {
@@ -40,7 +41,8 @@ public final class Metadata {
     cm_free(entries)
   }
 
-  /// The sum of name and value sizes plus 32 an entry, as RFC 9113 section 6.5.2 counts a header list.
+  /// The size as RFC 9113 section 6.5.2 counts a header list: the bytes of all names and values, and 32 per
+  /// entry. An entry's two NULs are in `arenaSize` already, so 30 are added.
   public var listSize: Int { arenaSize - garbage + count * 30 }
 
   public func name(at index: Int) -> ByteView {
@@ -53,7 +55,7 @@ public final class Metadata {
     return ByteView(start: arena + entries[index].value, count: entries[index].valueCount)
   }
 
-  /// The index of the `occurrence`-th entry called `name`.
+  /// The index of the `occurrence`-th entry with this name, counted from 0.
   public func index(of name: ByteView, occurrence: Int = 0) -> Int? {
     guard occurrence >= 0 else { return nil }
     var left = occurrence
@@ -68,7 +70,7 @@ public final class Metadata {
   public func add(_ name: ByteView, _ value: ByteView) -> Outcome {
     guard count < capacity || grow() else { return .noMemory }
     let needed = name.count + value.count + 2
-    // The old storage is freed after the copy, because `name` and `value` may point into it.
+    // The old storage is freed only after the copy, because `name` and `value` may point into it.
     var old: UnsafeMutableRawPointer?
     if needed > arenaCapacity - arenaSize {
       let size = arenaSize + needed
@@ -114,7 +116,8 @@ public final class Metadata {
     return other
   }
 
-  /// Appends all entries of `other`. False: no memory; some may have been added.
+  /// Appends all entries of `other`. Returns false if there is no memory; some entries may have been added
+  /// then.
   public func append(contentsOf other: Metadata) -> Bool {
     for index in 0..<other.count where add(other.name(at: index), other.value(at: index)) != .ok {
       return false
@@ -122,7 +125,7 @@ public final class Metadata {
     return true
   }
 
-  /// Takes over all entries of `other`, which becomes empty. This cannot fail.
+  /// Replaces all entries by those of `other`, which is empty afterwards. This cannot fail.
   public func replace(with other: Metadata) {
     clear()
     swap(&arena, &other.arena)
@@ -167,8 +170,8 @@ public final class Metadata {
     compactIfWorthwhile()
   }
 
-  /// Removes the bytes of removed entries from the arena, if there are many. Live entries keep their order in the
-  /// arena, so they can be moved down one after another.
+  /// Moves the live entries together if removed ones take much of the memory. Live entries are in the arena
+  /// in their order, so each can be moved down in turn.
   @inline(never) @_optimize(size)
   private func compactIfWorthwhile() {
     guard garbage > 4096, garbage > arenaSize / 2, let entries, let arena else { return }

@@ -1,4 +1,4 @@
-/// The result of an operation that a user asked for; the values are the ABI's `penstock_result`.
+/// The result of a user's operation; the raw values are those of the ABI's `penstock_result`.
 public enum Outcome: Int32, Sendable {
   case ok = 0
   case invalidArgument = 1

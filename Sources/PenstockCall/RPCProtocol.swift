@@ -1,8 +1,8 @@
-/// The protocol by which a channel's calls become HTTP messages.
+/// The protocol that turns a channel's calls into HTTP messages.
 public enum RPCProtocol: UInt8, Sendable {
   case grpc, grpcWeb, grpcWebText, connect
 
-  /// The protocol's name in options, and for hops.
+  /// The protocol's name, as channel options and hops show it.
   public var name: StaticString {
     switch self {
     case .grpc: "grpc"
@@ -14,8 +14,8 @@ public enum RPCProtocol: UInt8, Sendable {
 }
 
 extension RPCProtocol {
-  /// Whether the request should be an HTTP GET. The message is not known yet: if it makes the URL too long,
-  /// the request is a POST nevertheless.
+  /// Whether the request should be an HTTP GET. The decision is made before the message is known: if the
+  /// message makes the URL too long, the request becomes a POST.
   @inline(never) @_optimize(size)
   public func wantsGET(_ request: Request) -> Bool {
     switch self {

@@ -1,20 +1,20 @@
 import Synchronization
 
-/// The reason why a hop's function returned E_STATE: kept as a number, and told in words only when somebody asks
-/// (`penstock_hop_why`).
+/// The reason why a hop's function returned E_STATE. It is kept as a number, and turned into text only when
+/// the user asks (`penstock_hop_why`).
 public enum Refusal: UInt8 {
   case none
-  // The function was called where it is not allowed.
+  // The function was called outside the callbacks or threads in which it is allowed.
   case outsideCallback, inDestroy, createOnly, demandOnly, statusOnly, startOrStatusOnly
   case outsideFunction, notSynchronous, ownHandle
-  // The function does not fit the event.
+  // The function cannot be used for the event that the callback or handle is about.
   case noMessage, takesObjects, takesBytes, isLocal, isToldOnly, startWaits
-  // The call has not come to the point at which the function is allowed, or is past it.
+  // The call has not reached the point from which the function is allowed, or has gone beyond it.
   case startNotCome, startNotLeft, startHasLeft, hasTaken, hasHalfClosed, hasDeliveredStatus, headersLate
   case secondMessage, hasGoneOn, functionHasEnded, streamHasBegun
-  // A RESTART is not possible.
+  // The call can't be sent again by a RESTART.
   case notRecorded, recordGone, overReplayBytes, restartsUsed, noCopies, noMemory
-  // A redirect is not possible.
+  // The call can't be redirected to the other channel.
   case otherLoop
 
   public var text: StaticString {
@@ -60,12 +60,12 @@ public enum Refusal: UInt8 {
 }
 
 extension HopHandle {
-  /// The reason for the last E_STATE of a function that got this handle. Any thread.
+  /// The reason for the last E_STATE of a function called with this handle. Any thread.
   public final var why: Refusal { Refusal(rawValue: refusal.load(ordering: .relaxed)) ?? .none }
 }
 
 extension Hop {
-  /// Notes the reason and returns E_STATE. Any thread.
+  /// Notes the reason for an E_STATE, and returns E_STATE. Any thread.
   public func refuse(_ why: Refusal) -> Outcome {
     refusal.store(why.rawValue, ordering: .relaxed)
     return .state
@@ -75,7 +75,7 @@ extension Hop {
 extension BoundHop {
   public final func refuse(_ why: Refusal) -> Outcome { hop.refuse(why) }
 
-  /// A function that got this handle has returned E_STATE: copies the reason, which the hop has noted, to
-  /// this handle.
+  /// Copies the reason for an E_STATE from the hop to this handle, because the function was called with this
+  /// handle.
   public final func noteRefusal() { refusal.store(hop.why.rawValue, ordering: .relaxed) }
 }

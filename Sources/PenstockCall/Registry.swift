@@ -1,18 +1,20 @@
 import PenstockWire
 
-/// The interceptors registered in one scope (a runtime, a channel, the options of calls), sorted: higher priority
-/// first, then in the order of registration. The owner of a registry guards it with a lock; calls read lists that
-/// were made under the lock. Registrations that come out of a registry are released outside of that lock.
+/// The interceptors registered in one scope (a runtime, a channel, or the options of calls), sorted: higher
+/// priority first, then in the order of registration. The owner of a registry guards it with a lock. Calls
+/// read lists that were made under that lock. Removed registrations are released after the lock is unlocked,
+/// because that may run user code.
 public struct Registry {
-  /// The scope of a registry, which JSON lists name as "place".
+  /// Where an interceptor is registered. JSON lists show the scope as "place".
   public enum Scope: Sendable { case runtime, channel, call }
 
-  /// An interceptor in a registry. An entry is immutable: each change makes another entry, so that a list can
+  /// One interceptor in a registry. An entry is immutable: a change replaces it, so that lists of entries can
   /// be shared and copied cheaply.
   public final class Entry {
     public let registration: Registration
     public let priority: Int32
-    /// The number that orders entries of equal priority. It is unique in the process, and stays through all changes.
+    /// Orders entries of equal priority. The number is unique in the process, and an entry that replaces this
+    /// one keeps it.
     let sequence: UInt64
     public let filter: CallFilter
     public let scope: Scope
@@ -27,7 +29,7 @@ public struct Registry {
       self.scope = scope
     }
 
-    /// Whether calls of this method and kind get a hop of this entry.
+    /// Whether calls of this method and kind get a hop for this interceptor.
     public func wants(_ path: ByteView, _ kind: CallKind) -> Bool {
       filter.matches(path, kind) && registration.hasHops
     }
@@ -35,7 +37,7 @@ public struct Registry {
 
   public let scope: Scope
   public private(set) var entries: [Entry] = []
-  /// Changes with every change of the registry.
+  /// A number that changes with every change of the registry.
   public private(set) var generation: UInt64 = 0
 
   public init(_ scope: Scope = .channel) { self.scope = scope }
@@ -73,8 +75,8 @@ public struct Registry {
     return true
   }
 
-  /// Replaces the registration `id` by another, whose filter is then in force. Returns the old entry; nil:
-  /// the registry has no registration `id`.
+  /// Replaces the registration numbered `id` by another, with that one's filter. Returns the old entry; nil:
+  /// there is no registration with this number.
   public mutating func replace(_ id: UInt64, by registration: Registration) -> Entry? {
     guard let index = index(of: id) else { return nil }
     let old = entries[index]
@@ -109,7 +111,7 @@ public struct Registry {
 
   // MARK: - Order
 
-  /// The entries in the order in which calls meet them; `newestFirst` reverses the order among equal priorities.
+  /// The entries in chain order, from the top; `newestFirst` reverses the order among equal priorities.
   @inline(never) @_optimize(size)
   public func ordered(newestFirst: Bool) -> [Entry] {
     guard newestFirst else { return entries }
@@ -124,8 +126,8 @@ public struct Registry {
     return turned
   }
 
-  /// Merges two lists in the order in which calls meet the entries. The result shares its storage with neither, so it
-  /// may be read outside of both locks.
+  /// Merges two lists of entries into chain order. The result shares its storage with neither list, so it may
+  /// be read after both registries are unlocked.
   @inline(never) @_optimize(size)
   public static func merged(_ first: [Entry], _ second: [Entry], newestFirst: Bool) -> [Entry] {
     var all: [Entry] = []

@@ -1,7 +1,7 @@
 import PenstockWire
 import Synchronization
 
-/// The four kinds of call; the raw values are the ABI's.
+/// The four kinds of call; the raw values are those of the ABI.
 public enum CallKind: Int32, Sendable {
   case unary = 0
   case clientStream = 1
@@ -14,11 +14,11 @@ public enum CallKind: Int32, Sendable {
   public var receivesOne: Bool { self == .unary || self == .clientStream }
 }
 
-/// The content of `start`: everything that on_start may change before anything is sent.
+/// The content of `start`: everything about the request that on_start may change before it is sent.
 public final class Request {
   /// The path with which the call was made: "/service/method", followed by a NUL. Any thread.
   public let firstPath: ByteBuffer
-  /// The path at present: hops may change it.
+  /// The path now: hops may change it.
   public var path: ByteBuffer { otherPath ?? firstPath }
   private var otherPath: ByteBuffer?
   /// The authority, followed by a NUL; nil: the channel's default authority.
@@ -28,7 +28,8 @@ public final class Request {
   private var end = UInt64.max
   public var settings = CallSettings()
   public let kind: CallKind
-  /// The routes that the request has or has had, kept so that any thread may read the latest.
+  /// The routes (channels to which hops have redirected the request), the latest last. Earlier ones are kept
+  /// because another thread may still read them.
   private var routes: [CallRoute] = []
   private let currentRoute = Atomic<UnsafeMutableRawPointer?>(nil)
 
@@ -38,7 +39,7 @@ public final class Request {
     set { end = newValue ?? UInt64.max }
   }
 
-  /// Makes a start. `path` is followed by a NUL, and other requests may share it. `deadline` is in monotonic
+  /// Makes a request. `path` ends with a NUL, and other requests may share it. `deadline` is in monotonic
   /// nanoseconds.
   public init(kind: CallKind, terminated path: ByteBuffer, metadata: Metadata, deadline: UInt64?) {
     self.kind = kind
@@ -47,19 +48,19 @@ public final class Request {
     self.deadline = deadline
   }
 
-  /// Makes a start with a path of its own; nil: no memory.
+  /// Makes a request with its own copy of `path`; nil: no memory.
   public convenience init?(kind: CallKind, path: ByteView, metadata: Metadata, deadline: UInt64?) {
     guard let copied = Request.terminated(path) else { return nil }
     self.init(kind: kind, terminated: copied, metadata: metadata, deadline: deadline)
   }
 
-  /// A copy of the start, to be sent another time; nil: no memory.
+  /// A copy of the request, to be sent later; nil: no memory.
   @inline(never) @_optimize(size)
   public func copy() -> Request? {
     metadata.copy().map { with($0) }
   }
 
-  /// A copy of the request that has this metadata instead of its own.
+  /// A copy of the request, but with this metadata.
   @inline(never) @_optimize(size)
   public func with(_ metadata: Metadata) -> Request {
     let other = Request(kind: kind, terminated: path, metadata: metadata, deadline: deadline)
@@ -69,14 +70,14 @@ public final class Request {
     return other
   }
 
-  /// Takes over a copy of everything in `other`. False: there is no memory, and nothing has changed.
+  /// Replaces everything by a copy of `other`. Returns false if there is no memory; then nothing has changed.
   public func become(_ other: Request) -> Bool {
     guard let fresh = other.copy() else { return false }
     adopt(fresh)
     return true
   }
 
-  /// Takes over the contents of `other`, which is not used any more.
+  /// Replaces everything by the contents of `other`, which nobody uses afterwards.
   func adopt(_ other: Request) {
     otherPath = other.path
     labels = other.labels
@@ -87,23 +88,23 @@ public final class Request {
   }
 
   public var pathView: ByteView {
-    // The first path is never replaced, so no reference is counted.
+    // `firstPath` is never replaced, so this code counts no reference to it.
     guard let otherPath else { return ByteView(rebasing: firstPath.view.dropLast()) }
     return ByteView(rebasing: otherPath.view.dropLast())
   }
-  /// Whether the request has no labels, no metadata and no credentials of its own.
+  /// Whether the request has none of its own of these: labels, metadata, credentials.
   public var hasOnlyDefaults: Bool {
     labels == nil && metadata.count == 0 && settings.credentials == nil
   }
   public var authorityView: ByteView? { authority.map { ByteView(rebasing: $0.view.dropLast()) } }
 
-  /// The route to another channel, which gets the request instead of the call's own channel; nil: none. Any
+  /// The other channel to which a hop has redirected the request; nil: the call's own channel gets it. Any
   /// thread.
   public var route: CallRoute? {
     currentRoute.load(ordering: .acquiring).map { Unmanaged<CallRoute>.fromOpaque($0).takeUnretainedValue() }
   }
 
-  /// Sets the route. Called only where the start may be changed, by one thread at a time.
+  /// Sets the route. Called only while the start may be changed, by one thread at a time.
   public func setRoute(_ route: CallRoute?) {
     if let route, routes.last !== route { routes.append(route) }
     currentRoute.store(route.map { Unmanaged.passUnretained($0).toOpaque() }, ordering: .releasing)
@@ -122,15 +123,15 @@ public final class Request {
     return true
   }
 
-  /// Takes the content-type and the user agent of `other`, and keeps its own authority and wish.
+  /// Sets the content-type and the user agent to those of `other`; the authority and the endpoint wish stay.
   @inline(never) @_optimize(size)
   public func takeLabels(of other: RequestLabels) {
     labels = RequestLabels(
       authority: labels?.authority, contentType: other.contentType, userAgent: other.userAgent, wish: wish)
   }
 
-  /// Whether a path is valid: "/service/method" with neither part empty, visible ASCII only (RFC 9113 ":path", gRPC
-  /// "Path").
+  /// Whether a path is valid: "/service/method", neither part empty, only visible ASCII (RFC 9113 ":path",
+  /// gRPC "Path").
   public static func isValidPath(_ path: ByteView) -> Bool {
     let count = path.count
     guard count >= 4, let start = path.baseAddress else { return false }
@@ -147,12 +148,12 @@ public final class Request {
     return slash > 1 && slash < count - 1
   }
 
-  /// Whether an authority is valid: visible ASCII.
+  /// Whether an authority is valid: not empty, only visible ASCII.
   public static func isValidAuthority(_ authority: ByteView) -> Bool {
     !authority.isEmpty && authority.allSatisfy { $0 > 0x20 && $0 < 0x7f }
   }
 
-  /// A copy with a NUL behind it; nil: no memory.
+  /// A copy of the bytes with a NUL at the end; nil: no memory.
   public static func terminated(_ bytes: ByteView) -> ByteBuffer? {
     guard let copied = ByteBuffer(capacity: bytes.count + 1), copied.append(bytes), copied.append(byte: 0)
     else {
@@ -162,12 +163,13 @@ public final class Request {
   }
 }
 
-/// A message: bytes, which hops may replace, or an object.
+/// A message of a call: bytes, or an object of the user's codec. Hops may replace either.
 public typealias Message = ByteBuffer
 
-/// Another channel that a hop has sent the call to.
+/// Another channel, to which a hop has redirected the call.
 open class CallRoute {
-  /// The target and authority, each followed by a NUL; hops see them as the call's.
+  /// The target and the authority of that channel, each followed by a NUL. Hops see them as those of the
+  /// call.
   public final let target: ByteBuffer
   public final let authority: ByteBuffer
   public final let privacy: Privacy
@@ -178,6 +180,6 @@ open class CallRoute {
     self.privacy = privacy
   }
 
-  /// Makes the layer below the call on the route's channel. On the driving thread.
+  /// Makes an attempt on the route's channel for a call; nil: it could not be made. On the driving thread.
   open func newBelow() -> CallBelow? { nil }
 }

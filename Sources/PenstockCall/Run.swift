@@ -1,23 +1,23 @@
-/// The hops from the top that nothing has set apart yet. The counts of each equal those of its neighbours, so they count
-/// once, here, and an event goes through all of them as if they were one hop (`Call+Run`).
+/// The run: the top hops that count together. As long as nothing makes one of them differ, they have the same
+/// counts, which are kept once, here. An event goes through all of them as if they were one hop (`Call+Run`).
 struct Run {
-  /// Demand from the caller that no message has answered yet.
+  /// The number of messages that the caller has asked for and that have not come up yet.
   var owed = 0
-  /// How many messages have gone down and have not been told as `sent`.
+  /// How many messages have gone down and have not been reported as `sent`.
   var inFlight = 0
 
-  // Used while an event or a signal is on its way through the run: the number of messages that the signal is about,
-  // or the demand that goes with start.
+  // Used only while an event or a signal is on its way through the run: the number of messages that the
+  // signal is about, or the demand that goes down with start.
   var count = 0
-  /// The address behind the last callback to which the event is shown. 0: hops were set apart meanwhile, so the rest
-  /// of the list has to be looked up again.
+  /// The address behind the last callback of the list that is being called. 0: a callback has made hops leave
+  /// the run, so the rest of the list has to be looked up again.
   var end: UInt = 0
-  /// The event that is on its way, and the index of the hop whose callback runs.
+  /// The event that goes through the run now, and the index of the hop whose callback runs.
   var event = EventKind.none
   @Small var at = 0
 
-  /// The life of the hops once start has passed them: passing or halfClosed.
+  /// The `Life` of all hops of the run once start has passed them: passing or halfClosed.
   var life = Life.passing
-  /// How many hops the run has.
+  /// The number of hops in the run.
   @Small var length = 0
 }

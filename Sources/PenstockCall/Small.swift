@@ -1,4 +1,5 @@
-/// An index or a count that is never large, kept in half the bytes.
+/// A property wrapper for an index or a count that always fits in 32 bits: it takes half the memory of an
+/// `Int`.
 @propertyWrapper
 struct Small {
   private var number: Int32

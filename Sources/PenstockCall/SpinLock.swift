@@ -1,7 +1,7 @@
 import CMemory
 import Synchronization
 
-/// A spin lock. It may be held for a few steps only, which neither call user code nor wait.
+/// A spin lock. It may be held only for a few instructions, which neither call user code nor wait.
 struct SpinLock: ~Copyable {
   private let isLocked = Atomic<Bool>(false)
 

@@ -1,15 +1,15 @@
 import PenstockWire
 
-/// An event that waits at a hop until somebody acts: a ticket, an executor, demand, or the event in front of
+/// An event that waits at a hop, and why: for its ticket, its executor, demand, or another event in front of
 /// it.
 public struct Standing {
   public enum State: Sendable {
     case paused, held
-    /// The event's callback was handed to an executor.
+    /// The event's callback was given to an executor, and has not returned.
     case onExecutor
-    /// The message could go on, but nobody above has asked for a message.
+    /// The message may leave, but the caller has not asked for a message yet.
     case unasked
-    /// The event stands behind another event.
+    /// The event waits behind another event.
     case queued
   }
 
@@ -21,36 +21,36 @@ public struct Standing {
   public let lane: Lane
   public let state: State
   public let event: EventKind
-  /// The time when the event began to wait there, in monotonic nanoseconds; 0: not known.
+  /// When the event began to wait, in monotonic nanoseconds; 0: not known.
   public let since: UInt64
-  /// How many events wait in front of the hop, unseen.
+  /// How many further events wait at the hop before it has seen them.
   public let waiting: Int
 }
 
-/// The party that has to do something next.
+/// Whom or what the call waits for now.
 public enum Holder {
-  /// A callback that runs on the very thread that asks.
+  /// A callback that runs on the thread that asks for the holder.
   case running(name: ByteBuffer, EventKind)
   case hop(Standing)
-  /// The hop that has taken the call.
+  /// The hop that has returned TAKE, and so has to answer the call.
   case taken(name: ByteBuffer)
-  /// The attempt waits for the addresses of the channel's name.
+  /// The attempt waits for the addresses of the target's name.
   case name
   case connection
   /// There is a connection, but its peer allows no more calls at once.
   case slot
   /// There are connections, but the channel's picker, a hop or the request wants an endpoint without one.
   case endpoint
-  /// The caller has not asked for a message.
+  /// The caller has to ask for a message.
   case demand
   case server
-  /// The loop, which is about to do the next step.
+  /// The loop: nothing but the loop's next turn is needed for the call to go on.
   case loop
   case nobody
 }
 
 extension Call {
-  /// The events that stand at hops, from the top. On the driving thread.
+  /// The events that wait at the call's hops, from the top hop on. On the driving thread.
   @inline(never) @_optimize(size)
   public var standings: [Standing] {
     var found: [Standing] = []
@@ -79,14 +79,15 @@ extension Call {
     }
   }
 
-  /// The party that has to do something next. On the driving thread.
+  /// Finds out whom or what the call waits for now. `standings` are the events that wait at its hops. On the
+  /// driving thread.
   @inline(never) @_optimize(size)
   public func holder(_ standings: [Standing]) -> Holder {
     guard phase == .live else { return phase == .created ? .loop : .nobody }
     for hop in hops where hop.current != .none {
       return .running(name: hop.registration.name, hop.current)
     }
-    // The event that has waited longest, of those that are paused, held or on an executor.
+    // Finds the event that has waited longest among those that are paused, held or on an executor.
     var oldest: Standing?
     for one in standings {
       switch one.state {

@@ -1,34 +1,34 @@
 import PenstockWire
 
-/// The events of one lane that stand at one hop: in front of it, unseen (`waiting`), and behind its callback,
-/// to leave in order (`parked`). A station is made when the first event has to wait.
+/// The events of one lane that wait at one hop: those that the hop has not seen yet (`waiting`), and those
+/// that it has seen and that leave in order (`parked`). A station is made when the first event has to wait.
 final class Station {
-  /// The condition under which an event may leave.
+  /// The condition under which a parked event may leave the hop.
   enum Wait: Equatable {
     case none
     /// HOLD without a ticket: the event may leave with the hop's next NEXT in this lane.
     case next
-    /// HOLD with a ticket: the event may leave when this ticket is resolved.
+    /// HOLD with a ticket: the event may leave when the ticket with this number is resolved.
     case hold(UInt64)
-    /// PAUSE, or a callback that runs on an executor: the event waits, and later events wait unseen, until the claim
-    /// is given up.
+    /// PAUSE, or a callback that runs on an executor: the event waits until the ticket is resolved or the
+    /// callback returns. Meanwhile the hop does not see later events.
     case pause(Claim)
   }
 
-  /// The reason why a lane is shut. A callback on an executor is a pause that the library resolves.
+  /// What keeps a lane shut: the ticket of a paused event, or a job that runs a callback on an executor.
   enum Claim: Equatable { case ticket(UInt64), job }
 
   struct Parked {
     var event: Event
     var wait: Wait
-    /// Whether the event's `sent` stops at this hop: the hop has injected the event, or `sent` was told when
-    /// the event was held.
+    /// Whether the event's `sent` stops at this hop. That is so if the hop has injected the event, or if
+    /// `sent` was told early because the event is held.
     var isOwn = false
-    /// The event's part of `heldBytes`, until it leaves.
+    /// How many bytes of `heldBytes` the event counts for, until it leaves.
     var heldBytes = 0
-    /// The ticket that the event waits for, or has waited for. 0: none.
+    /// The ticket with which the event waits or has waited; 0: none.
     var ticket: UInt64 = 0
-    /// The time when the event was paused, held or handed to an executor; 0: it was not.
+    /// When the event was paused, held or given to an executor, in monotonic nanoseconds; 0: it was not.
     var since: UInt64 = 0
 
     init(event: Event, wait: Wait, isOwn: Bool = false, heldBytes: Int = 0, since: UInt64 = 0) {
@@ -49,18 +49,18 @@ final class Station {
   var heldBytes = 0
   /// The number of events that are held without a ticket.
   var ticketless = 0
-  /// Whether an event here is paused, or its callback is on an executor. There is at most one such event, since later
-  /// ones are not shown; injected events may stand behind it.
+  /// Whether an event here is paused, or its callback runs on an executor. There is at most one such event,
+  /// because the hop does not see later ones; events that the hop has injected may wait behind it.
   var isShut = false
 
   var isEmpty: Bool { parked.isEmpty && waiting.isEmpty }
 
-  /// Whether the first event that stands here may leave; a response message may only if somebody has asked for it.
+  /// Whether the first parked event may leave the hop. A response message also needs demand from above.
   func mayLetGo(hasDemand: Bool) -> Bool {
     !parked.isEmpty && parked[0].wait == .none && (hasDemand || parked[0].event.kind != .receive)
   }
 
-  /// Puts an event behind those that are parked here, but before the last event of the lane.
+  /// Adds an event that the hop has injected behind the parked events, but before a half-close or status.
   func inject(_ event: Event) {
     let own = Parked(event: event, wait: .none, isOwn: true)
     if let last = parked.last, last.event.isLast {
@@ -70,8 +70,8 @@ final class Station {
     }
   }
 
-  /// The index of the event that waits for `ticket`. Thousands may wait, so this is a binary search: ticket numbers
-  /// rise along the lane.
+  /// The index of the parked event that waits with `ticket`. Thousands may wait, so this is a binary search:
+  /// ticket numbers rise along the lane.
   func index(of ticket: UInt64) -> Int? {
     var low = 0
     var high = parked.count
@@ -98,7 +98,7 @@ final class Station {
     return nil
   }
 
-  /// The hop has returned NEXT: the events that it holds without a ticket may leave.
+  /// Lets the events that are held without a ticket leave, because the hop has returned NEXT.
   func releaseTicketless() {
     guard ticketless > 0 else { return }
     ticketless = 0

@@ -1,7 +1,7 @@
 import PenstockWire
 import Synchronization
 
-/// The measures of a call: times in monotonic nanoseconds, counts, and bytes. A time is 0 until its moment
+/// The statistics of a call: times in monotonic nanoseconds, counts, and bytes. A time is 0 until its moment
 /// has come.
 public struct CallStatistics {
   public var createdAt: UInt64 = 0
@@ -9,37 +9,37 @@ public struct CallStatistics {
   public var headersAt: UInt64 = 0
   public var firstMessageAt: UInt64 = 0
   public var endedAt: UInt64 = 0
-  /// How many times start has left for the transport: more than once if the call has begun again.
+  /// How many attempts were made: more than one if the call was sent again.
   public var attempts: UInt64 = 0
   public var sent = Traffic()
   public var received = Traffic()
-  /// The connection of the last attempt that had one.
+  /// The connection of the last attempt that had a connection.
   public var connection: ConnectionFacts?
 
   public struct Traffic {
     public var messages: UInt64 = 0
-    /// Bytes of messages without compression.
+    /// The bytes of the messages before compression.
     public var bytes: UInt64 = 0
-    /// Bytes of messages as they travel: after compression, if a message is compressed.
+    /// The bytes of the messages as they were sent or received: compressed, if they were compressed.
     public var compressedBytes: UInt64 = 0
-    /// Bytes of bodies on the wire: with the 5-byte prefix of each message.
+    /// The bytes of the bodies on the wire, which include the 5-byte prefix of each message.
     public var wireBytes: UInt64 = 0
   }
 }
 
-/// A number that the driving thread changes and any thread reads.
+/// A number that only the driving thread changes, and that any thread may read.
 public struct Measure: ~Copyable {
   private let number = Atomic<UInt64>(0)
 
   public var value: UInt64 { number.load(ordering: .relaxed) }
   public func set(_ value: UInt64) { number.store(value, ordering: .relaxed) }
   public func add(_ n: Int) { set(value &+ UInt64(clamping: n)) }
-  /// Sets the number, unless it was set before.
+  /// Sets the number, unless it is set already (is not 0).
   public func setOnce(_ value: @autoclosure () -> UInt64) { if self.value == 0 { set(value()) } }
 }
 
-/// The measures of a running call. Each number is right by itself, but a reader on another thread may see one number
-/// newer than another.
+/// The statistics of a running call. Each number is right by itself, but a reader on another thread may see
+/// one of them newer than another.
 public struct Measures: ~Copyable {
   public let createdAt = Measure()
   public let firstByteSentAt = Measure()
@@ -64,7 +64,7 @@ public struct Measures: ~Copyable {
   }
 }
 
-/// Counts how the attempts on the connections to one address have ended. The driving thread only.
+/// Counts successes and failures of the attempts on connections to one address. Only on the driving thread.
 public final class AttemptTally {
   public var succeeded = 0
   public var failed = 0
@@ -72,18 +72,18 @@ public final class AttemptTally {
   public init() {}
 }
 
-/// The facts of the connection that a call runs on. The calls and their replies keep this object; only
-/// `heardAt` and `tally` ever change.
+/// What is known about the connection of a call. Calls and their replies keep this object; only `heardAt` and
+/// `tally` ever change.
 public final class ConnectionFacts {
   /// The peer's address, such as "127.0.0.1:50051".
   public let peer: ByteBuffer
   public let local: ByteBuffer?
-  /// The facts of TLS; nil: cleartext.
+  /// What is known about the connection's TLS; nil: cleartext.
   public let security: SecurityFacts?
-  /// When a byte last came from the peer.
+  /// When the last byte came from the peer, in monotonic nanoseconds.
   public let heardAt = Measure()
-  /// The tally that counts the attempts on this connection; nil: they are not counted. The driving thread
-  /// only.
+  /// Counts how the attempts on this connection have ended; nil: nobody wants the counts. Only on the driving
+  /// thread.
   public var tally: AttemptTally?
 
   public init(peer: ByteBuffer, local: ByteBuffer?, security: SecurityFacts?) {
@@ -93,7 +93,7 @@ public final class ConnectionFacts {
   }
 }
 
-/// The facts of TLS about a connection.
+/// What is known about the TLS of a connection.
 open class SecurityFacts {
   /// The version, the cipher and the ALPN protocol, such as "TLSv1.3", "TLS_AES_256_GCM_SHA384" and "h2".
   public final let version: ByteBuffer
@@ -108,15 +108,15 @@ open class SecurityFacts {
 
   /// How many certificates the peer has shown.
   open var certificateCount: Int { 0 }
-  /// The certificates in PEM form, the peer's own first. Any thread. nil: no memory.
+  /// The peer's certificates in PEM form, its own first. Any thread. nil: no memory.
   open func certificates() -> ByteBuffer? { nil }
 }
 
 extension Call {
-  /// The measures of the call so far. Any thread.
+  /// The call's statistics so far. Any thread.
   public var stats: CallStatistics { stats(with: connection) }
 
-  /// The measures at the end of the call, taken on the driving thread, once.
+  /// The call's statistics at its end. Taken once, on the driving thread.
   @inline(__always)
   public var lastStats: CallStatistics { stats(with: lastConnection()) }
 
@@ -129,7 +129,7 @@ extension Call {
       received: measures.received.snapshot, connection: connection)
   }
 
-  /// The connection of the call: any thread reads it, the driving thread sets it.
+  /// The connection of the present or last attempt. Any thread may read it; only the driving thread sets it.
   public var connection: ConnectionFacts? {
     get {
       connectionFacts.load(ordering: .acquiring).map {
@@ -146,8 +146,8 @@ extension Call {
   @inline(never) @_optimize(size)
   private func keepPast(_ old: Unmanaged<ConnectionFacts>) { pastConnections.append(old.takeRetainedValue()) }
 
-  /// The connection at the end of the call. If there is no row, no other thread can reach the call through a hop, so
-  /// the call hands over its own reference and counts no new one.
+  /// The connection at the call's end. Without `row` the call has no hops through which another thread could
+  /// reach it, so it hands over its own reference and counts no new one.
   @inline(__always)
   private func lastConnection() -> ConnectionFacts? {
     guard row == nil else { return connection }

@@ -2,14 +2,14 @@ import PenstockWire
 
 /// The status with which a call ended: code, message, details, trailers (gRPC "Status", google.rpc.Status).
 ///
-/// `code`, `message` and the details are authoritative; "grpc-status-details-bin" among the trailers is only
-/// a copy of them. This field stays as the server sent it until one of the three is changed; then it is
-/// written anew.
+/// `code`, `message` and the details are authoritative; "grpc-status-details-bin" among the trailers only
+/// repeats them. That field stays as the server sent it until one of the three is changed; then it is written
+/// anew.
 public final class Status {
   public private(set) var code: StatusCode
-  /// The message in UTF-8, followed by a NUL in its storage; nil: empty.
+  /// The message in UTF-8, followed by a NUL; nil: empty.
   private var text: ByteBuffer?
-  /// The trailers. They are made when they are first asked for, unless the status is read-only.
+  /// The trailers. They are made at the first use, unless the status is read-only.
   public var trailers: Metadata {
     get {
       if let made { return made }
@@ -21,13 +21,16 @@ public final class Status {
     set { made = newValue }
   }
   private var made: Metadata?
-  /// The details, two buffers each: the type URL of the first, its value, the type URL of the second, and so on.
+  /// The details, with two buffers for each detail: its type URL and its value.
   private var details: [ByteBuffer] = []
-  /// Whether grpc-status-details-bin came but did not decode; the raw bytes stay readable in the trailers.
+  /// Whether the server's grpc-status-details-bin could not be decoded; its raw bytes stay readable in the
+  /// trailers.
   public private(set) var detailsAreMalformed = false
-  /// Whether this is the status of a cancel, a deadline or a closed channel, whose code is fixed.
+  /// Whether a cancel, the deadline or the closing of the channel has made this status; its code can't be
+  /// changed then.
   public var isLocal = false
-  /// Whether the request may be repeated; set by the code that knows how the attempt ended.
+  /// Whether the request may be repeated after this status. The code that knows how the attempt ended sets
+  /// it.
   public var canRepeat = Repeat.no
   public var isReadOnly = false {
     willSet { if newValue { settleTrailers() } }
@@ -48,7 +51,8 @@ public final class Status {
     _ = setMessage(message)
   }
 
-  /// Composes a message from parts; if memory runs out, the message is shorter.
+  /// Makes a status whose message is the parts, one after another. If memory runs out, the message is
+  /// shorter.
   public convenience init(_ code: StatusCode, parts: ByteView...) {
     self.init(code)
     let whole = ByteBuffer()
@@ -57,7 +61,7 @@ public final class Status {
   }
 
   public func setCode(_ code: StatusCode) {
-    // A status that a hop has changed does not describe the stream's end any more.
+    // A hop has changed the code, so the status does not say any more how the attempt ended.
     if code != self.code { canRepeat = .no }
     self.code = code
     showDetails()
@@ -67,7 +71,8 @@ public final class Status {
     text.map { ByteView(rebasing: $0.view.dropLast()) } ?? ByteView(start: nil, count: 0)
   }
 
-  /// Sets the message; bytes that are not UTF-8 become U+FFFD. False: no memory, unchanged.
+  /// Sets the message; bytes that are not UTF-8 become U+FFFD. Returns false if there is no memory; the
+  /// message is then unchanged.
   public func setMessage(_ message: ByteView) -> Bool {
     if message.isEmpty {
       text = nil
@@ -84,15 +89,15 @@ public final class Status {
 
   public var detailCount: Int { details.count / 2 }
 
-  /// The type URL (a NUL follows it) and the value of a detail.
+  /// The type URL (followed by a NUL) and the value of the detail at `index`.
   public func detail(at index: Int) -> (typeURL: ByteView, value: ByteView)? {
     guard index >= 0, index < detailCount else { return nil }
     let url = details[index * 2].view
     return (ByteView(rebasing: url[0..<url.count - 1]), details[index * 2 + 1].view)
   }
 
-  /// The first detail, from `start` on, with this type URL. A wanted URL without a '/' is compared only with
-  /// the part of each detail's URL after its last '/'.
+  /// The index of the first detail, from `start` on, with this type URL. If `wanted` has no '/', only the
+  /// part of a detail's URL behind its last '/' is compared.
   @inline(never) @_optimize(size)
   public func findDetail(_ wanted: ByteView, from start: Int = 0) -> Int? {
     let isBare = !wanted.contains(0x2f)
@@ -112,7 +117,8 @@ public final class Status {
     return true
   }
 
-  /// Replaces the value of the first detail that `findDetail` finds for this type URL, or adds a detail.
+  /// Sets the value of the first detail with this type URL (`findDetail`), or adds such a detail. Returns
+  /// false if there is no memory.
   public func setDetail(typeURL: ByteView, value: ByteView) -> Bool {
     guard let index = findDetail(typeURL) else { return addDetail(typeURL: typeURL, value: value) }
     guard let bytes = ByteBuffer(copying: value) else { return false }
@@ -121,9 +127,9 @@ public final class Status {
     return true
   }
 
-  /// Removes every detail that `findDetail` finds for this type URL. False: there is none, or no memory.
+  /// Removes every detail with this type URL (`findDetail`). Returns false if there is none, or no memory.
   public func removeDetails(_ typeURL: ByteView) -> Bool {
-    // The URL may be a view of a detail that is removed.
+    // `typeURL` is copied, because it may point into a detail that is removed here.
     guard let wanted = ByteBuffer(copying: typeURL) else { return false }
     var next = findDetail(wanted.view)
     let found = next != nil
@@ -141,8 +147,8 @@ public final class Status {
     showDetails()
   }
 
-  /// Takes the details out of an encoded google.rpc.Status, and ignores its other fields. `encoded`: the value of
-  /// "grpc-status-details-bin" as it came, after base64 decoding; it is kept in the trailers, even if it does not
+  /// Decodes the details from a google.rpc.Status, and ignores its other fields. `encoded` is the server's
+  /// value of "grpc-status-details-bin" after base64 decoding. The trailers keep it, even if it does not
   /// decode.
   @inline(never) @_optimize(size)
   public func takeDetails(_ encoded: ByteView) {
@@ -161,13 +167,15 @@ public final class Status {
     }
   }
 
-  /// Keeps a details field as it came, because it is not valid base64.
+  /// Puts the details field that the server has sent into the trailers unchanged, because it is not valid
+  /// base64.
   public func takeMalformedDetails(_ wire: ByteView) {
     detailsAreMalformed = true
     _ = trailers.set(Status.detailsName, wire)
   }
 
-  /// Appends code, message and details as a google.rpc.Status. False: no memory.
+  /// Appends code, message and details to `out`, as an encoded google.rpc.Status. Returns false if there is
+  /// no memory.
   public func encodeDetails(into out: ByteBuffer) -> Bool {
     StatusDetails.encode(
       code: code.rawValue, message: message, detailCount: detailCount,
@@ -179,7 +187,8 @@ public final class Status {
 
   public static var detailsName: ByteView { ("grpc-status-details-bin" as StaticString).bytes }
 
-  /// Puts the details field into the trailers again, if it is missing because all trailers were replaced at once.
+  /// Adds the details field to the trailers if it is missing, which happens when all trailers were replaced
+  /// at once.
   public func settleTrailers() {
     guard !isReadOnly, detailCount > 0, trailers.index(of: Status.detailsName) == nil else { return }
     showDetails()
@@ -201,22 +210,22 @@ public final class Status {
     _ = trailers.remove(Status.detailsName)
   }
 
-  /// Writes "grpc-status-details-bin" in the trailers anew after a change, or removes it if there are no details. A
-  /// field that did not decode stays as it came.
+  /// Updates "grpc-status-details-bin" in the trailers after a change, or removes it if there are no details.
+  /// A field that could not be decoded stays as the server sent it.
   private func showDetails() {
     if details.isEmpty {
       if let made, made.count > 0, !detailsAreMalformed { _ = made.remove(Status.detailsName) }
       return
     }
     let encoded = ByteBuffer()
-    // No details field at all is better than a field that does not agree with the status.
+    // A missing details field is better than one that contradicts the status.
     guard encodeDetails(into: encoded), trailers.set(Status.detailsName, encoded.view) == .ok else {
       _ = trailers.remove(Status.detailsName)
       return
     }
   }
 
-  /// A copy. If memory runs out, it has less than the original, but never another code.
+  /// A copy of the status. If memory runs out, the copy lacks some parts, but it always has the same code.
   public func copy() -> Status {
     let other = Status(code, message)
     other.details = details

@@ -6,31 +6,32 @@ import Synchronization
 /// The values are released when the last user has called `letGo`, and not with the last reference to this
 /// object: a value may refer to a hop, which refers to its call, which refers to this object.
 ///
-/// Callbacks on executors may use them on several threads at once; `CallLoop.newValues` makes a subclass with a lock
-/// for that.
+/// Callbacks on executors may use the values on several threads at once; `CallLoop.newValues` makes a
+/// subclass with a lock for that.
 open class CallValues {
   private struct Slot {
     let key: ByteBuffer
     var value: UserData
   }
 
-  /// The times for which the call has waited, by `Lack`. They are here because the reply keeps this object, and few
-  /// calls have one.
+  /// How long the call has waited for each `Lack`. The times are in this object because the reply keeps it
+  /// and few calls have one.
   public final let waits = CallWaits()
   private final var slots: [Slot] = []
-  /// The number of users: callers of `hold`, and at first only the caller of the call.
+  /// The number of users: the caller of the call, and everyone who has called `hold`. A user is removed by
+  /// `letGo`.
   private final let users = Atomic<Int>(1)
 
   public init() {}
 
-  /// Every use of the values is made between `lock` and `unlock`; user code runs outside of them.
+  /// Locks the values: every use is between `lock` and `unlock`. User code runs while they are unlocked.
   open func lock() {}
   open func unlock() {}
 
-  /// Adds a user. Any thread. Pairs with `letGo`.
+  /// Adds a user, until `letGo`. Any thread.
   public final func hold() { users.wrappingAdd(1, ordering: .relaxed) }
 
-  /// Removes a user; the last one releases the values. Any thread.
+  /// Removes a user; when the last is removed, the values are released. Any thread.
   public final func letGo() {
     guard users.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0 else { return }
     lock()
@@ -47,7 +48,8 @@ open class CallValues {
     return nil
   }
 
-  /// Sets a value; nil removes it. False: no memory; `value` is released all the same.
+  /// Sets a value; nil removes it. Returns false if there is no memory; `value` is released also in that
+  /// case.
   public final func set(_ key: ByteView, _ value: UserData?) -> Bool {
     // The old value is released when the lock is free again, because its finalizer may use these values.
     var old: UserData?
