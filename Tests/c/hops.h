@@ -27,7 +27,7 @@ static inline void run_bidi(penstock_channel *channel, bool cancel) {
 }
 
 /* The hook of a hop above the one under test: it ends the call at its first response message. */
-static inline int32_t finish_on_headers(probe *self, penstock_hop *hop, int32_t event) {
+static inline int32_t end_on_receive(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event == PENSTOCK_EVENT_RECEIVE) OK(penstock_hop_end(hop, PENSTOCK_STATUS_ABORTED, "stop"));
   return PENSTOCK_NEXT;

@@ -1,7 +1,7 @@
 /* hop.h: the result of each function in each callback, on other threads and after the end. */
 #include "hops.h"
 
-/* ---- What is allowed where ---- */
+/* ---- The functions that each callback may call ---- */
 
 static penstock_result expect(int32_t event, uint32_t allowed) {
   return HAS(allowed, event) ? PENSTOCK_OK : PENSTOCK_E_STATE;
@@ -95,7 +95,7 @@ TEST(hop_functions_in_on_cancel) {
   probe above, below;
   probe_init(&above, "above");
   probe_init(&below, "below");
-  above.hook = finish_on_headers;
+  above.hook = end_on_receive;
   below.hook = look_at_cancel;
   probe_add(&above, channel, 1);
   probe_add(&below, channel, 0);
@@ -106,7 +106,7 @@ TEST(hop_functions_in_on_cancel) {
   CHECK_INT(atomic_load(&below.seen[PENSTOCK_EVENT_CANCEL]), 1);
 }
 
-/* ---- Another thread, and after the end ---- */
+/* ---- Functions on another thread, and after the hop's end ---- */
 
 static void everything_gives(penstock_hop *hop, penstock_result expected) {
   penstock_status *status = NULL;
@@ -249,7 +249,8 @@ static int32_t retain_at_start(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_NEXT;
 }
 
-/* Outside of callbacks these functions do not show the start, because another thread might change it at that moment. */
+/* Outside of callbacks the getters of the request do not show the start, because another thread might change it at that
+ * moment. */
 TEST(hop_tells_of_the_start_in_callbacks_only) {
   penstock_channel *channel = open_channel();
   probe probe;

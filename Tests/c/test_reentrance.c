@@ -286,7 +286,7 @@ TEST(hop_reentrance_from_on_cancel) {
   on_cancel_state state = {penstock_channel_retain(channel), 0};
   probe_init(&above, "above");
   probe_init(&below, "below");
-  above.hook = finish_on_headers;
+  above.hook = end_on_receive;
   below.hook = remove_on_cancel;
   below.context = &state;
   probe_add(&above, channel, 1);
