@@ -32,7 +32,8 @@
 #include <unistd.h>
 
 #define LINE  64
-/* So many bytes of requests are gathered before they are written: the server then works on them while more are made. */
+/* This many bytes of requests are gathered before they are written: the server then works on them while the client
+ * makes more. */
 #define BATCH 4096
 
 static double now(void) {

@@ -122,7 +122,8 @@ final class Seal {
     return sealed
   }
 
-  /// Reads a byte, and makes a step of TLS if it asks for one. False: it does not, so a step of frames follows.
+  /// Reads a byte of the input. If the byte asks for a step of TLS, makes that step. False: the byte asks for
+  /// none, so a step of frames follows.
   func step(_ input: inout Input, _ server: Server) -> Bool {
     guard input.byte() & 3 == 3 else { return false }
     switch input.byte() % 12 {

@@ -25,7 +25,7 @@ CALLS = 300
 
 
 def liar():
-    """A gRPC server whose replies are one byte wrong, and its count of messages one too small."""
+    """A gRPC server with wrong replies: each has one wrong byte, and its count of messages is one too small."""
     def bad(message):
         return message[:-1] + bytes([message[-1] ^ 1]) if message else b"?"
 

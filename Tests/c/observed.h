@@ -22,7 +22,7 @@ static inline long bytes_in_use(void) {
   FILE *stream = open_memstream(&text, &size);
   malloc_info(0, stream);
   fclose(stream);
-  /* The sums over all arenas come after the last arena. */
+  /* In the XML of malloc_info the sums over all arenas come after the last arena. */
   const char *all = text, *next;
   while ((next = strstr(all, "</heap>"))) all = next + 7;
   long numbers[4];

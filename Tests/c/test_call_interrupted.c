@@ -106,12 +106,12 @@ static void interrupted_unary(void) {
   probe probe;
   probe_init_with(&probe, "pause", pause_start, NULL);
   probe_add(&probe, channel, 0);
-  /* Without a function of the options, a signal cancels the call. */
+  /* Without a function that penstock_call_options_set_on_interrupted has set, a signal cancels the call. */
   penstock_call_options *options = options_of("{\"interruptible\": true}");
   penstock_reply *reply = NULL;
   CHECK_RESULT(penstock_channel_unary(channel, UNARY, "x", 1, options, &reply, NULL), PENSTOCK_E_INTERRUPTED);
   penstock_call_options_release(options);
-  /* A function that returns 1 cancels the call, too. */
+  /* With a function that returns 1, a signal cancels the call, too. */
   int32_t answer = 1;
   latch finalized = LATCH_INIT;
   options = options_of("{\"interruptible\": true}");

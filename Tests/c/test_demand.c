@@ -1,5 +1,5 @@
-/* Demand and `sent` are conserved, message by message, whatever a hop does. The hop under test is between a caller and
- * a hop that has taken the call and counts the demand. docs/interceptors.md, "Demand". */
+/* The counts of demanded messages and of sent messages stay exact, whatever a hop does. The hop under test is between a
+ * caller and a hop that has taken the call and counts the demand. docs/interceptors.md, "Demand". */
 #include "others.h"
 
 typedef int32_t (*hook)(probe *, penstock_hop *, int32_t);
@@ -204,7 +204,7 @@ TEST(demand_is_spent_by_an_injected_message) {
   ask(&line, 1);
   CHECK_LINE(&line, 5, 8);
   CHECK_STR(line.caller.text, "+a+bcd+e");
-  /* Outbound: the `sent` of an injected message stops at its hop. */
+  /* Outbound: on_sent for an injected message comes only to the hop that has injected it. */
   for (int i = 0; i < 3; i++) OK(penstock_call_try_send(line.call, "m", 1));
   CHECK_LINE(&line, 5, 8);
   CHECK_INT(atomic_load(&line.caller.sent), 3);
@@ -275,7 +275,7 @@ TEST(demand_answered_by_the_hop_itself) {
   line_close(&line);
 }
 
-/* ---- Hops first count together as one place, the run; a hop that leaves the run has counts of its own ---- */
+/* ---- A run: neighbouring hops that share their counts, until one sends or delivers a message of its own ---- */
 
 typedef struct echoes {
   penstock_hop *upper, *lower;
@@ -306,8 +306,8 @@ static void note_end(penstock_call *call, penstock_reply *reply, void *user_data
   latch_signal(&((echoes *)user_data)->ended);
 }
 
-/* The caller asks for three messages at once. After the first of them the lower hop leaves the run; the caller still
- * gets the other two. */
+/* The caller asks for three messages at once. After the first of them the lower hop gets counts of its own; the caller
+ * still gets the other two. */
 TEST(demand_stays_when_a_hop_leaves_the_others_between_messages) {
   echoes echoes = {NULL, NULL, 0, LATCH_INIT, LATCH_INIT};
   penstock_channel *channel = open_channel();

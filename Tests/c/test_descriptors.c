@@ -50,7 +50,7 @@ static table replace_since(int line, const table *before, const char *kinds) {
   return descriptors();
 }
 
-/* Checks that each pipe still has its number; then closes them. */
+/* Checks that each of these descriptor numbers still belongs to its pipe; then closes the pipes. */
 static void check_untouched(int line, const table *before, const table *expected) {
   table now = descriptors();
   for (int fd = 3; fd < MOST; fd++) {

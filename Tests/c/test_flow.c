@@ -1,5 +1,6 @@
 /* Flow control through a chain: a slow reader stops the server, a slow server stops the sender, the memory in use stays
- * limited, and demand and `sent` are conserved whatever hops do. docs/interceptors.md, "Demand". */
+ * limited, and the counts of demanded and of sent messages stay exact, whatever hops do. docs/interceptors.md,
+ * "Demand". */
 #include "observed.h"
 
 /* ---- Eight hops, each with a different task ---- */
@@ -194,7 +195,7 @@ TEST(flow_a_slow_server_stops_the_sender) {
   CHECK_INT(atomic_load(&sent_counted[0]), taken);
   penstock_call_release(call);
   latch_wait(&observed.ended, 1);
-  /* The bottom hop also gets the `sent` of messages that the hop above it has injected, but not of messages that had
+  /* on_sent also reports to the bottom hop the messages that the hop above it has injected, but no messages that had
    * not left when the call ended. */
   CHECK(observed.in > 0 && atomic_load(&sent_counted[HOPS - 1]) <= observed.in);
   free(data);

@@ -44,7 +44,7 @@ static void end(story *story, int32_t code) {
   check_ended(&story->probe);
 }
 
-/* ---- Seen and changed ---- */
+/* ---- Events that a hop sees and changes ---- */
 
 /* Puts brackets around each message at the event that the context names. */
 static int32_t bracket(probe *self, penstock_hop *hop, int32_t event) {

@@ -22,7 +22,7 @@ TEST(loops_option) {
   }
 }
 
-/* ---- Which channel is on which loop ---- */
+/* ---- The loop on which a channel is put ---- */
 
 typedef struct way {
   penstock_channel *to;

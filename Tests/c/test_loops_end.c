@@ -228,7 +228,7 @@ TEST(loops_that_are_left_go_on) {
   }
   OK(penstock_runtime_shutdown(crowd.runtime, 20000));
   crowd_close(&crowd);
-  /* The number was the loop's, and is the pipe's now: the library has not closed it. */
+  /* The descriptor number belonged to the loop, and belongs to the pipe now: the library has not closed it. */
   CHECK(close(lost) == 0);
   close(ends[0]);
   close(ends[1]);

@@ -240,7 +240,7 @@ TEST(metadata_json_escapes) {
   penstock_metadata_release(metadata);
 }
 
-/* Each of these is refused; the error names the place, and nothing is changed. */
+/* Each of these texts is refused; the error names the place of the fault, and nothing is changed. */
 TEST(metadata_json_errors) {
   static const struct {
     const char *json;

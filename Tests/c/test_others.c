@@ -115,8 +115,8 @@ static int32_t fail_at(probe *self, penstock_hop *hop, int32_t event) {
   return event == failure->event ? failure->verdict : PENSTOCK_NEXT;
 }
 
-/* Hops above see the failure as a status, below as on_cancel; the caller gets INTERNAL, although the call has no
- * deadline. */
+/* Hops above the hop that fails get a status, and hops below it get on_cancel. The caller gets INTERNAL, although the
+ * call has no deadline. */
 static void check_failure(int32_t event, int32_t verdict, bool reaches_below) {
   penstock_channel *channel = open_channel();
   probe above, wrong, below;

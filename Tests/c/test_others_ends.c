@@ -173,7 +173,7 @@ TEST(others_grpc_java_12456_a_deadline_that_races_with_the_answer) {
     penstock_reply *reply = NULL;
     if (!OK(penstock_channel_unary(channel, UNARY, "x", 1, options, &reply, NULL))) break;
     int32_t code = penstock_reply_code(reply);
-    /* Either of the two may come first. */
+    /* Either the deadline or the answer may come first. */
     CHECK(code == PENSTOCK_STATUS_OK || code == PENSTOCK_STATUS_DEADLINE_EXCEEDED);
     CHECK_INT(latch_count(&probe.done), i + 1);
     penstock_reply_release(reply);

@@ -1,5 +1,6 @@
-/* Faults reported in other libraries, third part: the same request again. The server refuses a request with `x-status:
- * 16`, as with an expired token; a hop removes that header and sends the request again. See docs/others.md. */
+/* Faults reported in other libraries, third part: requests that are sent again. The server refuses a request with
+ * `x-status: 16`, as with an expired token; a hop removes that header and sends the request again. See
+ * docs/others.md. */
 #include "others.h"
 
 #define EXPIRED "{\"metadata\": {\"x-status\": \"16\", \"x-message\": \"expired\", \"x-trailers-token\": \"old\"}}"
@@ -89,7 +90,7 @@ TEST(others_grpc_swift_1997_a_request_sent_again_is_answered) {
   CHECK_INT(seen(&below, PENSTOCK_EVENT_STATUS), 2);
 }
 
-/* ---- One refresh for many ---- */
+/* ---- One token refresh for many calls ---- */
 
 enum { MANY = 100 };
 typedef struct refresher {
@@ -309,7 +310,7 @@ TEST(others_envoy_37625_what_was_held_does_not_go_on_after_a_restart) {
   CHECK_INT(seen(&above, PENSTOCK_EVENT_RECEIVE), 3);
 }
 
-/* ---- What attempts share ---- */
+/* ---- The request with which each attempt starts ---- */
 
 static int32_t add_below(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;

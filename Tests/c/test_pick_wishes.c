@@ -143,8 +143,8 @@ TEST(pick_and_a_picker) {
   end_servers(&all);
 }
 
-/* `ended` counts the unary calls that have ended. `wishing` is this count at the end of the first call with a wish, and
- * `other` at the end of the first call without. */
+/* `ended` counts the unary calls that have ended. `wishing` is this count at the end of the first call that prefers a
+ * zone, and `other` at the end of the first call that prefers none. */
 typedef struct {
   atomic_int ended, wishing, other;
 } race;
@@ -183,7 +183,8 @@ static bool waits(penstock_call *call) {
   return found;
 }
 
-/* Calls with a wish and calls without one wait for one slot: neither kind has to wait for all of the other. */
+/* Calls that prefer a zone and calls that prefer none wait for one slot: neither kind has to wait for all calls of the
+ * other kind. */
 TEST(pick_takes_turns_with_other_calls) {
   for (int first = 0; first < 2; first++) {
     servers all;

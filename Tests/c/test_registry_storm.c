@@ -20,7 +20,7 @@ typedef struct storm {
   penstock_channel *channel;
   atomic_int stop, ready;
   atomic_int calls_left;
-  /* Grows by one with each removal. A call keeps the epoch at which it was made. */
+  /* Grows by one with each removal. Each call keeps the value at its creation (`born`). */
   atomic_ullong epoch;
   atomic_int registered, finalized, changes, torn;
 } storm;
@@ -31,7 +31,8 @@ typedef struct entry {
   /* The registration's index in a call's record; -1: it is not recorded. */
   int number;
   bool is_unwanted;
-  /* The bounds of the registration's priority. They are equal, except for movers. */
+  /* The bounds of the registration's priority. They are equal, unless a thread moves the registration between
+   * priorities. */
   int32_t lowest, highest;
   /* The epoch when the removal of the registration had returned; 0: it has not been removed. */
   atomic_ullong removed;

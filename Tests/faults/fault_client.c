@@ -102,7 +102,7 @@ static void one(client *client, bool bidi, const char *options, outcome *outcome
   penstock_reply *reply = NULL;
   if (bidi) {
     call = rpc_start(client, "/penstock.Echo/Bidi", PENSTOCK_KIND_BIDI, options);
-    /* The call may have ended by then. */
+    /* The call may end before its message is sent. */
     if (call && rpc_send(call, request, 4) == PENSTOCK_OK) {
       rpc_half_close(call);
     }

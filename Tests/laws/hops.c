@@ -1,4 +1,4 @@
-/* Random interceptors: what their callbacks do. */
+/* The callbacks of the random interceptors. */
 #include "laws.h"
 
 #include <stdio.h>

@@ -246,7 +246,7 @@ static void floor_of(const char *what, int found, int least) {
 }
 
 /* A run in which few calls succeed proves little. It fails if a count is less than about a quarter of its usual value.
- * */
+ */
 static void check_floors(int calls) {
   floor_of("calls that ended OK", atomic_load(&codes[PENSTOCK_STATUS_OK]), calls / 8);
   floor_of("answers of the server", atomic_load(&answers), calls / 10);

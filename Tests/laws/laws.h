@@ -117,7 +117,7 @@ void check_trial(trial *trial);
 
 /* ---- The contents of messages (contents.c) ---- */
 
-/* How many messages of callers were read, at hops and by callers, and how many words of hops.
+/* How many messages of callers were read, at hops and by callers, and how many words that hops have put into messages.
  */
 extern atomic_int echoes, words;
 

@@ -59,8 +59,8 @@ class Connection:
         return frames
 
     def point(self, goes_up, kind, flags, stream, payload):
-        """The name of the point at which a frame stands, by the earlier frames of its stream in the same direction; None: the
-        frame is no point."""
+        """The name of the point in `POINTS` that a frame is, found by the earlier frames of its stream in the same
+        direction; None: the frame is no such point."""
         if kind == SETTINGS and not flags & 1 and not goes_up:
             return "settings" if self.count("settings") == 1 else None
         if stream == 0 or kind not in (DATA, HEADERS) or (kind == DATA and not payload):
@@ -152,7 +152,7 @@ class Connection:
         if frame[3] == SETTINGS:
             return made(DATA, 1, b"x")
         if frame[3] == HEADERS:
-            # An index that no table has.
+            # An index that is in neither of HPACK's tables.
             return made(HEADERS, stream, b"\xff\xff\xff\x7f", frame[4])
         return frame[:9] + b"\x05" + frame[10:]
 

@@ -53,7 +53,9 @@ penstock_channel *new_channel(penstock_runtime *runtime, const char *target, con
 penstock_call_options *new_options(const char *json);
 /* Shuts the runtime down, and releases the runtime and the channel; each may be NULL. */
 void close_all(penstock_runtime *runtime, penstock_channel *channel);
-/* Checks a call's end, and releases the reply; returns whether the code is `expected`. */
+/* Checks the end of a call: its code, which may also be one for lack of memory while `refusing`; with the code
+ * `expected` also the response message, unless `message` is NULL. Releases the reply. Returns whether the code is
+ * `expected`. */
 bool ended(penstock_reply *reply, int32_t expected, const void *message, size_t length);
 /* Gives `length` bytes that are not all the same; NULL: the length is too large. */
 const void *some_bytes(size_t length);

@@ -268,7 +268,7 @@ class Network:
             calls.judge([one])
         asked = [question[:2] for question in names.questions]
         check_equal(asked[0], (self.NAME, dns.SRV))
-        # No domain of resolv.conf is tried.
+        # The search domains of resolv.conf are not tried.
         check_equal({name for name, _ in asked}, {self.NAME, "a.example"})
 
     def tls(self, names, *_):

@@ -46,7 +46,7 @@ class Proxies:
             self.suite.skipped += 1
         return False
 
-    # ---- What every proxy has to let through ----
+    # ---- The calls that every proxy has to let through ----
 
     def passes(self, address, tls, servers):
         """Makes calls of every kind, small and large, one at a time and many at once."""

@@ -165,7 +165,7 @@ static void *call_thread(void *argument) {
       call_once(channel, kind, turn % 5 ? plain : long_ones, PENSTOCK_STATUS_OK, false);
     }
     due += interval;
-    /* Calls that could not be made in time are not made up for. */
+    /* If calls could not be made in time, they are left out, and not made later. */
     if (due < now_us()) due = now_us();
     sleep_until(due);
   }

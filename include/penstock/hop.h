@@ -165,8 +165,8 @@ PENSTOCK_API penstock_status *penstock_hop_status(penstock_hop *hop);
  * memory: nothing is kept.
  * threads: the callback's thread. */
 PENSTOCK_API uint64_t penstock_hop_count(const penstock_hop *hop);
-/* In on_demand: asks below for `n` messages, instead of the number that was asked for above. If `n` is smaller,
- * penstock_hop_demand can ask for the rest later.
+/* In on_demand: asks below for `n` messages, instead of the number that the layers above have asked for. If `n` is
+ * smaller, penstock_hop_demand can ask for the rest later.
  * result: E_INVALID_ARGUMENT: NULL. E_STATE: not in on_demand. E_GONE; E_FORKED.
  * memory: nothing is kept.
  * threads: the callback's thread. */

@@ -23,8 +23,8 @@
 extern "C" {
 #endif
 
-/* Gives the request's metadata: in create, where the request may be changed, and with a bound hop while a start waits.
- * In create it is read-only.
+/* Gives the request's metadata: in create (read-only), in the callbacks that may change the request, and with a bound
+ * hop while a start waits.
  * result: the metadata; NULL elsewhere.
  * memory: borrowed; lives as long as the hop's callback, its bound handle or its function.
  * threads: as the head of this file says */
@@ -165,8 +165,8 @@ PENSTOCK_API penstock_result penstock_request_set_credentials(penstock_request *
 
 /* Asks for an endpoint whose attribute `name`, which the resolver gives, has this `value`. If such endpoints are ready,
  * one of them is picked. If no such endpoint is ready: with `required` 0 any other endpoint is picked; with another
- * number the call waits as long as such an endpoint is connecting, and otherwise ends with UNAVAILABLE. The last wish
- * that was set counts; NULL as `name` removes it.
+ * number the call waits as long as such an endpoint is connecting, and otherwise ends with UNAVAILABLE. If this
+ * function is called again, the last call counts; NULL as `name` takes the preference back.
  * result: E_INVALID_ARGUMENT: the request is NULL, or `value` is NULL and `name` is not. E_STATE, E_GONE, E_FORKED: as
  * the head of this file says; E_STATE also for call options.
  * memory: both texts are copied.

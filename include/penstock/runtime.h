@@ -36,8 +36,8 @@ typedef struct penstock_runtime penstock_runtime;
  * threads: any */
 PENSTOCK_API penstock_result penstock_runtime_new(const char *options, penstock_runtime **runtime,
                                                   penstock_error **error);
-/* Gives the default runtime: the runtime of channels that name none. It is made at its first use, and ends with its
- * last user.
+/* Gives the default runtime: the runtime of channels that name none. It is made at its first use, and ends when nothing
+ * uses it any more.
  * result: E_SYSTEM (descriptors, threads).
  * memory: *runtime is owned by the caller; free with penstock_runtime_release.
  * threads: any */

@@ -2,7 +2,8 @@
 #ifndef PENSTOCK_VERSION_H
 #define PENSTOCK_VERSION_H
 
-/* Scripts read this. "-dev" marks a version that has not been released yet; the numbers are those of that version. */
+/* Scripts read these lines. "-dev" marks a version that has not been released yet; the numbers are already those of the
+ * coming release. */
 /* clang-format off */
 #define PENSTOCK_VERSION_MAJOR 0
 #define PENSTOCK_VERSION_MINOR 2

@@ -407,7 +407,7 @@ def test_a_server_that_ends_early_ends_the_sending(channel: Channel) -> None:
     go_on.set()
 
 
-# ---- What goes wrong on this side ----
+# ---- Failures on the client's side ----
 
 
 def broken(_: Any) -> Any:

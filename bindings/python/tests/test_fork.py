@@ -1,4 +1,4 @@
-"""Forks: what the parent's objects do in a child (docs/fork.md)."""
+"""Forks: how the parent's objects behave in a child (docs/fork.md)."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def test_others_otel_python_2014_a_stream_is_still_a_call(channel: Channel) -> N
 
 
 class Span(Interceptor):
-    """A span that is opened for each call, and closed by its last callback."""
+    """Opens a span for each call, and closes it in the call's last callback."""
 
     def __init__(self) -> None:
         self.open: List[object] = []

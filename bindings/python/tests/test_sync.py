@@ -1,4 +1,5 @@
-"""Synchronous interceptors: what the function sees and changes, its workers, its end."""
+"""Synchronous interceptors: the parts of a call that the function sees and changes, the worker threads, and the end
+of the call."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ def lone(server: str) -> Iterator[Channel]:
         yield opened
 
 
-# ---- What it sees and changes ----
+# ---- The function sees and changes the parts of a call ----
 
 
 def test_it_sees_and_changes_all_of_a_unary_call(channel: Channel, server: str) -> None:

@@ -90,12 +90,13 @@ class Codec:
 
 
 def boxed(number: Optional[int]) -> Optional[Boxed]:
-    """The `Boxed` that a ``void *`` of the library stands for; None if it stands for none."""
+    """The `Boxed` with this number in the registry, which the library gives as a ``void *``; None if there is
+    none."""
     found = registry.get(number)
     return found if isinstance(found, Boxed) else None
 
 
-# ---- From C to Python: none of these raises into C ----
+# ---- Functions that C calls: none of them lets an exception reach C ----
 
 
 def _tell(error: BaseException, text: str, *words: str) -> None:

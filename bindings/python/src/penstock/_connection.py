@@ -10,7 +10,7 @@ from . import _constants as c
 
 
 class ConnectionEventKind(enum.IntEnum):
-    """The kind of a connection event."""
+    """The kinds of events that `Interceptor.on_connection` gets."""
 
     RESOLVING = c.CONNECTION_RESOLVING
     """The channel asks for the addresses of its name."""
@@ -40,19 +40,20 @@ class ConnectionEventKind(enum.IntEnum):
 
 @dataclass(frozen=True)
 class ConnectionEvent:
-    """One event of a channel's connections."""
+    """An event of a channel's connections, as `Interceptor.on_connection` gets it."""
 
     kind: ConnectionEventKind
     target: str
     """The channel's target, as the program gave it."""
     address: Optional[str]
-    """The server's address, such as "192.0.2.1:443"; None: the event is about the name."""
+    """The server's address, such as "192.0.2.1:443"; None: the event is about the look-up of the target's name, not
+    about one address."""
     message: Optional[str]
-    """The reason in words, if there is one to tell."""
+    """Further information in words, such as the reason of a failure; None if there is none."""
     seconds: float
-    """The time, for `BACKOFF` and `SILENT`; otherwise 0."""
+    """With `BACKOFF`, the time until the next attempt; with `SILENT`, the time without data; otherwise 0."""
     tls_version: Optional[str]
-    """With `SECURED`, such as "TLSv1.3"; otherwise None, as the next two."""
+    """The version of TLS, such as "TLSv1.3". This field and the next two are None except with `SECURED`."""
     tls_cipher: Optional[str]
     tls_alpn: Optional[str]
 

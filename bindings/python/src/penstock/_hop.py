@@ -83,7 +83,7 @@ class Hop(RequestFields):
         self._running = True
         self._thread = _current_thread()
 
-    # ---- Where it may be used ----
+    # ---- Where the hop may be used ----
 
     def _end(self) -> None:
         """Notes that the callback has returned."""
@@ -200,14 +200,14 @@ class Hop(RequestFields):
         self._set(_raw.penstock_request_set_channel, channel._handle, "the call can't be sent there")
 
     def side_channel(self, *, from_top: bool = False, detached: bool = False) -> SideChannel:
-        """An object that makes side calls, for a thread that may wait: calls on this call's own channel, whose chain
-        begins below this hop (with ``from_top``: at the top). They inherit the deadline, and end with this call (with
-        ``detached`` they do neither). The object has the call methods of a channel, so stubs work on it. The object
-        keeps the hop."""
+        """Returns an object with the call methods of a channel, so stubs work on it. It makes side calls, further
+        calls on this call's own channel, for a thread that may wait. The chain of a side call has only the
+        interceptors below this hop; with ``from_top`` it has all of them. A side call inherits the deadline, and ends
+        with this call; with ``detached`` it does neither. The object keeps the hop."""
         return SideChannel(self.retain(), side_flags(from_top, detached))
 
     def _register(self, options: CallOptions, interceptors: Interceptors) -> None:
-        """Registers the interceptors of a side call."""
+        """Registers the interceptors that the program has given to a side call, on the options of that call."""
         seen_by = self._seen_by
         registered = seen_by.registered if isinstance(seen_by, Instance) else seen_by
         registered.register(options, interceptors)

@@ -1,5 +1,5 @@
-"""Methods: the four kinds of calls with the signatures that generated stubs use, and the base of the
-objects that make them."""
+"""Methods: the four kinds of calls, with the signatures that generated stubs use; and `Caller`, the base of the
+objects that make calls."""
 
 from __future__ import annotations
 

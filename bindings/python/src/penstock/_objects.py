@@ -1,4 +1,5 @@
-"""Python objects to which C refers: C has only a number for each, and a C finalizer removes it."""
+"""Python objects to which C refers. C has only a number for each object, and a C finalizer removes the object from
+the registry."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class Pick(RequestFields):
         return self.request_metadata
 
     def __len__(self) -> int:
-        """How many servers are ready."""
+        """How many servers `endpoints` has."""
         return int(_raw.penstock_pick_count(self._shown()))
 
     @property
@@ -132,7 +132,7 @@ def _answer(pick: Pick, returned: object) -> int:
 
 
 def _call_picker(handle: int, number: Optional[int]) -> int:
-    """Called by C to run a picker. Does not raise into C."""
+    """C calls this function to run a picker. No exception reaches C."""
     function = registry.get(number)
     pick = Pick(handle)
     try:

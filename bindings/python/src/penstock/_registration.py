@@ -87,7 +87,8 @@ class Registration:
         self._removed = False
         # The list that contains this registration until it is removed.
         self._siblings: Optional[List[Registration]] = None
-        # The channel or runtime; None in a forked child, until there is a runtime on which it is registered again.
+        # The channel or runtime; None in a forked child, until there is a runtime on which the interceptor is
+        # registered again.
         self._scope: Optional[Scope] = None
         self._register(scope)
 

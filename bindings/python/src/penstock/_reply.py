@@ -209,19 +209,19 @@ class _Ended(Outcome):
     """The methods of grpc.Call whose results are fixed once a call has ended."""
 
     def is_active(self) -> bool:
-        """False: the call has ended."""
+        """Always False, because the call has ended."""
         return False
 
     def cancel(self) -> bool:
-        """False: the call has ended."""
+        """Does nothing and returns False, because the call has ended."""
         return False
 
     def time_remaining(self) -> Optional[float]:
-        """None: the call has ended."""
+        """Always None, because the call has ended."""
         return None
 
     def add_callback(self, callback: Callable[[], Any]) -> bool:
-        """False: the call has ended, and ``callback`` is never called."""
+        """Returns False and never calls ``callback``, because the call has ended."""
         return False
 
 
@@ -249,15 +249,15 @@ class RpcError(_Ended, Error):
         super().__init__(code, details)
 
     def cancelled(self) -> bool:
-        """False: nobody has cancelled this future."""
+        """Always False: the call has its outcome already, so nobody can cancel it."""
         return False
 
     def running(self) -> bool:
-        """False: the call is not running any more."""
+        """Always False, because the call has ended."""
         return False
 
     def done(self) -> bool:
-        """True: the call has ended."""
+        """Always True, because the call has ended."""
         return True
 
     def result(self, timeout: Optional[float] = None) -> NoReturn:
@@ -273,7 +273,7 @@ class RpcError(_Ended, Error):
         return self.__traceback__
 
     def add_done_callback(self, fn: Callable[[Any], Any]) -> None:
-        """Calls ``fn`` with this exception, now."""
+        """Calls ``fn`` with this exception at once, because the call has ended."""
         fn(self)
 
     def __str__(self) -> str:

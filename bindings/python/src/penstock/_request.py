@@ -150,8 +150,8 @@ class RequestFields:
     def prefer(self, name: Optional[str], value: str = "", *, required: bool = False) -> None:
         """Asks for a server whose attribute ``name``, which the resolver gives, is ``value``. If such servers are
         ready, one of them is picked. If no such server is ready, any other server is picked; but if ``required``, the
-        call waits as long as such a server is connecting, and otherwise ends with UNAVAILABLE. None as the name
-        removes the wish."""
+        call waits as long as such a server is connecting, and otherwise ends with UNAVAILABLE. None as the name takes
+        the preference back."""
         encoded = None if name is None else c_string(name, "the name of an attribute")
         text = c_string(value, "the value of an attribute")
         result = _raw.penstock_request_prefer(self._request(), encoded, text, int(required))

@@ -99,7 +99,7 @@ def _json_default(value: Any) -> Any:
     raise TypeError(f"a snapshot can't have {value!r}")
 
 
-# ---- From C to Python: none of these raises into C ----
+# ---- Functions that C calls: none of them lets an exception reach C ----
 
 
 def _call_resolve(number: Optional[int]) -> None:

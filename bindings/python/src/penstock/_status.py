@@ -18,7 +18,8 @@ from ._objects import own
 
 class StatusCode(enum.Enum):
     """gRPC's status codes. Equal to (and hashed as) the members of ``grpc.StatusCode``, whose values they share:
-    ``(number, words)``. ``int(code)`` and `number` give the number; ``StatusCode(5)`` finds a member by it."""
+    ``(number, words)``. ``int(code)`` and `number` give the number; ``StatusCode(5)`` gives the member with that
+    number."""
 
     OK = (0, "ok")
     CANCELLED = (1, "cancelled")

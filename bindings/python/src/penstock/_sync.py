@@ -83,7 +83,7 @@ class InterceptedCall(RequestFields):
             raise StateError(c.E_STATE, "the request message can be used only before next")
         return handle
 
-    # ---- The ways to finish: go on, end, or answer ----
+    # ---- The three ways to finish: let the call go on, end it, or answer it ----
 
     def next(self) -> InterceptedReply:
         """Lets the call go on with its changes, and waits for the response. If the kind of call has one response,

@@ -20,7 +20,7 @@ class Verdict(enum.IntEnum):
     DROP = c.DROP
     """Swallow this message; from ``on_pick``: refuse this address."""
     TAKE = c.TAKE
-    """From ``on_start``: answer the call here; nothing goes below."""
+    """From ``on_start``: answer the call here; neither the hops below nor the server see it."""
     RESTART = c.RESTART
     """From ``on_status``: begin the call again below this hop; needs ``replay_bytes``."""
     SKIP = c.SKIP

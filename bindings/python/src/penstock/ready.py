@@ -154,7 +154,7 @@ class _Asked:
             elif answer is not None:
                 request.complete(answer)
         except BaseException as error:
-            # On the source's own thread no code waits that could get the exception.
+            # On the source's own thread no Python code waits in which the exception could be raised again.
             self._failed(request, error, tell if self.in_thread else report)
 
     def _failed(self, request: TokenRequest, error: BaseException, tell_of: Callable[..., None]) -> None:

@@ -1,4 +1,4 @@
-"""ready.h: the ready-made interceptors."""
+"""The functions of ready.h, which make the ready-made interceptors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""base.h, metadata.h, status.h, executor.h: errors, metadata, statuses, executors."""
+"""The functions of base.h, metadata.h, status.h and executor.h: errors, metadata, statuses, executors."""
 
 from __future__ import annotations
 
