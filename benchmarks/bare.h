@@ -87,7 +87,8 @@ typedef struct sender {
 
 void sender_start(sender *self, connection *link, uint32_t stream, const uint8_t *message, size_t size, long count,
                   bool copies);
-/* Writes the bytes that wait, or else as many more as the windows let through. False: the socket takes no more now. */
+/* Writes the granted bytes; if there are none, first the appended bytes, and then as many bytes of messages as the
+ * windows let through. False: the socket takes no more now. */
 bool sender_send(sender *self);
 /* Whether the sender can send more before the other side gives more credit. */
 bool sender_goes_on(const sender *self);

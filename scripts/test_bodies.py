@@ -40,7 +40,7 @@ def all_tests():
         parts = {}
         for name in re.findall(r'^#include "(\w+\.h)"', text, re.M):
             if not (path.parent / name).exists():
-                continue  # it is made when the tests are built
+                continue  # the header is made when the tests are built
             header = (path.parent / name).read_text()
             for inner in re.findall(r'^#include "(\w+\.h)"', header, re.M):
                 parts |= c_parts((path.parent / inner).read_text())

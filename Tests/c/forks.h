@@ -1,4 +1,4 @@
-/* Shared by the tests of fork.h: children that check, and calls that go on in the parent. */
+/* Shared by the tests of fork.h: checks that run in a child, and calls that go on in the parent. */
 #ifndef PENSTOCK_FORKS_H
 #define PENSTOCK_FORKS_H
 

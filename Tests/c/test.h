@@ -27,7 +27,7 @@ void test_register(test *entry);
 void test_failed(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* The factor for time limits: 1, or more under valgrind and sanitizers. */
 int test_slow(void);
-/* How often a random or racing test runs: `times`, or fewer in slow modes. */
+/* How often a random or racing test runs: `times`, or fewer under valgrind and sanitizers. */
 int test_rounds(int times);
 /* A pseudo-random number; the seed is printed at the start and read from PENSTOCK_TEST_SEED. */
 uint32_t test_random(uint32_t below);
@@ -143,7 +143,7 @@ size_t message_length(const penstock_message *message);
 int32_t unary_code(penstock_channel *channel, const char *request);
 /* Starts a call in blocking style; NULL after a failed check. */
 penstock_call *start_call(penstock_channel *channel, const char *method, int32_t kind);
-/* A call in callback style without callbacks: its finalizer signals `ended`. */
+/* Starts a call in callback style without callbacks; the finalizer of its user_data signals `ended`. */
 penstock_call *start_callback_call(penstock_channel *channel, const char *method, int32_t kind, latch *ended);
 /* A bidi call that sends `count` numbered messages, and reads them all back. */
 void exchange(penstock_channel *channel, int count);

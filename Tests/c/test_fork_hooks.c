@@ -113,7 +113,7 @@ static void is_refused(void *pointer) {
   int32_t code = -1;
   CHILD(unary_result(pointer, &code) == PENSTOCK_E_FORKED);
   penstock_channel_release(pointer);
-  /* Objects that the child makes itself work. */
+  /* In the child, objects work that the child itself has made. */
   penstock_channel *other = open_channel();
   CHILD(unary_result(other, &code) == PENSTOCK_OK && code == 0);
   penstock_channel_release(other);

@@ -60,7 +60,8 @@ TEST(runtime_host_driven_by_poll) {
   penstock_runtime_release(runtime);
 }
 
-/* If a channel closes before its calls run, the calls end when they begin. By then no thread has a handle of them. */
+/* If a channel closes before its calls run, the calls end when they begin. By then no thread has a handle of these
+ * calls. */
 TEST(runtime_host_calls_of_a_channel_that_closes_first) {
   penstock_runtime *runtime = new_runtime("{\"mode\": \"host\"}");
   penstock_channel *channel = open_channel_on(runtime);

@@ -148,8 +148,8 @@ TEST(interceptor_skip) {
   CHECK_STR(probe.log, "C");
 }
 
-/* The only callback of its table. Without create its state is user_data. (Another table of the test has no callback at
- * all.) */
+/* The only callback of its table. The table has no create, so the state of the callback is user_data. (Another table of
+ * the test has no callback at all.) */
 static int32_t count_start(penstock_hop *hop, void *state) {
   (void)hop;
   atomic_fetch_add((atomic_int *)state, 1);

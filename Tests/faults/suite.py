@@ -221,8 +221,8 @@ class Faults:
         run("TLS: client certificate of another authority", self.wrong_client_certificate)
 
     def fails(self, target, code, *fragments, deadline=5000, limit=None, styles=("blocking", "callback"), **more):
-        """Checks that both calls end with one of the codes in `code`, in time, and that a message has one of
-        `fragments`."""
+        """Checks that a unary and a bidi call end with one of the codes in `code`, in time, and that a message has one
+        of `fragments`."""
         for told in self.calls(target, deadline=deadline, styles=styles, **more):
             where = f"{told['call']} {told['style']}: "
             check(told["code"] in code.split("|"), f"{where}{told['code']} \"{told['message']}\", expected {code}")

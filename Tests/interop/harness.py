@@ -22,7 +22,7 @@ import typing
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = ROOT / "build"
-STYLES = ("blocking", "callback", "thread", "host", "host-callback")  # of interop_client
+STYLES = ("blocking", "callback", "thread", "host", "host-callback")  # the styles of interop_client
 PEER = pathlib.Path(os.environ.get("PENSTOCK_PEER", BUILD / "bin" / "penstock-peer"))
 LIBRARY = pathlib.Path(os.environ.get("PENSTOCK_LIBRARY_DIR", BUILD / "lib"))
 GENERATED = BUILD / "interop"

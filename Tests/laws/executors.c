@@ -1,5 +1,5 @@
-/* The executors of random interceptors, which exist as long as the program runs. A thread keeps in `works_for` the
- * place of the executor whose job it runs.
+/* The executors of random interceptors, which exist as long as the program runs. While a thread runs a job, it keeps
+ * the place of the job's executor (see `place` in laws.h) in `works_for`.
  */
 #include "laws.h"
 

@@ -32,9 +32,9 @@ extern char targets[2][64];
 /* The place of one lane of a registration: the driving thread, or the way in which its executor runs jobs. */
 typedef enum place {
   place_driving,
-  place_serial,  /* the library's own */
+  place_serial,  /* the library's serial executor */
   place_pool,    /* several threads, the newest job first */
-  place_inline,  /* in submit */
+  place_inline,  /* jobs run within submit */
   place_refusing /* like the pool, but one job in 400 is refused */
 } place;
 
@@ -57,8 +57,8 @@ enum { outbound = 0, inbound = 1 };
 typedef struct hop_record {
   struct trial *trial;
   penstock_hop *handle;
-  int number; /* the registration */
-  int run;    /* how often a function had begun the call again before */
+  int number; /* the number of the registration */
+  int run;    /* how often functions had begun the call again before this hop was made */
   place places[2];
   uint64_t random[2];
   atomic_int running[2]; /* the event whose callback runs; 0: none */

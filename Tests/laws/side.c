@@ -7,7 +7,7 @@
 
 struct side {
   int slot;
-  int maker; /* the registration of the hop that made it */
+  int maker; /* the registration of the hop that made the side call */
   uint32_t flags;
   int64_t most_ms; /* the most time that may be left until its deadline; -1: it does not inherit the deadline */
   int32_t code;    /* -1: it has not ended */

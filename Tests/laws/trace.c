@@ -99,8 +99,8 @@ void record_verdict(hop_record *hop, int index, int32_t verdict) {
   pthread_mutex_unlock(&hop->mutex);
 }
 
-/* Gives the index of `running` for a lane. If both lanes of a hop run on one executor, or on the driving thread, one
- * callback runs at a time, so both have one index. */
+/* Gives a lane's index in `running`. If both lanes of a hop run on one executor, or on the driving thread, one callback
+ * runs at a time, so both have one index. */
 static int turn_of(const hop_record *hop, int lane) {
   return hop->places[outbound] == hop->places[inbound] ? outbound : lane;
 }

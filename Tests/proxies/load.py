@@ -29,7 +29,7 @@ BODY = b"some bytes"
 
 
 class Caller:
-    """The four kinds of calls on a channel."""
+    """Makes calls of the four kinds on a channel."""
 
     def __init__(self, channel):
         self.methods = {

@@ -24,7 +24,7 @@ class Port:
         self.address = f"127.0.0.1:{self.number}"
 
     def wait(self, process=None):
-        """Waits until something listens."""
+        """Waits until a server listens at the port."""
         until = time.monotonic() + 20
         while True:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.number), 5):

@@ -100,7 +100,8 @@ class Link:
 
 
 class Refusing:
-    """A port at which every connection is counted, and reset as soon as it is made. A closed port could not count."""
+    """A port at which every connection is counted, and reset as soon as it is made. A closed port could not count
+    connections."""
 
     def __init__(self):
         self.listener = socket.create_server(("127.0.0.1", 0))

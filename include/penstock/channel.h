@@ -14,9 +14,9 @@ typedef struct penstock_channel penstock_channel;
 
 /* Makes a channel on the default runtime. It connects at the first call, or by penstock_channel_connect.
  * `target`: "host:port", "dns:///host:port", "ipv4:1.2.3.4:5,...", "ipv6:[::1]:5,...", "unix:/path",
- * "unix-abstract:name", "vsock:cid:port", "passthrough:///host:port" (as "dns:"); port 443 where none is given. Or a URL,
- * "https://host:port/prefix" with TLS or "http://host:port/prefix" in cleartext: port 443 or 80 where none is given, and the
- * path of each request begins with the prefix.
+ * "unix-abstract:name", "vsock:cid:port", "passthrough:///host:port" (as "dns:"); port 443 where none is given. Or a
+ * URL, "https://host:port/prefix" with TLS or "http://host:port/prefix" in cleartext: port 443 or 80 where none is
+ * given, and the path of each request begins with the prefix.
  * `options` is a JSON object (NUL-terminated) or NULL; numbers in parentheses are defaults:
  *   "tls": true (with the system's roots: the default, except for unix sockets and http://), false (cleartext), or an
  *     object with the fields below. It must not contradict a URL:

@@ -182,10 +182,10 @@ PENSTOCK_API penstock_request *penstock_hop_request(penstock_hop *hop);
 /* Tells, in on_status, whether the verdict may be RESTART; if it may not, a RESTART passes the status on. On an
  * executor the result describes the moment at which the status came to the hop. Since then, messages that the hop has
  * delivered may have gone to the hops above, so that a RESTART is not possible any more.
- * result: PENSTOCK_OK: it may. E_INVALID_ARGUMENT: NULL. E_STATE: not in on_status, nothing is recorded, headers or a
- * message have gone above this hop, or the status is a local cancel or deadline. E_TOO_LARGE: the request was over
- * replay_bytes. E_ALREADY: max_restarts is used up. E_UNSUPPORTED: objects that can't be copied. E_NO_MEMORY; E_GONE;
- * E_FORKED.
+ * result: PENSTOCK_OK: it may. E_INVALID_ARGUMENT: NULL. E_STATE: not in on_status, the hop records no requests
+ * (replay_bytes is 0), headers or a message have gone above this hop, or the status is a local cancel or deadline.
+ * E_TOO_LARGE: the request was over replay_bytes. E_ALREADY: max_restarts is used up. E_UNSUPPORTED: objects that can't
+ * be copied. E_NO_MEMORY; E_GONE; E_FORKED.
  * memory: nothing is kept.
  * threads: the callback's thread. */
 PENSTOCK_API penstock_result penstock_hop_can_restart(const penstock_hop *hop);

@@ -57,7 +57,7 @@ typedef void (*penstock_hop_destroy)(penstock_hop *hop, void *state);
 #define PENSTOCK_CONNECTION_READY      5  /* the connection takes calls */
 #define PENSTOCK_CONNECTION_DRAINING   6  /* the connection takes no new calls; those on it go on */
 #define PENSTOCK_CONNECTION_LOST       7  /* a connection that was ready has ended */
-#define PENSTOCK_CONNECTION_BACKOFF    8  /* no connection, or a useless one; the next attempt begins in `ms` */
+#define PENSTOCK_CONNECTION_BACKOFF    8  /* connecting failed, or gave no usable connection; next attempt in `ms` */
 #define PENSTOCK_CONNECTION_SILENT     9  /* for `ms` nothing has come on a connection with calls */
 #define PENSTOCK_CONNECTION_IGNORED    10 /* a part of the service config is not supported: `message` names it */
 #define PENSTOCK_CONNECTION_HEALTHY    11 /* the server's health check says that it serves: it gets calls */
@@ -69,8 +69,8 @@ typedef struct penstock_connection_event {
   size_t struct_size;
   int32_t kind;            /* PENSTOCK_CONNECTION_... */
   const char *target;      /* the channel's target, as the program gave it */
-  const char *address;     /* the server's address, such as "192.0.2.1:443"; NULL: the event is about the name */
-  const char *message;     /* the reason in words; NULL: there is none */
+  const char *address;     /* the server's address, such as "192.0.2.1:443"; NULL: an event of the name's look-up */
+  const char *message;     /* more information in words, such as a reason; NULL: none */
   uint64_t ms;             /* milliseconds, for the events that say so; otherwise 0 */
   const char *tls_version; /* with SECURED, such as "TLSv1.3"; NULL with other events, like the next two */
   const char *tls_cipher;  /* with SECURED, such as "TLS_AES_256_GCM_SHA384" */

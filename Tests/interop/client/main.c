@@ -328,7 +328,7 @@ int main(int argc, char **argv) {
   }
   if (request.message_count == 0 &&
       (request.kind == PENSTOCK_KIND_UNARY || request.kind == PENSTOCK_KIND_SERVER_STREAM)) {
-    request.message_count = 1; /* An empty one. */
+    request.message_count = 1; /* an empty message */
   }
   int status = request.method ? run_call(&client, &request, &added) : run_cases(&client, argv + at, argc - at);
   for (int i = 0; i < request.message_count; i++) bytes_free(&request.messages[i]);

@@ -36,8 +36,8 @@ class Uploading:
             self._channel.stream_unary(path, serializer)(requests, timeout=30)
 
     def has_begun(self) -> None:
-        """Makes another call on the same connection, so that the upload has reached the peer before it. (A call that
-        is cancelled too early never reaches a server.)"""
+        """Makes another call on the same connection, so that the upload has reached the peer when that call has
+        ended. (A call that is cancelled too early never reaches a server.)"""
         self._channel.unary_unary("/penstock.Echo/Unary")(b"")
 
 

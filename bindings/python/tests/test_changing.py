@@ -170,7 +170,7 @@ def test_an_interceptor_answers_by_itself(channel: Channel) -> None:
 
 
 def test_an_interceptor_answers_a_stream_from_another_thread(channel: Channel) -> None:
-    """Each time that `on_demand` reports that a message is asked for, the thread delivers one."""
+    """Another thread delivers a message each time that `on_demand` reports demand for one."""
 
     class Numbers(Interceptor):
         def create(self, hop: Hop) -> Any:

@@ -37,7 +37,7 @@ class Server:
 
 
 class Zones(penstock.Resolver):
-    """The servers of each zone."""
+    """Pushes the addresses of all servers, each with its zone as an attribute."""
 
     def __init__(self, zones: Dict[str, List[str]], policy: str = "round_robin") -> None:
         addresses = [

@@ -115,7 +115,8 @@ def test_method_configs_of_a_snapshot(two: Tuple[str, str]) -> None:
 
 
 def test_the_policy_of_a_snapshot(two: Tuple[str, str]) -> None:
-    """Each snapshot has its own policy: all calls to one server, then to both, by weight, and to one again."""
+    """Each snapshot has its own policy: all calls go to one server, then to both by weight, then to one server
+    again."""
     addresses = [{"address": two[0], "weight": 3}, {"address": two[1]}]
 
     def shares() -> List[int]:

@@ -237,7 +237,7 @@ def test_no_callback_waits_for_another_loop(server: str) -> None:
 
 
 def test_an_exit_in_a_callback_of_a_loop_s_thread(server: str) -> None:
-    """No Python code waits on the thread, so the exception ends the call only."""
+    """No Python code waits on the loop's thread, so the exception only ends the call."""
 
     done = threading.Event()
 

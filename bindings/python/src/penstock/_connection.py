@@ -27,7 +27,7 @@ class ConnectionEventKind(enum.IntEnum):
     LOST = c.CONNECTION_LOST
     """A connection that was ready has ended."""
     BACKOFF = c.CONNECTION_BACKOFF
-    """No connection could be made, or it was useless; the next attempt begins in ``seconds``."""
+    """Connecting failed, or the connection ended without an answer; the next attempt begins in ``seconds``."""
     SILENT = c.CONNECTION_SILENT
     """Nothing has come for ``seconds`` on a connection with calls."""
     IGNORED = c.CONNECTION_IGNORED
