@@ -1,10 +1,11 @@
 import CMemory
 
-/// Counts the runtimes that each thread drives now. Functions that wait and belong to no runtime ask whether
-/// the calling thread drives any. In the checked build the count also serves the check of references that
-/// only the driver may count (Sources/CEmbedded/checks.c). A thread may drive one runtime in a callback of
-/// another. In full mode the functions are never inlined, because each object file that inlines `cm_driven`
-/// has a count of its own.
+/// Counts the runtimes that each thread drives now, that is, whose event loops it runs. A blocking function
+/// that belongs to no runtime asks here whether the calling thread drives any runtime. In the checked build
+/// the count also serves the check of references that only the driving thread may count
+/// (Sources/CEmbedded/checks.c). The count may be above 1, because a callback of one runtime may drive
+/// another runtime. In full mode (not Embedded Swift) the functions are never inlined: each object file that
+/// inlines `cm_driven` has a separate count.
 enum DrivingThread {
   #if hasFeature(Embedded)
     @inline(__always)
@@ -24,8 +25,8 @@ enum DrivingThread {
     _ = cm_driven(Unmanaged.passUnretained(runtime).toOpaque(), -1)
   }
 
-  /// Notes that `runtime` has ended, so that no thread drives it any more. The thread that has ended it may
-  /// then release its objects.
+  /// Notes that `runtime` has ended, so that no thread drives it any more. The calling thread, which has
+  /// ended the runtime, may then release the runtime's objects.
   @inline(never)
   static func over(_ runtime: Runtime) { _ = cm_driven(Unmanaged.passUnretained(runtime).toOpaque(), 0) }
 

@@ -3,18 +3,18 @@ import CSystem
 import Synchronization
 
 /// Lets a forked child take over its parent's runtimes, if the host program asks for it. The thread that
-/// forks calls `prepare` before the fork; after it, that thread calls `parent` in the parent and `child` in
-/// the child.
+/// forks calls `prepare` before the fork. After the fork it calls `parent` in the parent and `child` in the
+/// child.
 ///
 /// `prepare` stops the process at a point where every object is in a consistent state. First it waits until
-/// no other thread has prepared a fork; then it stops the driver of each runtime between two turns; then it
-/// shuts the gate in front of all locks of the library (Sources/CEmbedded/gate.c). The child then has the
-/// parent's objects, and none of the parent's threads. The child takes the parent's generation, so that the
-/// parent's handles are valid in it. It opens descriptors and starts threads of its own, and ends the calls
-/// that were under way.
+/// no other thread has prepared a fork. Then it stops the driving thread of each runtime between two turns of
+/// the event loop. Then it blocks all locks of the library (Sources/CEmbedded/gate.c). The child then has the
+/// parent's objects, and none of the parent's threads. The child takes the parent's generation
+/// (`Process.generation`), so that the parent's handles are valid in it. It opens descriptors and starts
+/// threads of its own, and ends the calls that were under way.
 ///
-/// If `prepare` is called in a callback, or does not succeed within a second, nothing is stopped, and the parent's
-/// handles are not valid in the child.
+/// If `prepare` is called in a callback, or does not succeed within a second, nothing is stopped, and the
+/// parent's handles are not valid in the child.
 public enum Fork {
   private final class Plan {
     let thread = cs_thread_self()
@@ -29,11 +29,11 @@ public enum Fork {
   }
 
   private static let patience: UInt64 = 1_000_000_000
-  private static let look: UInt64 = 100_000
-  /// The address of the plan of the thread that forks, with one reference to it; 0: no fork is prepared.
+  /// The address of the plan of the thread that has prepared a fork. The field owns one reference to the
+  /// plan. 0: no fork is prepared.
   private static let plan = Atomic<UInt>(0)
 
-  /// The plan, if the calling thread has made it; otherwise nil.
+  /// The plan, if the calling thread has prepared the fork; otherwise nil.
   private static var mine: Plan? {
     guard let raw = UnsafeRawPointer(bitPattern: plan.load(ordering: .acquiring)) else { return nil }
     let found = Unmanaged<Plan>.fromOpaque(raw).takeUnretainedValue()
@@ -60,17 +60,19 @@ public enum Fork {
       if Runtime.all().allSatisfy(made.has) {
         made.saved = saved
       } else {
-        // Another thread has made a runtime before the gate was shut.
+        // Another thread made a runtime before `Process.stop` blocked the locks, so that runtime must be
+        // stopped, too.
         Process.goOn()
       }
     }
   }
 
-  /// Stores `made` as the plan. False: another thread had a plan until the deadline.
+  /// Stores `made` as the plan. False: another thread's fork was prepared, and was not over at the deadline.
   private static func claim(_ made: Unmanaged<Plan>, until deadline: UInt64) -> Bool {
     while true {
       let known = plan.load(ordering: .acquiring)
-      // If another thread has forked meanwhile, this is its child, in which a plan of the parent is void.
+      // If the plan has another generation, a fork without `child` has happened, and this process is the
+      // child. A plan of the parent is void here.
       let isOver =
         UnsafeRawPointer(bitPattern: known).map {
           Process.isForked(Unmanaged<Plan>.fromOpaque($0).takeUnretainedValue().generation)

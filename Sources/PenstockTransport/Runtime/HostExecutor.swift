@@ -4,7 +4,7 @@ import Synchronization
 /// The object of a penstock_executor handle.
 open class HostExecutor: Executor {
   /// The generation of the process that made the executor. The executor's threads do not exist in a forked
-  /// child, unless the child has taken over its parent's handles (`Fork`).
+  /// child, unless the child has taken over its parent's handles (see `Fork`).
   public final let generation = Process.generation
 
   init() {}
@@ -15,8 +15,8 @@ open class HostExecutor: Executor {
 
   open var isOnThisThread: Bool { false }
 
-  /// Notes the user's promise that the executor still runs jobs in a forked child. False: nothing was noted,
-  /// because an executor of this class needs no promise.
+  /// Called with the user's promise that the executor still runs jobs in a forked child. False: the promise
+  /// is ignored, because an executor of this class needs none.
   open func survivesFork() -> Bool { false }
 }
 
@@ -43,9 +43,10 @@ public final class UserExecutor: HostExecutor {
   }
 
   public override func submit(_ job: ExecutorJob) -> Bool {
-    // In a forked child the thread that would run the job may not exist.
+    // In a forked child the executor's thread may not exist, so without the user's promise the job is
+    // refused.
     guard forks == Process.forks || survives.load(ordering: .relaxed) else { return false }
-    // Running the job takes over this reference.
+    // `UserExecutor.run` releases this reference when it runs the job.
     let reference = Unmanaged.passRetained(job)
     let refused = function({ UserExecutor.run($0) }, reference.toOpaque(), userData.pointer) != 0
     guard refused, !job.hasRun else { return true }

@@ -3,20 +3,21 @@ import Synchronization
 
 /// Work for the driving thread. A subclass carries the data for its work, and overrides `run`.
 ///
-/// An item is in at most one inbox, once: posting it again before it has begun to run does nothing. So an object can
-/// own one item, and post it whenever the driver has to look at the object. An item may be posted again from within
-/// `run`.
+/// An item is in at most one inbox, and at most once: posting a queued item again does nothing. So an object
+/// can own one item, and post it whenever the driving thread has to check the object. An item may be posted
+/// again from within `run`.
 open class InboxItem {
-  /// The address of the next item. The inbox owns this field while the item is queued.
+  /// The address of the next item in the queue. The inbox owns this field while the item is queued.
   fileprivate final var next: UInt = 0
   fileprivate final let queued = Atomic<Bool>(false)
   fileprivate final let isKeptElsewhere: Bool
 
-  /// Makes an item. `isKeptElsewhere`: another object keeps the item until it has run, and posts it once at a time.
-  /// Otherwise the inbox holds a reference while the item is queued.
+  /// Makes an item. `isKeptElsewhere`: another object holds a reference to the item until the item has run,
+  /// and posts it only while it is not queued. Otherwise the inbox holds a reference while the item is
+  /// queued.
   public init(isKeptElsewhere: Bool = false) { self.isKeptElsewhere = isKeptElsewhere }
 
-  /// Calls `body` with the item, and then releases the inbox's reference. An item that is kept elsewhere may
+  /// Calls `body` with the item, and then releases the inbox's reference. An item with `isKeptElsewhere` may
   /// be freed before `body` returns.
   @inline(__always)
   fileprivate final func begun(_ body: (InboxItem) -> Void) {
@@ -30,17 +31,19 @@ open class InboxItem {
     isKeptElsewhere ? .passUnretained(self) : .passRetained(self)
   }
 
-  /// Runs on the driving thread, without locks.
+  /// Does the item's work. Called on the driving thread, which holds no lock.
   open func run() {}
 
   /// Called instead of `run` if the runtime has ended, so that no thread drives it any more. `why`: the
-  /// reason of that end. On any thread, without locks.
+  /// reason for the runtime's end. Called on any thread, which holds no lock.
   open func dropped(_ why: Closing) {}
 
-  /// Called instead of `run`, on the driving thread of a forked child, for an item that the parent had posted.
+  /// Called instead of `run`, on the driving thread of a forked child, for an item that was posted in the
+  /// parent.
   open func runInChild() { run() }
 
-  /// If the item begins a call, counts that call in `calls`.
+  /// If the item begins a call, adds that call to `calls`. Called in a forked child for an item that was
+  /// posted in the parent.
   func count(_ calls: inout InheritedCalls) {}
 }
 
@@ -51,8 +54,8 @@ public struct InheritedCalls {
   var inBackground = 0
 }
 
-/// The items that the parent had posted and not run. A forked child runs them with `runInChild` before any item of its
-/// own.
+/// The items that were posted in the parent and had not run when it forked. A forked child runs them with
+/// `runInChild` before any item that is posted in the child.
 final class InheritedItems: InboxItem {
   private let items: [Unmanaged<InboxItem>]
   private let runtime: Runtime
@@ -74,21 +77,23 @@ final class InheritedItems: InboxItem {
   }
 }
 
-/// A queue with many producers and one consumer: a lock-free stack. The consumer takes the whole stack at
-/// once and reverses it, so that items run in the order in which they were pushed. The queue holds a
-/// reference to each item, unless another object keeps the item. `@unchecked`: only the consumer uses
-/// `taken`; all other state is atomic.
+/// A queue with many producers and one consumer: a lock-free stack. The consumer (the driving thread) takes
+/// the whole stack at once and reverses it, so that items run in the order in which they were pushed. The
+/// queue holds a reference to each item, unless the item has `isKeptElsewhere`. `@unchecked`: only the
+/// consumer uses `taken`; all other state is atomic.
 final class Inbox: @unchecked Sendable {
   private let head = Atomic<UInt>(0)
-  /// The address of the first item that was taken and not yet run; only the consumer uses it.
+  /// The address of the first item that the consumer has taken off the stack and not yet run. Only the
+  /// consumer uses it.
   private var taken: UInt = 0
 
-  /// Pushes an item. The push is sequentially consistent, as the protocol for a sleeping loop needs it
-  /// (`Runtime.turn`). False: the item was queued already.
+  /// Pushes an item. The push is sequentially consistent, so that either the driving thread sees the item
+  /// before it sleeps, or the pusher sees that the thread sleeps (`Runtime.turn`). False: the item was queued
+  /// already.
   func push(_ item: InboxItem) -> Bool {
     if !item.isKeptElsewhere {
-      // Between `cm_enter` and `cm_left` the process does not fork: a child never finds `queued` set on an
-      // item that was not pushed.
+      // Between `cm_enter` and `cm_left` the process does not fork. So in a forked child each item with
+      // `queued` set is on the stack.
       cm_enter()
       defer { cm_left() }
       if item.queued.exchange(true, ordering: .acquiringAndReleasing) { return false }
@@ -114,7 +119,7 @@ final class Inbox: @unchecked Sendable {
 
   /// Whether there is no item to run, neither in `taken` nor on the stack. Called by the consumer only.
   var isEmpty: Bool { taken == 0 && head.load(ordering: .sequentiallyConsistent) == 0 }
-  /// Whether items were pushed that the consumer has not taken over yet. Any thread.
+  /// Whether the stack has items, which the consumer has not taken yet. Any thread.
   var hasPushed: Bool { head.load(ordering: .sequentiallyConsistent) != 0 }
 
   /// Moves all pushed items to `taken`, the oldest first.
@@ -131,8 +136,8 @@ final class Inbox: @unchecked Sendable {
     }
   }
 
-  /// Called in a forked child: takes out all items, which the parent had posted, and counts in `calls` the
-  /// calls that they begin.
+  /// Called in a forked child: takes out all items, which were posted in the parent, and adds the calls that
+  /// they begin to `calls`.
   @inline(never) @_optimize(size)
   func inherit(_ runtime: Runtime, _ calls: inout InheritedCalls) -> InheritedItems {
     var items: [Unmanaged<InboxItem>] = []

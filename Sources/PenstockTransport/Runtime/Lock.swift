@@ -2,9 +2,9 @@ import CMemory
 import CSystem
 import Synchronization
 
-/// A mutual exclusion lock of one word: 0 free, 1 held, 2 held and a thread may sleep on it. All zeros is a
-/// free lock, so a lock may live in zeroed memory (see `Process`). No thread holds a lock while the process
-/// forks (`Fork`).
+/// A mutual exclusion lock of one word. 0: free; 1: held; 2: held, and a thread may sleep until it is free.
+/// All zeros is a free lock, so a lock may live in zeroed memory (see `Process`). No thread holds a lock
+/// while the process forks with `Fork`.
 ///
 /// A lock is held for a few lines only, and never while user code runs. So no object whose `deinit` could run
 /// user code is released under a lock.
@@ -24,8 +24,8 @@ public struct Lock: ~Copyable, @unchecked Sendable {
     lockSlow(isCounted)
   }
 
-  /// Waits until the process does not fork (Sources/CEmbedded/gate.c), and then for the lock. `isCounted`:
-  /// not 0 if the calling thread has already counted this lock among the locks that it holds (`cm_count`).
+  /// Waits while the process forks (Sources/CEmbedded/gate.c), and then waits for the lock. `isCounted`: not
+  /// 0 if this lock is already in the calling thread's count of the locks that it holds (`cm_count`).
   @inline(never)
   borrowing func lockSlow(_ isCounted: Int32) {
     if isCounted != 0 { cm_pass() } else { cm_enter() }
@@ -51,7 +51,8 @@ public struct Lock: ~Copyable, @unchecked Sendable {
   }
 }
 
-/// Lets threads sleep on an atomic word. An `Atomic` is never moved, so its address is that of its storage.
+/// Lets threads sleep on an atomic word (the futex system call). An `Atomic` is never moved, so the address
+/// of the `Atomic` is the address of its word.
 enum Futex {
   enum Wake: Equatable { case woken, timedOut, interrupted }
 

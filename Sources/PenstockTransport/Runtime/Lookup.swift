@@ -6,8 +6,8 @@ import Synchronization
 public enum ResolverOutcome {
   /// At least one address, in the order in which they should be tried.
   case addresses([SocketAddress])
-  /// At least one endpoint, in the order in which they should be tried, and the service config; nil: the
-  /// channel's own service config counts.
+  /// At least one endpoint, in the order in which they should be tried, and the service config that the
+  /// resolver has found. A nil config: the channel uses its own service config.
   case endpoints([Endpoint], ServiceConfig?)
   /// No addresses were found; the text is the reason.
   case failed([UInt8])
@@ -27,28 +27,30 @@ private func words(_ text: UnsafePointer<CChar>?) -> [UInt8] {
   return [UInt8](UnsafeRawBufferPointer(start: text, count: strlen(text)))
 }
 
-/// A lookup of a name: with getaddrinfo, or of its SRV records and then of the hosts that they name. It may
-/// block for any time, so it runs on a thread of its own, which is detached and gets no signals. A runtime
-/// has at most four such threads; further lookups wait in a queue. An IP literal needs no thread. The lookup,
-/// with its outcome, is then posted to the runtime.
+/// A lookup of a name. It uses getaddrinfo, or queries the SRV records of the name and then looks up the
+/// hosts that the records name. It may block for any time, so it runs on a thread of its own, which is
+/// detached and gets no signals. A runtime has at most four such threads; further lookups wait in a queue. An
+/// IP literal needs no thread. When the outcome is known, the lookup is posted to the runtime's inbox.
 ///
-/// A shutdown of the runtime waits for lookups under way, cancelled ones included, because their threads still run.
+/// A shutdown of the runtime waits for all lookups under way, because their threads still run. This includes
+/// cancelled lookups.
 public final class Lookup: InboxItem {
   private let runtime: Runtime
   private let port: UInt16
-  /// The labels that stand before the host in the name of the SRV records; empty: none. nil: no SRV records,
-  /// but addresses of the host are looked up.
+  /// The labels before the host in the name of the SRV records, such as `_grpc._tcp`. Empty: the name is the
+  /// host alone. nil: the lookup is of the host's addresses, not of SRV records.
   private let services: ByteBuffer?
-  /// The receiver of the outcome. Used by the driver only; nil after it was called, or after the lookup was
-  /// cancelled.
+  /// The receiver of the outcome. Only the driving thread uses it. nil: the receiver was called, or the
+  /// lookup was cancelled.
   fileprivate var completion: (any ResolverCompletion)?
-  /// The name to look up; used by the lookup's thread while that runs.
+  /// The name to look up. While the lookup's thread runs, only that thread uses it.
   fileprivate var name: UnsafeMutablePointer<CChar>?
   private var outcome: ResolverOutcome?
-  /// Whether the lookup counts among the running ones: it has a thread, or had one and has not told its outcome yet.
-  /// Used by the driver only.
+  /// Whether the lookup is in the number of running lookups: its thread was started, and the outcome has not
+  /// reached `completion` yet. Only the driving thread uses it.
   fileprivate var isCounted = false
-  /// Whether the lookup was cancelled: its thread then looks up no further hosts.
+  /// Whether the lookup was cancelled. Its thread checks this before each host, and then looks up no further
+  /// hosts.
   private let isCancelled = Atomic<Bool>(false)
 
   fileprivate init(
@@ -62,11 +64,12 @@ public final class Lookup: InboxItem {
 
   deinit { free(name) }
 
-  /// The most bytes of a host: a name has at most 255, and an IPv6 address may be followed by a scope.
+  /// The most bytes of a host. A name has at most 255 bytes, and an IPv6 address may be followed by a scope
+  /// (`%eth0`).
   private static let longestName = 320
 
-  /// Starts a lookup, on the driving thread. The completion is not called from within this function. The
-  /// caller may keep the result in order to `cancel` the lookup.
+  /// Starts a lookup. Called on the driving thread. The completion is not called from within this function.
+  /// The caller may keep the returned lookup in order to `cancel` it.
   @inline(never) @_optimize(size)
   @discardableResult
   public static func start(
@@ -90,7 +93,7 @@ public final class Lookup: InboxItem {
     return lookup
   }
 
-  /// Cancels the lookup, on the driving thread: releases the completion without calling it.
+  /// Cancels the lookup: releases the completion without calling it. Called on the driving thread.
   public func cancel() {
     let dropped = completion
     completion = nil
@@ -117,7 +120,8 @@ public final class Lookup: InboxItem {
     told?.resolved(outcome)
   }
 
-  /// Releases the completion without calling it, because the parent has started the lookup.
+  /// Releases the completion without calling it. The lookup was started in the parent, and the child ends the
+  /// parent's calls.
   public override func runInChild() { completion = nil }
 
   /// Starts the lookup's thread. Called on the driving thread.
@@ -173,8 +177,8 @@ public final class Lookup: InboxItem {
   /// found. So a slow name server of one host does not delay the use of the other hosts.
   private static let patience: UInt64 = 5_000_000_000
 
-  /// Looks up the SRV records and their hosts. Returns the servers in the order in which they should be
-  /// tried.
+  /// Queries the SRV records, and looks up the hosts that they name. Returns the addresses of the hosts in
+  /// the order in which they should be tried.
   @inline(never) @_optimize(size)
   private func servers() -> ResolverOutcome {
     let platform = runtime.platform
@@ -206,8 +210,8 @@ public final class Lookup: InboxItem {
       failure.truncate(to: failure.count - 1)
       switch platform.addresses(of: host.view.baseAddress, port: record.port) {
       case .addresses(let list):
-        // The addresses of a server share its weight: so its part of the calls does not grow with their
-        // number.
+        // The addresses of a host share the weight of its SRV record. So a host with more addresses does not
+        // get more calls.
         let weight = (record.share << 8) / UInt32(truncatingIfNeeded: max(list.count, 1))
         for address in list { found.append(Endpoint(address, weight: weight, priority: record.priority)) }
       case .failed(let words): failure.say(": ").say(words)
@@ -218,7 +222,7 @@ public final class Lookup: InboxItem {
   }
 }
 
-/// The lookups of one runtime, used by the driver only.
+/// The lookups of one runtime: running ones and queued ones. Only the driving thread uses it.
 final class LookupQueue {
   static let limit = 4
   private(set) var running: [Lookup] = []
@@ -245,7 +249,7 @@ final class LookupQueue {
   }
 
   /// Takes a cancelled lookup out of the queue. A cancelled lookup that has a thread stays in `running` until
-  /// the thread is done.
+  /// the thread has finished.
   fileprivate func forget(_ lookup: Lookup) { queued.drop(lookup) }
 
   /// Drops all lookups, and releases their completions without calling them. Called when the runtime has

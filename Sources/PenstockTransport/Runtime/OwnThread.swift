@@ -1,11 +1,12 @@
 import CSystem
 
-/// Starts threads of the library's own. They get no signal that is meant for the program.
+/// Starts threads that belong to the library. Signals that are meant for the program are blocked on these
+/// threads.
 enum OwnThread {
   typealias Body = @convention(c) (UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer?
 
-  /// Starts a thread that runs `body` with `owner`, to which the thread gets a reference of its own. Returns 0, or
-  /// -errno; then no reference is kept.
+  /// Starts a thread that runs `body` with `owner`. The thread gets a reference to `owner`, which it has to
+  /// release. Returns 0, or -errno; after an error no reference is kept.
   @inline(never) @_optimize(size)
   static func start(_ owner: AnyObject, _ id: inout pthread_t, detached: Bool, _ body: @escaping Body)
     -> Int32

@@ -2,11 +2,12 @@ import CSystem
 import PenstockChannel
 import PenstockWire
 
-/// The services that a runtime takes from the world outside: time, readiness, sockets, names. A runtime gets one such
-/// object when it is made. This class takes them from the operating system.
+/// The services that a runtime takes from the outside world: time, readiness of descriptors, sockets, names.
+/// Each runtime gets one such object when it is made. This class takes the services from the operating
+/// system.
 ///
-/// A subclass (a simulator with a clock of its own and sockets in memory) may replace any service. The library itself
-/// has no subclass, so the compiler calls these functions directly, at no cost.
+/// A subclass may replace any service, for example a simulator with a clock of its own and sockets in memory.
+/// The library itself has no subclass, so the compiler calls these functions directly, at no cost.
 ///
 /// A platform replaces neither threads nor the time for which a thread is parked. So only a host-driven
 /// runtime that one thread polls, and that never parks a thread, may have a clock that differs from the
@@ -23,12 +24,12 @@ class Platform {
 
   func makePoller(host: Bool) -> Poller { Poller(host: host) }
 
-  /// Begins to connect, without waiting. If this opens a socket, the poller that `makePoller` has made can
-  /// watch its descriptor.
+  /// Begins to connect, without waiting. If this function opens a socket, the poller that `makePoller`
+  /// returns can watch the socket's descriptor.
   @inline(never) @_optimize(size)
   func connect(to address: SocketAddress) -> Socket.Opened { Socket.connect(to: address) }
 
-  /// The addresses of a host. Called on a lookup's thread, which this function may block for any time.
+  /// Looks up the addresses of a host. Called on a lookup's thread, and may block for any time.
   @inline(never) @_optimize(size)
   func addresses(of host: UnsafeRawPointer?, port: UInt16) -> ResolverOutcome {
     Lookup.addresses(of: host, port: port)
@@ -36,7 +37,7 @@ class Platform {
 
   /// Writes the DNS answer with the SRV records of a name to `answer`, which has room for `size` bytes.
   /// Returns the length of the answer, or a negative error code of getaddrinfo. Called on a lookup's thread,
-  /// and may block.
+  /// and may block for any time.
   @inline(never) @_optimize(size)
   func services(of name: UnsafeRawPointer?, into answer: UnsafeMutableRawPointer?, _ size: Int32) -> Int32 {
     cs_services(name, answer, size)

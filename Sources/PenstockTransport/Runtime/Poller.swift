@@ -8,13 +8,14 @@ public protocol ReadyHandler: AnyObject {
   func ready(_ events: UInt32)
 }
 
-/// The epoll side of a runtime: the watched descriptors with their owners, the descriptor that wakes a sleeping loop, and
-/// for a host-driven runtime the outer descriptor and its timer. It calls no handler itself.
+/// The epoll instance of a runtime, with the watched descriptors and their handlers. `wakeFD` wakes a driving
+/// thread that sleeps in `wait`. A host-driven runtime also has `outer`, the descriptor that the host program
+/// polls, and `timerFD`. The poller calls no handler itself.
 class Poller {
   private struct Watch {
     let fd: Int32
-    /// Distinguishes the watch from an earlier watch of the same descriptor number: one batch of events may
-    /// have events of both.
+    /// Distinguishes this watch from an earlier watch of the same descriptor number, because one batch of
+    /// events may contain events of both watches.
     let serial: UInt32
     var handler: any ReadyHandler
   }
@@ -23,22 +24,22 @@ class Poller {
   private final var wakeFD: Int32 = -1
   private final var timerFD: Int32 = -1
   private(set) final var outer: Int32 = -1
-  /// The time at which `timerFD` fires; 0: it was not set, or has fired.
+  /// The monotonic time in ns at which `timerFD` fires; 0: the timer was not set, or has fired.
   private final var timerAt: UInt64 = 0
   private final var isAttached = false
-  /// Whether the wake descriptor was signalled, and no wait has seen the signal yet. This may be out of date,
-  /// so it is only used to save a system call (`takeKick`).
+  /// Whether `wakeFD` was signalled, and no `wait` has seen the signal yet. The value may be out of date, so
+  /// it only serves to save a system call (`takeKick`).
   private final let isKicked = Atomic<Bool>(false)
 
   /// Whether other code in the program has closed a descriptor of the poller. Any descriptor number here may
-  /// then belong to another file, so the poller uses and closes none of them any more. Any thread may set
-  /// this; the driver acts on it.
+  /// then belong to another file, so the poller neither uses nor closes its descriptors any more. Any thread
+  /// may set this flag; only the driving thread acts on it.
   final let isLost = Atomic<Bool>(false)
 
-  /// The watches, sorted by descriptor.
+  /// The watches, sorted by descriptor number.
   private final var watches: [Watch] = []
-  /// The serial number of the latest watch. It wraps around, but the watches of one batch of events are never
-  /// 2^32 apart.
+  /// The serial number of the latest watch. It wraps around. Two watches in one batch of events are never
+  /// 2^32 watches apart, so their numbers differ.
   final var serial: UInt32 = 0
   private final let events: UnsafeMutableRawPointer?
   private static let capacity: Int32 = 128
@@ -60,7 +61,8 @@ class Poller {
     if inner < 0 { return (-inner, "epoll_create1") }
     wakeFD = cs_eventfd()
     if wakeFD < 0 { return (-wakeFD, "eventfd") }
-    // Edge-triggered, so each signal is an event of its own, and the counter need not be read back.
+    // `wakeFD` is edge-triggered: each signal gives one event, and the counter of the eventfd need not be
+    // read.
     var r = cs_epoll_ctl(inner, EPOLL_CTL_ADD, wakeFD, CS_EPOLLIN | CS_EPOLL_EDGE, Poller.wakeToken)
     if r < 0 { return (-r, "epoll_ctl") }
     guard host else { return nil }
@@ -82,8 +84,9 @@ class Poller {
     free(events)
   }
 
-  /// Closes all but the outer descriptor, which the host program may keep in a poll set until it releases its
-  /// handle. Does not call epoll_ctl, because a forked child shares the epoll instances with its parent.
+  /// Closes all descriptors of the poller except `outer`, which the host program may keep in a poll set until
+  /// it releases the runtime's handle. Does not call epoll_ctl, because a forked child shares the epoll
+  /// instances with its parent.
   func close() {
     if !isLost.load(ordering: .relaxed) {
       cs_close(inner)
@@ -106,7 +109,7 @@ class Poller {
   }
 
   /// Called in a forked child: closes the child's copies of the parent's descriptors, and opens new
-  /// descriptors. The outer descriptor keeps its number, because the host program knows it.
+  /// descriptors. `outer` keeps its number, because the host program knows that number.
   @inline(never) @_optimize(size)
   func renew(host: Bool) {
     let dropped = watches
@@ -178,7 +181,8 @@ class Poller {
   /// Waits for events; returns their number, or -EINTR.
   func wait(milliseconds: Int32) -> Int32 {
     guard let events, inner >= 0 else {
-      // No descriptor can wake this thread, so it looks again soon.
+      // The inner epoll instance is lost, so no descriptor can wake this thread. A short sleep lets the
+      // caller check its state again soon.
       if milliseconds != 0 { cs_sleep_milliseconds(10) }
       return 0
     }
@@ -188,8 +192,8 @@ class Poller {
     return 0
   }
 
-  /// The receiver of event `i` of the last wait, and the epoll bits. nil: the event is the poller's own, or its
-  /// descriptor is not watched any more.
+  /// The handler of event `i` of the last `wait`, and the epoll bits. nil: the event is of `wakeFD` or
+  /// `timerFD`, or its descriptor is not watched any more.
   func event(_ i: Int32) -> (handler: any ReadyHandler, bits: UInt32)? {
     guard let events else { return nil }
     let token = cs_epoll_token(events, i)
@@ -209,8 +213,8 @@ class Poller {
     return (watches[at].handler, cs_epoll_bits(events, i))
   }
 
-  /// Wakes the thread that is in `wait`; if none is, the next `wait` returns at once. Called under the
-  /// runtime's lock, so that no other thread closes the descriptor meanwhile.
+  /// Wakes the thread that is in `wait`. If no thread is in `wait`, the next `wait` returns at once. Called
+  /// under the runtime's lock, so that no other thread closes `wakeFD` during the call.
   func kick() {
     guard wakeFD >= 0 else { return }
     isKicked.store(true, ordering: .relaxed)
@@ -219,21 +223,24 @@ class Poller {
 
   // MARK: Host mode
 
-  /// Takes back a signal that no `wait` has seen, so that the outer descriptor does not show work that has
-  /// been done. Called under the runtime's lock, so that no other thread closes the descriptor meanwhile.
+  /// Takes back a signal of `wakeFD` that no `wait` has seen, so that `outer` does not become readable for
+  /// work that has been done. Called under the runtime's lock, so that no other thread closes `wakeFD` during
+  /// the call.
   func takeKick() {
     if isKicked.exchange(false, ordering: .relaxed), wakeFD >= 0 { cs_eventfd_clear(wakeFD) }
   }
 
-  /// Makes the outer descriptor readable at the time `at`; nil: changes nothing. A timer that is set for an
-  /// earlier time is left as it is: this saves a system call, and costs one early wake-up.
+  /// Host mode: makes `outer`, the descriptor that the host program polls, readable at the monotonic time
+  /// `at` (ns). nil: changes nothing. A timer that is already set for an earlier time stays: this saves a
+  /// system call, and costs one early wake-up.
   func setTimer(_ at: UInt64?) {
     guard let at, timerFD >= 0, timerAt == 0 || at < timerAt else { return }
     timerAt = at
     if !cs_timerfd_set(timerFD, at) { isLost.store(true, ordering: .relaxed) }
   }
 
-  /// Sets whether the outer descriptor shows the events of the inner one.
+  /// Sets whether `outer`, the descriptor that the host program polls, is readable while the inner epoll
+  /// instance has events.
   func attach(_ on: Bool) {
     guard outer >= 0, inner >= 0, on != isAttached else { return }
     isAttached = on

@@ -2,8 +2,9 @@ import CMemory
 import CSystem
 import Synchronization
 
-/// The state of this process as a whole, in one page that `fork` wipes: a child reads zeros, and so finds its
-/// globals fresh and every lock free, regardless of the locks that the parent's threads held at that moment.
+/// The state of this process as a whole, in one memory page that the kernel wipes in a forked child. The
+/// child reads zeros: its global values are unset and every lock in the page is free, even if a thread of the
+/// parent held one during the fork.
 ///
 /// The generation is a number that distinguishes a process from its ancestors, from which it may have
 /// inherited handles. Each handle keeps the generation of the process that made it. The generation of a child
@@ -16,17 +17,17 @@ public enum Process {
     let runtimesLock: Lock
   }
 
-  /// The address of the page. A forked child has the same address, but its page is wiped.
+  /// The address of the page. In a forked child the address is equal, and the page contains zeros.
   private static let page = Atomic<UInt>(0)
-  /// The newest generation that this process or an ancestor has taken. It is not in the page, so that a child
-  /// goes on counting from this number.
+  /// The newest generation that this process or an ancestor has taken. It is outside the wiped page, so that
+  /// a child takes a greater number.
   private static let newest = Atomic<UInt64>(0)
 
   /// Whether the kernel wipes the page on fork; otherwise `Fork.prepare` does nothing.
   private static let canPrepare = Atomic<Bool>(true)
-  /// How many of the forks that led to this process were prepared by `Fork`, so that the child took over the
-  /// handles. An object that has to start something again in such a child keeps the number that it was made
-  /// under, and compares.
+  /// The number of forks that were prepared by `Fork` on the way from the first process to this one; in each
+  /// the child took over the handles. An object that must restart something in such a child stores `forks`
+  /// when it is made, and compares later.
   private static let count = Atomic<UInt32>(0)
   public static var forks: UInt32 { count.load(ordering: .relaxed) }
 
@@ -42,8 +43,8 @@ public enum Process {
 
   @inline(never)
   private static func create() -> UnsafeRawPointer {
-    // Only the page tells a child from its parent. If the kernel can't wipe a page on fork (before 4.14), the page is
-    // static memory, and a fork handler wipes it.
+    // Only the page distinguishes a child from its parent. If the kernel can't wipe a page on fork (before
+    // Linux 4.14), the page is static memory, and a fork handler wipes it.
     let mapped = cs_wiped_page(size)
     let fresh: UnsafeMutableRawPointer = mapped ?? cs_spare_page()
     let (exchanged, original) = page.compareExchange(
@@ -88,8 +89,9 @@ public enum Process {
     pointer.pointee.sequence.add(1, ordering: .relaxed).newValue
   }
 
-  /// A word of the page, zero at first. Slot 0 has the default runtime; each other slot belongs to the code that
-  /// names it. Words with more than one writer are changed under `withLock`.
+  /// A word of the page, zero at first. Slot 0 has the address of the default runtime. Each other slot
+  /// belongs to the code that has a constant for it. Words with more than one writer are changed under
+  /// `withLock`.
   public static func slot(_ i: Int) -> UnsafeMutablePointer<UInt> {
     precondition(i >= 0 && i < slotCount)
     let raw = UnsafeMutableRawPointer(mutating: UnsafeRawPointer(pointer))
@@ -97,7 +99,7 @@ public enum Process {
   }
   static let defaultRuntimeSlot = 0
   static let runtimesSlot = 5
-  /// The slot that is 1 while a prepared fork is under way, and otherwise 0.
+  /// The slot whose word is 1 while a prepared fork is under way, and otherwise 0.
   private static let forkSlot = 6
 
   // MARK: Fork
@@ -109,9 +111,9 @@ public enum Process {
     fileprivate var slots: [UInt] = []
   }
 
-  /// Keeps all other threads from taking a lock of the library, and waits until none holds one. Returns the
-  /// content of the page. nil: a thread held a lock until `deadline`, or the kernel can't wipe the page; then
-  /// no thread is kept waiting.
+  /// Blocks all other threads that try to take a lock of the library, and waits until no thread holds a lock.
+  /// Returns the content of the page. nil: a thread still held a lock at `deadline`, or the kernel can't wipe
+  /// the page; no thread is blocked then.
   @inline(never) @_optimize(size)
   static func stop(until deadline: UInt64) -> Saved? {
     guard generation != 0, canPrepare.load(ordering: .relaxed) else { return nil }
@@ -134,8 +136,8 @@ public enum Process {
     cm_open_gate(0)
   }
 
-  /// Called in the child: makes the parent's handles valid here. False: they stay invalid, because other code has used
-  /// the library in the child before this, and so the child has taken a generation of its own.
+  /// Called in the child: makes the parent's handles valid here. False: they stay invalid, because other code
+  /// in the child has used the library before this call, so the child already has a generation of its own.
   @inline(never) @_optimize(size)
   static func goOnAsChild(_ saved: Saved) -> Bool {
     let page = pointer
@@ -151,7 +153,8 @@ public enum Process {
     return isFresh
   }
 
-  /// Runs `body` under the lock of the list of runtimes. `runtimesSlot` has the first runtime of that list.
+  /// Runs `body` under the lock of the list of runtimes. The word in `runtimesSlot` is the address of the
+  /// first runtime of that list.
   static func withRuntimes<R>(_ body: () -> R) -> R {
     let p = pointer
     p.pointee.runtimesLock.lock()
@@ -159,7 +162,7 @@ public enum Process {
     return body()
   }
 
-  /// Runs `body` under the lock of the page: a few lines, and never user code.
+  /// Runs `body` under the lock of the page. `body` must be short and call no user code.
   public static func withLock<R, E: Error>(_ body: () throws(E) -> R) throws(E) -> R {
     let p = pointer
     p.pointee.lock.lock()

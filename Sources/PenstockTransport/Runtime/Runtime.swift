@@ -3,8 +3,8 @@ import PenstockCall
 import PenstockWire
 import Synchronization
 
-/// A handler for the end of a turn: `turnEnded` is called on the driving thread, once for each call of
-/// `atTurnEnd`.
+/// A handler that runs at the end of a turn of the event loop. `turnEnded` is called on the driving thread,
+/// once for each call of `atTurnEnd`.
 open class TurnEndHandler {
   public init() {}
 
@@ -12,7 +12,8 @@ open class TurnEndHandler {
 }
 
 /// A hook that is called on the driving thread, once, when the runtime shuts down. The hook ends all work of
-/// its owner. Work that can't end at once is counted with `beginPending`, and the shutdown waits for it.
+/// the object that has registered it. Work that can't end at once is counted with `beginPending`, and the
+/// shutdown waits for that work.
 ///
 /// In a forked child that takes over the parent's runtime, two more functions are called. First `becomeChild`
 /// releases the state that only the parent can use; it must call no user code. Then `endInherited`, on the
@@ -32,7 +33,8 @@ extension ShutdownHook {
 public enum Closing {
   case channelClosed, shutDown, descriptorsLost, forked
 
-  /// The status of calls that end for this reason; each call gets a new object.
+  /// The status for calls that end for this reason. Each access makes a new object, so that no two calls
+  /// share one.
   @inline(never) @_optimize(size)
   var status: Status {
     switch self {
@@ -47,9 +49,10 @@ public enum Closing {
 
 /// An event loop, and the rules for which thread runs it.
 ///
-/// One thread at a time is the *driver*: the runtime's own thread, a thread that waits in a blocking function, or one
-/// in `poll`. The role changes hands under `lock`; all that is marked "driver's" belongs to the thread in the role, and
-/// needs no lock. The loop runs user code on the driver only, and never under a lock.
+/// One thread at a time has the role of the *driver*: the runtime's own thread, a thread that waits in a
+/// blocking function, or a thread in `poll`. The role moves from one thread to another under `lock`. State
+/// that is marked "driver's" is used only by the thread that has the role, and needs no lock. The loop runs
+/// user code on the driver only, and never under a lock.
 ///
 /// - RuntimeTurn.swift: one turn of the loop.
 /// - RuntimeRole.swift: which thread drives.
@@ -63,13 +66,14 @@ public final class Runtime: @unchecked Sendable {
     public var mode = Mode.thread
     /// Thread mode: whether a thread that waits in a blocking function may run the loop itself.
     public var callerDrives = true
-    /// How many loops a user's runtime has. Each is a `Runtime` with these options.
+    /// The number of event loops in the runtime that a user makes. Each loop is a `Runtime` with these
+    /// options.
     public var loops: UInt16 = 1
-    /// How long the loop may stay without a driver before the own thread takes it back.
+    /// How long the loop may stay without a driver before the runtime's own thread drives it again.
     public var lingerMicroseconds: UInt32 = 200
-    /// How long a waiting thread that drives polls for events before it sleeps.
+    /// How long a blocking function that drives the loop polls for events before it sleeps.
     public var spinMicroseconds: UInt32 = 0
-    /// How many threads may run the functions of synchronous interceptors.
+    /// The most threads that may run the functions of synchronous interceptors.
     public var maxWorkers: UInt32 = 4
     public init() {}
   }
@@ -83,31 +87,33 @@ public final class Runtime: @unchecked Sendable {
   public enum PollResult: Equatable, Sendable { case ok, busy, timedOut, interrupted, closed, notHost }
   public enum ShutdownResult: Equatable, Sendable { case ok, timedOut, wouldDeadlock, already }
 
-  /// The generation of the process that made this runtime. A user of a handle checks it by `Process.isForked`
-  /// before using anything else here.
+  /// The generation of the process that made this runtime. A function that gets the runtime from a handle
+  /// first calls `Process.isForked` with it, and uses no other field if the result is true.
   public let generation: UInt64
   public let options: Options
 
   // MARK: Any thread
 
   let inbox = Inbox()
-  /// Whether the loop sleeps: 1 means that no thread looks at the inbox until the wake descriptor is signalled. See
-  /// `turn`.
+  /// 1: the loop sleeps, so a thread that posts an item has to signal the wake descriptor. 0: the driver
+  /// checks the inbox without a signal. See `turn`.
   let asleep = Atomic<UInt32>(0)
-  /// The driving thread; 0 while the role is free or being handed over.
+  /// The id of the driving thread; 0: no thread has the role of driver, or the role is being handed over.
   let driverThread = Atomic<UInt64>(0)
-  /// Whether the own thread should give the role to a waiting thread.
+  /// Whether the runtime's own thread, which drives, should give the role of driver to a thread that waits in
+  /// a blocking function.
   let yieldWanted = Atomic<Bool>(false)
-  /// Whether the driver should stop between two turns: to end the runtime if nothing is left to do, or to stand still while
-  /// the process forks.
+  /// Whether the driver should call `endIfDone` between two turns: to end the runtime if no work is left, or
+  /// to stand still while the process forks.
   let ending = Atomic<Bool>(false)
   let ended = Atomic<Bool>(false)
-  /// Whether a shutdown has begun, or the loop can't go on: nothing new is accepted then.
+  /// Whether a shutdown has begun, or the loop has lost its descriptors. The runtime then accepts no new
+  /// calls.
   public let closed = Atomic<Bool>(false)
-  /// `handles`: the number of user handles. `pending`: its lower half counts the work that a shutdown waits
-  /// for, calls included; its upper half counts the calls, which also keep the loop alive. `background`: a
-  /// count of the work that no thread waits for in a blocking function, so that the own thread has to drive
-  /// it.
+  /// `handles`: the number of handles that the user has. `pending`: its lower half counts all work that a
+  /// shutdown waits for, calls included; its upper half counts the calls, which also keep the runtime from
+  /// ending by itself. `background`: the amount of work that no thread waits for in a blocking function, so
+  /// that the runtime's own thread has to drive the loop.
   let handles = Atomic<Int>(1)
   let pending = Atomic<UInt64>(0)
   let background = Atomic<Int>(0)
@@ -122,35 +128,37 @@ public final class Runtime: @unchecked Sendable {
   var driver = Driver.none
   /// The number of times that the driver has changed.
   var turnover: UInt32 = 0
-  /// The time (monotonic ns) when the role became free.
+  /// The time (monotonic ns) when the last driver left and the role of driver became free.
   var freeSince: UInt64 = 0
   var waiters: [Waiter] = []
-  /// How many waits have to begin before the own thread gives the role away again; 0: it does so at once. The
-  /// number is set while many threads wait at the same time: see RuntimeRole.swift.
+  /// Not 0: many threads wait at the same time, so the runtime's own thread keeps the role of driver. It
+  /// gives the role to a waiting thread again after this number of further waits. See RuntimeRole.swift.
   var crowd: UInt32 = 0
-  /// Whether the own thread is to take the free role at once.
+  /// Whether the runtime's own thread has to take the role of driver as soon as the role is free, without the
+  /// linger.
   var ownWanted = false
-  /// The time at which the sleeping own thread looks at the role by itself; .max: never, because the thread
-  /// that frees the role wakes the own thread; 0: the own thread is awake.
+  /// The time at which the runtime's own thread wakes by itself to check whether the role of driver is free.
+  /// .max: it does not wake by itself, so the thread that frees the role has to wake it. 0: it is awake.
   var ownLooksAt: UInt64 = 0
   var joiners = 0
   var thread: pthread_t = 0
   enum ThreadState: Equatable { case none, joinable, detached, joined }
   var threadState = ThreadState.none
 
-  /// Whether the runtime came from the parent of this process and has no own thread yet: the thread is started when it
-  /// is first needed.
+  /// Whether the runtime was inherited from the parent of this process and has no own thread yet. The thread
+  /// is started when it is first needed.
   let lacksThread = Atomic<Bool>(false)
   /// 0: no fork is prepared. 1: the driver has to stop between two turns, because the process is about to
   /// fork. 2: the driver has stopped. Written under `lock`.
   let stillness = Atomic<UInt32>(0)
-  /// Whether the thread that forks has taken the role, because no thread had it.
+  /// Whether the thread that forks has taken the role of driver, because no other thread had it.
   var isHeld = false
   /// The links of the list of this process's runtimes, under the lock of that list (`Process.withRuntimes`).
   var nextRuntime: Unmanaged<Runtime>?
   var previousRuntime: Unmanaged<Runtime>?
 
-  /// Changed to wake the own thread, so that it looks at the role again.
+  /// A word on which the runtime's own thread sleeps. A change of the word wakes the thread, which then
+  /// checks whether it should drive.
   let ownWord = Atomic<UInt32>(0)
   let ownExited = WaitCell()
   let endCell = WaitCell()
@@ -163,8 +171,9 @@ public final class Runtime: @unchecked Sendable {
   var turnEnds: [TurnEndHandler] = []
   var turnEndsRunning: [TurnEndHandler] = []
   var hooks: [any ShutdownHook] = []
-  /// Monotonic time in ns, as last read. It is read once per turn, again before each further descriptor of the turn,
-  /// and after code that took long: see "Time" in docs/architecture.md.
+  /// The monotonic time in ns that was last read from the clock. The clock is read once per turn, again
+  /// before each further descriptor of the turn, and after code that may have taken long: see "Time" in
+  /// docs/architecture.md.
   public internal(set) var now: UInt64 {
     get {
       if watch.hasRun { refreshNow() }
@@ -176,15 +185,15 @@ public final class Runtime: @unchecked Sendable {
     }
   }
   private let turnTime = Atomic<UInt64>(0)
-  /// The time that was last read from the clock. Any thread.
+  /// The monotonic time in ns that was last read from the clock; does not read the clock. Any thread.
   var lastNow: UInt64 { turnTime.load(ordering: .relaxed) }
-  /// Shows other threads which callback runs.
+  /// Shows other threads which user callback runs on the driving thread, for diagnosis.
   let watch = CallWatch()
-  /// The time when the descriptors were last polled.
+  /// The time (monotonic ns) when the driver last polled the descriptors for events.
   var polledAt: UInt64 = 0
-  /// The number of items, events, timers and turn-end handlers that have run so far.
+  /// The total number of items, events, timers and turn-end handlers that have run.
   var work: UInt64 = 0
-  /// The object that `keepUntilRest` keeps.
+  /// The object that `keepUntilRest` has stored, to be released before the loop sleeps.
   var spent: AnyObject?
   /// Lookups under way and waiting; see Lookup.swift.
   let lookups = LookupQueue()
@@ -230,14 +239,14 @@ public final class Runtime: @unchecked Sendable {
   /// Nanoseconds since 1970 by the system's clock.
   public static func wallClock() -> UInt64 { cs_wall_clock() }
 
-  /// Called on the thread that takes the role.
+  /// Marks the calling thread as the driver.
   @inline(__always)
   func beginDriving() {
     driverThread.store(cs_thread_self(), ordering: .relaxed)
     DrivingThread.begin(self)
   }
 
-  /// Called on the driving thread, which gives the role up. Does nothing on another thread.
+  /// Marks that the calling thread no longer drives. Does nothing if the calling thread is not the driver.
   func endDriving() {
     guard isDriving else { return }
     driverThread.store(0, ordering: .relaxed)
@@ -249,20 +258,21 @@ public final class Runtime: @unchecked Sendable {
 
   // MARK: For the driver
 
-  /// Watches a descriptor. False: the system refused, or it is watched already.
+  /// Watches a descriptor. False: epoll refused the descriptor, or the descriptor is watched already.
   public func watch(_ fd: Int32, _ events: UInt32, _ handler: any ReadyHandler) -> Bool {
     poller.watch(fd, events, handler)
   }
 
   public func rewatch(_ fd: Int32, _ events: UInt32) { poller.rewatch(fd, events) }
 
-  /// Makes `handler` the receiver of the events of `fd` from now on.
+  /// Replaces the handler of the watched descriptor `fd`: from now on its events go to `handler`.
   func hand(_ fd: Int32, to handler: any ReadyHandler) { poller.hand(fd, to: handler) }
 
-  /// Stops watching a descriptor; called before it is closed. No event of it is dispatched after this.
+  /// Stops watching a descriptor. Call it before closing the descriptor. No event of the descriptor is
+  /// dispatched afterwards.
   public func unwatch(_ fd: Int32) { _ = poller.unwatch(fd) }
 
-  /// Arms `timer` for the monotonic time `at`, or moves it there.
+  /// Arms `timer` for the monotonic time `at` (ns). A timer that is armed already is moved to `at`.
   public func arm(_ timer: Timer, at: UInt64) {
     if ended.load(ordering: .relaxed) { return }
     timers.arm(timer, at: at)
@@ -272,19 +282,21 @@ public final class Runtime: @unchecked Sendable {
 
   public func atTurnEnd(_ handler: TurnEndHandler) { turnEnds.append(handler) }
 
-  /// Keeps `object`, which is not needed any more, until the loop is about to sleep: its memory is then freed
-  /// while the peer works, and not between an answer and the thread that waits for it. False: `object` is not
-  /// kept. In host mode no object is kept, because the host program would have to poll for its release.
+  /// Keeps `object`, which is not needed any more, until the loop is about to sleep. So its memory is freed
+  /// while the program waits for the peer, and not between the arrival of an answer and the wake-up of the
+  /// thread that waits for the answer. False: `object` is not kept. In host mode no object is kept, because
+  /// the host program would have to poll once more to release it.
   public func keepUntilRest(_ object: AnyObject) -> Bool {
     guard spent == nil, options.mode == .thread, !ended.load(ordering: .relaxed) else { return false }
     spent = object
     return true
   }
 
-  /// Reads the clock again. Called after code that took long, and when `now` has to be exact.
+  /// Reads the clock again. Called after code that may have taken long, and before a use of `now` that has to
+  /// be exact.
   public func refreshNow() { now = clock }
 
-  /// Sets `now` to `time`, which has just been read from the clock, unless `now` is later already.
+  /// Sets `now` to `time`, which the caller has just read from the clock, unless `now` is later than `time`.
   func advance(to time: UInt64) { if time > lastNow { turnTime.store(time, ordering: .relaxed) } }
 
   // MARK: For any thread
@@ -295,8 +307,8 @@ public final class Runtime: @unchecked Sendable {
   public func post(_ item: InboxItem) -> Bool {
     if !inbox.push(item) { return true }
     if ended.load(ordering: .sequentiallyConsistent) {
-      // The thread that ended the runtime may have emptied the inbox before the push, and does not come back to it.
-      // So this thread empties it, perhaps at the same time as other threads that post.
+      // The thread that ended the runtime may have emptied the inbox before this push, and does not check the
+      // inbox again. So this thread drops the items. Other threads that post may do so at the same time.
       dropInbox()
       return false
     }
@@ -304,27 +316,29 @@ public final class Runtime: @unchecked Sendable {
     return true
   }
 
-  /// Makes a sleeping driver, or the host program, look at the inbox.
+  /// Makes a sleeping driver check the inbox. In host mode, makes the outer descriptor readable if no thread
+  /// drives.
   func wake() {
     guard asleep.load(ordering: .sequentiallyConsistent) != 0,
       asleep.exchange(0, ordering: .sequentiallyConsistent) != 0
     else { return }
     lock.lock()
-    // The lock is held, because the end of the runtime closes the descriptor, whose number may then belong to
-    // another file.
+    // The end of the runtime closes the wake descriptor under the lock. Without the lock, `kick` could write
+    // to another file with the descriptor's number.
     if phase != .ended { poller.kick() }
     lock.unlock()
     if lacksThread.load(ordering: .relaxed) { wakeOwn() }
   }
 
-  /// Makes a sleeping driver, or the host program, look at the inbox. The caller holds `lock`.
+  /// Makes a sleeping driver check the inbox. In host mode, makes the outer descriptor readable if no thread
+  /// drives. The caller holds `lock`.
   func wakeLocked() {
     if asleep.exchange(0, ordering: .sequentiallyConsistent) != 0, phase != .ended { poller.kick() }
   }
 
   /// Counts work that no thread waits for in a blocking function, such as a call in callback style. Until
-  /// `endBackground`, the own thread takes the loop back as soon as a caller leaves it, instead of after the
-  /// linger.
+  /// `endBackground`, the runtime's own thread takes over the loop at once when a blocking function leaves
+  /// it, and not after the linger (`lingerMicroseconds`).
   public func beginBackground() {
     background.add(1, ordering: .sequentiallyConsistent)
     guard options.mode == .thread else { return }
@@ -350,6 +364,6 @@ public final class Runtime: @unchecked Sendable {
     Futex.wake(ownWord, 1)
   }
 
-  /// Host mode: a descriptor that is readable whenever a poll would do work. Thread mode: -1.
+  /// Host mode: a descriptor that is readable whenever `poll` would find work to do. Thread mode: -1.
   public var pollableFD: Int32 { poller.outer }
 }

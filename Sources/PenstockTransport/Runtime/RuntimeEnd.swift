@@ -1,12 +1,12 @@
 import CSystem
 import Synchronization
 
-/// How a runtime ends: by itself, when the last user handle was released and the last call has ended, or by
-/// `shutdown`. The thread that drives at that moment releases the runtime's objects (`takeApart`); the own
-/// thread then exits.
+/// The end of a runtime. A runtime ends by itself when the last user handle was released and the last call
+/// has ended, or by `shutdown`. The thread that drives at that moment releases the runtime's objects
+/// (`takeApart`); the runtime's own thread then exits.
 extension Runtime {
-  /// The default runtime, with a handle for the caller. It is made when first used, and made again after it
-  /// was shut down or has ended.
+  /// Returns the default runtime, with a handle for the caller. The runtime is made at the first use, and
+  /// made again after it was shut down or has ended.
   public static func shared() -> Made {
     var old: Unmanaged<Runtime>?
     let made = Process.withLock { () -> Made in
@@ -80,8 +80,8 @@ extension Runtime {
     }
   }
 
-  /// Counts other work that a shutdown has to wait for, until `endPending`: a lookup, or a running function
-  /// of the user.
+  /// Counts work other than a call, such as a lookup or a running user function. A shutdown waits for it
+  /// until `endPending`.
   public func beginPending() { pending.wrappingAdd(1, ordering: .relaxed) }
 
   public func endPending() {
@@ -99,8 +99,8 @@ extension Runtime {
     ending.store(true, ordering: .sequentiallyConsistent)
     if isDriving { return }
     if options.mode == .host {
-      // No handle is left, so no thread polls. This thread ends the runtime, unless another thread drives it
-      // now.
+      // The last handle was released, so no thread polls. This thread ends the runtime, unless another thread
+      // drives it now.
       lock.lock()
       let free = driver == .none && phase == .running && isAbandoned
       if free { markEnded() }
@@ -113,8 +113,8 @@ extension Runtime {
     sendToLook()
   }
 
-  /// Makes the driver check whether the runtime has to end or to stand still. If no thread drives, the own
-  /// thread is woken to take the role and check.
+  /// Makes the driver check whether the runtime has to end or to stand still for a fork. If no thread drives,
+  /// wakes the runtime's own thread, which then drives and checks.
   func sendToLook() {
     lock.lock()
     let idle = driver == .none && options.mode == .thread && phase != .ended
@@ -129,15 +129,16 @@ extension Runtime {
 
   // MARK: The end
 
-  /// Whether `endIfDone` might have something to do, so that the driver has to call it before it sleeps.
+  /// Whether `endIfDone` might have something to do. If so, the driver must call it before it sleeps.
   var mayEnd: Bool {
     isAbandoned || !hooks.isEmpty || !hasPending || stillness.load(ordering: .relaxed) != 0
   }
 
-  /// Called on the driving thread between turns: runs the hooks of a shutdown, and ends the runtime when
-  /// nothing is left to do. True: the runtime has ended, and the caller drives no longer. `abandoned`: the
-  /// caller is about to leave the role. If a host-driven runtime then has neither a handle nor a call, no
-  /// thread will poll it, so the items that are still queued are dropped.
+  /// Called on the driving thread between turns. Runs the hooks of a shutdown, and ends the runtime when no
+  /// work is left. True: the runtime has ended, and the calling thread does not drive any more.
+  ///
+  /// `abandoned`: the caller is about to stop driving. If a host-driven runtime then has neither a handle nor
+  /// a call, no thread will poll it again, so the items that are still queued are dropped.
   func endIfDone(abandoned: Bool = false) -> Bool {
     if !ending.load(ordering: .sequentiallyConsistent) { return false }
     if stillness.load(ordering: .sequentiallyConsistent) != 0 { standStill() }
@@ -148,8 +149,8 @@ extension Runtime {
       let due = hooks
       hooks = []
       for hook in due { hook.runtimeShutdown(closing) }
-      // The items that the hooks have posted run now, because a shutdown that does not wait has no further
-      // turn.
+      // The items that the hooks have posted run now, because after a shutdown with a timeout of 0 no thread
+      // may run a further turn.
       settle()
     }
     let last = abandoned && options.mode == .host
@@ -157,11 +158,12 @@ extension Runtime {
 
     lock.lock()
     let done = isAbandoned || (phase == .shuttingDown && !hasPending)
-    // Another thread may have got a handle meanwhile (`shared`), under this lock.
+    // `isAbandoned` is checked under the lock, because `shared` gives a handle to another thread under the
+    // same lock.
     if !done {
       if phase == .running { ending.store(false, ordering: .sequentiallyConsistent) }
-      // The last handle may have been released just before that store, which then has overwritten the
-      // releaser's `true`. So `isAbandoned` is checked again.
+      // Another thread may have released the last handle and set `ending` to true just before the store
+      // above. The store has overwritten that value, so `isAbandoned` is checked again.
       let again = isAbandoned
       if again { ending.store(true, ordering: .sequentiallyConsistent) }
       lock.unlock()
@@ -173,7 +175,7 @@ extension Runtime {
     return true
   }
 
-  /// Marks the runtime as ended, with `lock` held: the role is never taken again.
+  /// Marks the runtime as ended, so that no thread drives it again. The caller holds `lock`.
   private func markEnded() {
     phase = .ended
     driver = .none
@@ -190,13 +192,14 @@ extension Runtime {
     spent = nil
     while timers.popAny() != nil {}
     while poller.unwatchAny() != nil {}
-    // The objects are moved out first, because the code that a release runs may use the field again.
+    // The lists are emptied before their objects are released, because user code that runs during a release
+    // may use the lists again.
     let oldTurnEnds = turnEnds
     turnEnds = []
     let oldHooks = hooks
     hooks = []
     lookups.drop()
-    // No thread calls `kick` any more: `wake` looks at the phase under the lock.
+    // From here on no thread calls `kick`: `wake` checks `phase` under the lock first.
     poller.close()
     if handles.load(ordering: .sequentiallyConsistent) == 0 { poller.closeOuter() }
     forgetShared()
@@ -220,20 +223,21 @@ extension Runtime {
   /// Whether the loop's descriptors are lost: see `Poller.isLost`.
   var hasLostDescriptors: Bool { poller.isLost.load(ordering: .relaxed) }
 
-  /// Called when the driver has found that a descriptor of the loop is closed, or that its number belongs to
-  /// another file. The loop can't wait for events any more, so the runtime shuts down.
+  /// Called when the driver finds that a descriptor of the loop is closed, or that the descriptor's number
+  /// belongs to another file. The loop can't wait for events any more, so the runtime shuts down.
   @inline(never) @_optimize(size)
   func descriptorsLost() {
     closed.store(true, ordering: .releasing)
     lock.lock()
-    // The lock is held, because other threads signal the wake descriptor.
+    // The lock is held, because other threads use the poller's wake descriptor under it.
     poller.forget()
     if phase == .running { phase = .shuttingDown }
     lock.unlock()
     ending.store(true, ordering: .sequentiallyConsistent)
   }
 
-  /// Registers a hook, which is called once at shutdown, unless it is removed. Called on the driving thread.
+  /// Registers a hook, which is called once at shutdown, unless it is removed before. Called on the driving
+  /// thread.
   public func onShutdown(_ hook: any ShutdownHook) { hooks.append(hook) }
 
   public func removeShutdownHook(_ hook: any ShutdownHook) {
@@ -247,9 +251,10 @@ extension Runtime {
     }
   }
 
-  /// Runs the hooks, waits until nothing is pending, ends the runtime and joins its thread. `.timedOut`: the runtime
-  /// has not ended yet; it ends when everything pending has ended, and `shutdown` may be called again. A negative
-  /// timeout means without limit. `meanwhile` runs on the calling thread after the loop was told, before the wait.
+  /// Runs the shutdown hooks, waits until no work is pending, ends the runtime and joins its own thread.
+  /// `.timedOut`: the runtime has not ended yet. It will end when all pending work has ended, and `shutdown`
+  /// may be called again. A negative timeout means without limit. `meanwhile` runs on the calling thread
+  /// after the shutdown has begun and before the wait.
   @inline(never) @_optimize(size)
   public func shutdown(timeoutMilliseconds: Int64, meanwhile: () -> Void = {}) -> ShutdownResult {
     if Process.isForked(generation) { return .already }
@@ -272,7 +277,7 @@ extension Runtime {
     var result = ShutdownResult.ok
     switch wait(for: endCell, deadline: deadline, interruptible: false) {
     case .ready, .interrupted: break
-    // The runtime has ended, and another thread still releases its objects; that thread then sets `endCell`.
+    // The runtime has ended, but another thread still releases its objects. That thread then sets `endCell`.
     case .closed: if !parkOnly(endCell, deadline) { result = .timedOut }
     case .timedOut: result = .timedOut
     case .wouldDeadlock: result = .wouldDeadlock
@@ -284,7 +289,7 @@ extension Runtime {
     let joins = threadState == .joinable && ownExited.isSet && joiners == 0
     if joins { threadState = .joined }
     lock.unlock()
-    // The own thread has only its last instructions left, so the join takes a short time.
+    // The runtime's own thread has already set `ownExited`, as its last step, so the join takes a short time.
     if joins { pthread_join(thread, nil) }
     return result
   }

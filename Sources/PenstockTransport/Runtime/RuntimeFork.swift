@@ -10,7 +10,8 @@ extension Runtime {
     set { Process.slot(Process.runtimesSlot).pointee = newValue.map { UInt(bitPattern: $0.toOpaque()) } ?? 0 }
   }
 
-  /// Adds the runtime to the list of this process's runtimes, which keeps it until it has ended.
+  /// Adds the runtime to the list of this process's runtimes. The list holds a reference until the runtime
+  /// has ended.
   @inline(never) @_optimize(size)
   func enlist() {
     let me = Unmanaged.passRetained(self)
@@ -54,11 +55,12 @@ extension Runtime {
 
   // MARK: In the parent
 
-  /// How long the thread that waits for the driver to stop sleeps, in nanoseconds, before it looks at the role again.
+  /// The time in ns after which `holdStill`, which waits for the driver to stop, checks again whether any
+  /// thread drives.
   private static let look: UInt64 = 1_000_000
 
-  /// Waits until the driver has stopped between two turns, or takes the role if no thread has it. False: the deadline
-  /// came first.
+  /// Waits until the driver has stopped between two turns. If no thread drives, the calling thread becomes
+  /// the driver. False: the driver had not stopped at the deadline.
   @inline(never) @_optimize(size)
   func holdStill(until deadline: UInt64) -> Bool {
     while true {
@@ -81,7 +83,8 @@ extension Runtime {
     }
   }
 
-  /// On the driving thread, between two turns: waits until the process has forked.
+  /// Called on the driving thread between two turns: if a fork is being prepared, waits until the process has
+  /// forked.
   @inline(never) @_optimize(size)
   func standStill() {
     lock.lock()
@@ -96,7 +99,8 @@ extension Runtime {
     refreshNow()
   }
 
-  /// Lets the runtime go on, in the parent after a fork, or if the process does not fork after all.
+  /// Lets the driver continue. Called in the parent after a fork, or if the preparation of the fork has
+  /// failed.
   @inline(never) @_optimize(size)
   func goOn() {
     if isHeld {
@@ -111,10 +115,10 @@ extension Runtime {
 
   // MARK: In the child
 
-  /// Makes this runtime the child's. No other thread exists, and no lock is held. No callback runs here,
-  /// because it might do anything: the first driver ends the work that was inherited from the parent
-  /// (`endInherited`). The caller makes all runtimes the child's before `goOnInChild` starts a thread for any
-  /// of them.
+  /// Prepares this runtime for use in the child. No other thread exists, and no lock is held. This function
+  /// calls no callback, because a callback might use a runtime that is not prepared yet. Instead, the first
+  /// thread that drives ends the work that was inherited from the parent (`endInherited`). The caller
+  /// prepares all runtimes before `goOnInChild` starts a thread for any of them.
   @inline(never) @_optimize(size)
   func becomeChild() {
     isHeld = false
@@ -135,8 +139,8 @@ extension Runtime {
     waiters = []
     withExtendedLifetime(parked) {}
     if isOver {
-      // A thread of the parent took the runtime apart. It does not exist here, so the objects that it had not
-      // released yet are never released.
+      // A thread of the parent was releasing the runtime's objects (`takeApart`). That thread does not exist
+      // in the child, so the remaining objects are never released.
       ownExited.set()
       return endCell.set()
     }
@@ -154,7 +158,8 @@ extension Runtime {
     now = clock
     freeSince = now
     if hasLostDescriptors { descriptorsLost() }
-    // From here on a post wakes the host program, or the own thread, which is started at that time.
+    // From here on, posting an item wakes the host program, or the runtime's own thread, which is started
+    // then.
     asleep.store(1, ordering: .relaxed)
     if options.mode == .host {
       poller.setTimer(timers.earliest)
@@ -168,12 +173,12 @@ extension Runtime {
     if hadThread { Unmanaged.passUnretained(self).release() }
   }
 
-  /// Starts the work that `becomeChild` has left. Called when every runtime is the child's, because a thread
-  /// may now run callbacks, which may use any runtime.
+  /// Wakes a thread for the work that `becomeChild` has left. Called when `becomeChild` has run for every
+  /// runtime: the woken thread may run callbacks, and they may use any runtime.
   @inline(never) @_optimize(size)
   func goOnInChild() {
-    // The lock is needed: another runtime's thread may run already, and a callback on it may post work to
-    // this runtime.
+    // The lock is needed, because another runtime's thread may already run a callback that posts work to this
+    // runtime.
     lock.lock()
     let hasWork = ownWanted
     ownWanted = false
@@ -181,8 +186,8 @@ extension Runtime {
     if hasWork { wake() }
   }
 
-  /// Ends the work that was inherited from the parent. Called on the driving thread, before it runs any item
-  /// of the child.
+  /// Ends the work that was inherited from the parent. Called on the driving thread, before any item that was
+  /// posted in the child.
   @inline(never) @_optimize(size)
   func endInherited() {
     let known = hooks

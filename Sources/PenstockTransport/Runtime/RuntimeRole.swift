@@ -2,12 +2,12 @@ import CSystem
 import PenstockWire
 import Synchronization
 
-/// A thread that is parked while another drives.
+/// A thread that waits in a blocking function and is parked while another thread drives.
 final class Waiter: @unchecked Sendable {
   let cell: WaitCell
   let mayDrive: Bool
-  /// Whether the waiter was given the role: its thread then must take the role, or pass it on. Under the runtime's
-  /// lock.
+  /// Whether another thread has given the role of driver to this waiter. The waiter's thread must then drive,
+  /// or pass the role on. Under the runtime's lock.
   var isDriver = false
 
   init(_ cell: WaitCell, mayDrive: Bool) {
@@ -16,43 +16,46 @@ final class Waiter: @unchecked Sendable {
   }
 }
 
-/// The role of the driver.
+/// The role of the driver, that is, of the thread that runs the event loop.
 ///
-/// A waiting thread takes the role if the role is free. If the own thread has the role, the waiter asks for
-/// it. If another caller has it, the waiter parks, and is woken when its cell is set or when it gets the
-/// role. A driver that leaves gives the role to a parked waiter, or leaves it free if there is none. In
-/// thread mode the own thread then takes the free role: at once if there is work that no caller waits for,
-/// otherwise when the role has been free for the linger (`lingerMicroseconds`).
+/// A thread that waits in a blocking function takes the role if the role is free. If the runtime's own thread
+/// has the role, the waiter asks for it. If another waiter has it, the thread parks, and is woken when its
+/// cell is set or when it gets the role. A driver that leaves gives the role to a parked waiter, or frees the
+/// role if no waiter is parked. In thread mode the own thread then takes the free role: at once if there is
+/// work that no caller waits for, otherwise when the role has been free for the linger
+/// (`lingerMicroseconds`).
 ///
-/// A tight loop of blocking calls must not wake the own thread in each call. So the own thread looks at the role by
-/// itself, after timed sleeps. When one driver stays for long the own thread sleeps without a limit, and that driver
-/// wakes it when it leaves; a driver that leaves behind a timer that is due before the next look wakes it, too.
+/// A tight loop of blocking calls must not wake the own thread in each call. So the own thread sleeps for a
+/// time and then checks by itself whether the role is free. When one driver keeps the role for long, the own
+/// thread sleeps without a limit, and that driver wakes it when it leaves. A driver that leaves also wakes
+/// the own thread if a timer is due before the own thread's next check.
 ///
-/// A waiter that is woken only to drive goes on waiting, because its call has not ended. When it then sleeps
+/// A waiter that was woken only to drive goes on waiting, because its call has not ended. When it then sleeps
 /// in the loop, other threads have to wake it to send their next calls. So if many threads wait at once (a
-/// crowd), the own thread gets the role and keeps it: the end of a call then seldom wakes a thread other than
+/// crowd), the own thread gets the role and keeps it. The end of a call then seldom wakes any thread except
 /// the one that waits for the call.
 ///
-/// A thread parks only if another thread drives, or if the own thread will take the role: either it was told
-/// to (`ownWanted`) and woken, or it looks at the role by itself after the linger. A thread that leaves the
-/// role while others wait gives it to a waiter or to the own thread.
+/// A thread parks only if another thread drives, or if the own thread will take the role. The own thread
+/// takes it because it was told to (`ownWanted`) and woken, or because it checks the role by itself after the
+/// linger. A thread that leaves the role while others wait gives it to a waiter or to the own thread.
 extension Runtime {
-  /// The time in ns after which an interruptible wait returns by itself, because a signal may have come just
-  /// before the thread slept.
+  /// The time in ns after which an interruptible wait returns even without a signal. A signal that comes just
+  /// before the thread sleeps does not end the sleep, so the sleep is kept short.
   static let interruptibleSlice: UInt64 = 250_000_000
-  /// How many lingers the own thread sleeps at most before it looks at the role again, while callers take
-  /// turns at driving. With 8 it wakes in one call of fifty. A larger number may delay a last send or cancel
-  /// from a thread that does not wait.
+  /// The longest time for which the runtime's own thread sleeps while blocking calls drive the loop in turns,
+  /// in units of the linger. With 8 the own thread wakes once in fifty calls. With a larger number, the last
+  /// send or cancel of a thread that does not wait may be delayed for longer.
   static let longestLook: UInt64 = 16
-  /// A crowd begins when `crowdSize` threads are parked. It ends when `crowdLasts` waits have begun while
-  /// fewer threads were parked.
+  /// A crowd is a time when many threads wait in blocking functions. It begins when `crowdSize` threads are
+  /// parked. It ends when `crowdLasts` waits have begun while fewer threads were parked.
   static let crowdSize = 4
   static let crowdLasts: UInt32 = 64
-  /// The longest time in ns for which callers may drive without looking at the descriptors.
+  /// The longest time in ns for which blocking functions may drive the loop without polling the descriptors.
   static let pollSlack: UInt64 = 1_000_000
 
-  /// Blocks until `cell` is set, or until `deadline` (monotonic ns). Meanwhile this thread drives the loop, if the
-  /// options and `mayDrive` allow it. `.closed`: the runtime has ended, and `cell` was not set.
+  /// Blocks until `cell` is set, or until `deadline` (monotonic ns). The calling thread drives the loop while
+  /// it waits, if no other thread drives and the options and `allowed` permit it. `.closed`: the runtime has
+  /// ended, and `cell` was not set.
   public func wait(
     for cell: WaitCell, deadline: UInt64?, interruptible: Bool, mayDrive allowed: Bool = true
   ) -> WaitResult {
@@ -92,8 +95,8 @@ extension Runtime {
         waiter = parked
         if waiters.count >= Runtime.crowdSize && options.mode == .thread { crowd = Runtime.crowdLasts }
       }
-      // The own thread is asked for the role, unless there is a crowd, or work in the background, for which it would
-      // take the role back at once.
+      // This thread asks the runtime's own thread for the role of driver. It does not ask during a crowd or
+      // while there is background work, because the own thread would then take the role back at once.
       if driver == .own && mayDrive && crowd == 0 && background.load(ordering: .relaxed) == 0 {
         yieldWanted.store(true, ordering: .sequentiallyConsistent)
         wakeLocked()
@@ -106,17 +109,17 @@ extension Runtime {
     }
   }
 
-  /// Starts `item`, and waits for `cell`, which is set by the work that `item` begins. The item has not been
-  /// posted, and its owner keeps it. If this thread takes the role at once, it runs the item itself, after
-  /// the items that were posted before: this saves 120 instructions and three atomic operations. `time`: a
-  /// time just read from the clock.
+  /// Starts the work of `item`, and waits for `cell`, which that work sets. The item has not been posted, and
+  /// its owner keeps it. If the calling thread becomes the driver at once, it runs the item itself, after the
+  /// items that were posted before. This saves 120 instructions and three atomic operations. `time`: the time
+  /// that the caller has just read from the clock.
   func wait(for cell: WaitCell, after item: InboxItem, at time: UInt64, interruptible: Bool) -> WaitResult {
     if options.mode == .host || options.callerDrives {
       lock.lock()
       if driver == .none, phase != .ended, crowd == 0 {
         takeRole(for: cell)
         lock.unlock()
-        // Another thread may have driven since `time` was read.
+        // Another thread may have driven, and set `now` to a later time, since `time` was read.
         now = max(lastNow, time)
         if inbox.isEmpty { item.run() } else { _ = inbox.push(item) }
         return drive(until: cell, Terms(nil, interruptible, at: clock), nil)
@@ -127,7 +130,8 @@ extension Runtime {
     return wait(for: cell, deadline: nil, interruptible: interruptible)
   }
 
-  /// The times at which a wait ends in any case: its deadline and, if it is interruptible, the end of a slice.
+  /// The times at which a wait ends even if its cell is not set: the deadline and, for an interruptible wait,
+  /// the end of `interruptibleSlice`.
   struct Terms {
     let deadline: UInt64?
     let slice: UInt64?
@@ -157,7 +161,8 @@ extension Runtime {
     }
   }
 
-  /// Takes the role. `lock` is held, and the role is free or assigned to the caller.
+  /// Makes the calling thread the driver. The caller holds `lock`. No thread drives, or the role was given to
+  /// the calling thread.
   func takeRole() {
     driver = .caller
     turnover &+= 1
@@ -166,17 +171,20 @@ extension Runtime {
     asleep.store(0, ordering: .relaxed)
   }
 
-  /// Takes the role in order to wait for `cell`.
+  /// Makes the calling thread the driver while it waits for `cell`.
   private func takeRole(for cell: WaitCell) {
     takeRole()
-    // A cell may keep the runtime that its waiter drives. `endCell` must not, because the runtime owns it.
+    // A cell may hold a reference to the runtime that its waiter drives. `endCell` must hold none, because
+    // the runtime owns `endCell`.
     let isOwn = ObjectIdentifier(cell) == ObjectIdentifier(endCell)
     cell.beginDriving(isOwn ? nil : .passUnretained(self))
-    // While this thread drives, the host program's descriptor need not become readable.
+    // This thread sees the events itself, so the outer descriptor, which the host program polls, need not
+    // become readable.
     poller.attach(false)
   }
 
-  /// Drives until `cell` is set. `stop`: the reason to leave at once. The caller has set `now`.
+  /// Drives the loop until `cell` is set. `stop`: a result to return without driving; nil: none. The caller
+  /// has set `now`.
   private func drive(until cell: WaitCell, _ terms: Terms, _ stop: WaitResult?) -> WaitResult {
     var result = stop
     while result == nil {
@@ -193,15 +201,16 @@ extension Runtime {
       }
     }
     cell.endDriving()
-    // A wait that ends at once does not look at the descriptors. After `pollSlack` without a look this thread
-    // looks, so that many such waits in a row can't starve the descriptors.
+    // A wait whose cell is set at once does not poll the descriptors. After `pollSlack` without a poll this
+    // thread polls them, so that many such waits in a row can't starve the descriptors.
     if now &- polledAt > Runtime.pollSlack { _ = turn(until: now, cell: nil) }
     leave()
     return result ?? .ready
   }
 
-  /// Leaves the role: gives it to a parked waiter or, if there is none or there is a crowd, frees it. The constant
-  /// `next` keeps the waiter's cell while it is woken.
+  /// Ends the calling thread's role of driver. Gives the role to a parked waiter. If no waiter is parked, or
+  /// there is a crowd, frees the role. The constant `next` keeps the waiter's cell alive until the waiter is
+  /// woken.
   func leave() {
     if endIfDone(abandoned: true) { return }
     lock.lock()
@@ -219,11 +228,12 @@ extension Runtime {
     if options.mode == .host {
       poller.attach(true)
       poller.setTimer(timers.earliest)
-      // From here on the host program may sleep on the outer descriptor, so a post has to signal the wake
-      // descriptor.
+      // From here on the host program may sleep in a poll of the outer descriptor, so a thread that posts has
+      // to signal the wake descriptor.
       asleep.store(1, ordering: .sequentiallyConsistent)
       poller.takeKick()
-      // If the descriptors are lost, so is the timer that would make the host program look.
+      // If the poller's descriptors are lost, its timer is lost too, and would not wake the host program. So
+      // the outer descriptor becomes readable now.
       if hasLeftovers || hasLostDescriptors { wakeLocked() }
       lock.unlock()
       return
@@ -239,8 +249,8 @@ extension Runtime {
     if wakes { wakeOwn() }
   }
 
-  /// Takes the first waiter off the list that may drive and whose cell is not set; nil: there is none. The
-  /// caller holds `lock`.
+  /// Removes from the list and returns the first waiter that may drive and whose cell is not set; nil: there
+  /// is no such waiter. The caller holds `lock`.
   private func nextWaiter() -> Waiter? {
     var i = 0
     while i < waiters.count {
@@ -254,13 +264,13 @@ extension Runtime {
     return nil
   }
 
-  /// Takes a waiter off the list, with `lock` held. The caller has a reference to it.
+  /// Removes a waiter from the list. The caller holds `lock`, and a reference to the waiter.
   private func remove(_ waiter: Waiter?) {
     if let waiter { waiters.drop(waiter) }
   }
 
-  /// Runs `body`, which calls no user code, as the driver, if no other thread drives. False: another thread does, or
-  /// the runtime has ended.
+  /// If no thread drives, makes the calling thread the driver for a moment and runs `body`, which calls no
+  /// user code. False: `body` was not run, because another thread drives or the runtime has ended.
   func inspect(_ body: () -> Void) -> Bool {
     lock.lock()
     guard driver == .none, phase != .ended else {
@@ -276,15 +286,14 @@ extension Runtime {
 
   // MARK: The own thread
 
-  /// Starts the own thread. Returns nil, or errno.
+  /// Starts the runtime's own thread. Returns nil, or errno.
   @inline(never) @_optimize(size)
   func startThread() -> Int32? {
     threadState = .joinable
     var id: pthread_t = 0
     lock.lock()
-    // The role counts as free from now on, as if a driver had just left it: so the own thread waits for the linger
-    // before it takes the role. A program that begins with a blocking call then drives the loop itself, and wakes no
-    // thread.
+    // `freeSince` is now, as if a driver had just left. So the own thread waits for the linger before it
+    // drives. A program that begins with a blocking call then drives the loop itself, and wakes no thread.
     freeSince = clock
     let failure = OwnThread.start(self, &id, detached: false) { argument in
       guard let argument else { return nil }
@@ -310,7 +319,8 @@ extension Runtime {
       lock.lock()
       if phase == .ended { break }
       let time = clock
-      // The own thread takes a free role at once when a timer is due, and does not wait for the linger.
+      // If no thread drives and a timer is due, the runtime's own thread drives at once, and does not wait
+      // for the linger.
       let due = driver == .none ? timers.earliest ?? .max : .max
       if driver == .none && (ownWanted || time >= freeSince &+ linger || time >= due) {
         driver = .own
@@ -323,8 +333,8 @@ extension Runtime {
         look = shortest
         continue
       }
-      // While calls follow one another, the own thread looks less and less often: a look after each linger would take
-      // processor time from them.
+      // While blocking calls follow one another, the own thread doubles its sleep between two checks of the
+      // role. Checks after each linger would take processor time from the calls.
       let isBusy = turnover != seenTurnover
       seenTurnover = turnover
       look = isBusy ? min(look * 2, shortest * Runtime.longestLook) : shortest
@@ -340,7 +350,8 @@ extension Runtime {
       lock.unlock()
       Futex.wait(ownWord, while: seen, until: until)
     }
-    // Only a thread in `shutdown` joins the own thread. If none is there, the own thread detaches itself.
+    // Only a thread in `shutdown` joins the runtime's own thread. If no thread is in `shutdown`, the own
+    // thread detaches itself.
     if joiners == 0 {
       threadState = .detached
       pthread_detach(pthread_self())
@@ -359,7 +370,8 @@ extension Runtime {
     }
   }
 
-  /// Gives the role to a waiter that may drive. False: there is none, or there is a crowd.
+  /// Called by the runtime's own thread: gives the role of driver to a waiter that may drive. False: no such
+  /// waiter exists, or there is a crowd.
   private func handOver() -> Bool {
     lock.lock()
     yieldWanted.store(false, ordering: .sequentiallyConsistent)
@@ -378,8 +390,8 @@ extension Runtime {
 
   // MARK: Host mode
 
-  /// Runs one turn: waits up to `timeoutMilliseconds` (negative: until there is work) and does the work that
-  /// is ready. `.timedOut`: another thread drove during the whole timeout.
+  /// Host mode: runs one turn of the loop. The turn waits up to `timeoutMilliseconds` (negative: until there
+  /// is work) and does the work that is ready. `.timedOut`: another thread drove during the whole timeout.
   public func poll(timeoutMilliseconds: Int64) -> PollResult {
     if options.mode != .host { return .notHost }
     if Process.isForked(generation) { return .closed }
@@ -447,8 +459,8 @@ extension Runtime {
     return .ok
   }
 
-  /// The time `milliseconds` after `now`, as a deadline. nil, which means no limit, if `milliseconds` is
-  /// negative or the sum would overflow.
+  /// The time (monotonic ns) that is `milliseconds` after `now`. nil, which means no limit, if `milliseconds`
+  /// is negative or the sum would overflow.
   static func deadline(after milliseconds: Int64, from now: UInt64) -> UInt64? {
     guard milliseconds >= 0 else { return nil }
     let (span, overflow) = UInt64(milliseconds).multipliedReportingOverflow(by: 1_000_000)

@@ -2,22 +2,23 @@ import CSystem
 import Synchronization
 
 extension Runtime {
-  /// How many items run before the driver looks at the descriptors again.
+  /// The number of items that run before the driver polls the descriptors again.
   private static let batch = 512
-  /// How many items run before the connections write the items' output. So if a hundred calls are posted at
-  /// once, the peer works on the first of them while the last ones are made; this gives 1.6 times the rate.
+  /// The number of items that run before the connections write the output of those items. So if a hundred
+  /// calls are posted at once, the peer works on the first calls while the last ones are made. This raises
+  /// the rate of calls by a factor of 1.6.
   private static let stride = 32
 
   /// Whether there are items to run or turn-end handlers to call, so that the driver must not sleep.
   var hasLeftovers: Bool { !inbox.isEmpty || !turnEnds.isEmpty }
 
-  /// Whether items have been posted that `settle` has not taken yet.
+  /// Whether items have been posted that the driver has not taken off the inbox's stack yet.
   var hasPosted: Bool { inbox.hasPushed }
 
-  /// Runs the posted items, the items that those post, and then the turn-end handlers. Called at the end of
-  /// each turn, and when a thread begins to drive. So a channel that the program closes right after it has
-  /// started a call is closed before the call's answer is read. Items that the handlers post, and handlers
-  /// that they register, wait for the next turn.
+  /// Runs the posted items, the items that those items post, and then the turn-end handlers. Called at the
+  /// end of each turn, and when a thread begins to drive. So if the program starts a call and closes the
+  /// channel at once, the channel closes before the call's answer is read. Items that the handlers post, and
+  /// handlers that they register, wait for the next turn.
   func settle() {
     var budget = Runtime.batch
     while budget > 0, inbox.pop({ $0.run() }) {
@@ -36,7 +37,7 @@ extension Runtime {
     swap(&turnEnds, &turnEndsRunning)
     var i = 0
     while i < turnEndsRunning.count {
-      // The list keeps the handler, so no reference is counted.
+      // The list `turnEndsRunning` holds a reference, so the call below needs no reference counting.
       Unmanaged.passUnretained(turnEndsRunning[i])._withUnsafeGuaranteedRef { $0.turnEnded() }
       i += 1
     }
@@ -44,13 +45,15 @@ extension Runtime {
     while !turnEndsRunning.isEmpty { turnEndsRunning.removeLast() }
   }
 
-  /// Waits for events and deadlines, at most until `limit`, and dispatches them; without waiting if there are
-  /// leftovers. False: a signal ended the wait.
+  /// Waits for events and timers, at most until `limit`, and dispatches them. Does not wait if there are
+  /// items to run (`hasLeftovers`). False: a signal ended the wait.
   ///
-  /// The sleeper's protocol: `asleep` is set *before* the last look at the state that others may change (the inbox, `cell`,
-  /// `yieldWanted`, `ending`); a thread that changes one of them does so *before* it looks at `asleep`. All of it is
-  /// sequentially consistent, so at least one of the two sees the other: either there is no sleep, or there is a
-  /// signal, which epoll_wait sees whenever it starts. `asleep` is taken by exchange: one signal per sleep.
+  /// The protocol for sleeping: the driver sets `asleep` *before* it last checks the state that other threads
+  /// may change (the inbox, `cell`, `yieldWanted`, `ending`). A thread that changes this state does so
+  /// *before* it reads `asleep`. All these accesses are sequentially consistent, so at least one of the two
+  /// threads sees the change of the other. Either the driver does not sleep, or the other thread signals the
+  /// wake descriptor, and epoll_wait sees the signal even if it starts later. The signalling thread takes
+  /// `asleep` by exchange, so there is one signal per sleep.
   func turn(until limit: UInt64?, cell: WaitCell?) -> Bool {
     var milliseconds: Int32 = 0
     var count: Int32 = 0
@@ -91,8 +94,8 @@ extension Runtime {
     return count != -EINTR
   }
 
-  /// Looks for events without sleeping, for at most `spin_us`. Returns the number of events, or -errno. 0: the time
-  /// is over, a timer is due, or the driver has to look at something else than descriptors.
+  /// Polls for events without sleeping, for at most `spinMicroseconds`. Returns the number of events, or
+  /// -errno. 0: the time is over, a timer is due, or state other than descriptors needs the driver.
   private func spin(_ cell: WaitCell, _ limit: UInt64?) -> Int32 {
     var until = clock &+ UInt64(options.spinMicroseconds) * 1000
     until = min(until, limit ?? .max, timers.earliest ?? .max)
@@ -108,7 +111,8 @@ extension Runtime {
   }
 
   private func fireTimers() {
-    // A timer that arms itself for a time that has passed fires again next turn.
+    // The budget is needed because a timer may arm itself for a time in the past. Such a timer fires again in
+    // the next turn.
     var budget = timers.count
     while budget > 0, let timer = timers.popDue(now) {
       timer.fire()
@@ -117,12 +121,12 @@ extension Runtime {
     }
   }
 
-  /// The longest sleep in milliseconds. After it the loop looks whether its descriptors still exist: if other code
-  /// has closed them, nothing else wakes it.
+  /// The longest sleep in milliseconds. After a sleep the loop checks whether its descriptors still exist. If
+  /// other code has closed them, no event can wake the loop.
   private static let longestSleep: UInt64 = 5000
 
-  /// How long epoll_wait has to sleep, in milliseconds: until `limit` or the earliest timer, rounded up so that the
-  /// timer is due on waking; at most `longestSleep`.
+  /// The time in milliseconds for which epoll_wait should sleep: until `limit` or the earliest timer, and at
+  /// most `longestSleep`. It is rounded up, so that the timer is due when the thread wakes.
   private func sleepTime(_ limit: UInt64?) -> Int32 {
     var at = limit ?? .max
     if let first = timers.earliest, first < at { at = first }
@@ -132,8 +136,8 @@ extension Runtime {
     return Int32(min((at - time - 1) / 1_000_000 + 1, Runtime.longestSleep))
   }
 
-  /// Calls `dropped` of each item that is queued and has not run, and releases the item. Called only when the
-  /// runtime has ended: then no thread has the role, so the lock guards the inbox.
+  /// Calls `dropped` of each queued item, and releases the item. Called only when the runtime has ended. No
+  /// thread drives then, so the lock guards the inbox.
   func dropInbox() {
     while true {
       lock.lock()

@@ -2,11 +2,11 @@ import CSystem
 public import PenstockCall
 import Synchronization
 
-/// One thread that runs jobs in the order in which they came.
+/// An executor with one thread, which runs jobs in the order in which they were submitted.
 ///
 /// The thread holds a reference to the queue, but not to the executor. So the executor's last reference may
-/// be released on any thread, even on the executor's own. Its thread then runs the jobs that are queued and
-/// ends; no thread joins it.
+/// be released on any thread, even on the executor's own thread. That thread then runs the jobs that are
+/// queued and exits; no other thread joins it.
 public final class SerialExecutor: HostExecutor {
   private let queue: SerialQueue
 
@@ -15,10 +15,11 @@ public final class SerialExecutor: HostExecutor {
     super.init()
   }
 
-  /// Makes an executor; nil: a thread could not be started, with the system's error.
+  /// Makes an executor. nil: the thread could not be started; `errno` is the system's error.
   public static func make() -> (SerialExecutor?, errno: Int32) { make(after: 0) }
 
-  /// Makes an executor whose counter (`SerialQueue.changes`) begins at `changes`, an even number.
+  /// Makes an executor whose counter (`SerialQueue.changes`) begins at `changes`, an even number. Tests use
+  /// it to make the counter wrap around.
   static func make(after changes: UInt32) -> (SerialExecutor?, errno: Int32) {
     let made = SerialExecutor(changes)
     let failure = made.queue.start()
@@ -39,12 +40,12 @@ private final class SerialQueue: @unchecked Sendable {
   private var first: ExecutorJob?
   private var last: ExecutorJob?
   private var isClosed = false
-  /// Bit 0: the thread sleeps, or is about to. The other bits are a counter, which wraps around. It goes up
-  /// with each new job, and when the queue is closed.
+  /// Bit 0: the thread sleeps, or is about to sleep. The other bits are a counter, which wraps around. The
+  /// counter goes up with each new job, and when the queue is closed.
   private let changes: Atomic<UInt32>
   private let thread = Atomic<UInt64>(0)
-  /// `Process.forks` when the thread was started. If it has changed, this is a forked child, which starts another
-  /// thread for its first job. Under the lock.
+  /// The value of `Process.forks` when the thread was started. If `Process.forks` differs now, this process
+  /// is a forked child, which starts another thread for its first job. Under the lock.
   private var forks = Process.forks
 
   init(_ changes: UInt32) { self.changes = Atomic(changes) }
@@ -87,8 +88,8 @@ private final class SerialQueue: @unchecked Sendable {
     tell()
   }
 
-  /// Makes the thread look at the queue again. If bit 0 of `changes` was set, clears the bit and then wakes
-  /// the thread; in this order a thread that has just gone to sleep again is woken, too.
+  /// Makes the thread check the queue again. If bit 0 of `changes` was set, first clears the bit and then
+  /// wakes the thread. In this order a thread that has just gone to sleep again is woken, too.
   private func tell() {
     if changes.wrappingAdd(2, ordering: .sequentiallyConsistent).oldValue & 1 != 0 {
       changes.bitwiseAnd(~1, ordering: .sequentiallyConsistent)
@@ -112,8 +113,8 @@ private final class SerialQueue: @unchecked Sendable {
     }
   }
 
-  /// Runs the next job. False: there was none. The job is freed before this function returns, and not under
-  /// the lock.
+  /// Runs the next job. False: the queue is empty. The job is freed before this function returns, and not
+  /// under the lock.
   private func runNext() -> Bool {
     lock.lock()
     let job = first

@@ -1,5 +1,5 @@
-/// Work to be done at a given time. A timer belongs to the driving thread; the runtime holds a reference
-/// while the timer is armed.
+/// Work to be done at a given time. Only the driving thread uses a timer. The runtime holds a reference while
+/// the timer is armed.
 open class Timer {
   /// The timer's index in the heap; -1: it is not in the heap.
   fileprivate(set) final var index = -1
@@ -14,11 +14,12 @@ open class Timer {
   fileprivate final func set(_ at: UInt64) { deadline = at }
 }
 
-/// A binary heap of armed timers, earliest first. It calls no timer itself.
+/// A binary heap of armed timers, ordered by time. It does not call `fire` itself.
 struct TimerHeap {
   private struct Entry {
     var at: UInt64
-    /// The heap's reference, counted by hand: so moving entries costs no reference counting.
+    /// The heap's reference, retained and released by hand, so that moving an entry costs no reference
+    /// counting.
     var timer: Unmanaged<Timer>
   }
   private var entries: [Entry] = []
@@ -26,7 +27,7 @@ struct TimerHeap {
   var count: Int { entries.count }
   var earliest: UInt64? { entries.first?.at }
 
-  /// Arms `timer`, or moves it.
+  /// Arms `timer` for the monotonic time `at` (ns). A timer that is armed already is moved to `at`.
   mutating func arm(_ timer: Timer, at: UInt64) {
     timer.set(at)
     if timer.index >= 0 {
@@ -40,20 +41,21 @@ struct TimerHeap {
     up(entries.count - 1)
   }
 
-  /// Takes `timer` out; returns the heap's reference for the caller to drop outside of the heap.
+  /// Removes `timer` from the heap. Returns the heap's reference, which the caller releases outside of the
+  /// heap's functions; nil: the timer was not armed.
   mutating func disarm(_ timer: Timer) -> Timer? {
     let i = timer.index
     guard i >= 0, i < entries.count else { return nil }
     return remove(i)
   }
 
-  /// Takes out the earliest timer, if it is due at `now`; otherwise nil.
+  /// Removes and returns the earliest timer, if it is due at `now`; otherwise returns nil.
   mutating func popDue(_ now: UInt64) -> Timer? {
     guard let first = entries.first, first.at <= now else { return nil }
     return remove(0)
   }
 
-  /// Takes out any timer; nil: the heap is empty.
+  /// Removes and returns any timer; nil: the heap is empty.
   mutating func popAny() -> Timer? {
     entries.isEmpty ? nil : remove(entries.count - 1)
   }

@@ -1,12 +1,12 @@
 import CSystem
 import Synchronization
 
-/// A flag that a blocking function waits for. It is set when the awaited event has happened: on any thread,
-/// normally by the driver.
+/// A flag that a blocking function waits for. A thread, usually the driver, sets it when the awaited event
+/// has happened.
 ///
 /// The cell is one word. Bit 0: the flag is set. Bit 1: a thread may sleep on the word. Bit 2: a thread waits
-/// for the flag by driving a runtime. The other bits count nudges: a nudge wakes the sleeper, although the
-/// flag is not set, to look for another change (it was given the role of driver).
+/// for the flag by driving a runtime. The other bits count nudges. A nudge wakes the sleeping thread although
+/// the flag is not set, because that thread was given the role of driver or has to check other state.
 public class WaitCell: @unchecked Sendable {
   static let set: UInt32 = 1
   static let parked: UInt32 = 2
@@ -14,21 +14,22 @@ public class WaitCell: @unchecked Sendable {
   static let nudge: UInt32 = 8
 
   final let word = Atomic<UInt32>(0)
-  /// The runtime that a waiter drove. Written under that runtime's lock, once; read only after bit 2 was seen.
+  /// The runtime that a waiter drove. It is written once, under that runtime's lock. It is read only after
+  /// bit 2 of the word was seen.
   private final var runtime: Unmanaged<Runtime>?
-  /// Whether `runtime` is a counted reference.
+  /// Whether the cell holds a reference to `runtime`.
   private final let keepsRuntime: Bool
 
-  /// Makes a cell. Without `keepsRuntime` the thread that sets the cell has to hold a reference to the
-  /// runtime.
+  /// Makes a cell. Without `keepsRuntime` the cell holds no reference to the runtime that its waiter drives,
+  /// so the thread that sets the cell has to hold one.
   public init(keepsRuntime: Bool = true) { self.keepsRuntime = keepsRuntime }
 
   deinit { if keepsRuntime { runtime?.release() } }
 
   public final var isSet: Bool { word.load(ordering: .sequentiallyConsistent) & WaitCell.set != 0 }
 
-  /// Sets the cell and wakes the threads that wait for it. In the usual case (the driver sets the cell that it waits
-  /// for itself) there is no system call.
+  /// Sets the cell and wakes the threads that wait for it. In the usual case the driver sets the cell that it
+  /// waits for itself; this takes no system call.
   public final func set() {
     var seen = word.load(ordering: .relaxed)
     while true {
@@ -42,18 +43,19 @@ public class WaitCell: @unchecked Sendable {
     if seen & WaitCell.driving != 0 { runtime?._withUnsafeGuaranteedRef { if !$0.isDriving { $0.wake() } } }
   }
 
-  /// Sets the cell without an atomic operation. Called on the driving thread, if no other thread waits for
-  /// the cell. Then other threads write to the word at most a late nudge, which may be lost.
+  /// Sets the cell without an atomic read-modify-write. Called on the driving thread, if no other thread
+  /// waits for the cell. Other threads can then change the word only by a late nudge, and that nudge may be
+  /// lost.
   final func setUnshared() { word.store(word.load(ordering: .relaxed) | WaitCell.set, ordering: .relaxed) }
 
-  /// Clears the flag for the next wait. After a reset, and before the next wait, look at the condition itself,
-  /// because the reset forgets what has happened before it.
+  /// Clears the flag for the next wait. After a reset, and before the next wait, the caller must check the
+  /// awaited condition itself, because the flag no longer shows an event from before the reset.
   public final func reset() {
     word.bitwiseAnd(~WaitCell.set, ordering: .sequentiallyConsistent)
   }
 
   /// Notes that the thread that waits for the cell begins to drive `runtime`. The caller holds that runtime's
-  /// lock. nil: only the driver itself sets the cell, so no runtime has to be woken.
+  /// lock. nil: only the driver itself sets the cell, so no other thread has to wake it.
   final func beginDriving(_ runtime: Unmanaged<Runtime>?) {
     if self.runtime == nil { self.runtime = keepsRuntime ? runtime?.retain() : runtime }
     word.bitwiseOr(WaitCell.driving, ordering: .sequentiallyConsistent)
@@ -68,8 +70,8 @@ public class WaitCell: @unchecked Sendable {
     Futex.wake(word, .max)
   }
 
-  /// Sleeps until the cell is set or nudged, or until `limit`. `seen`: the word as the caller last read it.
-  /// If the word has changed since, this function does not sleep.
+  /// Sleeps until the cell is set or nudged, or until `limit` (monotonic ns). `seen`: the word as the caller
+  /// last read it. If the word has changed since then, this function does not sleep.
   final func park(_ seen: UInt32, until limit: UInt64?) -> Futex.Wake {
     if seen & WaitCell.set != 0 { return .woken }
     var value = seen
