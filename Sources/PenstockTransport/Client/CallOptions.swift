@@ -2,52 +2,52 @@ import PenstockCall
 import PenstockWire
 import Synchronization
 
-/// The options of calls, parsed once. An option that is nil is taken from the channel. The object is also a
-/// handle of the request with which each call begins, so that the functions of request.h can set that request
-/// without JSON.
+/// The options of calls, parsed once from JSON. An option that is nil is taken from the channel. The object
+/// is also a handle of the request with which each call begins, so that the functions of request.h can set
+/// that request without JSON.
 public final class CallOptions: HopHandle {
   public var deadline: UInt64?
   public var hasDeadline = false
-  /// The metadata of each call. The user may change it until the options are shared.
+  /// The metadata of each call. The user may change it until other threads or calls use the options.
   public let metadata = Metadata()
   public var authority: ByteBuffer?
   private var shownAuthority: ByteBuffer?
-  /// The authority with a NUL behind it; valid until this property is read again.
+  /// The authority with a NUL at its end. The buffer is valid until this property is read again.
   public var authorityText: ByteBuffer? {
     shownAuthority = authority.flatMap { Request.terminated($0.view) }
     return shownAuthority
   }
-  /// The content-type and the user agent of a call.
+  /// The content-type and the user agent that a call sends.
   public var labels: RequestLabels?
   public var compression: Compression?
   public var maxReceiveBytes: Int?
   public var maxSendBytes: Int?
   public var idempotency = Idempotency.unknown
   public var waitsForReady: Bool?
-  /// The credentials: headers that each call sends, instead of metadata of the same names. Read-only, since calls
-  /// share them.
+  /// The credentials: headers that each call sends, instead of metadata with equal names. Read-only, because
+  /// all calls share the object.
   public var credentials: Metadata?
   public var codec: Codec?
   /// The size of the send buffer in bytes. nil: `sendBuffer`, or more for a client stream that has few
-  /// messages in flight.
+  /// messages in flight (`ClientCall.bytesAhead`).
   public var sendBufferBytes: Int?
   static let sendBuffer = 256 << 10
   public var isInterruptible = false
-  /// How many events the trace of a call keeps; 0: no trace is kept; nil: the number of the channel's
-  /// defaults.
+  /// The number of events that the trace of a call keeps. 0: no trace is kept. nil: the channel's default
+  /// applies.
   public var traceEvents: Int?
   public var onInterrupted: (callback: Interrupted, userData: UserData)?
   public let generation = Process.generation
   /// The interceptors of each call that is made with these options.
   public let interceptors = OwnInterceptors()
 
-  /// The lock guards `running` and `reason`: the unary calls that run with these options, each kept by its
-  /// thread, and the reason why they are cancelled.
+  /// The lock guards `running` and `reason`. `running`: the unary calls that run with these options; the
+  /// thread of each holds a reference to its call. `reason`: the text for the status of these calls if they
+  /// are cancelled.
   private let lock = Lock()
   private var running: [Unmanaged<ClientCall>] = []
   private var reason: ByteBuffer?
-  /// Whether the options were cancelled; if so, `reason` is set. A thread may read this flag without the
-  /// lock.
+  /// Whether the options were cancelled, and `reason` is set. A thread may read this flag without the lock.
   private let cancelled = Atomic<Bool>(false)
 
   public typealias Interrupted = @convention(c) (UnsafeMutableRawPointer?) -> Int32
@@ -60,7 +60,8 @@ public final class CallOptions: HopHandle {
 
   var isCancelled: Bool { cancelled.load(ordering: .acquiring) }
 
-  /// Called on the thread of a unary call, after `prepare`: `cancel` reaches the call from now on, until `ended`.
+  /// Called on the thread of a unary call, after `prepare`. From now until `ended`, `cancel` cancels the
+  /// call.
   func began(_ call: ClientCall) {
     lock.withLock {
       running.append(.passUnretained(call))
@@ -77,8 +78,8 @@ public final class CallOptions: HopHandle {
     }
   }
 
-  /// Cancels the unary calls that run with these options, and those that begin later. Any thread. Only the
-  /// first call has an effect.
+  /// Cancels the unary calls that run with these options, and all unary calls that begin later. Any thread.
+  /// Only the first `cancel` has an effect.
   @inline(never) @_optimize(size)
   public func cancel(_ reason: ByteView) -> Outcome {
     if Process.isForked(generation) { return .forked }
@@ -87,8 +88,8 @@ public final class CallOptions: HopHandle {
       if self.reason != nil { return .already }
       self.reason = copied
       cancelled.store(true, ordering: .releasing)
-      // Submitted within the lock: a thread takes its call out of `running` before it releases the call, so these
-      // calls exist.
+      // The end is submitted under the lock. A thread removes its call from `running` before it releases the
+      // call, so all calls in the list still exist.
       for call in running {
         call._withUnsafeGuaranteedRef { $0.call.submit(.endLocally(Status(.cancelled, reason))) }
       }
@@ -108,7 +109,7 @@ public final class CallOptions: HopHandle {
   }
 }
 
-/// The settings of a channel's calls, for the options that a call does not set.
+/// A channel's values for options that a call does not set itself.
 public struct CallDefaults {
   public var deadline: UInt64?
   public var compression = Compression.identity
@@ -134,7 +135,7 @@ public struct CallCallbacks {
   public typealias Told = @convention(c) (OpaquePointer?, OpaquePointer?, UnsafeMutableRawPointer?) -> Void
   public typealias Sent = @convention(c) (OpaquePointer?, UInt64, UnsafeMutableRawPointer?) -> Void
 
-  /// The caller's callbacks, and the pointer that they get. The table holds no reference to the user's data.
+  /// The user's callbacks, and the pointer that they get. The table holds no reference to the user data.
   public struct Table {
     public var onHeaders: Told?
     public var onMessage: Told?
@@ -144,7 +145,7 @@ public struct CallCallbacks {
   }
 
   public var table: Table
-  /// Finalizes the object that `pointer` points to; nil: there is no finalizer.
+  /// Runs the user's finalizer for `pointer` when it is released; nil: there is no finalizer.
   let userData: UserData?
 
   public init(_ pointer: UnsafeMutableRawPointer?, _ finalizer: Finalizer?) {

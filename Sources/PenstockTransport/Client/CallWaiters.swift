@@ -13,14 +13,14 @@ final class CallWaiter: WaitCell, @unchecked Sendable {
   let awaited: Awaited
   /// The thread that waits.
   fileprivate let thread = UInt(cs_thread_self())
-  /// The next waiter of the list.
+  /// The next waiter in the call's list.
   fileprivate var next: Unmanaged<CallWaiter>?
-  /// Whether the waiter was woken and its thread has not looked at the call since. Then it need not be woken
-  /// again.
+  /// Whether the waiter was woken, and its thread has not checked the call since then. Such a waiter need not
+  /// be woken again.
   fileprivate var isTold = false
 
-  /// The cell need not keep the runtime: each thread that sets the cell holds the call or its workers, and these keep
-  /// the runtime.
+  /// The cell holds no reference to the runtime. Each thread that sets the cell holds the call or its worker
+  /// pool, and each of these holds the runtime.
   init(_ awaited: Awaited) {
     self.awaited = awaited
     super.init(keepsRuntime: false)
@@ -28,11 +28,12 @@ final class CallWaiter: WaitCell, @unchecked Sendable {
 }
 
 /// The threads that wait in a call, under the call's lock. A wake-up costs two context switches, so a thread
-/// is woken only for the change that it waits for. The list counts no references: a thread takes its waiter
-/// out before it goes on, unless the call has ended and no other thread has the call.
+/// is woken only for the change that it waits for. The list holds no references. A thread removes its waiter
+/// from the list before it returns from the wait, unless the call has ended and no other thread can reach the
+/// call.
 struct CallWaiters {
   private var first: Unmanaged<CallWaiter>?
-  /// A mask of the changes that are awaited by waiters which have not been woken.
+  /// A mask of the changes that waiters wait for; waiters that were already woken are left out.
   private var awaited: UInt8 = 0
 
   mutating func add(_ waiter: CallWaiter) {
@@ -41,7 +42,7 @@ struct CallWaiters {
     if !waiter.isTold { awaited |= waiter.awaited.rawValue }
   }
 
-  /// Called when the waiter's thread has looked at its call, and is about to wait again.
+  /// Called when the waiter's thread has checked its call after a wake-up, and is about to wait again.
   mutating func renew(_ waiter: CallWaiter) {
     waiter.isTold = false
     awaited |= waiter.awaited.rawValue
@@ -61,8 +62,8 @@ struct CallWaiters {
 
   func isAwaited(_ news: Awaited) -> Bool { awaited & (news == .end ? .max : news.rawValue) != 0 }
 
-  /// Sets all waiters, without atomic operations. Called if the calling thread drives, and all waiters belong
-  /// to it.
+  /// Sets all waiters, without atomic operations. Called if the calling thread drives the loop and owns all
+  /// the waiters.
   func setUnshared() {
     var next = first
     while let known = next {
@@ -73,9 +74,9 @@ struct CallWaiters {
     }
   }
 
-  /// Returns the waiters that the caller has to set for `news`, after it has released the lock. Usually there
-  /// is only `one`. The caller has to release `one`, unless `isOwn`: then `one` is the calling thread's
-  /// waiter, which that thread keeps.
+  /// Returns the waiters that the caller has to set for the change `news` after it has released the lock.
+  /// Usually `one` is the only waiter. The caller has to release `one`. If `isOwn`, the caller must not
+  /// release it, because `one` belongs to the calling thread.
   mutating func awaiting(_ news: Awaited) -> (one: Unmanaged<CallWaiter>?, isOwn: Bool, more: [CallWaiter]) {
     var one: Unmanaged<CallWaiter>?
     var isOwn = false

@@ -2,21 +2,22 @@ import PenstockCall
 import PenstockWire
 import Synchronization
 
-/// The interceptors of one channel, and the chains that consist of them and of the runtime's interceptors.
+/// The interceptors of one channel, and the chains for its calls. A chain consists of interceptors of the
+/// channel and of its runtime.
 final class ChannelChains: RegistrationOwner, @unchecked Sendable {
   private let lock = Lock()
   private var registry = Registry(.channel)
   private var cache = ChainCache()
   private var isOver = false
-  /// The generation of the runtime's registry at which neither the channel nor the runtime had an interceptor, so
-  /// that a call needs no lock; otherwise UInt64.max.
+  /// If neither the channel nor the runtime has an interceptor: the generation of the runtime's registry when
+  /// this was found. While that generation is current, a call needs no lock. Otherwise UInt64.max.
   private let noneAt = Atomic<UInt64>(.max)
   let newestFirst: Bool
 
   init(newestFirst: Bool) { self.newestFirst = newestFirst }
 
-  /// The chain of a call that is created now. `own`: the interceptors of the call itself. nil: no interceptor wants
-  /// the call.
+  /// Returns the chain for a new call. `own`: the interceptors of the call's options. nil: no interceptor's
+  /// filter matches the call.
   func chain(_ path: ByteView, _ kind: CallKind, of runtime: ClientRuntime, with own: OwnInterceptors?)
     -> Chain?
   {
@@ -36,7 +37,8 @@ final class ChannelChains: RegistrationOwner, @unchecked Sendable {
     return chain
   }
 
-  /// Makes a new chain after a registry has changed, and releases the lock.
+  /// Called with the lock held when a registry has changed. Makes the chains anew, returns the chain for a
+  /// call, and releases the lock.
   @inline(never) @_optimize(size)
   private func newChain(_ path: ByteView, _ kind: CallKind, of runtime: ClientRuntime) -> Chain? {
     let (all, generation) = runtime.merged(with: registry, newestFirst: newestFirst)
@@ -49,8 +51,9 @@ final class ChannelChains: RegistrationOwner, @unchecked Sendable {
     return chain
   }
 
-  /// The chain of a side call: the interceptors that the channel has now below the hop at `index` of `parent`, never
-  /// the hop's own interceptor; and `own`, the interceptors of the new call itself.
+  /// Returns the chain for a side call, that is, a call that the hop at `index` of `parent` makes. It has the
+  /// channel's and the runtime's interceptors whose place is below that hop, never the hop's own interceptor.
+  /// It also has `own`, the interceptors of the new call's options.
   func sideChain(
     _ path: ByteView, _ kind: CallKind, of runtime: ClientRuntime, below index: Int, in parent: Chain,
     with own: OwnInterceptors?
@@ -64,13 +67,13 @@ final class ChannelChains: RegistrationOwner, @unchecked Sendable {
     return side.entries.isEmpty ? nil : side
   }
 
-  /// Releases the chains that are kept for the next calls.
+  /// Drops the cached chains, so that the next call gets a new chain.
   func invalidate() {
     let remains = lock.withLock { cache.invalidate() }
     withExtendedLifetime(remains) {}
   }
 
-  /// Adds a registration. False: the channel accepts no registrations any more.
+  /// Registers an interceptor. False: the channel is closed and accepts no registrations any more.
   func add(_ registration: Registration, priority: Int32) -> Bool {
     lock.withLock {
       if !isOver { registry.add(registration, priority: priority) }
@@ -89,7 +92,7 @@ final class ChannelChains: RegistrationOwner, @unchecked Sendable {
     return withExtendedLifetime(remains) { isHere }
   }
 
-  /// Removes all registrations. From now on the channel accepts none.
+  /// Removes all registrations. Afterwards the channel accepts no new registrations.
   @inline(never) @_optimize(size)
   func removeAll() {
     let (gone, remains) = lock.withLock { () -> ([Registry.Entry], ChainCache.Remains) in
@@ -100,7 +103,8 @@ final class ChannelChains: RegistrationOwner, @unchecked Sendable {
     withExtendedLifetime((gone, remains)) {}
   }
 
-  /// Notes that the channel has no handle left: its registrations end when its last call has ended.
+  /// Notes that the user has released the last handle of the channel. Its registrations then end with its
+  /// last call.
   @inline(never) @_optimize(size)
   func areLeftAlone() {
     for entry in lock.withLock({ registry.entries }) { Registrations.isLeftAlone(entry.registration) }
@@ -113,8 +117,8 @@ final class ChannelChains: RegistrationOwner, @unchecked Sendable {
   }
 }
 
-/// The interceptors of a `CallOptions` object. Each call with these options has them in addition to its
-/// channel's.
+/// The interceptors of a `CallOptions` object. A call with these options has these interceptors in addition
+/// to those of its channel.
 public final class OwnInterceptors: RegistrationOwner, @unchecked Sendable {
   private let lock = Lock()
   private var registry = Registry(.call)

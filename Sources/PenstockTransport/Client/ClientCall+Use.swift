@@ -3,28 +3,29 @@ import PenstockCall
 import PenstockWire
 import Synchronization
 
-/// The functions that users call, on any thread.
+/// The functions of a call that its user calls, on any thread.
 extension ClientCall {
   public var ended: Reply? { lock.withLock { reply } }
 
-  /// Cancels the call. After this function has returned, no message is delivered any more, except one that
-  /// another thread is about to deliver. A call that has ended keeps its status and its reply.
+  /// Cancels the call. After this function has returned, no more messages are delivered, except a message
+  /// that another thread is just delivering. If the call has ended already, its status and its reply stay
+  /// unchanged.
   public func cancel(_ reason: ByteView) {
-    // The end is submitted before the unread messages are dropped: a thread that then finds no more messages gets the
-    // status of this cancel, and not that of another end.
+    // The end is submitted before the unread messages are dropped. So a thread that receives no message
+    // because of this drop gets the status of this cancel, and not the status of another end.
     if ended == nil { call.submit(.endLocally(Status(.cancelled, reason))) }
     let dropped = lock.withLock { () -> ShortQueue<Message> in
       discards.store(true, ordering: .releasing)
       hasAnswered = true
       return takeUnread()
     }
-    // Released after the lock, because an object's finalizer is user code.
+    // The messages are released after the lock, because a release may run a user's finalizer.
     withExtendedLifetime(dropped) {}
   }
 
   var isDiscarding: Bool { discards.load(ordering: .acquiring) }
 
-  /// Takes the unread messages, under the lock.
+  /// Removes and returns the unread messages. The caller holds the lock.
   func takeUnread() -> ShortQueue<Message> {
     let all = received
     received = ShortQueue()
@@ -38,7 +39,7 @@ extension ClientCall {
     return .ok
   }
 
-  /// Clamps a demand, so that many demands can be added up in an Int without overflow.
+  /// Limits a demand (a number of messages), so that the sum of many demands fits in an Int.
   static func clamped(_ count: UInt64) -> Int { Int(min(count, 1 << 40)) }
 
   public func halfClose() -> Outcome {
@@ -50,11 +51,11 @@ extension ClientCall {
     return outcome
   }
 
-  /// Queues a copy of `bytes` if there is room.
+  /// Queues a copy of `bytes` if the send buffer has room. Does not wait.
   public func trySend(_ bytes: ByteView) -> Outcome {
     if call.codec != nil { return .state }
-    // Checks for room first, so that no copy is made in vain. A call with only one request message always has room
-    // for it.
+    // The room is checked before the copy, so that no copy is wasted. A call with only one request message
+    // always has room for it.
     if !kind.sendsOne || bytes.count > maxSendBytes {
       let checked = lock.withLock { checkSend(bytes.count) }
       guard checked == .ok else { return checked }
@@ -63,7 +64,7 @@ extension ClientCall {
     return queue(message)
   }
 
-  /// Queues the message if there is room; otherwise the caller keeps it.
+  /// Queues the message if the send buffer has room. Otherwise the message stays the caller's. Does not wait.
   public func trySend(_ message: Message) -> Outcome { queue(message) }
 
   private func queue(_ message: consuming Message) -> Outcome {
@@ -73,8 +74,8 @@ extension ClientCall {
     return outcome
   }
 
-  /// Queues a message if there is room. The lock is held, so that messages of several threads leave in the order in
-  /// which they were counted.
+  /// Queues a message if the send buffer has room. The caller holds the lock, so that the messages of several
+  /// threads are sent in the order in which they were added to `sizesInFlight`.
   func queueLocked(_ message: consuming Message) -> Outcome {
     let count = message.count
     let outcome = checkSend(count)
@@ -90,21 +91,22 @@ extension ClientCall {
     return outcome
   }
 
-  /// How many bytes of the send buffer each message takes in addition to its content: about the memory that
-  /// is allocated for it. So the number of empty messages is bounded, too.
+  /// The bytes of the send buffer that each message takes in addition to its content: about the memory that
+  /// is allocated for it. The overhead also limits the number of empty messages.
   private static let messageOverhead = 256
-  /// The size of the send buffer of a client stream whose options set none. It has room for nine messages of
-  /// 64 KiB. That is more than half of a window of 1 MiB, and a peer that has received half a window gives
-  /// new credit at once. With room for only three messages, the peer would sleep in between, and the sender
-  /// would have to wake it: the rate is then 0.85 times this one.
+  /// The size in bytes of the send buffer of a client stream whose options set none. It has room for nine
+  /// messages of 64 KiB. That is more than half of a flow-control window of 1 MiB, and a peer that has
+  /// received half a window sends a WINDOW_UPDATE at once. With room for only three messages, the peer would
+  /// sleep between two messages and the sender would have to wake it. The rate of messages is then 0.85 times
+  /// the present rate.
   private static let bytesAhead = 640 << 10
-  /// From this many messages in flight on, a client stream's send buffer has only its usual size. To queue
-  /// more small messages takes longer than the loop stays free for their sender (`linger_us`), so the
-  /// runtime's own thread would take the loop in between: with up to 1,024 messages of 256 bytes the rate is
-  /// 0.65 times this one.
+  /// With this number of messages in flight or more, a client stream's send buffer has only its usual size.
+  /// To queue more small messages takes longer than the time for which the loop stays free for their sender
+  /// (`linger_us`), so the runtime's own thread would take over the loop. With up to 1,024 messages of 256
+  /// bytes in flight the rate is 0.65 times the present rate.
   private static let messagesAhead = 16
 
-  /// The size of the send buffer at present.
+  /// The size of the send buffer in bytes at present.
   private var sendBuffer: Int {
     sendsAhead && sizesInFlight.count < ClientCall.messagesAhead ? ClientCall.bytesAhead : sendBufferBytes
   }
@@ -121,7 +123,7 @@ extension ClientCall {
 
   public func send(_ bytes: ByteView) -> Outcome {
     if call.codec != nil { return .state }
-    // A message that is too large is refused before it is copied.
+    // A message that is too large is refused here, before it is copied.
     guard bytes.count <= maxSendBytes else { return lock.withLock { checkSend(bytes.count) } }
     guard let message = ByteBuffer(copying: bytes) else { return .noMemory }
     return send(message)
@@ -132,8 +134,8 @@ extension ClientCall {
     return wait(for: .room, &found)
   }
 
-  /// Half-closes a unary or server stream call whose only request message was sent. Called when a blocking
-  /// caller begins to wait for the answer, so that the caller need not half-close.
+  /// Half-closes a unary or server stream call whose only request message was sent. Called when a thread
+  /// begins to wait for the response in a blocking function, so that the user need not half-close.
   private func closeWhenSaid() {
     guard kind.sendsOne else { return }
     lock.lock()
@@ -143,7 +145,7 @@ extension ClientCall {
     if closes { call.submit(.halfClose) }
   }
 
-  /// Blocking style: waits for the next message. `.end`: no message will come any more.
+  /// Blocking style: waits for the next message. `.end`: there will be no further message.
   public func receive() -> (Outcome, Message?) {
     guard !isCallbackStyle else { return (.state, nil) }
     closeWhenSaid()
@@ -154,7 +156,7 @@ extension ClientCall {
 
   func takeMessage() -> Message? {
     guard kind.receivesOne else { return received.popFirst() }
-    // The message stays in its place, because the reply gets it, too.
+    // The message is not removed from `answer`, because the reply gets it, too.
     let message = hasAnswered ? nil : answer ?? reply?.message
     hasAnswered = message != nil || hasAnswered
     return message
@@ -174,7 +176,7 @@ extension ClientCall {
     return waitForEnd()
   }
 
-  /// Blocking style: half-closes, discards the unread messages, waits for the end.
+  /// Blocking style: half-closes the call, discards the unread messages, and waits for the end of the call.
   public func finish() -> (Outcome, Reply?) {
     guard !isCallbackStyle else { return (.state, nil) }
     if isOnDrivingThread { return ended.map { (.ok, $0) } ?? (.wouldDeadlock, nil) }
@@ -200,12 +202,12 @@ extension ClientCall {
     return (outcome, found.map { unsafeDowncast($0, to: Reply.self) })
   }
 
-  /// Runs a unary call from start to end, after `make`. The end of an interruptible wait, by a signal or because its
-  /// slice (`Runtime.interruptibleSlice`) is over, cancels the call, unless the options' `onInterrupted` says to go on.
-  /// `message` is taken over; the caller gets one reference to the reply.
+  /// Runs a unary call from its start to its end, after `make`. An interruptible wait ends by a signal or
+  /// after `Runtime.interruptibleSlice`; then the call is cancelled, unless the options' `onInterrupted`
+  /// returns 0. `message` is taken over; the caller gets one reference to the reply.
   public func unary(_ message: Unmanaged<Message>, _ options: CallOptions?) -> (Outcome, Unmanaged<Reply>?) {
     unaryThread = UInt(cs_thread_self())
-    // While a call with hops ends, other threads may reach it through the hops.
+    // Other threads may still use a call with hops through these hops while the call ends.
     let hasHops = call.chain != nil
     if !hasHops, call.codec == nil, call.request.settings.credentials == nil { call.manner = .brief }
     let waiter = CallWaiter(.end)
@@ -222,7 +224,7 @@ extension ClientCall {
       }
       guard outcome == .interrupted else {
         guard outcome == .ok else { return (outcome, nil) }
-        // The call has ended. If it had no hops, this thread is the only one that has it.
+        // The call has ended. Without hops, no other thread can reach the call, so no lock is needed.
         return (outcome, (hasHops ? ended : reply.take()).map { .passRetained($0) })
       }
       guard let asked = options?.onInterrupted, asked.callback(asked.userData.pointer) == 0 else {
@@ -234,12 +236,12 @@ extension ClientCall {
     }
   }
 
-  /// A value that the call and its hops share.
+  /// Reads a value that the call and its hops share.
   public func value(_ key: ByteView) -> UnsafeMutableRawPointer? { call.knownValues?.get(key) }
 
   public func setValue(_ key: ByteView, _ value: UserData?) -> Outcome {
     let values = call.values
-    // If the values were made after the end, the reply gets them here.
+    // If the call had no values when it ended, its reply gets the new `values` here.
     ended?.adopt(values)
     return values.set(key, value) ? .ok : .noMemory
   }

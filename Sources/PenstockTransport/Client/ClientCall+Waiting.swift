@@ -1,16 +1,17 @@
 import PenstockCall
 
-/// How a thread waits for a change of a call.
+/// How a thread waits for a change of a call in a blocking function.
 extension ClientCall {
-  /// Whether the calling thread drives a loop of the runtime, so that it must not wait.
+  /// Whether the calling thread drives one of the runtime's loops, for example in a callback. Such a thread
+  /// must not wait.
   var isOnDrivingThread: Bool { DrivingThread.isCurrent() && drivesALoop }
 
   @inline(never) @_optimize(size)
   private var drivesALoop: Bool { channel.runtime.loop.isOneDriven }
 
-  /// Looks, under the lock, whether the wait for `awaited` is over; for room, it also queues the message in `found`.
-  /// nil: the thread has to wait. For other news `found` becomes the object that has come: a message, headers, or the
-  /// reply.
+  /// Checks, under the lock, whether the wait for `awaited` is over. nil: the thread has to wait. `.room`:
+  /// `found` is the message to send, and is queued if the buffer has room. Otherwise `found` is set to the
+  /// awaited object: a message, the headers, or the reply.
   private func look(for awaited: Awaited, _ found: inout AnyObject?) -> Outcome? {
     switch awaited {
     case .room:
@@ -35,7 +36,8 @@ extension ClientCall {
     }
   }
 
-  /// Waits until `look` returns an outcome. `look` is called at first, and again after each wake-up.
+  /// Waits until `look` returns an outcome. This function calls `look` at the beginning, and again after each
+  /// wake-up.
   func wait(for awaited: Awaited, interruptible: Bool? = nil, _ found: inout AnyObject?) -> Outcome {
     lock.lock()
     var outcome = look(for: awaited, &found)
@@ -51,15 +53,15 @@ extension ClientCall {
     return wait(with: waiter, interruptible ?? isInterruptible, &found)
   }
 
-  /// Waits with a waiter that is in the call's list of waiters, and takes the waiter out of the list.
-  /// `opens`: this function also opens the call, which was prepared by `prepare`.
+  /// Waits with a waiter that is in the call's list of waiters, and removes the waiter from the list at the
+  /// end. `opens`: this function also opens the call, for which the caller has called `prepare`.
   func wait(
     with waiter: CallWaiter, _ interruptible: Bool, opens: Bool = false, _ found: inout AnyObject?
   ) -> Outcome {
     var opens = opens
-    // While a worker waits, it runs the functions of the call's synchronous interceptors, and does not drive a loop
-    // that the host program drives. If the call has no hops and the runtime is not host-driven, a worker waits like
-    // every other thread.
+    // A worker that waits also runs the functions of the call's synchronous interceptors, and does not drive
+    // a host-driven loop. If the call has no hops and the runtime is not host-driven, a worker waits like any
+    // other thread.
     let isSimple = !call.wasMadeWithHops && driver._withUnsafeGuaranteedRef { $0.options.mode == .thread }
     let attendant = isSimple ? nil : call.withItem { $0.attend(waiter) }
     defer { if let attendant { channel.runtime.workers.leave(call.item, attendant) } }
@@ -80,7 +82,7 @@ extension ClientCall {
           for: waiter, deadline: nil, interruptible: interruptible,
           mayDrive: attendant == nil || runtime.options.mode == .thread)
       }
-      // The waiter is set only when the call has ended, and no other thread has the call: so no lock is needed.
+      // The waiter was set, so the call has ended. No other thread can reach the call, so no lock is needed.
       if hasNoHandle, result == .ready, attendant == nil, !call.wasMadeWithHops { return .ok }
       lock.lock()
       var outcome = look(for: waiter.awaited, &found)
@@ -103,11 +105,11 @@ extension ClientCall {
     }
   }
 
-  /// Whether the calling thread belongs to an executor that has to run a callback of the call: then the call
+  /// Whether the calling thread belongs to an executor that still has to run a callback of the call. The call
   /// can't end while this thread waits. Under the lock.
   private var needsThisThread: Bool { !needed.isEmpty && needed.contains { $0.isOnThisThread } }
 
-  /// Releases the lock, and wakes the threads that wait for `news`.
+  /// Releases the lock, and wakes the threads that wait for the change `news`.
   func unlock(andWake news: Awaited) {
     guard waiters.isAwaited(news) else { return lock.unlock() }
     let (one, isOwn, more) = waiters.awaiting(news)

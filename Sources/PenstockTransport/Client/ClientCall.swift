@@ -3,12 +3,12 @@ import PenstockCall
 import PenstockWire
 import Synchronization
 
-/// A call as its user sees it. In blocking style, messages that arrive are queued here until a thread receives them;
-/// in callback style, each message is handed to the callback at once.
+/// A call as its user sees it. In blocking style, `received` queues the messages that arrive until a thread
+/// receives them. In callback style, each message goes to the callback at once.
 public final class ClientCall: CallAbove, @unchecked Sendable {
   public let call: Call
   public let channel: ClientChannel
-  /// The channel's loop. The reference is not counted, because `channel` keeps the loop.
+  /// The runtime of the channel's loop. The reference is not counted, because `channel` holds the loop.
   let driver: Unmanaged<Runtime>
   var runtime: Runtime { driver.takeUnretainedValue() }
   public let generation: UInt64
@@ -16,63 +16,65 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   let createdAt: UInt64
   var isCallbackStyle: Bool { callbacks != nil }
 
-  // Used by the driving thread only: the links of the list of live calls.
+  // The links of the loop's list of live calls. Only the driving thread uses them.
   var nextLive: Unmanaged<ClientCall>?
   var previousLive: Unmanaged<ClientCall>?
-  /// The caller's callbacks; nil in blocking style.
+  /// The user's callbacks; nil in blocking style.
   private let callbacks: CallCallbacks.Table?
-  /// The user data of the callbacks, until the end.
+  /// The user data of the callbacks. It is released when the call ends.
   private var userData: UserData?
-  /// The links to the call's parent and to its side calls (SideCalls.swift).
+  /// The links to the call's parent and to its side calls, which its hops make (SideCalls.swift).
   var sideLinks = SideCallLinks()
 
   // The lock, and the state under it.
   let lock = Lock()
   var waiters = CallWaiters()
-  /// Executors that have to run a callback before the call can end.
+  /// Executors that still have to run a callback before the call can end.
   var needed: [any Executor] = []
   var received = ShortQueue<Message>()
-  /// The message that `unary` sends, until the call's first run.
+  /// The request message of `unary`, until `firstRun` sends it.
   private var firstMessage: Message?
-  /// The response message of a call that has exactly one, until the reply takes it.
+  /// The response message of a call that has exactly one, until the call ends and the reply takes it over.
   var answer: Message?
   var demanded = 0
-  /// The response's headers, until the reply takes them.
+  /// The response's headers, until the call ends and the reply takes them over.
   var headers: Metadata?
   var reply: Reply?
-  /// How much of the send buffer each message in flight takes, oldest first: its size and an overhead. The only
-  /// message of a unary or server stream call is not counted.
+  /// The bytes of the send buffer that each message in flight takes, oldest message first: the message's size
+  /// and an overhead. The only message of a unary or server stream call is not in the list.
   var sizesInFlight = ShortQueue<Int>()
   /// The sum of `sizesInFlight`.
   var bytesInFlight = 0
   var sentMessages = 0
-  /// The channels that hops have redirected the call to; kept until the end.
+  /// The channels that hops have redirected the call to. The call holds them until its end.
   private var redirectChannels: [ClientChannel] = []
-  /// The thread that has made the call by `unary` and waits for its end; 0: the call was made otherwise.
+  /// The id of the thread that has made the call by `unary` and waits for its end; 0: the call was not made
+  /// by `unary`.
   var unaryThread: UInt = 0
-  /// Whether `unary` has made the call, so that the user has no handle of it. Before its end other threads reach such
-  /// a call only in two ways: `cancel` of its options submits an end, and hops lead to the call, if it was made with
-  /// hops (`Call.wasMadeWithHops`).
+  /// Whether the call was made by `unary`, so that the user has no handle of it. Before the end, other
+  /// threads can reach such a call in two ways only: `cancel` of its options submits an end, and a hop gives
+  /// access to the call, if the call was made with hops (`Call.wasMadeWithHops`).
   var hasNoHandle: Bool { unaryThread != 0 }
   let sendBufferBytes: Int
   let sendsAhead: Bool
   let maxSendBytes: Int
-  /// Whether messages are dropped, and not delivered any more. Set under the lock; callback style reads it without
-  /// the lock.
+  /// Whether messages that arrive are dropped instead of delivered. Set under the lock; callback style reads
+  /// it without the lock.
   let discards = Atomic<Bool>(false)
   var isHalfClosed = false
-  /// Whether the user has received `answer`, or can't receive it any more, because the call was cancelled.
+  /// Whether the user has received `answer`, or can't receive it any more because the call was cancelled.
   var hasAnswered = false
   let isInterruptible: Bool
 
-  /// The number of users' handles. When the last one is released, a call in blocking style that has not ended is
-  /// cancelled.
+  /// The number of handles that the user has. When the last handle is released, a call in blocking style that
+  /// has not ended is cancelled.
   private let handles = Atomic<Int>(1)
 
-  /// The limit on messages of a stream that are taken before a blocking `receive` has asked for them.
+  /// The most messages of a stream that the call takes from the transport before a blocking `receive` asks
+  /// for them.
   private static let readAhead = 64
 
-  /// Makes a call, with one reference, which is the caller's.
+  /// Makes a call. The caller owns the one reference to it.
   public static func make(
     _ channel: ClientChannel, _ path: ByteView, _ kind: CallKind, _ options: CallOptions?,
     _ callbacks: consuming CallCallbacks?
@@ -83,8 +85,8 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     return make(channel, named, kind, options, consume callbacks, line)
   }
 
-  /// Checks the path of a call on the channel, and finds its shared copy. nil: no call can be made; the outcome says
-  /// why.
+  /// Checks the path of a new call, and returns the channel's shared copy of the path. nil: no call can be
+  /// made; the outcome is the reason.
   static func find(_ path: ByteView, _ channel: ClientChannel) -> (Outcome, ByteBuffer?) {
     channel.isOpen ? channel.paths.find(path) : (.closed, nil)
   }
@@ -117,7 +119,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     return (.ok, .passRetained(ClientCall(call, channel, options, consume callbacks)))
   }
 
-  /// Inlined, so that the references that `make` holds move into the object, and are not counted again.
+  /// Inlined, so that the references that `make` holds move into the object without reference counting.
   @inline(__always)
   private init(
     _ call: Call, _ channel: borrowing ClientChannel, _ options: CallOptions?,
@@ -146,17 +148,17 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   @inline(never)
   private func letValuesGo() { call.knownValues?.letGo() }
 
-  /// Opens the call. Any thread, once.
+  /// Opens the call: posts its first run to the loop. Any thread, once.
   public func open() {
     prepare(nil)
     driver._withUnsafeGuaranteedRef { runtime in call.withItem { _ = runtime.post($0) } }
   }
 
-  /// Prepares the first run. The caller then posts the call's item to `driver`. `message`: the request of `unary`,
-  /// which the first run sends with a half-close behind it; nil: none.
+  /// Prepares `firstRun`. The caller then posts the call's item to `driver`. `message`: the request message
+  /// of `unary`, which `firstRun` sends and then half-closes the call; nil: no message.
   func prepare(_ message: consuming Message?) {
-    // The call is counted until it ends. While a call is counted, the runtime does not end by itself, and a shutdown
-    // waits.
+    // The runtime counts the call from here until its end. A runtime with a counted call does not end by
+    // itself, and a shutdown waits for the call.
     driver._withUnsafeGuaranteedRef { runtime in
       runtime.beginCall()
       if isCallbackStyle { runtime.beginBackground() }
@@ -168,14 +170,14 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     call.withItem { $0.awaitFirstRun(call) }
   }
 
-  /// The first step of the call, on the driving thread. The call may end here, and be freed.
+  /// The first step of the call, on the driving thread. The call may end and be freed within this function.
   func firstRun() {
     driver._withUnsafeGuaranteedRef { $0.advance(to: createdAt) }
     borrow(channel.loop.live) { $0.add(self) }
     call.attach(below: channel.transport.newAttempt())
     if channel.isClosed || sideLinks.parent != nil, !beginsWithOthers() { return }
-    // `unary` gives no message if the call's options were cancelled before. Then the call is not opened: the input
-    // that ends it was posted (`CallOptions.began`), and comes next.
+    // `firstMessage` is nil if the options of a `unary` call were cancelled before. The call is then not
+    // opened. `CallOptions.began` has posted the input that ends the call, and that input runs next.
     if hasNoHandle, firstMessage == nil { return }
     borrow(call) { $0.open(firstMessage.take()) }
   }
@@ -194,7 +196,8 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
 
   // MARK: - Redirect
 
-  /// Keeps a channel that the call was redirected to. Any thread. False: the call has ended.
+  /// Keeps a channel alive that the call was redirected to, until the call ends. Any thread. False: the call
+  /// has ended already.
   func keep(_ other: ClientChannel) -> Bool {
     lock.withLock {
       if reply == nil { redirectChannels.append(other) }
@@ -204,15 +207,17 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
 
   // MARK: - Handles
 
-  /// The borrowed handle that callbacks get.
+  /// The handle that callbacks get. It is borrowed: valid during the callback only, unless the callback
+  /// retains it.
   var handle: OpaquePointer { OpaquePointer(Unmanaged.passUnretained(self).toOpaque()) }
 
-  /// Counts one more handle. True: there was none, because a callback may retain its handle after the user
-  /// has released the last one. The caller then has to take the reference again that all handles share.
+  /// Adds one to the number of handles. True: the number was 0. This happens if a callback retains its handle
+  /// after the user has released the last one. The caller then has to retain the call again, because all
+  /// handles share one reference.
   public func retainHandle() -> Bool { handles.wrappingAdd(1, ordering: .relaxed).oldValue == 0 }
 
-  /// Counts one handle less. True: it was the last handle, and the caller has to release the reference that
-  /// all handles share.
+  /// Subtracts one from the number of handles. True: it was the last handle, and the caller has to release
+  /// the reference that all handles share.
   public func releaseHandle() -> Bool {
     guard handles.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0 else { return false }
     if !isCallbackStyle, !Process.isForked(generation) { cancel(("released" as StaticString).bytes) }
@@ -222,7 +227,8 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   // MARK: - News from the call, on the driving thread
 
   public override func callHeaders(_ headers: Metadata) {
-    // In callback style, or without a handle, no other thread waits for the headers or looks at them before the end.
+    // In callback style, or without a handle, no other thread reads the headers before the end, so no lock is
+    // needed.
     if hasNoHandle || isCallbackStyle {
       self.headers = headers
     } else {
@@ -257,8 +263,8 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     }
   }
 
-  /// Takes up to `readAhead` messages before a thread asks for them. So a thread that receives one message
-  /// after the other needs only one turn of the loop for many of them.
+  /// Takes up to `readAhead` messages before a thread asks for them. So a thread that receives many messages
+  /// in a row needs only one turn of the loop for all of them.
   public override func callOffersMessage() {
     guard !isCallbackStyle, !kind.receivesOne else { return }
     lock.lock()
@@ -289,7 +295,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     let isNew = !needed.contains { $0 === executor }
     guard isNew else { return lock.unlock() }
     needed.append(executor)
-    // Wakes all waiters: a thread of this executor must not go on waiting, because the call can't end before the
+    // Wakes all waiters. A waiting thread of this executor must return, because the call can't end before the
     // executor has run its callback (`needsThisThread`).
     unlock(andWake: .end)
   }
@@ -297,13 +303,14 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   public override func callStatus(_ status: Status) {
     borrow(channel.loop.live) { $0.remove(self) }
     endSideCalls()
-    // If `needsNoLock`, the thread that has made the call drives, and no other thread has the call.
+    // If `needsNoLock`, the thread that has made the call is the driver, and no other thread can reach the
+    // call.
     let needsNoLock = hasNoHandle && !call.wasMadeWithHops && unaryThread == UInt(cs_thread_self())
     var visited: [ClientChannel] = []
     if !needsNoLock { lock.lock() }
     if !redirectChannels.isEmpty { swap(&visited, &redirectChannels) }
-    // The reply is made within the lock: a value that another thread sets meanwhile is either in the reply
-    // already or added to it afterwards.
+    // The reply is made under the lock. A value that another thread sets at the same time is then either in
+    // the reply already, or that thread adds it to the reply afterwards.
     let ended = Reply(status, generation, call)
     swap(&ended.headers, &headers)
     swap(&ended.message, &answer)
@@ -313,7 +320,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     withExtendedLifetime(visited) {}
     if let callbacks {
       call.watch.begin(call.id, .status)
-      // The call keeps the reply while the callback runs.
+      // `handed` is valid during the callback, because the call holds the reply.
       callbacks.onReply?(handle, handed, callbacks.pointer)
       if userData != nil { userData = nil }
       call.watch.end()

@@ -3,10 +3,11 @@ import PenstockChannel
 import PenstockWire
 import Synchronization
 
-/// A channel as its users see it: the transport's channel, its interceptors, and defaults for its calls.
+/// A channel as its user sees it: the transport's channel, its interceptors, and default options for its
+/// calls.
 public final class ClientChannel: @unchecked Sendable {
   public let runtime: ClientRuntime
-  /// The loop of the runtime that the channel is on.
+  /// The loop on which the channel and its calls run.
   let loop: RuntimeLoop
   public let generation: UInt64
   let transport: Channel
@@ -15,18 +16,20 @@ public final class ClientChannel: @unchecked Sendable {
   let methods: CurrentMethods
   let defaults: CallDefaults
   let origin: CallOrigin
-  /// Reports a connection event to an interceptor's `on_connection`. The target is followed by a NUL.
+  /// Calls the `on_connection` callback of an interceptor with a connection event. `target` ends with a NUL.
   public typealias Teller = (ConnectionNews, Registration, _ target: ByteBuffer) -> Void
   private let phase = Atomic<Phase>(.open)
   private let lock = Lock()
   private var ownCodec: Codec?
-  /// Whether a codec is set, so that calls of a channel without one take no lock.
+  /// Whether the channel has a codec. Without one, calls of the channel take no lock for it.
   private let hasCodec = Atomic<Bool>(false)
-  /// The number of users' handles. Calls may keep the channel longer.
+  /// The number of handles that the user has. Calls may keep the channel alive after the last handle is
+  /// released.
   private let handles = Atomic<Int>(1)
 
-  /// Makes a channel. It takes over two counts from the caller: one user of `runtime`
-  /// (`ClientRuntime.addUser`), and one channel on `loop` (`ClientRuntime.loopForChannel`).
+  /// Makes a channel. The caller has already counted it twice, as a user of `runtime`
+  /// (`ClientRuntime.addUser`) and as a channel on `loop` (`ClientRuntime.loopForChannel`). The channel takes
+  /// these two counts over.
   @inline(never) @_optimize(size)
   public init(
     _ runtime: ClientRuntime, _ loop: RuntimeLoop, _ transport: Channel, target: ByteBuffer,
@@ -48,7 +51,7 @@ public final class ClientChannel: @unchecked Sendable {
     runtime.join(chains)
   }
 
-  /// Runs when no handle and no call is left.
+  /// Runs when the user has no handle of the channel and the channel has no calls.
   deinit {
     if !Process.isForked(generation) {
       transport.close()
@@ -61,7 +64,8 @@ public final class ClientChannel: @unchecked Sendable {
 
   public func retainHandle() { handles.wrappingAdd(1, ordering: .relaxed) }
 
-  /// Counts one handle less; the caller still has to release the handle's reference.
+  /// Subtracts one from the number of handles. The caller still has to release the reference that the handle
+  /// held.
   public func releaseHandle() {
     guard handles.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0,
       !Process.isForked(generation)
@@ -72,16 +76,16 @@ public final class ClientChannel: @unchecked Sendable {
 
   private enum Phase: UInt8, AtomicRepresentable {
     case open
-    /// The channel takes no new calls, and closes when its present calls have ended.
+    /// The channel accepts no new calls, and closes when its present calls have ended.
     case leaving
     case closed
   }
 
   public var isClosed: Bool { phase.load(ordering: .acquiring) == .closed || loop.isClosed }
-  /// Whether a call can still be made.
+  /// Whether new calls can be made on the channel.
   public var isOpen: Bool { phase.load(ordering: .acquiring) == .open && !loop.isClosed }
 
-  /// Sets the codec of calls that are created from now on.
+  /// Sets the codec for calls that are made from now on.
   public func setCodec(_ codec: Codec?) {
     let old = lock.withLock { () -> Codec? in
       let old = ownCodec
@@ -94,7 +98,7 @@ public final class ClientChannel: @unchecked Sendable {
 
   public var codec: Codec? { hasCodec.load(ordering: .acquiring) ? lock.withLock { ownCodec } : nil }
 
-  /// Ends every call of the channel, closes its connections, and removes its interceptors. Does not wait.
+  /// Ends all calls of the channel, closes its connections, and removes its interceptors. Does not wait.
   public func close() -> Outcome {
     guard phase.exchange(.closed, ordering: .acquiringAndReleasing) != .closed else { return .already }
     loop.hasOneChannelLess()
@@ -103,7 +107,8 @@ public final class ClientChannel: @unchecked Sendable {
     return .ok
   }
 
-  /// Closes the channel when its calls have ended, at the latest after the timeout (-1: without limit). Does not wait.
+  /// Closes the channel when its calls have ended, or after `timeoutMilliseconds` at the latest (-1: without
+  /// limit). Does not wait.
   @inline(never) @_optimize(size)
   public func closeGracefully(timeoutMilliseconds: Int64) -> Outcome {
     let deadline = Runtime.deadline(after: timeoutMilliseconds, from: Runtime.monotonicNow())
@@ -127,7 +132,7 @@ public final class ClientChannel: @unchecked Sendable {
 
   public var connectivity: Connectivity { isClosed ? .shutdown : transport.connectivity }
 
-  /// Waits until the state differs from `old`, and returns the new state.
+  /// Waits until the connectivity state differs from `old`, and returns the new state.
   public func wait(for old: Connectivity, timeoutMilliseconds: Int64) -> (Outcome, Connectivity) {
     let deadline = Runtime.deadline(after: timeoutMilliseconds, from: Runtime.monotonicNow())
     if connectivity != old { return (.ok, connectivity) }
@@ -159,16 +164,16 @@ public final class ClientChannel: @unchecked Sendable {
     return .ok
   }
 
-  /// Makes a resolver of the program find the addresses from now on (`Channel.setResolver`). If the channel
-  /// is closed, the functions are released at once.
+  /// Sets a resolver of the user's, which finds the channel's addresses from now on (`Channel.setResolver`).
+  /// If the channel is closed, `functions` is released at once.
   public func setResolver(_ functions: ResolverFunctions, _ give: (ResolverHandle) -> Void) -> Outcome {
     if isClosed { return .closed }
     transport.setResolver(functions, give)
     return .ok
   }
 
-  /// Makes `picker` choose the endpoint of each attempt from now on; nil: the balancer chooses. If the
-  /// channel is closed, the picker is released at once.
+  /// Sets the picker that chooses the endpoint of each attempt from now on. nil: the channel's load balancer
+  /// chooses. If the channel is closed, the picker is released at once.
   public func set(_ picker: Picker?) -> Outcome {
     if isClosed { return .closed }
     transport.set(picker)
@@ -185,9 +190,9 @@ public final class ClientChannel: @unchecked Sendable {
     transport.setCertificates(roots: roots, chain: chain, key: key)
   }
 
-  /// The owner of the channel's registrations.
+  /// The owner of the channel's registered interceptors.
   public var registrations: RegistrationOwner { chains }
 
-  /// The registrations of the runtime and the channel, by priority.
+  /// The registered interceptors of the runtime and the channel, sorted by priority.
   public var entries: [Registry.Entry] { chains.merged(with: runtime) }
 }

@@ -2,10 +2,10 @@ import PenstockCall
 import PenstockWire
 import Synchronization
 
-/// A runtime as its users see it: one loop or several, and the interceptors of all its channels.
+/// A runtime as its user sees it: one event loop or several, and the interceptors of all its channels.
 ///
-/// Each loop has its own driver, timers and calls. This object has the parts that the loops share: the users,
-/// the registrations, and the workers.
+/// Each loop has its own driver, timers and calls. This object has the parts that the loops share: the count
+/// of users, the registered interceptors, and the worker threads.
 public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
   public enum Made {
     case made(ClientRuntime)
@@ -15,23 +15,25 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
   static let processSlot = 1
 
   public let generation: UInt64
-  /// The first loop; each loop knows the next one.
+  /// The first loop. Each loop has a reference to the next one.
   let loop: RuntimeLoop
-  /// The first loop's runtime; in host mode there is no other.
+  /// The first loop's runtime. In host mode it is the only one.
   public var runtime: Runtime { loop.runtime }
   private let isShared: Bool
-  /// The number of users' handles and of channels. Under the lock of the process's page if this is the
-  /// default runtime (`isShared`), otherwise under `lock`.
+  /// The number of the user's handles, plus the number of channels. Guarded by the lock of the process's page
+  /// if this is the default runtime (`isShared`), otherwise by `lock`.
   private var users = 1
-  /// The number of users' handles and of channels that have handles: the holders that can change the registrations.
+  /// The number of the user's handles, plus the number of channels with handles. At 0 nobody can change the
+  /// registrations any more.
   private let reach = Atomic<Int>(1)
   private let lock = Lock()
   private var registry = Registry(.runtime)
-  /// Whether nothing may be registered any more; under the lock.
+  /// Whether the runtime accepts no registrations any more. Under the lock.
   private var isOver = false
-  /// The chains that each channel of the runtime keeps for its next calls.
+  /// The interceptors and cached chains of each channel of this runtime.
   private var caches: [ChannelChains] = []
-  /// A copy of the registry's generation. A call reads it without the lock, to see whether the registry has changed.
+  /// A copy of the registry's generation. A call compares it without the lock with the generation of its
+  /// cached chains.
   let registryGeneration = Atomic<UInt64>(0)
   let workers: WorkerPool
 
@@ -63,9 +65,9 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
     return made.map { .made(ClientRuntime($0, isShared: isShared)) } ?? .failed(errno: 0, what: "no loop")
   }
 
-  /// The default runtime, with one more user.
+  /// Returns the default runtime, and adds one to its number of users.
   public static func shared() -> Made {
-    // Released outside of the lock, because this may free objects with a user's finalizer.
+    // `old` is released outside of the lock, because the release may run a user's finalizer.
     var old: Unmanaged<ClientRuntime>?
     defer { old?.release() }
     return Process.withLock { () -> Made in
@@ -77,7 +79,7 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
           known.reach.wrappingAdd(1, ordering: .relaxed)
           return .made(known)
         }
-        // The runtime was shut down. Its present users keep it, and new users get another runtime.
+        // The default runtime was shut down. Its present users keep it, and new users get a new runtime.
         slot.pointee = 0
         old = Unmanaged.passUnretained(known)
       }
@@ -89,15 +91,15 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
     }
   }
 
-  /// Whether the runtime is shut down, or all its loops have lost their descriptors.
+  /// Whether the runtime was shut down, or all its loops have lost their descriptors.
   public var isClosed: Bool { loop.areAllClosed }
 
-  /// Whether the calling thread drives a loop of this runtime. Then it must not wait for a call on any loop
-  /// of the runtime, because the callbacks of two loops could wait for each other.
+  /// Whether the calling thread drives a loop of this runtime. Such a thread must not wait for a call on any
+  /// loop of the runtime, because the callbacks of two loops could then wait for each other.
   @inline(__always)
   public var isDriving: Bool { DrivingThread.isCurrent() && loop.isOneDriven }
 
-  /// Chooses the loop for a new channel, and counts the channel on that loop.
+  /// Chooses the loop for a new channel, and adds the channel to that loop's count.
   @inline(never) @_optimize(size)
   public func loopForChannel() -> RuntimeLoop { lock.withLock { loop.withFewestChannels() } }
 
@@ -106,14 +108,14 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
     if isShared { Process.withLock { users += 1 } } else { lock.withLock { users += 1 } }
   }
 
-  /// Counts one user less. When the last user is gone, the loops end by themselves. Never blocks.
+  /// Subtracts one from the number of users. When no user is left, the loops end by themselves. Never blocks.
   public func removeUser() {
     isOutOfReach()
     removeHolder()
   }
 
-  /// Called when a user's handle of the runtime, or the last handle of a channel, was released: counts one
-  /// less in `reach`. The channel goes on counting in `users` until it is freed.
+  /// Subtracts one from `reach`. Called when a handle of the runtime, or the last handle of a channel, was
+  /// released. A channel without handles is still in `users` until it is freed.
   func isOutOfReach() {
     guard reach.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0,
       !Process.isForked(generation)
@@ -124,7 +126,7 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
   @inline(never) @_optimize(size)
   func removeHolder() {
     if Process.isForked(generation) {
-      // In a forked child the locks may be held by threads that exist only in the parent.
+      // In a forked child no lock is taken, because a thread that exists only in the parent may hold it.
       users -= 1
       if users == 0 { loop.releaseHandles() }
       return
@@ -162,7 +164,7 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
     var result = loop.shutdown(timeoutMilliseconds: timeoutMilliseconds)
     if result == .ok {
       forgetInterceptors()
-      // The channels of these caches are closed, too.
+      // The shutdown has also closed the channels, so their interceptors are removed.
       for cache in lock.withLock({ caches }) { cache.removeAll() }
     }
     if result == .ok || (result == .already && workers.hasThreads) {
@@ -197,13 +199,13 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
     let (isHere, gone) = self.change { registry.make(change, of: id) }
     if let gone {
       Registrations.removed(gone.registration)
-      // Removes the interceptor from the chains that channels keep for their next call, too.
+      // The channels drop their cached chains, which contain the removed interceptor.
       for cache in lock.withLock({ caches }) { cache.invalidate() }
     }
     return isHere
   }
 
-  /// The registrations, by priority.
+  /// The registered interceptors of this runtime, sorted by priority.
   public var entries: [Registry.Entry] { merged(with: Registry(), newestFirst: false).entries }
 
   private func change<R>(_ body: () -> R) -> R {
@@ -214,8 +216,8 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
     }
   }
 
-  /// The registrations of this runtime and of `other`, in the order in which calls meet them; and this registry's
-  /// generation.
+  /// Returns the registrations of this runtime and of `other`, in the order of the hops in a chain, and the
+  /// generation of this runtime's registry.
   @inline(never) @_optimize(size)
   func merged(with other: Registry, newestFirst: Bool) -> (entries: [Registry.Entry], generation: UInt64) {
     lock.withLock {

@@ -1,11 +1,12 @@
 import PenstockCall
 import PenstockWire
 
-/// The interceptors of a channel and of its runtime that have `on_connection`, by priority.
+/// The interceptors of a channel and of its runtime that have an `on_connection` callback, sorted by
+/// priority.
 final class ConnectionListeners: NewsListeners {
   private let runtime: ClientRuntime
   private let chains: ChannelChains
-  /// The channel's target, followed by a NUL.
+  /// The channel's target, with a NUL at its end.
   private let target: ByteBuffer
   private let teller: ClientChannel.Teller
 

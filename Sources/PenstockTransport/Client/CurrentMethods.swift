@@ -3,12 +3,12 @@ import PenstockChannel
 import PenstockWire
 import Synchronization
 
-/// The settings by method in a channel's current service config. The driving thread sets them; each call gets
-/// the settings of its method when it is made.
+/// The settings for each method in a channel's current service config. The driving thread sets them. A new
+/// call gets the settings of its method when it is made.
 final class CurrentMethods: @unchecked Sendable {
   private let lock = Lock()
   private var all: MethodConfigs
-  /// Whether any method has a config: if none has, calls take no lock here.
+  /// Whether the service config has settings for any method. If not, calls take no lock here.
   private let hasAny: Atomic<Bool>
 
   init(_ all: MethodConfigs) {
@@ -30,9 +30,9 @@ final class CurrentMethods: @unchecked Sendable {
     withExtendedLifetime(old) {}
   }
 
-  /// Applies the config of the request's method to `request`, which no other thread has yet. For the deadline
-  /// and for each limit, the smaller of the config's and the call's value counts. The config decides "wait
-  /// for ready" only if the call's options don't.
+  /// Applies the settings of the request's method to `request`. No other thread has access to `request` yet.
+  /// For the deadline and for each limit, the smaller value of the settings and the call counts. The settings
+  /// decide "wait for ready" only if the call's options don't.
   @inline(never) @_optimize(size)
   func apply(to request: Request, _ options: CallOptions?, now: UInt64) {
     guard let config = lock.withLock({ all.find(request.pathView) }) else { return }

@@ -2,15 +2,15 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 
-/// Closes a channel when its calls have ended, or when the time for that is over. Used on the driving thread only,
-/// except for `init`.
+/// Closes a channel gracefully: when its calls have ended, or at the time `latest`. Only the driving thread
+/// uses it, except for `init`.
 final class Farewell: Timer {
   let channel: ClientChannel
-  /// The time at which the channel closes even if calls are left; nil: there is no such time.
+  /// The monotonic time in ns at which the channel closes even if calls are left; nil: no limit.
   private let latest: UInt64?
-  /// The number of the channel's live calls at the last count, less the calls that have ended since. Each
-  /// redirected call of the loop that ends is subtracted, whichever channel it ran on: so more calls than
-  /// this may be left.
+  /// The number of the channel's live calls at the last count, minus the calls that have ended since then. A
+  /// redirected call of the loop is subtracted even if it ran on another channel, so the channel may have
+  /// more live calls than `left`.
   private var left = 0
 
   init(_ channel: ClientChannel, _ latest: UInt64?) {
@@ -30,13 +30,13 @@ final class Farewell: Timer {
     if let latest { runtime.arm(self, at: latest) }
   }
 
-  /// Called when a call of the channel, or a redirected call, has ended.
+  /// Called when a call of the channel, or any redirected call of the loop, has ended.
   @inline(never) @_optimize(size)
   func hasOneLess(_ live: LiveCalls) {
     left -= 1
     if left > 0 { return }
-    // Counts again: calls that were made before the farewell may have begun since, and redirected calls of
-    // other channels were subtracted, too.
+    // The calls are counted again. Calls that were made before `begin` may have started since then, and
+    // redirected calls of other channels were subtracted, too.
     left = live.count(on: channel)
     if left == 0 { end() }
   }
@@ -44,7 +44,8 @@ final class Farewell: Timer {
   @inline(never) @_optimize(size)
   override func fire() { end() }
 
-  /// Closes the channel. `close` only posts the work, because this function may run in the middle of a call's end.
+  /// Closes the channel. A call may be in the middle of its end now; this is safe, because `close` only posts
+  /// the work to the loop.
   @inline(never) @_optimize(size)
   private func end() {
     channel.loop.live.remove(self)

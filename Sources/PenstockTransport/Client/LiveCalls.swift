@@ -1,16 +1,16 @@
 import PenstockCall
 import PenstockWire
 
-/// The calls of a loop that have begun and not ended. The driving thread only.
+/// The calls of a loop that have begun and not ended. Only the driving thread uses the list.
 ///
-/// The list counts no references: a ClientCall and its Call keep each other until the call ends, and the end
-/// takes the call out of the list.
+/// The list holds no references. A `ClientCall` and its `Call` hold each other until the call ends, and then
+/// the call is removed from the list.
 final class LiveCalls: ShutdownHook, @unchecked Sendable {
   private var first: Unmanaged<ClientCall>?
   private(set) var isShutDown = false
-  /// The worker pool of the runtime. The reference is not counted, because the runtime keeps the pool.
+  /// The worker pool of the runtime. The reference is not counted, because the runtime holds the pool.
   var workers: Unmanaged<WorkerPool>?
-  /// The farewells of channels that close when their calls have ended.
+  /// The graceful closings under way: one for each channel that closes when its calls have ended.
   private var farewells: [Farewell] = []
   private var hasFarewells = false
 
@@ -51,7 +51,7 @@ final class LiveCalls: ShutdownHook, @unchecked Sendable {
     hasFarewells = !farewells.isEmpty
   }
 
-  /// How many calls were made on `channel` or run on it.
+  /// The number of calls that were made on `channel` or run on it after a redirect.
   @inline(never) @_optimize(size)
   func count(on channel: ClientChannel) -> Int {
     var count = 0
@@ -63,7 +63,7 @@ final class LiveCalls: ShutdownHook, @unchecked Sendable {
     return count
   }
 
-  /// All calls, the latest first.
+  /// All calls, the most recent first.
   var all: [ClientCall] {
     var found: [ClientCall] = []
     var next = first
@@ -74,8 +74,8 @@ final class LiveCalls: ShutdownHook, @unchecked Sendable {
     return found
   }
 
-  /// Ends the calls that were made on `channel` or run on it; if `channel` is nil, all calls. A call that
-  /// ends takes itself out of the list.
+  /// Ends the calls that were made on `channel` or run on it after a redirect; nil: all calls. Each call that
+  /// ends removes itself from the list.
   @inline(never) @_optimize(size)
   func end(_ channel: ClientChannel?, _ why: Closing) {
     var ending: [ClientCall] = []
@@ -106,7 +106,7 @@ final class LiveCalls: ShutdownHook, @unchecked Sendable {
 
   func endInherited() { end(nil, .forked) }
 
-  /// Registers the shutdown hook of a new runtime, on its driving thread.
+  /// An item that registers the shutdown hook of a new runtime on its driving thread.
   final class Registering: InboxItem {
     private let live: LiveCalls
     private unowned(unsafe) let runtime: Runtime
@@ -116,7 +116,7 @@ final class LiveCalls: ShutdownHook, @unchecked Sendable {
       self.runtime = runtime
     }
 
-    /// `runtime` still exists, because it is running this item.
+    /// The `unowned` reference is safe: `runtime` exists, because it is running this item.
     override func run() { runtime.onShutdown(live) }
   }
 }

@@ -2,11 +2,10 @@ import PenstockCall
 import PenstockWire
 import Synchronization
 
-/// Checked copies of the paths of a channel's calls: the calls of one method share one copy. The first path
-/// that hashes to a slot stays there as long as the channel lives, so a thread looks for a path without a
-/// lock.
+/// Checked copies of the paths of a channel's calls. All calls of one method share one copy. The first path
+/// that hashes to a slot keeps the slot until the channel is freed, so a thread needs no lock to find a path.
 final class PathCache: @unchecked Sendable {
-  /// The paths, each a counted reference that is set once.
+  /// The slots. Each has a counted reference to a path, which is set once.
   private let paths: UnsafeMutablePointer<Atomic<UnsafeMutableRawPointer?>>
   private static let slotCount = 32
   private static let longest = 200
@@ -26,7 +25,8 @@ final class PathCache: @unchecked Sendable {
     paths.deallocate()
   }
 
-  /// Finds or makes the path. Any thread. `.invalidArgument`: no call may have such a path.
+  /// Returns the shared copy of `path`, or makes a copy. Any thread. `.invalidArgument`: the path is not
+  /// valid for a call.
   func find(_ path: ByteView) -> (Outcome, ByteBuffer?) {
     let index = (path.count &* 5 &+ Int(path.last ?? 0)) & (PathCache.slotCount - 1)
     if let opaque = paths[index].load(ordering: .acquiring) {

@@ -3,18 +3,18 @@ import PenstockCall
 import PenstockWire
 import Synchronization
 
-/// A change of one registration, which the user names by its number.
+/// A change of one registered interceptor, which the user identifies by the number of its registration.
 public enum RegistrationChange {
   case removal
   case priority(Int32)
   case filter(CallFilter)
-  /// Calls that begin later get another registration, which has a filter of its own.
+  /// Calls that begin later get the new registration, with its own filter, in place of the old one.
   case replacement(Registration)
 }
 
 extension Registry {
-  /// Makes the change. Returns whether the registration is in this registry, and the registration that the change has
-  /// taken out.
+  /// Makes the change. `isHere`: whether the registration `id` is in this registry. `gone`: the registration
+  /// that the change has removed from the registry.
   mutating func make(_ change: RegistrationChange, of id: UInt64) -> (isHere: Bool, gone: Entry?) {
     switch change {
     case .removal:
@@ -29,34 +29,36 @@ extension Registry {
   }
 }
 
-/// The owner of a registry: a runtime, a channel or the options of calls. Before it is freed it removes all its
-/// registrations.
+/// The owner of registered interceptors: a runtime, a channel, or the options of calls. An owner removes all
+/// its registrations before it is freed.
 public class RegistrationOwner {
   init() {}
 
-  /// Changes the registration `id`. False: it is not registered here.
+  /// Changes the registration `id`. False: the owner has no registration with this number.
   public func make(_ change: RegistrationChange, of id: UInt64) -> Bool { false }
 }
 
-/// The registrations of this process: the number and the owner of each, and whether it was finalized.
+/// The registered interceptors of this process, each with its number and its owner, until it is finalized.
 ///
-/// The process's page (`Process`) has the table's address, and the page's lock guards the table. So a forked
-/// child starts without a table, unless it takes over the parent's (`Fork`). A child's numbers go on from its
-/// parent's, so that the child recognises a number of the parent.
+/// The process's page (`Process`) has the address of the table, and the page's lock guards the table. So a
+/// forked child starts without a table, unless it takes over the parent's handles (`Fork`). A child's numbers
+/// continue after its parent's, so that the child recognises a number of the parent.
 public enum Registrations {
-  /// The registrations whose finalizer has not run, sorted by number: new ones go to the end.
+  /// The registrations whose finalizer has not run yet, sorted by number. A new registration is added at the
+  /// end.
   private final class Table {
     struct Live {
       let id: UInt64
       let name: ByteBuffer
-      /// The owner of the registry that has the registration; nil: the registration was removed.
+      /// The owner of the registration; nil: the registration was removed.
       var owner: Unmanaged<RegistrationOwner>?
       var isRemoved = false
-      /// The thread that runs the finalizer; 0: none.
+      /// The id of the thread that runs the finalizer; 0: the finalizer does not run now.
       var finalizer: UInt64 = 0
     }
 
-    /// The newest number that was given before the fork that made this process; 0: none.
+    /// The newest number that the parent gave before it forked this process; 0: this process has no such
+    /// parent.
     let inherited: UInt64
     var live: [Live] = []
     var waiting: [(id: UInt64, cell: WaitCell)] = []
@@ -83,7 +85,7 @@ public enum Registrations {
   private static let processSlot = 4
   private static let newest = Atomic<UInt64>(0)
 
-  /// The table of this process. Called with the page's lock held.
+  /// The table of this process; made at the first use. The caller holds the page's lock.
   private static var table: Table {
     let slot = Process.slot(processSlot)
     if let raw = UnsafeRawPointer(bitPattern: slot.pointee) {
@@ -94,7 +96,8 @@ public enum Registrations {
     return fresh
   }
 
-  /// Gives `userData` a number, which is valid until its finalizer has run. `name` is not copied.
+  /// Gives the registration of `userData` a number. The number is valid until the finalizer of `userData` has
+  /// run. `name` is not copied.
   @inline(never) @_optimize(size)
   public static func begin(_ userData: UserData, _ name: ByteBuffer, of owner: RegistrationOwner) -> UInt64 {
     let generation = Process.generation
@@ -108,7 +111,8 @@ public enum Registrations {
     return id
   }
 
-  /// The name of a registration, followed by a NUL; nil: it has been finalized, or never existed.
+  /// The name of a registration, with a NUL at its end; nil: the registration was finalized, or never
+  /// existed.
   @inline(never) @_optimize(size)
   public static func name(of id: UInt64) -> ByteBuffer? {
     Process.withLock {
@@ -117,7 +121,7 @@ public enum Registrations {
     }
   }
 
-  /// Notes that a registration was taken out of its registry.
+  /// Notes that a registration was removed from its registry.
   static func removed(_ registration: Registration) {
     Process.withLock {
       let table = table
@@ -127,8 +131,8 @@ public enum Registrations {
     }
   }
 
-  /// Notes that the channel or runtime of a registration has no handle left: the registration then ends by itself,
-  /// with the last call that has it.
+  /// Notes that the user has released the last handle of the registration's channel or runtime. The
+  /// registration then ends by itself, after the last call that uses it.
   static func isLeftAlone(_ registration: Registration) {
     Process.withLock {
       let table = table
@@ -136,7 +140,7 @@ public enum Registrations {
     }
   }
 
-  /// The owner of the registry that has `id` now; if there is none, the reason.
+  /// Returns the owner of the registration `id`. nil: it has no owner; the outcome is the reason.
   @inline(never) @_optimize(size)
   public static func owner(of id: UInt64) -> (Outcome, RegistrationOwner?) {
     Process.withLock {
@@ -155,8 +159,8 @@ public enum Registrations {
   public static func waitForRemoval(_ id: UInt64, timeoutMilliseconds: Int64) -> Outcome {
     let cell = WaitCell()
     let me = cs_thread_self()
-    // A synchronous interceptor's function that runs on this thread keeps its call, and so the registration: waiting
-    // here would never end.
+    // A function of a synchronous interceptor that runs on this thread keeps its call alive, and the call
+    // keeps the registration. So a wait on this thread would never end.
     let isDriving = DrivingThread.isCurrent() || Worker.current?.runs(registration: id) == true
     let outcome = Process.withLock { () -> Outcome? in
       let table = table
@@ -179,8 +183,8 @@ public enum Registrations {
     return cell.isSet ? .ok : .timedOut
   }
 
-  /// The object that a registration's user data keeps until its finalizer has run. Its release then wakes the threads
-  /// in `waitForRemoval`.
+  /// An object that a registration's user data holds until the user's finalizer has run. When it is released,
+  /// it wakes the threads in `waitForRemoval`.
   private final class Keeper: UserDataKeeper {
     private let id: UInt64
     private let generation: UInt64

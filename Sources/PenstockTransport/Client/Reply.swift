@@ -1,22 +1,22 @@
 import PenstockCall
 import PenstockWire
 
-/// The end of a call: status, headers, message, values. Immutable once the call has made it, except for the state
-/// under the lock.
+/// The result of a call: status, headers, message, values. It does not change after the call has made it,
+/// except for the fields under the lock.
 public final class Reply {
   public let status: Status
   public internal(set) var headers: Metadata?
   public internal(set) var message: Message?
   public let stats: CallStatistics
   public let generation: UInt64
-  /// The facts of the call for its trace; nil: no trace was kept.
+  /// The facts about the call for the trace's text; nil: no trace was kept.
   public let trace: CallRecord?
   private let lock = Lock()
-  /// The values of the call, under the lock; nil: it has none.
+  /// The values that the call and its hops share, under the lock; nil: none was set.
   private var values: CallValues?
   private var texts: (status: ByteBuffer?, stats: ByteBuffer?, trace: ByteBuffer?) = (nil, nil, nil)
 
-  /// Inlined, so that `call` is borrowed from the caller, and its reference is not counted.
+  /// Inlined, so that `call` is borrowed from the caller without reference counting.
   @inline(__always)
   init(_ status: Status, _ generation: UInt64, _ call: borrowing Call) {
     self.status = status
@@ -36,7 +36,7 @@ public final class Reply {
     }
   }
 
-  /// The values of the call; nil: it has none.
+  /// The values that the call and its hops share; nil: none was set.
   public var knownValues: CallValues? { lock.withLock { values } }
 
   public func value(_ key: ByteView) -> UnsafeMutableRawPointer? {
@@ -45,7 +45,7 @@ public final class Reply {
 
   public enum Text { case status, stats, trace }
 
-  /// The text `which`. `make` makes it when it is first asked for, and the reply then keeps it.
+  /// Returns the text `which`. At the first request `make` makes the text, and the reply then keeps it.
   public func text(_ which: Text, _ make: (Reply) -> ByteBuffer?) -> ByteBuffer? {
     lock.lock()
     let known: ByteBuffer?

@@ -3,55 +3,56 @@ public import PenstockCall
 import PenstockWire
 import Synchronization
 
-/// The loop's part of a call's state: the call's item in the inbox, its timers, its tickets. The call owns this
-/// object.
+/// The state of a call that belongs to its loop: the call's item in the inbox, its timers, its tickets. The
+/// call owns this object.
 final class CallItem: InboxItem {
-  /// A reference that keeps the call while the item is posted, until it has run. One thread posts at a time
-  /// (`Call.submit`).
+  /// A reference to the call, held while the item is posted and until it has run. Only one thread at a time
+  /// posts the item (`Call.submit`).
   fileprivate var posted: Unmanaged<Call>?
-  /// Whether the next run is the first: the owner then opens the call.
+  /// Whether the next run is the first one. In the first run the owner opens the call.
   private var isFirstRun = false
   fileprivate var deadline: DeadlineTimer?
   fileprivate var resumes: [ResumeTimer] = []
-  /// The call's tickets. The driving thread makes the book, which then lives as long as this item, so that
+  /// The call's tickets. The driving thread makes the `TicketBook`. It lives as long as this item, so that
   /// other threads may use it.
   fileprivate var book: TicketBook?
-  /// The workers that run the call's synchronous interceptors. The reference is not counted, because a call that has
-  /// not ended keeps the runtime. `syncWork`: the call's synchronous interceptors that are ready to run, and the
-  /// workers that wait for the call; under the pool's lock.
+  /// `pool`: the worker threads that run the call's synchronous interceptors. The reference is not counted,
+  /// because a call that has not ended keeps the runtime, which holds the pool. `syncWork`: the call's
+  /// synchronous interceptors that are ready to run, and the workers that wait for the call; under the pool's
+  /// lock.
   private let pool: Unmanaged<WorkerPool>
   var workers: WorkerPool { pool.takeUnretainedValue() }
   var syncWork: SyncWork?
 
-  /// If the calling thread is a worker, registers it as waiting for this call: `waiter` is set when the
-  /// worker has a function of a synchronous interceptor to run. nil: the thread is no worker. Used for waits
-  /// outside of `InterceptedCall.next`.
+  /// If the calling thread is a worker, registers it as waiting for this call. `waiter` is then set when a
+  /// function of a synchronous interceptor is ready for the worker. nil: the thread is not a worker. Used for
+  /// all waits except those in `InterceptedCall.next`.
   func attend(_ waiter: CallWaiter) -> Attendant? {
     pool._withUnsafeGuaranteedRef { $0.attend(self, waiter, isInNext: false) }
   }
 
-  /// Makes an item that the inbox need not keep: while the item is posted, `posted` keeps the call, and the
-  /// call keeps the item.
+  /// Makes an item with `isKeptElsewhere`. While the item is posted, `posted` holds the call, and the call
+  /// holds the item.
   init(_ workers: Unmanaged<WorkerPool>) {
     pool = workers
     super.init(isKeptElsewhere: true)
   }
 
   private let lock = Lock()
-  /// The call as its user sees it, under the lock. The ClientCall keeps this item until the call ends, and the end
-  /// clears this reference.
+  /// The `ClientCall` of this call, under the lock. The `ClientCall` holds this item until the call ends, and
+  /// then this reference is cleared.
   private var owner: Unmanaged<ClientCall>?
 
-  /// Called before the item is posted, or run, for the first time.
+  /// Prepares the first run. Called before the item is posted or run for the first time.
   func awaitFirstRun(_ call: Call) {
     isFirstRun = true
     posted = retainNew(call)
   }
 
-  /// Sets the owner. Called before another thread has the call.
+  /// Sets the owner. Called before any other thread has access to the call.
   func attach(_ owner: Unmanaged<ClientCall>) { self.owner = owner }
 
-  /// The owner and the chain of `call`; nil once the call has ended. Any thread.
+  /// The `ClientCall` and the chain of `call`; nil: the call has ended. Any thread.
   func live(_ call: Call) -> (owner: ClientCall, chain: Chain)? {
     lock.lock()
     defer { lock.unlock() }
@@ -59,8 +60,8 @@ final class CallItem: InboxItem {
     return (owner.takeUnretainedValue(), chain)
   }
 
-  /// Called as the call ends. Another thread can use `owner` only through a hop, so no lock is needed if no other
-  /// thread can have a hop.
+  /// Clears the owner when the call ends. Other threads can use `owner` only through a hop, so no lock is
+  /// needed if no other thread can have a hop.
   fileprivate func detachOwner(_ call: Call) {
     if call.hopsArePrivate { owner = nil } else { lock.withLock { owner = nil } }
   }
@@ -69,7 +70,7 @@ final class CallItem: InboxItem {
     guard let call = posted.take() else { return }
     if isFirstRun {
       isFirstRun = false
-      // No lock is needed: only this thread clears the owner, at the call's end.
+      // No lock is needed, because only this thread clears `owner`.
       owner?._withUnsafeGuaranteedRef { $0.firstRun() }
     }
     call._withUnsafeGuaranteedRef { $0.runPosted() }
@@ -84,7 +85,7 @@ final class CallItem: InboxItem {
     if owner?.takeUnretainedValue().isCallbackStyle == true { calls.inBackground += 1 }
   }
 
-  /// Called if the runtime has ended before the item ran: ends the call, if it has not ended yet, and
+  /// Called if the runtime ended before the item could run. Ends the call, if it has not ended yet, and
   /// discards the inputs that were posted to the call.
   override func dropped(_ why: Closing) {
     let call = posted.take()?.takeRetainedValue()
@@ -94,8 +95,8 @@ final class CallItem: InboxItem {
   }
 }
 
-/// Fires at the call's deadline. The reference to the call is not counted: the timer is disarmed when the call ends,
-/// before the call can be freed.
+/// A timer that fires at the call's deadline. The reference to the call is not counted: the timer is disarmed
+/// when the call ends, before the call can be freed.
 private final class DeadlineTimer: Timer {
   unowned(unsafe) let call: Call
 
@@ -135,7 +136,7 @@ private final class ResumeTimer: Timer {
   }
 }
 
-/// Arms, on the driving thread, a timer that resolves a ticket.
+/// An item that arms a timer on the driving thread. The timer resolves a ticket.
 final class DelayedResolution: InboxItem {
   private let call: Call
   private let ticket: UInt64
@@ -156,15 +157,16 @@ final class DelayedResolution: InboxItem {
 }
 
 extension Call {
-  /// The attached object is always a CallItem: `ClientCall.make` sets it before any other thread has the call.
+  /// `attached` is always a `CallItem`: `ClientCall.make` sets it before any other thread has access to the
+  /// call.
   private var itemReference: Unmanaged<CallItem> { .fromOpaque(attached) }
   var item: CallItem { itemReference.takeUnretainedValue() }
 
-  /// Calls `body` with the call's item, without counting a reference; for code that runs often.
+  /// Calls `body` with the call's item. Counts no reference, because the function is called often.
   @inline(__always)
   func withItem<R>(_ body: (CallItem) -> R) -> R { itemReference._withUnsafeGuaranteedRef(body) }
 
-  /// Resolves a ticket at once if it is still open. The driving thread only.
+  /// Resolves a ticket at once, if the ticket is still open. Called on the driving thread.
   func settle(_ ticket: UInt64, _ resolution: Resolution) {
     var wanted: Verdict?
     if case .verdict(let verdict) = resolution { wanted = verdict }
@@ -172,7 +174,7 @@ extension Call {
   }
 }
 
-/// The values of a call, with a lock, because several threads may use them.
+/// The values that a call and its hops share, with a lock, because several threads may use them.
 private final class LockedValues: CallValues {
   private let word = Lock()
 
@@ -180,12 +182,12 @@ private final class LockedValues: CallValues {
   override func unlock() { word.unlock() }
 }
 
-/// One loop of a user's runtime, with the calls that run on it. A channel is on one loop, with all of its
-/// calls.
+/// One event loop of a user's runtime, with the calls that run on it. A channel and all its calls are on one
+/// loop.
 public final class RuntimeLoop: CallLoop, @unchecked Sendable {
   public let runtime: Runtime
   let live = LiveCalls()
-  /// The next loop of the same runtime.
+  /// The next loop of the same user's runtime; nil: this is the last one.
   let next: RuntimeLoop?
   /// The number of channels on this loop that are not closed.
   fileprivate let channels = Atomic<Int>(0)
@@ -198,7 +200,7 @@ public final class RuntimeLoop: CallLoop, @unchecked Sendable {
 
   var isClosed: Bool { runtime.closed.load(ordering: .acquiring) }
 
-  // The functions from here to `withFewestChannels` act on this loop and on all loops behind it (`next`).
+  // The functions from here to `withFewestChannels` act on this loop and on all later loops (`next`).
 
   @inline(never) @_optimize(size)
   func begin(_ workers: Unmanaged<WorkerPool>) {
@@ -210,7 +212,7 @@ public final class RuntimeLoop: CallLoop, @unchecked Sendable {
   @inline(never) @_optimize(size)
   var areAllClosed: Bool { isClosed && next?.areAllClosed != false }
 
-  /// Whether the calling thread drives one of the loops.
+  /// Whether the calling thread drives this loop or a later one.
   @inline(never) @_optimize(size)
   var isOneDriven: Bool { runtime.isDriving || next?.isOneDriven == true }
 
@@ -220,8 +222,8 @@ public final class RuntimeLoop: CallLoop, @unchecked Sendable {
     next?.releaseHandles()
   }
 
-  /// Shuts the loops down (`Runtime.shutdown`). All loops begin to shut down before this thread waits for any
-  /// of them.
+  /// Shuts down this loop and all later ones (`Runtime.shutdown`). All loops begin to shut down before this
+  /// thread waits for any of them.
   @inline(never) @_optimize(size)
   func shutdown(timeoutMilliseconds: Int64) -> Runtime.ShutdownResult {
     runtime.closed.store(true, ordering: .releasing)
@@ -232,8 +234,9 @@ public final class RuntimeLoop: CallLoop, @unchecked Sendable {
     return own == .already || others == .timedOut ? others : own
   }
 
-  /// Chooses the loop for a new channel, and counts the channel on it: the first loop that has the fewest
-  /// channels. A loop that has lost its descriptors is chosen only if all have lost theirs.
+  /// Chooses the loop for a new channel, and adds the channel to that loop's count. The choice is the first
+  /// loop with the fewest channels. A loop that has lost its descriptors is chosen only if all loops have
+  /// lost theirs.
   @inline(never) @_optimize(size)
   func withFewestChannels() -> RuntimeLoop {
     var best = self
@@ -248,9 +251,10 @@ public final class RuntimeLoop: CallLoop, @unchecked Sendable {
     return best
   }
 
-  // The functions from here on act on this loop alone.
+  // The functions from here on act on this loop only.
 
-  /// Takes back the count of `withFewestChannels`. Called when the channel is closed, or could not be made.
+  /// Subtracts the channel that `withFewestChannels` has added to this loop's count. Called when the channel
+  /// is closed, or could not be made.
   public func hasOneChannelLess() { channels.wrappingSubtract(1, ordering: .relaxed) }
 
   public override var now: UInt64 { runtime.now }

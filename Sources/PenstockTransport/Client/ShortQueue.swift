@@ -1,10 +1,10 @@
 import PenstockWire
 
-/// A queue that mostly has one element or none. The first element is stored in the struct itself, so that
+/// A queue that usually has at most one element. The first element is stored in the struct itself, so that
 /// such a queue needs no array.
 struct ShortQueue<Element> {
   private var first: Element?
-  /// The elements behind the first one begin at the index `next`; the entries before it are nil.
+  /// The elements after `first`. They begin at the index `next`; the entries before that index are nil.
   private var rest: [Element?] = []
   private var next: UInt32 = 0
 
@@ -20,7 +20,7 @@ struct ShortQueue<Element> {
       swap(&first, &rest[Int(next)])
       next += 1
       if Int(next) == rest.count {
-        // Frees large storage, which only a burst of elements has needed.
+        // Frees a large array, because only a burst of elements has needed it.
         if rest.capacity <= 64 { rest.clear() } else { rest = [] }
         next = 0
       } else if next == 1024 {

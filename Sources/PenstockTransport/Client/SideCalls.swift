@@ -1,15 +1,15 @@
 import PenstockCall
 import PenstockWire
 
-// Side calls: calls that a hop makes for the call to which the hop belongs. Redirects: by them a hop sends
-// its call to another channel.
+// A side call is a call that a hop makes while it handles another call, its parent. A redirect is a hop's
+// order to send its call to another channel.
 
-/// The links between a call and its side calls. Used by the driving thread only, except that `parent` is set before
-/// the call opens.
+/// The links between a call and its side calls, which its hops have made. Only the driving thread uses them,
+/// except that another thread may set `parent` before the call opens.
 struct SideCallLinks {
   fileprivate(set) var parent: ClientCall?
   fileprivate var sides: [ClientCall] = []
-  /// The index of this call in its parent's `sides`; -1: it is not in that list.
+  /// The index of this call in its parent's `sides`; -1: the call is not in that list.
   fileprivate var slot = -1
   fileprivate var hasEnded = false
 }
@@ -19,14 +19,15 @@ extension ClientCall {
     public let rawValue: UInt32
     public init(rawValue: UInt32) { self.rawValue = rawValue }
 
-    /// The side call meets the whole chain, the hop's own interceptor included.
+    /// The side call goes through the whole chain, which includes the interceptor of the hop that makes it.
     public static let fromTop = SideFlags(rawValue: 1)
-    /// Neither the parent's deadline nor the parent's end ends the side call.
+    /// The side call ignores the deadline and the end of its parent.
     public static let detached = SideFlags(rawValue: 2)
     public static let all: SideFlags = [.fromTop, .detached]
   }
 
-  /// Makes a call on the channel of the hop's call. Any thread that has the hop. `.gone`: the hop's call has ended.
+  /// Makes a side call for the hop's call, on the same channel. Any thread that has the hop. `.gone`: the
+  /// hop's call has ended.
   @inline(never) @_optimize(size)
   public static func makeSide(
     of hop: Hop, _ path: ByteView, _ kind: CallKind, _ flags: SideFlags, _ options: CallOptions?,
@@ -43,7 +44,8 @@ extension ClientCall {
       : channel.chains.sideChain(
         path, kind, of: channel.runtime, below: hop.index, in: line, with: options?.interceptors)
     let (outcome, made) = make(channel, named, kind, options, callbacks, side)
-    // Below the codec messages are bytes; a call that starts there has a codec only if its options say so.
+    // A hop at the level of bytes is below the codec, so its side call gets no codec from the channel, only
+    // the codec of `options`.
     made?._withUnsafeGuaranteedRef { made in
       if flags.isDisjoint(with: .fromTop), hop.level == .bytes { made.call.codec = options?.codec }
       if !flags.contains(.detached) { made.sideLinks.parent = parent }
@@ -54,7 +56,8 @@ extension ClientCall {
     return (outcome, made)
   }
 
-  /// Called before the call opens: from now on this call ends when its parent ends, or at the parent's deadline.
+  /// Called before a side call opens. From now on it ends when its parent ends, and at the parent's deadline
+  /// at the latest.
   func attachToParent() {
     guard let parent = sideLinks.parent else { return }
     if parent.sideLinks.hasEnded {
@@ -66,7 +69,7 @@ extension ClientCall {
     call.limitDeadline(parent.call.request.deadline)
   }
 
-  /// Called when the call has ended: takes it out of its parent's list, and ends its own side calls.
+  /// Called when the call has ended. Removes the call from its parent's list, and ends its own side calls.
   func endSideCalls() {
     sideLinks.hasEnded = true
     if let parent = sideLinks.parent {
@@ -97,8 +100,8 @@ extension ClientCall {
 }
 
 extension ClientChannel {
-  /// Redirects the hop's call: its start, or the recorded start that a RESTART sends, goes to this channel. Called in
-  /// a callback of the hop.
+  /// Redirects the hop's call to this channel: the hop's start event, or the recorded start that a RESTART
+  /// sends again, goes to this channel. Called in a callback of the hop.
   @inline(never) @_optimize(size)
   public func take(over hop: Hop) -> Outcome {
     guard let (owner, _) = hop.call.item.live(hop.call) else { return .gone }
@@ -115,21 +118,23 @@ extension ClientChannel {
 }
 
 extension ClientCall {
-  /// The channel that the call runs on. The driving thread only, while the call lives.
+  /// The channel that the call runs on now, after any redirects. Only on the driving thread, and before the
+  /// call ends.
   var lane: ClientChannel {
-    // ClientRoute is the only class of routes.
+    // The cast is safe, because `ClientRoute` is the only subclass of `CallRoute`.
     call.request.route.map { unsafeDowncast($0, to: ClientRoute.self).channel } ?? channel
   }
 
-  /// Whether a hop has sent the call to another channel, perhaps more than once. The driving thread only.
+  /// Whether a hop has redirected the call to another channel at least once. Only on the driving thread.
   var wasRedirected: Bool { call.request.route != nil }
 
-  /// Whether the call was made on this channel, or runs on it. The driving thread only, while the call lives.
+  /// Whether the call was made on the channel `other`, or runs on it after a redirect. Only on the driving
+  /// thread, and before the call ends.
   func isOn(_ other: ClientChannel) -> Bool { channel === other || lane === other }
 }
 
-/// The route to another channel. The reference is not counted: a request may outlive its call, but the call keeps the
-/// channel until it ends, and no code asks for the route after that.
+/// The channel to which a redirected call goes. The reference is not counted. A request may outlive its call;
+/// but the call holds the channel until it ends, and no code reads the route afterwards.
 private final class ClientRoute: CallRoute {
   unowned(unsafe) let channel: ClientChannel
 

@@ -5,16 +5,16 @@ import Synchronization
 /// A copy of a call's state at one moment.
 public struct CallView {
   public let record: CallRecord
-  /// The deadline in monotonic nanoseconds; nil: none.
+  /// The deadline in monotonic ns; nil: the call has no deadline.
   public let deadline: UInt64?
   public let attempts: UInt64
-  /// The time (monotonic ns) when a byte last came on the connection of the last attempt; 0: there is no
-  /// connection.
+  /// The time (monotonic ns) when the connection of the last attempt last received a byte; 0: the attempt has
+  /// no connection.
   public let heardAt: UInt64
   public let standings: [Standing]
   public let holder: Holder
 
-  /// Called on the driving thread.
+  /// Copies the state of `call`. Called on the driving thread.
   init(_ call: Call) {
     record = CallRecord(call)
     deadline = call.request.deadline
@@ -27,22 +27,22 @@ public struct CallView {
 
 /// A snapshot of a runtime, for diagnosing hangs.
 public struct RuntimeView {
-  /// Whether every loop has answered within the time limit.
+  /// Whether every loop of the runtime has answered within the time limit. If not, `calls` is incomplete.
   public var isComplete: Bool
-  /// The calls of the loops that have answered, loop by loop, the latest call of each loop first; nil: no
-  /// loop has answered.
+  /// The calls of the loops that have answered, loop by loop, the most recent call of each loop first; nil:
+  /// no loop has answered.
   public var calls: [CallView]?
-  /// The running callback: of the first loop that has not answered, or, if all have answered, of any loop.
-  /// nil: none runs.
+  /// A callback that runs now. If a loop has not answered, it is the callback of the first such loop;
+  /// otherwise it is a callback of any loop. nil: no callback runs.
   public var running: CallWatch.Running?
   /// The name of the interceptor whose callback runs, followed by a NUL; nil: no callback runs, or the
   /// running callback belongs to the call itself.
   public var interceptor: ByteBuffer?
-  /// The time that the loop last read from the clock: the callback that runs began about then.
+  /// The monotonic time in ns that the loop last read from the clock. A running callback began about then.
   public var turnTime: UInt64
   public var now: UInt64
 
-  /// Adds the view of further loops.
+  /// Adds the calls and the running callback of further loops.
   @inline(never) @_optimize(size)
   fileprivate mutating func add(_ others: RuntimeView) {
     if running == nil || isComplete && !others.isComplete {
@@ -58,19 +58,19 @@ public struct RuntimeView {
 }
 
 extension ClientRuntime {
-  /// A view of the runtime. Any thread. A thread that drives a loop looks at that loop at once. For the other
-  /// loops together it waits at most `nanoseconds`; a loop that has not answered by then is missing in the
-  /// view.
+  /// Returns a snapshot of the runtime. Any thread. A thread that drives a loop reads that loop's state at
+  /// once. For all other loops together it waits at most `nanoseconds`; a loop that has not answered by then
+  /// is missing in the snapshot.
   public func view(within nanoseconds: UInt64) -> RuntimeView {
     loop.view(within: nanoseconds / UInt64(runtime.options.loops))
   }
 }
 
 extension RuntimeLoop {
-  /// A view of this loop and of those behind it. Waits at most `nanoseconds` for each of them.
+  /// Returns a snapshot of this loop and of all later ones. Waits at most `nanoseconds` for each of them.
   @inline(never) @_optimize(size)
   fileprivate func view(within nanoseconds: UInt64) -> RuntimeView {
-    // A loop that has ended has no calls.
+    // A loop that has ended has no calls, so it is not asked.
     let calls =
       runtime.ended.load(ordering: .acquiring)
       ? [] : look(within: nanoseconds, at: nil)
@@ -83,13 +83,14 @@ extension RuntimeLoop {
     return view
   }
 
-  /// Looks at `call` (nil: at all calls) on the driving thread, or on this thread if no thread drives.
-  /// Returns nil if the loop has not answered within `nanoseconds`.
+  /// Copies the state of `call` (nil: of all calls), on the driving thread, or on this thread if no thread
+  /// drives. Returns nil if the loop has not answered within `nanoseconds`.
   @inline(never) @_optimize(size)
   func look(within nanoseconds: UInt64, at call: ClientCall?) -> [CallView]? {
     if runtime.isDriving { return live.views(of: call) }
     var found: [CallView]?
-    // If no thread drives, this thread looks itself. If another thread drives, that thread is asked to look.
+    // If no thread drives, this thread copies the state itself. Otherwise a request asks the driving thread
+    // to do so.
     if runtime.inspect({ found = live.views(of: call) }) { return found }
     let request = LoopRequest(call)
     let (sum, overflow) = Runtime.monotonicNow().addingReportingOverflow(nanoseconds)
@@ -114,19 +115,20 @@ extension LiveCalls {
 }
 
 extension ClientCall {
-  /// The call of a hop, for any thread that has the hop; nil once the call has ended.
+  /// The `ClientCall` to which `hop` belongs; nil: the call has ended. Any thread that has the hop.
   public static func of(_ hop: Hop) -> ClientCall? { hop.call.item.live(hop.call)?.owner }
 
-  /// The state of the call now; nil: it has ended, or the loop has not answered in time.
+  /// The present state of the call; nil: the call has ended, or the loop has not answered within
+  /// `nanoseconds`.
   public func view(within nanoseconds: UInt64) -> CallView? {
     ended == nil ? channel.loop.look(within: nanoseconds, at: self)?.first : nil
   }
 
-  /// The facts of the call, with the method that it was made for. Any thread.
+  /// The facts about the call, with the method's path at the time when the call was made. Any thread.
   public var record: CallRecord { CallRecord(call, call.request.firstPath, createdAt) }
 }
 
-/// A request to the driving thread to look at the calls, and its answer.
+/// A request that asks the driving thread to copy the state of calls, and the answer.
 private final class LoopRequest: @unchecked Sendable {
   let cell = WaitCell()
   private let call: ClientCall?

@@ -2,13 +2,14 @@ import PenstockCall
 import PenstockWire
 import Synchronization
 
-/// Tickets by number, for any thread.
+/// Finds tickets by their number, on any thread.
 ///
-/// A ticket is a number: (number of a book) << 16 | (index in that book, from 1). Books are numbered from 1, and no
-/// number is used again within the process, nor in a child that a fork makes of it: so a ticket that is resolved late
-/// never meets another ticket. A book belongs to one call, and takes another number after each 65,535
-/// tickets. Spent tickets are not kept: a ticket whose number no book has counts as gone (usually its call
-/// has ended), and a ticket that its book does not list counts as spent.
+/// A ticket is a number: (number of a book) << 16 | (index in that book, from 1). A book (`TicketBook`) has
+/// the tickets of one call, and takes a further book number after each 65,535 tickets. Book numbers begin at
+/// 1, and are never used again in the process or in its forked children. So a ticket that is resolved late
+/// can't be mistaken for another ticket. Spent tickets are not stored. If no book has the ticket's book
+/// number, the ticket counts as gone, usually because its call has ended. If the book does not list the
+/// ticket, the ticket counts as spent.
 final class TicketTable: @unchecked Sendable {
   private struct Slot {
     var number: UInt64 = 0
@@ -17,19 +18,19 @@ final class TicketTable: @unchecked Sendable {
 
   static let processSlot = 2
   static let lastNumber: UInt64 = 1 << 48 - 1
-  /// The newest number of this process or an ancestor. It is outside of the memory that a fork wipes, so that a child
-  /// goes on counting from there.
+  /// The newest book number of this process or an ancestor. It is outside of the memory that a fork wipes, so
+  /// that a child continues after its parent's numbers.
   private static let newest = Atomic<UInt64>(0)
 
   private let lock = Lock()
-  /// The ticket books (a `TicketBook` has the tickets of one call) by book number: number n is in slot n modulo the number
-  /// of slots, a power of 2. A new number whose slot is taken is not used, and the next one is tried. At least half of the
-  /// slots stay free.
+  /// The ticket books by book number: number n is in slot n modulo the number of slots, which is a power of
+  /// 2. If the slot of a new number is taken, the number is skipped. At least half of the slots stay free.
   private var slots = [Slot](repeating: Slot(), count: 64)
   private var taken = 0
   private var last: UInt64
 
-  /// The table of this process. A forked child makes its own, unless it takes over the parent's (`Fork`).
+  /// The table of this process. A forked child makes a new table, unless it takes over the parent's handles
+  /// (`Fork`).
   static var shared: TicketTable {
     Process.withLock { () -> TicketTable in
       let slot = Process.slot(processSlot)
@@ -44,7 +45,7 @@ final class TicketTable: @unchecked Sendable {
 
   init(after last: UInt64) { self.last = last }
 
-  /// Gives `book` the next free number; 0: there are no more.
+  /// Gives `book` the next number whose slot is free; 0: all numbers are used up.
   @inline(never) @_optimize(size)
   fileprivate func number(for book: TicketBook) -> UInt64 {
     lock.lock()
@@ -62,14 +63,14 @@ final class TicketTable: @unchecked Sendable {
 
   private func index(of number: UInt64) -> Int { Int(truncatingIfNeeded: number) & (slots.count - 1) }
 
-  /// Doubles the slots. Books whose slots differ have different slots afterwards, too.
+  /// Doubles the number of slots. Two books with different slots before have different slots afterwards, too.
   private func grow() {
     let old = slots
     slots = [Slot](repeating: Slot(), count: old.count * 2)
     for one in old where one.book != nil { slots[index(of: one.number)] = one }
   }
 
-  /// Frees numbers of a book. The book has no open tickets with these numbers any more.
+  /// Frees the slots of book numbers. Their book has no open tickets with these numbers any more.
   fileprivate func free(_ numbers: ArraySlice<UInt64>) {
     lock.lock()
     for number in numbers { slots[index(of: number)].book = nil }
@@ -77,8 +78,8 @@ final class TicketTable: @unchecked Sendable {
     lock.unlock()
   }
 
-  /// The book that has the ticket's book number now. nil: none has. Then the call has ended, or the book has given the
-  /// number back because all tickets with it were spent, or the number was never given out.
+  /// Returns the book that has the ticket's book number now. nil: the call has ended; or the book has given
+  /// the number back, because all tickets with the number were spent; or the number was never used.
   func book(of ticket: UInt64) -> TicketBook? {
     lock.lock()
     defer { lock.unlock() }
@@ -87,24 +88,26 @@ final class TicketTable: @unchecked Sendable {
   }
 }
 
-/// The tickets of one call, in the order of their issue: thousands may be open, and each is found by binary search.
+/// The tickets of one call, in the order of issue. Thousands of tickets may be open, so a ticket is found by
+/// binary search.
 final class TicketBook: @unchecked Sendable {
   /// The hop and the event for which a ticket was issued, and the request that goes with the event.
   struct Claim {
-    /// The hop. The reference is not counted: while the ticket is open the call goes on, and keeps the hop.
+    /// The hop. The reference is not counted: while the ticket is open, the call has not ended and holds the
+    /// hop.
     let hop: Unmanaged<Hop>?
     let event: Event
-    /// The request that goes with the event: for a start the call's request; for a status, if the hop records what a
-    /// RESTART sends again, the recorded request; otherwise nil.
+    /// The request that belongs to the event. For a start event it is the call's request. For a status event
+    /// it is the recorded request, if the hop records messages for a RESTART. Otherwise nil.
     let start: Request?
   }
 
   private enum State {
     case open(Claim)
-    /// The call went on without the event, so the ticket is gone.
+    /// The call has continued or ended without the ticket's event, so the ticket is gone.
     case lost
-    /// The ticket is spent. Such entries are dropped when half of all are spent; a ticket without an entry counts as
-    /// spent.
+    /// The ticket is spent. Spent entries are removed when they are half of all entries. A ticket without an
+    /// entry counts as spent.
     case spent
   }
 
@@ -121,10 +124,11 @@ final class TicketBook: @unchecked Sendable {
   /// The call; nil once it has ended.
   private var call: Call?
   private var runtime: Runtime?
-  /// The tickets, in rising order.
+  /// The tickets, sorted by number.
   private var entries: [Entry] = []
   private var spentCount = 0
-  /// The numbers that the table has given to this book, oldest first. Numbers older than all entries were given back.
+  /// The book numbers that the table has given to this book, oldest first. A number that is older than all
+  /// entries was given back to the table.
   private var numbers: [UInt64] = []
   private var newest: UInt64 = 0
 
@@ -134,8 +138,8 @@ final class TicketBook: @unchecked Sendable {
     self.runtime = runtime
   }
 
-  /// Issues a ticket. Any thread; if the call has ended, the ticket is gone from the start. 0: there are no more
-  /// numbers.
+  /// Issues a ticket. Any thread. If the call has ended, returns a ticket that is already gone. 0: the book
+  /// numbers are used up.
   func issue(_ event: Event, of hop: Hop?, start: Request?) -> UInt64 {
     lock.lock()
     defer { lock.unlock() }
@@ -153,8 +157,8 @@ final class TicketBook: @unchecked Sendable {
     return newest
   }
 
-  /// Gives back the numbers that no entry has any more. A function that gets a ticket with such a number returns
-  /// "gone".
+  /// Gives back the book numbers that no entry uses any more. A function that gets a ticket with such a
+  /// number returns `.gone`.
   private func leaveNumbers() {
     let oldest = (entries.first?.ticket ?? .max) >> TicketBook.turnBits
     let count = numbers.prefix { $0 < oldest }.count
@@ -162,8 +166,8 @@ final class TicketBook: @unchecked Sendable {
     numbers.removeLeading(count)
   }
 
-  /// Spends a ticket, if it is open and its event allows `verdict`. The thread that spends it has the right to
-  /// resolve the event.
+  /// Spends a ticket, if it is open and its event allows `verdict`. Only the thread that has spent the ticket
+  /// may resolve the event.
   func spend(_ ticket: UInt64, for verdict: Verdict?) -> (Outcome, Call?) {
     lock.lock()
     let (outcome, index, claim) = find(ticket)
@@ -192,7 +196,7 @@ final class TicketBook: @unchecked Sendable {
     withExtendedLifetime(claim) {}
   }
 
-  /// Whether the ticket is still open and allows `verdict`, without spending it.
+  /// Checks, without spending it, whether the ticket is open and its event allows `verdict`.
   func look(_ ticket: UInt64, for verdict: Verdict? = nil) -> (Outcome, Call?) {
     lock.lock()
     defer { lock.unlock() }
@@ -201,7 +205,7 @@ final class TicketBook: @unchecked Sendable {
     return (outcome, claim == nil ? nil : call)
   }
 
-  /// A handle of the hop at the ticket's event.
+  /// Makes a handle of the hop that waits at the ticket's event.
   fileprivate func hop(of ticket: UInt64) -> (Outcome, WaitingHop?) {
     lock.lock()
     defer { lock.unlock() }
@@ -214,8 +218,8 @@ final class TicketBook: @unchecked Sendable {
   /// The runtime that drives the call; nil once the call has ended.
   var driver: Runtime? { lock.withLock { runtime } }
 
-  /// Runs `change` if the ticket is open, under the lock, so that no other thread spends the ticket
-  /// meanwhile.
+  /// If the ticket is open, runs `change` under the lock, so that no other thread spends the ticket in the
+  /// meantime.
   fileprivate func whileOpen(_ ticket: UInt64, _ change: () -> Outcome) -> Outcome {
     lock.withLock { find(ticket).2 == nil ? .gone : change() }
   }
@@ -229,7 +233,7 @@ final class TicketBook: @unchecked Sendable {
     entries = []
     spentCount = 0
     lock.unlock()
-    // The call has ended, so no more tickets are issued, and `numbers` stays as it is.
+    // The call has ended, so no further tickets are issued, and `numbers` does not change any more.
     table.free(numbers[...])
     withExtendedLifetime((last, rest)) {}
   }
@@ -277,7 +281,7 @@ public enum Tickets {
     return outcome
   }
 
-  /// Resolves the ticket with `resolution` in `nanoseconds`, unless it has been resolved by then.
+  /// After `nanoseconds`, resolves the ticket with `resolution`, unless the ticket was resolved before.
   @inline(never) @_optimize(size)
   public static func resolveAfter(_ ticket: UInt64, _ resolution: Call.Resolution, nanoseconds: UInt64)
     -> Outcome
@@ -295,13 +299,13 @@ public enum Tickets {
     return .ok
   }
 
-  /// Runs `change` if the ticket is open, so that no other thread spends the ticket meanwhile; otherwise
+  /// Runs `change` if the ticket is open, and no other thread can spend the ticket in the meantime. Otherwise
   /// returns `.gone`.
   static func whileOpen(_ ticket: UInt64, _ change: () -> Outcome) -> Outcome {
     TicketTable.shared.book(of: ticket)?.whileOpen(ticket, change) ?? .gone
   }
 
-  /// A handle of the hop at the ticket's event.
+  /// Makes a handle of the hop that waits at the ticket's event.
   public static func hop(_ ticket: UInt64) -> (Outcome, WaitingHop?) {
     guard ticket != 0 else { return (.invalidArgument, nil) }
     return TicketTable.shared.book(of: ticket)?.hop(of: ticket) ?? (.gone, nil)
@@ -309,7 +313,7 @@ public enum Tickets {
 }
 
 extension Call.Resolution {
-  /// The verdict; nil where the resolution ends the call.
+  /// The verdict of this resolution; nil: the resolution ends the call instead.
   var verdict: Verdict? {
     if case .verdict(let verdict) = self { return verdict }
     return nil

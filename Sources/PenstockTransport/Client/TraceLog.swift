@@ -2,17 +2,18 @@ import CMemory
 import PenstockCall
 import PenstockWire
 
-/// The trace of one call: the latest events, and how many older ones were dropped. Any thread.
+/// The trace of one call: the most recent events, and the number of older events that were dropped. Any
+/// thread.
 public final class TraceLog: CallTrace, @unchecked Sendable {
   public static let defaultEvents = 256
 
-  /// The label of a hop in the trace; the name is followed by a NUL.
+  /// The label of a hop in the trace. The name ends with a NUL.
   public struct HopLabel {
     public let name: ByteBuffer
     public let level: Level
   }
 
-  /// A copy of the kept notes, oldest first.
+  /// A copy of the notes (recorded events) that are still in the log, oldest first.
   public final class Kept {
     public let notes: UnsafeMutablePointer<TraceNote>
     public let count: Int
@@ -30,12 +31,12 @@ public final class TraceLog: CallTrace, @unchecked Sendable {
   public let hops: [HopLabel]
   private let limit: Int
   private let lock = Lock()
-  /// The notes. Their memory comes from malloc, because the caller chooses their number. If memory runs out,
-  /// the oldest notes are dropped.
+  /// The notes (recorded events). Their memory comes from malloc, because the user chooses the limit on their
+  /// number. If memory runs out, the oldest notes are dropped.
   private var notes: UnsafeMutablePointer<TraceNote>?
   private var room = 0
   private var count = 0
-  /// The index of the oldest note, once some were dropped.
+  /// The index of the oldest note. It is not 0 only after notes were dropped.
   private var first = 0
   private var dropped: UInt64 = 0
 
@@ -69,7 +70,7 @@ public final class TraceLog: CallTrace, @unchecked Sendable {
     first = first + 1 == count ? 0 : first + 1
   }
 
-  /// A copy of the notes; nil: no memory.
+  /// Returns a copy of the notes; nil: no memory for the copy.
   public func kept() -> Kept? {
     lock.lock()
     defer { lock.unlock() }
@@ -89,22 +90,22 @@ public struct CallRecord {
   public let id: UInt64
   public let kind: CallKind
   public let createdAt: UInt64
-  /// The texts, each followed by a NUL.
+  /// The path and the target, each with a NUL at its end.
   public let path: ByteBuffer
   public let target: ByteBuffer
   public let log: TraceLog?
 
-  /// The facts of a call, with the method that it has now. The driving thread only.
+  /// Collects the facts about a call, with its present path. Called on the driving thread.
   init(_ call: Call) { self.init(call, call.request.path, call.measures.createdAt.value) }
 
-  /// The facts of a call, with this path. Any thread.
+  /// Collects the facts about a call, with the given path. Any thread.
   init(_ call: Call, _ path: ByteBuffer, _ createdAt: UInt64) {
     id = call.id
     kind = call.request.kind
     self.createdAt = createdAt
     self.path = path
     target = call.request.route?.target ?? call.origin.target
-    // TraceLog is the only class of traces.
+    // The cast is safe, because `TraceLog` is the only subclass of `CallTrace`.
     log = call.trace.map { unsafeDowncast($0, to: TraceLog.self) }
   }
 }
