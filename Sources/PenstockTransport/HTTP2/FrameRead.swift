@@ -1,38 +1,43 @@
 import CSystem
 import PenstockWire
 
-/// A read that puts the frames of a large message where they belong: their content into the message, the frame
-/// headers aside, and the bytes behind the message into `scratch`.
+/// A read that puts the parts of a large message's frames into three places. The content of the frames goes
+/// into the message, the frame headers go into memory of their own, and the bytes after the message go into
+/// `scratch`.
 ///
 /// ```
-/// message:  [rest of this frame]        [next frame]        [next frame]
-/// aside:                        [header]            [header]
-/// scratch:                                                              [later bytes]
+/// message:  [rest of this frame]        [next frame]        [next frame] headers:
+/// [header]            [header] scratch:                                                              [later
+/// bytes]
 /// ```
-/// The length of the frames to come is a guess: most peers cut a message into frames of one length. `deliver`
-/// checks each header before it uses the bytes behind it. If a header is not as guessed, those bytes are in
-/// the wrong place: they are copied away, and handled like any other bytes.
+///
+/// The length of the next frames is a guess: most peers divide a message into frames of equal length.
+/// `deliver` checks each header before it uses the bytes after the header. If a header differs from the
+/// guess, those bytes are in the wrong place. They are then copied, and handled like any other bytes.
 ///
 /// Each function handles many KiB at once, so the code is compiled for size.
 final class FrameRead {
   private let scratch: UnsafeMutableRawBufferPointer
   private let vectors: UnsafeMutablePointer<iovec>
   private var filled = 0
-  /// The range of vectors for whole frames: each frame has one vector for its header and one for its content.
+  /// The indices in `vectors` for the frames that are expected after the present one. Each such frame has two
+  /// vectors: one for its header and one for its content.
   private var ahead = 0..<0
   private var stream: Int32 = 0
-  /// How many bytes the vectors have room for.
+  /// The number of bytes that the vectors can receive.
   private(set) var capacity = 0
-  /// `size`: the size of the last frames' content. `most`: how many frames are read ahead; 1 after a wrong
-  /// guess, and twice as many after each read that was guessed right.
+  /// `size`: the length of the last frames' content in bytes. `most`: the number of frames that a read
+  /// expects. It is 1 after a wrong guess, and doubles after each read with a right guess.
   private var size = 0
   private var most = 1
 
   private static let headerSize = 9
   private static let mostFrames = 16
-  /// The size of the part at the end of the scratch that holds the vectors and, behind them, the frame headers.
+  /// The last bytes of the scratch hold the vectors and, after them, the frame headers. This is the number of
+  /// these bytes.
   private static let asideSize = 1024
-  /// How many bytes are read behind a large message: few, because they have to be copied.
+  /// The number of bytes that are read after the end of a large message. It is small, because these bytes
+  /// have to be copied.
   private static let shortTail = 4096
 
   init(_ scratch: UnsafeMutableRawBufferPointer) {
@@ -41,8 +46,8 @@ final class FrameRead {
     vectors = aside.assumingMemoryBound(to: iovec.self)
   }
 
-  /// Prepares a read of the rest of a message, about `bytes` of it. False: the read would put nothing straight into
-  /// the message.
+  /// Prepares a read of about `bytes` bytes of the rest of a message. False: the read would put no bytes
+  /// directly into the message.
   @inline(never) @_optimize(size)
   func prepare(_ message: UnsafeMutableRawBufferPointer, _ session: HTTP2Session, bytes: Int) -> Bool {
     let left = session.tracker.dataLeft
@@ -51,7 +56,7 @@ final class FrameRead {
     let size = max(session.tracker.dataLength, size)
     var count = 0
     if left == rest {
-      // The last frame may be shorter.
+      // The last frame may be shorter than `size`.
       let frames = (behind + size - HTTP2Session.leastSpace) / size
       count = min(frames, most, max(1, bytes / size), FrameRead.mostFrames)
     }
@@ -89,8 +94,8 @@ final class FrameRead {
 
   func receive(from socket: Socket) -> Socket.Moved { socket.receive(vectors, filled) }
 
-  /// Passes the `n` bytes that have come to `receive`, in order, until `receive` returns false. The result is
-  /// false if there is no memory.
+  /// Passes the `n` bytes of the read to `receive`, in the order of the stream, until `receive` returns
+  /// false. Returns false if there is no memory.
   @inline(never) @_optimize(size)
   func deliver(_ n: Int, _ receive: (ByteView) -> Bool) -> Bool {
     var left = n
@@ -118,19 +123,20 @@ final class FrameRead {
     ahead.contains(index) && (index - ahead.lowerBound) & 1 == 0
   }
 
-  /// Whether the frame header at `index` is as guessed, so that the bytes behind it are in the right place.
-  /// `left`: how many bytes were read behind the header.
+  /// Whether the received frame header at `index` agrees with the guess, so that the bytes after it are in
+  /// the right place. `left`: the number of bytes that were read after the header.
   private func stands(behind index: Int, _ left: Int) -> Bool {
     guard let header = vectors[index].iov_base else { return false }
     let start = UInt64(bigEndian: header.loadUnaligned(as: UInt64.self))
     let id = UInt32(bigEndian: header.loadUnaligned(fromByteOffset: 5, as: UInt32.self)) & 0x7FFF_FFFF
-    // The frame has to be DATA, without padding.
+    // The guess is right only for a DATA frame without padding on the expected stream.
     guard (start >> 32) & 0xFF == 0, (start >> 24) & 0x8 == 0, id == UInt32(bitPattern: stream) else {
       return false
     }
     let length = Int(start >> 40)
     let room = vectors[index + 1].iov_len
-    // A longer frame continues in the scratch if that is the next vector.
+    // If the frame is longer than its vector, its other bytes must be in the next vector, which is the
+    // scratch.
     return length == room || length >= min(left, room) && (left <= room || index + 2 == ahead.upperBound)
   }
 
@@ -152,16 +158,16 @@ final class FrameRead {
 // MARK: Space
 
 extension HTTP2Session {
-  /// The space for the next bytes before `receive` gets them: within the message that they belong to. nil: they may
-  /// be put anywhere.
+  /// The space within a message into which the next bytes should be received, before `receive` gets them.
+  /// nil: the bytes belong to no message with such space, and may be received anywhere.
   func space() -> UnsafeMutableRawBufferPointer? {
     let left = tracker.dataLeft
     guard left >= HTTP2Session.leastSpace, let all = messageSpace() else { return nil }
     return UnsafeMutableRawBufferPointer(rebasing: all.prefix(left))
   }
 
-  /// The space for the missing rest of a message: the one to which the present DATA frame, or else the last
-  /// one, belongs. nil: there is no such space, or less than `leastSpace`.
+  /// The space for the missing rest of the message to which the present DATA frame belongs; between two
+  /// frames, the last DATA frame. nil: there is no such space, or it has fewer than `leastSpace` bytes.
   func messageSpace() -> UnsafeMutableRawBufferPointer? {
     guard tracker.dataLength >= HTTP2Session.leastSpace,
       let stream = find(tracker.stream)?.takeUnretainedValue(),
@@ -172,7 +178,7 @@ extension HTTP2Session {
     return space
   }
 
-  /// Whether the stream whose frame came last has bytes that its owner has not taken yet.
+  /// Whether the stream of the last frame has received bytes that its owner has not taken yet.
   @inline(never) @_optimize(size)
   var isBehind: Bool {
     phase != .abandoned && (find(tracker.stream).map { !$0.takeUnretainedValue().bodyIsEmpty } ?? false)

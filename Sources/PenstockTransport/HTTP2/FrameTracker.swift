@@ -1,27 +1,28 @@
 import PenstockChannel
 import PenstockWire
 
-/// Follows the frame boundaries in the bytes of a server (RFC 9113 section 4.1). So an error text can say
-/// where a connection broke off, and the first bytes show whether the peer speaks HTTP/2 at all: "The server
-/// connection preface consists of a potentially empty SETTINGS frame that MUST be the first frame" (section
-/// 3.4).
+/// Follows the frame boundaries in the bytes that a server sends (RFC 9113 section 4.1). So an error text can
+/// say where a connection broke off. The first bytes also show whether the peer speaks HTTP/2 at all: "The
+/// server connection preface consists of a potentially empty SETTINGS frame that MUST be the first frame"
+/// (section 3.4).
 struct FrameTracker {
   private var header: UInt64 = 0
   private var flags: UInt8 = 0
-  /// How many of the nine bytes of a frame header have come.
+  /// The number of bytes of the frame header that have been received; a whole header has nine.
   private var have = 0
-  /// How many bytes of the payload are missing.
+  /// The number of bytes of the payload that are still missing.
   private var payload = 0
-  /// The peer's debt: see PeerDebt.swift.
+  /// The frames that have made no progress for any call: see PeerDebt.swift.
   var owed = 0
-  /// The first bytes that the peer has sent on the connection.
+  /// The first bytes that the peer has sent on the connection, for an error text.
   let opening = ByteBuffer()
   private static let openingSize = 64
 
   var isMidFrame: Bool { have > 0 }
 
-  /// How many of `bytes` belong to the present frame, and to frames of the same stream and kind that follow
-  /// it directly (DATA and HEADERS are one kind). nil: the first frame of the connection is not SETTINGS.
+  /// Returns how many of `bytes` belong to the present frame, and to the frames of the same stream and kind
+  /// that follow it directly (DATA and HEADERS are one kind). nil: the first frame of the connection is not
+  /// SETTINGS.
   mutating func push(_ bytes: ByteView) -> Int? {
     if opening.count < FrameTracker.openingSize, !notePreface(bytes) { return nil }
     var at = have == 0 ? 0 : proceed(bytes)
@@ -41,14 +42,16 @@ struct FrameTracker {
     return at == 0 ? proceed(bytes) : at
   }
 
-  /// Goes on to the end of the present frame (at a boundary: of the frame that begins with `bytes`), or to
-  /// the end of `bytes` if that comes first. Returns the number of bytes passed.
+  /// Follows `bytes` to the end of the present frame, or to the end of `bytes` if that comes first. At a
+  /// frame boundary, the present frame is the frame that begins with `bytes`. Returns the number of bytes
+  /// passed.
   @inline(never) @_optimize(size)
   private mutating func proceed(_ bytes: ByteView) -> Int {
     var at = 0
     owed &+= 1
     while have < 9 && at < bytes.count {
-      // Length (24 bits), type (8), flags (8), stream (32): together, without the flags, they fill a word.
+      // A header has length (24 bits), type (8), flags (8) and stream (32). Without the flags, these fields
+      // fill one word.
       if have == 4 { flags = bytes[at] } else { header = header << 8 | UInt64(bytes[at]) }
       have += 1
       at += 1
@@ -61,38 +64,40 @@ struct FrameTracker {
     return at + part
   }
 
-  /// The stream of the present frame; at a boundary, of the last frame.
+  /// The stream of the present frame; at a frame boundary, the stream of the last frame.
   var stream: Int32 { Int32(truncatingIfNeeded: header & 0x7FFF_FFFF) }
-  /// How many bytes of the present frame are missing, if it is a DATA frame without padding; otherwise 0.
+  /// The number of missing bytes of the present frame, if it is a DATA frame without padding; otherwise 0.
   var dataLeft: Int { dataLength > 0 ? payload : 0 }
-  /// The size of the content of the present frame (at a boundary: of the last frame), if it is a DATA frame
+  /// The content length of the present frame (at a frame boundary: of the last frame), if it is a DATA frame
   /// without padding; otherwise 0.
   var dataLength: Int { (have == 0 || have == 9) && type == 0 && flags & 0x8 == 0 ? Int(header >> 40) : 0 }
   private var type: UInt8 { UInt8(truncatingIfNeeded: header >> 32) }
   enum Kind { case call, control }
-  /// The kind of the present frame; at a boundary, of the last frame. DATA, HEADERS and CONTINUATION belong
-  /// to calls.
+  /// The kind of the present frame; at a frame boundary, of the last frame. DATA, HEADERS and CONTINUATION
+  /// frames belong to calls.
   var kind: Kind { type < 2 || type == 9 ? .call : .control }
-  /// Whether more of a header block has to come: the present frame (at a boundary: the last frame) is part of
-  /// a block, and has no END_HEADERS.
+  /// Whether a header block is incomplete: the present frame (at a frame boundary: the last frame) is HEADERS
+  /// or CONTINUATION without END_HEADERS.
   private var isInBlock: Bool { (have == 0 || have == 9) && flags & 4 == 0 && (type == 1 || type == 9) }
-  /// How many bytes of an unfinished header block have come: `before` bytes, and now `count` more. The first
-  /// frame of a block counts with its full length. 0: there is no unfinished block.
+  /// Returns the number of bytes of an unfinished header block that have been received: `before` bytes, and
+  /// now `count` more. The first frame of a block counts with its full length. 0: there is no unfinished
+  /// block.
   func blockBytes(_ before: Int, _ count: Int) -> Int {
     isInBlock ? (type == 1 ? Int(header >> 40) : before + count) : 0
   }
-  /// Whether the present header block, or at a boundary the last one, has more than one frame.
+  /// Whether the present header block (at a frame boundary: the last header block) has more than one frame.
   var isLongBlock: Bool { isInBlock || type == 9 }
 
   private func notePreface(_ bytes: ByteView) -> Bool {
     _ = opening.append(ByteView(rebasing: bytes.prefix(FrameTracker.openingSize - opening.count)))
-    // A frame begins with its length in three bytes. If the first byte is not 0, the frame has 64 KiB or
-    // more, which no SETTINGS frame has.
+    // A frame begins with three bytes for its length. If the first byte is not 0, the frame has 64 KiB or
+    // more. No SETTINGS frame is that long.
     if let first = opening.view.first, first != 0 { return false }
     return opening.count < 4 || opening.view[3] == 4
   }
 
-  /// The position at which the bytes end, such as "in the middle of a DATA frame"; nil: at a boundary.
+  /// The position of the last received byte, for an error text: for example "in the middle of a DATA frame".
+  /// nil: the byte ends a frame.
   @inline(never) @_optimize(size)
   func position() -> ByteBuffer? {
     if have == 9 { return ByteBuffer().say("in the middle of a ").say(FrameTracker.name(type)).say(" frame") }

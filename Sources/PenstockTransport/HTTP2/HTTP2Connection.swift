@@ -3,14 +3,16 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 
-/// One connection: a link that a connector has made, and the HTTP/2 session on it, driven by the loop.
+/// One connection: a link (a connected socket, perhaps with TLS) and the HTTP/2 session on it. The event loop
+/// drives it.
 ///
 /// ```
-/// preface --the peer's SETTINGS--> open --no new streams--> draining --no stream left--> closed
-/// preface, open, draining --error, end of stream, close by the owner--> closed
+/// preface --the peer's SETTINGS--> open --no new streams--> draining --no stream left--> closed preface,
+/// open, draining --error, end of stream, close by the owner--> closed
 /// ```
-/// In each turn the connection reads the waiting bytes and tells the streams' owners. It writes once, at the
-/// turn's end.
+///
+/// In each turn of the loop the connection reads the waiting bytes and reports the changes to the streams'
+/// owners. It writes once, at the end of the turn.
 final class HTTP2Connection: TransportConnection, TurnTask {
   enum Phase { case preface, open, draining, closed }
 
@@ -21,9 +23,10 @@ final class HTTP2Connection: TransportConnection, TurnTask {
   override var facts: ConnectionFacts? { knownFacts }
   private let knownFacts: ConnectionFacts
   var isScheduled = false
-  /// Pings the peer; nil: the channel has no keepalive, or the peer's SETTINGS have not come.
+  /// The timer that pings the peer; nil: the channel has no keepalive, or the peer's SETTINGS have not been
+  /// received.
   private var keepalive: KeepaliveTimer?
-  /// Whether `keepalive` has to be told of the next stream.
+  /// Whether the timer `keepalive` is asleep, so that the next stream has to wake it.
   private var wakesKeepalive = false
 
   private let runtime: Runtime
@@ -36,18 +39,19 @@ final class HTTP2Connection: TransportConnection, TurnTask {
 
   private static let scratchSize = 64 << 10
   private static let manyStreams = 256
-  /// How many bytes are read in one turn before other connections are served, and before credit goes back.
-  /// With a larger budget, a peer that has used up a stream's window would wait for credit: with 1 MiB,
-  /// messages of 64 KiB from the server come at 0.7 of the rate.
+  /// The number of bytes that are read in one turn before other connections are served, and before credit is
+  /// returned to the peer. With a larger budget, a peer that has used up a stream's window would wait for
+  /// credit: with 1 MiB, the rate of 64 KiB messages from the server falls to 0.7 of the present rate.
   private static let readBudget = 256 << 10
-  /// How many bytes are read at most after the connection was lost.
+  /// The most bytes that are read after the connection was lost.
   private static let lastBudget = 1 << 20
-  /// The cost of one TLS event, in frames: a key update is four events, and takes as long as forty frames.
+  /// The debt (PeerDebt.swift) for one TLS event, in frames. A key update is four events, and takes as long
+  /// as forty frames.
   private static let eventCost = 10
-  /// How often, at most, the socket is filled in one turn.
+  /// The most times that the socket's send buffer is filled in one turn.
   private static let writeRounds = 16
-  /// How many bytes become TLS records at once. They are fewer if the last DATA frame has used up a window,
-  /// so that the peer can begin early to read and to give credit back.
+  /// The number of bytes that become TLS records at once. The smaller number applies if the last DATA frame
+  /// has used up a window: the peer can then begin earlier to read the records and to return credit.
   private static let manyRecords = 128 << 10
   private static let fewRecords = 32 << 10
 
@@ -120,7 +124,7 @@ final class HTTP2Connection: TransportConnection, TurnTask {
     wantsWrite()
   }
 
-  /// Called when there may be more to send on `stream`.
+  /// Called when the owner of `stream` may have more bytes to send.
   @inline(never)
   func resume(_ stream: HTTP2Stream) {
     session.resume(stream)
@@ -152,8 +156,8 @@ final class HTTP2Connection: TransportConnection, TurnTask {
     if events & CS_EPOLLOUT != 0 || session.wantsWrite || !link.isSent { wantsWrite() }
   }
 
-  /// Reads and handles the waiting bytes. `isLast`: the connection is lost, so only the bytes that are
-  /// already in the kernel can come.
+  /// Reads and handles all waiting bytes, up to a budget. `isLast`: the connection is lost, so the only bytes
+  /// left are those that the kernel has already received.
   private func receiveAll(isLast: Bool = false) {
     var budget = isLast ? HTTP2Connection.lastBudget : HTTP2Connection.readBudget
     while budget > 0, phase != .closed {
@@ -168,7 +172,8 @@ final class HTTP2Connection: TransportConnection, TurnTask {
       } else if let body = session.messageSpace(), frames.prepare(body, session, bytes: budget) {
         capacity = frames.capacity
       } else if session.open.count > HTTP2Connection.manyStreams {
-        // With many calls little is read at once, so that the memory that they touch stays in the processor's cache.
+        // With many calls the reads are short, so that the memory that the bytes and calls use stays in the
+        // processor's cache.
         space = UnsafeMutableRawBufferPointer(rebasing: scratch.prefix(HTTP2Connection.scratchSize / 4))
       }
       let isAhead = capacity > 0
@@ -190,11 +195,13 @@ final class HTTP2Connection: TransportConnection, TurnTask {
           receive(ByteView(rebasing: ByteView(space).prefix(n)))
         }
         budget -= n
-        // A read of less than the space has usually emptied the socket; if not, epoll reports the rest.
+        // A read that does not fill the space has usually emptied the socket. If it has not, epoll reports
+        // the rest.
         if n < capacity { return }
-        // Owners are told of a whole message before more is read, so that the bytes behind it can be received
-        // directly into the next message. Reading stops if a call has not taken its bytes yet (more bytes may
-        // wait in the kernel), or if items were posted meanwhile (new requests go first).
+        // Owners get a whole message before the next read, so that the bytes after it can be received
+        // directly into the next message. Reading stops if a call has not taken its bytes yet, even if the
+        // kernel has more bytes. It also stops if items were posted to the loop in the meantime, because new
+        // requests go first.
         session.dispatch()
         if !isLast, session.isBehind || runtime.hasPosted { return }
       }
@@ -227,7 +234,7 @@ final class HTTP2Connection: TransportConnection, TurnTask {
 
   @inline(never) @_optimize(size)
   private func fail(_ engine: TLSEngine) {
-    // Sends the alert that tells the peer the reason.
+    // Sends the TLS alert that tells the peer the reason for the failure.
     link.flush()
     close(engine.failure ?? ByteBuffer().say("TLS failed"))
   }
@@ -242,8 +249,8 @@ final class HTTP2Connection: TransportConnection, TurnTask {
     }
   }
 
-  /// Closes the connection after the session has failed. First sends the session's last frames, if that is
-  /// possible.
+  /// Closes the connection after the session has failed. First sends the session's last frames, such as
+  /// GOAWAY, as far as the socket accepts them.
   @inline(never) @_optimize(size)
   private func closeAfterFailure() {
     let words = session.failure ?? ByteBuffer().say("HTTP/2 failed")
@@ -292,7 +299,8 @@ final class HTTP2Connection: TransportConnection, TurnTask {
       switch link.send(most) {
       case .bytes, .wouldBlock, .end: break
       case .failed(let code):
-        // Bytes that the peer sent before its end may explain the failure better.
+        // The peer may have sent bytes before it closed the connection, and these may explain the failure
+        // better.
         receiveAll(isLast: true)
         if phase == .closed { break }
         return lose(code)
@@ -312,16 +320,17 @@ final class HTTP2Connection: TransportConnection, TurnTask {
     tellOwner()
   }
 
-  /// Moves the session's frames into the link.
+  /// Moves the frames of the session to the link's output.
   private func pass() -> Collected {
     guard let engine = link.engine else { return session.collect(into: link.out) }
-    // More records are made only when the last have left, so that the waiting bytes stay bounded.
+    // New TLS records are made only when the earlier records have been sent, so that the number of waiting
+    // bytes stays limited.
     guard link.isSent else { return engine.failure == nil ? .more : .failed }
     let collected = session.collect(into: link.out)
     return link.makeRecords(engine, most) ? collected : .failed
   }
 
-  /// How many bytes become records at once now.
+  /// The number of bytes that now become TLS records at once.
   private var most: Int { session.fillsWindow ? HTTP2Connection.fewRecords : HTTP2Connection.manyRecords }
 
   // MARK: Keepalive
@@ -353,8 +362,8 @@ final class HTTP2Connection: TransportConnection, TurnTask {
   }
 
   var keepaliveView: KeepaliveView {
-    // For pings the stream of a health check counts as a call. In a channel that only reports silence, it
-    // does not.
+    // For pings, the stream of a health check counts as a call. In a channel without pings, which only
+    // reports silence, the stream of a health check does not count as a call.
     let others = isWatched && destination.keepalive == nil ? 1 : 0
     return KeepaliveView(
       heard: knownFacts.heardAt.value, hasCalls: session.open.count + session.queuedCount > others,
@@ -369,7 +378,7 @@ final class HTTP2Connection: TransportConnection, TurnTask {
 
   func tellSilence() { owner?.connectionSilent(runtime.now &- knownFacts.heardAt.value) }
 
-  /// Closes the connection, because the peer has not answered a PING within `timeout` (ns).
+  /// Closes the connection, because the peer has not answered a PING within `timeout` nanoseconds.
   @inline(never) @_optimize(size)
   func die(_ timeout: UInt64) {
     let silent = runtime.now &- knownFacts.heardAt.value
@@ -383,7 +392,7 @@ final class HTTP2Connection: TransportConnection, TurnTask {
 
   private var during: StaticString { phase == .preface ? " before HTTP/2 began" : "" }
 
-  /// Adds a guess at why the peer ended the connection before HTTP/2 began.
+  /// Adds to `text` a likely reason why the peer closed the connection before it sent its SETTINGS.
   private func guess(_ text: ByteBuffer) -> ByteBuffer {
     guard phase == .preface else { return text }
     if let engine = link.engine {
@@ -413,7 +422,7 @@ final class HTTP2Connection: TransportConnection, TurnTask {
     close(ByteBuffer().say("connect timeout: the peer does not answer with HTTP/2"))
   }
 
-  /// Closes at once: every stream that is open ends with `words`.
+  /// Closes the connection at once. Every open stream ends with the error text `words`.
   @inline(never) @_optimize(size)
   func close(_ words: ByteBuffer) {
     guard phase != .closed else { return }
@@ -437,11 +446,12 @@ final class HTTP2Connection: TransportConnection, TurnTask {
     wantsWrite()
   }
 
-  /// Closes the connection with GOAWAY and, if it uses TLS, close_notify. Streams that are still open end.
+  /// Closes the connection with GOAWAY and, if it uses TLS, close_notify. Streams that are still open end,
+  /// too.
   @inline(never) @_optimize(size)
   override func closeGracefully() {
-    // If other code in the program has closed the loop's descriptors, the number of the socket may belong to
-    // another file by now.
+    // If other code in the program has closed the loop's descriptors, the socket's number may belong to
+    // another file by now. So nothing is written to it then.
     if phase == .open || phase == .draining, !runtime.hasLostDescriptors {
       session.sayGoodbye()
       _ = pass()

@@ -2,9 +2,9 @@ import CNghttp2
 import PenstockChannel
 import PenstockWire
 
-/// The error codes of HTTP/2; layers above HTTP/2 see no numbers.
+/// The error codes of HTTP/2. The layers above HTTP/2 do not see these numbers.
 public enum HTTP2Error {
-  /// The end of a stream that the peer has reset with `code`.
+  /// The `StreamEnd` of a stream that the peer has reset with `code`.
   @inline(never) @_optimize(size)
   static func end(ofReset code: UInt32) -> StreamEnd {
     if code == NGHTTP2_REFUSED_STREAM.rawValue {
@@ -21,7 +21,8 @@ public enum HTTP2Error {
     }
   }
 
-  /// The code that tells the peer why the stream's owner leaves it.
+  /// The code for a RST_STREAM that this side sends, because the stream's owner leaves the stream for the
+  /// reason `why`.
   static func code(_ why: Leave) -> UInt32 {
     switch why {
     case .cancelled: return NGHTTP2_CANCEL.rawValue
@@ -29,7 +30,7 @@ public enum HTTP2Error {
     }
   }
 
-  /// The name of `code` in RFC 9113 section 7.
+  /// The name of the error `code` in RFC 9113 section 7.
   public static func name(_ code: UInt32) -> StaticString {
     switch code {
     case 0x0: return "NO_ERROR"

@@ -1,16 +1,17 @@
 import CSystem
 
-/// The limits that a client announces and keeps to.
+/// The limits that a client announces to its peer, and those that it observes itself.
 struct HTTP2Limits {
-  /// How many bytes of one stream's body may be under way or unread.
+  /// The most bytes of one stream's body that may be on the network or unread.
   var streamWindow = 1 << 20
-  /// How many bytes may be under way on the whole connection, at most (see `ConnectionWindow`); unread bytes do not
-  /// count here (see `HTTP2Session`).
+  /// The most bytes that may be on the network for the whole connection (see `ConnectionWindow`). Unread
+  /// bytes do not count here (see `HTTP2Session`).
   var connectionWindow = 4 << 20
-  /// How large windows may grow; 0: not at all (see `WindowGrowth`).
+  /// The size in bytes up to which windows may grow; 0: windows do not grow (see `WindowGrowth`).
   var mostWindow = 0
   var maxHeaderList = 16384
-  /// How many bytes `collect` gathers before the rest has to wait; twice as many if messages are not copied.
+  /// The number of bytes that one `collect` gathers; frames beyond it wait. The number is doubled if messages
+  /// are not copied.
   var outputSize = 256 << 10
 }
 

@@ -6,101 +6,98 @@ import PenstockWire
 
 /// The result of `collect`.
 enum Collected: Equatable {
-  /// All bytes were collected. There are no more until another event adds some.
+  /// All bytes were collected. Further bytes come only after another event.
   case all
-  /// As many bytes were collected as there was room for. There may be more.
+  /// The output is full. There may be more bytes to collect.
   case more
-  /// The connection has to be closed when these bytes have left.
+  /// The session has failed. The connection has to be closed after the collected bytes were sent.
   case failed
 }
 
-/// The client side of an HTTP/2 connection without its I/O: bytes go in by `receive` and come out by `collect`.
+/// The client side of an HTTP/2 connection without its I/O: bytes go in through `receive` and come out through
+/// `collect`.
 ///
-/// nghttp2 implements the protocol. Its callbacks (HTTP2SessionEvents.swift) only record; owners are told by `dispatch`,
-/// which is called when no nghttp2 function is on the stack. In `dispatch` owners may call any function of the
-/// session.
+/// nghttp2 implements the protocol. Its callbacks (HTTP2SessionEvents.swift) only record events. `dispatch` reports
+/// them to the streams' owners; no nghttp2 function is running then, so owners may call any function of the session.
 ///
-/// Flow control: the connection's credit goes back as soon as bytes arrive, so that one stream that is not read cannot
-/// starve the others; a stream's credit goes back when its owner takes the bytes. So the buffered bytes are bounded
-/// by the streams' windows.
+/// Flow control: the connection's credit is returned when bytes arrive, so one unread stream can't starve the others. A
+/// stream's credit is returned when its owner takes the bytes. So the streams' windows limit the buffered bytes.
 final class HTTP2Session {
   var session: OpaquePointer?
   var limits: HTTP2Limits
   enum Phase {
-    /// The peer's SETTINGS have not come.
+    /// The peer's SETTINGS have not been received.
     case beginning
     case open
-    /// The session takes no new streams: a GOAWAY came, or the ids are used up.
+    /// The session accepts no new streams: the peer has sent GOAWAY, or the stream ids are used up.
     case draining
-    /// The session has failed, or has to drain, before the peer's SETTINGS have come.
+    /// The session has failed, or had to drain, before the peer's SETTINGS were received.
     case stillborn
-    /// nghttp2 must not be called again: the objects that it points to are gone.
+    /// nghttp2 must not be called again, because the objects that it points to are freed.
     case abandoned
   }
 
   var phase = Phase.beginning
-  /// How many streams the peer lets us open at a time; 0 before its SETTINGS have come, and when no new streams may open.
+  /// The most streams that the peer lets us open at a time. 0 before its SETTINGS, and when no new streams may open.
   private var streamLimit = 0
-  /// The peer's GOAWAY in words; nil: none has come.
+  /// The error text for the peer's GOAWAY; nil: no GOAWAY was received.
   var goAway: ByteBuffer?
-  /// Whether a header block of any answer has come on the connection, or a GOAWAY that keeps streams of ours, which are
-  /// to be answered then.
+  /// Whether the peer has sent a header block of any answer, or a GOAWAY after which it will still answer some streams.
   var hasAnswered = false
-  /// Whether the peer's GOAWAY keeps streams of ours: then the peer is at work on this connection.
+  /// Whether the peer's GOAWAY lets streams of ours finish. The peer then still works on this connection.
   var goAwayKeepsSome = false
-  /// The reason, in words, why the connection can't go on.
+  /// The error text for the failure of the connection; nil: it has not failed.
   var failure: ByteBuffer?
   var tracker = FrameTracker()
-  /// Used by `owe`: the bytes that may still come for streams that this side has given up, and the time when debt was
-  /// last forgiven.
+  /// For `owe`: the bytes that may still come for streams that this side has ended, and the time of the last reduction
+  /// of the debt.
   var lateBytes = 0
   var forgivenAt: UInt64
 
   var open: [HTTP2Stream] = []
-  /// New streams, which the next `collect` opens.
+  /// New streams. The next `collect` opens them.
   var opening = WaitQueue<HTTP2Stream>()
-  /// Whole requests whose bodies do not fit the connection's window now. They are older than the streams in `opening`.
-  /// The peer could not answer them from their headers, and with ten thousand open streams a call costs grpc++'s server
-  /// 2.5 times as much as with two thousand.
+  /// Whole requests whose bodies do not fit the connection's window now; older than the streams in `opening`. They
+  /// wait, because the peer could not answer them from their headers alone. With ten thousand open streams a call costs
+  /// grpc++'s server 2.5 times as much as with two thousand.
   var held = WaitQueue<HTTP2Stream>()
   private var changed: [HTTP2Stream] = []
   private var dispatching: [HTTP2Stream] = []
-  /// The last error message of nghttp2.
+  /// The text of nghttp2's last error.
   let complaint = ByteBuffer()
-  /// The stream whose frame broke the connection; 0: none, or a frame of the connection itself.
+  /// The stream of the frame that broke the connection; 0: not broken, or by a frame of the connection itself.
   private(set) var culprit: Int32 = 0
   /// Whether the frame that broke the connection belonged to a header block of several frames.
   private(set) var brokeInBlock = false
-  /// How many bytes of an unfinished header block have come.
+  /// The number of bytes of an unfinished header block that have been received.
   private var blockBytes = 0
   /// The queue that the running `collect` fills; its caller owns it. nghttp2's callbacks append DATA frames to it.
   var output: Unmanaged<SendQueue>?
   let times: SessionTimes
-  /// Whether the last DATA frame has used up a window: then the peer has to read before more can be sent.
+  /// Whether the last DATA frame has used up a window. The peer has to read before more can be sent then.
   var fillsWindow = false
   private var isDispatching = false
   /// The header list of the request that is being opened.
   let request = FieldList()
-  /// The header block that comes in: one at a time on a connection.
+  /// The header block that is being received. A connection receives one block at a time.
   let block = HeaderBlock()
-  /// The streams that were opened last, if they still exist: see `find`.
+  /// The streams that were opened most recently, if they still exist: see `find`.
   let recent = UnsafeMutablePointer<Unmanaged<HTTP2Stream>?>.allocate(capacity: HTTP2Session.recentStreams)
   static let recentStreams = 128
-  /// How many PINGs we have sent, the number of the last one that was answered, and whether the peer has said that there
-  /// are too many.
+  /// The number of PINGs that we have sent, the number in the last answered PING, and whether the peer has complained
+  /// about too many PINGs.
   private var pings: UInt64 = 0
   var answeredPing: UInt64 = 0
   var hearsTooManyPings = false
   var window = ConnectionWindow()
   var growth: WindowGrowth
-  /// How many bytes have come for which the connection's credit has not gone back.
+  /// The number of received bytes for which the connection's credit has not been returned to the peer.
   var uncredited = 0
-  /// Credit of the connection and of a stream goes back when it reaches this much, so that nghttp2 is not called for
-  /// each small message. It is a small part of the smallest window (65,535).
+  /// The credit of the connection and of a stream is returned when it reaches this number of bytes, so that nghttp2 is
+  /// not called for each small message. It is a small part of the smallest window (65,535).
   static let leastCredit = 4096
 
-  /// The largest frame that either side sends: large for few system calls, small enough for other streams not to wait
-  /// long.
+  /// The most bytes in a frame of either side: large for few system calls, small for short waits of other streams.
   static let maxFrame = 64 << 10
 
   /// Makes a session; nil: no memory.
@@ -133,17 +130,16 @@ final class HTTP2Session {
     defer { nghttp2_option_del(option) }
     HTTP2Session.setCallbacks(callbacks)
     nghttp2_option_set_no_auto_window_update(option, 1)
-    // nghttp2 gets no limit: the session itself queues streams, by the limit in the peer's SETTINGS.
+    // nghttp2 gets no limit, because the session itself queues streams beyond the limit in the peer's SETTINGS.
     nghttp2_option_set_peer_max_concurrent_streams(option, UInt32(Int32.max))
     nghttp2_option_set_no_closed_streams(option, 1)
-    // ResponseRules.swift checks responses instead.
+    // nghttp2 does not check responses, because ResponseRules.swift checks them.
     nghttp2_option_set_no_http_messaging(option, 1)
     nghttp2_option_set_max_reserved_remote_streams(option, 0)
-    // nghttp2's limit is set higher than our own limits on metadata, so that nghttp2 refuses no request for its size.
+    // nghttp2's limit is above our own limits on metadata, so nghttp2 refuses no request for its size.
     nghttp2_option_set_max_send_header_block_length(option, 16 << 20)
     penstock_allow_continuations(option)
-    // This reference is not counted, because nghttp2's session is freed with this object. The callbacks get it, and
-    // use it by `with`.
+    // nghttp2's session is freed with this object, so this reference is not counted. The callbacks get it for `with`.
     let me = Unmanaged.passUnretained(self).toOpaque()
     var memory = HTTP2Session.memory
     guard nghttp2_session_client_new3(&session, callbacks, me, option, &memory) == 0 else { return false }
@@ -183,12 +179,12 @@ final class HTTP2Session {
 
   var queuedCount: Int { opening.count + held.count }
   var isIdle: Bool { open.isEmpty && queuedCount == 0 }
-  /// Whether the peer's SETTINGS have come.
+  /// Whether the peer's SETTINGS were received, and the session has not failed.
   var isReady: Bool { phase == .open || phase == .draining }
-  /// How many streams may be added now.
+  /// The number of streams that may be added now.
   var slots: Int { streamLimit - open.count - opening.count }
 
-  /// Called when SETTINGS of the peer have come: takes over their limit on open streams.
+  /// Called when SETTINGS of the peer were received: applies their limit on open streams.
   func noteSettings() {
     if phase == .beginning { phase = .open }
     guard phase == .open else { return }
@@ -206,7 +202,7 @@ final class HTTP2Session {
 
   // MARK: Streams
 
-  /// Queues `stream`: the next `collect` opens it, or a later one if there is no room for its request.
+  /// Queues `stream`. The next `collect` opens it, or a later one if there is no room for its request.
   func add(_ stream: HTTP2Stream) {
     guard stream.life == .created else { return }
     stream.life.handle(.added)
@@ -215,7 +211,7 @@ final class HTTP2Session {
 
   private func startQueued() {
     guard queuedCount > 0, streamLimit > 0 else { return }
-    // A known block is used only if the output has room, because its frame must not wait.
+    // A kept header block (`KnownBlocks`) is used only if the output has room, because its frame must not wait.
     request.blocks.isUsable =
       output.map { !$0._withUnsafeGuaranteedRef { $0.isFull(limits.outputSize) } } ?? false
     var room = Int(nghttp2_session_get_remote_window_size(session))
@@ -232,22 +228,21 @@ final class HTTP2Session {
     if phase == .draining, let leaving { endQueued(leaving) }
   }
 
-  /// The reason why the session takes no new streams any more; nil: it takes them.
+  /// The reason why the session accepts no new streams any more; nil: it accepts them.
   @inline(never) @_optimize(size)
   var leaving: ByteBuffer? {
     phase == .draining ? goAway ?? failure ?? ByteBuffer().say("the connection has no stream ids left") : nil
   }
 
-  /// This many streams may open even if the window has no room, because a server may want the headers of one request
-  /// before it reads another. Only thousands of streams whose requests wait cost a server much
-  /// (docs/performance-notes.md).
+  /// The number of streams that may open even if the window has no room: a server may need the headers of one request
+  /// before it reads another. Only thousands of waiting requests cost a server much (docs/performance-notes.md).
   static let opensAnyway = 256
 
-  /// Whether the next whole request may open, with `room` in the connection's window.
+  /// Whether the next whole request may open. `room`: the free bytes of the connection's window.
   private func mayOpen(_ room: Int) -> Bool { room > 0 || open.count < HTTP2Session.opensAnyway }
 
-  /// Opens streams that wait. True: some were opened. Called when nghttp2 has no more frames: a stream may have ended
-  /// with the frames just collected, or failed to open, and no other event reports the slot that this has freed.
+  /// Opens streams that wait; true: at least one was opened. Called when nghttp2 has no more frames. With the last
+  /// frames a stream may have ended, or it failed to open; no other event reports that another stream may open instead.
   @inline(never) @_optimize(size)
   private func opensMore() -> Bool {
     let count = queuedCount
@@ -267,7 +262,7 @@ final class HTTP2Session {
       return
     }
     guard opens else { return refuse(stream, .noMemory) }
-    // RFC 9113 section 10.5.1: the peer may answer a list over its advisory limit with an error. Our own error is
+    // RFC 9113 section 10.5.1: a peer may answer a list over its advisory limit with an error. Our own error is
     // clearer.
     let limit = nghttp2_session_get_remote_settings(session, NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE)
     let size = UInt32(clamping: request.size)
@@ -282,7 +277,7 @@ final class HTTP2Session {
     var provider = HTTP2Session.body(of: stream)
     let pointer = provider.source.ptr
     let hasBody = stream.hasWork
-    // A `Field` has the same layout as nghttp2's.
+    // A `Field` has the memory layout of nghttp2's `nghttp2_nv`.
     let fields = UnsafeRawPointer(request.fields)?.assumingMemoryBound(to: nghttp2_nv.self)
     let id =
       hasBody
@@ -294,8 +289,8 @@ final class HTTP2Session {
       stream.block = request.block
       request.submitted(id)
       noteRecent(stream)
-      // This is the last stream id. The session drains before nghttp2 refuses a stream, which would look like a
-      // broken connection.
+      // This is the last stream id. The session drains now, because a later stream that nghttp2 refuses would look like
+      // a broken connection.
       if id == Int32.max { drain() }
       return true
     }
@@ -310,8 +305,8 @@ final class HTTP2Session {
     mark(stream)
   }
 
-  /// Describes a body to nghttp2. The pointer to the stream is not counted: the stream is in `open` for as long as
-  /// nghttp2 knows it.
+  /// Describes the body of `stream` to nghttp2. The pointer is not counted: while nghttp2 has it, `open` holds the
+  /// stream.
   private static func body(of stream: HTTP2Stream) -> nghttp2_data_provider {
     var provider = nghttp2_data_provider()
     provider.read_callback = HTTP2Session.readBody
@@ -319,7 +314,8 @@ final class HTTP2Session {
     return provider
   }
 
-  /// Called when there may be more to send. nghttp2 keeps 160 bytes for a body, so it has one only while it can send.
+  /// Called when a stream may have more to send. A body in nghttp2 takes 160 bytes, so it exists only while it can
+  /// send.
   func resume(_ stream: HTTP2Stream) {
     guard stream.life == .idle, stream.owner != nil, stream.hasWork else { return }
     var provider = HTTP2Session.body(of: stream)
@@ -331,13 +327,13 @@ final class HTTP2Session {
     }
   }
 
-  /// Called when the owner took `count` bytes of the body: gives their credit back to the peer.
+  /// Called when the owner has taken `count` bytes of the body: returns their credit to the peer.
   func consumed(_ stream: HTTP2Stream, _ count: Int) {
     guard count > 0, stream.life.isOpen, let credit = stream.credit(count) else { return }
     credited(nghttp2_session_consume_stream(session, stream.id, credit))
   }
 
-  /// Called when the owner is done with `stream`: resets an open stream. True: there is something to send.
+  /// Called when the owner leaves `stream`: resets an open stream. True: frames have to be sent.
   @discardableResult
   func letGo(_ stream: HTTP2Stream, _ why: Leave) -> Bool {
     stream.letGo()
@@ -347,7 +343,7 @@ final class HTTP2Session {
       return nghttp2_submit_rst_stream(session, 0, stream.id, HTTP2Error.code(why)) == 0
     case .queued:
       stream.life.handle(.over)
-      // The stream stands in one of the two queues, which skips it from now on.
+      // The stream is in one of the two queues. That queue will skip it.
       opening.forget()
       held.forget()
     case .created: stream.life.handle(.over)
@@ -362,12 +358,12 @@ final class HTTP2Session {
     changed.append(stream)
   }
 
-  /// Marks a stream whose owner wants to be told at once when something was sent; few owners do.
+  /// Called when bytes of the stream were sent. Marks the stream if its owner wants a report at once; few owners do.
   func markSending(_ stream: HTTP2Stream) {
     if borrow(stream.owner, { $0.streamSends() }) == true { mark(stream) }
   }
 
-  /// Tells the owners of changed streams, until no changed stream is left.
+  /// Reports to the owners of all changed streams, until no changed stream is left.
   func dispatch() {
     if isDispatching { return }
     isDispatching = true
@@ -376,8 +372,8 @@ final class HTTP2Session {
       swap(&changed, &dispatching)
       var index = 0
       while index < dispatching.count {
-        // The list holds a reference to the stream, so none is taken here. A reference to the owner is taken: within
-        // `streamChanged` the stream may drop its own, which may be the last.
+        // `dispatching` holds the stream, so it is not retained here. The owner is retained: within `streamChanged` the
+        // stream may release its own reference to the owner, which may be the last.
         let stream = Unmanaged.passUnretained(dispatching[index])
         index += 1
         stream._withUnsafeGuaranteedRef { stream in
@@ -391,7 +387,7 @@ final class HTTP2Session {
 
   // MARK: Pings
 
-  /// Sends a PING, whose content is its number.
+  /// Sends a PING. Its content is its number.
   @inline(never) @_optimize(size)
   func ping() {
     pings &+= 1
@@ -408,13 +404,13 @@ final class HTTP2Session {
       })
   }
 
-  /// Whether the last PING has been answered; true before there was one.
+  /// Whether the last PING was answered; also true before the first PING.
   var isPingAnswered: Bool { answeredPing == pings }
 
   // MARK: Bytes
 
-  /// Handles received bytes. False: the connection has to be closed, and `failure` says why. Frames before the
-  /// failure have been handled.
+  /// Handles received bytes. False: the connection has to be closed, and `failure` is the reason. Frames before the
+  /// failure were handled.
   func receive(_ bytes: ByteView) -> Bool {
     guard failure == nil, let session else { return false }
     complaint.truncate(to: 0)
@@ -442,8 +438,8 @@ final class HTTP2Session {
       if tracker.owed > owed { owe(count, since: owed) }
       blockBytes = tracker.blockBytes(blockBytes, count)
       if blockBytes > floodSize, culprit == 0 { flood(tracker.stream) }
-      // nghttp2 has queued a GOAWAY, because a frame broke the connection. nghttp2 gets the bytes of one stream at a
-      // time, so that frame belongs to the present stream.
+      // nghttp2 has queued a GOAWAY, because a frame broke the connection. Each call gives nghttp2 the bytes of one
+      // stream only, so that frame belongs to `tracker.stream`.
       if phase == .open || phase == .beginning, nghttp2_session_check_request_allowed(session) == 0 {
         culprit = tracker.stream
         brokeInBlock = tracker.isLongBlock
@@ -454,7 +450,7 @@ final class HTTP2Session {
     return failure == nil
   }
 
-  /// Appends the bytes to be sent, as long as `out` is not over the limit.
+  /// Appends the frames to be sent to `out`, until `out` is full (`limits.outputSize`).
   func collect(into out: SendQueue) -> Collected {
     guard let session, phase != .abandoned else { return .failed }
     var collected = Collected.more
@@ -466,7 +462,7 @@ final class HTTP2Session {
       if n <= 0 {
         if n < 0 { fail(broken(Int32(truncatingIfNeeded: n))) }
         if n == 0, opensMore() { continue }
-        // nghttp2 also returns 0 if the output has no room for the next frame: then not all is collected.
+        // nghttp2 also returns 0 if `out` has no room for the next frame. In that case some frames are left.
         if n == 0, queuedCount == 0, !out.isFull(limits.outputSize) { collected = .all }
         break
       }
@@ -490,7 +486,7 @@ final class HTTP2Session {
     return request.blocks.append(frame, of: id, at: number, to: out)
   }
 
-  /// Whether `collect` would append something.
+  /// Whether `collect` would append any bytes.
   var wantsWrite: Bool {
     guard let session, phase != .abandoned else { return false }
     if nghttp2_session_want_write(session) != 0 { return true }

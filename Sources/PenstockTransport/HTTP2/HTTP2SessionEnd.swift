@@ -2,16 +2,16 @@ import CNghttp2
 import PenstockChannel
 import PenstockWire
 
-/// The functions that end a session, and its streams with it.
+/// The functions that end a session and its streams.
 extension HTTP2Session {
-  /// Makes nghttp2 end the session by GOAWAY with ENHANCE_YOUR_CALM, if nghttp2 may still be called.
+  /// Ends the session with a GOAWAY (ENHANCE_YOUR_CALM), if nghttp2 may still be called.
   func sayEnough() {
     if phase != .abandoned {
       _ = nghttp2_session_terminate_session(session, NGHTTP2_ENHANCE_YOUR_CALM.rawValue)
     }
   }
 
-  /// Queues a GOAWAY, which tells the peer that this side closes the connection.
+  /// Queues a GOAWAY without an error. It tells the peer that this side closes the connection.
   @inline(never) @_optimize(size)
   func sayGoodbye() {
     guard failure == nil, let session else { return }
@@ -19,7 +19,7 @@ extension HTTP2Session {
     _ = nghttp2_submit_goaway(session, 0, 0, NGHTTP2_NO_ERROR.rawValue, nil, 0)
   }
 
-  /// Ends every stream, because the connection is gone. A stream of which nothing was on the wire ends as
+  /// Ends every stream, because the connection is lost. A stream of which no byte was sent ends as
   /// `neverSent`.
   @inline(never) @_optimize(size)
   func abandon(_ words: ByteBuffer) {
@@ -33,7 +33,8 @@ extension HTTP2Session {
       if stream.life == .opening || stream.life == .openingWithBody {
         close(stream, .neverSent(words))
       } else if stream.id == culprit {
-        // The stream whose frame broke the connection is told the reason; the others are told of a lost connection.
+        // The stream whose frame broke the connection gets the reason. All other streams get a lost
+        // connection.
         close(stream, .broken(words))
       } else {
         close(stream, .lost(words))
@@ -42,15 +43,15 @@ extension HTTP2Session {
     endQueued(words)
   }
 
-  /// Ends the requests that wait to be opened, as `neverSent`: their attempts have to look for another
+  /// Ends the requests that wait to be opened, as `neverSent`. Their attempts have to find another
   /// connection.
   @inline(never) @_optimize(size)
   func endQueued(_ words: ByteBuffer) {
     while let stream = held.popFirst() ?? opening.popFirst() { close(stream, .neverSent(words)) }
   }
 
-  /// Checks the result of an nghttp2 function that gives credit to the peer, or submits a frame. On an error
-  /// (no memory) the session fails, because the peer might wait for the credit for ever.
+  /// Checks the result of an nghttp2 function that gives credit to the peer, or submits a frame. After an
+  /// error (no memory) the session fails, because otherwise the peer might wait for the credit for ever.
   func credited(_ result: Int32) { if result != 0 { fail(broken(result)) } }
 
   @inline(never) @_optimize(size)

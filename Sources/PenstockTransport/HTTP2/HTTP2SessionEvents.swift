@@ -3,19 +3,19 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 
-/// The callbacks by which nghttp2 tells a session of its events. They record the events in the session and in
-/// its `HTTP2Stream`s. They call no function of an owner except `streamSends` and `streamReceives`, which
-/// only record, too.
+/// The callbacks of nghttp2 for the events of a session. They record the events in the session and in its
+/// `HTTP2Stream`s. They call no function of an owner except `streamSends` and `streamReceives`, and these
+/// functions only record, too.
 extension HTTP2Session {
-  /// Calls `body` with the session behind `pointer`. No reference is counted, because a session outlives
-  /// every call of its callbacks.
+  /// Calls `body` with the session that `pointer` points to. No reference is counted, because a session
+  /// outlives every call of its callbacks.
   @inline(__always)
   private static func with(_ pointer: UnsafeMutableRawPointer?, _ body: (HTTP2Session) -> Void) -> Int32 {
     if let pointer { Unmanaged<HTTP2Session>.fromOpaque(pointer)._withUnsafeGuaranteedRef(body) }
     return 0
   }
 
-  /// The slot of a stream among the recent ones; a stream that was opened later may have taken it.
+  /// The slot for stream `id` in `recent`. A later stream may have taken the slot.
   @inline(__always)
   private func recentSlot(_ id: Int32) -> UnsafeMutablePointer<Unmanaged<HTTP2Stream>?> {
     recent + (Int(id >> 1) & (HTTP2Session.recentStreams - 1))
@@ -28,14 +28,15 @@ extension HTTP2Session {
     if slot.pointee?.toOpaque() == Unmanaged.passUnretained(stream).toOpaque() { slot.pointee = nil }
   }
 
-  /// Finds a stream. Most are among the recent ones; for the others nghttp2 looks in its hash table.
+  /// Finds the stream `id`. Most streams are in `recent`; nghttp2 finds the others in its hash table.
   func find(_ id: Int32) -> Unmanaged<HTTP2Stream>? {
     if let stream = recentSlot(id).pointee, stream._withUnsafeGuaranteedRef({ $0.id == id }) { return stream }
     guard id > 0, let pointer = nghttp2_session_get_stream_user_data(session, id) else { return nil }
     return Unmanaged<HTTP2Stream>.fromOpaque(pointer)
   }
 
-  /// Runs `body` with a stream, without a retain: `body` only records, so the list `open` keeps the stream alive.
+  /// Runs `body` with the stream `id`. The stream is not retained: `body` only records, so the list `open`
+  /// holds the stream during the call.
   @inline(__always)
   private func withStream(_ id: Int32, _ body: (HTTP2Stream) -> Void) {
     if let stream = find(id) { stream._withUnsafeGuaranteedRef(body) }
@@ -82,7 +83,8 @@ extension HTTP2Session {
     }
     nghttp2_session_callbacks_set_data_source_read_length_callback(callbacks) {
       _, _, _, connection, stream, frame, me in
-      // Frames are as large as the peer allows, up to a size that is fair to other streams.
+      // A frame is as large as the peer allows, but at most `maxFrame`, so that other streams do not wait
+      // long.
       let window = Int(min(connection, stream))
       let most = min(Int(frame), HTTP2Session.maxFrame)
       _ = HTTP2Session.with(me) { $0.fillsWindow = window <= most }
@@ -97,13 +99,13 @@ extension HTTP2Session {
     }
   }
 
-  /// Sends a DATA frame: `header`, then the next `count` bytes of the stream's body.
+  /// Appends a DATA frame to the output: `header`, then the next `count` bytes of the stream's body.
   private func send(_ stream: HTTP2Stream, _ count: Int, after header: ByteView) -> Int32 {
     guard let output else { return NGHTTP2_ERR_CALLBACK_FAILURE.rawValue }
     return output._withUnsafeGuaranteedRef { out in
       if out.isFull(limits.outputSize) { return NGHTTP2_ERR_WOULDBLOCK.rawValue }
-      // The owner has left the stream since `readBody` chose the length. nghttp2 drops the frame and resets
-      // the stream.
+      // The owner has left the stream since `readBody` chose `count`. nghttp2 drops the frame and resets the
+      // stream.
       if stream.bytesToSend < count { return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE.rawValue }
       guard out.append(header), stream.moveBody(count, into: out) else {
         return NGHTTP2_ERR_CALLBACK_FAILURE.rawValue
@@ -113,13 +115,14 @@ extension HTTP2Session {
     }
   }
 
-  /// Tells nghttp2 how many bytes of a body the next DATA frame carries. `send` moves them.
+  /// Tells nghttp2 how many bytes of a body the next DATA frame has. `send` moves these bytes to the output
+  /// later.
   static let readBody: nghttp2_data_source_read_callback = { _, _, _, length, flags, source, _ in
     guard let flags, let source else { return Int(NGHTTP2_ERR_CALLBACK_FAILURE.rawValue) }
     return Unmanaged<HTTP2Stream>.fromOpaque(source.pointee.ptr)._withUnsafeGuaranteedRef { stream in
       let count = min(length, stream.bytesToSend)
       let isLast = stream.endsAfterPieces && count == stream.bytesToSend
-      // Nothing is left to send, because the owner has left the stream.
+      // The owner has left the stream, so no byte is left to send.
       if count == 0 && !isLast { return Int(NGHTTP2_ERR_DEFERRED.rawValue) }
       if count > 0 { flags.pointee |= NGHTTP2_DATA_FLAG_NO_COPY.rawValue }
       if count == stream.bytesToSend {
@@ -136,7 +139,8 @@ extension HTTP2Session {
     complaint.say(cString: text)
   }
 
-  /// RFC 9113 section 8.1.1: a malformed response is a stream error PROTOCOL_ERROR.
+  /// Resets a stream with a malformed response, which is a stream error PROTOCOL_ERROR (RFC 9113 section
+  /// 8.1.1).
   @inline(never) @_optimize(size)
   private func refuse(_ stream: HTTP2Stream, _ code: nghttp2_error = NGHTTP2_ERR_HTTP_MESSAGING) {
     _ = nghttp2_submit_rst_stream(session, 0, stream.id, NGHTTP2_PROTOCOL_ERROR.rawValue)
@@ -144,8 +148,8 @@ extension HTTP2Session {
     mark(stream)
   }
 
-  /// Checks a field that is not one of the usual ones. Returns 0, or an error that makes nghttp2 skip the
-  /// rest of the block.
+  /// Checks a header field that `HeaderBlock.note` has not recognised. Returns 0, or an error that makes
+  /// nghttp2 skip the rest of the block.
   @inline(never) @_optimize(size)
   private func received(_ name: ByteView, _ value: ByteView, on id: Int32) -> Int32 {
     switch block.judge(name, value) {
@@ -162,8 +166,8 @@ extension HTTP2Session {
     return 0
   }
 
-  /// The size beyond which a header block is not read to its end. It bounds the block's size on the wire, and also
-  /// its size as RFC 9113 section 6.5.2 counts it.
+  /// The most bytes of a header block that are read; a larger block ends the connection. The limit applies to
+  /// the block's size on the network, and also to its size by RFC 9113 section 6.5.2.
   var floodSize: Int { Limits.headerBlockLists * limits.maxHeaderList }
 
   @inline(never) @_optimize(size)
@@ -173,7 +177,8 @@ extension HTTP2Session {
     failForHeaders(id, words)
   }
 
-  /// Ends the connection because of the response headers of stream `id`, which ends as `answerTooLarge`.
+  /// Ends the connection because of the response headers of stream `id`. That stream ends as
+  /// `answerTooLarge`.
   @inline(never) @_optimize(size)
   private func failForHeaders(_ id: Int32, _ words: ByteBuffer) {
     withStream(id) {
@@ -235,7 +240,7 @@ extension HTTP2Session {
     case NGHTTP2_SETTINGS.rawValue:
       guard header.flags & UInt8(NGHTTP2_FLAG_ACK.rawValue) == 0 else { return }
       noteSettings()
-      // The peer's SETTINGS may have made HPACK's table smaller.
+      // The peer's SETTINGS may have made the table of HPACK smaller, so kept blocks may be wrong.
       request.blocks.removeAll()
     case NGHTTP2_GOAWAY.rawValue: left(frame.pointee.goaway)
     case NGHTTP2_PING.rawValue:
@@ -247,7 +252,8 @@ extension HTTP2Session {
     }
   }
 
-  /// Checks `block` as a whole. False: the stream has ended, either because of the block or before it came.
+  /// Checks the whole header block `block`, which is the response's head or trailers. False: the stream has
+  /// ended, either because of the block or before it.
   @inline(never) @_optimize(size)
   private func isGood(_ stream: HTTP2Stream, endsStream: Bool) -> Bool {
     if stream.end != nil { return false }
@@ -263,7 +269,7 @@ extension HTTP2Session {
       return true
     }
     // The end of a stream is progress for its call, too, so it reduces the debt (PeerDebt.swift). Frames of
-    // the ended stream that still come add none.
+    // the ended stream that still arrive add no debt.
     earn()
     if stream.end != nil { expectLate(floodSize) }
     return stream.end == nil
@@ -298,10 +304,10 @@ extension HTTP2Session {
     mark(stream)
   }
 
-  /// The reason why the stream closed before its answer was complete.
+  /// The reason why nghttp2 closed the stream before its answer was complete.
   @inline(never) @_optimize(size)
   private func end(of stream: HTTP2Stream, _ code: UInt32) -> StreamEnd {
-    // nghttp2 closes streams above the last one of a GOAWAY with this code.
+    // nghttp2 uses this code also for streams with an id above the last stream id of a GOAWAY.
     if code == NGHTTP2_REFUSED_STREAM.rawValue {
       guard let goAway else { return HTTP2Error.end(ofReset: code) }
       stream.wasPassedOver = goAwayKeepsSome
@@ -347,13 +353,13 @@ extension HTTP2Session {
     }
   }
 
-  /// Called when a GOAWAY has been sent. A GOAWAY of the session has NO_ERROR; another code means that
-  /// nghttp2 has found an error of the peer.
+  /// Called when a GOAWAY was sent. A GOAWAY that the session has submitted has NO_ERROR. Any other code
+  /// means that nghttp2 has found an error of the peer.
   @inline(never) @_optimize(size)
   private func gaveUp(_ frame: nghttp2_goaway) {
     guard frame.error_code != NGHTTP2_NO_ERROR.rawValue, failure == nil else { return }
     if frame.error_code == NGHTTP2_COMPRESSION_ERROR.rawValue, brokeInBlock {
-      // nghttp2 refuses a field of more than 64 KiB, which needs more than one frame, as if it were malformed.
+      // nghttp2 reports a field of more than 64 KiB, which needs several frames, as a malformed field.
       let words = ByteBuffer()
         .say("the connection ended: received headers with a field of more than 65536 bytes, or malformed")
       return failForHeaders(culprit, words)
@@ -370,14 +376,15 @@ extension HTTP2Session {
     fail(text)
   }
 
-  /// Called when a frame was not sent. For HEADERS: the request was reset before, or could not be sent.
+  /// Called when nghttp2 drops a frame instead of sending it. For HEADERS: the request was reset before, or
+  /// could not be sent.
   @inline(never) @_optimize(size)
   private func notSent(_ frame: UnsafePointer<nghttp2_frame>) {
     let header = frame.pointee.hd
     guard UInt32(header.type) == NGHTTP2_HEADERS.rawValue else { return }
     for stream in open where stream.id == header.stream_id {
-      // nghttp2 closes the stream next, and would pass its pointer to `closed`, when the object may be freed
-      // already. So nghttp2 has to forget the pointer.
+      // nghttp2 closes the stream next and would pass its pointer to `closed`. The stream may be freed by
+      // then, so nghttp2 must forget the pointer.
       _ = nghttp2_session_set_stream_user_data(session, stream.id, nil)
       remove(stream)
       stream.finish(.neverSent(goAway ?? ByteBuffer().say("the request could not be sent")))

@@ -1,17 +1,19 @@
 import PenstockCall
 import PenstockWire
 
-/// One HTTP/2 stream: its state, and the bytes that have come or are to be sent. `HTTP2Session` moves the bytes.
+/// One HTTP/2 stream: its state, the received bytes, and the bytes to be sent. `HTTP2Session` moves the
+/// bytes.
 ///
-/// Ten thousand streams may be open and idle: small fields stand together, so that a stream takes 136 bytes.
+/// Ten thousand streams may be open and idle. The small fields are stored together, so that a stream takes
+/// 136 bytes.
 final class HTTP2Stream: TransportStream, Queued {
-  /// The part of the answer that has come.
+  /// The part of the answer that was received.
   enum Answer {
-    /// The final head of the response has not come.
+    /// The final (not 1xx) head of the response was not received yet.
     case awaited
-    /// The head has come, and has not said how long the body is.
+    /// The head was received, and did not give the length of the body.
     case begun
-    /// The head has come, and has said how long the body is.
+    /// The head was received, and gave the length of the body.
     case measured
   }
 
@@ -19,16 +21,17 @@ final class HTTP2Stream: TransportStream, Queued {
   private(set) var answer = Answer.awaited
   /// Whether the stream is in the session's list of changed streams.
   var isMarked = false
-  /// The number of the request's block in the session's `KnownBlocks`; 0: none.
+  /// The number of the kept header block (`KnownBlocks`) that the request uses; 0: none.
   var block: UInt8 = 0
   var id: Int32 = -1
   private var storedIndex: Int32 = -1
-  /// The number of bytes that the owner has taken, and whose credit has not gone back to the peer; never more
-  /// than a window.
+  /// The bytes that the owner has taken, and whose credit was not returned to the peer; at most a window.
   private var uncredited: UInt32 = 0
-  /// The length of the body that the response's head has announced (0: none), less the bytes that have come.
+  /// The length of the body that the response's head has announced (0: not announced), minus the bytes that
+  /// were received.
   var lengthLeft = 0
-  /// Keeps the connection until the owner leaves. nil: only a session has the stream.
+  /// The connection, which the stream keeps alive until the owner leaves. nil: the session has no connection,
+  /// or the owner has left.
   private var connection: HTTP2Connection?
 
   /// The index in the session's list of open streams; -1: it is not in the list.
@@ -72,15 +75,15 @@ final class HTTP2Stream: TransportStream, Queued {
 
   // MARK: For the session
 
-  /// Whether the stream waits in a queue of the session until it is opened.
+  /// Whether the stream is in a queue of the session and was not opened yet.
   @inline(never)
   var isWaiting: Bool { life == .queued }
 
-  /// Whether there is more to send than the bytes already on their way.
+  /// Whether bytes, or the end of the body, still have to be packed into a DATA frame.
   var hasWork: Bool { bytesToSend > 0 || endsAfterPieces }
 
-  /// Called when the owner has taken `count` bytes. Returns the credit that has to go back to the peer; nil:
-  /// less than `leastCredit`, which is kept for later.
+  /// Called when the owner has taken `count` bytes. Returns the number of bytes of credit that has to be
+  /// returned to the peer. nil: the credit is below `leastCredit`, and is kept for later.
   func credit(_ count: Int) -> Int? {
     let all = Int(uncredited) + count
     guard all >= HTTP2Session.leastCredit else {
@@ -91,15 +94,15 @@ final class HTTP2Stream: TransportStream, Queued {
     return all
   }
 
-  /// Takes a header block that is complete and well formed.
+  /// Handles a header block that is complete and well formed.
   func take(_ block: HeaderBlock, endsStream: Bool) {
     if end != nil { return }
     if answer != .awaited {
       _ = borrow(owner) { $0.streamReceives(trailers: block) }
       return finish(.trailers)
     }
-    // "Technically, 1xx should have the entire header skipped and a subsequent header be read" (gRPC's
-    // http-grpc-status-mapping.md).
+    // A 1xx head is ignored: "Technically, 1xx should have the entire header skipped and a subsequent header
+    // be read" (http-grpc-status-mapping.md of gRPC).
     if block.status / 100 == 1 { return }
     answer = !block.isPlainHead && block.saysLength ? .measured : .begun
     _ = borrow(owner) { $0.streamReceives(head: block, endsStream: endsStream) }

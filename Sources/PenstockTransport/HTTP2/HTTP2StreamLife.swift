@@ -13,22 +13,24 @@
 /// | ended | - | - | - | - | - | - | - | - | closed |
 /// | closed | - | - | - | - | - | - | - | - | - |
 ///
-/// Each cell has the state that follows; "-" changes nothing.
+/// Rows: the present state. Columns: the event. Each cell has the next state; "-": the event changes nothing.
 enum HTTP2StreamLife: CaseIterable {
   case created
-  /// The stream waits until the session opens it.
+  /// The stream waits in a queue until the session opens it.
   case queued
-  /// The HEADERS frame of the request is on its way; later frames of the request wait until it has left.
+  /// nghttp2 has the HEADERS frame of the request, and has not sent it yet. Later frames of the request wait
+  /// until it was sent.
   case opening
-  /// The HEADERS frame of the request is on its way, and nghttp2 knows of the body behind it.
+  /// nghttp2 has the HEADERS frame of the request, and has not sent it yet. nghttp2 also has the body that
+  /// follows.
   case openingWithBody
-  /// The HEADERS frame has left, and there is nothing to send now.
+  /// The HEADERS frame was sent, and no bytes of the body are ready to be sent.
   case idle
-  /// nghttp2 has a body of the stream to send.
+  /// The HEADERS frame was sent, and nghttp2 has a body of the stream to send.
   case sending
-  /// A DATA frame on its way has all bytes that there are to send now.
+  /// All bytes that are ready are in a DATA frame, which nghttp2 has not sent yet.
   case emptying
-  /// Our END_STREAM is on its way.
+  /// Our END_STREAM is in a frame that nghttp2 has not sent yet.
   case ending
   /// Our END_STREAM has left.
   case ended
@@ -39,9 +41,9 @@ enum HTTP2StreamLife: CaseIterable {
     case submitted(withBody: Bool)
     case headersLeft
     case bodyGiven
-    /// All that there is to send now is in a DATA frame.
+    /// A DATA frame contains all bytes that are ready; the body continues later.
     case allPacked
-    /// All that there is to send is in a DATA frame with END_STREAM.
+    /// A DATA frame with END_STREAM contains the last bytes of the body.
     case lastPacked
     case dataLeft
     case over

@@ -1,16 +1,17 @@
 import PenstockChannel
 
 /// Carries out the actions of a `Keepalive` for one connection, until the connection ends. In a channel
-/// without keepalive the timer sends no pings, and only tells the channel's listeners that the connection is
-/// silent.
+/// without keepalive the timer sends no pings. It then only tells the channel's listeners when the connection
+/// is silent.
 final class KeepaliveTimer: Timer {
   private var keepalive: Keepalive
-  /// The connection, which has this timer; nil once the connection has ended.
+  /// The connection that owns this timer; nil: the connection has ended.
   private var connection: HTTP2Connection?
   private let destination: Destination
   private let runtime: Runtime
   private let pings: Bool
-  /// Whether the peer has complained of too many pings. A second complaint on one connection says nothing new.
+  /// Whether the peer has complained about too many pings. A second complaint on one connection has no
+  /// effect.
   private var isSlowed = false
 
   init(_ keepalive: Keepalive, _ connection: HTTP2Connection, _ destination: Destination, _ runtime: Runtime)
@@ -23,8 +24,8 @@ final class KeepaliveTimer: Timer {
     super.init()
   }
 
-  /// Makes a timer that sends no pings, and tells the listeners that the connection is silent: after `time`
-  /// nanoseconds in which calls were open and nothing came, and again after each further `time`.
+  /// Makes a timer that sends no pings. It reports silence to the listeners after `time` nanoseconds in which
+  /// calls were open and no byte was received, and again after each further `time`.
   init(listening time: UInt64, _ connection: HTTP2Connection, _ destination: Destination, _ runtime: Runtime)
   {
     keepalive = Keepalive(interval: time, timeout: time, withoutCalls: false)
@@ -37,13 +38,13 @@ final class KeepaliveTimer: Timer {
 
   override func fire() { connection?.keepaliveDue() }
 
-  /// Passes an event to the `Keepalive`, and carries out the actions that follow. False: the `Keepalive` is
-  /// asleep, so the connection has to report its next stream (`.opened`).
+  /// Passes an event to the `Keepalive`, and carries out the actions that it returns. False: the `Keepalive`
+  /// is asleep, so the connection has to report the next stream with `.opened`.
   @inline(never) @_optimize(size)
   func follow(_ event: KeepaliveEvent) -> Bool {
     var event = event
     if !pings, case .opened(var view) = event {
-      // Time without calls does not count as silence, so it begins now.
+      // Time without calls does not count as silence, so the silence begins now.
       view.heard = runtime.now
       event = .opened(view)
     }

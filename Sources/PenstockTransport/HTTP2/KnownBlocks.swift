@@ -1,22 +1,22 @@
 import CMemory
 import PenstockWire
 
-/// Keeps header blocks that nghttp2 has made, for later requests that are the same but for their timeout.
+/// Keeps header blocks that nghttp2 has encoded, for later requests that differ only in their timeout.
 ///
-/// From the second time on, all fields of such a request are in HPACK's table, except the path, which nghttp2 never
-/// puts there: so its block only refers to the table and does not change it. As long as nothing is added to
-/// the table, nghttp2 would make the same bytes again. Instead the session gives nghttp2 such a request
-/// without fields, and puts the kept block into the empty HEADERS frame that nghttp2 makes: this saves 2,700
-/// instructions a call. The request's timeout is inserted into the block.
+/// From the second such request on, all fields except the path are in HPACK's table, and nghttp2 never puts
+/// the path there. So the block only refers to the table and does not change it. As long as no field is added
+/// to the table, nghttp2 would encode equal bytes again. Instead, the session gives nghttp2 the request
+/// without fields, and appends the kept block to the empty HEADERS frame that nghttp2 makes. This saves 2,700
+/// instructions per call. The request's timeout is inserted into the block.
 ///
-/// Requests leave in the order in which nghttp2 got them. A request that nghttp2 got without fields leaves
-/// before anything else is received, because the peer's SETTINGS may change the table.
+/// Requests are sent in the order in which nghttp2 got them. A request that nghttp2 got without fields is
+/// sent before any further byte is received, because SETTINGS of the peer may change the table.
 final class KnownBlocks {
   private final class Known {
     let owner: AnyObject
     let path: ByteBuffer
     let block: ByteBuffer
-    /// The offset in `block` at which a timeout is put in.
+    /// The offset in `block` at which the timeout field is inserted.
     let split: Int
     let size: Int
 
@@ -30,32 +30,34 @@ final class KnownBlocks {
     }
   }
 
-  /// The known blocks, each at the slot of its path. Each entry is a counted reference.
+  /// The kept blocks. The slot of a block follows from its path. Each entry is a counted reference.
   private let slots = UnsafeMutablePointer<Unmanaged<Known>?>.allocate(capacity: KnownBlocks.most)
   private static let most = 8
   private var isEmpty = true
-  /// Whether requests that are made now leave before anything is received.
+  /// Whether a request that is opened now is sent before any further byte is received.
   var isUsable = false
-  /// The last request that nghttp2 got with its fields: its id, its owner, its path if the block may be kept, and the
-  /// size of its list.
+  /// The last request that nghttp2 got with its fields: its stream id, its owner, its path (nil: the block
+  /// must not be kept), the size of its header list, and whether it has a timeout.
   private var lastSpelled: Int32 = 0
   private var spelledOwner: AnyObject?
   private var spelledPath: ByteBuffer?
   private var spelledSize = 0
   private var spelledHasTimeout = false
-  /// `lastRepeated`: the last request that nghttp2 got without fields. `lastMade`: the last request for which
-  /// nghttp2 has made a frame.
+  /// `lastRepeated`: the stream id of the last request that nghttp2 got without fields. `lastMade`: the
+  /// stream id of the last request for which nghttp2 has made a HEADERS frame.
   private var lastRepeated: Int32 = 0
   private var lastMade: Int32 = 0
-  /// Timeouts of requests given without fields, oldest first, 16 bytes each: the request's id, the length, and the timeout.
+  /// The timeouts of requests that nghttp2 got without fields, oldest first, 16 bytes each: the stream id,
+  /// the length, and the text.
   private let timeouts = ByteBuffer()
   private static let timeoutSize = 16
 
   static let frameHead = 9
   private static let endHeaders: UInt8 = 4
-  /// The index of the field before which a timeout is put.
+  /// The index of the header field before which the timeout field is inserted.
   static let timeoutIndex = 4
-  /// "grpc-timeout" as a literal that is never indexed, its name in Huffman's code (RFC 7541 section 6.2.3).
+  /// The field name "grpc-timeout", Huffman-encoded, in a literal that is never indexed (RFC 7541 section
+  /// 6.2.3).
   private static let timeoutHead: (UInt64, UInt64) = (0x494d_b2c8_ca9a_8910, 0x7f6a_4f)
   private static let timeoutHeadSize = 11
   private static let mostTimeout = 24
@@ -70,19 +72,20 @@ final class KnownBlocks {
     slots.deallocate()
   }
 
-  /// Whether nghttp2 has got a request without fields, and has not made its frame yet.
+  /// Whether nghttp2 has a request without fields whose frame it has not made yet.
   var isWaiting: Bool { lastRepeated > lastMade }
 
   private static func slot(of path: ByteBuffer) -> Int {
-    // The last byte of a path is a NUL.
+    // The last byte of a path is a NUL, so the byte before it is used.
     let view = path.view
     return view.count < 2 ? 0 : (view.count &* 5 &+ Int(view[view.count &- 2])) & (most &- 1)
   }
 
-  /// Finds the known block for a request of `owner` for `path`. Returns the block's number, counted from 1,
-  /// and the size of the header list.
+  /// Finds the kept block for a request of `owner` with `path`. Returns the block's number, counted from 1,
+  /// and the size of its header list. nil: there is no such block, or it can't be used now.
   func find(_ owner: AnyObject, _ path: ByteBuffer) -> (number: UInt8, size: Int)? {
-    // A request with its fields still waits in nghttp2. Its block may add fields to the table.
+    // nghttp2 has not made the frame of an earlier request with fields. That frame may add fields to HPACK's
+    // table.
     guard isUsable, lastSpelled <= lastMade else { return nil }
     let slot = KnownBlocks.slot(of: path)
     return slots[slot]?._withUnsafeGuaranteedRef { known in
@@ -91,15 +94,15 @@ final class KnownBlocks {
     }
   }
 
-  /// Whether there is room for one more timeout.
+  /// Makes room for one more timeout. False: no memory.
   func reserveTimeout() -> Bool { timeouts.spare(atLeast: KnownBlocks.timeoutSize) != nil }
 
-  /// Called after request `id` has been submitted to nghttp2 with an empty header list: `append` puts the kept block into
-  /// its frame later.
+  /// Called after request `id` was submitted to nghttp2 with an empty header list. `append` adds the kept
+  /// block to its frame later.
   func repeated(_ id: Int32) { lastRepeated = id }
 
-  /// Called after request `id` has been submitted to nghttp2 with an empty header list, if the request has a
-  /// timeout. `timeout`: at most 9 bytes, for which `reserveTimeout` has made room.
+  /// Called after request `id`, which has a timeout, was submitted to nghttp2 with an empty header list.
+  /// `timeout`: at most 9 bytes, for which `reserveTimeout` has made room.
   @inline(never) @_optimize(size)
   func repeated(_ id: Int32, timeout: ByteView) {
     lastRepeated = id
@@ -112,8 +115,9 @@ final class KnownBlocks {
     timeouts.commit(KnownBlocks.timeoutSize)
   }
 
-  /// Called after request `id` has been submitted to nghttp2 with all its fields. `path`: nil if the request may differ
-  /// from others of its path in more than the timeout. `size` is the size of the list without the timeout.
+  /// Called after request `id` was submitted to nghttp2 with all its fields. `path`: nil if the block must
+  /// not be kept, because requests with this path may differ in more than the timeout. `size`: the size of
+  /// the header list without the timeout.
   func spelled(_ id: Int32, _ owner: AnyObject?, _ path: ByteBuffer?, hasTimeout: Bool, size: Int) {
     lastSpelled = id
     spelledOwner = owner
@@ -122,15 +126,15 @@ final class KnownBlocks {
     spelledSize = size
   }
 
-  /// Adds the HEADERS frame that nghttp2 has made of request `id`. `number`: the known block (`find`) that is added
-  /// behind a frame without fields; 0: the frame has its fields. False: no memory.
+  /// Appends the HEADERS frame that nghttp2 has made for request `id` to `out`. `number`: the kept block
+  /// (`find`) to append after a frame without fields; 0: the frame has its fields. False: no memory.
   func append(_ frame: ByteView, of id: Int32, at number: UInt8, to out: SendQueue) -> Bool {
     lastMade = id
     guard number > 0 else {
       learn(frame, of: id)
       return out.append(frame)
     }
-    // Without its block the frame must not leave at all.
+    // A frame without fields must not be sent without its block.
     guard frame.count == KnownBlocks.frameHead, let known = slots[Int(number) - 1] else { return false }
     return known._withUnsafeGuaranteedRef { known in
       let block = known.block.view
@@ -152,13 +156,15 @@ final class KnownBlocks {
     }
   }
 
-  /// Writes the field with the timeout of request `id`. Returns its length; 0: there is none.
+  /// Writes the field with the timeout of request `id` to `space`. Returns its length; 0: the request has no
+  /// timeout.
   @inline(never) @_optimize(size)
   private func putTimeout(of id: Int32, into space: UnsafeMutableRawPointer) -> Int {
     while let next = timeouts.view.baseAddress {
       let nextID = next.loadUnaligned(as: Int32.self)
       if nextID > id { break }
-      // The entry is used up: it is for this request, or for an earlier one that was dropped and so has never left.
+      // The entry is for this request, or for an earlier request that was dropped before it was sent. So it
+      // is not needed any more.
       timeouts.consume(KnownBlocks.timeoutSize)
       if nextID == id {
         let count = Int(next.load(fromByteOffset: 4, as: UInt8.self))
@@ -172,7 +178,8 @@ final class KnownBlocks {
     return 0
   }
 
-  /// Forgets all blocks, because the next one that nghttp2 makes may have other bytes.
+  /// Removes all blocks, because HPACK's table may have changed, and nghttp2 would encode later blocks
+  /// differently.
   @inline(never) @_optimize(size)
   func removeAll() {
     if isEmpty { return }
@@ -205,14 +212,14 @@ final class KnownBlocks {
   }
 
   /// The offset at which field `index` of `block` begins, or the end of the block if it has fewer fields.
-  /// nil: a field before that offset changes the table (RFC 7541 section 6), or has a number of more than one
-  /// byte.
+  /// nil: a field before that offset changes HPACK's table (RFC 7541 section 6), or contains a number that
+  /// takes more than one byte.
   @inline(never) @_optimize(size)
   static func offset(in block: ByteView, of index: Int) -> Int? {
     var at = 0
     var left = index
     func skipString() {
-      // A length that is too large moves `at` behind the end.
+      // A length that is too large moves `at` beyond the end, so the function returns nil.
       let length = at < block.count ? Int(block[at] & 0x7f) : 0x7f
       at = length < 0x7f ? at + 1 + length : .max / 2
     }

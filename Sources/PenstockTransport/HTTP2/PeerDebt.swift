@@ -2,31 +2,31 @@ import CSystem
 import PenstockChannel
 import PenstockWire
 
-/// Limits the work that a peer causes without progress for any call. Each frame, and each read within a frame, adds
-/// one to the debt (`FrameTracker.owed`). Progress of a call takes off four (a piece of a body, an answer's head or
-/// trailers, a frame of a request's body that leaves), and each second takes off a hundred. Over the limit the
-/// connection ends with ENHANCE_YOUR_CALM (RFC 9113 section 10.5). So a server may send a ping with each message, or
-/// one a second for years.
+/// Limits the work that a peer can cause without progress for any call. The work is counted as a debt
+/// (`FrameTracker.owed`). Each frame, and each read within a frame, adds one. Progress of a call subtracts
+/// four: a piece of a body, a response's head or trailers, or a sent frame of a request's body. Each second
+/// subtracts a hundred. Over the limit the connection ends with ENHANCE_YOUR_CALM (RFC 9113 section 10.5). So
+/// a server may send a ping with each message, or one per second for years.
 ///
-/// Frames on a stream that this side has given up add no debt, up to as many bytes as may have been on their way by
-/// then.
+/// Frames on a stream that this side has ended add no debt, up to the number of bytes that may have been on
+/// the network at that time.
 extension HTTP2Session {
-  /// The time in nanoseconds after which one frame is forgiven.
+  /// The time in nanoseconds after which the debt falls by one frame.
   private static let forgivenEach = 1_000_000_000 / Limits.forgivenEachSecond
 
-  /// Called when a call has made progress: reduces the debt by four. If the progress is a frame of a request
-  /// that has left, each 512 of its `bytes` reduce the debt by one more, so that the peer may acknowledge
-  /// each KiB.
+  /// Called when a call has made progress: reduces the debt by four. `bytes`: the length of a sent frame of a
+  /// request, otherwise 0. Each 512 bytes reduce the debt by one more, so that the peer may acknowledge each
+  /// KiB.
   @inline(__always)
   func earn(_ bytes: Int = 0) { tracker.owed = max(tracker.owed &- (4 &+ bytes >> 9), 0) }
 
-  /// Called when this side ends a stream of which up to `bytes` bytes may still come.
+  /// Called when this side ends a stream, for which up to `bytes` bytes may still arrive.
   func expectLate(_ bytes: Int) {
     lateBytes = min(lateBytes + bytes, Limits.lateBytes + 4 * limits.connectionWindow)
   }
 
-  /// Called when `count` bytes have come in frames of one stream and kind, and these frames have raised the
-  /// debt. `before`: the debt before them.
+  /// Called when frames of one stream and kind have raised the debt. `count`: the received bytes of these
+  /// frames. `before`: the debt before these frames.
   @inline(never) @_optimize(size)
   func owe(_ count: Int, since before: Int) {
     let frames = tracker.owed - before
@@ -44,12 +44,12 @@ extension HTTP2Session {
     }
   }
 
-  /// Whether the stream's answer is still wanted, and not complete.
+  /// Whether the stream's owner still waits for the rest of the answer.
   private func isLive(_ id: Int32) -> Bool {
     find(id).map { $0._withUnsafeGuaranteedRef { $0.owner != nil && $0.end == nil } } ?? false
   }
 
-  /// Adds to the debt. Over the limit the session fails.
+  /// Adds `cost` to the debt. If the debt is over the limit, the session fails.
   @inline(never) @_optimize(size)
   func charge(_ cost: Int) {
     tracker.owed += cost

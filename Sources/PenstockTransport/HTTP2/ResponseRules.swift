@@ -1,13 +1,14 @@
 import CNghttp2
 import PenstockWire
 
-/// The rules of RFC 9113 section 8 for a response. nghttp2's own checks are switched off: for an answer of
-/// the three usual fields they read every byte and take 700 instructions, while one comparison for each field
-/// is enough (`HeaderBlock.note`). This code refuses exactly the responses that nghttp2 would refuse.
+/// The rules of RFC 9113 section 8 for a response. nghttp2's own checks are switched off, because they read
+/// every byte: an answer with the three usual fields takes them 700 instructions. Here one comparison per
+/// usual field is enough (`HeaderBlock.note`). This code refuses exactly the responses that nghttp2 would
+/// refuse.
 extension HeaderBlock {
   enum Verdict: Equatable { case add, ignore, refuse }
 
-  /// Checks a field that `note` has not taken, by sections 8.2 and 8.3.
+  /// Checks a field that `note` has not recognised, by sections 8.2 and 8.3 of RFC 9113.
   @inline(never) @_optimize(size)
   func judge(_ name: ByteView, _ value: ByteView) -> Verdict {
     let isFirst = noted == []
@@ -24,8 +25,8 @@ extension HeaderBlock {
     if bytesEqual(name, "content-length") {
       guard length < 0, status / 100 != 1, let number = number(value) else { return .refuse }
       length = number
-      // A server "MUST NOT send" content-length with 204 (RFC 9110 section 8.6); some servers send "0", which is
-      // ignored.
+      // RFC 9110 section 8.6: a server "MUST NOT send" content-length with status 204. Some servers send "0",
+      // which is ignored here.
       if status == 204 { return bytesEqual(value, "0") ? .ignore : .refuse }
       return .add
     }
@@ -34,19 +35,20 @@ extension HeaderBlock {
   }
 
   var hasNoBody: Bool { status == 204 || status == 304 }
-  /// Whether the head determines the length of the body.
+  /// Whether the head gives the length of the body.
   var saysLength: Bool { length >= 0 || hasNoBody }
 
-  /// Whether a byte is a space or a tab; nghttp2 checks the ends of a value only from 1.50 on.
+  /// Whether a byte is a space or a tab. nghttp2 rejects such bytes at the ends of a value only from version
+  /// 1.50 on.
   private func isBlank(_ byte: UInt8?) -> Bool { byte == 0x20 || byte == 0x09 }
 
-  /// Whether a field is connection-specific (section 8.2.2), and so forbidden.
+  /// Whether a field is connection-specific (RFC 9113 section 8.2.2), and therefore forbidden.
   private func isOfAConnection(_ name: ByteView) -> Bool {
     bytesEqual(name, "connection") || bytesEqual(name, "keep-alive") || bytesEqual(name, "proxy-connection")
       || bytesEqual(name, "transfer-encoding") || bytesEqual(name, "upgrade")
   }
 
-  /// Whether `value` is "trailers", in letters of either case.
+  /// Whether `value` is "trailers", in upper or lower case.
   private func isTrailers(_ value: ByteView) -> Bool {
     value.count == 8
       && UInt64(bigEndian: value.loadUnaligned(as: UInt64.self)) | 0x2020_2020_2020_2020
@@ -67,8 +69,8 @@ extension HeaderBlock {
 }
 
 extension HTTP2Stream {
-  /// Whether a block has only the usual fields of a response, at their usual position, so that `flaw` need
-  /// not be called.
+  /// Whether `block` has only the usual fields of a response, in their usual position. Then `flaw` need not
+  /// be called.
   func isUsual(_ block: HeaderBlock, endsStream: Bool) -> Bool {
     switch answer {
     case .awaited: return block.isPlainHead && !endsStream
@@ -77,7 +79,8 @@ extension HTTP2Stream {
     }
   }
 
-  /// The flaw of a header block, as a whole and at its position in the response. nil: none.
+  /// The first rule that the header block breaks, by itself or by its position in the response. nil: it
+  /// breaks no rule.
   @inline(never) @_optimize(size)
   func flaw(of block: HeaderBlock, endsStream: Bool) -> nghttp2_error? {
     switch answer {
@@ -85,7 +88,7 @@ extension HTTP2Stream {
       if block.status < 0 { return NGHTTP2_ERR_HTTP_MESSAGING }
       if block.status / 100 == 1 { return endsStream ? NGHTTP2_ERR_HTTP_MESSAGING : nil }
     case .begun, .measured:
-      // "Trailers MUST NOT include pseudo-header fields" (section 8.1).
+      // RFC 9113 section 8.1: "Trailers MUST NOT include pseudo-header fields".
       if block.status >= 0 || (block.length >= 0 && answer == .measured) { return NGHTTP2_ERR_HTTP_HEADER }
       if !endsStream { return NGHTTP2_ERR_HTTP_MESSAGING }
     }
@@ -95,11 +98,11 @@ extension HTTP2Stream {
     return endsStream && isMeasured && lengthLeft != 0 ? NGHTTP2_ERR_HTTP_MESSAGING : nil
   }
 
-  /// Whether the whole body has come, by the length that the head has announced.
+  /// Whether the body has the length that the head has announced; true if no length was announced.
   var hasFullLength: Bool { answer != .measured || lengthLeft == 0 }
 
-  /// Counts `count` bytes of a body that have come. False: no head has come before, or it has announced a shorter
-  /// body.
+  /// Subtracts `count` received bytes of a body from `lengthLeft`. False: no head was received before the
+  /// bytes, or the head has announced a shorter body.
   func admits(_ count: Int) -> Bool {
     lengthLeft &-= count
     switch answer {

@@ -1,26 +1,26 @@
 import PenstockWire
 
-/// A task for the end of a turn of the loop.
+/// A task that runs at the end of a turn of the event loop.
 protocol TurnTask: AnyObject {
   /// Whether the task is in one of the lists of `TurnWork`, which sets this.
   var isScheduled: Bool { get set }
   func runInTurn()
 }
 
-/// The work of a channel at the end of a turn: first the tasks that were put off, then one write for each
-/// connection. An attempt puts off a task in order not to call its call back from within a function that the
-/// call has called. Driving thread only.
+/// The work of a channel at the end of a turn of the event loop: first the delayed tasks, then one write for
+/// each connection. An attempt delays a task so that it does not call back its call from within a function
+/// that the call has called. Driving thread only.
 final class TurnWork: TurnEndHandler {
   private let runtime: Runtime
   private var tasks: [any TurnTask] = []
   private var writes: [any TurnTask] = []
-  /// The tasks for the next turn.
+  /// The tasks that run at the end of the next turn.
   private var later: [any TurnTask] = []
   private var running: [any TurnTask] = []
   private var isRegistered = false
   private var isRunning = false
-  /// The most rounds in one turn. There is a limit because tasks may schedule tasks; the rest is done in the
-  /// next turn, after other work.
+  /// The most rounds of tasks in one turn. Tasks may schedule further tasks without end, so the rest runs in
+  /// the next turn, after other work.
   private static let rounds = 16
 
   init(_ runtime: Runtime) {
@@ -42,7 +42,7 @@ final class TurnWork: TurnEndHandler {
     register()
   }
 
-  /// Schedules a task for the next turn, after everything else in the loop.
+  /// Schedules a task for the end of the next turn, after all other work of the loop.
   func scheduleLater(_ task: any TurnTask) {
     if task.isScheduled { return }
     task.isScheduled = true
@@ -63,7 +63,8 @@ final class TurnWork: TurnEndHandler {
     var rounds = TurnWork.rounds
     while rounds > 0, !tasks.isEmpty || !writes.isEmpty {
       rounds -= 1
-      // The tasks are moved out first, because tasks schedule tasks. The emptied array goes back for its storage.
+      // The list of tasks is moved to `running`, because a task may schedule tasks. The swap also keeps the
+      // memory of both arrays.
       if !tasks.isEmpty { swap(&tasks, &running) } else { swap(&writes, &running) }
       var index = 0
       while index < running.count {

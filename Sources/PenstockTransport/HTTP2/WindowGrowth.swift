@@ -1,31 +1,32 @@
 import CNghttp2
 
-/// Windows that follow bandwidth times delay: whether the peer could send more in a round trip than the windows let it.
+/// Makes windows grow with the product of bandwidth and delay: they grow if the peer could send more in a
+/// round trip than the windows allow.
 ///
-/// A round trip is the time from a PING to its answer, as the server that ends the HTTP/2 connection gives
-/// it. If at least a third of a window comes in one round trip, the windows become at least twice as large.
-/// (Credit goes back in halves of a window, so a peer that is held back sends half a window or more in a
-/// round trip, a part of it before the PING.) After a PING that has not led to larger windows, the next PING
-/// leaves only after a whole window of bytes, because servers count pings.
+/// A round trip is the time from a PING to its answer, from the server at the other end of the HTTP/2
+/// connection. If at least a third of a window arrives in one round trip, the windows become at least twice
+/// as large. (Credit is returned in halves of a window. So a peer that waits for credit sends at least half a
+/// window in a round trip, a part of it before the PING.) After a PING that has not led to larger windows,
+/// the next PING is sent only after a whole window of bytes, because servers count pings.
 struct WindowGrowth: Equatable {
   private enum Phase: Equatable {
-    /// No PING is under way. The next PING leaves when `bytes` more bytes have come.
+    /// No PING is under way. The next PING is sent when `bytes` more bytes were received.
     case resting(bytes: Int)
-    /// A PING is under way; `bytes` bytes have come since it left.
+    /// A PING is under way; `bytes` bytes were received since it was sent.
     case timing(bytes: Int)
   }
 
-  /// The content of the PINGs. Those of keepalive are numbers from 1 on.
+  /// The content of these PINGs. The PINGs of keepalive contain numbers from 1 on.
   static let ping = UInt64.max
 
-  /// The size that the windows have at most; 0: they do not grow.
+  /// The largest size of the windows in bytes; 0: they do not grow.
   let most: Int
   private var phase = Phase.resting(bytes: 0)
 
   init(most: Int) { self.most = most }
 
-  /// Called when `count` bytes have come. `size`: the present size of the windows. True: a PING has to be
-  /// sent.
+  /// Called when `count` bytes were received. `size`: the present size of the windows. True: the caller has
+  /// to send a PING.
   @inline(never) @_optimize(size)
   mutating func came(_ count: Int, size: Int) -> Bool {
     switch phase {
@@ -39,7 +40,7 @@ struct WindowGrowth: Equatable {
     return false
   }
 
-  /// Called when the PING has been answered. Returns the new size of the windows; nil: it stays `size`.
+  /// Called when the PING was answered. Returns the new size of the windows; nil: the size stays.
   @inline(never) @_optimize(size)
   mutating func answered(size: Int) -> Int? {
     guard case .timing(let bytes) = phase else { return nil }
@@ -50,14 +51,15 @@ struct WindowGrowth: Equatable {
 }
 
 extension HTTP2Session {
-  /// Counts received bytes, and sends a PING when it is time. Called if the windows may grow.
+  /// Called with each `count` of received bytes if the windows may grow. Sends a PING when `growth` asks for
+  /// one.
   @inline(never) @_optimize(size)
   func measureDelay(_ count: Int) {
     if growth.came(count, size: limits.streamWindow) { ping(WindowGrowth.ping) }
   }
 
-  /// Called when the peer has answered the PING that times a round trip. If the windows have to grow, those
-  /// of open streams grow, too (SETTINGS).
+  /// Called when the peer has answered the PING that measures a round trip. If the windows have to grow, new
+  /// SETTINGS also enlarge the windows of open streams.
   @inline(never) @_optimize(size)
   func growWindows() {
     guard let size = growth.answered(size: limits.streamWindow) else { return }
