@@ -7,7 +7,7 @@ import PenstockWire
 /// A fuzzer takes any bytes. It fails if the code traps (a `precondition` checks each condition that must hold), if the
 /// address sanitizer reports an error or a leak, or if an input takes too much time or memory.
 private enum Fuzzer: String, CaseIterable {
-  case wire, options, gzip, client, tls, dns
+  case wire, options, gzip, client, tls, dns, http1
 
   func run(_ input: ByteView) {
     switch self {
@@ -17,6 +17,7 @@ private enum Fuzzer: String, CaseIterable {
     case .client: fuzzClient(input)
     case .tls: fuzzTLS(input)
     case .dns: fuzzDNS(input)
+    case .http1: fuzzHTTP1(input)
     }
   }
 }

@@ -15,4 +15,10 @@ enum Limits {
   static let handshakeBytes = 1 << 20
   /// Bytes of TLS records that wait to be sent, beyond those of calls. Beyond: nothing is read until they have left.
   static let waitingRecordBytes = 256 << 10
+  /// Informational responses (1xx) of HTTP/1.1 before an answer. Beyond: the call and its connection end.
+  static let informationalResponses = 32
+  /// Bytes of the line with the size of a chunk, its extensions included. Beyond: the call and its connection end.
+  static let chunkLineBytes = 4096
+  /// Bytes of the extensions of chunks, beyond the bytes of the chunks. Beyond: the call and its connection end.
+  static let chunkExtensionBytes = 16 << 10
 }

@@ -9,7 +9,7 @@ public func bytesEqual(_ a: ByteView, _ b: ByteView) -> Bool {
 public func bytesEqual(_ a: ByteView, _ b: StaticString) -> Bool { bytesEqual(a, b.bytes) }
 
 /// Whether `a` and `lower` are equal, ignoring the case of ASCII letters. `lower` has to be in lower case.
-func equalIgnoringCase(_ a: ByteView, _ lower: StaticString) -> Bool {
+public func equalIgnoringCase(_ a: ByteView, _ lower: StaticString) -> Bool {
   let b = lower.bytes
   return a.count == b.count && hasPrefixIgnoringCase(a, b)
 }

@@ -1,0 +1,467 @@
+import CMemory
+import PenstockCall
+import PenstockChannel
+import PenstockWire
+
+/// Parses the answers on one connection (RFC 9112), without I/O. It is strict: an answer whose end two parsers could see
+/// at different places is refused (section 11.2), and so is everything that the grammar does not have.
+///
+/// ```
+/// statusLine --1xx--> informational --empty line--> statusLine
+/// statusLine ----> headers --empty line--> sized, untilClose, chunkSize, or over (no body)
+/// chunkSize ----> chunk ----> chunkEnd ----> chunkSize --size 0--> trailers ----> over
+/// sized ----> over          untilClose --end of the connection--> over
+/// any but over --flaw--> failed
+/// ```
+/// A line that has come whole is parsed where it lies; the bytes of other lines are gathered in `rest`.
+final class ResponseParser {
+  enum Event {
+    /// All bytes are used, and more have to come.
+    case needsMore
+    /// The head of the final answer is in `block`.
+    case head(endsAnswer: Bool)
+    case body(ByteView)
+    /// The answer is over, and its trailers are in `block`.
+    case trailers
+    /// The answer is over.
+    case end
+    case failed(ResponseFlaw)
+  }
+
+  private enum Place {
+    case statusLine, informational, headers, sized, untilClose, chunkSize, chunk, chunkEnd, trailers, over,
+      failed
+  }
+
+  /// The fields of the present head, or of the trailers.
+  let block = HeaderBlock()
+  private var place = Place.statusLine
+  /// The first bytes of a line that is not whole; or the whole line, until the next one begins.
+  private let rest = ByteBuffer()
+  private var restIsWhole = false
+  /// The name of the present field, in lower case.
+  private let name = ByteBuffer()
+  private let maxHeaderList: Int
+  /// How many bytes the present head, the trailers, or the line with a chunk's size may still have.
+  private var room: Int
+  /// How many bytes of the body, or of the present chunk, are missing; after a chunk, how many bytes of its line end.
+  private var left = 0
+  /// How many bytes of chunk extensions have come, less the bytes of chunks.
+  private var extensionBytes = 0
+  private var informationalCount = 0
+  private var isOld = false
+  private var isChunked = false
+  private var saysClose = false
+  private var saysKeepAlive = false
+  private var flaw = ResponseFlaw.noMemory
+  private var failedAt = Place.statusLine
+  /// The first bytes of the line that has a flaw.
+  private let shown = ByteBuffer()
+  private static let mostShown = 60
+
+  init(maxHeaderList: Int) {
+    self.maxHeaderList = maxHeaderList
+    room = Limits.headerBlockLists * maxHeaderList
+    confine(self)
+  }
+
+  // MARK: State
+
+  /// Begins with the answer to the next request.
+  func begin() {
+    block.clear()
+    enter(.statusLine)
+    informationalCount = 0
+  }
+
+  private func enter(_ next: Place) {
+    place = next
+    room = next == .chunkSize ? Limits.chunkLineBytes : Limits.headerBlockLists * maxHeaderList
+    if restIsWhole {
+      rest.removeAll(keepingCapacity: true)
+      restIsWhole = false
+    }
+  }
+
+  /// Whether any byte of the answer has come.
+  var hasBegun: Bool { place != .statusLine || informationalCount > 0 || !rest.isEmpty }
+  /// Whether the connection may be used again, once the head has come (RFC 9112 section 9.3).
+  var persists: Bool { !saysClose && (!isOld || saysKeepAlive) && place != .untilClose }
+  /// How many of the next bytes are certainly bytes of the body.
+  var bodyAhead: Int {
+    switch place {
+    case .sized, .chunk: left
+    case .untilClose: .max
+    case .statusLine, .informational, .headers, .chunkSize, .chunkEnd, .trailers, .over, .failed: 0
+    }
+  }
+
+  /// The connection has ended. True: that is the regular end of the answer.
+  func connectionEnded() -> Bool {
+    guard place == .untilClose else { return false }
+    place = .over
+    return true
+  }
+
+  /// The position at which the bytes end, such as " in the middle of the headers"; nil: the answer has not begun.
+  @inline(never) @_optimize(size)
+  func position() -> ByteBuffer? {
+    let text = ByteBuffer()
+    switch place {
+    case .statusLine: return hasBegun ? text.say("in the middle of the answer's status line") : nil
+    case .informational, .headers: return text.say("in the middle of the answer's headers")
+    case .sized: return text.say(left).say(" bytes before the end of the answer's body")
+    case .chunk: return text.say("in the middle of a chunk, ").say(left).say(" bytes before its end")
+    case .chunkSize, .chunkEnd: return text.say("before the last chunk of the answer's body")
+    case .trailers: return text.say("in the middle of the answer's trailers")
+    case .untilClose, .over, .failed: return nil
+    }
+  }
+
+  // MARK: Bytes
+
+  /// Takes bytes, up to the first event. Returns how many it took. Call it again after each event but `needsMore`, even
+  /// without bytes.
+  func push(_ bytes: ByteView) -> (count: Int, event: Event) {
+    var at = 0
+    while at < bytes.count {
+      switch place {
+      case .sized, .chunk, .untilClose:
+        let part = min(bodyAhead, bytes.count - at)
+        passBody(part)
+        return (at + part, .body(ByteView(rebasing: bytes[at..<(at + part)])))
+      case .chunkEnd:
+        guard bytes[at] == (left == 2 ? 0x0D : 0x0A) else { return (at, fail(.chunkEnd, bytes, at)) }
+        at += 1
+        left -= 1
+        if left == 0 { enter(.chunkSize) }
+      case .statusLine, .informational, .headers, .chunkSize, .trailers:
+        let start = at
+        switch nextLine(bytes, &at) {
+        case .part: return (at, .needsMore)
+        case .flaw(let flaw): return (at, fail(flaw, bytes, start))
+        case .whole(let line): if let event = take(line) { return (at, event) }
+        }
+      case .over: return (at, .end)
+      case .failed: return (at, .failed(flaw))
+      }
+    }
+    switch place {
+    case .over: return (at, .end)
+    case .failed: return (at, .failed(flaw))
+    case .statusLine, .informational, .headers, .sized, .untilClose, .chunkSize, .chunk, .chunkEnd, .trailers:
+      return (at, .needsMore)
+    }
+  }
+
+  private func passBody(_ count: Int) {
+    if place == .untilClose { return }
+    left -= count
+    if place == .chunk { extensionBytes = max(extensionBytes - count, 0) }
+    guard left == 0 else { return }
+    if place == .sized { return place = .over }
+    place = .chunkEnd
+    left = 2
+  }
+
+  // MARK: Lines
+
+  private enum Line {
+    case part
+    case whole(ByteView)
+    case flaw(ResponseFlaw)
+  }
+
+  /// The next line, without its end. Section 2.2 lets a recipient take a LF alone for the end of a line; not this one,
+  /// because another may not.
+  private func nextLine(_ bytes: ByteView, _ at: inout Int) -> Line {
+    if restIsWhole {
+      rest.removeAll(keepingCapacity: true)
+      restIsWhole = false
+    }
+    let ahead = ByteView(rebasing: bytes[at...])
+    if place == .statusLine, !isHTTP(ahead) { return .flaw(.notHTTP) }
+    let end = ahead.baseAddress.flatMap { memchr($0, 0x0A, ahead.count) }
+    let count = end.flatMap { end in ahead.baseAddress.map { UnsafeRawPointer(end) - $0 + 1 } } ?? ahead.count
+    room -= count
+    if room < 0 { return .flaw(place == .chunkSize ? .chunkLineTooLong : .tooLong) }
+    at += count
+    var line = ByteView(rebasing: ahead[..<count])
+    if end == nil || !rest.isEmpty {
+      guard rest.append(line) else { return .flaw(.noMemory) }
+      if end == nil { return .part }
+      restIsWhole = true
+      line = rest.view
+    }
+    guard line.count > 1, line[line.count - 2] == 0x0D else { return .flaw(.lineEnd) }
+    return .whole(ByteView(rebasing: line.dropLast(2)))
+  }
+
+  /// Whether the answer begins with "HTTP/", as far as it has come: a peer that speaks something else is recognised by
+  /// its first bytes, because it may not send a line's end.
+  private func isHTTP(_ ahead: ByteView) -> Bool {
+    let start = ("HTTP/" as StaticString).bytes
+    var index = rest.count
+    for byte in ahead where index < start.count {
+      if byte != start[index] { return false }
+      index += 1
+    }
+    return true
+  }
+
+  private func take(_ line: ByteView) -> Event? {
+    switch place {
+    case .statusLine: return takeStatus(line)
+    case .informational, .headers, .trailers:
+      if line.isEmpty { return endFields() }
+      if let flaw = takeField(line) { return fail(flaw, line, 0) }
+      return nil
+    case .chunkSize: return takeSize(line)
+    case .sized, .untilClose, .chunk, .chunkEnd, .over, .failed: return nil
+    }
+  }
+
+  /// Section 4: "status-line = HTTP-version SP status-code SP [ reason-phrase ]".
+  private func takeStatus(_ line: ByteView) -> Event? {
+    guard line.count > 8, line[5] == 0x31, line[6] == 0x2E, isDigit(line[7]), line[8] == 0x20 else {
+      return fail(.version, line, 0)
+    }
+    guard line.count > 12, line[9] > 0x30, isDigit(line[9]), isDigit(line[10]), isDigit(line[11]),
+      line[12] == 0x20
+    else { return fail(.status, line, 0) }
+    if hasControls(ByteView(rebasing: line[13...])) { return fail(.control, line, 0) }
+    isOld = line[7] == 0x30
+    isChunked = false
+    saysClose = false
+    saysKeepAlive = false
+    let digits = ByteView(rebasing: line[9..<12])
+    let status = Int(line[9] - 0x30) * 100 + Int(line[10] - 0x30) * 10 + Int(line[11] - 0x30)
+    // The protocol was not asked to change (RFC 9110 section 15.2.2).
+    if status == 101 { return fail(.switching, line, 0) }
+    block.clear()
+    let name = (":status" as StaticString).bytes
+    if !block.note(name, digits, limit: maxHeaderList) { block.add(name, digits, limit: maxHeaderList) }
+    block.status = status
+    enter(status < 200 ? .informational : .headers)
+    return nil
+  }
+
+  // MARK: Fields
+
+  /// Section 5: "field-line = field-name ":" OWS field-value OWS".
+  private func takeField(_ line: ByteView) -> ResponseFlaw? {
+    if isBlank(line[0]) { return .folded }
+    guard let colon = line.firstIndex(of: 0x3A) else { return .noColon }
+    if colon > 0, isBlank(line[colon - 1]) { return .blankBeforeColon }
+    let value = HeaderRules.trimmed(ByteView(rebasing: line[(colon + 1)...]))
+    if let flaw = lower(ByteView(rebasing: line[..<colon])) { return flaw }
+    if hasControls(value) { return .control }
+    switch name.count {
+    case 2: if bytesEqual(name.view, "te") { return nil }
+    case 7: if bytesEqual(name.view, "upgrade") { return nil }
+    case 10:
+      if bytesEqual(name.view, "keep-alive") { return nil }
+      if bytesEqual(name.view, "connection") {
+        takeOptions(value)
+        return nil
+      }
+    case 14: if bytesEqual(name.view, "content-length") { return takeLength(value) }
+    case 16: if bytesEqual(name.view, "proxy-connection") { return nil }
+    case 17: if bytesEqual(name.view, "transfer-encoding") { return takeCoding(value) }
+    default: break
+    }
+    keep(value)
+    return nil
+  }
+
+  private func keep(_ value: ByteView) {
+    if place == .informational || block.note(name.view, value, limit: maxHeaderList) { return }
+    block.add(name.view, value, limit: maxHeaderList)
+  }
+
+  /// Puts a name in lower case into `name`. RFC 9110 section 5.6.2: it is a token.
+  private func lower(_ field: ByteView) -> ResponseFlaw? {
+    name.removeAll(keepingCapacity: true)
+    guard let space = name.spare(atLeast: field.count) else { return .noMemory }
+    for index in 0..<field.count {
+      let byte = field[index]
+      guard isToken(byte) else { return .name }
+      space[index] = byte &- 0x41 < 26 ? byte | 0x20 : byte
+    }
+    name.commit(field.count)
+    return field.isEmpty ? .name : nil
+  }
+
+  /// RFC 9110 section 7.6.1: the options in "connection", separated by commas.
+  @inline(never) @_optimize(size)
+  private func takeOptions(_ value: ByteView) {
+    for part in value.split(separator: 0x2C) {
+      let option = HeaderRules.trimmed(ByteView(rebasing: part))
+      if equalIgnoringCase(option, "close") { saysClose = true }
+      if equalIgnoringCase(option, "keep-alive") { saysKeepAlive = true }
+    }
+  }
+
+  /// RFC 9110 section 8.6. A list of equal lengths, which a recipient may take, is refused.
+  private func takeLength(_ value: ByteView) -> ResponseFlaw? {
+    if place == .trailers { return .framingInTrailers }
+    if block.length >= 0 { return .lengthTwice }
+    var length = 0
+    for byte in value {
+      guard isDigit(byte), length <= (Int.max - 9) / 10 else { return .length }
+      length = length * 10 + Int(byte - 0x30)
+    }
+    if value.isEmpty { return .length }
+    block.length = length
+    keep(value)
+    return nil
+  }
+
+  /// Section 6.1. No other coding than "chunked" was asked for.
+  @inline(never) @_optimize(size)
+  private func takeCoding(_ value: ByteView) -> ResponseFlaw? {
+    if place == .trailers { return .framingInTrailers }
+    if isChunked { return .codingTwice }
+    isChunked = true
+    if isOld { return .codingInOld }
+    return equalIgnoringCase(value, "chunked") ? nil : .coding
+  }
+
+  /// The empty line has come: section 6.3 says how the body ends.
+  private func endFields() -> Event? {
+    let isInformational = place == .informational
+    if place == .trailers {
+      place = .over
+      if block.noted == [] { return .end }
+      return block.finish() ? .trailers : fail(.noMemory)
+    }
+    if isChunked, block.length >= 0 { return fail(.bothLengths) }
+    // "A server MUST NOT send a Transfer-Encoding header field in any response with a status code of 1xx ... or 204",
+    // nor a content-length (RFC 9110 section 8.6). Some servers send the length 0 with 204.
+    if isInformational || block.status == 204, isChunked || block.length > 0 { return fail(.bodyOfNone) }
+    if isInformational {
+      informationalCount += 1
+      if informationalCount > Limits.informationalResponses { return fail(.informational) }
+      enter(.statusLine)
+      return nil
+    }
+    guard block.finish() else { return fail(.noMemory) }
+    if block.hasNoBody || block.length == 0 {
+      place = .over
+    } else if isChunked {
+      extensionBytes = 0
+      enter(.chunkSize)
+    } else if block.length > 0 {
+      place = .sized
+      left = block.length
+    } else {
+      place = .untilClose
+    }
+    return .head(endsAnswer: place == .over)
+  }
+
+  // MARK: Chunks
+
+  /// Section 7.1: "chunk-size [ chunk-ext ]".
+  private func takeSize(_ line: ByteView) -> Event? {
+    var size = 0
+    var at = 0
+    while at < line.count, let digit = hex(line[at]) {
+      if size >> 58 != 0 { return fail(.chunkTooLarge, line, 0) }
+      size = size << 4 | digit
+      at += 1
+    }
+    if at == 0 { return fail(.chunkSize, line, 0) }
+    if at < line.count, let flaw = takeExtension(ByteView(rebasing: line[at...])) {
+      return fail(flaw, line, 0)
+    }
+    if size == 0 {
+      block.clear()
+      enter(.trailers)
+    } else {
+      place = .chunk
+      left = size
+    }
+    return nil
+  }
+
+  /// Section 7.1.1: an extension is ignored.
+  @inline(never) @_optimize(size)
+  private func takeExtension(_ text: ByteView) -> ResponseFlaw? {
+    extensionBytes += text.count
+    if extensionBytes > Limits.chunkExtensionBytes { return .extensions }
+    guard HeaderRules.trimmed(text).first == 0x3B else { return .chunkSize }
+    return hasControls(text) ? .control : nil
+  }
+
+  // MARK: Bytes of the grammar
+
+  private func isDigit(_ byte: UInt8) -> Bool { byte &- 0x30 < 10 }
+  private func isBlank(_ byte: UInt8) -> Bool { byte == 0x20 || byte == 0x09 }
+
+  private func hex(_ byte: UInt8) -> Int? {
+    if isDigit(byte) { return Int(byte &- 0x30) }
+    let letter = byte | 0x20
+    return letter &- 0x61 < 6 ? Int(letter &- 0x57) : nil
+  }
+
+  /// The characters of a token that are not letters or digits: "!#$%&'*+-.^_`|~".
+  private func isToken(_ byte: UInt8) -> Bool {
+    if (byte | 0x20) &- 0x61 < 26 || isDigit(byte) { return true }
+    switch byte {
+    case 0x21, 0x23...0x27, 0x2A, 0x2B, 0x2D, 0x2E, 0x5E...0x60, 0x7C, 0x7E: return true
+    default: return false
+    }
+  }
+
+  /// Whether there is a control character other than a tab (RFC 9110 section 5.5): CR and NUL among them.
+  private func hasControls(_ bytes: ByteView) -> Bool {
+    for byte in bytes where byte < 0x20 && byte != 0x09 || byte == 0x7F { return true }
+    return false
+  }
+
+  // MARK: Flaws
+
+  /// `bytes` from `at` on show people the flaw, with the bytes of the line that had come before.
+  @inline(never) @_optimize(size)
+  private func fail(
+    _ flaw: ResponseFlaw, _ bytes: ByteView = ByteView(start: nil, count: 0), _ at: Int = 0
+  ) -> Event {
+    self.flaw = flaw
+    shown.removeAll(keepingCapacity: true)
+    if !restIsWhole { shown.say(rest.view) }
+    let line = ByteView(rebasing: bytes[min(at, bytes.count)...])
+    shown.say(ByteView(rebasing: line[..<(line.firstIndex(of: 0x0A) ?? line.count)]))
+    if shown.view.last == 0x0D { shown.truncate(to: shown.count - 1) }
+    failedAt = place
+    place = .failed
+    return .failed(flaw)
+  }
+
+  /// The flaw in words for people.
+  @inline(never) @_optimize(size)
+  func words(_ flaw: ResponseFlaw) -> ByteBuffer {
+    let text = ByteBuffer()
+    switch flaw {
+    case .noMemory: return text.say("no memory for the answer")
+    case .tooLong:
+      return text.say("the connection ended: received headers are over four times the limit of ")
+        .say(maxHeaderList).say(" bytes (max_header_list_bytes)")
+    case .notHTTP:
+      text.say("the peer does not speak HTTP/1.1: it answered")
+    case .version, .status, .switching, .control, .lineEnd, .folded, .noColon, .blankBeforeColon, .name,
+      .lengthTwice, .length, .framingInTrailers, .bothLengths, .codingTwice, .codingInOld, .coding,
+      .bodyOfNone, .informational, .chunkSize, .chunkTooLarge, .chunkLineTooLong, .extensions, .chunkEnd:
+      text.say("the server broke the rules of HTTP/1.1: ").say(flaw.words)
+      if shown.isEmpty { return text }
+      switch failedAt {
+      case .statusLine: text.say(", in the status line")
+      case .informational, .headers: text.say(", in the header line")
+      case .chunkSize: text.say(", in the line with a chunk's size")
+      case .trailers: text.say(", in the trailer line")
+      case .chunkEnd, .sized, .untilClose, .chunk, .over, .failed: text.say(", in the bytes")
+      }
+    }
+    return text.say(" \"").say(printable: shown.view, limit: ResponseParser.mostShown).say("\"")
+  }
+}

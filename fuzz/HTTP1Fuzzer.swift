@@ -1,0 +1,82 @@
+import PenstockCall
+import PenstockWire
+
+@testable import PenstockTransport
+
+// Fuzzes the parser of HTTP/1.1's answers: the input is what a server sends on one connection. The parser must not trap,
+// and finds the same however the bytes come in pieces.
+
+/// The results of parsing all answers in `input`, as numbers: they must not depend on the size of the pieces.
+private func parse(_ input: ByteView, piece: Int) -> [Int] {
+  let parser = ResponseParser(maxHeaderList: 1024)
+  var log: [Int] = []
+  var body = 0
+  var at = 0
+  parser.begin()
+  while at < input.count {
+    let end = min(input.count, at + piece)
+    // The copy lets the sanitizer see a read behind the bytes.
+    let copy = [UInt8](input[at..<end])
+    var isAtEnd = false
+    copy.withUnsafeBytes { bytes in
+      var from = 0
+      while !isAtEnd {
+        let (count, event) = parser.push(ByteView(rebasing: bytes[from...]))
+        from += count
+        switch event {
+        case .needsMore:
+          precondition(from == bytes.count)
+          isAtEnd = true
+        case .head(let endsAnswer):
+          precondition(parser.hasBegun && parser.block.status >= 200 && parser.block.status < 1000)
+          log += [parser.block.status, parser.block.size, parser.persists ? 1 : 0, endsAnswer ? 1 : 0]
+          check(parser.block)
+        case .body(let part):
+          precondition(!part.isEmpty)
+          body += part.count
+        case .trailers:
+          log += [body, parser.block.size]
+          check(parser.block)
+          body = 0
+          parser.begin()
+        case .end:
+          log += [body]
+          body = 0
+          // Bytes that follow are another answer.
+          parser.begin()
+          if from == bytes.count { isAtEnd = true }
+        case .failed(let flaw):
+          precondition(!parser.words(flaw).isEmpty)
+          log += [body, ResponseFlaw.allCases.firstIndex(of: flaw)!]
+          at = input.count
+          isAtEnd = true
+        }
+      }
+    }
+    at = max(at, end)
+  }
+  if parser.connectionEnded() { log += [body] }
+  return log
+}
+
+/// Names are in lower case, and no field is about the connection.
+private func check(_ block: HeaderBlock) {
+  let fields = block.fields
+  for index in 0..<fields.count {
+    precondition(!bytesEqual(fields.name(at: index), "connection"))
+    precondition(!bytesEqual(fields.name(at: index), "transfer-encoding"))
+    for byte in fields.name(at: index) {
+      precondition(byte > 0x20 && byte < 0x7F && !(0x41...0x5A).contains(byte))
+    }
+    for byte in fields.value(at: index) { precondition(byte >= 0x20 || byte == 9) }
+  }
+}
+
+/// Fuzzes the parser; the first byte of the input is the size of the pieces.
+func fuzzHTTP1(_ all: ByteView) {
+  guard let first = all.first else { return }
+  let input = ByteView(rebasing: all[1...])
+  let whole = parse(input, piece: .max >> 1)
+  precondition(parse(input, piece: 1) == whole)
+  precondition(parse(input, piece: Int(first) + 1) == whole)
+}
