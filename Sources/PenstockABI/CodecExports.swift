@@ -20,10 +20,13 @@ public func penstock_codec_new(
   _ error: UnsafeMutablePointer<OpaquePointer?>!
 ) -> penstock_result {
   let known = MemoryLayout<penstock_codec_functions>.size
-  guard let functions, functions.pointee.struct_size >= known else {
+  // The table of the first version ended with `copy`.
+  let first = known - MemoryLayout<UnsafePointer<CChar>>.size
+  guard let functions, functions.pointee.struct_size >= first else {
     return report(.invalidArgument, "functions: use PENSTOCK_CODEC_FUNCTIONS_INIT", error)
   }
-  let table = functions.pointee
+  var table = penstock_codec_functions()
+  memcpy(&table, functions, min(functions.pointee.struct_size, known))
   let data = UserData(table.user_data, table.finalizer)
   if hasUnknownFields(functions, table.struct_size, known: known) {
     return report(
@@ -32,7 +35,17 @@ public func penstock_codec_new(
   guard let codec, let encode = table.encode, let decode = table.decode, let free = table.free else {
     return report(.invalidArgument, "codec, encode, decode and free must not be NULL", error)
   }
-  codec.pointee = retained(Codec(data, encode: encode, decode: decode, free: free, copy: table.copy))
+  var type: ByteBuffer?
+  if let name = table.name {
+    guard HeaderRules.isValidName(bytes(name)) else {
+      return report(
+        .invalidArgument, "functions.name: expected lower-case letters, digits, \"-\", \"_\" or \".\"", error)
+    }
+    type = RequestLabels.contentType(bytes(name))
+    if type == nil { return report(.noMemory, "no memory", error) }
+  }
+  codec.pointee = retained(
+    Codec(data, encode: encode, decode: decode, free: free, copy: table.copy, contentType: type))
   return PENSTOCK_OK
 }
 

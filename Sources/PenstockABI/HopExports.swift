@@ -113,6 +113,11 @@ public func penstock_hop_is_secure(_ handle: OpaquePointer!) -> Int32 {
   hop(handle).map { $0.privacy == .cleartext ? 0 : 1 } ?? 0
 }
 
+@_cdecl("penstock_hop_protocol") @implementation
+public func penstock_hop_protocol(_ handle: OpaquePointer!) -> UnsafePointer<CChar>! {
+  hop(handle).map { cString($0.rpc.name) }
+}
+
 @_cdecl("penstock_hop_target") @implementation
 public func penstock_hop_target(_ handle: OpaquePointer!) -> UnsafePointer<CChar>! {
   hop(handle).map { cString($0.target) }

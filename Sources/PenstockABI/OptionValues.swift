@@ -79,6 +79,17 @@ extension JSONReader {
     return self.string(into)
   }
 
+  /// Reads the name of an encoding, and gives the content-type that has it; nil: the name is empty.
+  @inline(never)
+  func encoding(_ into: (ByteBuffer?) -> Void) -> Failure? {
+    guard let string, string.isEmpty || HeaderRules.isValidName(string) else {
+      return fail("the name of an encoding, such as \"json\"")
+    }
+    let type = string.isEmpty ? nil : RequestLabels.contentType(string)
+    into(type)
+    return type == nil && !string.isEmpty ? Failure(.noMemory, "no memory") : nil
+  }
+
   /// Reads labels of a host name, such as "_grpc._tcp"; the text may be empty.
   @inline(never)
   func labels(_ into: (ByteBuffer) -> Void) -> Failure? {

@@ -65,6 +65,9 @@ extension ParsedChannelOptions {
       case "tls": readTLS(option)
       /// The authority that is sent. Default: the target's.
       case "authority": option.authority { transport.authority = $0 }
+      /// The name of the messages' encoding in the content-type, such as "json" for "application/grpc+json" or
+      /// "application/json", for calls whose options and codec name none. Default: "", which stands for "proto".
+      case "content_subtype": option.encoding { defaults.contentType = $0 }
       /// The text before "penstock/VERSION" in the user agent.
       case "user_agent": option.ascii { transport.userAgent = $0 }
       /// The deadline of calls without a deadline of their own, counted from their creation.
@@ -192,7 +195,8 @@ func read(_ reader: JSONReader, into options: CallOptions) -> Failure? {
     case "metadata": read(option, into: options.metadata)
     /// Header fields, as in "metadata", that are sent over TLS only: without TLS the call ends with UNAUTHENTICATED.
     case "credentials": option.credentials { options.credentials = $0 }
-    /// How safe it is to make the call twice. The library does not use this; hops may.
+    /// How safe it is to make the call twice. Connect calls a unary method without side effects by HTTP GET; over HTTP/1.1 a
+    /// request that is safe to repeat is sent again if its connection ends without a byte of an answer.
     case "idempotency":
       option.choice("unknown", "idempotent", "no_side_effects") {
         options.idempotency = [.unknown, .idempotent, .noSideEffects][$0]
@@ -202,6 +206,12 @@ func read(_ reader: JSONReader, into options: CallOptions) -> Failure? {
     case "wait_for_ready": option.bool { options.waitsForReady = $0 }
     /// The authority that is sent. Default: the channel's.
     case "authority": option.authority { options.authority = $0 }
+    /// The name of the messages' encoding in the content-type, such as "json". Default: the name of the codec, or the
+    /// channel's.
+    case "content_subtype":
+      option.encoding {
+        options.labels = RequestLabels(authority: nil, contentType: $0, userAgent: nil)
+      }
     /// The compression of sent messages. Default: the channel's.
     case "compression":
       option.choice("identity", "gzip") { options.compression = $0 == 0 ? .identity : .gzip }

@@ -296,6 +296,35 @@ public func penstock_request_set_idempotency(_ request: OpaquePointer!, _ idempo
     })
 }
 
+@_cdecl("penstock_request_http_method") @implementation
+public func penstock_request_http_method(_ handle: OpaquePointer!) -> UnsafePointer<CChar>! {
+  switch start(handle) {
+  case .nothing: nil
+  case .running(let hop): cString(hop.httpMethod)
+  case .request(let request, let call):
+    cString((request.route?.rpc ?? call.origin.rpc).httpMethod(request.kind, request.settings))
+  }
+}
+
+@_cdecl("penstock_request_allows_get") @implementation
+public func penstock_request_allows_get(_ request: OpaquePointer!) -> Int32 {
+  request != nil && settings(request).allowsGET ? 1 : 0
+}
+
+@_cdecl("penstock_request_set_allows_get") @implementation
+public func penstock_request_set_allows_get(_ request: OpaquePointer!, _ allows: Int32) -> penstock_result {
+  edit(
+    request,
+    {
+      $0.settings.allowsGET = allows != 0
+      return .ok
+    },
+    options: {
+      $0.allowsGET = allows != 0
+      return .ok
+    })
+}
+
 @_cdecl("penstock_request_content_subtype") @implementation
 public func penstock_request_content_subtype(_ request: OpaquePointer!) -> UnsafePointer<CChar>! {
   guard let type = labels(request)?.contentType else { return cString("") }
@@ -309,10 +338,7 @@ public func penstock_request_set_content_subtype(_ request: OpaquePointer!, _ na
   guard let name else { return PENSTOCK_E_INVALID_ARGUMENT }
   let subtype = bytes(name)
   guard subtype.isEmpty || HeaderRules.isValidName(subtype) else { return PENSTOCK_E_INVALID_ARGUMENT }
-  let type = ByteBuffer()
-  guard type.append(RequestLabels.contentTypeStart.bytes), type.append(subtype), type.append(byte: 0) else {
-    return PENSTOCK_E_NO_MEMORY
-  }
+  guard let type = RequestLabels.contentType(subtype) else { return PENSTOCK_E_NO_MEMORY }
   return label(request, contentType: subtype.isEmpty ? nil : type, userAgent: labels(request)?.userAgent)
 }
 

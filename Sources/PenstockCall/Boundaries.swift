@@ -80,17 +80,19 @@ public final class CallOrigin {
   public let target: ByteBuffer
   public let defaultAuthority: ByteBuffer
   public let privacy: Privacy
+  public let rpc: RPCProtocol
   let loop: CallLoop
   /// Records which callback runs now. Any thread may read the record.
   public let watch: CallWatch
 
   public init(
-    target: ByteBuffer, defaultAuthority: ByteBuffer, privacy: Privacy = .cleartext, loop: CallLoop,
-    watch: CallWatch = CallWatch()
+    target: ByteBuffer, defaultAuthority: ByteBuffer, privacy: Privacy = .cleartext, rpc: RPCProtocol = .grpc,
+    loop: CallLoop, watch: CallWatch = CallWatch()
   ) {
     self.target = target
     self.defaultAuthority = defaultAuthority
     self.privacy = privacy
+    self.rpc = rpc
     self.loop = loop
     self.watch = watch
   }

@@ -10,6 +10,17 @@ public enum Idempotency: Int32, Sendable {
   case noSideEffects = 2
 }
 
+/// Whether a request may be an HTTP GET, and whether it was one when it was sent. One byte tells both, because settings
+/// are copied for each call.
+public enum GETUse: UInt8, Sendable {
+  case allowed
+  case forbidden
+  /// GET is allowed, and the request was sent as a GET.
+  case sent
+  /// GET is allowed, and the request was sent as a POST nevertheless.
+  case passedOver
+}
+
 /// How private a channel is, from the least to the most secure.
 public enum Privacy: UInt8, Sendable {
   case cleartext = 0
@@ -39,6 +50,13 @@ public final class RequestLabels {
     }
   }
 
+  /// The content-type for messages in the encoding `subtype`, followed by a NUL; nil: no memory.
+  @inline(never) @_optimize(size)
+  public static func contentType(_ subtype: ByteView) -> ByteBuffer? {
+    let type = ByteBuffer()
+    return type.append(contentTypeStart.bytes) && type.append(subtype) && type.append(byte: 0) ? type : nil
+  }
+
   public init(
     authority: ByteBuffer?, contentType: ByteBuffer?, userAgent: ByteBuffer?, wish: EndpointWish? = nil
   ) {
@@ -61,8 +79,12 @@ public struct CallSettings {
   /// The compression of sent messages.
   public var compression = Compression.identity
   public var idempotency = Idempotency.unknown
+  public var getUse = GETUse.allowed
   /// Whether a method without side effects may be called by an HTTP GET, if the protocol allows it.
-  public var allowsGET = true
+  public var allowsGET: Bool {
+    get { getUse != .forbidden }
+    set { getUse = newValue ? .allowed : .forbidden }
+  }
   /// Whether the call waits for a connection, however long it takes (gRPC's "wait for ready"). If false, the
   /// call fails when the channel can't connect.
   public var waitsForReady = false

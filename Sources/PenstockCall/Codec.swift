@@ -22,12 +22,15 @@ public final class Codec {
   private let decodeFunction: Decode
   private let freeFunction: Free
   private let copyFunction: Copy?
+  /// The content-type that names the encoding of the codec's bytes, as in `RequestLabels`; nil: the usual one.
+  public let contentType: ByteBuffer?
 
   public init(
     _ userData: UserData, encode: @escaping Encode, decode: @escaping Decode, free: @escaping Free,
-    copy: Copy?
+    copy: Copy?, contentType: ByteBuffer? = nil
   ) {
     self.userData = userData
+    self.contentType = contentType
     encodeFunction = encode
     decodeFunction = decode
     freeFunction = free

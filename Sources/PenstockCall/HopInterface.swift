@@ -166,9 +166,14 @@ extension Hop {
   public var target: ByteBuffer { route?.target ?? call.origin.target }
   public var defaultAuthority: ByteBuffer { route?.authority ?? call.origin.defaultAuthority }
   /// How private the call's channel is; in on_status, the channel of the last attempt.
-  public var privacy: Privacy {
-    (currentEvent == .status ? call.request.route : route)?.privacy ?? call.origin.privacy
+  public var privacy: Privacy { lastRoute?.privacy ?? call.origin.privacy }
+  /// The protocol of the call's channel; in on_status, that of the last attempt's channel.
+  public var rpc: RPCProtocol { lastRoute?.rpc ?? call.origin.rpc }
+  /// "GET" or "POST", as far as it is known at the callback.
+  public var httpMethod: StaticString {
+    (route?.rpc ?? call.origin.rpc).httpMethod(call.request.kind, settings)
   }
+  private var lastRoute: CallRoute? { currentEvent == .status ? call.request.route : route }
   private var route: CallRoute? { shown({ $0.route }, kept: { $0.route }) }
 
   /// The clock by which deadlines are counted. Any thread.

@@ -14,15 +14,27 @@ public enum RPCProtocol: UInt8, Sendable {
 }
 
 extension RPCProtocol {
-  /// Whether the request should be an HTTP GET. The decision is made before the message is known: if the
-  /// message makes the URL too long, the request becomes a POST.
+  /// Whether the request should be an HTTP GET. The message is not known yet: if it makes the URL too long,
+  /// the request is a POST nevertheless.
+  public func wantsGET(_ request: Request) -> Bool { wantsGET(request.kind, request.settings) }
+
   @inline(never) @_optimize(size)
-  public func wantsGET(_ request: Request) -> Bool {
+  private func wantsGET(_ kind: CallKind, _ settings: CallSettings) -> Bool {
     switch self {
-    case .grpc, .grpcWeb, .grpcWebText: return false
-    case .connect:
-      let settings = request.settings
-      return request.kind == .unary && settings.idempotency == .noSideEffects && settings.allowsGET
+    case .grpc, .grpcWeb, .grpcWebText: false
+    case .connect: kind == .unary && settings.idempotency == .noSideEffects && settings.allowsGET
     }
+  }
+
+  /// The HTTP method with which the request was sent last; before it is sent, the one that it should have.
+  @inline(never) @_optimize(size)
+  public func httpMethod(_ kind: CallKind, _ settings: CallSettings) -> StaticString {
+    let isGET =
+      switch settings.getUse {
+      case .allowed: wantsGET(kind, settings)
+      case .sent: true
+      case .forbidden, .passedOver: false
+      }
+    return isGET ? "GET" : "POST"
   }
 }

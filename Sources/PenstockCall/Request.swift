@@ -173,11 +173,15 @@ open class CallRoute {
   public final let target: ByteBuffer
   public final let authority: ByteBuffer
   public final let privacy: Privacy
+  public final let rpc: RPCProtocol
 
-  public init(target: ByteBuffer, authority: ByteBuffer, privacy: Privacy = .cleartext) {
+  public init(
+    target: ByteBuffer, authority: ByteBuffer, privacy: Privacy = .cleartext, rpc: RPCProtocol = .grpc
+  ) {
     self.target = target
     self.authority = authority
     self.privacy = privacy
+    self.rpc = rpc
   }
 
   /// Makes an attempt on the route's channel for a call; nil: it could not be made. On the driving thread.

@@ -40,7 +40,7 @@ CALLS = {"penstock_channel_call", "penstock_channel_unary", "penstock_channel_un
 SCALARS = {
     "code": "pick_code()", "result": "pick_code()", "verdict": "pick_small()", "kind": "pick_small()", "level": "pick_small()",
     "idempotency": "pick_small()", "from": "pick_small()", "wait": "pick_small()", "required": "pick_small()",
-    "priority": "pick_priority()", "kinds": "pick_mask()",
+    "allows": "pick_small()", "priority": "pick_priority()", "kinds": "pick_mask()",
     "flags": "pick_mask()", "timeout_ms": "pick_timeout()", "index": "once_in(2) ? below(3) : pick_size()",
     "ticket": "pick_number(&tickets)", "request": "pick_number(&tokens)", "id": "pick_number(&ids)", "bytes": "pick_size()",
     "ms": "pick_wide()", "expires_in_ms": "pick_wide()", "count": "(uint64_t)pick_wide()", "n": "(uint64_t)pick_wide()",

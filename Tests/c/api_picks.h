@@ -100,12 +100,18 @@ static const char *const channel_options[] = {
     "\"connectionScaling\": {\"maxConnectionsPerSubchannel\": 3}}}",
     "{\"tls\": false, \"default_deadline_ms\": 50, \"keepalive_time_ms\": 1000, \"keepalive_timeout_ms\": 1, "
     "\"keepalive_without_calls\": true}",
+    "{\"tls\": false, \"default_deadline_ms\": 30, \"protocol\": \"connect\", \"content_subtype\": \"json\"}",
+    "{\"tls\": false, \"default_deadline_ms\": 30, \"protocol\": \"connect\", \"http\": \"2\", \"max_get_url_bytes\": 50}",
+    "{\"tls\": false, \"default_deadline_ms\": 30, \"protocol\": \"grpc-web\", \"http1_max_connections\": 2}",
+    "{\"tls\": false, \"default_deadline_ms\": 30, \"protocol\": \"grpc-web-text\", \"http\": \"1.1\", "
+    "\"http1_idle_timeout_ms\": 1}",
     NULL};
 static const char *const call_options[] = {
     NULL,
     "{}",
     "{\"deadline_ms\": 5}",
     "{\"deadline_ms\": 0}",
+    "{\"deadline_ms\": 15, \"idempotency\": \"no_side_effects\", \"content_subtype\": \"json\"}",
     "{\"deadline_ms\": 15, \"trace\": {\"events\": 2}, \"compression\": \"gzip\"}",
     "{\"deadline_ms\": 15, \"metadata\": {\"x-count\": \"5\", \"a-bin\": \"AAE\"}}",
     "{\"metadata\": {\"x-status\": \"5\", \"x-details-bin\": \"CAU\"}}",

@@ -333,10 +333,17 @@ static void *api_copy(void *user_data, void *object) {
 
 static inline const penstock_codec_functions *pick_functions(const char *function, penstock_codec_functions *table) {
   if (once_in(16)) return NULL;
+  static const char *const names[] = {NULL, "json", "x.y-z_1", "No", ""};
   size_t size = sizeof(*table);
   owner owner = pick_table_owner(function, &size);
-  *table = (penstock_codec_functions){
-      size, owner.data, owner.finalizer, api_encode, once_in(16) ? NULL : api_decode, api_free, MAYBE(api_copy)};
+  *table = (penstock_codec_functions){size,
+                                      owner.data,
+                                      owner.finalizer,
+                                      api_encode,
+                                      once_in(16) ? NULL : api_decode,
+                                      api_free,
+                                      MAYBE(api_copy),
+                                      names[below(3) + (once_in(8) ? 2 : 0)]};
   return table;
 }
 

@@ -46,6 +46,9 @@ TEST(null_hop) {
   CHECK_INT(penstock_request_has_credentials(NULL), 0);
   REFUSED(penstock_request_set_credentials(NULL, "x"));
   CHECK_INT(penstock_hop_is_secure(NULL), 0);
+  CHECK(penstock_hop_protocol(NULL) == NULL && penstock_request_http_method(NULL) == NULL);
+  CHECK_INT(penstock_request_allows_get(NULL), 0);
+  REFUSED(penstock_request_set_allows_get(NULL, 1));
   char *text = NULL;
   REFUSED(penstock_hop_stats_json(NULL, &text));
   REFUSED(penstock_hop_peer_certificates_pem(NULL, &text));

@@ -33,10 +33,13 @@ typedef struct penstock_request penstock_request;
  *   "credentials": {"authorization": "Bearer ..."}: header fields as in "metadata", which are sent over TLS only; on a
  *     channel without TLS the call ends with UNAUTHENTICATED before anything is sent. Hops see whether there are
  *     credentials, but not their values
- *   "idempotency": "unknown" (the default), "idempotent" or "no_side_effects": for hops; the library does not use it
+ *   "idempotency": "unknown" (the default), "idempotent" or "no_side_effects": how safe it is to make the call twice. The
+ *     last one lets Connect call a unary method by HTTP GET, see request.h
  *   "wait_for_ready": whether the call waits for a connection, however long that takes; otherwise the call fails with
  *     UNAVAILABLE where the channel can't connect (docs/channel.md)
  *   "authority": replaces the channel's authority
+ *   "content_subtype": the name of the messages' encoding in the content-type, such as "json"; without this option it is the
+ *     name of the codec
  *   "compression": "identity" or "gzip" for sent messages
  *   "max_receive_message_bytes", "max_send_message_bytes": limits of one message
  *   "send_buffer_bytes": the size of the send buffer, in which sent messages wait until the transport takes them. A

@@ -34,6 +34,8 @@ typedef struct penstock_channel penstock_channel;
  *   "http1_idle_timeout_ms" (90000; 0 to 86400000): how long a connection of HTTP/1.1 is kept without a call; 0: it is
  *     closed after its call
  *   "authority": replaces the target's authority
+ *   "content_subtype": the name of the messages' encoding in the content-type, such as "json" for "application/grpc+json",
+ *     or with Connect for "application/json"; for calls whose options and codec name none
  *   "user_agent": put before "penstock/VERSION"
  *   "default_deadline_ms" (none): the deadline of calls that have none of their own
  *   "max_receive_message_bytes" (4194304), "max_send_message_bytes" (2147483647): limits of one message

@@ -42,6 +42,11 @@ typedef struct penstock_codec_functions {
   /* Returns a copy of an object, for RESTART at the object level, or NULL if the object can't be copied. If `copy` is
    * NULL, no RESTART is possible at the object level. */
   void *(*copy)(void *user_data, void *object);
+  /* The name of the encoding of the bytes: lower-case letters, digits, "-", "_" and "."; NUL-terminated, copied. A call
+   * with the codec is sent as "application/grpc+NAME", with Connect as "application/NAME" or "application/connect+NAME".
+   * NULL: "proto", and gRPC's content-type is "application/grpc". The option "content_subtype" of a call and
+   * penstock_request_set_content_subtype count more. */
+  const char *name;
 } penstock_codec_functions;
 
 #ifdef __cplusplus
@@ -59,8 +64,8 @@ static inline penstock_codec_functions penstock_codec_functions_init(void) {
 typedef struct penstock_codec penstock_codec;
 
 /* Makes a codec of `functions`.
- * result: E_INVALID_ARGUMENT: a NULL among encode, decode, free, or a struct_size that is too small. E_UNSUPPORTED:
- * fields that this version does not know.
+ * result: E_INVALID_ARGUMENT: a NULL among encode, decode, free, a name with other characters, or a struct_size that is
+ * too small. E_UNSUPPORTED: fields that this version does not know.
  * memory: the table is copied; its user_data is transferred, even on error, except if struct_size is too small.
  * *codec is owned by the caller; free with penstock_codec_release.
  * threads: any */

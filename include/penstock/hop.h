@@ -94,6 +94,12 @@ PENSTOCK_API int32_t penstock_hop_level(const penstock_hop *hop);
  * memory: nothing is kept.
  * threads: any, also before there is a connection */
 PENSTOCK_API int32_t penstock_hop_is_secure(const penstock_hop *hop);
+/* Tells the protocol of the call's channel, or of the channel to which a hop has redirected the call: "grpc", "grpc-web",
+ * "grpc-web-text" or "connect".
+ * result: NUL-terminated; NULL for NULL.
+ * memory: static.
+ * threads: any */
+PENSTOCK_API const char *penstock_hop_protocol(const penstock_hop *hop);
 /* Gives the target, as the program gave it, of the call's channel or of the channel to which a hop has redirected it.
  * result: NUL-terminated; NULL for NULL.
  * memory: borrowed from `hop`; lives as long as `hop`.

@@ -96,8 +96,9 @@ PENSTOCK_API size_t penstock_request_max_send_message_bytes(const penstock_reque
  * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_max_send_message_bytes(penstock_request *request, size_t bytes);
 
-/* The idempotency: how safe it is to call the method twice. Hops and framings may use it; the library itself does
- * not. */
+/* The idempotency: how safe it is to call the method twice. Connect calls a unary method without side effects by an HTTP
+ * GET, unless that is forbidden (penstock_request_set_allows_get). Over HTTP/1.1 a request with either of the last two is
+ * sent again if its connection ends without a byte of an answer. */
 #define PENSTOCK_IDEMPOTENCY_UNKNOWN         0
 #define PENSTOCK_IDEMPOTENCY_IDEMPOTENT      1
 #define PENSTOCK_IDEMPOTENCY_NO_SIDE_EFFECTS 2
@@ -112,13 +113,35 @@ PENSTOCK_API int32_t penstock_request_idempotency(const penstock_request *reques
  * memory: nothing is kept
  * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_idempotency(penstock_request *request, int32_t idempotency);
-/* Gives the subtype of the request's content-type, NUL-terminated: "json" for "application/grpc+json". The content-type
- * of the response is among its headers as "content-type", unless it is "application/grpc".
- * result: "" for "application/grpc", and if the request is not readable.
+/* Gives the HTTP method of the request: "GET" for a unary call over Connect whose idempotency is NO_SIDE_EFFECTS, unless
+ * GET is forbidden; else "POST". Until the request is sent, this is the method by what is known then: a message that makes
+ * the URL longer than the channel's "max_get_url_bytes" turns a GET into a POST. From on_headers on, and in on_status of a
+ * hop without replay_bytes, it is the method with which the request was sent.
+ * result: NUL-terminated; NULL if the request is not readable, or is that of call options.
+ * memory: static.
+ * threads: as the head of this file says */
+PENSTOCK_API const char *penstock_request_http_method(const penstock_request *request);
+/* Tells whether the request may be an HTTP GET, see penstock_request_http_method.
+ * result: 1 or 0; 1 if the request is not readable, but 0 for NULL.
+ * memory: nothing is kept
+ * threads: as the head of this file says */
+PENSTOCK_API int32_t penstock_request_allows_get(const penstock_request *request);
+/* Sets whether the request may be an HTTP GET: `allows` is 0 for no, anything else for yes. A GET has the message in its
+ * URL, which servers and proxies may log and cache.
+ * result: E_INVALID_ARGUMENT: NULL. E_STATE, E_GONE, E_FORKED: as the head of this file says.
+ * memory: nothing is kept
+ * threads: as the head of this file says */
+PENSTOCK_API penstock_result penstock_request_set_allows_get(penstock_request *request, int32_t allows);
+/* Gives the name of the messages' encoding in the request's content-type, NUL-terminated: "json" for
+ * "application/grpc+json", or with Connect for "application/json". It is the name of the call's codec, if neither a hop nor
+ * an option has set another. The content-type of the response is among its headers as "content-type", unless it is
+ * "application/grpc".
+ * result: "" for the usual encoding, "proto", and if the request is not readable.
  * memory: borrowed; lives until it is set again or the call ends.
  * threads: as the head of this file says */
 PENSTOCK_API const char *penstock_request_content_subtype(const penstock_request *request);
-/* Sets the subtype of the content-type to `subtype`, NUL-terminated; "" is none.
+/* Sets the name of the messages' encoding in the content-type to `subtype`, NUL-terminated; "" is the usual one. The
+ * messages themselves stay as they are.
  * result: E_INVALID_ARGUMENT: a NULL, or characters other than lower-case letters, digits, "-", "_" and ".". E_STATE,
  * E_GONE, E_FORKED: as the head of this file says.
  * memory: `subtype` is copied.

@@ -77,6 +77,7 @@ public final class Channel: @unchecked Sendable {
   public var defaultAuthority: ByteView { core.defaults.authority.view }
 
   public var privacy: Privacy { core.defaults.privacy }
+  public var rpc: RPCProtocol { core.defaults.rpc }
 
   /// Sets the certificates for connections that begin from now on. Any thread. A part that is nil is taken
   /// from the channel's options, and its file is read again. The result is nil if the channel has no TLS.

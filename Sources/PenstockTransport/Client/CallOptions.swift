@@ -23,6 +23,7 @@ public final class CallOptions: HopHandle {
   public var maxReceiveBytes: Int?
   public var maxSendBytes: Int?
   public var idempotency = Idempotency.unknown
+  public var allowsGET = true
   public var waitsForReady: Bool?
   /// The credentials: headers that each call sends, instead of metadata with equal names. Read-only, because
   /// all calls share the object.
@@ -103,6 +104,7 @@ public final class CallOptions: HopHandle {
     made.maxReceiveBytes = maxReceiveBytes ?? defaults.maxReceiveBytes
     made.maxSendBytes = maxSendBytes ?? defaults.maxSendBytes
     made.idempotency = idempotency
+    made.allowsGET = allowsGET
     made.waitsForReady = waitsForReady ?? defaults.waitsForReady
     made.credentials = credentials
     return made
@@ -116,6 +118,8 @@ public struct CallDefaults {
   public var maxReceiveBytes = 4 << 20
   public var maxSendBytes = Int(Int32.max)
   public var traceEvents = 0
+  /// The content-type of calls whose options and codec name no encoding; nil: the usual one.
+  public var contentType: ByteBuffer?
   public var waitsForReady = false
 
   public init() {}

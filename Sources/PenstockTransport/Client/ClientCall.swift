@@ -115,7 +115,8 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
       origin: channel.origin, attachment: CallItem(.passUnretained(channel.runtime.workers)),
       trace: events > 0 ? TraceLog(line, events) : nil)
     call.measures.createdAt.set(now)
-    call.codec = options?.codec ?? channel.codec
+    let codec = options?.codec
+    if codec != nil || channel.formsCalls { channel.form(call, codec) }
     return (.ok, .passRetained(ClientCall(call, channel, options, consume callbacks)))
   }
 

@@ -21,8 +21,8 @@ public final class ClientChannel: @unchecked Sendable {
   private let phase = Atomic<Phase>(.open)
   private let lock = Lock()
   private var ownCodec: Codec?
-  /// Whether the channel has a codec. Without one, calls of the channel take no lock for it.
-  private let hasCodec = Atomic<Bool>(false)
+  /// Whether a new call gets something from `form`. If not, the call takes no lock for it.
+  private let formsCallsNow: Atomic<Bool>
   /// The number of handles that the user has. Calls may keep the channel alive after the last handle is
   /// released.
   private let handles = Atomic<Int>(1)
@@ -43,9 +43,10 @@ public final class ClientChannel: @unchecked Sendable {
     self.transport = transport
     methods = transport.core.methods
     origin = CallOrigin(
-      target: target, defaultAuthority: authority, privacy: transport.privacy, loop: loop,
+      target: target, defaultAuthority: authority, privacy: transport.privacy, rpc: transport.rpc, loop: loop,
       watch: loop.runtime.watch)
     self.defaults = defaults
+    formsCallsNow = Atomic(defaults.contentType != nil)
     chains = ChannelChains(newestFirst: newestFirst)
     transport.core.listeners = ConnectionListeners(runtime, chains, target, teller)
     runtime.join(chains)
@@ -90,13 +91,27 @@ public final class ClientChannel: @unchecked Sendable {
     let old = lock.withLock { () -> Codec? in
       let old = ownCodec
       ownCodec = codec
-      hasCodec.store(codec != nil, ordering: .releasing)
+      formsCallsNow.store(codec != nil || defaults.contentType != nil, ordering: .releasing)
       return old
     }
     withExtendedLifetime(old) {}
   }
 
-  public var codec: Codec? { hasCodec.load(ordering: .acquiring) ? lock.withLock { ownCodec } : nil }
+  private var codec: Codec? { lock.withLock { ownCodec } }
+
+  /// Whether calls get something by `form` that their options do not have.
+  var formsCalls: Bool { formsCallsNow.load(ordering: .acquiring) }
+
+  /// Gives a new call its codec and the name of its messages' encoding. `codec`: that of its options.
+  @inline(never) @_optimize(size)
+  func form(_ call: Call, _ codec: Codec?) {
+    let codec = codec ?? self.codec
+    call.codec = codec
+    let labels = call.request.labels
+    guard labels?.contentType == nil, let type = codec?.contentType ?? defaults.contentType else { return }
+    call.request.takeLabels(
+      of: RequestLabels(authority: nil, contentType: type, userAgent: labels?.userAgent))
+  }
 
   /// Ends all calls of the channel, closes its connections, and removes its interceptors. Does not wait.
   public func close() -> Outcome {

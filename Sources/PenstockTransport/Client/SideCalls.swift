@@ -141,7 +141,8 @@ private final class ClientRoute: CallRoute {
   init(_ channel: ClientChannel) {
     self.channel = channel
     let origin = channel.origin
-    super.init(target: origin.target, authority: origin.defaultAuthority, privacy: origin.privacy)
+    super.init(
+      target: origin.target, authority: origin.defaultAuthority, privacy: origin.privacy, rpc: origin.rpc)
   }
 
   override func newBelow() -> CallBelow? { channel.transport.newAttempt() }
