@@ -119,7 +119,7 @@ let package = Package(
         + shimmed,
       swiftSettings: swift + [.unsafeFlags(["-parse-as-library"])],
       // Embedded mode takes over only some of the module maps' link lines from modules that are not imported here.
-      linkerSettings: ["nghttp2", "ssl", "crypto", "z"].map { .linkedLibrary($0) }),
+      linkerSettings: ["nghttp2", "ssl", "crypto", "z", "jansson"].map { .linkedLibrary($0) }),
     // Random chains against a model: for the tests, and for a program that runs them in both modes.
     .target(
       name: "PenstockLaws", dependencies: ["PenstockCall", "PenstockWire"], path: "Tests/PenstockLaws",

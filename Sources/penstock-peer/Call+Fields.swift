@@ -1,14 +1,16 @@
-import CNghttp2
 import PenstockWire
 
 /// The headers and trailers of the answer.
 extension Call {
+  /// Adds the codings of messages, under the names of the protocol. If the call may use compression in either direction,
+  /// the client is told which encodings the server accepts.
+  func addCodings(to list: FieldList, _ used: StaticString, _ accepted: StaticString) {
+    guard knobs.compresses || requestCoding != .identity || mayCompress else { return }
+    if clientTakesGzip && (knobs.compresses || mayCompress) { list.add(used, "gzip") }
+    list.add(accepted, "identity,gzip")
+  }
+
   func addHeaders(to list: FieldList) {
-    // If the call may use compression in either direction, the client is told which encodings the server accepts.
-    if knobs.compresses || requestCoding != .identity || mayCompress {
-      if clientTakesGzip && (knobs.compresses || mayCompress) { list.add("grpc-encoding", "gzip") }
-      list.add("grpc-accept-encoding", "identity,gzip")
-    }
     if method == .cacheableUnary { list.add("cache-control", "max-age=60, public") }
     guard knobs.echoesFields else { return }
     eachField { name, value in
@@ -18,6 +20,7 @@ extension Call {
     }
   }
 
+  /// Adds gRPC's status and the trailing metadata.
   func addTrailers(to list: FieldList) {
     let code = status ?? 2
     if code == 0 {
@@ -34,6 +37,10 @@ extension Call {
         if bytesEqual(name, "x-details-bin") { list.add("grpc-status-details-bin", value) }
       }
     }
+    addTrailingMetadata(to: list)
+  }
+
+  func addTrailingMetadata(to list: FieldList) {
     if knobs.echoesFields {
       eachField { name, value in
         if bytesEqual(name, "x-grpc-test-echo-trailing-bin") || hasPrefix(name, "x-trailers") {
@@ -54,6 +61,11 @@ extension Call {
     eachField { name, value in
       if bytesEqual(name, ":path") { line.put(",\"path\":").put(json: value) }
     }
+    line.put(",\"protocol\":\"").put(protocolName).put("\",\"http\":\"").put(session?.version ?? "")
+    line.put("\",\"method\":")
+    var verb: ByteView = ("" as StaticString).bytes
+    eachField { name, value in if bytesEqual(name, ":method") { verb = value } }
+    line.put(json: verb)
     line.put(",\"messages_in\":").put(messagesIn).put(",\"messages_out\":").put(messagesOut)
     if let status { line.put(",\"status\":").put(status) }
     line.put(",\"http2_error\":").put(Int(closeCode)).put("}\n")

@@ -77,7 +77,7 @@ extension Call {
       endsAfterReplies = true
       let times = knobs.count ?? 1
       if times > 0 { reply(Reply(body: request, times: times)) }
-    case .emptyCall: finish(ByteBuffer())
+    case .emptyCall: finish(codec == .json ? Text("{}") : ByteBuffer())
     case .unaryCall, .cacheableUnary: answerSimple(request.view, isCompressed)
     case .streamingOutput:
       endsAfterReplies = true
@@ -141,44 +141,69 @@ extension Call {
   // MARK: Greeter and Health
 
   private func greet(_ request: ByteView, times: Int) {
-    var name = ByteView(start: nil, count: 0)
-    var reader = ProtoReader(request)
-    reading: while true {
-      switch reader.next() {
-      case .malformed: return end(.internal, "the request is not a HelloRequest")
-      case .end: break reading
-      case .field(number: 1, value: .bytes(let value)): name = value
-      case .field: continue
-      }
-    }
+    guard let name = text(1, "name", of: request, "HelloRequest") else { return }
     let body = Text()
-    var writer = ProtoWriter(into: body)
-    writer.messageHeader(1, length: name.count + 8)
-    body.put("Hello, ").put(name).put("!")
+    if codec == .json {
+      let greeting = Text("Hello, ").put(name.view).put("!")
+      body.put("{\"message\":").put(jsonText: greeting.view).put("}")
+    } else {
+      var writer = ProtoWriter(into: body)
+      writer.messageHeader(1, length: name.count + 8)
+      body.put("Hello, ").put(name.view).put("!")
+    }
     if method == .sayHello { return finish(body) }
     if method == .sayHelloStream { endsAfterReplies = true }
     if times > 0 { reply(Reply(body: body, times: times)) }
   }
 
-  private func answerHealth(_ request: ByteView) {
-    var service = ByteView(start: nil, count: 0)
+  /// The string that is the field `number` of a request, or its member `member` in JSON; empty if it is missing. nil: the
+  /// request is malformed, and the call has ended.
+  private func text(
+    _ number: UInt32, _ member: StaticString, of request: ByteView, _ type: StaticString
+  ) -> ByteBuffer? {
+    let found = Text()
+    if codec == .json {
+      switch JSONText.string(member, of: request) {
+      case .text(let text): return text
+      case .absent: return found
+      case .malformed:
+        let words = Text("the request is not a ").put(type).put(" in JSON")
+        end(Int(StatusCode.invalidArgument.rawValue), words.view)
+        return nil
+      }
+    }
     var reader = ProtoReader(request)
-    reading: while true {
+    while true {
       switch reader.next() {
-      case .malformed: return end(.internal, "the request is not a HealthCheckRequest")
-      case .end: break reading
-      case .field(number: 1, value: .bytes(let value)): service = value
+      case .malformed:
+        let words = Text("the request is not a ").put(type)
+        end(Int(StatusCode.internal.rawValue), words.view)
+        return nil
+      case .end: return found
+      case .field(let field, .bytes(let value)):
+        if field == number {
+          found.removeAll(keepingCapacity: true)
+          found.put(value)
+        }
       case .field: continue
       }
     }
+  }
+
+  private func answerHealth(_ request: ByteView) {
+    guard let service = text(1, "service", of: request, "HealthCheckRequest") else { return }
     let names: [StaticString] = [
       "", "penstock.Echo", "grpc.testing.TestService", "helloworld.Greeter", "grpc.health.v1.Health",
     ]
-    let isKnown = names.contains { bytesEqual(service, $0) }
+    let isKnown = names.contains { bytesEqual(service.view, $0) }
     if method == .healthCheck && !isKnown { return end(.notFound, "unknown service") }
     let body = Text()
-    var writer = ProtoWriter(into: body)
-    writer.int(1, isKnown ? 1 : 3)  // SERVING, SERVICE_UNKNOWN
+    if codec == .json {
+      body.put(isKnown ? "{\"status\":\"SERVING\"}" : "{\"status\":\"SERVICE_UNKNOWN\"}")
+    } else {
+      var writer = ProtoWriter(into: body)
+      writer.int(1, isKnown ? 1 : 3)  // SERVING, SERVICE_UNKNOWN
+    }
     // A Watch gets one reply and stays open. There is no further one, because the health never changes.
     if method == .healthCheck { finish(body) } else { reply(Reply(body: body)) }
   }

@@ -1,5 +1,3 @@
-import CNghttp2
-import CSystem
 import PenstockTransport
 import PenstockWire
 
@@ -10,8 +8,10 @@ import PenstockWire
 /// output at most.
 ///
 /// ```
-///   receive -> [inbox] -> decoder -> service (Call+Services) -> replies -> [output] -> provide
+///   receive -> [inbox] -> framing -> service (Call+Services) -> replies -> framing -> [output] -> provide
 /// ```
+/// The framing is the protocol: gRPC, gRPC-Web or Connect. The connection is the version of HTTP.
+///
 /// Call objects are used again (`CallPool`): `begin` prepares one for a new stream, `reset` after its stream has ended.
 final class Call: Source {
   /// A response message that waits for its time, or for room in the output.
@@ -25,7 +25,7 @@ final class Call: Source {
     var isOnlyDelay = false
   }
 
-  unowned(unsafe) var session: Session?  // The session holds this call while the stream lives.
+  unowned(unsafe) var session: ServerConnection?  // The session holds this call while the stream lives.
   private(set) var id: Int32 = 0
   /// The index among the session's calls.
   var index = 0
@@ -36,11 +36,17 @@ final class Call: Source {
   private(set) var knobs = Knobs()
   /// The request's fields. Each is stored as the lengths of name and value (four bytes each), the name, and the value.
   private let fields = ByteBuffer()
-  private var timeout: UInt64?
+  var timeout: UInt64?
   private var isGRPC = false
-  private(set) var requestCoding = Coding.identity
-  private(set) var clientTakesGzip = false
-  private var decoder = MessageDecoder(limit: 0)
+  private(set) var wire = RPCWire.grpc
+  private let grpc = GRPCServerFraming()
+  private(set) var framing: ServerFraming
+  private let subtypeName = ByteBuffer()
+  private(set) var codec = Codec.proto
+  var requestCoding = Coding.identity
+  var clientTakesGzip = false
+  /// The decoder of a body in base64.
+  private var text: TextInput?
   private var skipper = MessageSkipper(limit: 0)
   private let inbox = ByteBuffer()
   private var chunk = ByteView(start: nil, count: 0)
@@ -67,9 +73,14 @@ final class Call: Source {
   var endsAfterReplies = false
   private(set) var status: Int?
   let statusMessage = ByteBuffer()
+  private var isRefused = false
   private var isSubmitted = false
   private var isDeferred = false
   private var trailersAreSubmitted = false
+  /// Whether the framing has added its last piece to the output.
+  private var outputIsWhole = false
+  /// Whether the answer begins only when the call has ended: all output is kept until then.
+  private var holdsAnswer = false
   private var wasReset = false
   /// Whether the call has had a large message. If so, its buffers free their memory before it is used again.
   private var wasLarge = false
@@ -78,11 +89,15 @@ final class Call: Source {
 
   // MARK: Life
 
-  func begin(_ session: Session, _ id: Int32, index: Int) {
+  override init() {
+    framing = grpc
+    super.init()
+  }
+
+  func begin(_ session: ServerConnection, _ id: Int32, index: Int) {
     self.session = session
     self.id = id
     self.index = index
-    decoder = MessageDecoder(limit: session.options.maxMessageBytes)
     skipper = MessageSkipper(limit: session.options.maxMessageBytes)
   }
 
@@ -94,6 +109,11 @@ final class Call: Source {
     clear(fields)
     timeout = nil
     isGRPC = false
+    wire = .grpc
+    framing = grpc
+    clear(subtypeName)
+    codec = .proto
+    text = nil
     requestCoding = .identity
     clientTakesGzip = false
     clear(inbox)
@@ -114,9 +134,12 @@ final class Call: Source {
     endsAfterReplies = false
     status = nil
     clear(statusMessage)
+    isRefused = false
     isSubmitted = false
     isDeferred = false
     trailersAreSubmitted = false
+    outputIsWhole = false
+    holdsAnswer = false
     wasReset = false
     wasLarge = false
   }
@@ -127,9 +150,10 @@ final class Call: Source {
 
   func field(_ name: ByteView, _ value: ByteView) {
     if bytesEqual(name, ":path") {
-      method = Method(path: value)
+      method = Method(path: session?.options.withoutPrefix(value) ?? value)
     } else if bytesEqual(name, "content-type") {
       isGRPC = ContentType.classify(value) == .grpc
+      if isGRPC && value.count > 16 { nameCodec(RPCWire.of(contentType: value).subtype) }
     } else if bytesEqual(name, "grpc-timeout") {
       timeout = Timeout.parse(value)
     } else if bytesEqual(name, "grpc-encoding") {
@@ -160,39 +184,75 @@ final class Call: Source {
 
   func headersEnd() {
     guard let session else { return }
-    if !isGRPC { return refuseMediaType() }
-    if let timeout {
+    guard isGRPC ? session.isHTTP2 || refuse("505") : negotiate() else { return }
+    framing.begin(self, limit: session.options.maxMessageBytes)
+    holdsAnswer = framing.isWhole || knobs.delimiting == .length
+    if let timeout, status == nil {
       deadline = session.loop.now &+ min(timeout, 1 << 62)
       session.loop.arm(self, at: deadline)
     }
     if method == .unknownService { end(.unimplemented, "no such service") }
     if method == .unknownMethod { end(.unimplemented, "no such method") }
     if requestCoding == .unknown { end(.unimplemented, "grpc-encoding is not supported") }
+    if codec == .json && !method.takesJSON { end(.unimplemented, "the method takes protobuf only") }
     if knobs.after == 0 { endAsAsked() }
-    if status == nil && method.isDuplex && knobs.delay == 0 { submit() }
+    if status == nil && method.isDuplex && knobs.delay == 0 && !holdsAnswer { submit() }
     advance()
   }
 
-  /// "gRPC servers SHOULD respond with HTTP status of 415" (gRPC over HTTP2, "Requests", Content-Type).
-  private func refuseMediaType() {
-    guard let session else { return }
+  var subtype: ByteView { subtypeName.view }
+  var protocolName: StaticString { isRefused ? "none" : framing.name }
+
+  private func nameCodec(_ name: ByteView) {
+    subtypeName.put(name)
+    codec = Codec(name)
+  }
+
+  func choose(_ wire: RPCWire, _ subtype: ByteView) {
+    self.wire = wire
+    nameCodec(subtype)
+    switch wire {
+    case .grpc, .none: break
+    case .web: framing = WebServerFraming(isText: false)
+    case .webText:
+      framing = WebServerFraming(isText: true)
+      text = TextInput()
+    case .connectStream: framing = ConnectStreamFraming()
+    case .connectUnary, .connectGet: framing = ConnectUnaryFraming()
+    }
+  }
+
+  func cutQuery(_ path: ByteView) {
+    method = Method(path: session?.options.withoutPrefix(cut(path, before: "?")) ?? path)
+  }
+
+  /// The headers that only gRPC has mean nothing in Connect.
+  func forgetGRPCHeaders() {
+    timeout = nil
+    requestCoding = .identity
+    clientTakesGzip = false
+  }
+
+  /// The call ends with an HTTP status alone.
+  func endsWithRefusal() {
     status = Int(StatusCode.unknown.rawValue)
+    isRefused = true
     isSubmitted = true
     trailersAreSubmitted = true
-    session.fields.clear()
-    session.fields.add(":status", "415")
-    let (handle, id) = (session.handle, id)
-    session.fields.withVectors { _ = nghttp2_submit_response(handle, id, $0, $1, nil) }
   }
 
   // MARK: Input
 
   func receive(_ bytes: ByteView) {
     if status != nil {
-      nghttp2_session_consume_stream(session?.handle, id, bytes.count)
+      session?.consumed(self, bytes.count)
       return
     }
     chunk = bytes
+    if let text {
+      if !text.decode(bytes) { end(.internal, "the request is not base64") }
+      chunk = text.plain.view
+    }
     advance()
     if !chunk.isEmpty && status == nil {
       wasLarge = wasLarge || inbox.count > 1 << 18
@@ -217,9 +277,9 @@ final class Call: Source {
   private func nextMessage() -> Input {
     let isStored = !inbox.isEmpty
     let bytes = isStored ? inbox.view : chunk
-    let (used, event) = onlyCounts ? skipper.push(bytes) : decoder.push(bytes)
+    let (used, event) = onlyCounts ? skipper.push(bytes) : framing.push(bytes)
     if isStored { inbox.consume(used) } else { chunk = part(chunk, used, chunk.count) }
-    if used > 0 { nghttp2_session_consume_stream(session?.handle, id, used) }
+    if used > 0 { giveCredit(used) }
     switch event {
     case .message(let message, let compressed): return .message(message, compressed)
     case .needsMore:
@@ -231,13 +291,20 @@ final class Call: Source {
     return .failed
   }
 
+  /// Gives the client credit for `count` bytes of decoded input.
+  private func giveCredit(_ count: Int) {
+    let isLast = inbox.isEmpty && chunk.isEmpty
+    let count = text.map { $0.consumed(count, isLast: isLast) } ?? count
+    session?.consumed(self, count)
+  }
+
   // MARK: Going on
 
   /// Goes on as far as possible: sends replies that are due, then takes the next message, until something is missing.
   func advance() {
     guard let session else { return }
     loop: while status == nil {
-      if output.bytes >= Call.highWater { break }
+      if output.bytes >= Call.highWater && !holdsAnswer { break }
       if nextReply < replies.count {
         let delay = replies[nextReply].delay
         if delay > 0 && !isDue {
@@ -259,8 +326,13 @@ final class Call: Source {
           take(message, compressed)
         case .needsMore:
           guard inputHasEnded && !endWasHandled else { break loop }
+          if let (message, compressed) = framing.lastMessage() {
+            messagesIn += 1
+            take(message, compressed)
+            continue
+          }
           endWasHandled = true
-          if decoder.isMidMessage || skipper.isMidMessage {
+          if framing.isMidMessage || skipper.isMidMessage || text?.isMidGroup == true {
             end(.internal, "the request ends in the middle of a message")
           } else {
             takeEnd()
@@ -290,9 +362,9 @@ final class Call: Source {
   private func deadlineExpired() {
     guard let session else { return }
     end(.deadlineExceeded, "the deadline has expired at the server")
-    if output.bytes == 0 { return commit() }
+    if output.bytes == 0 || !isSubmitted { return commit() }
     wasReset = true
-    nghttp2_submit_rst_stream(session.handle, 0, id, NGHTTP2_CANCEL.rawValue)
+    session.abort(self)
   }
 
   // MARK: Replies
@@ -331,8 +403,10 @@ final class Call: Source {
       body = ByteBuffer()
       guard Gzip.compress(plain.view, into: body) else { return end(.internal, "gzip failed") }
     }
-    guard let length = UInt32(exactly: body.count) else { return end(.resourceExhausted, "no memory") }
-    output.append(BodyPiece(compressed: compresses, body, length: length))
+    guard let piece = framing.piece(body, compressed: compresses) else {
+      return end(.resourceExhausted, "no memory")
+    }
+    output.append(piece)
     messagesOut += 1
   }
 
@@ -347,10 +421,10 @@ final class Call: Source {
     statusMessage.put(message)
     session?.loop.disarm(self)
     // The bytes that will not be decoded give their flow-control credit back now.
-    if !inbox.isEmpty { nghttp2_session_consume_stream(session?.handle, id, inbox.count) }
+    let left = inbox.count + chunk.count
     inbox.removeAll(keepingCapacity: true)
-    if !chunk.isEmpty { nghttp2_session_consume_stream(session?.handle, id, chunk.count) }
     chunk = ByteView(start: nil, count: 0)
+    if left > 0 { giveCredit(left) }
   }
 
   /// Ends with OK, or with the status that the knobs ask for.
@@ -365,59 +439,67 @@ final class Call: Source {
 
   // MARK: Output
 
-  /// Tells nghttp2 that there is something to send.
+  /// Tells the connection that there is something to send.
   private func commit() {
     guard let session, !wasReset else { return }
     if !isSubmitted {
-      if status == nil && output.bytes == 0 { return }
+      if status == nil && (output.bytes == 0 || holdsAnswer) { return }
       submit()
     } else if isDeferred && (output.bytes > 0 || status != nil) {
       isDeferred = false
-      nghttp2_session_resume_data(session.handle, id)
+      session.resume(self)
     }
   }
 
   private func submit() {
     guard let session, !isSubmitted else { return }
     isSubmitted = true
-    let (list, handle, id) = (session.fields, session.handle, id)
-    list.clear()
-    list.add(":status", "200")
-    list.add("content-type", "application/grpc")
-    if status != nil && output.bytes == 0 {
+    session.fields.clear()
+    let isAlone = status != nil && output.bytes == 0
+    let hasBody = framing.addHeaders(self, to: session.fields, isAlone: isAlone)
+    if !hasBody {
       trailersAreSubmitted = true
-      addHeaders(to: list)
-      addTrailers(to: list)
-      list.withVectors { _ = nghttp2_submit_response(handle, id, $0, $1, nil) }
-    } else {
-      addHeaders(to: list)
-      var provider = SessionCallbacks.provider(self)
-      list.withVectors { _ = nghttp2_submit_response(handle, id, $0, $1, &provider) }
+    } else if status != nil {
+      finishOutput()
     }
+    session.respond(self, hasBody: hasBody)
   }
 
-  private func submitTrailers() {
-    guard let session, !trailersAreSubmitted else { return }
+  /// Adds the last piece of the body. All messages are in the output already.
+  private func finishOutput() {
+    if outputIsWhole { return }
+    outputIsWhole = true
+    if let piece = framing.lastPiece(self) { output.append(piece) }
+  }
+
+  /// Sends the trailers. False: the protocol has none.
+  private func submitTrailers() -> Bool {
+    guard let session, !trailersAreSubmitted else { return true }
+    session.fields.clear()
+    guard framing.addTrailers(self, to: session.fields) else { return false }
     trailersAreSubmitted = true
-    let (list, handle, id) = (session.fields, session.handle, id)
-    list.clear()
-    addTrailers(to: list)
-    list.withVectors { _ = nghttp2_submit_trailer(handle, id, $0, $1) }
+    session.sendTrailers(self)
+    return true
   }
 
-  /// Tells nghttp2 how many bytes the next DATA frame gets. The bytes are passed on later, when nghttp2 has made the
-  /// frame's header.
-  func provide(_ room: Int, _ flags: UnsafeMutablePointer<UInt32>) -> Int {
+  /// What follows the bytes of a body that the connection is given.
+  enum Follows { case more, trailers, nothing }
+
+  enum Provided {
+    /// The connection sends this many bytes of `output`.
+    case bytes(Int, Follows)
+    /// There is nothing to send now: `resume` follows.
+    case nothing
+  }
+
+  /// The number of bytes, at most `room`, that the connection may move from `output` now.
+  func provide(_ room: Int) -> Provided {
     if output.bytes < Call.highWater / 2 && status == nil { advance() }
+    if status != nil { finishOutput() }
     let n = min(output.bytes, room)
-    if n == output.bytes && status != nil {
-      flags.pointee |= NGHTTP2_DATA_FLAG_EOF.rawValue | NGHTTP2_DATA_FLAG_NO_END_STREAM.rawValue
-      submitTrailers()
-    } else if n == 0 {
-      isDeferred = true
-      return Int(NGHTTP2_ERR_DEFERRED.rawValue)
-    }
-    flags.pointee |= NGHTTP2_DATA_FLAG_NO_COPY.rawValue
-    return n
+    if n == output.bytes && status != nil { return .bytes(n, submitTrailers() ? .trailers : .nothing) }
+    if n > 0 { return .bytes(n, .more) }
+    isDeferred = true
+    return .nothing
   }
 }

@@ -56,6 +56,21 @@ final class FieldList {
 
   func add(_ name: ByteView, _ value: ByteView) { add(prefix: "", name, value) }
 
+  var count: Int { entries.count }
+
+  /// Calls `body` with each name and value; they are valid until the list changes.
+  func forEach(_ body: (ByteView, ByteView) -> Void) {
+    for entry in entries {
+      let name =
+        entry.name.map { ByteView(start: $0, count: entry.nameCount) }
+        ?? part(bytes.view, entry.nameAt, entry.nameAt + entry.nameCount)
+      let value =
+        entry.value.map { ByteView(start: $0, count: entry.valueCount) }
+        ?? part(bytes.view, entry.valueAt, entry.valueAt + entry.valueCount)
+      body(name, value)
+    }
+  }
+
   /// Calls `body` with the fields as an array for nghttp2, which copies them and does not write to them.
   func withVectors<R>(_ body: (UnsafePointer<nghttp2_nv>?, Int) -> R) -> R {
     vectors.removeAll(keepingCapacity: true)

@@ -64,6 +64,43 @@ enum Method: Equatable {
       return false
     }
   }
+
+  var isUnknown: Bool { self == .unknownMethod || self == .unknownService }
+
+  /// Whether both sides send exactly one message, so that Connect has it without envelopes.
+  var isUnary: Bool {
+    switch self {
+    case .emptyCall, .unaryCall, .cacheableUnary, .echoUnary, .sayHello, .healthCheck: return true
+    case .streamingOutput, .streamingInput, .fullDuplex, .halfDuplex, .echoServerStream, .echoClientStream,
+      .echoBidi, .sayHelloStream, .sayHelloBidi, .healthWatch, .unknownMethod, .unknownService:
+      return false
+    }
+  }
+
+  /// Whether Connect may call the method with GET, because it has no side effects.
+  var takesGet: Bool { isUnary && self != .unaryCall }
+
+  /// Whether messages may be in any encoding.
+  var takesAnyBytes: Bool {
+    switch self {
+    case .echoUnary, .echoServerStream, .echoClientStream, .echoBidi: return true
+    case .emptyCall, .unaryCall, .cacheableUnary, .streamingOutput, .streamingInput, .fullDuplex, .halfDuplex,
+      .sayHello, .sayHelloStream, .sayHelloBidi, .healthCheck, .healthWatch, .unknownMethod, .unknownService:
+      return false
+    }
+  }
+
+  /// Whether messages may be JSON.
+  var takesJSON: Bool {
+    switch self {
+    case .sayHello, .sayHelloStream, .sayHelloBidi, .healthCheck, .healthWatch, .emptyCall, .echoUnary,
+      .echoServerStream, .echoClientStream, .echoBidi:
+      return true
+    case .unaryCall, .cacheableUnary, .streamingOutput, .streamingInput, .fullDuplex, .halfDuplex,
+      .unknownMethod, .unknownService:
+      return false
+    }
+  }
 }
 
 /// The behaviour that the client asks for by metadata; see docs/peer.md.
@@ -79,6 +116,13 @@ struct Knobs {
   /// Whether fields of the request are sent back in the headers or trailers.
   var echoesFields = false
   var hasMessage = false
+  /// How an answer over HTTP/1.1 ends, where the client asks for it.
+  var delimiting: Delimiting?
+  /// Whether an answer over HTTP/1.1 is the last one of its connection.
+  var closesConnection = false
+
+  /// How the end of a body is told in HTTP/1.1 (RFC 9112 section 6).
+  enum Delimiting { case length, chunked, close }
 
   mutating func read(_ name: ByteView, _ value: ByteView) {
     guard name.first == 0x78 else { return }  // x
@@ -96,6 +140,10 @@ struct Knobs {
       echoesMetadata = bytesEqual(value, "1")
     } else if bytesEqual(name, "x-compress") {
       compresses = bytesEqual(value, "gzip")
+    } else if bytesEqual(name, "x-http1-length") {
+      delimiting = Knobs.delimiting(value)
+    } else if bytesEqual(name, "x-http1-close") {
+      closesConnection = bytesEqual(value, "1")
     } else if bytesEqual(name, "x-message") || bytesEqual(name, "x-message-bin")
       || bytesEqual(name, "x-details-bin")
     {
@@ -105,5 +153,11 @@ struct Knobs {
     {
       echoesFields = true
     }
+  }
+
+  private static func delimiting(_ value: ByteView) -> Delimiting? {
+    if bytesEqual(value, "length") { return .length }
+    if bytesEqual(value, "chunked") { return .chunked }
+    return bytesEqual(value, "close") ? .close : nil
   }
 }

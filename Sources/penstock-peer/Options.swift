@@ -14,6 +14,8 @@ struct Options {
   var key: ByteView?
   var clientCA: ByteView?
   var script: ByteView?
+  /// The path before each method's path, without a slash at its end; empty: there is none.
+  var prefix = ("" as StaticString).bytes
   var maxConcurrentStreams = 0
   var maxMessageBytes = 128 << 20
   var streamWindow = 1 << 20
@@ -30,6 +32,7 @@ struct Options {
       --max-message-bytes N       the largest message taken or made (134217728)
       --stream-window N           the HTTP/2 window of each stream (1048576)
       --max-frame-bytes N         SETTINGS_MAX_FRAME_SIZE (16384)
+      --prefix PATH               the methods' paths are below this one, such as /api
       --script FILE               play a script instead of serving
       --print-requests            a line of JSON on stdout for each call, or each frame that a script saw
       --exit-with-stdin           end when standard input ends
@@ -70,9 +73,16 @@ struct Options {
     return true
   }
 
+  /// The method's path in a request's `path`; one that is not below the prefix is empty.
+  func withoutPrefix(_ path: ByteView) -> ByteView {
+    if prefix.isEmpty { return path }
+    let isBelow = bytesEqual(part(path, 0, prefix.count), prefix)
+    return part(path, isBelow ? prefix.count : path.count, path.count)
+  }
+
   private func isKnown(_ name: ByteView) -> Bool {
     let known: [StaticString] = [
-      "--listen", "--cert", "--key", "--client-ca", "--script", "--max-concurrent-streams",
+      "--listen", "--cert", "--key", "--client-ca", "--script", "--prefix", "--max-concurrent-streams",
       "--max-message-bytes",
       "--stream-window", "--max-frame-bytes",
     ]
@@ -93,6 +103,9 @@ struct Options {
       clientCA = value
     } else if bytesEqual(name, "--script") {
       script = value
+    } else if bytesEqual(name, "--prefix") {
+      prefix = value
+      return value.first == 0x2F && value.last != 0x2F
     } else {
       guard let number = decimal(value) else { return false }
       if bytesEqual(name, "--max-concurrent-streams") {

@@ -3,36 +3,20 @@ import CSystem
 import PenstockTransport
 import PenstockWire
 
-/// One connection of the server: nghttp2 in the middle, a `Link` below, `Call`s above.
+/// One connection with HTTP/2: nghttp2 in the middle, a `Link` below, `Call`s above.
 ///
 /// No bytes are sent while input is being read: all output is sent together, at the end of the turn.
-final class Session: Source {
-  let loop: Loop
-  let link: Link
-  let options: Options
-  let number: Int
-  private let pool: CallPool
+final class Session: ServerConnection {
   /// nghttp2's session; nil: closed.
   private(set) var handle: OpaquePointer?
   private var calls: [Call] = []
   private var watched = CS_EPOLLIN
   private var hasMoreToRead = false
-  let fields = FieldList()
 
   /// If more bytes than this wait for the socket, nghttp2 is asked for no more.
   private static let outputLimit = 512 << 10
   /// How many times the socket is read in a turn before other sessions are served.
   private static let readsPerTurn = 16
-
-  private init(_ loop: Loop, _ link: Link, _ options: Options, _ pool: CallPool, _ number: Int) {
-    self.loop = loop
-    self.link = link
-    self.options = options
-    self.pool = pool
-    self.number = number
-    super.init()
-    fd = link.fd
-  }
 
   static func start(_ loop: Loop, _ link: Link, _ options: Options, _ pool: CallPool, number: Int) {
     let session = Session(loop, link, options, pool, number)
@@ -162,22 +146,28 @@ final class Session: Source {
     release(call)
   }
 
-  private func release(_ call: Call) {
-    if options.printsRequests { call.report() }
-    loop.disarm(call)
-    call.reset()
-    pool.give(call)
+  // MARK: For the calls
+
+  override func consumed(_ call: Call, _ count: Int) {
+    nghttp2_session_consume_stream(handle, call.id, count)
   }
-}
 
-/// Call objects that can be used again, with the memory that their buffers have.
-final class CallPool {
-  private var free: [Call] = []
-  private static let limit = 1024
+  override func respond(_ call: Call, hasBody: Bool) {
+    if hasBody {
+      var provider = SessionCallbacks.provider(call)
+      fields.withVectors { _ = nghttp2_submit_response(handle, call.id, $0, $1, &provider) }
+    } else {
+      fields.withVectors { _ = nghttp2_submit_response(handle, call.id, $0, $1, nil) }
+    }
+  }
 
-  func take() -> Call { free.popLast() ?? Call() }
+  override func resume(_ call: Call) { nghttp2_session_resume_data(handle, call.id) }
 
-  func give(_ call: Call) {
-    if free.count < CallPool.limit { free.append(call) }
+  override func sendTrailers(_ call: Call) {
+    fields.withVectors { _ = nghttp2_submit_trailer(handle, call.id, $0, $1) }
+  }
+
+  override func abort(_ call: Call) {
+    nghttp2_submit_rst_stream(handle, 0, call.id, NGHTTP2_CANCEL.rawValue)
   }
 }

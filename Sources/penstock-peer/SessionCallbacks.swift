@@ -86,9 +86,10 @@ enum SessionCallbacks {
       return 0
     }
     // "the server should send RST_STREAM with NO_ERROR error code immediately following that HEADERS frame" (gRPC
-    // over HTTP2, "Early Server Closure").
+    // over HTTP2, "Early Server Closure"). The answers of the other protocols end with DATA.
     nghttp2_session_callbacks_set_on_frame_send_callback(callbacks) { handle, frame, _ in
-      guard let frame, frame.pointee.hd.type == Is.headers, frame.pointee.hd.flags & Is.endStream != 0,
+      guard let frame, frame.pointee.hd.flags & Is.endStream != 0,
+        frame.pointee.hd.type == Is.headers || frame.pointee.hd.type == Is.data,
         let call = SessionCallbacks.call(handle, frame.pointee.hd.stream_id), !call.inputHasEnded
       else { return 0 }
       nghttp2_submit_rst_stream(handle, 0, call.id, 0)
@@ -120,7 +121,19 @@ enum SessionCallbacks {
       guard let flags, let pointer = source?.pointee.ptr else {
         return Int(NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE.rawValue)
       }
-      return Unmanaged<Call>.fromOpaque(pointer).takeUnretainedValue().provide(length, flags)
+      let call = Unmanaged<Call>.fromOpaque(pointer).takeUnretainedValue()
+      switch call.provide(length) {
+      case .nothing: return Int(NGHTTP2_ERR_DEFERRED.rawValue)
+      case .bytes(let count, let follows):
+        flags.pointee |= NGHTTP2_DATA_FLAG_NO_COPY.rawValue
+        switch follows {
+        case .more: break
+        case .nothing: flags.pointee |= NGHTTP2_DATA_FLAG_EOF.rawValue
+        case .trailers:
+          flags.pointee |= NGHTTP2_DATA_FLAG_EOF.rawValue | NGHTTP2_DATA_FLAG_NO_END_STREAM.rawValue
+        }
+        return count
+      }
     }
     return provider
   }

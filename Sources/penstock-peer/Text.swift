@@ -67,6 +67,30 @@ extension ByteBuffer {
   }
 }
 
+extension ByteBuffer {
+  /// Appends `bytes`, which are UTF-8, as a JSON string. Bytes that are no UTF-8 are replaced by U+FFFD.
+  @discardableResult
+  func put(jsonText bytes: ByteView) -> ByteBuffer {
+    let text = ByteBuffer()
+    _ = UTF8Repair.repair(bytes, into: text)
+    _ = append(byte: 0x22)
+    for byte in text.view {
+      if byte == 0x22 || byte == 0x5C {
+        _ = append(byte: 0x5C)
+        _ = append(byte: byte)
+      } else if byte < 0x20 || byte == 0x7F {
+        put("\\u00")
+        _ = append(byte: hexDigit(byte >> 4))
+        _ = append(byte: hexDigit(byte & 15))
+      } else {
+        _ = append(byte: byte)
+      }
+    }
+    _ = append(byte: 0x22)
+    return self
+  }
+}
+
 func hexDigit(_ value: UInt8) -> UInt8 { value < 10 ? 0x30 &+ value : 0x57 &+ value }
 
 func hexValue(_ byte: UInt8) -> UInt8? {

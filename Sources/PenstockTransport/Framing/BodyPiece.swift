@@ -12,7 +12,7 @@ public struct BodyPiece {
   var count: Int { prefixSize + bytes.count }
 
   /// Makes a piece. `prefix`: at most 7 bytes as a number, whose lowest byte is the first.
-  init(prefix: UInt64 = 0, size: Int = 0, _ bytes: ByteBuffer) {
+  public init(prefix: UInt64 = 0, size: Int = 0, _ bytes: ByteBuffer) {
     self.prefix = prefix | UInt64(size) << 56
     self.bytes = bytes
   }

@@ -1,0 +1,77 @@
+import PenstockWire
+
+/// The protocol that a request asks for.
+enum RPCWire: Equatable {
+  case grpc, web, webText
+  case connectStream
+  case connectUnary
+  case connectGet
+  /// No content-type that any protocol has.
+  case none
+
+  /// The protocol of a content-type, and the part of the value that names the encoding of messages; empty: protobuf.
+  static func of(contentType value: ByteView) -> (RPCWire, subtype: ByteView) {
+    let type = HeaderRules.trimmed(cut(value, before: ";"))
+    let none = part(type, 0, 0)
+    guard let rest = after(type, "application/") else { return (.none, none) }
+    if let name = plus(rest, "grpc-web-text") { return (.webText, name) }
+    if let name = plus(rest, "grpc-web") { return (.web, name) }
+    if let name = plus(rest, "grpc") { return (.grpc, name) }
+    if let name = after(rest, "connect+") { return (name.isEmpty ? .none : .connectStream, name) }
+    return (rest.isEmpty || hasPrefix(rest, "grpc") ? .none : .connectUnary, rest)
+  }
+
+  /// The part of `text` behind `prefix` and a plus sign; empty if it is `prefix` alone; nil: it is something else.
+  private static func plus(_ text: ByteView, _ prefix: StaticString) -> ByteView? {
+    guard let rest = after(text, prefix) else { return nil }
+    if rest.isEmpty { return rest }
+    return rest[0] == 0x2B && rest.count > 1 ? part(rest, 1, rest.count) : nil
+  }
+
+  /// The part of `text` behind `prefix`, whose letters may be in any case.
+  private static func after(_ text: ByteView, _ prefix: StaticString) -> ByteView? {
+    let wanted = prefix.bytes
+    guard text.count >= wanted.count else { return nil }
+    for i in 0..<wanted.count where lowerCase(text[i]) != wanted[i] { return nil }
+    return part(text, wanted.count, text.count)
+  }
+
+  var isConnectUnary: Bool { self == .connectUnary || self == .connectGet }
+}
+
+/// The encoding of the messages of a call.
+enum Codec: Equatable {
+  case proto, json
+  /// Some other name: only services that take any bytes take it.
+  case other
+
+  init(_ subtype: ByteView) {
+    if subtype.isEmpty || bytesEqual(subtype, "proto") {
+      self = .proto
+    } else {
+      self = bytesEqual(subtype, "json") ? .json : .other
+    }
+  }
+}
+
+func lowerCase(_ byte: UInt8) -> UInt8 { byte >= 0x41 && byte <= 0x5A ? byte | 0x20 : byte }
+
+func equalIgnoringCase(_ a: ByteView, _ lower: StaticString) -> Bool {
+  let b = lower.bytes
+  guard a.count == b.count else { return false }
+  for i in 0..<a.count where lowerCase(a[i]) != b[i] { return false }
+  return true
+}
+
+/// Whether a list of codings such as "br, gzip;q=0.5" has `name` with a weight that is not zero.
+func lists(_ codings: ByteView, _ name: StaticString) -> Bool {
+  var isListed = false
+  HeaderRules.forEachBinaryValue(codings) { entry in
+    let coding = HeaderRules.trimmed(cut(entry, before: ";"))
+    guard equalIgnoringCase(coding, name) else { return }
+    var weight = HeaderRules.trimmed(part(entry, coding.count, entry.count))
+    if weight.first == 0x3B { weight = HeaderRules.trimmed(part(weight, 1, weight.count)) }
+    isListed = !(hasPrefix(weight, "q=0") && weight.allSatisfy { $0 < 0x31 || $0 > 0x39 })
+  }
+  return isListed
+}
