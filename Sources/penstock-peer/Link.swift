@@ -29,6 +29,12 @@ final class Link {
 
   var isCleartext: Bool { tls == nil }
 
+  /// The protocol that ALPN has agreed on; empty: none, or the handshake is not done.
+  var agreedProtocol: ByteView {
+    guard isOpen, let tls else { return ByteView(start: nil, count: 0) }
+    return tls.agreedProtocol
+  }
+
   /// Whether so many bytes wait to be sent (`most`) that no more should be made.
   var isFull: Bool { output.bytes.count + (tls.map { $0.output.count } ?? 0) > Link.most }
   private static let most = 1 << 20

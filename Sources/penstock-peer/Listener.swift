@@ -3,7 +3,8 @@ import PenstockChannel
 import PenstockTransport
 import PenstockWire
 
-/// The listening socket. Each connection that it accepts becomes a `Session`, or, with a script, a `Player`.
+/// The listening socket. Each connection that it accepts becomes a `Session` or `Session1`, or, with a script, a
+/// `Player`.
 final class Listener: Source {
   enum Opened {
     case open(Listener)
@@ -53,7 +54,10 @@ final class Listener: Source {
       tls.roots = .file(path)
       tls.requiresClientCertificate = true
     }
-    return TLSContext.make(role: .server, options: tls)
+    tls.usesALPN = false
+    let made = TLSContext.make(role: .server, options: tls)
+    if case .made(let context) = made { context.choose(among: options.protocols) }
+    return made
   }
 
   private static func file(_ path: ByteView?) -> ByteBuffer? { path.flatMap { ByteBuffer(copying: $0) } }
@@ -162,7 +166,7 @@ final class Listener: Source {
       if let section = script?.section(for: connections), !section.serves {
         Player(loop, link, section, number: connections, prints: options.printsRequests).start()
       } else {
-        Session.start(loop, link, options, free, number: connections)
+        Doorman(loop, link, options, free, number: connections).start()
       }
     }
   }

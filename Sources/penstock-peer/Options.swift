@@ -1,4 +1,5 @@
 import CSystem
+import PenstockTransport
 import PenstockWire
 
 /// The command line.
@@ -14,6 +15,8 @@ struct Options {
   var key: ByteView?
   var clientCA: ByteView?
   var script: ByteView?
+  /// The versions of HTTP that clients may speak.
+  var protocols: ServerProtocols = [.http1, .http2]
   /// The path before each method's path, without a slash at its end; empty: there is none.
   var prefix = ("" as StaticString).bytes
   var maxConcurrentStreams = 0
@@ -32,6 +35,7 @@ struct Options {
       --max-message-bytes N       the largest message taken or made (134217728)
       --stream-window N           the HTTP/2 window of each stream (1048576)
       --max-frame-bytes N         SETTINGS_MAX_FRAME_SIZE (16384)
+      --http auto|2|1.1           the versions of HTTP that clients may speak (auto: both)
       --prefix PATH               the methods' paths are below this one, such as /api
       --script FILE               play a script instead of serving
       --print-requests            a line of JSON on stdout for each call, or each frame that a script saw
@@ -82,7 +86,7 @@ struct Options {
 
   private func isKnown(_ name: ByteView) -> Bool {
     let known: [StaticString] = [
-      "--listen", "--cert", "--key", "--client-ca", "--script", "--prefix", "--max-concurrent-streams",
+      "--listen", "--cert", "--key", "--client-ca", "--script", "--prefix", "--http", "--max-concurrent-streams",
       "--max-message-bytes",
       "--stream-window", "--max-frame-bytes",
     ]
@@ -103,6 +107,9 @@ struct Options {
       clientCA = value
     } else if bytesEqual(name, "--script") {
       script = value
+    } else if bytesEqual(name, "--http") {
+      protocols = bytesEqual(value, "2") ? .http2 : bytesEqual(value, "1.1") ? .http1 : [.http1, .http2]
+      return protocols != [.http1, .http2] || bytesEqual(value, "auto")
     } else if bytesEqual(name, "--prefix") {
       prefix = value
       return value.first == 0x2F && value.last != 0x2F

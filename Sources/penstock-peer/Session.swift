@@ -18,14 +18,19 @@ final class Session: ServerConnection {
   /// How many times the socket is read in a turn before other sessions are served.
   private static let readsPerTurn = 16
 
-  static func start(_ loop: Loop, _ link: Link, _ options: Options, _ pool: CallPool, number: Int) {
+  /// Takes over the connection, whose first bytes are `first`.
+  static func start(
+    _ loop: Loop, _ link: Link, _ options: Options, _ pool: CallPool, number: Int, first: ByteView
+  ) {
     let session = Session(loop, link, options, pool, number)
     // nghttp2's handle has the session unretained. The loop keeps the session until `close` frees the handle.
     session.handle = SessionCallbacks.makeHandle(Unmanaged.passUnretained(session).toOpaque())
     guard session.handle != nil, session.greet(), loop.watch(session, CS_EPOLLIN) else {
       return session.close()
     }
+    session.hasMoreToRead = true
     loop.mark(session)
+    if !first.isEmpty { _ = session.take(first) }
   }
 
   private func greet() -> Bool {
@@ -73,13 +78,7 @@ final class Session: ServerConnection {
     for _ in 0..<Session.readsPerTurn {
       switch link.receive(loop.receiveBuffer) {
       case .bytes(let bytes):
-        let start = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self)
-        let n = nghttp2_session_mem_recv(handle, start, bytes.count)
-        if n < 0 {
-          // The client has broken the protocol. nghttp2's last frames, such as GOAWAY, are still sent.
-          send()
-          return close()
-        }
+        guard take(bytes) else { return }
         if link.isCleartext && bytes.count < loop.receiveBuffer.count { return }
       case .wouldBlock: return
       case .ended, .failed: return close()
@@ -87,6 +86,16 @@ final class Session: ServerConnection {
     }
     hasMoreToRead = true
     loop.mark(self)
+  }
+
+  /// Gives nghttp2 the bytes. False: the client has broken the protocol, and the session is closed.
+  private func take(_ bytes: ByteView) -> Bool {
+    let start = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self)
+    if nghttp2_session_mem_recv(handle, start, bytes.count) >= 0 { return true }
+    // nghttp2's last frames, such as GOAWAY, are still sent.
+    send()
+    close()
+    return false
   }
 
   private func send() {
