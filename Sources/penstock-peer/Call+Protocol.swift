@@ -2,6 +2,40 @@ import PenstockWire
 
 /// How the protocol of a request is found, where it is not gRPC.
 extension Call {
+  /// The name of the encoding of messages; empty: the request names none.
+  var subtype: ByteView { subtypeName.view }
+  var protocolName: StaticString { isRefused ? "none" : framing.name }
+
+  func nameCodec(_ name: ByteView) {
+    subtypeName.put(name)
+    codec = Codec(name)
+  }
+
+  private func choose(_ wire: RPCWire, _ subtype: ByteView) {
+    self.wire = wire
+    nameCodec(subtype)
+    switch wire {
+    case .grpc, .none: break
+    case .web: framing = WebServerFraming(isText: false)
+    case .webText:
+      framing = WebServerFraming(isText: true)
+      text = TextInput()
+    case .connectStream: framing = ConnectStreamFraming()
+    case .connectUnary, .connectGet: framing = ConnectUnaryFraming()
+    }
+  }
+
+  private func cutQuery(_ path: ByteView) {
+    method = Method(path: session?.options.withoutPrefix(cut(path, before: "?")) ?? path)
+  }
+
+  /// The headers that only gRPC has mean nothing in Connect.
+  func forgetGRPCHeaders() {
+    timeout = nil
+    requestCoding = .identity
+    clientTakesGzip = false
+  }
+
   /// The request's query; empty if there is none.
   var query: ByteView {
     var found = ByteView(start: nil, count: 0)
@@ -67,7 +101,10 @@ extension Call {
           .put(method.isUnary ? "" : "application/connect+proto")
           .put(", application/grpc, application/grpc-web, application/grpc-web-text"))
     }
-    endsWithRefusal()
+    status = Int(StatusCode.unknown.rawValue)
+    isRefused = true
+    isSubmitted = true
+    trailersAreSubmitted = true
     session.respond(self, hasBody: false)
     return false
   }

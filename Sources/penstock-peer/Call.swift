@@ -32,21 +32,21 @@ final class Call: Source {
   var closeCode: UInt32 = 0
 
   // The state of the request.
-  private(set) var method = Method.unknownService
+  var method = Method.unknownService
   private(set) var knobs = Knobs()
   /// The request's fields. Each is stored as the lengths of name and value (four bytes each), the name, and the value.
   private let fields = ByteBuffer()
   var timeout: UInt64?
   private var isGRPC = false
-  private(set) var wire = RPCWire.grpc
+  var wire = RPCWire.grpc
   private let grpc = GRPCServerFraming()
-  private(set) var framing: ServerFraming
-  private let subtypeName = ByteBuffer()
-  private(set) var codec = Codec.proto
+  var framing: ServerFraming
+  let subtypeName = ByteBuffer()
+  var codec = Codec.proto
   var requestCoding = Coding.identity
   var clientTakesGzip = false
   /// The decoder of a body in base64.
-  private var text: TextInput?
+  var text: TextInput?
   private var skipper = MessageSkipper(limit: 0)
   private let inbox = ByteBuffer()
   private var chunk = ByteView(start: nil, count: 0)
@@ -71,12 +71,12 @@ final class Call: Source {
   var messagesOut = 0
   /// Whether the status is sent once all `replies` have been.
   var endsAfterReplies = false
-  private(set) var status: Int?
+  var status: Int?
   let statusMessage = ByteBuffer()
-  private var isRefused = false
-  private var isSubmitted = false
+  var isRefused = false
+  var isSubmitted = false
   private var isDeferred = false
-  private var trailersAreSubmitted = false
+  var trailersAreSubmitted = false
   /// Whether the framing has added its last piece to the output.
   private var outputIsWhole = false
   /// Whether the answer begins only when the call has ended: all output is kept until then.
@@ -198,47 +198,6 @@ final class Call: Source {
     if knobs.after == 0 { endAsAsked() }
     if status == nil && method.isDuplex && knobs.delay == 0 && !holdsAnswer { submit() }
     advance()
-  }
-
-  var subtype: ByteView { subtypeName.view }
-  var protocolName: StaticString { isRefused ? "none" : framing.name }
-
-  private func nameCodec(_ name: ByteView) {
-    subtypeName.put(name)
-    codec = Codec(name)
-  }
-
-  func choose(_ wire: RPCWire, _ subtype: ByteView) {
-    self.wire = wire
-    nameCodec(subtype)
-    switch wire {
-    case .grpc, .none: break
-    case .web: framing = WebServerFraming(isText: false)
-    case .webText:
-      framing = WebServerFraming(isText: true)
-      text = TextInput()
-    case .connectStream: framing = ConnectStreamFraming()
-    case .connectUnary, .connectGet: framing = ConnectUnaryFraming()
-    }
-  }
-
-  func cutQuery(_ path: ByteView) {
-    method = Method(path: session?.options.withoutPrefix(cut(path, before: "?")) ?? path)
-  }
-
-  /// The headers that only gRPC has mean nothing in Connect.
-  func forgetGRPCHeaders() {
-    timeout = nil
-    requestCoding = .identity
-    clientTakesGzip = false
-  }
-
-  /// The call ends with an HTTP status alone.
-  func endsWithRefusal() {
-    status = Int(StatusCode.unknown.rawValue)
-    isRefused = true
-    isSubmitted = true
-    trailersAreSubmitted = true
   }
 
   // MARK: Input

@@ -86,7 +86,8 @@ struct Options {
 
   private func isKnown(_ name: ByteView) -> Bool {
     let known: [StaticString] = [
-      "--listen", "--cert", "--key", "--client-ca", "--script", "--prefix", "--http", "--max-concurrent-streams",
+      "--listen", "--cert", "--key", "--client-ca", "--script", "--prefix", "--http",
+      "--max-concurrent-streams",
       "--max-message-bytes",
       "--stream-window", "--max-frame-bytes",
     ]
