@@ -81,6 +81,9 @@ final class Call: Source {
   private var outputIsWhole = false
   /// Whether the answer begins only when the call has ended: all output is kept until then.
   private var holdsAnswer = false
+  /// Whether an answer about wrong headers waits for the end of the request. Then curl over HTTP/2 shows it: it takes the
+  /// RST_STREAM behind an early answer for a failure.
+  private var waitsForInput = false
   private var wasReset = false
   /// Whether the call has had a large message. If so, its buffers free their memory before it is used again.
   private var wasLarge = false
@@ -140,6 +143,7 @@ final class Call: Source {
     trailersAreSubmitted = false
     outputIsWhole = false
     holdsAnswer = false
+    waitsForInput = false
     wasReset = false
     wasLarge = false
   }
@@ -195,6 +199,7 @@ final class Call: Source {
     if method == .unknownMethod { end(.unimplemented, "no such method") }
     if requestCoding == .unknown { end(.unimplemented, "grpc-encoding is not supported") }
     if codec == .json && !method.takesJSON { end(.unimplemented, "the method takes protobuf only") }
+    waitsForInput = framing.isWhole && status != nil
     if knobs.after == 0 { endAsAsked() }
     if status == nil && method.isDuplex && knobs.delay == 0 && !holdsAnswer { submit() }
     advance()
@@ -402,7 +407,7 @@ final class Call: Source {
   private func commit() {
     guard let session, !wasReset else { return }
     if !isSubmitted {
-      if status == nil && (output.bytes == 0 || holdsAnswer) { return }
+      if status == nil ? output.bytes == 0 || holdsAnswer : waitsForInput && !inputHasEnded { return }
       submit()
     } else if isDeferred && (output.bytes > 0 || status != nil) {
       isDeferred = false

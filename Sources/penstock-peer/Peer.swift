@@ -1,8 +1,9 @@
-// penstock-peer: a gRPC server for the demo, the tests and the benchmarks.
+// penstock-peer: a server for the demo, the tests and the benchmarks.
 //
-// It runs in one of two ways. As a *server* it speaks HTTP/2 through nghttp2 and serves a handful of services. As a
-// *scripted peer* it sends the frames of a script, in which anything may be wrong: it makes these frames itself, and no
-// HTTP/2 library stands between the script and the wire.
+// It runs in one of two ways. As a *server* it serves a handful of services: over HTTP/2, through nghttp2, or HTTP/1.1
+// (`ServerConnection`), with gRPC, gRPC-Web or Connect (`ServerFraming`). As a *scripted peer* it sends the frames of a
+// script, in which anything may be wrong: it makes these frames itself, and no HTTP library stands between the script
+// and the wire.
 //
 // One thread, one epoll loop. Per turn: read all, dispatch all, write once. It keeps no more per stream than one
 // message each way, a window of bytes that were not read yet, and 64 KiB that wait for the client's window. It is a
