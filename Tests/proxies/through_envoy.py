@@ -26,15 +26,20 @@ def typed(name, **fields):
 
 
 class Envoy:
+    # How its listeners speak, and what is between them and the servers.
+    codec = "HTTP2"
+    alpn = ("h2",)
+    filters = ()
+
     def __init__(self, folder, certificates, *servers, cluster=None, **connections):
         """`connections`: settings for the clients' connections (common_http_protocol_options). `cluster`: further settings for
         the cluster of the servers."""
-        self.path = pathlib.Path(folder) / "envoy.json"
         self.plain, self.tls, self.admin = Port(), Port(), Port()
+        self.path = pathlib.Path(folder) / f"envoy-{self.admin.number}.json"
         files = {"certificate_chain": {"filename": certificates.path("server.pem")},
                  "private_key": {"filename": certificates.path("server.key")}}
         secure = {"name": "tls", "typed_config": typed("transport_sockets.tls.v3.DownstreamTlsContext", common_tls_context={
-            "tls_certificates": [files], "alpn_protocols": ["h2"]})}
+            "tls_certificates": [files], "alpn_protocols": self.alpn})}
         self.path.write_text(json.dumps({
             "admin": {"address": address(self.admin.address)},
             "static_resources": {
@@ -43,12 +48,12 @@ class Envoy:
                 "clusters": [{**self.cluster(servers), **(cluster or {})}]}}))
         self.begin()
 
-    @staticmethod
-    def listener(port, connections, **more):
+    @classmethod
+    def listener(cls, port, connections, **more):
         manager = typed(
-            "filters.network.http_connection_manager.v3.HttpConnectionManager", stat_prefix="in", codec_type="HTTP2",
+            "filters.network.http_connection_manager.v3.HttpConnectionManager", stat_prefix="in", codec_type=cls.codec,
             drain_timeout="0.3s", common_http_protocol_options=connections,
-            http_filters=[{"name": "router", "typed_config": typed("filters.http.router.v3.Router")}],
+            http_filters=[*cls.filters, {"name": "router", "typed_config": typed("filters.http.router.v3.Router")}],
             route_config={"virtual_hosts": [{"name": "all", "domains": ["*"], "routes": [
                 {"match": {"prefix": "/"}, "route": {"cluster": "servers", "timeout": "0s"}}]}]})
         filters = [{"name": "http", "typed_config": manager}]

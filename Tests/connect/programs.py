@@ -1,0 +1,44 @@
+"""The cases of Tests/interop/client, in C, over the routes whose servers have grpc.testing.TestService."""
+
+import json
+
+import harness
+
+EVERY = ("empty_unary", "large_unary", "client_streaming", "server_streaming", "empty_stream", "custom_metadata",
+         "cacheable_unary", "half_duplex", "unread_responses", "many_requests", "many_responses", "deadline_not_reached",
+         "echo_any_bytes")
+# Cases in which streams are reset, or answered before the request has ended.
+RESETS = ("unimplemented_method", "unimplemented_service", "cancel_after_begin", "message_limits")
+RESETS_FULL = ("status_code_and_message", "special_status_message", "cancel_after_first_response",
+               "timeout_on_sleeping_server")
+# Whether requests are compressed is known to connectrpc alone.
+COMPRESSED = ("client_compressed_unary", "client_compressed_streaming")
+FULL = ("ping_pong", "many_both_ways")
+# connectrpc sends no headers before the first message.
+GRPCIO = ("headers_first",)
+HEAVY = ("unary_1000", "concurrent_large_unary", "channel_soak", "large_compressed")
+HEAVY_FULL = ("streams_1000",)
+STYLES = ("blocking", "callback", "host-callback")
+
+
+class Programs:
+    def __init__(self, suite):
+        self.suite = suite
+        self.program = harness.build_interop_client()
+
+    def run(self, route):
+        if not route.can & {"c", "translates"}:
+            return
+        names = list(EVERY)
+        full = "full" in route.can
+        for when, more in (("resets" in route.can, RESETS), (full, FULL), (full and "resets" in route.can, RESETS_FULL),
+                           (full and "translates" in route.can, GRPCIO),
+                           ("resets" in route.can and "translates" not in route.can, COMPRESSED)):
+            names += more if when else ()
+        for style in STYLES:
+            more = []
+            if "heavy" in route.can and style != "blocking":
+                more = [*HEAVY, *(HEAVY_FULL if full else ())]
+            options = {"protocol": route.protocol, "tls": route.tls or False, **route.options}
+            command = [self.program, "--target", route.target, "--style", style, "--channel", json.dumps(options)]
+            harness.run_cases(self.suite, f"c {route.name} {style}", command, names + more)

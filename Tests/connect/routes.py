@@ -1,0 +1,157 @@
+"""The servers and proxies of this suite, and the routes through them."""
+
+import contextlib
+import pathlib
+import re
+import shutil
+import signal
+import sys
+
+import harness
+from cases import CONNECT, GRPC, TEXT, WEB, Route
+from harness import ROOT, Process, check
+from servers import Port
+from through_envoy import Envoy, typed
+
+HERE = ROOT / "Tests" / "connect"
+# What connectrpc can do on any server that hands bodies on as they come.
+ALL = frozenset({"c", "streams", "json", "state", "gzip", "headers first", "client address", "resets"})
+GET = frozenset({"get"})
+
+
+class Server(Process):
+    """A server of this suite; `address` is where it listens, `tls` where it does with TLS."""
+
+    def __init__(self, program, *options):
+        super().__init__([sys.executable, HERE / program, *options], environment())
+        try:
+            told = self.told(address=...)
+        except harness.Failure:
+            self.end()
+            raise
+        self.address, self.tls = told["address"], told.get("tls")
+
+
+def server(kind, *options):
+    return Server("server.py", kind, *options)
+
+
+def grpcio():
+    return Server("grpcio_server.py")
+
+
+def environment():
+    return {"PYTHONPATH": f"{harness.GENERATED}:{HERE}"}
+
+
+class Pyvoy(Process):
+    """Envoy with the application inside."""
+
+    def __init__(self, certificates, interface="asgi"):
+        command = [pathlib.Path(sys.executable).parent / "pyvoy", f"apps:{interface}", "--port", "0", "--interface", interface,
+                   "--tls-port", "0", "--tls-disable-http3", "--tls-key", certificates.path("server.key"),
+                   "--tls-cert", certificates.path("server.pem")]
+        super().__init__(command, environment())
+        line = self.line(lambda line: "listening on" in line)
+        check(line is not None, "pyvoy has ended:", self.seen[-5:])
+        found = re.search(r"listening on (127\.0\.0\.1:\d+) \(TLS on (\d+)\)", line)
+        check(found, line)
+        self.address, self.tls = found.group(1), f"127.0.0.1:{found.group(2)}"
+
+
+class Translating(Envoy):
+    """Envoy that makes gRPC of gRPC-Web and of Connect, over HTTP/1.1 and HTTP/2."""
+
+    codec = "AUTO"
+    alpn = ("h2", "http/1.1")
+    filters = ({"name": "connect", "typed_config": typed("filters.http.connect_grpc_bridge.v3.FilterConfig")},
+               {"name": "web", "typed_config": typed("filters.http.grpc_web.v3.GrpcWeb")})
+
+
+NGINX = """
+daemon off; master_process on; worker_processes 1; worker_shutdown_timeout 10s;
+pid {folder}/nginx.pid; error_log {folder}/error.log warn;
+events {{ worker_connections 4096; }}
+http {{
+  access_log off; client_max_body_size 0; large_client_header_buffers 4 32k; proxy_buffers 8 32k; proxy_buffer_size 32k;
+  client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy; fastcgi_temp_path {folder}/fastcgi;
+  uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;
+  proxy_http_version 1.1; proxy_set_header Connection ""; proxy_set_header Host $host; keepalive_requests 1000000;
+  upstream server {{ server {server}; keepalive 64; }}
+  upstream away {{ server {away}; }}
+  server {{
+    listen {buffered}; listen {tls} ssl;
+    ssl_certificate {certificates}/server.pem; ssl_certificate_key {certificates}/server.key;
+    location / {{ proxy_pass http://server; }}
+    location /away/ {{ proxy_pass http://away/; }}
+    location /small/ {{ client_max_body_size 1k; proxy_pass http://server/; }}
+    location /slow/ {{ proxy_read_timeout 200ms; proxy_pass http://server/; }}
+  }}
+  server {{
+    listen {unbuffered};
+    location / {{ proxy_buffering off; proxy_request_buffering off; proxy_pass http://server; }}
+  }}
+  server {{
+    listen {few}; keepalive_requests 3;
+    location / {{ proxy_pass http://server; }}
+  }}
+  server {{
+    listen {short}; keepalive_timeout 1s;
+    location / {{ proxy_pass http://server; }}
+  }}
+}}
+"""
+
+
+class Nginx:
+    """nginx that knows nothing of calls, in front of a server over HTTP/1.1."""
+
+    PORTS = ("buffered", "unbuffered", "tls", "few", "short", "away")
+
+    def __init__(self, folder, certificates, server):
+        self.folder = pathlib.Path(folder) / "plain-nginx"
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir()
+        self.ports = {name: Port() for name in self.PORTS}
+        (self.folder / "nginx.conf").write_text(NGINX.format(
+            folder=self.folder, certificates=certificates.folder, server=server,
+            **{name: port.address for name, port in self.ports.items()}))
+        self.process = Process([self.program(), "-p", self.folder, "-c", self.folder / "nginx.conf", "-e",
+                                self.folder / "error.log"])
+        for name, port in self.ports.items():
+            if name != "away":
+                port.wait(self.process)
+
+    @staticmethod
+    def program():
+        return shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
+
+    def address(self, name):
+        return self.ports[name].address
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        with contextlib.suppress(ProcessLookupError):
+            self.process.signal(signal.SIGQUIT)
+        self.process.end()
+        for port in self.ports.values():
+            port.holder.close()
+
+
+# ---- Routes ----
+
+
+def route(name, address, protocol, http, can, tls=None, **options):
+    """`http`: the version on the wire of this client, as the option has it."""
+    chosen = {"http": http} if http else {}
+    return Route(name, f"{'https' if tls else 'http'}://{address}", protocol, {**chosen, **options}, frozenset(can), tls=tls)
+
+
+def over(version, can):
+    """What a route can do over this version of HTTP: over HTTP/1.1 bidi is half-duplex."""
+    return can | {"full" if version == "2" else "half"}
+
+
+__all__ = ["ALL", "CONNECT", "GET", "GRPC", "TEXT", "WEB", "Nginx", "Pyvoy", "Translating", "grpcio", "over", "route", "server"]

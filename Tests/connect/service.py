@@ -1,0 +1,201 @@
+"""The service of probe.proto, whatever carries its calls: connectrpc (see apps.py) or grpcio (see grpcio_server.py)."""
+
+import asyncio
+import collections
+import contextlib
+
+import probe_pb2 as pb
+
+SERVICE = "/probe.Probe/"
+# A path under which the servers have their services once more.
+PREFIX = "/under/a/prefix"
+
+
+class Call:
+    """A call, as the thing that carries it tells of it. Each carrier has a subclass."""
+
+    # Name and value of each header; a value of a name with -bin is as it was on the wire.
+    headers = ()
+
+    def add_header(self, name, value):
+        """Adds a header to the answer; for what comes before the first message."""
+        raise NotImplementedError
+
+    def add_trailer(self, name, value):
+        raise NotImplementedError
+
+    def failure(self, code, message, details):
+        """The exception that ends the call."""
+        raise NotImplementedError
+
+    async def begin(self):
+        """The headers of the answer are complete."""
+
+    def seen(self):
+        """The `Seen` of the call."""
+        raise NotImplementedError
+
+    def value(self, name):
+        return next((value for key, value in self.headers if key == name), None)
+
+
+class Probe:
+    def __init__(self):
+        self.holds = {}
+        # Of each call with an x-id: its state, and how often it has come.
+        self.states = {}
+        self.times = collections.Counter()
+
+    def held(self, key):
+        return self.holds.setdefault(key, asyncio.Event())
+
+    @contextlib.asynccontextmanager
+    async def follow(self, call):
+        """Gives back the metadata whose names ask for it, and keeps the state of the call."""
+        key = call.value("x-id")
+        state = "cancelled"
+        if key:
+            self.states[key] = "running"
+            self.times[key] += 1
+        for name, value in call.headers:
+            if name.startswith("x-head-"):
+                call.add_header(name, value)
+            elif name.startswith("x-tail-"):
+                call.add_trailer(name, value)
+        await call.begin()
+        try:
+            yield call.seen()
+            state = "done"
+        except Exception:
+            state = "done"
+            raise
+        finally:
+            if key:
+                self.states[key] = state
+
+    async def wait(self, key):
+        if key:
+            await self.held(key).wait()
+
+    async def answers(self, ask, call, seen):
+        """The answers to a request."""
+        seen.messages += 1
+        await self.wait(ask.hold)
+        for index in range(ask.answers or 1):
+            if ask.answers >= 0:
+                yield pb.Answer(data=ask.data.ljust(ask.size, b"\0"), text=ask.text, number=ask.number + index, seen=seen)
+        await self.wait(ask.hold_after)
+
+    @staticmethod
+    def end(ask, call):
+        if ask.failure.code:
+            raise call.failure(ask.failure.code, ask.failure.message, ask.failure.details)
+
+    async def unary(self, ask, call):
+        async with self.follow(call) as seen:
+            seen.messages = 1
+            await self.wait(ask.hold)
+            self.end(ask, call)
+            return pb.Answer(data=ask.data.ljust(ask.size, b"\0"), text=ask.text, number=ask.number, seen=seen)
+
+    async def server_stream(self, ask, call):
+        async with self.follow(call) as seen:
+            async for answer in self.answers(ask, call, seen):
+                yield answer
+            self.end(ask, call)
+
+    async def client_stream(self, asks, call):
+        async with self.follow(call) as seen:
+            data, last = [], pb.Ask()
+            async for ask in asks:
+                seen.messages += 1
+                await self.wait(ask.hold)
+                data.append(ask.data)
+                last = ask
+            self.end(last, call)
+            return pb.Answer(data=b"".join(data).ljust(last.size, b"\0"), text=last.text, number=last.number, seen=seen)
+
+    async def bidi(self, asks, call):
+        async with self.follow(call) as seen:
+            last = pb.Ask()
+            async for ask in asks:
+                async for answer in self.answers(ask, call, seen):
+                    yield answer
+                last = ask
+            self.end(last, call)
+
+    async def release(self, ask, call):
+        self.held(ask.text).set()
+        return pb.Answer()
+
+    async def state(self, ask, call):
+        return pb.Answer(text=self.states.get(ask.text, ""), number=self.times[ask.text])
+
+
+# The methods: the name, the kind, and the method of Probe.
+METHODS = (
+    ("Unary", "unary", Probe.unary),
+    ("Get", "unary", Probe.unary),
+    ("ServerStream", "server_stream", Probe.server_stream),
+    ("ClientStream", "client_stream", Probe.client_stream),
+    ("Bidi", "bidi_stream", Probe.bidi),
+    ("Release", "unary", Probe.release),
+    ("State", "unary", Probe.state),
+)
+
+
+class SyncProbe:
+    """The service for carriers without coroutines (WSGI): without `hold` and State."""
+
+    @staticmethod
+    def begin(call):
+        for name, value in call.headers:
+            if name.startswith("x-head-"):
+                call.add_header(name, value)
+            elif name.startswith("x-tail-"):
+                call.add_trailer(name, value)
+        return call.seen()
+
+    @staticmethod
+    def answers(ask, call, seen):
+        seen.messages += 1
+        for index in range(ask.answers or 1):
+            if ask.answers >= 0:
+                yield pb.Answer(data=ask.data.ljust(ask.size, b"\0"), text=ask.text, number=ask.number + index, seen=seen)
+
+    def unary(self, ask, call):
+        seen = self.begin(call)
+        seen.messages = 1
+        Probe.end(ask, call)
+        return pb.Answer(data=ask.data.ljust(ask.size, b"\0"), text=ask.text, number=ask.number, seen=seen)
+
+    def server_stream(self, ask, call):
+        yield from self.answers(ask, call, self.begin(call))
+        Probe.end(ask, call)
+
+    def client_stream(self, asks, call):
+        seen = self.begin(call)
+        data, last = [], pb.Ask()
+        for ask in asks:
+            seen.messages += 1
+            data.append(ask.data)
+            last = ask
+        Probe.end(last, call)
+        return pb.Answer(data=b"".join(data).ljust(last.size, b"\0"), text=last.text, number=last.number, seen=seen)
+
+    def bidi(self, asks, call):
+        seen = self.begin(call)
+        last = pb.Ask()
+        for ask in asks:
+            yield from self.answers(ask, call, seen)
+            last = ask
+        Probe.end(last, call)
+
+
+SYNC_METHODS = (
+    ("Unary", "unary", SyncProbe.unary),
+    ("Get", "unary", SyncProbe.unary),
+    ("ServerStream", "server_stream", SyncProbe.server_stream),
+    ("ClientStream", "client_stream", SyncProbe.client_stream),
+    ("Bidi", "bidi_stream", SyncProbe.bidi),
+)
