@@ -1,7 +1,7 @@
 /// The coding of `-bin` values: "Base64 as per RFC 4648 section 4. Implementations MUST accept padded and
 /// un-padded values and should emit un-padded values" (gRPC over HTTP2, "Requests").
 ///
-/// Only the standard alphabet is used: no gRPC implementation sends or accepts the URL-safe one. Bits after the last
+/// Only the standard alphabet is used there: no gRPC implementation sends or accepts the URL-safe one. Bits after the last
 /// byte are ignored, because grpc-go accepts such values too, and a client that refuses them would lose
 /// metadata.
 public enum Base64 {
@@ -10,6 +10,7 @@ public enum Base64 {
   }
 
   /// Appends the base64 of `bytes`. False: no memory, and `out` is as it was.
+  @inline(never)
   public static func encode(_ bytes: ByteView, padded: Bool, into out: ByteBuffer) -> Bool {
     let (triples, rest) = bytes.count.quotientAndRemainder(dividingBy: 3)
     let (body, overflow) = triples.multipliedReportingOverflow(by: 4)
@@ -43,6 +44,7 @@ public enum Base64 {
   /// Appends the bytes of one value (no commas: see `HeaderRules.forEachBinaryValue`). Padding may be complete,
   /// incomplete or missing, but not longer than the length requires. When the outcome is not ok, `out` is as it
   /// was.
+  @inline(never)
   public static func decode(_ text: ByteView, into out: ByteBuffer) -> Outcome {
     var length = text.count
     while length > 0 && text.count &- length < 2 && text[length &- 1] == 0x3D { length &-= 1 }
@@ -67,6 +69,21 @@ public enum Base64 {
     return .ok
   }
 
+  /// Like `encode`, in the URL-safe alphabet, and without padding: RFC 4648 section 5.
+  @inline(never) @_optimize(size)
+  public static func encodeForURL(_ bytes: ByteView, into out: ByteBuffer) -> Bool {
+    let before = out.count
+    guard encode(bytes, padded: false, into: out), let start = out.view.baseAddress else { return false }
+    // The buffer's own bytes are changed before anybody else sees them.
+    let text = UnsafeMutableRawBufferPointer(
+      start: UnsafeMutableRawPointer(mutating: start), count: out.count)
+    for index in before..<text.count {
+      if text[index] == 0x2B { text[index] = 0x2D }
+      if text[index] == 0x2F { text[index] = 0x5F }
+    }
+    return true
+  }
+
   /// The letter that stands for the low six bits.
   private static func letter(_ byte: UInt8) -> UInt8 {
     let value = byte & 0x3F
@@ -79,7 +96,7 @@ public enum Base64 {
     }
   }
 
-  private static func value(of letter: UInt8) -> UInt8? {
+  static func value(of letter: UInt8) -> UInt8? {
     switch letter {
     case 0x41...0x5A: return letter &- 0x41
     case 0x61...0x7A: return letter &- 0x61 &+ 26

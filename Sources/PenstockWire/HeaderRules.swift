@@ -12,6 +12,7 @@ public enum HeaderRules {
   }
 
   /// Appends `name` with ASCII letters in lower case. False: no memory, and `out` is as it was.
+  @inline(never) @_optimize(size)
   public static func lowercased(_ name: ByteView, into out: ByteBuffer) -> Bool {
     guard let spare = out.spare(atLeast: name.count) else { return false }
     for i in 0..<name.count { spare[i] = lowercase(name[i]) }
@@ -28,6 +29,13 @@ public enum HeaderRules {
     return first != 0x20 && last != 0x20
   }
 
+  /// Whether a header field that came could have this value: it has no control characters but tabs.
+  @inline(never) @_optimize(size)
+  public static func isFieldValue(_ value: ByteView) -> Bool {
+    for byte in value where byte < 0x20 && byte != 0x09 || byte == 0x7F { return false }
+    return true
+  }
+
   /// The value without spaces and tabs at its ends: "If it contains leading or trailing whitespace, it may be
   /// stripped."
   public static func trimmed(_ value: ByteView) -> ByteView { trimmed(value, from: 0, to: value.count) }
@@ -41,6 +49,7 @@ public enum HeaderRules {
   /// should not be used by applications"), `te` and `content-type`, the fields that RFC 9113 section 8.2.2
   /// forbids in HTTP/2, and `host` and `content-length`, which would contradict `:authority` and the DATA
   /// frames (sections 8.3.1 and 8.1.1).
+  @inline(never) @_optimize(size)
   public static func isReserved(_ name: ByteView) -> Bool {
     guard let first = name.first else { return false }
     switch lowercase(first) {
@@ -100,6 +109,32 @@ public enum ContentType: Equatable, Sendable {
         ? .grpc : .notGRPC
     default: return .notGRPC
     }
+  }
+}
+
+extension ContentType {
+  /// How the content-type of an answer fits a request.
+  public enum Fit {
+    case fits
+    /// It is the protocol's, with another encoding of messages.
+    case otherEncoding
+    case foreign
+  }
+
+  /// Compares a content-type, without its parameters, with `start` and the name of an encoding (nil: "proto"), in letters
+  /// of either case. `start` has a "+" or "/" at its end; if the encoding `isOptional`, the type may end before that.
+  @inline(never) @_optimize(size)
+  public static func fit(
+    _ value: ByteView?, _ start: StaticString, _ encoding: ByteView?, isOptional: Bool = false
+  ) -> Fit {
+    guard let value else { return .foreign }
+    let media = HeaderRules.trimmed(slice(value, from: 0, to: value.firstIndex(of: 0x3B) ?? value.count))
+    let start = start.bytes
+    if isOptional, media.count == start.count &- 1, hasPrefixIgnoringCase(start, media) { return .fits }
+    guard hasPrefixIgnoringCase(media, start) else { return .foreign }
+    let given = slice(media, from: start.count, to: media.count)
+    let encoding = encoding ?? ("proto" as StaticString).bytes
+    return given.count == encoding.count && hasPrefixIgnoringCase(given, encoding) ? .fits : .otherEncoding
   }
 }
 

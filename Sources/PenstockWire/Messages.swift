@@ -23,11 +23,14 @@ public enum MessagePrefix {
 /// The flag is checked with the first byte, the length against `limit` with the fifth, before anything is
 /// allocated. A failure is final: the stream has lost its framing, so each later push takes nothing and
 /// repeats the failure.
+///
+/// gRPC-Web's frames and Connect's envelopes are the same but for one more flag, which marks the last one: its content
+/// is no message. And a message without a prefix can be read (`expect`), whose length is known otherwise.
 public struct MessageDecoder {
   public enum Failure: Equatable {
     /// The announced length is over the limit.
     case tooLarge(length: UInt32, limit: Int)
-    /// Compressed-Flag was neither 0 nor 1.
+    /// A flag was set that is not defined.
     case badFlag(UInt8)
     case noMemory
   }
@@ -64,8 +67,15 @@ public struct MessageDecoder {
   /// The limit on the bytes of one message. A change takes effect with the next prefix.
   public var limit: Int
   private var state = State.prefix(Prefix())
+  /// The flag that marks the last frame; 0: there is no such flag.
+  private let lastFlag: UInt8
+  /// Whether the frame that is being received, or was received last, is marked as the last one.
+  public private(set) var isLast = false
 
-  public init(limit: Int) { self.limit = limit }
+  public init(limit: Int, lastFlag: UInt8 = 0) {
+    self.limit = limit
+    self.lastFlag = lastFlag
+  }
 
   /// Whether bytes of an unfinished message were consumed. If the stream ends now, that message is incomplete.
   public var isMidMessage: Bool {
@@ -73,6 +83,15 @@ public struct MessageDecoder {
     case .prefix(let prefix): return prefix.have > 0
     case .body: return true
     case .failed: return false
+    }
+  }
+
+  /// How many bytes are missing in the prefix or in the content that is being received.
+  public var missing: Int {
+    switch state {
+    case .prefix(let prefix): return MessagePrefix.size &- prefix.have
+    case .body(let body): return body.length &- body.bytes.count
+    case .failed: return 0
     }
   }
 
@@ -85,8 +104,8 @@ public struct MessageDecoder {
         return (used, .failed(failure))
       case .prefix(var prefix):
         if prefix.have == 0, bytes.count &- used >= MessagePrefix.size {
-          if bytes[used] > 1 { return fail(.badFlag(bytes[used]), used &+ 1) }
-          prefix.compressed = bytes[used] == 1
+          if bytes[used] > 1, !marksLast(bytes[used]) { return fail(.badFlag(bytes[used]), used &+ 1) }
+          prefix.compressed = bytes[used] & 1 == 1
           let length = bytes.loadUnaligned(fromByteOffset: used &+ 1, as: UInt32.self)
           prefix.length = UInt32(bigEndian: length)
           prefix.have = MessagePrefix.size
@@ -96,8 +115,8 @@ public struct MessageDecoder {
           let byte = bytes[used]
           used &+= 1
           if prefix.have == 0 {
-            if byte > 1 { return fail(.badFlag(byte), used) }
-            prefix.compressed = byte == 1
+            if byte > 1, !marksLast(byte) { return fail(.badFlag(byte), used) }
+            prefix.compressed = byte & 1 == 1
           } else {
             prefix.length = prefix.length << 8 | UInt32(byte)
           }
@@ -107,7 +126,7 @@ public struct MessageDecoder {
           state = .prefix(prefix)
           return (used, .needsMore)
         }
-        guard let length = Int(exactly: prefix.length), length <= limit else {
+        guard let length = Int(exactly: prefix.length), length <= limit || fitsAsLast(length) else {
           return fail(.tooLarge(length: prefix.length, limit: limit), used)
         }
         let end = used &+ length
@@ -146,13 +165,45 @@ public struct MessageDecoder {
     return UnsafeMutableRawBufferPointer(rebasing: spare.prefix(left))
   }
 
+  /// Notes that these flags mark the last frame. False: they do not, and are not defined.
+  @inline(never) @_optimize(size)
+  private mutating func marksLast(_ flags: UInt8) -> Bool {
+    if lastFlag == 0 || flags & ~1 != lastFlag { return false }
+    isLast = true
+    return true
+  }
+
+  /// The limit for the content of the last frame is never lower than this: it is no message.
+  public static var leastLastLimit: Int { 16384 }
+
+  @inline(never) @_optimize(size)
+  private func fitsAsLast(_ length: Int) -> Bool { isLast && length <= MessageDecoder.leastLastLimit }
+
+  // MARK: A message without a prefix
+
+  /// Takes the next `length` bytes as a message. `isCertain`: whether as many bytes will probably come, so that room
+  /// is made for them at once.
+  @inline(never) @_optimize(size)
+  public mutating func expect(_ length: Int, isCertain: Bool) {
+    let bytes = isCertain ? ByteBuffer(capacity: min(length, MessageDecoder.eagerSize)) : nil
+    state = .body(Body(bytes: bytes ?? ByteBuffer(), length: length, compressed: false))
+  }
+
+  /// Ends the message that is being received, and returns the bytes that have come of it.
+  @inline(never) @_optimize(size)
+  public mutating func cut() -> ByteBuffer {
+    guard case .body(let body) = state else { return ByteBuffer() }
+    state = .prefix(Prefix())
+    return body.bytes
+  }
+
   private mutating func fail(_ failure: Failure, _ used: Int) -> (consumed: Int, event: Event) {
     state = .failed(failure)
     return (used, .failed(failure))
   }
 
   /// Makes room for `wanted` more bytes. A storage that is too small becomes four times as large, but never larger than
-  /// the announced length. Nothing overflows, because lengths are 32-bit numbers.
+  /// the announced length. Nothing overflows, because storage is never near a quarter of the address space.
   private static func makeRoom(_ body: Body, for wanted: Int) -> Bool {
     let needed = body.bytes.count &+ wanted
     if needed <= body.bytes.reach { return true }

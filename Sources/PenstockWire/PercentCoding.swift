@@ -25,6 +25,24 @@ public enum PercentCoding {
     return true
   }
 
+  /// Appends `bytes` for a URL's query: every byte that RFC 3986 section 2.3 does not call unreserved is `%` and two
+  /// hexadecimal digits. False: no memory.
+  @inline(never) @_optimize(size)
+  public static func encodeForURL(_ bytes: ByteView, into out: ByteBuffer) -> Bool {
+    for byte in bytes {
+      let isWritten: Bool
+      switch byte {
+      case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, 0x2D, 0x2E, 0x5F, 0x7E: isWritten = out.append(byte: byte)
+      default:
+        isWritten =
+          out.append(byte: 0x25) && out.append(byte: hexDigit(byte >> 4))
+          && out.append(byte: hexDigit(byte & 0xF))
+      }
+      if !isWritten { return false }
+    }
+    return true
+  }
+
   /// "When decoding invalid values, implementations MUST NOT error or throw away the message": a `%` without two
   /// hexadecimal digits after it is kept as it is. False: no memory, and `out` is as it was.
   public static func decode(_ bytes: ByteView, into out: ByteBuffer) -> Bool {
@@ -53,7 +71,7 @@ public enum PercentCoding {
   /// Upper case, as the grammar requires ("2HEXDIGIT ; 0-9 A-F"); `hexValue` accepts both cases.
   private static func hexDigit(_ value: UInt8) -> UInt8 { value < 10 ? 0x30 &+ value : 0x37 &+ value }
 
-  private static func hexValue(_ byte: UInt8) -> UInt8? {
+  static func hexValue(_ byte: UInt8) -> UInt8? {
     switch byte {
     case 0x30...0x39: return byte &- 0x30
     case 0x41...0x46: return byte &- 0x37

@@ -20,6 +20,13 @@ public enum Timeout {
     return writeDecimal(value, into: out) && out.append(byte: letter(unit))
   }
 
+  /// Writes `connect-timeout-ms` (Connect, "Unary-Request"): "positive integer as ASCII string of at most 10 digits".
+  /// Milliseconds are rounded down, so that the server never gets more time than is left. False: no memory.
+  @inline(never) @_optimize(size)
+  public static func writeMilliseconds(nanoseconds: UInt64, into out: ByteBuffer) -> Bool {
+    writeDecimal(min(max(nanoseconds / 1_000_000, 1), 9_999_999_999), into: out)
+  }
+
   /// The nanoseconds of a value, at most `UInt64.max`; nil when it is malformed. Zero is accepted, as in other servers
   /// and clients: it means that no time is left.
   public static func parse(_ value: ByteView) -> UInt64? {
@@ -60,7 +67,7 @@ public enum Timeout {
 }
 
 /// Appends the decimal digits of `value`. False: no memory.
-func writeDecimal(_ value: UInt64, into out: ByteBuffer) -> Bool {
+public func writeDecimal(_ value: UInt64, into out: ByteBuffer) -> Bool {
   guard let spare = out.spare(atLeast: 20) else { return false }
   out.commit(writeDecimal(value, to: spare))
   return true

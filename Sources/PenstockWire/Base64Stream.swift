@@ -1,0 +1,44 @@
+/// Decodes base64 that comes in pieces of any size. Each part of it may end with padding, and another part follows
+/// (gRPC-Web, "Text-encoded streams").
+public struct Base64Stream {
+  /// The letters of the group that has begun, six bits each, and their number.
+  private var bits: UInt32 = 0
+  private var have = 0
+  private var padding = 0
+
+  public init() {}
+
+  /// Whether no group has begun.
+  public var isAtGroup: Bool { have == 0 }
+
+  /// Decodes letters from `at` on, as long as `space` has room for a group, and returns the number of bytes that it
+  /// has put there. nil: the letters are no base64.
+  @inline(never) @_optimize(size)
+  public mutating func decode(
+    _ text: ByteView, from at: inout Int, into space: UnsafeMutableRawBufferPointer
+  ) -> Int? {
+    var count = 0
+    while at < text.count, space.count &- count >= 3 {
+      let letter = text[at]
+      at &+= 1
+      if letter == 0x3D, have >= 2 {
+        padding &+= 1
+        bits <<= 6
+      } else if padding == 0, let value = Base64.value(of: letter) {
+        have &+= 1
+        bits = bits << 6 | UInt32(value)
+      } else {
+        return nil
+      }
+      guard have &+ padding == 4 else { continue }
+      for index in 0..<(3 &- padding) {
+        space[count] = UInt8(truncatingIfNeeded: bits >> UInt32(16 &- 8 &* index))
+        count &+= 1
+      }
+      bits = 0
+      have = 0
+      padding = 0
+    }
+    return count
+  }
+}

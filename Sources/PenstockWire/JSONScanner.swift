@@ -1,0 +1,220 @@
+/// Reads a JSON text (RFC 8259) that a peer has sent, from its beginning to its end. It makes no values but those that
+/// its user asks for, so it needs no memory of its own, whatever the text is. A number is only checked, however large it
+/// is; of a key that comes twice, both members are read.
+///
+/// ```
+/// if scanner.opens(JSONScanner.object) {
+///   while scanner.nextMember(key) {
+///     if bytesEqual(key.view, "code") { _ = scanner.string(into: code) }   // A value that is not read is skipped.
+///   }
+/// }
+/// ```
+public struct JSONScanner {
+  private let text: ByteView
+  private var at = 0
+  private var depth = 0
+  /// Whether the next value is to be read or skipped, and whether nothing of the innermost object or array was read.
+  private var isAtValue = true
+  private var isFresh = false
+  /// Whether the text is malformed, nested too deep, or there is no memory for a string. Nothing more is read then.
+  public private(set) var isBroken = false
+
+  private static let mostDepth = 64
+  /// The brackets of objects and arrays.
+  public static let object: UInt8 = 0x7B
+  public static let array: UInt8 = 0x5B
+
+  public init(_ text: ByteView) { self.text = text }
+
+  /// Whether there is nothing behind the value that was read, and the text is well formed.
+  public var isAtEnd: Bool { mutating get { peek() == 0 && !isBroken && at >= text.count } }
+
+  /// The first byte of the next value or sign; 0: there is none.
+  @inline(never) @_optimize(size)
+  public mutating func peek() -> UInt8 {
+    while at < text.count {
+      switch text[at] {
+      case 0x20, 0x09, 0x0A, 0x0D: at &+= 1
+      default: return text[at]
+      }
+    }
+    return 0
+  }
+
+  /// Opens an object or array, whose contents are to be read to their end. False: the value is none, and is skipped.
+  @inline(never) @_optimize(size)
+  public mutating func opens(_ bracket: UInt8) -> Bool {
+    guard peek() == bracket else {
+      skip()
+      return false
+    }
+    at &+= 1
+    depth &+= 1
+    if depth > JSONScanner.mostDepth { fail() }
+    isAtValue = false
+    isFresh = true
+    return true
+  }
+
+  /// Goes on to the next member of an object, and puts its key into `key`. False: there is none, and the object is closed.
+  @inline(never) @_optimize(size)
+  public mutating func nextMember(_ key: ByteBuffer) -> Bool {
+    guard next(0x7D) else { return false }
+    key.removeAll(keepingCapacity: true)
+    if !string(into: key) || !take(0x3A) { fail() }
+    isAtValue = true
+    return !isBroken
+  }
+
+  /// Goes on to the next element of an array. False: there is none, and the array is closed.
+  public mutating func nextElement() -> Bool { next(0x5D) }
+
+  @inline(never) @_optimize(size)
+  private mutating func next(_ end: UInt8) -> Bool {
+    if isAtValue { skip() }
+    if isBroken { return false }
+    if take(end) {
+      depth &-= 1
+      isFresh = false
+      return false
+    }
+    if !isFresh, !take(0x2C) { fail() }
+    isFresh = false
+    isAtValue = true
+    return !isBroken
+  }
+
+  /// Reads a string, and puts it into `out` in UTF-8 as far as it is. False: the next value is none, and stays.
+  @inline(never) @_optimize(size)
+  public mutating func string(into out: ByteBuffer) -> Bool {
+    guard take(0x22) else { return false }
+    isAtValue = false
+    out.removeAll(keepingCapacity: true)
+    while at < text.count {
+      let start = at
+      while at < text.count, text[at] >= 0x20, text[at] != 0x22, text[at] != 0x5C { at &+= 1 }
+      guard out.append(slice(text, from: start, to: at)), at < text.count, text[at] >= 0x20 else { break }
+      at &+= 1
+      if text[at &- 1] == 0x22 { return true }
+      guard let code = unescape(), append(code, to: out) else { break }
+    }
+    fail()
+    return true
+  }
+
+  /// Reads the rest of an escape, behind its backslash. nil: it is none.
+  @inline(never) @_optimize(size)
+  private mutating func unescape() -> UInt32? {
+    guard at < text.count else { return nil }
+    let letter = text[at]
+    at &+= 1
+    switch letter {
+    case 0x22, 0x5C, 0x2F: return UInt32(letter)
+    case 0x62: return 8
+    case 0x66: return 12
+    case 0x6E: return 10
+    case 0x72: return 13
+    case 0x74: return 9
+    case 0x75: break
+    default: return nil
+    }
+    guard let code = hex() else { return nil }
+    if code >> 10 != 0x36 { return code }
+    // The second half of a surrogate pair may follow.
+    let before = at
+    if eat(0x5C), eat(0x75), let low = hex(), low >> 10 == 0x37 {
+      return 0x10000 &+ ((code & 0x3FF) << 10 | low & 0x3FF)
+    }
+    at = before
+    return code
+  }
+
+  @inline(never) @_optimize(size)
+  private mutating func hex() -> UInt32? {
+    guard text.count &- at >= 4 else { return nil }
+    var code: UInt32 = 0
+    for _ in 0..<4 {
+      guard let digit = PercentCoding.hexValue(text[at]) else { return nil }
+      code = code << 4 | UInt32(digit)
+      at &+= 1
+    }
+    return code
+  }
+
+  /// Appends a character in UTF-8; half a surrogate pair becomes U+FFFD.
+  @inline(never) @_optimize(size)
+  private func append(_ code: UInt32, to out: ByteBuffer) -> Bool {
+    var rest = code >> 11 == 0x1B ? 0xFFFD : code
+    // The bytes of the character, the last one first, with the lead's in the lowest byte at the end.
+    var bytes: UInt32 = 0
+    var count = 1
+    var most: UInt32 = 0x7F
+    while rest > most {
+      bytes = (bytes | 0x80 | rest & 0x3F) << 8
+      rest >>= 6
+      most = count == 1 ? 0x1F : most >> 1
+      count &+= 1
+    }
+    if count > 1 { rest |= 0xF00 >> UInt32(count) & 0xFF }
+    bytes |= rest
+    return withUnsafeBytes(of: bytes.littleEndian) { out.append(ByteView(rebasing: $0[..<count])) }
+  }
+
+  /// Skips any value.
+  @inline(never) @_optimize(size)
+  public mutating func skip() {
+    isAtValue = false
+    switch peek() {
+    case JSONScanner.object:
+      let key = ByteBuffer()
+      if opens(JSONScanner.object) { while nextMember(key) {} }
+    case JSONScanner.array: if opens(JSONScanner.array) { while nextElement() {} }
+    case 0x22: _ = string(into: ByteBuffer())
+    case 0x74: word("true")
+    case 0x66: word("false")
+    case 0x6E: word("null")
+    default: number()
+    }
+  }
+
+  @inline(never) @_optimize(size)
+  private mutating func word(_ word: StaticString) {
+    let end = at &+ word.utf8CodeUnitCount
+    guard bytesEqual(slice(text, from: at, to: end), word) else { return fail() }
+    at = end
+  }
+
+  @inline(never) @_optimize(size)
+  private mutating func number() {
+    _ = eat(0x2D)
+    if !eat(0x30), !digits() { return fail() }
+    if eat(0x2E), !digits() { return fail() }
+    guard eat(0x65) || eat(0x45) else { return }
+    if !eat(0x2B) { _ = eat(0x2D) }
+    if !digits() { fail() }
+  }
+
+  @inline(never) @_optimize(size)
+  private mutating func digits() -> Bool {
+    let start = at
+    while at < text.count, decimalDigit(text[at]) != nil { at &+= 1 }
+    return at > start
+  }
+
+  /// Takes a sign, which blanks may stand before.
+  @inline(never) @_optimize(size)
+  private mutating func take(_ sign: UInt8) -> Bool { peek() == sign && eat(sign) }
+
+  @inline(never) @_optimize(size)
+  private mutating func eat(_ byte: UInt8) -> Bool {
+    guard at < text.count, text[at] == byte else { return false }
+    at &+= 1
+    return true
+  }
+
+  @inline(never) @_optimize(size)
+  private mutating func fail() {
+    isBroken = true
+    at = text.count
+  }
+}
