@@ -11,6 +11,8 @@ enum Limits {
   /// Bytes of DATA that come late on streams that the client has given up, beside four windows of the connection.
   /// Beyond: they count as frames without use.
   static let lateBytes = 16 << 20
+  /// The metadata of a status that comes in a body (gRPC-Web, Connect), in bytes as a header list. Beyond: the call fails.
+  static let statusInBodyBytes = 64 << 10
   /// Bytes of a TLS handshake. Beyond: the connection fails.
   static let handshakeBytes = 1 << 20
   /// Bytes of TLS records that wait to be sent, beyond those of calls. Beyond: nothing is read until they have left.

@@ -38,6 +38,8 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   private var pieces = PieceQueue()
   private var isHalfClosed = false
   private var headersCame = false
+  /// Whether the body has the status, and is read without demand.
+  private var readsStatus = false
   var isScheduled = false
   private var wasPickedAgain = false
   /// Whether hops of the call, or a wish of its request, take part in the choice of the endpoint
@@ -148,7 +150,11 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     switch consume framed {
     case .failed(let status): failSoon(status)
     case .later: core.work.scheduleLater(self)
-    case .inHeaders: break
+    case .inHeaders(let size, let wireSize):
+      call._withUnsafeGuaranteedRef { call in
+        call.measures.sent.wireBytes.add(wireSize)
+        call.measures.sent.compressedBytes.add(size)
+      }
     case .piece(let piece):
       call._withUnsafeGuaranteedRef { call in
         call.measures.sent.wireBytes.add(piece.count)
@@ -269,7 +275,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   }
 
   override func streamReceives(trailers block: HeaderBlock) {
-    trailers = borrow(framing) { $0.status(ofTrailers: block) }
+    trailers = borrow(framing) { $0.status(ofTrailers: block) } ?? nil
   }
 
   private var wantsMessage: Bool { call?._withUnsafeGuaranteedRef { $0.wantsMessage } ?? false }
@@ -362,7 +368,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
         finish(failure, call)
       } else if framing?.isBusy == true {
         return core.work.scheduleLater(self)
-      } else if !stream.bodyIsEmpty, headersCame, let framing {
+      } else if !stream.bodyIsEmpty, headersCame || readsStatus, let framing {
         // The last message is not read ahead: the status would have to wait behind a message that the call
         // has not asked for.
         if hasDelivered, !call.wantsMessage,
@@ -373,11 +379,16 @@ final class Attempt: StreamOwner, TurnTask, Queued {
         }
         // At the stream's end the rest is decoded even if the call has not asked for it, because a message
         // that is cut off is an error.
-        guard call.wantsMessage || stream.end != nil else { return }
+        guard call.wantsMessage || stream.end != nil || readsStatus else { return }
         let consumed = decode(stream.body, framing)
         stream.consume(consumed)
       } else if let end = stream.end {
-        conclude(end, stream, call)
+        if let framing, framing.hearsEnd, end.isComplete {
+          framing.hearsEnd = false
+          take(framing.bodyEnds())
+        } else {
+          conclude(end, stream, call)
+        }
       } else {
         return
       }
@@ -398,6 +409,9 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   private func takeHeaders(_ start: ResponseStart, _ stream: TransportStream, _ call: Call) -> Bool {
     switch start {
     case .informational: return true
+    case .statusInBody:
+      readsStatus = true
+      return true
     case .headers(let metadata):
       headersCame = true
       call.measures.headersAt.setOnce(now)
@@ -445,7 +459,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     var why = Leave.cancelled
     // "When a client receives Trailers before the client's END_STREAM, then the client should send RST_STREAM with
     // NO_ERROR" (gRPC over HTTP2, "Early Server Closure").
-    if let end = stream?.end, case .trailers = end { why = .done }
+    if let end = stream?.end, end.isComplete { why = .done }
     count(call, status.code == .ok)
     leave(why)
     call.inboundStatus(status)

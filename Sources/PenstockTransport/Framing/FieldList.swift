@@ -37,11 +37,15 @@ final class FieldList {
   private var commonSize = 0
   private var commonOwner: AnyObject?
   let blocks = KnownBlocks()
-  /// The number of the request's block in `blocks`; then this list has no fields, and `made` has the timeout. 0: the
-  /// request's fields are in this list.
+  /// The number of the request's block in `blocks`; then this list has no fields, and `made` has those that are put into
+  /// the block. 0: the request's fields are in this list.
   private(set) var block: UInt8 = 0
-  /// Set for a request that has only the common fields, this path, and perhaps a timeout.
+  /// Set for a request that has only the common fields, this path, and perhaps inserted fields.
   var path: ByteBuffer?
+  /// How many inserted fields the list has, behind the pseudo headers.
+  private var inserted = 0
+  /// Whether the request ends with its headers.
+  var hasNoBody = false
 
   /// Whether messages go both ways on the request's stream.
   var isDuplex = false
@@ -56,49 +60,60 @@ final class FieldList {
     count = 0
     size = 0
     block = 0
+    inserted = 0
+    hasNoBody = false
     if path != nil { path = nil }
     made.removeAll(keepingCapacity: true)
   }
 
-  /// Called for a request of `owner` that has only the common fields, `path`, and perhaps a timeout. True:
-  /// its header block is known, so no field has to be added. `timeout`: nanoseconds; nil: none.
-  func repeats(_ owner: AnyObject, _ path: ByteBuffer, timeout: UInt64?) -> Bool {
+  /// Called for a request of `owner` that has only the common fields, `path`, and perhaps inserted fields. True:
+  /// its header block is known, so no field has to be added. `timeout`: nanoseconds; nil: none. `length`: the body's
+  /// length; -1: no field has it.
+  func repeats(
+    _ owner: AnyObject, _ path: ByteBuffer, _ field: InsertedField, timeout: UInt64?, length: Int = -1
+  ) -> Bool {
     guard let known = blocks.find(owner, path) else { return false }
-    if let timeout {
-      guard blocks.reserveTimeout(), Timeout.write(nanoseconds: timeout, into: made) else { return false }
-      size = FieldList.timeoutName.count + made.count + 32
-    }
+    if let timeout, !insert(field, timeout) { return false }
+    if length >= 0, !insert(.contentLength, UInt64(length)) { return false }
     block = known.number
     size += known.size
+    return true
+  }
+
+  @inline(never) @_optimize(size)
+  private func insert(_ field: InsertedField, _ value: UInt64) -> Bool {
+    guard blocks.reserveInserts(), let count = field.encode(value, into: made) else { return false }
+    size += field.name.count + count + 32
     return true
   }
 
   /// Called when nghttp2 has got the list, as the request of stream `id`.
   func submitted(_ id: Int32) {
     if block == 0 { return spelled(id) }
-    if made.isEmpty { blocks.repeated(id) } else { blocks.repeated(id, timeout: made.view) }
+    if made.isEmpty { blocks.repeated(id) } else { blocks.repeated(id, inserting: made.view) }
   }
 
   @inline(never) @_optimize(size)
   private func spelled(_ id: Int32) {
     var size = size
-    var hasTimeout = false
-    if path != nil, count > commonCount {
-      hasTimeout = true
-      size -= name(at: KnownBlocks.timeoutIndex).count + value(at: KnownBlocks.timeoutIndex).count + 32
+    for index in 0..<inserted {
+      let at = KnownBlocks.insertIndex + index
+      size -= name(at: at).count + value(at: at).count + 32
     }
-    blocks.spelled(id, commonOwner, path, hasTimeout: hasTimeout, size: size)
+    blocks.spelled(id, commonOwner, path, inserted: inserted, size: size)
   }
 
-  private static var timeoutName: ByteView { ("grpc-timeout" as StaticString).bytes }
-
-  /// Adds "grpc-timeout" directly behind the pseudo headers.
-  func add(timeout: UInt64) -> Bool {
-    let isAdded = add(FieldList.timeoutName, most: 16, indexed: false) {
-      Timeout.write(nanoseconds: timeout, into: $0)
+  /// Adds a field directly behind the pseudo headers.
+  @inline(never) @_optimize(size)
+  func add(_ field: InsertedField, _ value: UInt64) -> Bool {
+    guard let room = room(InsertedField.mostBytes) else { return false }
+    let before = room.count
+    guard field.write(value, into: room), add(field.name, made: room.count - before, indexed: false) else {
+      return false
     }
-    if isAdded { moveLast(to: KnownBlocks.timeoutIndex) }
-    return isAdded
+    moveLast(to: KnownBlocks.insertIndex)
+    inserted += 1
+    return true
   }
 
   /// Empties the list, and adds the common fields of `owner`'s requests. `add` makes these fields when the
@@ -129,6 +144,20 @@ final class FieldList {
     fields[index].value = FieldList.mutable(value)
     fields[index].valueCount = value.count
     fields[index].hints.remove(.valueLasts)
+  }
+
+  /// Changes the value of one of the common fields to the parts, one behind the other. False: no memory.
+  @inline(never) @_optimize(size)
+  func setValue(at index: Int, _ first: ByteView, _ second: ByteView, _ third: ByteView) -> Bool {
+    let most = first.count + second.count + third.count
+    guard index < count, let fields, let room = room(most), room.append(first), room.append(second),
+      room.append(third)
+    else { return false }
+    size += most - fields[index].valueCount
+    fields[index].value = FieldList.mutable(ByteView(rebasing: room.view.suffix(most)))
+    fields[index].valueCount = most
+    fields[index].hints.remove(.valueLasts)
+    return true
   }
 
   /// Moves the last field to `index`; the fields from there on move back by one.
@@ -166,18 +195,23 @@ final class FieldList {
     add(name.bytes, value.bytes, [.nameLasts, .valueLasts])
   }
 
-  /// Adds a field whose value `write` appends, at most `most` bytes. `indexed` is false for a value that is
-  /// hardly ever sent twice, and would only push useful fields out of HPACK's table.
-  func add(_ name: ByteView, most: Int, indexed: Bool, _ write: (ByteBuffer) -> Bool) -> Bool {
+  /// The buffer for a value that is made for the list, with room for `most` more bytes. The caller appends them, then
+  /// adds the field, or sets it. nil: no memory.
+  @inline(never)
+  func room(_ most: Int) -> ByteBuffer? {
     let before = made.view
-    guard made.reserve(most) else { return false }
+    guard made.reserve(most) else { return nil }
     rebase(from: before)
-    let start = made.count
-    guard write(made) else { return false }
-    let value = ByteView(rebasing: made.view[start...])
-    return add(name, value, indexed ? [] : .comesOnce)
+    return made
   }
 
+  /// Adds a field whose value was made: the last `count` bytes of the list's buffer. `indexed` is false for a
+  /// value that is hardly ever sent twice, and would only push useful fields out of HPACK's table.
+  func add(_ name: ByteView, made count: Int, indexed: Bool) -> Bool {
+    add(name, ByteView(rebasing: made.view.suffix(count)), indexed ? [] : .comesOnce)
+  }
+
+  @inline(never)
   private func add(_ name: ByteView, _ value: ByteView, _ hints: Field.Hints) -> Bool {
     guard count < capacity || grow(), let fields else { return false }
     fields[count] = Field(

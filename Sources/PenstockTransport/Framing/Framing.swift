@@ -6,8 +6,22 @@ import PenstockWire
 /// This function is in a class, so that a test can use a subclass.
 class Framings {
   func make(_ request: Request, _ defaults: RequestDefaults) -> Framing {
-    GRPCFraming(
-      compression: request.settings.compression, maxReceiveBytes: request.settings.maxReceiveBytes)
+    let (compression, limit) = (request.settings.compression, request.settings.maxReceiveBytes)
+    switch defaults.rpc {
+    case .grpc: return GRPCFraming(compression: compression, maxReceiveBytes: limit)
+    case .grpcWeb, .grpcWebText, .connect: return makeOther(request, defaults)
+    }
+  }
+
+  @inline(never) @_optimize(size)
+  private func makeOther(_ request: Request, _ defaults: RequestDefaults) -> Framing {
+    switch defaults.rpc {
+    case .grpc, .grpcWeb: return GRPCWebFraming(request, isText: false)
+    case .grpcWebText: return GRPCWebFraming(request, isText: true)
+    case .connect:
+      return request.kind == .unary
+        ? ConnectUnaryFraming(request, defaults) : ConnectStreamFraming(request)
+    }
   }
 }
 
@@ -41,7 +55,7 @@ class Framing {
   func requestHeaders(
     _ request: Request, _ defaults: RequestDefaults, now: UInt64, into fields: FieldList
   ) -> Bool { false }
-  func encode(_ message: Message) -> FramedMessage { .inHeaders }
+  func encode(_ message: Message) -> FramedMessage { .inHeaders(size: 0, wireSize: 0) }
   /// Whether a message is being compressed, which takes long. Other messages may wait behind it. `encodeNext`
   /// goes on, one turn later.
   final var isPacking = false
@@ -56,8 +70,13 @@ class Framing {
   /// turn.
   final var isBusy = false
   func proceed() -> BodyStep { .needsMore }
-  /// The status that trailers carry.
-  func status(ofTrailers block: HeaderBlock) -> Status { Status(.unknown) }
+  /// Whether `bodyEnds` has to be asked.
+  final var hearsEnd = false
+  /// The last step of a body whose end nothing in it marks: the stream has ended in order, and `decode` has taken the
+  /// whole body. Asked once, if `hearsEnd`.
+  func bodyEnds() -> BodyStep { .needsMore }
+  /// The status that trailers carry; nil: the framing has it elsewhere.
+  func status(ofTrailers block: HeaderBlock) -> Status? { nil }
   /// The status of a stream that has ended, after `decode` has taken the whole body. `trailers`: the status
   /// that came in the trailers, or in the body instead of trailers.
   func status(_ end: StreamEnd, trailers: consuming Status?, deadlineHasPassed: Bool) -> Status {
@@ -78,8 +97,9 @@ class Framing {
 
 enum FramedMessage {
   case piece(BodyPiece)
-  /// The message goes in the headers: `messagesInHeaders` counts it.
-  case inHeaders
+  /// The message goes in the headers: `messagesInHeaders` counts it. `size`: its size, compressed or not, and
+  /// `wireSize` as it is sent.
+  case inHeaders(size: Int, wireSize: Int)
   /// The message is encoded later, by `encodeNext`: `isPacking` is true until then.
   case later
   case failed(Status)
@@ -89,6 +109,8 @@ enum ResponseStart {
   /// An informational response: the final one follows.
   case informational
   case headers(Metadata)
+  /// The body has the status, and no message: the call hears of no headers, and its demand does not matter.
+  case statusInBody
   /// The call ends with this status, and the body does not matter.
   case ended(Status)
 }

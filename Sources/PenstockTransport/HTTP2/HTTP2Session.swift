@@ -255,6 +255,7 @@ final class HTTP2Session {
     start(stream)
   }
 
+  @inline(never)
   private func start(_ stream: HTTP2Stream) {
     request.clear()
     guard let opens = borrow(stream.owner, { $0.streamOpens(stream, request) }) else {
@@ -276,16 +277,19 @@ final class HTTP2Session {
   private func submit(_ stream: HTTP2Stream) -> Bool {
     var provider = HTTP2Session.body(of: stream)
     let pointer = provider.source.ptr
-    let hasBody = stream.hasWork
+    let isWhole = request.hasNoBody
+    let hasBody = stream.hasWork && !isWhole
     // A `Field` has the memory layout of nghttp2's `nghttp2_nv`.
     let fields = UnsafeRawPointer(request.fields)?.assumingMemoryBound(to: nghttp2_nv.self)
     let id =
       hasBody
       ? nghttp2_submit_request(session, nil, fields, request.count, &provider, pointer)
-      : nghttp2_submit_headers(session, 0, -1, nil, fields, request.count, pointer)
+      : nghttp2_submit_headers(
+        session, isWhole ? UInt8(NGHTTP2_FLAG_END_STREAM.rawValue) : 0, -1, nil, fields, request.count,
+        pointer)
     if id > 0 {
       stream.id = id
-      stream.life.handle(.submitted(withBody: hasBody))
+      stream.life.handle(isWhole ? .submittedWhole : .submitted(withBody: hasBody))
       stream.block = request.block
       request.submitted(id)
       noteRecent(stream)
@@ -338,7 +342,7 @@ final class HTTP2Session {
   func letGo(_ stream: HTTP2Stream, _ why: Leave) -> Bool {
     stream.letGo()
     switch stream.life {
-    case .opening, .openingWithBody, .idle, .sending, .emptying, .ending, .ended:
+    case .opening, .openingWithBody, .openingWhole, .idle, .sending, .emptying, .ending, .ended:
       expectLate(limits.streamWindow + floodSize)
       return nghttp2_submit_rst_stream(session, 0, stream.id, HTTP2Error.code(why)) == 0
     case .queued:

@@ -1,17 +1,18 @@
 /// The life of a stream's request.
 ///
-/// | | added | submitted | with its body | headersLeft | bodyGiven | allPacked | lastPacked | dataLeft | over |
-/// |---|---|---|---|---|---|---|---|---|---|
-/// | created | queued | - | - | - | - | - | - | - | closed |
-/// | queued | - | opening | openingWithBody | - | - | - | - | - | closed |
-/// | opening | - | - | - | idle | - | - | - | - | closed |
-/// | openingWithBody | - | - | - | sending | - | - | - | - | closed |
-/// | idle | - | - | - | - | sending | - | - | - | closed |
-/// | sending | - | - | - | - | - | emptying | ending | - | closed |
-/// | emptying | - | - | - | - | - | - | - | idle | closed |
-/// | ending | - | - | - | - | - | - | - | ended | closed |
-/// | ended | - | - | - | - | - | - | - | - | closed |
-/// | closed | - | - | - | - | - | - | - | - | - |
+/// | | added | submitted | with its body | as a whole | headersLeft | bodyGiven | allPacked | lastPacked | dataLeft | over |
+/// |---|---|---|---|---|---|---|---|---|---|---|
+/// | created | queued | - | - | - | - | - | - | - | - | closed |
+/// | queued | - | opening | openingWithBody | openingWhole | - | - | - | - | - | closed |
+/// | opening | - | - | - | - | idle | - | - | - | - | closed |
+/// | openingWithBody | - | - | - | - | sending | - | - | - | - | closed |
+/// | openingWhole | - | - | - | - | ended | - | - | - | - | closed |
+/// | idle | - | - | - | - | - | sending | - | - | - | closed |
+/// | sending | - | - | - | - | - | - | emptying | ending | - | closed |
+/// | emptying | - | - | - | - | - | - | - | - | idle | closed |
+/// | ending | - | - | - | - | - | - | - | - | ended | closed |
+/// | ended | - | - | - | - | - | - | - | - | - | closed |
+/// | closed | - | - | - | - | - | - | - | - | - | - |
 ///
 /// Rows: the present state. Columns: the event. Each cell has the next state; "-": the event changes nothing.
 enum HTTP2StreamLife: CaseIterable {
@@ -24,6 +25,8 @@ enum HTTP2StreamLife: CaseIterable {
   /// nghttp2 has the HEADERS frame of the request, and has not sent it yet. nghttp2 also has the body that
   /// follows.
   case openingWithBody
+  /// Its HEADERS frame is on its way, with END_STREAM.
+  case openingWhole
   /// The HEADERS frame was sent, and no bytes of the body are ready to be sent.
   case idle
   /// The HEADERS frame was sent, and nghttp2 has a body of the stream to send.
@@ -39,6 +42,8 @@ enum HTTP2StreamLife: CaseIterable {
   enum Event {
     case added
     case submitted(withBody: Bool)
+    /// Submitted with END_STREAM in the HEADERS frame.
+    case submittedWhole
     case headersLeft
     case bodyGiven
     /// A DATA frame contains all bytes that are ready; the body continues later.
@@ -54,8 +59,10 @@ enum HTTP2StreamLife: CaseIterable {
     switch event {
     case .added: if self == .created { self = .queued }
     case .submitted(let withBody): if self == .queued { self = withBody ? .openingWithBody : .opening }
+    case .submittedWhole: if self == .queued { self = .openingWhole }
     case .headersLeft:
       if self == .opening { self = .idle }
+      if self == .openingWhole { self = .ended }
       if self == .openingWithBody { self = .sending }
     case .bodyGiven: if self == .idle { self = .sending }
     case .allPacked: if self == .sending { self = .emptying }
@@ -70,7 +77,7 @@ enum HTTP2StreamLife: CaseIterable {
   /// Whether nghttp2 knows of the stream.
   var isOpen: Bool {
     switch self {
-    case .opening, .openingWithBody, .idle, .sending, .emptying, .ending, .ended: return true
+    case .opening, .openingWithBody, .openingWhole, .idle, .sending, .emptying, .ending, .ended: return true
     case .created, .queued, .closed: return false
     }
   }

@@ -1,13 +1,14 @@
 import CMemory
 import PenstockWire
 
-/// Keeps header blocks that nghttp2 has encoded, for later requests that differ only in their timeout.
+/// Keeps header blocks that nghttp2 has encoded, for later requests that differ only in their inserted fields: the
+/// timeout, and the length of the body.
 ///
 /// From the second such request on, all fields except the path are in HPACK's table, and nghttp2 never puts
 /// the path there. So the block only refers to the table and does not change it. As long as no field is added
 /// to the table, nghttp2 would encode equal bytes again. Instead, the session gives nghttp2 the request
 /// without fields, and appends the kept block to the empty HEADERS frame that nghttp2 makes. This saves 2,700
-/// instructions per call. The request's timeout is inserted into the block.
+/// instructions per call. The request's own fields are inserted into the block.
 ///
 /// Requests are sent in the order in which nghttp2 got them. A request that nghttp2 got without fields is
 /// sent before any further byte is received, because SETTINGS of the peer may change the table.
@@ -16,7 +17,7 @@ final class KnownBlocks {
     let owner: AnyObject
     let path: ByteBuffer
     let block: ByteBuffer
-    /// The offset in `block` at which the timeout field is inserted.
+    /// The offset in `block` at which fields are inserted.
     let split: Int
     let size: Int
 
@@ -42,25 +43,21 @@ final class KnownBlocks {
   private var spelledOwner: AnyObject?
   private var spelledPath: ByteBuffer?
   private var spelledSize = 0
-  private var spelledHasTimeout = false
+  private var spelledInserts = 0
   /// `lastRepeated`: the stream id of the last request that nghttp2 got without fields. `lastMade`: the
   /// stream id of the last request for which nghttp2 has made a HEADERS frame.
   private var lastRepeated: Int32 = 0
   private var lastMade: Int32 = 0
-  /// The timeouts of requests that nghttp2 got without fields, oldest first, 16 bytes each: the stream id,
-  /// the length, and the text.
-  private let timeouts = ByteBuffer()
-  private static let timeoutSize = 16
+  /// The inserted fields of requests that nghttp2 got without fields, oldest first: the stream id, the length, and that
+  /// many bytes.
+  private let inserts = ByteBuffer()
+  private static let insertHead = 5
 
   static let frameHead = 9
   private static let endHeaders: UInt8 = 4
-  /// The index of the header field before which the timeout field is inserted.
-  static let timeoutIndex = 4
-  /// The field name "grpc-timeout", Huffman-encoded, in a literal that is never indexed (RFC 7541 section
-  /// 6.2.3).
-  private static let timeoutHead: (UInt64, UInt64) = (0x494d_b2c8_ca9a_8910, 0x7f6a_4f)
-  private static let timeoutHeadSize = 11
-  private static let mostTimeout = 24
+  private static let endStream: UInt8 = 1
+  /// The index of the header field before which fields are inserted.
+  static let insertIndex = 4
 
   init() {
     slots.initialize(repeating: nil, count: KnownBlocks.most)
@@ -94,35 +91,36 @@ final class KnownBlocks {
     }
   }
 
-  /// Makes room for one more timeout. False: no memory.
-  func reserveTimeout() -> Bool { timeouts.spare(atLeast: KnownBlocks.timeoutSize) != nil }
+  /// Makes room for the inserted fields of one more request. False: no memory.
+  func reserveInserts() -> Bool {
+    inserts.spare(atLeast: KnownBlocks.insertHead + InsertedField.mostEncoded) != nil
+  }
 
   /// Called after request `id` was submitted to nghttp2 with an empty header list. `append` adds the kept
   /// block to its frame later.
   func repeated(_ id: Int32) { lastRepeated = id }
 
-  /// Called after request `id`, which has a timeout, was submitted to nghttp2 with an empty header list.
-  /// `timeout`: at most 9 bytes, for which `reserveTimeout` has made room.
+  /// Called after request `id`, which has inserted fields, was submitted to nghttp2 with an empty header list.
+  /// `fields`: for these `reserveInserts` has made room.
   @inline(never) @_optimize(size)
-  func repeated(_ id: Int32, timeout: ByteView) {
+  func repeated(_ id: Int32, inserting fields: ByteView) {
     lastRepeated = id
-    guard let room = timeouts.spare(atLeast: KnownBlocks.timeoutSize), let to = room.baseAddress,
-      let start = timeout.baseAddress
-    else { return }
+    let size = KnownBlocks.insertHead + fields.count
+    guard let to = inserts.spare(atLeast: size)?.baseAddress, let start = fields.baseAddress else { return }
     to.storeBytes(of: id, as: Int32.self)
-    to.storeBytes(of: UInt8(timeout.count), toByteOffset: 4, as: UInt8.self)
-    memcpy(to + 5, start, timeout.count)
-    timeouts.commit(KnownBlocks.timeoutSize)
+    to.storeBytes(of: UInt8(fields.count), toByteOffset: 4, as: UInt8.self)
+    memcpy(to + KnownBlocks.insertHead, start, fields.count)
+    inserts.commit(size)
   }
 
   /// Called after request `id` was submitted to nghttp2 with all its fields. `path`: nil if the block must
-  /// not be kept, because requests with this path may differ in more than the timeout. `size`: the size of
-  /// the header list without the timeout.
-  func spelled(_ id: Int32, _ owner: AnyObject?, _ path: ByteBuffer?, hasTimeout: Bool, size: Int) {
+  /// not be kept, because requests with this path may differ in more than inserted fields. `size`: the size of
+  /// the header list without these.
+  func spelled(_ id: Int32, _ owner: AnyObject?, _ path: ByteBuffer?, inserted: Int, size: Int) {
     lastSpelled = id
     spelledOwner = owner
     spelledPath = path
-    spelledHasTimeout = hasTimeout
+    spelledInserts = inserted
     spelledSize = size
   }
 
@@ -139,13 +137,13 @@ final class KnownBlocks {
     return known._withUnsafeGuaranteedRef { known in
       let block = known.block.view
       guard let head = frame.baseAddress, let start = block.baseAddress,
-        var to = out.bytes.spare(atLeast: KnownBlocks.frameHead + block.count + KnownBlocks.mostTimeout)?
+        var to = out.bytes.spare(atLeast: KnownBlocks.frameHead + block.count + InsertedField.mostEncoded)?
           .baseAddress
       else { return false }
       memcpy(to, head, KnownBlocks.frameHead)
       let lengthAt = to + 1
       to += KnownBlocks.frameHead
-      let more = timeouts.isEmpty ? 0 : putTimeout(of: id, into: to + known.split)
+      let more = inserts.isEmpty ? 0 : putInserts(of: id, into: to + known.split)
       let before = more > 0 ? known.split : 0
       if more > 0 { memcpy(to, start, before) }
       memcpy(to + before + more, start + before, block.count - before)
@@ -156,24 +154,18 @@ final class KnownBlocks {
     }
   }
 
-  /// Writes the field with the timeout of request `id` to `space`. Returns its length; 0: the request has no
-  /// timeout.
+  /// Writes the inserted fields of request `id` to `space`. Returns their length; 0: the request has none.
   @inline(never) @_optimize(size)
-  private func putTimeout(of id: Int32, into space: UnsafeMutableRawPointer) -> Int {
-    while let next = timeouts.view.baseAddress {
+  private func putInserts(of id: Int32, into space: UnsafeMutableRawPointer) -> Int {
+    while let next = inserts.view.baseAddress {
       let nextID = next.loadUnaligned(as: Int32.self)
       if nextID > id { break }
+      let count = Int(next.load(fromByteOffset: 4, as: UInt8.self))
+      if nextID == id { memcpy(space, next + KnownBlocks.insertHead, count) }
       // The entry is for this request, or for an earlier request that was dropped before it was sent. So it
       // is not needed any more.
-      timeouts.consume(KnownBlocks.timeoutSize)
-      if nextID == id {
-        let count = Int(next.load(fromByteOffset: 4, as: UInt8.self))
-        space.storeBytes(of: KnownBlocks.timeoutHead.0.littleEndian, as: UInt64.self)
-        space.storeBytes(of: KnownBlocks.timeoutHead.1.littleEndian, toByteOffset: 8, as: UInt64.self)
-        space.storeBytes(of: UInt8(count), toByteOffset: KnownBlocks.timeoutHeadSize, as: UInt8.self)
-        memcpy(space + KnownBlocks.timeoutHeadSize + 1, next + 5, count)
-        return KnownBlocks.timeoutHeadSize + 1 + count
-      }
+      inserts.consume(KnownBlocks.insertHead + count)
+      if nextID == id { return count }
     }
     return 0
   }
@@ -195,13 +187,14 @@ final class KnownBlocks {
     let path = id == lastSpelled ? spelledPath : nil
     if path == nil && isEmpty { return }
     let block = ByteView(rebasing: frame[KnownBlocks.frameHead...])
-    let index = KnownBlocks.timeoutIndex
-    guard frame[4] == KnownBlocks.endHeaders, let split = KnownBlocks.offset(in: block, of: index),
+    let index = KnownBlocks.insertIndex
+    guard frame[4] & ~KnownBlocks.endStream == KnownBlocks.endHeaders,
+      let split = KnownBlocks.offset(in: block, of: index),
       KnownBlocks.offset(in: block, of: .max) != nil
     else { return removeAll() }
     guard let owner = spelledOwner, let path,
       let copy = ByteBuffer(copying: ByteView(rebasing: block[..<split])),
-      let rest = spelledHasTimeout ? KnownBlocks.offset(in: block, of: index + 1) : split,
+      let rest = KnownBlocks.offset(in: block, of: index + spelledInserts),
       copy.append(ByteView(rebasing: block[rest...]))
     else { return }
     let slot = KnownBlocks.slot(of: path)
@@ -212,8 +205,7 @@ final class KnownBlocks {
   }
 
   /// The offset at which field `index` of `block` begins, or the end of the block if it has fewer fields.
-  /// nil: a field before that offset changes HPACK's table (RFC 7541 section 6), or contains a number that
-  /// takes more than one byte.
+  /// nil: a field before that offset changes HPACK's table (RFC 7541 section 6), or contains a large number.
   @inline(never) @_optimize(size)
   static func offset(in block: ByteView, of index: Int) -> Int? {
     var at = 0
@@ -230,8 +222,13 @@ final class KnownBlocks {
       if byte & 0x80 != 0 {
         if byte == 0xff { return nil }
       } else {
-        if byte & 0x60 != 0 || byte & 0xf == 0xf { return nil }
+        if byte & 0x60 != 0 { return nil }
         if byte & 0xf == 0 { skipString() }
+        if byte & 0xf == 0xf {
+          // The number of the name takes another byte.
+          guard at < block.count, block[at] < 0x80 else { return nil }
+          at += 1
+        }
         skipString()
       }
     }

@@ -48,7 +48,7 @@ final class LineFraming: Framing {
     guard opening == .whole else { return .piece(BodyPiece(buffer(line))) }
     path += line
     messagesInHeaders += 1
-    return .inHeaders
+    return .inHeaders(size: message.count, wireSize: line.count)
   }
 
   override func responseHeaders(_ block: HeaderBlock, endsStream: Bool) -> ResponseStart {

@@ -5,22 +5,24 @@ import Testing
 /// Checks every cell of the table in HTTP2StreamLife.swift.
 @Test func everyCellOfAStreamsLife() {
   let events: [HTTP2StreamLife.Event] = [
-    .added, .submitted(withBody: false), .submitted(withBody: true), .headersLeft, .bodyGiven, .allPacked,
-    .lastPacked, .dataLeft, .over,
+    .added, .submitted(withBody: false), .submitted(withBody: true), .submittedWhole, .headersLeft,
+    .bodyGiven,
+    .allPacked, .lastPacked, .dataLeft, .over,
   ]
   /// A row for each of `HTTP2StreamLife.allCases`, a column for each of `events`: the life that follows; nil: nothing
   /// changes.
   let table: [[HTTP2StreamLife?]] = [
-    [.queued, nil, nil, nil, nil, nil, nil, nil, .closed],
-    [nil, .opening, .openingWithBody, nil, nil, nil, nil, nil, .closed],
-    [nil, nil, nil, .idle, nil, nil, nil, nil, .closed],
-    [nil, nil, nil, .sending, nil, nil, nil, nil, .closed],
-    [nil, nil, nil, nil, .sending, nil, nil, nil, .closed],
-    [nil, nil, nil, nil, nil, .emptying, .ending, nil, .closed],
-    [nil, nil, nil, nil, nil, nil, nil, .idle, .closed],
-    [nil, nil, nil, nil, nil, nil, nil, .ended, .closed],
-    [nil, nil, nil, nil, nil, nil, nil, nil, .closed],
-    [nil, nil, nil, nil, nil, nil, nil, nil, nil],
+    [.queued, nil, nil, nil, nil, nil, nil, nil, nil, .closed],
+    [nil, .opening, .openingWithBody, .openingWhole, nil, nil, nil, nil, nil, .closed],
+    [nil, nil, nil, nil, .idle, nil, nil, nil, nil, .closed],
+    [nil, nil, nil, nil, .sending, nil, nil, nil, nil, .closed],
+    [nil, nil, nil, nil, .ended, nil, nil, nil, nil, .closed],
+    [nil, nil, nil, nil, nil, .sending, nil, nil, nil, .closed],
+    [nil, nil, nil, nil, nil, nil, .emptying, .ending, nil, .closed],
+    [nil, nil, nil, nil, nil, nil, nil, nil, .idle, .closed],
+    [nil, nil, nil, nil, nil, nil, nil, nil, .ended, .closed],
+    [nil, nil, nil, nil, nil, nil, nil, nil, nil, .closed],
+    [nil, nil, nil, nil, nil, nil, nil, nil, nil, nil],
   ]
   #expect(table.count == HTTP2StreamLife.allCases.count)
   for (before, row) in zip(HTTP2StreamLife.allCases, table) {

@@ -1,0 +1,346 @@
+import PenstockCall
+import PenstockChannel
+import PenstockWire
+
+/// The parts that the framings of gRPC, gRPC-Web and Connect have in common: the request's header list, prefixes before
+/// messages, and compression. ResponseFields.swift has what they read of answers.
+class CommonFraming: Framing {
+  enum Encoding {
+    case identity, gzip
+    case unknown(ByteBuffer)
+  }
+
+  final var decoder: MessageDecoder
+  final var limit: Int { decoder.limit }
+  final let sends: Compression
+  private let timeout: InsertedField
+  /// Whether a message is framed by the prefix before it; otherwise `frame` is asked.
+  private let isPrefixed: Bool
+  final var receives = Encoding.identity
+  final var httpStatus = 0
+  private var inflation: Inflation? {
+    didSet { isBusy = inflation != nil }
+  }
+  private var deflation: Deflation? {
+    didSet { isPacking = deflation != nil }
+  }
+
+  /// `lastFlag`: the flag of the frame that ends an answer; 0: there is none.
+  @inline(__always)
+  init(
+    _ compression: Compression, maxReceiveBytes: Int, lastFlag: UInt8 = 0,
+    timeout: InsertedField = .grpcTimeout,
+    isPrefixed: Bool = true, opening: Opening = .atOnce
+  ) {
+    sends = compression
+    self.timeout = timeout
+    self.isPrefixed = isPrefixed
+    decoder = MessageDecoder(limit: maxReceiveBytes, lastFlag: lastFlag)
+    super.init(opening: opening)
+  }
+
+  // MARK: The protocol's own
+
+  /// The protocol's name in texts.
+  var title: StaticString { "gRPC" }
+  /// The name of the field with the encoding of messages.
+  var encodingName: StaticString { "grpc-encoding" }
+  /// The start of the content-type, before the name of the messages' encoding.
+  var typeStart: StaticString { "application/grpc+" }
+
+  /// The fields with the user agent.
+  var agents: Range<Int> { 7..<8 }
+
+  /// Adds the fields that all requests of a channel have: pseudo headers, a field of the protocol's own, content-type,
+  /// accepted encodings, user agent, and others.
+  func addCommon(_ defaults: RequestDefaults, to fields: FieldList) -> Bool { false }
+
+  /// Whether the protocol uses the field, beside `HeaderRules.isReserved`, so that metadata can't have it.
+  func isOwn(_ name: ByteView) -> Bool { false }
+
+  /// Whether the content-type of an answer is the protocol's.
+  func fit(_ type: ByteView?) -> ContentType.Fit { .foreign }
+  /// Whether the content-type is the usual one, which metadata does not have.
+  func isUsual(_ type: ByteView) -> Bool { true }
+  /// The status in a head. `isAll`: whether the head is the whole answer. nil: the head has none.
+  func status(inHead fields: Metadata, isAll: Bool) -> Status? { nil }
+  /// Frames a message in the protocol's own way.
+  func frame(_ bytes: ByteBuffer, compressed: Bool) -> FramedMessage { .inHeaders(size: 0, wireSize: 0) }
+  /// The step that follows from the content of the last frame.
+  func lastFrame(_ content: ByteBuffer) -> BodyStep { .needsMore }
+
+  // MARK: Request
+
+  /// Adds the fields in the order of gRPC over HTTP2, "Requests": reserved headers, then Timeout, then the rest of
+  /// Call-Definition, then Custom-Metadata.
+  override func requestHeaders(
+    _ request: Request, _ defaults: RequestDefaults, now: UInt64, into fields: FieldList
+  ) -> Bool {
+    addHeaders(request, defaults, owner: defaults, encoding: sends, now: now, into: fields)
+  }
+
+  /// `owner`: the owner of the common fields. `length`: the body's length; -1: there is no field with it.
+  @inline(__always)
+  final func addHeaders(
+    _ request: Request, _ defaults: RequestDefaults, owner: AnyObject, encoding: Compression,
+    length: Int = -1,
+    now: UInt64, into fields: FieldList
+  ) -> Bool {
+    let isUsual = encoding == .identity && request.hasOnlyDefaults
+    let left = request.deadline.map { $0 > now ? $0 - now : 0 }
+    if isUsual,
+      borrow(request.path, { fields.repeats(owner, $0, timeout, timeout: left, length: length) })
+    {
+      return true
+    }
+    return spell(request, defaults, owner, encoding, left, length, isUsual: isUsual, to: fields)
+  }
+
+  @inline(never) @_optimize(size)
+  private func spell(
+    _ request: Request, _ defaults: RequestDefaults, _ owner: AnyObject, _ encoding: Compression,
+    _ left: UInt64?, _ length: Int, isUsual: Bool, to fields: FieldList
+  ) -> Bool {
+    guard fields.begin(owner, { addCommon(defaults, to: fields) }) else { return false }
+    if isUsual { fields.path = request.path }
+    return addPath(of: request, defaults, to: fields) && addLabels(of: request, to: fields)
+      && (encoding == .identity || addEncoding(to: fields))
+      && (length < 0 || fields.add(.contentLength, UInt64(length)))
+      && addTimeout(left, to: fields) && addCustom(of: request, to: fields)
+  }
+
+  @inline(never) @_optimize(size)
+  final func addTimeout(_ left: UInt64?, to fields: FieldList) -> Bool {
+    left.map { fields.add(timeout, $0) } ?? true
+  }
+
+  /// Sets the path, behind the target's prefix and before `query`.
+  @inline(never) @_optimize(size)
+  final func addPath(
+    of request: Request, _ defaults: RequestDefaults, query: ByteBuffer? = nil, to fields: FieldList
+  ) -> Bool {
+    let path = request.pathView
+    if defaults.prefix == nil, query == nil {
+      fields.setValue(at: 2, path)
+      return true
+    }
+    let none = ByteView(start: nil, count: 0)
+    let (before, behind) = (defaults.prefix?.view ?? none, query?.view ?? none)
+    return fields.setValue(at: 2, before, path, behind)
+  }
+
+  private func addEncoding(to fields: FieldList) -> Bool {
+    guard fields.add(encodingName, "gzip") else { return false }
+    fields.moveLast(to: 6)
+    return true
+  }
+
+  @inline(never) @_optimize(size)
+  private func addLabels(of request: Request, to fields: FieldList) -> Bool {
+    if let authority = request.authorityView { fields.setValue(at: 3, authority) }
+    guard let labels = request.labels else { return true }
+    if let agent = labels.userAgent {
+      for index in agents { fields.setValue(at: index, ByteView(rebasing: agent.view.dropLast())) }
+    }
+    guard let subtype = labels.subtype else { return true }
+    return fields.setValue(at: 5, typeStart.bytes, subtype, ByteView(start: nil, count: 0))
+  }
+
+  /// Adds the metadata and the credentials.
+  @inline(never) @_optimize(size)
+  final func addCustom(of request: Request, to fields: FieldList) -> Bool {
+    guard borrow(request.metadata, { addAll($0, of: request, to: fields) }) else { return false }
+    guard let credentials = request.settings.credentials else { return true }
+    for index in 0..<credentials.count {
+      guard addCustom(fields, credentials.name(at: index), credentials.value(at: index)) else { return false }
+    }
+    return true
+  }
+
+  @inline(never) @_optimize(size)
+  private func addAll(_ custom: Metadata, of request: Request, to fields: FieldList) -> Bool {
+    for index in 0..<custom.count {
+      let name = custom.name(at: index)
+      if HeaderRules.isReserved(name) || bytesEqual(name, "user-agent") || isOwn(name) { continue }
+      // For a name that the credentials have, only the credentials' value is sent.
+      if let credentials = request.settings.credentials, credentials.index(of: name) != nil { continue }
+      guard addCustom(fields, name, custom.value(at: index)) else { return false }
+    }
+    return true
+  }
+
+  @inline(never)
+  private func addCustom(_ fields: FieldList, _ name: ByteView, _ value: ByteView) -> Bool {
+    guard HeaderRules.isBinary(name) else { return fields.add(name, value) }
+    guard let room = fields.room(value.count / 3 * 4 + 4) else { return false }
+    let before = room.count
+    return Base64.encode(value, padded: false, into: room)
+      && fields.add(name, made: room.count - before, indexed: true)
+  }
+
+  /// Adds the pseudo headers, to be followed by the other common fields.
+  @inline(never) @_optimize(size)
+  final func addPseudoHeaders(
+    _ method: StaticString, _ defaults: RequestDefaults, to fields: FieldList
+  ) -> Bool {
+    fields.add(":method", method) && fields.add(":scheme", defaults.privacy == .tls ? "https" : "http")
+      && fields.add(":path", "") && fields.add(":authority", lasting: defaults.authority.view)
+  }
+
+  override func encode(_ message: Message) -> FramedMessage {
+    if sends == .identity { return piece(message, compressed: false) }
+    if let deflation {
+      deflation.behind.append(message)
+      return .later
+    }
+    if message.staysPlain { return piece(message, compressed: false) }
+    return pack(message)
+  }
+
+  /// Begins to compress a message.
+  @inline(never) @_optimize(size)
+  final func pack(_ message: Message) -> FramedMessage {
+    deflation = Deflation(message)
+    return encodeNext()
+  }
+
+  @inline(never) @_optimize(size)
+  override func encodeNext() -> FramedMessage {
+    switch deflation?.step() ?? .noMemory {
+    case .more: return .later
+    case .bytes(let packed):
+      guard let done = deflation else { break }
+      let (plain, waits) = (done.input, !done.behind.isEmpty)
+      deflation = done.next()
+      if waits, deflation == nil { break }
+      // A message that compression does not make smaller is sent uncompressed, with the compressed flag off.
+      let shrinks = packed.count < plain.count
+      return piece(shrinks ? packed : plain, compressed: shrinks)
+    case .noMemory: break
+    }
+    return .failed(Status(.resourceExhausted, "no memory to compress a message"))
+  }
+
+  private func piece(_ bytes: ByteBuffer, compressed: Bool) -> FramedMessage {
+    guard isPrefixed else { return frame(bytes, compressed: compressed) }
+    guard let length = UInt32(exactly: bytes.count) else {
+      return .failed(Status(.resourceExhausted, "a message of more than 4 GiB cannot be framed"))
+    }
+    return .piece(BodyPiece(compressed: compressed, bytes, length: length))
+  }
+
+  // MARK: Body
+
+  override func decode(_ bytes: ByteView) -> (consumed: Int, step: BodyStep) {
+    if decoder.isLast, !decoder.isMidMessage {
+      return (bytes.count, .failed(Status(.internal, "the body goes on behind its last frame")))
+    }
+    let (consumed, event) = decoder.push(bytes)
+    return (consumed, step(event))
+  }
+
+  @inline(__always)
+  final func step(_ event: consuming MessageDecoder.Event) -> BodyStep {
+    switch consume event {
+    case .needsMore: return .needsMore
+    case .message(let message, compressed: false):
+      return decoder.isLast ? lastFrame(message) : .message(message, size: message.count)
+    case .message(let message, compressed: true): return expand(message)
+    case .failed(let failure): return .failed(status(failure))
+    }
+  }
+
+  @inline(never) @_optimize(size)
+  final func status(_ failure: MessageDecoder.Failure) -> Status {
+    switch failure {
+    case .tooLarge(let length, let limit):
+      let text = ByteBuffer().say("a received message of ").say(unsigned: UInt64(length))
+        .say(" bytes is over the limit of ").say(limit).say(" (max_receive_message_bytes)")
+      return Status(.resourceExhausted, words: text)
+    case .badFlag(let flag):
+      let text = ByteBuffer().say("the compressed flag of a received message is ").say(Int(flag))
+        .say(", neither 0 nor 1")
+      return Status(.internal, words: text)
+    case .noMemory: return Status(.resourceExhausted, "no memory for a received message")
+    }
+  }
+
+  override func space() -> UnsafeMutableRawBufferPointer? { decoder.space() }
+
+  override func beginsWithMessage(_ bytes: ByteView) -> Bool {
+    guard bytes.count >= MessagePrefix.size, !decoder.isMidMessage else { return false }
+    let length = UInt32(bigEndian: bytes.loadUnaligned(fromByteOffset: 1, as: UInt32.self))
+    return Int(length) <= bytes.count - MessagePrefix.size
+  }
+
+  override func beginsWithTwo(_ bytes: ByteView, limit: Int) -> Bool {
+    // The size of a compressed message once it is unpacked is not known.
+    guard beginsWithMessage(bytes), bytes[0] == 0 else { return false }
+    let length = Int(UInt32(bigEndian: bytes.loadUnaligned(fromByteOffset: 1, as: UInt32.self)))
+    guard length <= limit else { return false }
+    let rest = ByteView(rebasing: bytes[(MessagePrefix.size + length)...])
+    // The last frame is no message.
+    return beginsWithMessage(rest) && rest[0] <= 1
+  }
+
+  /// Decompresses a message; "gRPC Compression", "Test cases" 5 and 6, say which failures there are.
+  @inline(never) @_optimize(size)
+  final func expand(_ message: ByteBuffer) -> BodyStep {
+    switch receives {
+    case .identity:
+      let text = ByteBuffer()
+        .say("the compressed flag of a received message is set, but there is no ").say(encodingName)
+      return .failed(Status(.internal, words: text))
+    case .unknown(let name):
+      let text = ByteBuffer().say("a received message has the unsupported ").say(encodingName).say(" \"")
+        .say(printable: name.view, limit: 40).say("\" (supported: identity, gzip)")
+      return .failed(Status(.internal, words: text))
+    case .gzip:
+      inflation = Inflation(
+        message, limit: decoder.isLast ? max(limit, MessageDecoder.leastLastLimit) : limit)
+      return proceed()
+    }
+  }
+
+  @inline(never) @_optimize(size)
+  override func proceed() -> BodyStep {
+    guard let inflation else {
+      return .failed(Status(.resourceExhausted, "no memory for a received message"))
+    }
+    let step = inflation.step()
+    if case .more = step { return .busy }
+    self.inflation = nil
+    switch step {
+    case .more: return .busy
+    case .bytes(let bytes):
+      return decoder.isLast ? lastFrame(bytes) : .message(bytes, size: inflation.input.count)
+    case .malformed: return .failed(Status(.internal, "a received message is not valid gzip"))
+    case .noMemory: return .failed(Status(.resourceExhausted, "no memory for a received message"))
+    case .tooLarge:
+      let text = ByteBuffer().say("a received message, decompressed, is over the limit of ").say(limit)
+        .say(" bytes (max_receive_message_bytes)")
+      return .failed(Status(.resourceExhausted, words: text))
+    }
+  }
+
+  // MARK: End
+
+  /// Whether the bytes of the body that have come end in the middle of a message.
+  var isCut: Bool { decoder.isMidMessage }
+
+  override func status(_ end: StreamEnd, trailers: consuming Status?, deadlineHasPassed: Bool) -> Status {
+    guard case .trailers = end, let status = trailers else { return failure(end, deadlineHasPassed) }
+    // If the last message is cut off, a failure that the server has reported explains this better than the
+    // cut.
+    return decoder.isMidMessage && status.code == .ok ? failure(.body, false) : status
+  }
+}
+
+extension BodyPiece {
+  /// A piece with a message and its prefix: "Length-Prefixed-Message".
+  public init(compressed: Bool, _ bytes: ByteBuffer, length: UInt32) {
+    var prefix: UInt64 = 0
+    MessagePrefix.write(compressed: compressed, length: length, to: &prefix)
+    self.init(prefix: prefix, size: MessagePrefix.size, bytes)
+  }
+}

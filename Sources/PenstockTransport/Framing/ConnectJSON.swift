@@ -1,0 +1,144 @@
+import PenstockCall
+import PenstockChannel
+import PenstockWire
+
+/// Reads the JSON that Connect has for statuses: "Error" and "EndStreamResponse".
+enum ConnectJSON {
+  /// Reads an error, the whole text, into a status. A code that is missing or unknown leaves the status's own. False: the
+  /// text is no object, or malformed, and nothing was read.
+  @inline(never) @_optimize(size)
+  static func read(error text: ByteView, into status: Status) -> Bool {
+    var scanner = JSONScanner(text)
+    var error = ConnectError()
+    guard error.read(&scanner), scanner.isAtEnd else { return false }
+    error.settle(status)
+    return true
+  }
+
+  /// Reads the end of a stream into a status and the metadata of its trailers. nil: it is malformed.
+  @inline(never) @_optimize(size)
+  static func end(_ text: ByteView, _ trailers: Metadata) -> Status? {
+    var scanner = JSONScanner(text)
+    var error = ConnectError()
+    var isError = false
+    guard scanner.opens(JSONScanner.object) else { return nil }
+    let key = ByteBuffer()
+    while scanner.nextMember(key) {
+      if bytesEqual(key.view, "error") {
+        // A null is no error, as it is none in other clients.
+        isError = scanner.peek() != 0x6E
+        _ = error.read(&scanner)
+      } else if bytesEqual(key.view, "metadata") {
+        read(&scanner, trailers)
+      }
+    }
+    guard scanner.isAtEnd else { return nil }
+    let status = Status(isError ? .unknown : .ok)
+    if isError { error.settle(status) }
+    return status
+  }
+
+  /// Reads {"name": ["value", ...], ...}. Values that a header could not have are left out.
+  @inline(never) @_optimize(size)
+  private static func read(_ scanner: inout JSONScanner, _ trailers: Metadata) {
+    let key = ByteBuffer()
+    let name = ByteBuffer()
+    let value = ByteBuffer()
+    guard scanner.opens(JSONScanner.object) else { return }
+    while scanner.nextMember(key) {
+      name.removeAll(keepingCapacity: true)
+      _ = HeaderRules.lowercased(key.view, into: name)
+      guard scanner.opens(JSONScanner.array) else { continue }
+      while scanner.nextElement() {
+        guard scanner.string(into: value), HeaderRules.isFieldValue(value.view),
+          trailers.listSize <= Limits.statusInBodyBytes
+        else { continue }
+        _ = trailers.add(name.view, value.view)
+      }
+    }
+  }
+}
+
+/// An error of Connect: {"code": "...", "message": "...", "details": [{"type": "...", "value": base64}, ...]}.
+private struct ConnectError {
+  private var code: StatusCode?
+  private let message = ByteBuffer()
+  /// The details, as fields of a google.rpc.Status.
+  private let details = ByteBuffer()
+
+  /// Reads a value. False: it is no object.
+  @inline(never) @_optimize(size)
+  mutating func read(_ scanner: inout JSONScanner) -> Bool {
+    guard scanner.opens(JSONScanner.object) else { return false }
+    let key = ByteBuffer()
+    let name = ByteBuffer()
+    while scanner.nextMember(key) {
+      if bytesEqual(key.view, "code") {
+        code = scanner.string(into: name) ? ConnectError.code(name.view) : nil
+      } else if bytesEqual(key.view, "message") {
+        _ = scanner.string(into: message)
+      } else if bytesEqual(key.view, "details"), scanner.opens(JSONScanner.array) {
+        details.removeAll(keepingCapacity: true)
+        while scanner.nextElement() { readDetail(&scanner) }
+      }
+    }
+    return true
+  }
+
+  /// Puts the error into a status. The details are as over gRPC: a google.rpc.Status among the trailers.
+  @inline(never) @_optimize(size)
+  func settle(_ status: Status) {
+    if let code { status.setCode(code) }
+    if code != nil || !message.isEmpty { _ = status.setMessage(message.view) }
+    if details.isEmpty { return }
+    let encoded = ByteBuffer()
+    var writer = ProtoWriter(into: encoded)
+    writer.int(1, Int64(status.code.rawValue))
+    if !status.message.isEmpty { writer.bytes(2, status.message) }
+    if writer.isComplete, encoded.append(details.view) { status.takeDetails(encoded.view) }
+  }
+
+  /// Reads a detail. One without a type, or whose value is no base64, is left out.
+  @inline(never) @_optimize(size)
+  private func readDetail(_ scanner: inout JSONScanner) {
+    guard scanner.opens(JSONScanner.object) else { return }
+    let key = ByteBuffer()
+    let type = ByteBuffer()
+    let text = ByteBuffer()
+    while scanner.nextMember(key) {
+      if bytesEqual(key.view, "type") {
+        _ = scanner.string(into: type)
+      } else if bytesEqual(key.view, "value") {
+        _ = scanner.string(into: text)
+      }
+    }
+    let value = ByteBuffer()
+    guard !type.isEmpty, Base64.decode(text.view, into: value) == .ok else { return }
+    let any = ByteBuffer()
+    let url = ByteBuffer()
+    if type.view.firstIndex(of: 0x2F) == nil { url.say("type.googleapis.com/") }
+    var writer = ProtoWriter(into: any)
+    writer.bytes(1, url.say(type.view).view)
+    writer.bytes(2, value.view)
+    let before = details.count
+    var outer = ProtoWriter(into: details)
+    outer.bytes(3, any.view)
+    if !writer.isComplete || !outer.isComplete { details.truncate(to: before) }
+  }
+
+  /// The code of a name such as "not_found": the names are those of gRPC in small letters, but for one.
+  @inline(never) @_optimize(size)
+  private static func code(_ name: ByteView) -> StatusCode? {
+    if bytesEqual(name, "canceled") { return .cancelled }
+    let lower = ByteBuffer()
+    for number in Int32(1)...16 {
+      lower.removeAll(keepingCapacity: true)
+      if let code = StatusCode(rawValue: number), HeaderRules.lowercased(code.name.bytes, into: lower),
+        bytesEqual(lower.view, name)
+      {
+        return code
+      }
+    }
+    return nil
+  }
+}

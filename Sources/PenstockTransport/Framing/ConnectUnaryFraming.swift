@@ -1,0 +1,228 @@
+import PenstockCall
+import PenstockChannel
+import PenstockWire
+
+/// Connect's unary calls, from the client's side ("Unary (Request-Response) RPCs"): the body is the message, and an error is
+/// JSON with an HTTP status. A method without side effects is called by GET, with the message in the URL, if that is not
+/// too long.
+final class ConnectUnaryFraming: CommonFraming {
+  private let request: Request
+  private let defaults: RequestDefaults
+  private var hasMessage = false
+  /// The query of a GET; nil: the request is a POST.
+  private var query: ByteBuffer?
+  /// The length and the encoding of the body.
+  private var length = 0
+  private var encoding = Compression.identity
+  /// How the answer ends if its body is in order: a status with all trailers.
+  private var answer: Status?
+  private var isError = false
+  /// The length of the answer's body; -1: not known.
+  private var bodyLength = -1
+  /// The answer's body, once it is whole.
+  private var body: ByteBuffer?
+  /// Whether the rest of the body does not matter.
+  private var isDone = false
+
+  @inline(never) @_optimize(size)
+  init(_ request: Request, _ defaults: RequestDefaults) {
+    self.request = request
+    self.defaults = defaults
+    super.init(
+      request.settings.compression, maxReceiveBytes: request.settings.maxReceiveBytes,
+      timeout: .connectTimeout,
+      isPrefixed: false, opening: .whole)
+  }
+
+  // MARK: Request
+
+  override var title: StaticString { "Connect" }
+  override var encodingName: StaticString { "content-encoding" }
+  override var typeStart: StaticString { "application/" }
+  override func isOwn(_ name: ByteView) -> Bool { isConnectField(name) }
+
+  @inline(never) @_optimize(size)
+  override func addCommon(_ defaults: RequestDefaults, to fields: FieldList) -> Bool {
+    addConnect(defaults, "application/proto", accepts: "accept-encoding", to: fields)
+  }
+
+  override func requestHeaders(
+    _ request: Request, _ defaults: RequestDefaults, now: UInt64, into fields: FieldList
+  ) -> Bool {
+    if query != nil { return addGET(now, to: fields) }
+    return addHeaders(
+      request, defaults, owner: defaults.unary, encoding: encoding, length: length, now: now, into: fields)
+  }
+
+  @inline(never) @_optimize(size)
+  private func addGET(_ now: UInt64, to fields: FieldList) -> Bool {
+    fields.clear()
+    fields.hasNoBody = true
+    let agent = request.labels?.userAgent.map { ByteView(rebasing: $0.view.dropLast()) }
+    guard addPseudoHeaders("GET", defaults, to: fields),
+      addPath(of: request, defaults, query: query, to: fields), fields.add("accept-encoding", "gzip"),
+      fields.add("user-agent", agent ?? defaults.userAgent.view)
+    else { return false }
+    if let authority = request.authorityView { fields.setValue(at: 3, authority) }
+    return addTimeout(request.deadline.map { $0 > now ? $0 - now : 0 }, to: fields)
+      && addCustom(of: request, to: fields)
+  }
+
+  @inline(never) @_optimize(size)
+  override func encode(_ message: Message) -> FramedMessage {
+    if hasMessage { return .failed(Status(.internal, "a unary call has more than one message")) }
+    hasMessage = true
+    if let framed = frameAsGET(message, compressed: false) { return framed }
+    return sends == .identity || message.staysPlain ? frame(message, compressed: false) : pack(message)
+  }
+
+  @inline(never) @_optimize(size)
+  override func frame(_ bytes: ByteBuffer, compressed: Bool) -> FramedMessage {
+    if compressed, let framed = frameAsGET(bytes, compressed: true) { return framed }
+    encoding = compressed ? .gzip : .identity
+    length = bytes.count
+    if length > 0 { return .piece(BodyPiece(bytes)) }
+    // No byte of the body would say that the message was sent.
+    messagesInHeaders = 1
+    return .inHeaders(size: 0, wireSize: 0)
+  }
+
+  /// Puts the message into the URL. Parameters come in the order of "Query-Get", "to maximize hit rates on shared caches".
+  /// nil: the request has to be a POST.
+  @inline(never) @_optimize(size)
+  private func frameAsGET(_ bytes: ByteBuffer, compressed: Bool) -> FramedMessage? {
+    guard defaults.rpc.wantsGET(request) else { return nil }
+    let most = defaults.mostURLBytes - request.pathView.count - (defaults.prefix?.count ?? 0)
+    if bytes.count > most { return nil }
+    let name = request.labels?.subtype ?? ("proto" as StaticString).bytes
+    // "Any encoding that uses binary data (such as proto) should use base64 encoding."
+    let isBinary = compressed || bytesEqual(name, "proto") || !UTF8Repair.isValid(bytes.view)
+    let query = ByteBuffer()
+    query.say("?connect=v1")
+    if isBinary { query.say("&base64=1") }
+    if compressed { query.say("&compression=gzip") }
+    query.say("&encoding=").say(name).say("&message=")
+    let wireSize = query.count
+    guard
+      isBinary
+        ? Base64.encodeForURL(bytes.view, into: query) : PercentCoding.encodeForURL(bytes.view, into: query)
+    else { return .failed(Status(.resourceExhausted, "no memory to encode a message")) }
+    if query.count > most { return nil }
+    self.query = query
+    messagesInHeaders = 1
+    return .inHeaders(size: bytes.count, wireSize: query.count - wireSize)
+  }
+
+  // MARK: Response
+
+  @inline(never) @_optimize(size)
+  override func responseHeaders(_ block: HeaderBlock, endsStream: Bool) -> ResponseStart {
+    let start = readHead(block.fields, endsStream: endsStream)
+    var most = limit
+    switch start {
+    case .informational, .ended: return start
+    case .statusInBody: most = max(limit, MessageDecoder.leastLastLimit)
+    case .headers: break
+    }
+    hearsEnd = true
+    bodyLength = block.length
+    if bodyLength > most {
+      return .ended(answer(or: status(.tooLarge(length: UInt32(clamping: bodyLength), limit: limit))))
+    }
+    decoder.expect(bodyLength >= 0 ? bodyLength : most &+ (most < .max ? 1 : 0), isCertain: bodyLength >= 0)
+    return start
+  }
+
+  private func readHead(_ fields: Metadata, endsStream: Bool) -> ResponseStart {
+    httpStatus = httpStatus(of: fields)
+    if httpStatus / 100 == 1 && !endsStream { return .informational }
+    let type = value(of: "content-type", in: fields)
+    isError = httpStatus != 200 && ContentType.fit(type, typeStart, ("json" as StaticString).bytes) == .fits
+    if !isError, let status = notOurs(type, fields) { return .ended(status) }
+    let answer = Status(isError ? StatusMapping.fromHTTPStatus(httpStatus) : .ok)
+    self.answer = answer
+    takeEncoding(of: fields)
+    if case .unknown(let name) = receives {
+      let text = ByteBuffer().say("the answer has the unsupported content-encoding \"")
+        .say(printable: name.view, limit: 40).say("\" (supported: identity, gzip)")
+      return .ended(Status(isError ? answer.code : .internal, words: text))
+    }
+    guard isError else { return headers(fields, type, trailers: answer) }
+    // The status has all metadata of the answer.
+    _ = copyCustom(fields, to: answer.trailers, trailers: answer)
+    let text = ByteBuffer().say("the answer has no error that can be read: HTTP status ").say(httpStatus)
+    _ = answer.setMessage(text.view)
+    return endsStream ? .ended(answer) : .statusInBody
+  }
+
+  /// The status by the answer's HTTP status, if that is an error: it explains more than a fault of the body.
+  private func answer(or fault: Status) -> Status { isError ? answer ?? fault : fault }
+
+  /// Ends the reading of a body that has a fault.
+  private func fail(_ fault: Status) -> BodyStep {
+    isDone = true
+    return isError ? .trailers(answer(or: fault)) : .failed(fault)
+  }
+
+  override func fit(_ type: ByteView?) -> ContentType.Fit {
+    ContentType.fit(type, typeStart, request.labels?.subtype)
+  }
+
+  override func decode(_ bytes: ByteView) -> (consumed: Int, step: BodyStep) {
+    if isDone { return (bytes.count, .needsMore) }
+    let (consumed, event) = decoder.push(bytes)
+    switch event {
+    case .needsMore: return (consumed, .needsMore)
+    case .message(let whole, _):
+      guard bodyLength >= 0, body == nil else { return (consumed, tooLarge()) }
+      body = whole
+      return (consumed, .needsMore)
+    case .failed(let failure): return (consumed, fail(status(failure)))
+    }
+  }
+
+  @inline(never) @_optimize(size)
+  private func tooLarge() -> BodyStep {
+    let text = ByteBuffer().say("a received message is over the limit of ").say(limit)
+    return fail(Status(.resourceExhausted, words: text.say(" bytes (max_receive_message_bytes)")))
+  }
+
+  override func space() -> UnsafeMutableRawBufferPointer? { bodyLength >= 0 ? super.space() : nil }
+  override func beginsWithMessage(_ bytes: ByteView) -> Bool { bodyLength >= 0 && bytes.count >= bodyLength }
+  override func beginsWithTwo(_ bytes: ByteView, limit: Int) -> Bool { false }
+
+  override func bodyEnds() -> BodyStep {
+    if isDone { return .needsMore }
+    isDone = true
+    let content = body ?? decoder.cut()
+    body = nil
+    if content.count < bodyLength {
+      return fail(failure(.lost(ByteBuffer().say("the body is cut off")), false))
+    }
+    // "Clients must not attempt to decompress zero-length HTTP response content."
+    if case .gzip = receives, !content.isEmpty { return told(expand(content)) }
+    return told(.message(content, size: content.count))
+  }
+
+  override func proceed() -> BodyStep { told(super.proceed()) }
+
+  /// The step of a whole body: the content of an error is a status.
+  private func told(_ step: consuming BodyStep) -> BodyStep {
+    guard isError, let answer else { return step }
+    switch consume step {
+    case .busy: return .busy
+    case .message(let content, _): _ = ConnectJSON.read(error: content.view, into: answer)
+    case .needsMore, .trailers, .failed: break
+    }
+    return .trailers(answer)
+  }
+
+  // MARK: End
+
+  @inline(never) @_optimize(size)
+  override func status(_ end: StreamEnd, trailers: consuming Status?, deadlineHasPassed: Bool) -> Status {
+    if let status = trailers { return status }
+    if let answer, isError || end.isComplete { return answer }
+    return failure(end, deadlineHasPassed)
+  }
+}

@@ -1,0 +1,168 @@
+import PenstockCall
+import PenstockWire
+
+/// gRPC-Web, from the client's side (PROTOCOL-WEB): gRPC's frames, and the trailers in one more frame at the end of the
+/// body. With `isText` the body is in base64, both ways.
+final class GRPCWebFraming: CommonFraming {
+  private let labels: RequestLabels?
+  private let isText: Bool
+  /// The reader of an answer in base64, which may come even if it was not asked for, or not come if it was.
+  private var base64: Base64Stream?
+  /// The decoded bytes behind a message: at most two.
+  private let surplus = ByteBuffer()
+  /// The status in the head, which counts if there is none in the body.
+  private var statusInHead: Status?
+
+  private static let trailersFlag: UInt8 = 0x80
+
+  @inline(never) @_optimize(size)
+  init(_ request: Request, isText: Bool) {
+    labels = request.labels
+    self.isText = isText
+    super.init(
+      request.settings.compression, maxReceiveBytes: request.settings.maxReceiveBytes,
+      lastFlag: GRPCWebFraming.trailersFlag, isPrefixed: !isText)
+  }
+
+  // MARK: Request
+
+  override var title: StaticString { "gRPC-Web" }
+  override var typeStart: StaticString { isText ? "application/grpc-web-text+" : "application/grpc-web+" }
+  private var type: StaticString { isText ? "application/grpc-web-text+proto" : "application/grpc-web+proto" }
+  override var agents: Range<Int> { 7..<9 }
+
+  @inline(never) @_optimize(size)
+  override func addCommon(_ defaults: RequestDefaults, to fields: FieldList) -> Bool {
+    let agent = defaults.userAgent.view
+    return addPseudoHeaders("POST", defaults, to: fields)
+      && fields.add("x-grpc-web", "1") && fields.add("content-type", type)
+      && fields.add("grpc-accept-encoding", "identity,gzip") && fields.add("user-agent", lasting: agent)
+      && fields.add("x-user-agent", lasting: agent)
+      // A proxy answers in base64 only if it is asked to.
+      && (!isText || fields.add("accept", "application/grpc-web-text"))
+  }
+
+  @inline(never) @_optimize(size)
+  override func isOwn(_ name: ByteView) -> Bool {
+    bytesEqual(name, "x-grpc-web") || bytesEqual(name, "x-user-agent") || bytesEqual(name, "accept")
+  }
+
+  /// A frame in base64, with padding: "the implementation may send base64-encoded "chunks" with potential padding".
+  @inline(never) @_optimize(size)
+  override func frame(_ bytes: ByteBuffer, compressed: Bool) -> FramedMessage {
+    guard let length = UInt32(exactly: bytes.count) else {
+      return .failed(Status(.resourceExhausted, "a message of more than 4 GiB cannot be framed"))
+    }
+    var prefix: UInt64 = 0
+    MessagePrefix.write(compressed: compressed, length: length, to: &prefix)
+    // The prefix and the first byte are two groups of base64.
+    if let first = bytes.view.first { prefix |= UInt64(first) << 40 }
+    let out = ByteBuffer()
+    let isWritten = withUnsafeBytes(of: prefix.littleEndian) {
+      Base64.encode(ByteView(rebasing: $0[..<min(6, 5 + bytes.count)]), padded: true, into: out)
+    }
+    guard isWritten, Base64.encode(ByteView(rebasing: bytes.view.dropFirst()), padded: true, into: out) else {
+      return .failed(Status(.resourceExhausted, "no memory to encode a message"))
+    }
+    return .piece(BodyPiece(out))
+  }
+
+  // MARK: Response
+
+  @inline(never) @_optimize(size)
+  override func responseHeaders(_ block: HeaderBlock, endsStream: Bool) -> ResponseStart {
+    let fields = block.fields
+    let start = start(fields, endsStream: endsStream)
+    guard case .headers = start else { return start }
+    statusInHead = status(inHead: fields, isAll: false)
+    if fit(value(of: "content-type", in: fields), "application/grpc-web-text+") == .fits {
+      base64 = Base64Stream()
+    }
+    return start
+  }
+
+  override func fit(_ type: ByteView?) -> ContentType.Fit {
+    let text = fit(type, "application/grpc-web-text+")
+    return text == .foreign ? fit(type, "application/grpc-web+") : text
+  }
+
+  private func fit(_ type: ByteView?, _ start: StaticString) -> ContentType.Fit {
+    ContentType.fit(type, start, labels?.subtype, isOptional: true)
+  }
+
+  override func isUsual(_ given: ByteView) -> Bool { bytesEqual(given, type) }
+
+  @inline(never) @_optimize(size)
+  override func status(inHead fields: Metadata, isAll: Bool) -> Status? {
+    isAll || fields.index(of: grpcStatusName) != nil ? grpcStatus(of: fields) : nil
+  }
+
+  override func decode(_ bytes: ByteView) -> (consumed: Int, step: BodyStep) {
+    base64 == nil ? super.decode(bytes) : decodeText(bytes)
+  }
+
+  override func space() -> UnsafeMutableRawBufferPointer? { base64 == nil ? super.space() : nil }
+  override func beginsWithMessage(_ bytes: ByteView) -> Bool {
+    base64 == nil && super.beginsWithMessage(bytes)
+  }
+
+  /// The decoder gets no more bytes than it waits for, rounded up to a group of base64, so at most two bytes are left
+  /// when a message is whole.
+  @inline(never) @_optimize(size)
+  private func decodeText(_ bytes: ByteView) -> (consumed: Int, step: BodyStep) {
+    var at = 0
+    while true {
+      if !surplus.isEmpty {
+        // They are not a whole prefix.
+        let step = super.decode(surplus.view).step
+        surplus.removeAll(keepingCapacity: true)
+        if case .needsMore = step {} else { return (bytes.count, step) }
+      }
+      let step = withUnsafeTemporaryAllocation(byteCount: 3072, alignment: 1) { space -> BodyStep? in
+        let room = UnsafeMutableRawBufferPointer(rebasing: space.prefix((decoder.missing + 2) / 3 * 3))
+        guard let count = base64?.decode(bytes, from: &at, into: room) else {
+          return .failed(Status(.internal, "the body is not base64"))
+        }
+        if count == 0 { return .needsMore }
+        let (used, step) = super.decode(ByteView(rebasing: space[..<count]))
+        if used < count, !surplus.append(ByteView(rebasing: space[used..<count])) {
+          return .failed(Status(.resourceExhausted, "no memory for a received message"))
+        }
+        if case .needsMore = step { return nil }
+        return step
+      }
+      if let step { return (at, step) }
+    }
+  }
+
+  /// The trailers: "Key-value pairs encoded as a HTTP/1 headers block (without the terminating newline)".
+  @inline(never) @_optimize(size)
+  override func lastFrame(_ content: ByteBuffer) -> BodyStep {
+    let fields = Metadata()
+    let name = ByteBuffer()
+    var rest = content.view
+    while !rest.isEmpty {
+      let end = rest.firstIndex(of: 0x0A) ?? rest.count
+      let line = ByteView(rebasing: rest[..<end])
+      rest = ByteView(rebasing: rest[min(end + 1, rest.count)...])
+      guard let colon = line.firstIndex(of: 0x3A) else { continue }
+      name.removeAll(keepingCapacity: true)
+      var value = ByteView(rebasing: line[(colon + 1)...])
+      if value.last == 0x0D { value = ByteView(rebasing: value.dropLast()) }
+      guard HeaderRules.isFieldValue(value) else { continue }
+      guard HeaderRules.lowercased(ByteView(rebasing: line[..<colon]), into: name),
+        fields.add(name.view, HeaderRules.trimmed(value)) == .ok
+      else { return .failed(Status(.resourceExhausted, "no memory for the trailers")) }
+      if fields.listSize > Limits.statusInBodyBytes { return .failed(tooManyTrailers) }
+    }
+    return .trailers(grpcStatus(of: fields))
+  }
+
+  // MARK: End
+
+  override func status(_ end: StreamEnd, trailers: consuming Status?, deadlineHasPassed: Bool) -> Status {
+    statusInBody(end, trailers, else: statusInHead, deadlineHasPassed)
+  }
+
+  override var isCut: Bool { super.isCut || !surplus.isEmpty || !(base64?.isAtGroup ?? true) }
+}

@@ -1,0 +1,252 @@
+import PenstockCall
+import PenstockChannel
+import PenstockWire
+
+/// The parts of answers that several protocols have in common.
+extension CommonFraming {
+  @inline(never) @_optimize(size)
+  final func failure(_ end: StreamEnd, _ deadlineHasPassed: Bool) -> Status {
+    switch end {
+    case .trailers: return Status(.internal, "the trailers were lost")
+    case .body:
+      return isCut
+        ? Status(.internal, "the stream ended in the middle of a message")
+        : Status(.internal, "the server closed the stream without sending trailers")
+    // The cases from here on follow the table of codes in the section "Errors", from the client's side. A code that
+    // is not in the table is INTERNAL, as RFC 9113 section 7 allows.
+    case .cancelled(let words):
+      // "When a call fails with CANCELLED status the client is encouraged to check whether the deadline has expired."
+      if deadlineHasPassed { return Status(.deadlineExceeded, "deadline exceeded") }
+      return Status(.cancelled, words: words)
+    // "... with additional error detail provided by runtime to indicate that the exhausted resource is bandwidth":
+    // `words` ends with "too much traffic".
+    case .tooMuch(let words): return Status(.resourceExhausted, words: words)
+    case .insecure(let words): return Status(.permissionDenied, words: words)
+    case .reset(let words): return Status(.internal, words: words)
+    case .neverSent(let words), .unprocessed(let words), .lost(let words):
+      return Status(.unavailable, words: words)
+    case .broken(let words): return Status(.internal, words: words)
+    case .answerTooLarge(let words): return Status(.resourceExhausted, words: words)
+    case .requestTooLarge(let size, let limit):
+      let text = ByteBuffer().say("the request headers have ").say(Int(size))
+        .say(" bytes, over the limit of ").say(Int(limit)).say(" that the server has set")
+      return Status(.resourceExhausted, words: text)
+    case .noMemory: return Status(.resourceExhausted, "no memory for the call")
+    }
+  }
+
+  /// The status of an answer whose body has the status, however the stream has ended behind that. `else`: the one that
+  /// counts without it.
+  @inline(never) @_optimize(size)
+  final func statusInBody(
+    _ end: StreamEnd, _ trailers: consuming Status?, else other: Status?, _ deadlineHasPassed: Bool
+  ) -> Status {
+    if let status = trailers { return status }
+    guard end.isComplete else { return failure(end, deadlineHasPassed) }
+    if let other, !isCut { return other }
+    return failure(.body, false)
+  }
+
+  /// The failure of an answer whose metadata in the body is too large.
+  final var tooManyTrailers: Status {
+    let text = ByteBuffer().say("the received trailers are over the limit of ").say(Limits.statusInBodyBytes)
+    return Status(.resourceExhausted, words: text.say(" bytes"))
+  }
+
+  // MARK: Head
+
+  /// Reads a head. Its status counts if the head is the whole answer, or if its HTTP status is an error: "if grpc-status
+  /// was provided, it must be used".
+  @inline(never) @_optimize(size)
+  final func start(_ fields: Metadata, endsStream: Bool) -> ResponseStart {
+    httpStatus = httpStatus(of: fields)
+    if httpStatus / 100 == 1 && !endsStream { return .informational }
+    if endsStream || httpStatus != 200, let status = status(inHead: fields, isAll: false) {
+      return .ended(status)
+    }
+    let type = value(of: "content-type", in: fields)
+    if let status = notOurs(type, fields) { return .ended(status) }
+    if endsStream, let status = status(inHead: fields, isAll: true) { return .ended(status) }
+    takeEncoding(of: fields)
+    return headers(fields, type)
+  }
+
+  final func value(of name: StaticString, in fields: Metadata) -> ByteView? {
+    fields.index(of: name.bytes).map { fields.value(at: $0) }
+  }
+
+  /// The status of an answer that is not the protocol's; nil: it is one.
+  @inline(never) @_optimize(size)
+  final func notOurs(_ type: ByteView?, _ fields: Metadata) -> Status? {
+    var code = StatusMapping.fromHTTPStatus(httpStatus)
+    if httpStatus == 200 {
+      switch fit(type) {
+      case .fits: return nil
+      case .otherEncoding: code = .internal
+      case .foreign: code = .unknown
+      }
+    }
+    let text = ByteBuffer().say("the answer is not ").say(title)
+    if code == .internal, httpStatus == 200 { text.say(" in the request's encoding") }
+    text.say(": HTTP status ").say(httpStatus)
+    if let type {
+      text.say(", content-type \"").say(printable: type, limit: 80).say("\"")
+    } else {
+      text.say(", no content-type")
+    }
+    let status = Status(code, words: text)
+    addAll(fields, to: status)
+    return status
+  }
+
+  @inline(never) @_optimize(size)
+  final func takeEncoding(of fields: Metadata) {
+    guard let value = value(of: encodingName, in: fields) else { return }
+    if bytesEqual(value, "gzip") {
+      receives = .gzip
+    } else if !bytesEqual(value, "identity") {
+      receives = .unknown(ByteBuffer(copying: value) ?? ByteBuffer())
+    }
+  }
+
+  /// The headers of an answer. `trailers`: the status that gets the fields whose names begin with "trailer-"; nil:
+  /// they are headers like others.
+  @inline(never) @_optimize(size)
+  final func headers(_ fields: Metadata, _ type: ByteView?, trailers: Status? = nil) -> ResponseStart {
+    let metadata = Metadata()
+    // The usual content-type is left out of the metadata.
+    if let type, !isUsual(type), metadata.add(("content-type" as StaticString).bytes, type) != .ok {
+      return .ended(Status(.resourceExhausted, "no memory for the response headers"))
+    }
+    switch copyCustom(fields, to: metadata, trailers: trailers) {
+    case .done: return .headers(metadata)
+    case .noMemory: return .ended(Status(.resourceExhausted, "no memory for the response headers"))
+    case .malformed(let name):
+      let text = ByteBuffer().say("the response header \"").say(name.view).say("\" is not base64")
+      return .ended(Status(.internal, words: text))
+    }
+  }
+
+  // MARK: gRPC
+
+  final var grpcStatusName: ByteView { ("grpc-status" as StaticString).bytes }
+
+  /// The number in ":status"; 0: it is malformed.
+  final func httpStatus(of fields: Metadata) -> Int {
+    guard let index = fields.index(of: (":status" as StaticString).bytes) else { return 0 }
+    let value = fields.value(at: index)
+    guard value.count == 3 else { return 0 }
+    var number = 0
+    for byte in value {
+      guard byte >= 0x30, byte <= 0x39 else { return 0 }
+      number = number * 10 + Int(byte - 0x30)
+    }
+    return number
+  }
+
+  /// The status in trailers or in a trailers-only response.
+  @inline(never) @_optimize(size)
+  final func grpcStatus(of fields: Metadata) -> Status {
+    let index = fields.index(of: grpcStatusName)
+    let given = index.map { fields.value(at: $0) }
+    let status = Status(StatusMapping.fromTrailers(grpcStatus: given, httpStatus: httpStatus))
+    if let index = fields.index(of: ("grpc-message" as StaticString).bytes) {
+      let decoded = ByteBuffer()
+      if PercentCoding.decode(fields.value(at: index), into: decoded) { _ = status.setMessage(decoded.view) }
+    }
+    if given == nil && status.message.isEmpty {
+      say(ByteBuffer().say("the trailers have no grpc-status: HTTP status ").say(httpStatus), status)
+    } else if let given, status.message.isEmpty, status.code == .unknown, !bytesEqual(given, "2") {
+      let text = ByteBuffer().say("malformed or undefined grpc-status \"").say(printable: given, limit: 20)
+        .say("\"")
+      say(text, status)
+    }
+    addAll(fields, to: status)
+    if let index = fields.index(of: Status.detailsName) { addDetails(fields.value(at: index), to: status) }
+    return status
+  }
+
+  private func say(_ text: ByteBuffer, _ status: Status) { _ = status.setMessage(text.view) }
+
+  /// Takes the details from "grpc-status-details-bin". Their raw bytes also stay in the trailers, decoded from base64
+  /// where that is possible.
+  private func addDetails(_ wire: ByteView, to status: Status) {
+    let decoded = ByteBuffer()
+    if Base64.decode(HeaderRules.trimmed(wire), into: decoded) == .ok {
+      status.takeDetails(decoded.view)
+    } else {
+      status.takeMalformedDetails(wire)
+    }
+  }
+
+  /// Copies the metadata of `fields` into the status's trailers. A "-bin" value that does not decode is left out,
+  /// because the status counts in any case.
+  final func addAll(_ fields: Metadata, to status: Status) {
+    let trailers = status.trailers
+    _ = copyCustom(fields, to: trailers, trailers: nil)
+  }
+
+  // MARK: Metadata
+
+  enum Copied {
+    case done
+    case malformed(ByteBuffer)
+    case noMemory
+  }
+
+  /// Copies Custom-Metadata without the reserved names, "-bin" values decoded. Returns the first malformed field; the
+  /// others are copied. `trailers`: the status that gets the fields whose names begin with "trailer-", without that; nil:
+  /// they are copied like others.
+  @inline(never) @_optimize(size)
+  final func copyCustom(_ fields: Metadata, to headers: Metadata, trailers: Status?) -> Copied {
+    var outcome = Copied.done
+    let prefix = ("trailer-" as StaticString).bytes
+    for index in 0..<fields.count {
+      var name = fields.name(at: index)
+      var metadata = headers
+      if let trailers, name.count > prefix.count,
+        bytesEqual(ByteView(rebasing: name[..<prefix.count]), prefix)
+      {
+        name = ByteView(rebasing: name[prefix.count...])
+        metadata = trailers.trailers
+      }
+      guard HeaderRules.isValidName(name), !HeaderRules.isReserved(name), !isOwn(name) else { continue }
+      let value = HeaderRules.trimmed(fields.value(at: index))
+      guard HeaderRules.isBinary(name) else {
+        if metadata.add(name, value) != .ok { return .noMemory }
+        continue
+      }
+      copyBinary(name, value, to: metadata, &outcome)
+      if case .noMemory = outcome { return .noMemory }
+    }
+    return outcome
+  }
+
+  @inline(never) @_optimize(size)
+  private func copyBinary(
+    _ name: ByteView, _ value: ByteView, to metadata: Metadata, _ outcome: inout Copied
+  ) {
+    let scratch = ByteBuffer()
+    HeaderRules.forEachBinaryValue(value) { part in
+      scratch.removeAll(keepingCapacity: true)
+      switch Base64.decode(part, into: scratch) {
+      case .ok: if metadata.add(name, scratch.view) != .ok { outcome = .noMemory }
+      case .malformed:
+        if case .done = outcome { outcome = .malformed(ByteBuffer(copying: name) ?? ByteBuffer()) }
+      case .noMemory: outcome = .noMemory
+      }
+    }
+  }
+}
+
+extension StreamEnd {
+  /// Whether the peer has ended its answer in order.
+  var isComplete: Bool {
+    switch self {
+    case .trailers, .body: return true
+    case .neverSent, .unprocessed, .cancelled, .tooMuch, .insecure, .reset, .lost, .broken, .answerTooLarge,
+      .requestTooLarge, .noMemory:
+      return false
+    }
+  }
+}

@@ -1,0 +1,296 @@
+import Foundation
+import PenstockCall
+import PenstockWire
+import Testing
+
+@testable import PenstockTransport
+
+/// gRPC-Web, by the sections of PROTOCOL-WEB.
+@Suite struct GRPCWebTests {
+  static let web = [("content-type", "application/grpc-web+proto")]
+  static let text = [("content-type", "application/grpc-web-text+proto")]
+
+  func framing(_ request: Request = aRequest(.serverStream), isText: Bool = false) -> GRPCWebFraming {
+    GRPCWebFraming(request, isText: isText)
+  }
+
+  func base64(_ bytes: [UInt8]) -> [UInt8] { Array(Data(bytes).base64EncodedString().utf8) }
+
+  // MARK: Requests
+
+  @Test func headers() {
+    let request = aRequest(
+      .unary,
+      [("x-a", "1"), ("x-bin", "\u{1}\u{2}"), ("x-grpc-web", "2"), ("accept", "x"), ("x-user-agent", "y")],
+      deadline: 1_500_000_000)
+    #expect(
+      lines(framing(request), request, someDefaults(.grpcWeb), now: 500_000_000) == [
+        ":method: POST", ":scheme: https", ":path: /a.B/C", ":authority: host:1", "grpc-timeout: 1S",
+        "x-grpc-web: 1", "content-type: application/grpc-web+proto", "grpc-accept-encoding: identity,gzip",
+        "user-agent: penstock/1", "x-user-agent: penstock/1", "x-a: 1", "x-bin: AQI",
+      ])
+    let packed = aRequest(subtype: "json") { $0.compression = .gzip }
+    packed.takeLabels(
+      of: RequestLabels(authority: nil, contentType: packed.labels?.contentType, userAgent: bytes("me\0")))
+    #expect(
+      lines(framing(packed, isText: true), packed, someDefaults(.grpcWebText, prefix: "/v1")) == [
+        ":method: POST", ":scheme: https", ":path: /v1/a.B/C", ":authority: host:1", "x-grpc-web: 1",
+        "content-type: application/grpc-web-text+json", "grpc-encoding: gzip",
+        "grpc-accept-encoding: identity,gzip", "user-agent: me", "x-user-agent: me",
+        "accept: application/grpc-web-text",
+      ])
+  }
+
+  @Test func messages() {
+    #expect(sent([1, 2, 3], by: framing()) == [0, 0, 0, 0, 3, 1, 2, 3])
+    let long = [UInt8](repeating: 7, count: 1000)
+    let gzip = aRequest { $0.compression = .gzip }
+    #expect(sent(long, by: framing(gzip)) == frame(1, gzipped(long)))
+    #expect(sent(long, by: framing(gzip, isText: true)) == textFrame(1, gzipped(long)))
+    for count in 0..<20 {
+      let message = (0..<count).map { UInt8($0 * 37 & 0xFF) }
+      #expect(sent(message, by: framing(isText: true)) == textFrame(0, message))
+    }
+  }
+
+  /// A frame in base64: the prefix and the first byte of the content, then the rest.
+  func textFrame(_ flags: UInt8, _ content: [UInt8]) -> [UInt8] {
+    base64(Array(frame(flags, content).prefix(6))) + base64(Array(content.dropFirst()))
+  }
+
+  // MARK: Answers
+
+  static let trailers = "grpc-status: 9\r\ngrpc-message: er%20ror\r\nx-a: 1\r\nX-A: 2\r\nx-bin: AQI=\r\n"
+
+  @Test func messagesAndTrailers() {
+    let body = frame(0, [1, 2]) + frame(0, []) + frame(0x80, GRPCWebTests.trailers)
+    let fields = GRPCWebTests.web + [("x-h", "1"), ("grpc-encoding", "identity")]
+    let seen = playAnyhow(WireAnswer(fields: fields, body: body)) { framing() }
+    #expect(
+      seen
+        == Seen(
+          headers: ["x-h: 1"], messages: [[1, 2], []], code: .failedPrecondition, message: "er ror",
+          trailers: ["x-a: 1", "x-a: 2", "x-bin: \u{1}\u{2}"]))
+    // The same in base64: as a whole, and each frame with padding of its own, or each few bytes.
+    let whole = playAnyhow(WireAnswer(fields: GRPCWebTests.text + [("x-h", "1")], body: base64(body))) {
+      framing(isText: true)
+    }
+    var expected = seen
+    expected.headers = ["x-h: 1"]
+    #expect(whole == expected)
+    for size in [1, 2, 3, 4, 5, 7, 11, 100] {
+      var parts: [UInt8] = []
+      for from in stride(from: 0, to: body.count, by: size) {
+        parts += base64(Array(body[from..<min(from + size, body.count)]))
+      }
+      let seen = playAnyhow(WireAnswer(fields: GRPCWebTests.text + [("x-h", "1")], body: parts)) {
+        framing(isText: true)
+      }
+      #expect(seen == expected, "\(size) bytes")
+    }
+  }
+
+  /// "10000001b: a compressed trailer".
+  @Test func compression() {
+    let long = [UInt8](repeating: 7, count: 900)
+    let body = frame(1, gzipped(long)) + frame(0x81, gzipped(Array(GRPCWebTests.trailers.utf8)))
+    let answer = WireAnswer(fields: GRPCWebTests.web + [("grpc-encoding", "gzip")], body: body)
+    let seen = playAnyhow(answer) { framing() }
+    #expect(seen.messages == [long] && seen.code == .failedPrecondition && seen.message == "er ror")
+    let plain = play(WireAnswer(fields: GRPCWebTests.web, body: body), to: framing())
+    #expect(
+      plain.code == .internal
+        && plain.message == "the compressed flag of a received message is set, but there is no grpc-encoding")
+    let other = play(
+      WireAnswer(fields: GRPCWebTests.web + [("grpc-encoding", "br")], body: body), to: framing())
+    #expect(other.code == .internal)
+    // The limit on messages is none on trailers.
+    let small = aRequest(.serverStream) { $0.maxReceiveBytes = 10 }
+    let trailers = frame(0x81, gzipped(Array(GRPCWebTests.trailers.utf8)))
+    let limited = WireAnswer(fields: GRPCWebTests.web + [("grpc-encoding", "gzip")], body: trailers)
+    #expect(play(limited, to: framing(small)).code == .failedPrecondition)
+    #expect(play(answer, to: framing(small)).code == .resourceExhausted)
+    let much = frame(0x80, Array(repeating: 0x61, count: 20_000))
+    #expect(
+      play(WireAnswer(fields: GRPCWebTests.web, body: much), to: framing(small)).code == .resourceExhausted)
+  }
+
+  /// "Trailers may be sent together with response headers, with no message in the body."
+  @Test func trailersOnly() {
+    let fields = GRPCWebTests.web + [("grpc-status", "8"), ("grpc-message", "full"), ("x-t", "1")]
+    let expected = Seen(code: .resourceExhausted, message: "full", trailers: ["x-t: 1"])
+    #expect(play(WireAnswer(fields: fields, endsWithHead: true), to: framing()) == expected)
+    // The head does not end the stream, but nothing follows.
+    var later = expected
+    later.headers = ["x-t: 1"]
+    #expect(play(WireAnswer(fields: fields), to: framing()) == later)
+    // A status in the body counts more.
+    let body = frame(0x80, "grpc-status: 9\r\n")
+    #expect(play(WireAnswer(fields: fields, body: body), to: framing()).code == .failedPrecondition)
+    let error = WireAnswer(status: "503", fields: fields)
+    #expect(play(error, to: framing()).code == .resourceExhausted)
+    let none = WireAnswer(fields: GRPCWebTests.web + [("grpc-message", "error")], endsWithHead: true)
+    #expect(play(none, to: framing()).code == .unknown)
+  }
+
+  struct Foreign: Sendable {
+    let status: String
+    let type: String?
+    let code: StatusCode
+  }
+
+  @Test(arguments: [
+    Foreign(status: "200", type: "application/grpc", code: .unknown),
+    Foreign(status: "200", type: "application/grpc-webx", code: .unknown),
+    Foreign(status: "200", type: "image/jpeg", code: .unknown),
+    Foreign(status: "200", type: nil, code: .unknown),
+    Foreign(status: "200", type: "application/grpc-web+json", code: .internal),
+    Foreign(status: "200", type: "application/grpc-web-text+json", code: .internal),
+    Foreign(status: "400", type: "text/html", code: .internal),
+    Foreign(status: "401", type: nil, code: .unauthenticated),
+    Foreign(status: "403", type: nil, code: .permissionDenied),
+    Foreign(status: "404", type: nil, code: .unimplemented),
+    Foreign(status: "418", type: nil, code: .unknown),
+    Foreign(status: "429", type: nil, code: .unavailable),
+    Foreign(status: "502", type: nil, code: .unavailable),
+    Foreign(status: "503", type: "application/grpc-web", code: .unavailable),
+    Foreign(status: "504", type: nil, code: .unavailable),
+    Foreign(status: "301", type: nil, code: .unknown),
+  ])
+  func foreignAnswers(_ row: Foreign) {
+    let fields = (row.type.map { [("content-type", $0)] } ?? []) + [("x-h", "1")]
+    let seen = play(WireAnswer(status: row.status, fields: fields, body: frame(0, [1])), to: framing())
+    #expect(
+      seen.code == row.code && seen.headers == nil && seen.messages == [] && seen.trailers == ["x-h: 1"])
+    #expect(seen.message.hasPrefix("the answer is not gRPC-Web"))
+  }
+
+  @Test(arguments: [
+    "application/grpc-web", "Application/GRPC-Web+Proto", "application/grpc-web+proto; charset=utf-8",
+    "application/grpc-web-text", "application/grpc-web-text+proto",
+  ])
+  func types(_ type: String) {
+    let body = frame(0, [5]) + frame(0x80, "grpc-status: 0\r\n")
+    let isText = type.contains("text")
+    // The answer says whether it is in base64, whatever was asked for.
+    for asksText in [false, true] {
+      let answer = WireAnswer(fields: [("content-type", type)], body: isText ? base64(body) : body)
+      let seen = playAnyhow(answer) { framing(isText: asksText) }
+      #expect(seen.messages == [[5]] && seen.code == .ok)
+    }
+  }
+
+  struct Broken: Sendable {
+    let name: String
+    let body: [UInt8]
+    let code: StatusCode
+    let words: String
+  }
+
+  @Test(arguments: [
+    Broken(
+      name: "nothing", body: [], code: .internal,
+      words: "the server closed the stream without sending trailers"),
+    Broken(
+      name: "no trailers", body: frame(0, [1]), code: .internal,
+      words: "the server closed the stream without sending trailers"),
+    Broken(
+      name: "a flag", body: frame(2, [1]), code: .internal,
+      words: "the compressed flag of a received message is 2, neither 0 nor 1"),
+    Broken(
+      name: "a flag of trailers", body: frame(0x82, "grpc-status: 0\r\n"), code: .internal,
+      words: "the compressed flag of a received message is 130, neither 0 nor 1"),
+    Broken(
+      name: "more behind the trailers", body: frame(0x80, "grpc-status: 0\r\n") + [0], code: .internal,
+      words: "the body goes on behind its last frame"),
+    Broken(
+      name: "no status", body: frame(0x80, "x: 1\r\n"), code: .unknown,
+      words: "the trailers have no grpc-status: HTTP status 200"),
+    Broken(
+      name: "empty trailers", body: frame(0x80, ""), code: .unknown,
+      words: "the trailers have no grpc-status: HTTP status 200"),
+    Broken(
+      name: "a wrong status", body: frame(0x80, "grpc-status: 17\r\n"), code: .unknown,
+      words: "malformed or undefined grpc-status \"17\""),
+  ])
+  func broken(_ row: Broken) {
+    let seen = playAnyhow(WireAnswer(fields: GRPCWebTests.web, body: row.body)) { framing() }
+    #expect(seen.code == row.code && seen.message == row.words)
+    let text = playAnyhow(WireAnswer(fields: GRPCWebTests.text, body: base64(row.body))) { framing() }
+    #expect(text.code == row.code && text.message == row.words)
+  }
+
+  /// Lines may end with a line feed alone; what is no field, or could be none, is left out.
+  @Test func linesOfTrailers() {
+    let body = frame(
+      0x80, "grpc-status:0\nx-a:1\r\nno field\r\nx-b: a\u{0}b\r\nbad name: 1\r\n:x: 1\r\n\r\nX-C:  c \r\nx-d:"
+    )
+    let seen = playAnyhow(WireAnswer(fields: GRPCWebTests.web, body: body)) { framing() }
+    #expect(seen.code == .ok && seen.trailers == ["x-a: 1", "x-c: c", "x-d: "])
+  }
+
+  @Test func detailsAndTooManyTrailers() {
+    let details = "CAUSAW0aCwoFdC9hLkISAgEC"
+    let body = frame(0x80, "grpc-status: 5\r\ngrpc-status-details-bin: \(details)\r\n")
+    let seen = play(WireAnswer(fields: GRPCWebTests.web, body: body), to: framing())
+    #expect(seen.code == .notFound && seen.trailers.count == 1)
+    let lines = String(repeating: "x-a: 1\r\n", count: 4000)
+    let many = play(WireAnswer(fields: GRPCWebTests.web, body: frame(0x80, lines)), to: framing())
+    #expect(
+      many.code == .resourceExhausted
+        && many.message == "the received trailers are over the limit of 65536 bytes")
+  }
+
+  @Test(arguments: ["!!!!", "=AAA", "A===", "AA=A", "AAAAAAA", "AAAA=", "AA=", "AAAAA"])
+  func badBase64(_ body: String) {
+    let seen = playAnyhow(WireAnswer(fields: GRPCWebTests.text, body: Array(body.utf8))) { framing() }
+    #expect(seen.code == .internal)
+  }
+
+  /// An answer that is cut off anywhere is an error; the stream's own end explains it, if it has one.
+  @Test(arguments: [false, true])
+  func cutAnywhere(_ isText: Bool) {
+    let plain = frame(0, [1, 2, 3]) + frame(0x80, "grpc-status: 0\r\n")
+    let body = isText ? base64(plain) : plain
+    let fields = isText ? GRPCWebTests.text : GRPCWebTests.web
+    for count in 0..<body.count {
+      let part = Array(body.prefix(count))
+      let ended = play(WireAnswer(fields: fields, body: part), to: framing())
+      #expect(ended.code == .internal, "\(count)")
+      let lost = play(WireAnswer(fields: fields, body: part, end: .lost(bytes("gone"))), to: framing())
+      #expect(lost.code == .unavailable && lost.message == "gone")
+    }
+    // With the trailers the answer is complete, however the stream ends behind them.
+    #expect(
+      play(WireAnswer(fields: fields, body: body, end: .lost(bytes("gone"))), to: framing()).code == .ok)
+  }
+
+  @Test func randomBytes() {
+    var random = Dice(seed: 1)
+    for _ in 0..<3000 {
+      let letters = Array("AAAAAgICBQ==".utf8)
+      let body = (0..<Int.random(in: 0..<60, using: &random)).map { _ in
+        Bool.random(using: &random)
+          ? [0, 0, 1, 0x80, 5, 255].randomElement(using: &random)!
+          : letters.randomElement(using: &random)!
+      }
+      for fields in [GRPCWebTests.web, GRPCWebTests.text] {
+        let fields = fields + [("grpc-encoding", "gzip")]
+        let cuts = [Int.random(in: 0...60, using: &random)]
+        let small = aRequest(.bidi) { $0.maxReceiveBytes = 1000 }
+        _ = play(
+          WireAnswer(fields: fields, body: body), to: framing(small), cuts: cuts.filter { $0 < body.count })
+      }
+    }
+  }
+
+  /// The call reads ahead only if another message follows: not the trailers.
+  @Test func readsAheadOnlyMessages() {
+    let one = frame(0, [1])
+    func begins(_ body: [UInt8]) -> Bool {
+      body.withUnsafeBytes { framing().beginsWithTwo($0, limit: 10) }
+    }
+    #expect(begins(one + one) && begins(one + frame(1, [1])))
+    #expect(!begins(one + frame(0x80, "")) && !begins(one))
+  }
+}
