@@ -7,7 +7,8 @@ import PenstockWire
 /// A fuzzer takes any bytes. It fails if the code traps (a `precondition` checks each condition that must hold), if the
 /// address sanitizer reports an error or a leak, or if an input takes too much time or memory.
 private enum Fuzzer: String, CaseIterable {
-  case wire, options, gzip, client, tls, dns, http1
+  case wire, options, gzip, client, tls, dns, http1, framings
+  case connectJSON = "connect-json"
 
   func run(_ input: ByteView) {
     switch self {
@@ -18,6 +19,8 @@ private enum Fuzzer: String, CaseIterable {
     case .tls: fuzzTLS(input)
     case .dns: fuzzDNS(input)
     case .http1: fuzzHTTP1(input)
+    case .framings: fuzzFramings(input)
+    case .connectJSON: fuzzConnectJSON(input)
     }
   }
 }
