@@ -49,7 +49,11 @@ final class ConnectUnaryFraming: CommonFraming {
   override func requestHeaders(
     _ request: Request, _ defaults: RequestDefaults, now: UInt64, into fields: FieldList
   ) -> Bool {
-    if query != nil { return addGET(now, to: fields) }
+    if query != nil {
+      request.settings.getUse = .sent
+      return addGET(now, to: fields)
+    }
+    if defaults.rpc.wantsGET(request) { request.settings.getUse = .passedOver }
     return addHeaders(
       request, defaults, owner: defaults.unary, encoding: encoding, length: length, now: now, into: fields)
   }

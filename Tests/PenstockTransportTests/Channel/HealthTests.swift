@@ -1,3 +1,4 @@
+import Foundation
 import PenstockCall
 import PenstockChannel
 import PenstockWire
@@ -123,6 +124,63 @@ import Testing
     pass(0.1, client)
     #expect(call(client, 10, one, two) == [5, 5])
     #expect(world.connects == 2 && one.watches.count == 1 && two.watches.count == 1)
+  }
+
+  /// The health service and the calls speak the channel's protocol.
+  @Test(arguments: [RPCProtocol.grpc, .grpcWeb, .grpcWebText, .connect])
+  func overEachProtocol(_ rpc: RPCProtocol) throws {
+    final class State { var socket: SimulatedSocket? }
+    let state = State()
+    let types = ["application/grpc", "application/grpc-web+proto", "application/grpc-web-text+proto"]
+    func framed(_ message: [UInt8]) -> [UInt8] {
+      rpc == .grpcWebText ? Array(Data(frame(0, message)).base64EncodedString().utf8) : frame(0, message)
+    }
+    func answer(_ stream: Int32, _ type: String, _ body: [UInt8], end: Bool = false) -> [UInt8] {
+      Frame.headers(stream, [(":status", "200"), ("content-type", type)]).encoded
+        + Frame.data(stream, body, end: end).encoded
+    }
+    world.servers[1] = { said, socket in
+      SimulationTests.answer(said, socket) { stream, _ in
+        if stream == 1 {
+          state.socket = socket
+          let type = rpc == .connect ? "application/connect+proto" : types[Int(rpc.rawValue)]
+          return answer(stream, type, framed([8, Self.serving]))
+        }
+        switch rpc {
+        case .grpc:
+          return Frame.head(stream).encoded + Frame.message(stream, [7]).encoded + Frame.trailers(stream).encoded
+        case .grpcWeb:
+          return answer(stream, types[1], framed([7]) + frame(0x80, "grpc-status: 0\r\n"), end: true)
+        case .grpcWebText:
+          let trailers = Data(frame(0x80, "grpc-status: 0\r\n")).base64EncodedString()
+          return answer(stream, types[2], framed([7]) + Array(trailers.utf8), end: true)
+        case .connect: return answer(stream, "application/proto", [7], end: true)
+        }
+      }
+    }
+    let client = try client(1) {
+      $0.rpc = rpc
+      $0.http = .http2
+    }
+    #expect(rest.call(client).message == [7])
+    #expect(client.channel.connectivity == .ready)
+    state.socket?.answer(Frame.data(1, framed([8, 2])).encoded)
+    pass(0.1, client)
+    #expect(rest.call(client).words.hasSuffix("the server says that it does not serve (health check)"))
+    // Without a health service a server counts as serving.
+    let ends: [UInt8]
+    switch rpc {
+    case .grpc: ends = Frame.trailers(1, "12").encoded
+    case .grpcWeb: ends = Frame.data(1, frame(0x80, "grpc-status: 12\r\n"), end: true).encoded
+    case .grpcWebText:
+      let trailers = Data(frame(0x80, "grpc-status: 12\r\n")).base64EncodedString()
+      ends = Frame.data(1, Array(trailers.utf8), end: true).encoded
+    case .connect:
+      ends = Frame.data(1, frame(2, "{\"error\": {\"code\": \"unimplemented\"}}"), end: true).encoded
+    }
+    state.socket?.answer(ends)
+    pass(0.1, client)
+    #expect(rest.call(client).message == [7])
   }
 
   /// The first call is sent only after the first answer of the health service has come.

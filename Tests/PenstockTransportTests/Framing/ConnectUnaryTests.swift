@@ -150,6 +150,7 @@ import Testing
         let framing = framing(request, defaults)
         #expect((sent(message, by: framing) == nil) == isGET)
         #expect(lines(framing, request, defaults)[0] == (isGET ? ":method: GET" : ":method: POST"))
+        #expect(request.settings.getUse == (isGET ? .sent : .passedOver))
         #expect(lines(framing, request, defaults).contains("content-length: 100") == !isGET)
       }
     }
