@@ -121,7 +121,7 @@ TEST_EACH(protocols_errors) {
   /* google.rpc.Status {code: 9, message: "no", details: [{type_url: "type.googleapis.com/a.B", value: 01 02}]} */
   penstock_reply *reply =
       ask(channel, "x", 1,
-          "{\"metadata\": {\"x-status\": \"9\", \"x-message\": \"not now: \xc3\xa9\", \"x-trailers-t\": \"1\","
+          "{\"metadata\": {\"x-status\": \"9\", \"x-message-bin\": \"bm90IG5vdzogw6k=\", \"x-trailers-t\": \"1\","
           " \"x-details-bin\": \"CAkSAm5vGh0KF3R5cGUuZ29vZ2xlYXBpcy5jb20vYS5CEgIBAg==\"}}");
   CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_FAILED_PRECONDITION);
   CHECK_HAS(penstock_reply_status_json(reply), "\"message\":\"not now: \xc3\xa9\"");
