@@ -4,15 +4,15 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-// The functions of base.h (results, errors, memory), and the conversions between objects and handles that all exports
-// share.
+// The functions of base.h (results, errors, memory), and the conversions between objects and handles, which
+// all exported functions share.
 
-/// A handle with a reference of its own; pairs with `release`.
+/// Makes a handle that owns a reference to the object; `release` gives that reference back.
 func retained<T: AnyObject>(_ object: T) -> OpaquePointer {
   OpaquePointer(Unmanaged.passRetained(object).toOpaque())
 }
 
-/// A handle without a reference of its own: it is valid as long as something else keeps the object.
+/// Makes a handle that owns no reference: it is valid only while something else keeps the object.
 func borrowed<T: AnyObject>(_ object: T) -> OpaquePointer {
   OpaquePointer(Unmanaged.passUnretained(object).toOpaque())
 }
@@ -21,8 +21,8 @@ func object<T: AnyObject>(_ handle: OpaquePointer, _: T.Type) -> T {
   Unmanaged<T>.fromOpaque(UnsafeRawPointer(handle)).takeUnretainedValue()
 }
 
-/// Runs `body` on the handle's object without counting a reference: until `body` returns, the handle or something else
-/// keeps the object.
+/// Runs `body` with the handle's object, without counting a reference. The handle, or something else, must
+/// keep the object until `body` returns.
 @inline(__always)
 func look<T: AnyObject, R>(_ handle: OpaquePointer, _: T.Type, _ body: (T) -> R) -> R {
   Unmanaged<T>.fromOpaque(UnsafeRawPointer(handle))._withUnsafeGuaranteedRef(body)
@@ -40,22 +40,23 @@ func release<T: AnyObject>(_ handle: OpaquePointer?, _: T.Type) {
 /// The bytes of a NUL-terminated string, without the NUL.
 func bytes(_ text: UnsafePointer<CChar>) -> ByteView { ByteView(start: text, count: strlen(text)) }
 
-/// The bytes at `data`. nil: `data` is NULL with a length other than 0, or the length is larger than any memory; so the
-/// sum of a few lengths can't overflow.
+/// The bytes at `data`. nil: `data` is NULL although the length is not 0, or the length is larger than any
+/// memory. So the sum of a few lengths can't overflow.
 func bytes(_ data: UnsafeRawPointer?, _ length: Int) -> ByteView? {
   guard UInt(bitPattern: length) >> 47 == 0, data != nil || length == 0 else { return nil }
   return ByteView(start: data, count: length)
 }
 
-/// Whether a caller's table of `size` bytes has fields that this version does not know: bytes after the first `known`
-/// ones that are not zero, or so many bytes that no version's table has them (then they are not read).
+/// Whether a caller's table of `size` bytes uses fields that this version does not know. That is so if bytes
+/// behind the first `known` ones are not zero. It is also so if the table is larger than that of any version;
+/// its bytes are not read then.
 @inline(never)
 func hasUnknownFields(_ table: UnsafeRawPointer, _ size: Int, known: Int) -> Bool {
   guard size > known else { return false }
   return size > 1024 || ByteView(start: table + known, count: size - known).contains { $0 != 0 }
 }
 
-/// A static string as a C string: its storage ends with a NUL.
+/// A static string as a C string. The storage of a static string ends with a NUL.
 func cString(_ text: StaticString) -> UnsafePointer<CChar> {
   UnsafeRawPointer(text.utf8Start).assumingMemoryBound(to: CChar.self)
 }
@@ -94,12 +95,12 @@ extension Outcome {
   }
 }
 
-/// The reason why a function failed. Immutable.
+/// The reason why an exported function has failed: a `penstock_error`. Immutable.
 final class Failure {
   let outcome: Outcome
   /// The message, followed by a NUL.
   let message = ByteBuffer()
-  /// The JSON path of the wrong value; nil: the failure is about no JSON.
+  /// The JSON path of the wrong value; nil if the failure does not concern JSON.
   let path: ByteBuffer?
   private(set) var json: UnsafeMutablePointer<CChar>?
 
@@ -121,14 +122,16 @@ final class Failure {
 
   deinit { free(json) }
 
-  /// Gives the failure to the caller, if `out` is not NULL, and returns its code.
+  /// Passes the failure to the caller of an exported function, if `out` is not NULL. Returns the failure's
+  /// result code.
   func report(_ out: UnsafeMutablePointer<OpaquePointer?>?) -> penstock_result {
     out?.pointee = retained(self)
     return outcome.rawValue
   }
 }
 
-/// Reports a failure whose message is `what`; `.ok` is no failure.
+/// Passes a failure with the message `what` to the caller of an exported function, and returns its result
+/// code. If the outcome is `.ok`, nothing is passed.
 func report(_ outcome: Outcome, _ what: StaticString, _ out: UnsafeMutablePointer<OpaquePointer?>?)
   -> penstock_result
 {

@@ -4,7 +4,7 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-// The functions of call.h for options and calls.
+// The functions of call.h for call options and for calls.
 
 @_cdecl("penstock_call_options_new") @implementation
 public func penstock_call_options_new(
@@ -69,7 +69,8 @@ private func with(_ handle: OpaquePointer?, _ body: (ClientCall) -> Outcome) -> 
   return Process.isForked(call.generation) ? PENSTOCK_E_FORKED : body(call).rawValue
 }
 
-/// Like `with`, but for a `body` that returns at once: the reference is not counted.
+/// Runs `body` on the call without counting a reference, so `body` must return at once. A NULL handle, or one
+/// of another process, is an error.
 @inline(__always)
 private func ask(_ handle: OpaquePointer?, _ body: (ClientCall) -> Outcome) -> penstock_result {
   guard let handle else { return PENSTOCK_E_INVALID_ARGUMENT }
@@ -78,11 +79,11 @@ private func ask(_ handle: OpaquePointer?, _ body: (ClientCall) -> Outcome) -> p
   }
 }
 
-/// All handles of a call share one reference.
+/// Adds a handle. All handles of a call share one reference.
 @_cdecl("penstock_call_retain") @implementation
 public func penstock_call_retain(_ handle: OpaquePointer!) -> OpaquePointer! {
-  // If all handles were released before, and a callback now retains its handle, the call needs the shared reference
-  // again.
+  // If all handles were released before, a callback may still retain the handle that it got. Then the shared
+  // reference is needed again.
   if let handle, look(handle, ClientCall.self, { $0.retainHandle() }) {
     return retain(handle, ClientCall.self)
   }

@@ -45,7 +45,8 @@ public func penstock_channel_new_on(
   return make(runtime, target, options, out, error)
 }
 
-/// Makes a channel on `runtime`. The channel takes over one use of the runtime, which the caller has added.
+/// Makes a channel on `runtime`. The channel takes over one use of the runtime: the caller of this function
+/// has counted it before.
 private func make(
   _ runtime: ClientRuntime, _ target: UnsafePointer<CChar>, _ options: UnsafePointer<CChar>?,
   _ out: UnsafeMutablePointer<OpaquePointer?>, _ error: UnsafeMutablePointer<OpaquePointer?>?
@@ -82,7 +83,7 @@ public func penstock_channel_close(_ handle: OpaquePointer!) -> penstock_result 
   with(handle) { $0.close() }
 }
 
-/// A copy of `text`, nil for NULL. isMissing: there is no memory for the copy.
+/// A copy of `text`; nil if `text` is NULL. `isMissing`: there was no memory for the copy.
 private func copied(_ text: UnsafePointer<CChar>?) -> (text: ByteBuffer?, isMissing: Bool) {
   let copy = text.flatMap { ByteBuffer(copying: bytes($0)) }
   return (copy, text != nil && copy == nil)
@@ -160,7 +161,7 @@ public func penstock_channel_set_tls_pem(
 
 // MARK: - Calls
 
-/// The options of a handle; nil for NULL.
+/// The call options of a handle; nil if the handle is NULL.
 func options(_ handle: OpaquePointer?) -> CallOptions? { handle.map { object($0, CallOptions.self) } }
 
 func explain(
@@ -213,8 +214,8 @@ public func penstock_channel_unary_message(
   }
 }
 
-/// Makes a unary call and waits for its end; `make` gives the request message. The channel's handle keeps the channel
-/// until there is a call; then the call keeps it.
+/// Makes a unary call and waits for its end. `make` returns the request message. Until the call exists, the
+/// channel's handle keeps the channel; then the call keeps it.
 private func unary(
   _ handle: OpaquePointer, _ method: UnsafePointer<CChar>, _ callOptions: OpaquePointer?,
   _ reply: UnsafeMutablePointer<OpaquePointer?>, _ error: UnsafeMutablePointer<OpaquePointer?>?,
@@ -243,7 +244,7 @@ private func unary(
   }
 }
 
-/// Reports the error of a call whose message could not be made.
+/// Passes the error of a unary call whose message could not be made to the caller.
 @inline(never)
 private func explain(
   _ outcome: Outcome, _ call: Call, _ error: UnsafeMutablePointer<OpaquePointer?>?
@@ -281,7 +282,8 @@ public func penstock_channel_call(
     let (outcome, call) = ClientCall.make(
       channel, bytes(method), kind, options(callOptions), table.take())
     guard let call else { return explain(outcome, method, error) }
-    // The handle is given out before the call opens, because a callback on another thread may release it.
+    // The caller gets the handle before the call opens, because a callback on another thread may release the
+    // handle.
     out.pointee = OpaquePointer(call._withUnsafeGuaranteedRef { retainNew($0) }.toOpaque())
     call._withUnsafeGuaranteedRef { $0.open() }
     call.release()
@@ -289,7 +291,8 @@ public func penstock_channel_call(
   }
 }
 
-/// Reads the table of callbacks. Takes over its user data, also on failure, except if struct_size is too small.
+/// Reads the table of callbacks, and takes over its user data, also on failure. Only if struct_size is too
+/// small, the user data stays with the caller.
 func read(_ given: UnsafePointer<penstock_call_callbacks>?) -> (CallCallbacks?, Failure?) {
   guard let given else { return (nil, nil) }
   let known = MemoryLayout<penstock_call_callbacks>.size

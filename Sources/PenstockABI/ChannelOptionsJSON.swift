@@ -3,7 +3,7 @@ import PenstockChannel
 import PenstockTransport
 import PenstockWire
 
-/// The "options" of channel.h, as Options.swift reads them.
+/// The channel options of channel.h after they were read; the rows in Options.swift fill in this object.
 struct ParsedChannelOptions {
   var transport = ChannelOptions()
   var defaults = CallDefaults()
@@ -14,8 +14,8 @@ struct ParsedChannelOptions {
     case failure(Failure)
   }
 
-  /// Makes the channel, which takes over one use of `runtime` from the caller. On failure the caller keeps
-  /// that use.
+  /// Makes the channel. The channel takes over one use of `runtime`, which the caller has counted; on failure
+  /// the use stays with the caller.
   func channel(_ runtime: ClientRuntime, _ target: ByteView) -> Made {
     var options = transport
     options.version = Version.bytes
@@ -40,9 +40,9 @@ struct ParsedChannelOptions {
   }
 }
 
-/// Turns the failure of a channel's setup into the failure that an exported function reports. A target that does not
-/// parse is a wrong argument. Refused TLS settings give `outcome`; the message names the setting below `root`, the path
-/// of "tls" in the options ("" where the settings are arguments).
+/// Turns the failure of a channel's setup into the failure of an exported function. A target that does not
+/// parse is a wrong argument. TLS settings that are refused give `outcome`, and the message names the setting
+/// by its path below `root`. `root` is the path of "tls" in the options, or "" if the settings are arguments.
 @inline(never)
 func explain(_ failure: SetupFailure, _ root: StaticString, _ outcome: Outcome) -> Failure {
   switch failure.kind {

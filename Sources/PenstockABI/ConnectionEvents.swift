@@ -3,10 +3,10 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-/// Tells an event of a channel's connections to an interceptor's `on_connection`. The target is followed by a NUL.
+/// Calls an interceptor's `on_connection` with an event of a channel's connections. `target` ends with a NUL.
 func tell(_ news: ConnectionNews, to registration: Registration, of target: ByteBuffer) {
   guard let function = registration.onConnection else { return }
-  // Copies followed by a NUL; where there is no memory, the callback gets NULL.
+  // Copies that end with a NUL. If there is no memory for one, the callback gets NULL for it.
   let address = news.address.flatMap { terminated($0) }
   let words = news.words.flatMap { terminated($0) }
   let version = news.security.flatMap { terminated($0.version) }

@@ -4,7 +4,7 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-// The function of hop.h that starts a side call.
+// The function of hop.h that starts a side call: a call that an interceptor makes itself.
 
 @_cdecl("penstock_hop_start_side_call") @implementation
 public func penstock_hop_start_side_call(
@@ -32,7 +32,8 @@ public func penstock_hop_start_side_call(
     if outcome == .gone { return report(outcome, "the hop's call has ended", error) }
     return explain(outcome, method, error)
   }
-  // The handle is given out before the call opens, because a callback on another thread may release it.
+  // The caller gets the handle before the call opens, because a callback on another thread may release the
+  // handle.
   out.pointee = OpaquePointer(call._withUnsafeGuaranteedRef { retainNew($0) }.toOpaque())
   call._withUnsafeGuaranteedRef { $0.open() }
   call.release()

@@ -4,13 +4,13 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-// The functions of hop.h for the hop and its event, except those for messages.
+// The functions of hop.h for a hop and its event, except those that use messages.
 
-/// The hop of a handle, for functions that do not depend on the event.
+/// The hop of a handle, for functions for which the event does not matter.
 func hop(_ handle: OpaquePointer?) -> Hop? { handle.map { HopHandle.referent($0).hop } }
 
-/// Looks something up at the event of a handle. For a hop's own handle, `running` looks at the event of the
-/// running callback; for a bound hop, `bound` looks at the event that waits.
+/// Looks something up for the event of a handle. If it is the handle of a hop, `running` is called, for the
+/// event of the running callback. If it is the handle of a waiting event (`BoundHop`), `bound` is called.
 @inline(never)
 func find<T>(_ handle: OpaquePointer?, _ running: (Hop) -> T?, _ bound: (BoundHop) -> T?) -> T? {
   guard let handle else { return nil }
@@ -24,8 +24,8 @@ func withHop(_ handle: OpaquePointer?, _ body: (Hop) -> Outcome) -> penstock_res
   withHop(handle, body, { body($0.hop) })
 }
 
-/// Calls `running` for the hop's own handle, or `bound` for a bound hop. A NULL handle, or one of another process, is
-/// an error.
+/// Calls `running` if the handle is that of a hop, or `bound` if it is that of a waiting event (`BoundHop`).
+/// A NULL handle, or one of another process, is an error.
 @inline(never)
 func withHop(_ handle: OpaquePointer?, _ running: (Hop) -> Outcome, _ bound: (BoundHop) -> Outcome)
   -> penstock_result
@@ -88,8 +88,8 @@ public func penstock_hop_attempt(_ handle: OpaquePointer!) -> UInt32 { hop(handl
 
 @_cdecl("penstock_hop_request") @implementation
 public func penstock_hop_request(_ handle: OpaquePointer!) -> OpaquePointer! {
-  // The request has the same handle as the hop: one object that lives as long as the hop. The start that the
-  // handle shows depends on how far the hop has come.
+  // The handle of a hop is also the handle of its request. Which request functions get from the handle
+  // depends on how far the hop has come.
   handle
 }
 
@@ -156,12 +156,13 @@ public func penstock_hop_set_count(_ handle: OpaquePointer!, _ n: UInt64) -> pen
   withHop(handle) { $0.setSignalCount(clamped(n)) }
 }
 
-/// Clamps a demand, so that the sum of many demands does not overflow an Int.
+/// Limits a demand to 2^40 messages, so that the sum of many demands does not overflow an Int.
 func clamped(_ n: UInt64) -> Int { Int(min(n, 1 << 40)) }
 
 // MARK: - Ending, injecting, answering
 
-/// A status with the code and message. nil: the code is outside 0-16, or there is no memory for the message.
+/// A status with this code and message. The status is nil if the code is outside 0-16, or if there is no
+/// memory for the message.
 func status(_ code: Int32, _ message: UnsafePointer<CChar>?) -> (Status?, Outcome) {
   guard let code = StatusCode(rawValue: code) else { return (nil, .invalidArgument) }
   let made = Status(code)

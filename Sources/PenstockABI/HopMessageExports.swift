@@ -2,7 +2,8 @@ public import CPenstock
 import PenstockCall
 import PenstockWire
 
-// The functions of hop.h for messages: the message of the hop's event, and messages of the hop's own.
+// The functions of hop.h for messages: for the message of the hop's event, and for messages that the hop
+// sends itself.
 
 @_cdecl("penstock_hop_message") @implementation
 public func penstock_hop_message(_ handle: OpaquePointer!) -> OpaquePointer! {
@@ -14,7 +15,8 @@ public func penstock_hop_codec(_ handle: OpaquePointer!) -> OpaquePointer! {
   hop(handle)?.codec.map { borrowed($0) }
 }
 
-/// Calls `running` for the hop's own handle, or `bound` for a bound hop, with a message that has a copy of the bytes.
+/// Makes a message with a copy of the bytes. Then calls `running` if the handle is that of a hop, or `bound`
+/// if it is that of a waiting event (`BoundHop`).
 @inline(never)
 private func put(
   _ handle: OpaquePointer?, _ data: UnsafeRawPointer?, _ length: Int, _ running: (Hop, Message) -> Outcome,
@@ -25,8 +27,8 @@ private func put(
   return withHop(handle, { running($0, message) }, { bound($0, message) })
 }
 
-/// Calls `running` for the hop's own handle, or `bound` for a bound hop, with a new message that shares the bytes, or
-/// the object, of the caller's message.
+/// Makes a message that shares the bytes or the object of the caller's message. Then calls `running` if the
+/// handle is that of a hop, or `bound` if it is that of a waiting event (`BoundHop`).
 @inline(never) @_optimize(size)
 private func put(
   _ handle: OpaquePointer?, _ message: OpaquePointer?, _ running: (Hop, Message) -> Outcome,

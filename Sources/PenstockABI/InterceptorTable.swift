@@ -6,11 +6,12 @@ import PenstockWire
 
 // Reads a penstock_interceptor, registers it, and lists the registered interceptors.
 
-/// The table as this version knows it: fields that an older, smaller table lacks are zero. `userData` takes over the
-/// user data, also if the table is refused, except if struct_size is too small.
+/// A penstock_interceptor as this version knows it: the fields that an older, smaller table does not have are
+/// zero. `userData` takes over the user data, also if the table is refused. Only if struct_size is too small,
+/// the user data stays with the caller.
 struct InterceptorTable {
   var table = penstock_interceptor()
-  /// The size of the first version's table.
+  /// The size of the table in the first version of the library, in bytes.
   static let firstSize = 152
   let userData: UserData?
   let failure: Failure?
@@ -23,7 +24,7 @@ struct InterceptorTable {
       return
     }
     let size = given.pointee.struct_size
-    // The table of the first version, which ended with on_sent, is the smallest possible one.
+    // The first version's table, which ended with on_sent, is the smallest that a caller can have.
     guard size >= InterceptorTable.firstSize else {
       userData = nil
       failure = Failure(
@@ -99,8 +100,8 @@ struct InterceptorTable {
 private func limit(_ size: Int) -> Int { size < 0 ? Int.max : size }
 
 extension CallFilter {
-  /// Reads a filter: patterns separated by commas, or NULL for every method; and a mask of kinds, or 0 for every
-  /// kind.
+  /// Reads which calls an interceptor wants. `methods` has patterns separated by commas, or is NULL for all
+  /// methods. `kinds` is a mask of the kinds of call, or 0 for all kinds.
   static func read(_ methods: UnsafePointer<CChar>?, _ kinds: UInt32) -> (CallFilter, Failure?) {
     guard kinds & ~0xf == 0 else {
       return (
@@ -125,8 +126,8 @@ extension CallFilter {
   }
 }
 
-/// Registers a table with `owner`. The table's user data is transferred, even on error, except if struct_size is too
-/// small.
+/// Registers an interceptor with `owner`. The library takes over the table's user data, also on error. Only
+/// if struct_size is too small, the user data stays with the caller.
 func register(
   _ interceptor: UnsafePointer<penstock_interceptor>?, _ id: UnsafeMutablePointer<penstock_interceptor_id>?,
   _ error: UnsafeMutablePointer<OpaquePointer?>?, _ owner: RegistrationOwner?, _ generation: UInt64?,
@@ -150,8 +151,8 @@ func register(
   return PENSTOCK_OK
 }
 
-/// Gives the list of interceptors as JSON, in the order of the chain; an interceptor with several hops is listed where
-/// its first hop stands.
+/// Gives the caller the list of interceptors as JSON, in the order of the chain. An interceptor with several
+/// hops is listed at the place of its first hop.
 func give(
   _ entries: [Registry.Entry], _ text: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>
 ) -> penstock_result {

@@ -2,8 +2,8 @@ import CJansson
 import CMemory
 import PenstockWire
 
-/// Writes JSON with jansson. Each value has one reference, which passes to the object or array that the value is put
-/// into.
+/// Writes JSON with jansson. Each value has one reference. An object or array takes over the reference of
+/// each value that is put into it.
 enum JSON {
   typealias Value = UnsafeMutablePointer<json_t>
 
@@ -15,7 +15,7 @@ enum JSON {
 
   static func int(_ value: UInt64) -> Value? { json_integer(json_int_t(Int64(clamping: value))) }
 
-  /// A string; invalid UTF-8 is replaced by U+FFFD.
+  /// A JSON string; U+FFFD replaces invalid UTF-8.
   static func string(_ bytes: ByteView) -> Value? {
     if let value = checked(bytes) { return value }
     let repaired = ByteBuffer()
@@ -31,7 +31,7 @@ enum JSON {
     return checked(encoded.view)
   }
 
-  /// A metadata value: a string, or {"base64": ...} where it is not UTF-8.
+  /// The JSON of a metadata value: a string, or {"base64": ...} if the value is not UTF-8.
   static func text(_ bytes: ByteView) -> Value? {
     if UTF8Repair.isValid(bytes) { return checked(bytes) }
     return object { $0.set("base64", base64(bytes)) }.value
@@ -67,31 +67,31 @@ enum JSON {
 
     func set(_ key: StaticString, _ value: Value?) { set(key.bytes, value) }
 
-    /// Sets a member. Takes over the reference to `value`.
+    /// Sets a member of the object, which takes over the reference to `value`.
     func set(_ key: ByteView, _ value: Value?) {
       let start = key.baseAddress?.assumingMemoryBound(to: CChar.self) ?? cString("")
-      // A NULL value is a failure too; jansson releases `value` in either case.
+      // The call also fails if `value` is NULL. jansson releases `value` whether or not the call fails.
       if json_object_setn_new(made, start, key.count, value) != 0 { isComplete = false }
     }
 
-    /// The member called `key`; the object keeps its reference.
+    /// The member called `key`. The object still owns the reference to it.
     func get(_ key: ByteView) -> Value? {
       json_object_getn(made, key.baseAddress?.assumingMemoryBound(to: CChar.self) ?? cString(""), key.count)
     }
 
-    /// Adds the members of `other`; the caller keeps `other` itself.
+    /// Adds all members of `other`. The caller still owns the reference to `other`.
     func merge(_ other: Value) {
       if made == nil || json_object_update(made, other) != 0 { isComplete = false }
     }
 
-    /// The finished object, whose reference the caller gets; nil: no memory.
+    /// The finished object. The caller owns the reference to it. nil: no memory.
     var value: Value? {
       if isComplete { return made }
       json_decref(made)
       return nil
     }
 
-    /// The text, to be freed with `free`; nil: no memory.
+    /// The text of the object, which the caller frees with `free`; nil: no memory.
     func text() -> UnsafeMutablePointer<CChar>? { JSON.dump(value) }
   }
 
@@ -109,7 +109,8 @@ enum JSON {
     }
   }
 
-  /// The text of `value`, which is taken over. The caller frees the text with `free`; nil: no memory.
+  /// The text of `value`, whose reference this function takes over. The caller frees the text with `free`;
+  /// nil: no memory.
   static func dump(_ value: Value?) -> UnsafeMutablePointer<CChar>? {
     guard let value else { return nil }
     let text = penstock_json_dump(value)

@@ -3,15 +3,16 @@ import CMemory
 import PenstockCall
 import PenstockWire
 
-/// Reads option objects strictly: an unknown or repeated key, a wrong type or a value out of range is a failure that
-/// names its JSON path ("$.tls.verify"). No failure quotes the value of a string, because it may be a secret.
+/// Reads objects of options strictly. An unknown or repeated key, a wrong type, or a value out of range is a
+/// failure, which names the JSON path ("$.tls.verify"). No failure quotes the value of a string, because it
+/// may be a secret.
 struct JSONReader {
   typealias Value = UnsafeMutablePointer<json_t>
 
   let value: Value
   let path: ByteBuffer
 
-  /// Parses `text`, calls `body` with the root value, and then frees that value.
+  /// Parses `text`, calls `body` with the outermost value, and then frees that value.
   @inline(never)
   static func parse(_ text: ByteView, _ body: (JSONReader) -> Failure?) -> Failure? {
     var failure: Failure?
@@ -43,7 +44,8 @@ struct JSONReader {
     }
     withUnsafeBytes(of: &error.text) { raw in
       guard let start = raw.baseAddress else { return }
-      // Some messages of jansson quote the text ("invalid escape near '...'"): the quotation is cut off.
+      // Some messages of jansson quote the text ("invalid escape near '...'"); the quotation is cut off,
+      // because it may be a secret.
       let words = cut(ByteView(start: start, count: strlen(start)), before: " near '")
       let isRepeated = bytesEqual(words, "duplicate object key")
       let path = JSONPath.path(in: text, at: Int(error.position), withOpenKey: isRepeated)
@@ -62,7 +64,7 @@ struct JSONReader {
     withExtendedLifetime(expected) { fail(expected.view, got: typeName.bytes) }
   }
 
-  /// The failure for a value that is not an integer, or is out of range.
+  /// The failure for a value that is not an integer (`number` is nil) or is out of range.
   @inline(never)
   func fail(_ range: ClosedRange<Int>, got number: Int?) -> Failure {
     let expected = ByteBuffer()
@@ -117,7 +119,8 @@ struct JSONReader {
   var isNull: Bool { value.pointee.type == JSON_NULL }
   var isObject: Bool { value.pointee.type == JSON_OBJECT }
 
-  /// Calls `body` for each member; `body` returns the member's `unknown` for a key that it does not know.
+  /// Calls `body` for each member of the object. For a key that it does not know, `body` returns
+  /// `member.unknown`.
   @inline(never)
   func members(_ body: (_ key: ByteView, _ member: JSONReader) -> Failure?) -> Failure? {
     guard isObject else { return fail("an object") }
@@ -134,7 +137,8 @@ struct JSONReader {
     return nil
   }
 
-  /// The member called `key`, if there is one. Its path is shortened if there is no memory for it.
+  /// The member called `key`; nil: there is none. If there is no memory for the member's path, the path is
+  /// cut short.
   func member(_ key: StaticString) -> JSONReader? {
     guard isObject, let member = json_object_get(value, cString(key)) else { return nil }
     let longer = ByteBuffer()
@@ -156,7 +160,8 @@ struct JSONReader {
     return nil
   }
 
-  /// The string's bytes, valid as long as the root lives; nil if the value is not a string.
+  /// The bytes of a string, which are valid as long as the outermost value exists; nil if the value is not a
+  /// string.
   var string: ByteView? {
     guard value.pointee.type == JSON_STRING, let text = json_string_value(value) else { return nil }
     return ByteView(start: text, count: json_string_length(value))
@@ -191,8 +196,8 @@ func appendDecimal(_ number: UInt64, to buffer: ByteBuffer) -> Bool {
   return buffer.append(byte: UInt8(0x30 + number % 10))
 }
 
-/// Finds the JSON path of a byte in a JSON text that the parser refuses. A string before a colon is a key; any other
-/// string may be a value, or a key whose colon is missing.
+/// Finds the JSON path of the byte at which the parser has refused a JSON text. A string before a colon is a
+/// key. Any other string may be a value, or a key whose colon is missing.
 enum JSONPath {
   private struct Level {
     var isArray: Bool
@@ -200,8 +205,8 @@ enum JSONPath {
     var key: (start: Int, end: Int)?
   }
 
-  /// The position of the first bracket that is nested more than 64 deep; nil: there is none. (The parser needs a stack
-  /// frame for each level.)
+  /// The position of the first bracket that is nested more than 64 deep; nil: there is none. The depth is
+  /// limited because the parser needs a stack frame for each level.
   @inline(never)
   static func tooDeep(_ text: ByteView) -> Int? {
     var depth = 0
@@ -227,7 +232,8 @@ enum JSONPath {
     return index
   }
 
-  /// The path of the byte at `position`. `withOpenKey`: the path also names a key whose colon has not come yet.
+  /// The path of the byte at `position`. `withOpenKey`: a string that no colon follows yet counts as a key,
+  /// and is in the path.
   @inline(never)
   static func path(in text: ByteView, at position: Int, withOpenKey: Bool) -> ByteBuffer {
     var levels: [Level] = []
@@ -258,7 +264,7 @@ enum JSONPath {
     if withOpenKey, let last = levels.indices.last { levels[last].key = found }
     let path = ByteBuffer()
     _ = path.append("$")
-    // Only the first 32 levels are named, because valid options are never nested so deep.
+    // Only the first 32 levels are in the path, because valid options are never nested so deeply.
     for level in levels.prefix(32) {
       if level.isArray {
         _ = path.append("[")

@@ -4,7 +4,7 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-// The functions of message.h, and the functions of codec.h for messages that are objects.
+// The functions of message.h, and those functions of codec.h that concern messages with an object.
 
 @_cdecl("penstock_message_new") @implementation
 public func penstock_message_new(
@@ -55,7 +55,8 @@ public func penstock_message_bytes(_ message: OpaquePointer!, _ length: UnsafeMu
   return look(message, Message.self) { give($0, length) }
 }
 
-/// The bytes of a message: a pointer that is not NULL even if the message is empty; nil if the message is an object.
+/// The bytes of a message, as a pointer that is not NULL even if the message is empty; nil if the message has
+/// an object instead of bytes.
 @inline(__always)
 func give(_ message: Message, _ length: UnsafeMutablePointer<Int>?) -> UnsafeRawPointer? {
   length?.pointee = message.count

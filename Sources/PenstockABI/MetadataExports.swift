@@ -21,13 +21,14 @@ public func penstock_metadata_retain(_ metadata: OpaquePointer!) -> OpaquePointe
 @_cdecl("penstock_metadata_release") @implementation
 public func penstock_metadata_release(_ metadata: OpaquePointer!) { release(metadata, Metadata.self) }
 
-/// Whether metadata may not have this name. Besides the names that HeaderRules reserves, this is "user-agent": the
-/// channel sets it, and a second one would be dropped before the request is sent.
+/// Whether a user must not set a metadata entry with this name: the names that HeaderRules reserves, and
+/// "user-agent". The channel sets "user-agent" itself; a second one would be dropped before the request is
+/// sent.
 private func isReserved(_ name: ByteView) -> Bool {
   HeaderRules.isReserved(name) || bytesEqual(name, "user-agent")
 }
 
-/// Checks a name and a value from the user, then adds or sets them.
+/// Checks a name and a value from the user. Then replaces all values of the name, or adds one.
 func change(_ metadata: Metadata, _ name: ByteView, _ value: ByteView, replacing: Bool) -> Outcome {
   if metadata.isReadOnly { return .state }
   let lowered = ByteBuffer()
@@ -123,7 +124,8 @@ public func penstock_metadata_at(
   return PENSTOCK_OK
 }
 
-/// Metadata as {"name": ["v1", "v2"]}, with the names in the order in which they first come; nil: no memory.
+/// Metadata as JSON, {"name": ["v1", "v2"]}. The names are in the order in which they first occur. nil: no
+/// memory.
 func json(_ metadata: Metadata) -> JSON.Value? {
   var isComplete = true
   let made = JSON.object { object in
@@ -132,7 +134,8 @@ func json(_ metadata: Metadata) -> JSON.Value? {
       let value = metadata.value(at: index)
       if object.get(name) == nil { object.set(name, json_array()) }
       let text = HeaderRules.isBinary(name) ? JSON.base64(value) : JSON.text(value)
-      // If the array or `text` is NULL (no memory), this fails, too. jansson releases `text` whether or not it fails.
+      // This also fails if the array or `text` is NULL because there was no memory. jansson releases `text`
+      // whether or not it fails.
       isComplete = json_array_append_new(object.get(name), text) == 0
     }
   }.value
@@ -153,12 +156,12 @@ public func penstock_metadata_json(
   return PENSTOCK_OK
 }
 
-/// Reads metadata JSON into an empty `metadata`.
+/// Reads metadata from JSON, {"name": "value" or ["v1", "v2"]}, into `metadata`, which is empty before.
 func read(_ reader: JSONReader, into metadata: Metadata) -> Failure? {
   reader.members { name, member in read(member, named: name, into: metadata) }
 }
 
-/// Reads one member of metadata JSON: a name and its value or values.
+/// Reads one member of the JSON of metadata: a name with its value or values.
 func read(_ member: JSONReader, named name: ByteView, into metadata: Metadata) -> Failure? {
   if member.string != nil || member.isObject { return readValue(member, name, into: metadata) }
   return member.elements { readValue($0, name, into: metadata) }
@@ -182,7 +185,7 @@ private func readValue(_ reader: JSONReader, _ name: ByteView, into metadata: Me
   if !isEncoded {
     outcome = change(metadata, name, text, replacing: false)
   } else {
-    // A list of binary values joined by commas is several values, as on the wire.
+    // A text with commas stands for several binary values, as in a header field.
     HeaderRules.forEachBinaryValue(text) { one in
       guard outcome == .ok else { return }
       decoded.removeAll(keepingCapacity: true)
@@ -210,7 +213,7 @@ private func readValue(_ reader: JSONReader, _ name: ByteView, into metadata: Me
 }
 
 extension JSONReader {
-  /// The failure for a text that no header field may have as its value.
+  /// The failure for a text that is not allowed as the value of a header field.
   @inline(never)
   func failValue(_ text: ByteView) -> Failure {
     let words: StaticString =

@@ -5,14 +5,15 @@ import PenstockReady
 import PenstockTransport
 import PenstockWire
 
-// The types of options. Each function reads a member and checks it against its bounds; its failure names the value that
-// was expected. The rows of Options.swift and ReadyOptions.swift use them; scripts/options knows their names.
+// The types of options. Each function reads a member of a JSON object and checks its bounds; its failure says
+// what was expected. The rows of Options.swift and ReadyOptions.swift use these functions, and
+// scripts/options knows their names.
 
-/// Lets the rows of a table be the cases of a `switch`.
+/// Allows the keys in the rows of an option table to be the cases of a `switch`.
 func ~= (name: StaticString, key: ByteView) -> Bool { bytesEqual(key, name) }
 
 extension JSONReader {
-  /// Reads a whole number without a unit.
+  /// Reads a whole number that has no unit.
   @inline(never)
   func count(_ range: ClosedRange<Int>, _ into: (Int) -> Void) -> Failure? {
     guard value.pointee.type == JSON_INTEGER else { return fail(range, got: nil) }
@@ -31,12 +32,12 @@ extension JSONReader {
     count(range) { into(UInt32(truncatingIfNeeded: $0)) }
   }
 
-  /// Reads milliseconds, and gives nanoseconds.
+  /// Reads a time in milliseconds, and passes it on in nanoseconds.
   func milliseconds(_ range: ClosedRange<Int>, _ into: (UInt64) -> Void) -> Failure? {
     count(range) { into(UInt64($0) * 1_000_000) }
   }
 
-  /// Reads a time limit in milliseconds, and gives nanoseconds; null gives nil.
+  /// Reads a time limit in milliseconds, and passes it on in nanoseconds; null becomes nil.
   func deadline(_ into: (UInt64?) -> Void) -> Failure? {
     if isNull {
       into(nil)
@@ -45,8 +46,8 @@ extension JSONReader {
     return int(0...Int.max / 1_000_000, "milliseconds from 0, or null") { into(UInt64($0) * 1_000_000) }
   }
 
-  /// Reads one of `words`, and gives its index among them. The first word is the default: scripts/options relies on
-  /// that.
+  /// Reads one of `words`, and passes its index on. The first word has to be the default, because
+  /// scripts/options relies on that.
   @inline(never)
   func choice(_ words: StaticString..., into: (Int) -> Void) -> Failure? {
     let expected = ByteBuffer()
@@ -61,7 +62,7 @@ extension JSONReader {
     return fail(expected)
   }
 
-  /// Reads a header's value: visible ASCII and spaces, without a space at either end.
+  /// Reads the value of a header: visible ASCII and spaces, but no space at either end.
   @inline(never)
   func ascii(_ into: (ByteBuffer) -> Void) -> Failure? {
     guard let string, HeaderRules.isValidASCIIValue(string) else {
@@ -99,7 +100,7 @@ extension JSONReader {
     return self.string(into)
   }
 
-  /// Reads an object of header fields; null: `into` is not called.
+  /// Reads an object with header fields. For null, `into` is not called.
   @inline(never)
   func credentials(_ into: (Metadata) -> Void) -> Failure? {
     if isNull { return nil }
@@ -111,7 +112,7 @@ extension JSONReader {
     return nil
   }
 
-  /// Reads whether a trace is kept: true, false, or {"events": n}. Gives the number of events that are kept; 0: no
+  /// Reads the option "trace": true, false, or {"events": n}. Passes on how many events a trace keeps; 0: no
   /// trace.
   @inline(never)
   func trace(_ into: (Int) -> Void) -> Failure? {
@@ -124,7 +125,7 @@ extension JSONReader {
     return failure
   }
 
-  /// Reads a number, whole or not.
+  /// Reads a number, which may have a fraction.
   @inline(never)
   func number(_ range: ClosedRange<Double>, _ expected: StaticString, _ into: (Double) -> Void) -> Failure? {
     let found: Double
@@ -138,12 +139,12 @@ extension JSONReader {
     return nil
   }
 
-  /// Reads a percentage, and gives it as a probability.
+  /// Reads a percentage, and passes it on as a probability.
   func percent(_ into: (Chance) -> Void) -> Failure? {
     number(0...100, "a number from 0 to 100") { into(Chance(percent: $0)) }
   }
 
-  /// Reads a seed for random numbers.
+  /// Reads a seed: the number with which a sequence of random numbers begins.
   func seed(_ into: (UInt64) -> Void) -> Failure? { count(0...Int.max) { into(UInt64($0)) } }
 
   /// Reads a status code other than OK, by name or number.
@@ -162,7 +163,7 @@ extension JSONReader {
     return fail(expected)
   }
 
-  /// Reads a header's name, and gives it in lower case.
+  /// Reads the name of a header, and passes it on in lower case.
   @inline(never)
   func headerName(_ into: (ByteBuffer) -> Void) -> Failure? {
     guard let string else { return fail("a header's name") }
@@ -173,7 +174,7 @@ extension JSONReader {
     return nil
   }
 
-  /// Reads the name of a header that may have any text as its value: neither binary nor reserved.
+  /// Reads the name of a header whose value may be any text: it is neither a "-bin" name nor reserved.
   @inline(never)
   func textHeaderName(_ into: (ByteBuffer) -> Void) -> Failure? {
     var header: ByteBuffer?

@@ -3,9 +3,10 @@ import PenstockChannel
 import PenstockTransport
 import PenstockWire
 
-// The options of runtimes, channels and calls, a table each. A row is a comment with the meaning (and, where the field
-// does not say it, the default), then the JSON key, the type with its bounds, and the field, whose declaration has the
-// default. docs/options.md is made of these rows by scripts/options; CONTRIBUTING.md says how to add one.
+// The options of runtimes, channels and calls, in a table each. A row begins with a comment, which has the
+// meaning, and the default if the field's declaration does not have it. Then come the JSON key, the type with
+// its bounds, and the field. scripts/options makes docs/options.md from these rows; CONTRIBUTING.md says how
+// to add a row.
 
 // ---- penstock_runtime_new: runtime.h ----
 
@@ -15,11 +16,12 @@ func read(_ reader: JSONReader, into options: inout Runtime.Options) -> Failure?
     switch key {
     /// Whether the runtime has a thread of its own ("thread"), or the program polls ("host").
     case "mode": option.choice("thread", "host") { options.mode = $0 == 0 ? .thread : .host }
-    /// Whether the thread of a blocking call may drive the loop, as long as few threads wait at once; in host mode it
-    /// always may.
+    /// Whether the thread of a blocking call may drive the loop, as long as few threads wait at the same
+    /// time. In host mode it always may.
     case "caller_drives": option.bool { options.callerDrives = $0 }
-    /// How long the loop stays free for the next blocking call before the runtime's thread takes it back; up to 16
-    /// times as long after a series of calls, but never past the time when a timer is due.
+    /// How long the loop stays free for the next blocking call before the runtime's thread takes it back.
+    /// After a series of calls the time is up to 16 times as long, but never longer than until a timer is
+    /// due.
     case "linger_us": option.microseconds(0...10_000_000) { options.lingerMicroseconds = $0 }
     /// How long a blocking call that drives the loop polls for a response before it sleeps: this lowers latency and
     /// costs CPU time.
@@ -58,41 +60,43 @@ extension ParsedChannelOptions {
       case "max_get_url_bytes": option.bytes(0...1_048_576) { transport.mostURLBytes = $0 }
       /// The most connections of HTTP/1.1 to one address; each carries one call at a time, and more calls wait.
       case "http1_max_connections": option.count(1...65536) { transport.http1Connections = $0 }
-      /// How long a connection of HTTP/1.1 is kept without a call; 0: it is closed after its call.
+      /// How long a connection of HTTP/1.1 is kept without a call; 0: it is closed after each call.
       case "http1_idle_timeout_ms": option.milliseconds(0...86_400_000) { transport.http1IdleTimeout = $0 }
-      /// Whether the channel uses TLS; an object of the options below turns it on. Default: true, for a unix socket and
-      /// an http:// URL false.
+      /// Whether the channel uses TLS. true turns it on, and so does an object with the options below.
+      /// Default: true, for a unix socket and an http:// URL false.
       case "tls": readTLS(option)
-      /// The authority that is sent. Default: the target's.
+      /// The authority of the requests. Default: the target's.
       case "authority": option.authority { transport.authority = $0 }
       /// The name of the messages' encoding in the content-type, such as "json" for "application/grpc+json" or
-      /// "application/json", for calls whose options and codec name none. Default: "", which stands for "proto".
+      /// "application/json", for calls whose options and codec name no encoding. Default: "", which stands for "proto".
       case "content_subtype": option.encoding { defaults.contentType = $0 }
       /// The text before "penstock/VERSION" in the user agent.
       case "user_agent": option.ascii { transport.userAgent = $0 }
       /// The deadline of calls without a deadline of their own, counted from their creation.
       case "default_deadline_ms": option.deadline { defaults.deadline = $0 }
-      /// The limit of one received message, decompressed.
+      /// The size limit of one received message, after decompression.
       case "max_receive_message_bytes": option.bytes { defaults.maxReceiveBytes = $0 }
-      /// The limit of one sent message.
+      /// The size limit of one sent message.
       case "max_send_message_bytes": option.bytes { defaults.maxSendBytes = $0 }
       /// The compression of sent messages.
       case "compression":
         option.choice("identity", "gzip") { defaults.compression = $0 == 0 ? .identity : .gzip }
-      /// The limit of one header list, counted as HTTP/2 does (RFC 9113 section 6.5.2).
+      /// The size limit of one header list, counted as in HTTP/2 (RFC 9113 section 6.5.2).
       case "max_header_list_bytes": option.bytes(1024...1_048_576) { transport.maxHeaderListBytes = $0 }
       /// How long one attempt to connect may take, and one look-up of the target's name.
       case "connect_timeout_ms": option.milliseconds(1...86_400_000) { transport.connectTimeout = $0 }
-      /// Whether calls wait for a connection where the channel can't connect; the options of a call may say otherwise.
+      /// Whether calls wait, instead of failing, while the channel can't connect. The options of a call may
+      /// say otherwise.
       case "wait_for_ready": option.bool { defaults.waitsForReady = $0 }
       /// gRPC's service config: settings of methods, and how calls are spread over addresses; docs/channel.md has its
       /// fields. Default: {}.
       case "service_config": readServiceConfig(option) { transport.service = $0 }
-      /// The most connections of HTTP/2 to one address that the service config's connectionScaling can demand.
+      /// The largest number of HTTP/2 connections to one address, whatever the service config's
+      /// connectionScaling demands.
       case "max_connections_per_subchannel": option.count(1...1024) { transport.mostConnections = $0 }
-      /// Whether servers are asked for their health, where the service config has a healthCheckConfig.
+      /// Whether servers are asked for their health if the service config has a healthCheckConfig.
       case "health_checks": option.bool { transport.checksHealth = $0 }
-      /// How old a connection becomes before new calls go to another one; 0: without limit.
+      /// How old a connection becomes before new calls go to another connection; 0: without limit.
       case "max_connection_age_ms": option.milliseconds(0...2_592_000_000) { transport.maxConnectionAge = $0 }
       /// How long the channel keeps its connections without a call, before it becomes idle; 0: without limit.
       case "idle_timeout_ms": option.milliseconds(0...2_592_000_000) { transport.idleTimeout = $0 }
@@ -106,16 +110,17 @@ extension ParsedChannelOptions {
       /// The largest fraction by which a wait between attempts to connect is made longer or shorter at
       /// random; the first wait is not changed.
       case "backoff_jitter": option.number(0...1, "a number from 0 to 1") { transport.backoff.jitter = $0 }
-      /// Finds the servers, their ports, priorities and weights by SRV records of DNS. The value goes before the target's
-      /// host in the records' name, such as "_grpc._tcp"; "": the host's own records. Default: the servers are at the
-      /// host's addresses and the target's port.
+      /// Finds the servers, with their ports, priorities and weights, by the SRV records of DNS. The records'
+      /// name is this value followed by the target's host, such as "_grpc._tcp"; "": the host's own records.
+      /// Default: the servers are at the host's addresses and the target's port.
       case "dns_srv": option.labels { transport.services = $0 }
       /// The least time between two look-ups of the target's name.
       case "min_resolve_interval_ms": option.milliseconds(0...86_400_000) { transport.resolving.least = $0 }
       /// The time after which the target's name is looked up again; 0: only when a connection is lost or fails.
       case "resolve_interval_ms": option.milliseconds(0...86_400_000) { transport.resolving.interval = $0 }
-      /// How long a connection with calls may be silent before it is pinged; without this option no connection is. gRPC
-      /// servers end a connection that pings more often than they allow: every 5 minutes, unless they are set otherwise.
+      /// How long a connection with calls may be silent before it is pinged; without this option no
+      /// connection is pinged. gRPC servers end a connection that pings more often than they allow, which is
+      /// every 5 minutes unless they are set otherwise.
       case "keepalive_time_ms":
         option.milliseconds(1000...86_400_000) { transport.keepaliveTime = $0 }
       /// How long a connection may be silent after it was pinged, before its calls end with UNAVAILABLE.
@@ -123,18 +128,18 @@ extension ParsedChannelOptions {
         option.milliseconds(1...86_400_000) { transport.keepaliveTimeout = $0 }
       /// Whether connections without calls are pinged, too.
       case "keepalive_without_calls": option.bool { transport.keepaliveWithoutCalls = $0 }
-      /// How long a connection with calls is silent before interceptors with on_connection are told so, in a channel
-      /// without keepalive; 0: they are not told.
+      /// How long a connection with calls is silent before interceptors with on_connection are told of it, in
+      /// a channel without keepalive; 0: they are not told.
       case "silence_event_ms": option.milliseconds(0...86_400_000) { transport.silence = $0 }
-      /// How many bytes of one stream may wait unread (RFC 9113 section 6.9.2).
+      /// The window of a stream: how many of its bytes may wait unread (RFC 9113 section 6.9.2).
       case "initial_stream_window_bytes":
         option.bytes(65535...2_147_483_647) { transport.initialStreamWindow = $0 }
-      /// How many bytes of all streams together may be on their way; the window is 65535 while only bidi streams of
-      /// small messages are open and the round trip is short.
+      /// The window of a connection: how many bytes of all its streams together may be on their way. It is
+      /// 65535 while only bidi streams of small messages are open and the round trip is short.
       case "initial_connection_window_bytes":
         option.bytes(65535...2_147_483_647) { transport.initialConnectionWindow = $0 }
-      /// How large the two windows may grow if the product of bandwidth and delay needs it, which PINGs
-      /// measure while data comes; 0: they keep their sizes.
+      /// The size up to which the windows of streams and connections grow, if the product of bandwidth and
+      /// delay needs it. PINGs measure that product while data comes. 0: the windows keep their sizes.
       case "max_window_bytes": option.bytes(0...2_147_483_647) { transport.mostWindow = $0 }
       /// Whether each call keeps a trace; {"events": n} keeps the latest n events, 1 to 65536, and true keeps
       /// 256. Default: false.
@@ -170,8 +175,8 @@ extension ParsedChannelOptions {
       case "private_key_pem": option.string { tls.privateKey = .pem($0) }
       /// A file with the private key of the client's certificate.
       case "private_key_file": option.string { tls.privateKey = .file($0) }
-      /// The name or IP address that the server's certificate has to have, and that is sent as SNI. Default: the
-      /// target's host.
+      /// The name or IP address for which the server's certificate has to be issued. It is also sent as SNI.
+      /// Default: the target's host.
       case "server_name": option.string { tls.serverName = $0 }
       /// Whether the server's certificate is verified.
       case "verify": option.bool { tls.verifiesPeer = $0 }
@@ -189,22 +194,23 @@ extension ParsedChannelOptions {
 func read(_ reader: JSONReader, into options: CallOptions) -> Failure? {
   reader.members { key, option in
     switch key {
-    /// The deadline, from the call's creation; null counts as absent. Default: the channel's.
+    /// The time from the call's creation to its deadline; null counts as absent. Default: the channel's.
     case "deadline_ms": option.deadline { options.setDeadline($0) }
     /// The request's metadata: {"name": "value" or ["v1", "v2"]}. Default: {}.
     case "metadata": read(option, into: options.metadata)
-    /// Header fields, as in "metadata", that are sent over TLS only: without TLS the call ends with UNAUTHENTICATED.
+    /// Header fields, as in "metadata", that are sent only over TLS: without TLS the call ends with
+    /// UNAUTHENTICATED.
     case "credentials": option.credentials { options.credentials = $0 }
-    /// How safe it is to make the call twice. Connect calls a unary method without side effects by HTTP GET; over HTTP/1.1 a
-    /// request that is safe to repeat is sent again if its connection ends without a byte of an answer.
+    /// How safe it is to make the call a second time. Connect calls a unary method without side effects by
+    /// HTTP GET. Over HTTP/1.1 a request that is safe to repeat is sent again if its connection ends without a
+    /// byte of an answer.
     case "idempotency":
       option.choice("unknown", "idempotent", "no_side_effects") {
         options.idempotency = [.unknown, .idempotent, .noSideEffects][$0]
       }
-    /// Whether the call waits for a connection where the channel can't connect; otherwise it fails. Default: the
-    /// channel's.
+    /// Whether the call waits, instead of failing, while the channel can't connect. Default: the channel's.
     case "wait_for_ready": option.bool { options.waitsForReady = $0 }
-    /// The authority that is sent. Default: the channel's.
+    /// The authority of the request. Default: the channel's.
     case "authority": option.authority { options.authority = $0 }
     /// The name of the messages' encoding in the content-type, such as "json". Default: the name of the codec, or the
     /// channel's.
@@ -215,19 +221,19 @@ func read(_ reader: JSONReader, into options: CallOptions) -> Failure? {
     /// The compression of sent messages. Default: the channel's.
     case "compression":
       option.choice("identity", "gzip") { options.compression = $0 == 0 ? .identity : .gzip }
-    /// The limit of one received message, decompressed. Default: the channel's.
+    /// The size limit of one received message, after decompression. Default: the channel's.
     case "max_receive_message_bytes": option.bytes { options.maxReceiveBytes = $0 }
-    /// The limit of one sent message. Default: the channel's.
+    /// The size limit of one sent message. Default: the channel's.
     case "max_send_message_bytes": option.bytes { options.maxSendBytes = $0 }
-    /// The size of the send buffer, in which sent messages wait until the transport takes them. A message takes 256
-    /// bytes more than its size; one message always has room. Default: 262144, but in a client stream 655360 as long as
-    /// fewer than 16 messages wait.
+    /// The size of the send buffer, in which sent messages wait until the transport takes them. A message
+    /// counts as 256 bytes more than its size; one message always has room. Default: 262144, but in a client
+    /// stream 655360 as long as fewer than 16 messages wait.
     case "send_buffer_bytes": option.bytes { options.sendBufferBytes = $0 }
-    /// Whether the call keeps a trace, with the values of the channel's option "trace". Default: the
+    /// Whether the call keeps a trace; the values are those of the channel's option "trace". Default: the
     /// channel's.
     case "trace": option.trace { options.traceEvents = $0 }
-    /// Whether functions that wait for the call return E_INTERRUPTED after a signal handler has run, and perhaps also
-    /// without a signal, up to a few times a second.
+    /// Whether functions that wait for the call return E_INTERRUPTED after a signal handler has run. They may
+    /// also return it without a signal, up to a few times a second.
     case "interruptible": option.bool { options.isInterruptible = $0 }
     default: option.unknown
     }

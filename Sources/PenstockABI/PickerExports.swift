@@ -23,7 +23,8 @@ private func picker(_ handle: OpaquePointer?) -> Picker? { handle.map { object($
 
 @_cdecl("penstock_pick_request") @implementation
 public func penstock_pick_request(_ pick: OpaquePointer!) -> OpaquePointer! {
-  // A pick and its request have one handle, which shows the call's request while the picker runs.
+  // The handle of a pick is also the handle of its request: it shows the call's request while the picker
+  // runs.
   pick
 }
 

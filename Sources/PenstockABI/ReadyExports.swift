@@ -5,11 +5,11 @@ import PenstockReady
 import PenstockTransport
 import PenstockWire
 
-// The functions of ready.h, which fill the tables of ready-made interceptors.
+// The functions of ready.h, which fill in the tables (penstock_interceptor) of ready-made interceptors.
 
 private typealias Table = UnsafeMutablePointer<penstock_interceptor>
 
-/// Fills the table; its user_data is a reference to `ready`.
+/// Fills in a penstock_interceptor; its user_data becomes a counted reference to `ready`.
 private func fill(_ table: Table, _ ready: ReadyInterceptor) {
   var fresh = penstock_interceptor()
   fresh.struct_size = MemoryLayout<penstock_interceptor>.size
@@ -31,7 +31,7 @@ private func fill(_ table: Table, _ ready: ReadyInterceptor) {
   table.pointee = fresh
 }
 
-/// Reads the options, makes the interceptor and fills the table with it.
+/// Reads the options from JSON, makes the interceptor and fills in the table for it.
 private func make<Options>(
   _ json: UnsafePointer<CChar>?, _ table: Table?, _ error: UnsafeMutablePointer<OpaquePointer?>?,
   _ defaults: Options, _ read: (JSONReader, inout Options) -> Failure?,
@@ -44,7 +44,7 @@ private func make<Options>(
   return PENSTOCK_OK
 }
 
-/// Parses the options; NULL counts as an empty object.
+/// Parses options from JSON; NULL counts as an empty object.
 private func parse<Options>(
   _ json: UnsafePointer<CChar>?, _ defaults: Options, _ read: (JSONReader, inout Options) -> Failure?
 ) -> (Options, Failure?) {
@@ -62,7 +62,8 @@ public func penstock_ready_share(
     unsafeBitCast(finalizer, to: UInt.self) == unsafeBitCast(ReadyInterceptor.finalize, to: UInt.self)
   else { return PENSTOCK_E_INVALID_ARGUMENT }
   let ready = ReadyInterceptor.from(state)
-  // The interceptor's lock may have been held by another thread when the process was forked.
+  // A process that was forked must not use the interceptor: another thread may have held its lock at that
+  // time.
   if Process.isForked(ready.generation) { return PENSTOCK_E_FORKED }
   fill(other, ready)
   return PENSTOCK_OK
@@ -169,7 +170,7 @@ private func give(
 ) -> penstock_result {
   guard let metrics, let out else { return PENSTOCK_E_INVALID_ARGUMENT }
   let counted = object(metrics, Metrics.self)
-  // The lock of the metrics may have been held by another thread when the process was forked.
+  // A process that was forked must not use the metrics: another thread may have held their lock at that time.
   if Process.isForked(counted.generation) { return PENSTOCK_E_FORKED }
   guard let made = text(counted)?.take().0 else { return PENSTOCK_E_NO_MEMORY }
   out.pointee = made.assumingMemoryBound(to: CChar.self)

@@ -2,7 +2,7 @@ import PenstockCall
 import PenstockReady
 import PenstockWire
 
-// Reads the rules of penstock_ready_header_rules.
+// Reads the rules of penstock_ready_header_rules from JSON.
 
 func read(_ reader: JSONReader, into lists: inout HeaderEdits.Lists) -> Failure? {
   reader.members { key, member in
@@ -40,7 +40,7 @@ private func readRules(_ reader: JSONReader, _ into: ([HeaderEdits.Edit]) -> Voi
   return failure
 }
 
-/// Reads the name of a header; a reserved name, which metadata can't have, is a failure.
+/// Reads the name of a header. A reserved name is a failure, because metadata can't have it.
 @inline(never)
 private func readName(_ member: JSONReader, _ into: (ByteBuffer) -> Void) -> Failure? {
   var name: ByteBuffer?

@@ -2,7 +2,7 @@ import PenstockCall
 import PenstockReady
 import PenstockWire
 
-// The options of the ready-made interceptors, a table each: see Options.swift.
+// The options of the ready-made interceptors, in a table each; Options.swift says how a table is written.
 
 // ---- penstock_ready_bearer_token: ready.h ----
 
@@ -13,16 +13,17 @@ func read(_ reader: JSONReader, into options: inout BearerToken.Options) -> Fail
   _ = options.header.append("authorization")
   let failure = reader.members { key, option in
     switch key {
-    /// The header that the token is sent in. Default: "authorization".
+    /// The header in which the token is sent. Default: "authorization".
     case "header": option.textHeaderName { options.header = $0 }
-    /// The word before the token; empty for none. Default: "Bearer".
+    /// The word before the token; empty: no word. Default: "Bearer".
     case "scheme": option.ascii { scheme = $0 }
-    /// How long before a token expires the next one is requested, but at most half of the token's lifetime; meanwhile
-    /// the old one is used.
+    /// How long before a token expires the next one is requested, but at most half of the token's lifetime.
+    /// The old one is used meanwhile.
     case "refresh_early_ms": option.milliseconds(0...86_400_000) { options.refreshEarly = $0 }
-    /// How long a call waits for a token; 0 is without limit.
+    /// How long a call waits for a token; 0: without limit.
     case "refresh_timeout_ms": option.milliseconds(0...86_400_000) { options.refreshTimeout = $0 }
-    /// How many bytes of request messages are kept: a call that has sent more is not started again with a new token.
+    /// How many bytes of a call's request messages are kept. A call that has sent more is not sent again with
+    /// a new token.
     case "replay_bytes": option.bytes { options.replayBytes = $0 }
     /// Whether the token may be sent without TLS.
     case "allow_cleartext": option.bool { options.allowsCleartext = $0 }
@@ -40,8 +41,8 @@ func read(_ reader: JSONReader, into options: inout BearerToken.Options) -> Fail
 func read(_ reader: JSONReader, into options: inout LogLines.Options) -> Failure? {
   reader.members { key, option in
     switch key {
-    /// An array of "start", "send", "half_close", "headers", "receive", "status" and "cancel". Default: ["start",
-    /// "headers", "status", "cancel"].
+    /// The events that are logged: an array of "start", "send", "half_close", "headers", "receive", "status"
+    /// and "cancel". Default: ["start", "headers", "status", "cancel"].
     case "events": readEvents(option) { options.events = $0 }
     /// Header names whose values are shown as "redacted". Default: ["authorization", "cookie",
     /// "proxy-authorization", "set-cookie", "x-api-key"].
@@ -80,8 +81,8 @@ func read(_ reader: JSONReader, into options: inout Metrics.Options) -> Failure?
     switch key {
     /// How many methods are counted separately; calls of further methods are counted together as "other".
     case "max_methods": option.count(1...65536) { options.maxMethods = $0 }
-    /// The upper bounds of the histogram's buckets in milliseconds: rising, at most 64, each from 1 to 86400000.
-    /// Default: [5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000].
+    /// The upper bounds of the histogram's buckets, in milliseconds: increasing, at most 64, each from 1 to
+    /// 86400000. Default: [5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000].
     case "buckets_ms": readBuckets(option) { options.buckets = $0 }
     default: option.unknown
     }
@@ -109,11 +110,11 @@ private func readBuckets(_ reader: JSONReader, _ into: ([UInt64]) -> Void) -> Fa
 func read(_ reader: JSONReader, into options: inout TraceContext.Options) -> Failure? {
   reader.members { key, option in
     switch key {
-    /// How many percent of the traces that begin here are sampled.
+    /// The percentage of the traces that begin at this interceptor which are sampled.
     case "sampled": option.percent { options.sampled = $0 }
     /// A seed: the same seed gives the same random numbers each time.
     case "seed": option.seed { options.seed = $0 }
-    /// Whether a trace that is passed on gets a new parent-id or keeps its own.
+    /// Whether a trace that an earlier part of the program has begun gets a new parent-id, or keeps its own.
     case "parent_id": option.choice("new", "keep") { options.keepsParentID = $0 == 1 }
     default: option.unknown
     }
@@ -126,13 +127,13 @@ func read(_ reader: JSONReader, into options: inout TraceContext.Options) -> Fai
 func read(_ reader: JSONReader, into options: inout ResponseCache.Options) -> Failure? {
   reader.members { key, option in
     switch key {
-    /// How long a response may be used.
+    /// How long a stored response may be used.
     case "ttl_ms": option.milliseconds(1...86_400_000) { options.timeToLive = $0 }
-    /// How many responses are kept; the least recently used are dropped first.
+    /// How many responses are stored; the least recently used ones are dropped first.
     case "max_entries": option.count(1...1_048_576) { options.maxEntries = $0 }
-    /// How many bytes of responses are kept.
+    /// How many bytes of responses are stored.
     case "max_bytes": option.bytes { options.maxBytes = $0 }
-    /// Names of request metadata whose values are part of the key. Default: ["authorization"].
+    /// Names of request metadata whose values distinguish the stored responses. Default: ["authorization"].
     case "metadata": option.headerNames { options.metadata = $0 }
     default: option.unknown
     }
@@ -149,9 +150,9 @@ func read(_ reader: JSONReader, into options: inout RateLimit.Options) -> Failur
     switch key {
     /// How many calls may start per second. Default: none, it is required.
     case "rate": option.number(0.001...1_000_000, "a number from 0.001 to 1000000") { rate = $0 }
-    /// How many calls may start at once after a quiet time. Default: the rate, rounded up.
+    /// How many calls may start at the same time after a time without calls. Default: the rate, rounded up.
     case "burst": option.count(1...1_000_000) { burst = $0 }
-    /// How long a call may wait; a call that would wait longer ends at once.
+    /// How long a call may wait to be started; a call that would wait longer ends at once.
     case "max_wait_ms": option.milliseconds(0...86_400_000) { options.maxWait = $0 }
     /// How many calls may wait; a further call that would have to wait ends at once.
     case "max_waiting": option.count(0...2_147_483_647) { options.maxWaiting = UInt64($0) }
@@ -175,9 +176,9 @@ func read(_ reader: JSONReader, into options: inout FaultInjection.Options) -> F
     switch key {
     /// A seed: the same seed gives the same random numbers each time.
     case "seed": option.seed { options.seed = $0 }
-    /// The delay of calls before anything is sent: an object of the options below.
+    /// The delay of calls before they are sent: an object with the options below.
     case "delay": readDelay(option, into: &options)
-    /// The status with which calls end, without being sent: an object of the options below.
+    /// The status with which calls end instead of being sent: an object with the options below.
     case "abort": readAbort(option, into: &options)
     default: option.unknown
     }

@@ -4,7 +4,7 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-// The functions of registration.h.
+// The functions of registration.h: registering, changing and removing interceptors.
 
 private func explain(_ outcome: Outcome, _ error: UnsafeMutablePointer<OpaquePointer?>?) -> penstock_result {
   switch outcome {

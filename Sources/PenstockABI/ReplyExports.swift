@@ -4,11 +4,12 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-// The functions of call.h for replies.
+// The functions of call.h for replies, which hold the outcome of a call.
 
 func reply(_ handle: OpaquePointer?) -> Reply? { handle.map { object($0, Reply.self) } }
 
-/// A borrowed handle of an object that the reply keeps; NULL where there is none.
+/// A handle of an object that the reply owns; the handle owns no reference. NULL: the reply has no such
+/// object.
 @inline(__always)
 private func part<P: AnyObject>(_ handle: OpaquePointer?, _ which: (Reply) -> P?) -> OpaquePointer? {
   handle.flatMap { look($0, Reply.self) { which($0).map { borrowed($0) } } }
@@ -35,7 +36,8 @@ public func penstock_reply_status_json(_ handle: OpaquePointer!) -> UnsafePointe
   replyText(handle, .status) { json($0.status) }
 }
 
-/// A text that is made at the first request and then kept by the reply; "{}" if there is none.
+/// A text that is made when a program first asks for it, and that the reply then keeps; "{}" if it can't be
+/// made.
 func replyText(
   _ handle: OpaquePointer?, _ which: Reply.Text, _ make: (Reply) -> JSON.Value?
 ) -> UnsafePointer<CChar> {

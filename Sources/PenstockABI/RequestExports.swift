@@ -3,10 +3,10 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-// The functions of request.h: the start of a call, as a hop or as call options have it. The handle of a request is the
-// handle of the hop or of the options.
+// The functions of request.h: for the request of a call, in a hop, in call options or in a picker. The handle
+// of a request is the handle of the hop, the options or the pick.
 
-/// The call options, if the handle is theirs; nil: the handle is a hop's or a picker's.
+/// The call options, if the handle belongs to call options; otherwise nil.
 @inline(never)
 private func callOptions(_ handle: OpaquePointer?) -> CallOptions? {
   guard let handle else { return nil }
@@ -14,7 +14,7 @@ private func callOptions(_ handle: OpaquePointer?) -> CallOptions? {
   return object.form == .options ? unsafeDowncast(object, to: CallOptions.self) : nil
 }
 
-/// The picker whose function looks at the request; nil: the handle is not a picker's.
+/// The picker, if the handle belongs to a pick; otherwise nil.
 @inline(never)
 private func picker(_ handle: OpaquePointer?) -> Picker? {
   guard let handle else { return nil }
@@ -25,12 +25,12 @@ private func picker(_ handle: OpaquePointer?) -> Picker? {
 @_cdecl("penstock_call_options_request") @implementation
 public func penstock_call_options_request(_ options: OpaquePointer!) -> OpaquePointer! { options }
 
-/// The start that a handle shows.
+/// The request that a handle shows.
 enum ShownStart {
   case nothing
-  /// In a callback of the hop: the start as that callback sees it.
+  /// The handle is that of a hop in a callback: the request as the callback sees it.
   case running(Hop)
-  /// The request that waits at a bound hop, or that a picker looks at.
+  /// The handle is that of an event that waits at a hop, or of a pick: this request.
   case request(Request, Call)
 }
 
@@ -44,7 +44,7 @@ func start(_ handle: OpaquePointer?) -> ShownStart {
   return .request(request, bound.hop.call)
 }
 
-/// The settings of the call options, or of the start that the handle shows; the defaults if it shows none.
+/// The settings of the call options, or of the request that the handle shows; the defaults if it shows none.
 @inline(never)
 private func settings(_ handle: OpaquePointer?) -> CallSettings {
   if let options = callOptions(handle) { return options.settings(CallDefaults()) }
@@ -95,7 +95,7 @@ private func label(_ handle: OpaquePointer?, contentType: ByteBuffer?, userAgent
     })
 }
 
-/// `bytes`, if it is within the bounds of the JSON options for limits; else nil.
+/// The limit `bytes`, if the JSON options would allow it too (0 to 2^31 - 1); otherwise nil.
 private func limit(_ bytes: Int) -> Int? { bytes >= 0 && bytes <= Int(Int32.max) ? bytes : nil }
 
 @_cdecl("penstock_request_metadata") @implementation
@@ -197,7 +197,8 @@ public func penstock_request_set_deadline_ms(_ handle: OpaquePointer!, _ ms: Int
     })
 }
 
-/// Converts milliseconds to nanoseconds; the result is clamped to the largest number.
+/// Converts milliseconds to nanoseconds. Instead of a number that would overflow, the result is the largest
+/// number.
 func nanoseconds(_ milliseconds: UInt64) -> UInt64 {
   let (product, overflow) = milliseconds.multipliedReportingOverflow(by: 1_000_000)
   return overflow ? UInt64.max : product

@@ -4,7 +4,7 @@ import PenstockChannel
 import PenstockTransport
 import PenstockWire
 
-// The functions of resolver.h.
+// The functions of resolver.h: names that the program itself resolves.
 
 @_cdecl("penstock_channel_set_resolver") @implementation
 public func penstock_channel_set_resolver(

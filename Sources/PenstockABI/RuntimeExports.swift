@@ -7,11 +7,11 @@ import PenstockWire
 
 // The functions of runtime.h.
 
-/// The runtime of a user's handle. ClientRuntime counts the handles, so that it notices the last release before its
-/// memory is freed.
+/// The runtime of a handle. `ClientRuntime` counts its handles, so that it notices when the last one is
+/// released, before the memory is freed.
 private func runtime(_ handle: OpaquePointer) -> ClientRuntime { object(handle, ClientRuntime.self) }
 
-/// Gives the caller a handle of the runtime that was made, or reports why none was made.
+/// Gives the caller a handle of the runtime, or the reason why none could be made.
 func give(
   _ made: ClientRuntime.Made, _ out: UnsafeMutablePointer<OpaquePointer?>,
   _ error: UnsafeMutablePointer<OpaquePointer?>?
@@ -28,7 +28,8 @@ func systemFailure(_ errno: Int32, _ what: StaticString) -> Failure {
   let number = ByteBuffer()
   _ = appendDecimal(UInt64(errno.magnitude), to: number)
   let text = errnoText(errno)
-  // `text` and `number` are kept until here, as views of them do not keep them.
+  // The views of `text` and `number` do not keep their buffers, so the buffers are kept here until the
+  // failure is made.
   return withExtendedLifetime((text, number)) {
     Failure(
       errno == ENOMEM ? .noMemory : .system, what.bytes, (": " as StaticString).bytes, text.view,

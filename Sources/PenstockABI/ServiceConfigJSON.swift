@@ -3,9 +3,9 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 
-// A service config as JSON has it (grpc-proto's service_config.proto in proto3's JSON form): unknown fields
-// are ignored, as a server's config may be newer than this library. The known fields are checked, and a
-// failure names the path.
+// Reads a service config from JSON (grpc-proto's service_config.proto in proto3's JSON form). Unknown fields
+// are ignored, because a config may be newer than this library. Known fields are checked, and a failure names
+// the path.
 
 @inline(never)
 func readServiceConfig(_ reader: JSONReader, _ into: (ServiceConfig) -> Void) -> Failure? {
@@ -14,7 +14,7 @@ func readServiceConfig(_ reader: JSONReader, _ into: (ServiceConfig) -> Void) ->
     switch key {
     case "loadBalancingConfig": return readPolicies(field, isChild: false) { config.balancing = $0 }
     case "loadBalancingPolicy":
-      // This older field counts only if the newer field `loadBalancingConfig` is absent.
+      // This is an older field: it counts only if the newer `loadBalancingConfig` is absent.
       if let newer = reader.member("loadBalancingConfig"), !newer.isNull { return nil }
       return readPolicyName(field) { config.balancing.policy = $0 }
     case "methodConfig": return field.elements { readMethod($0, into: &config.methods) }
@@ -86,8 +86,8 @@ private func readMethod(_ reader: JSONReader, into methods: inout MethodConfigs)
 
 // MARK: - Balancing
 
-/// In a list, reads the first policy with a known name. `isChild`: the list is the `childPolicy` of an outlier
-/// detection; any other list may be empty, which counts as absent.
+/// Reads a list of policies: the first one with a known name counts. `isChild`: the list is the `childPolicy`
+/// of an outlier detection, and must not be empty. Any other list may be empty, which counts as absent.
 @inline(never)
 private func readPolicies(_ reader: JSONReader, isChild: Bool, _ into: (BalancerConfig) -> Void) -> Failure? {
   var found: BalancerConfig?
@@ -131,7 +131,7 @@ private func readPolicy(
   return nil
 }
 
-/// The policy with this name, with the defaults of its fields; nil: the name is not known.
+/// The policy with this name, whose fields have their defaults; nil: the name is not known.
 private func plainPolicy(_ name: ByteView) -> BalancerConfig.Policy? {
   switch name {
   case "pick_first": return .pickFirst(shuffles: false)
@@ -142,7 +142,7 @@ private func plainPolicy(_ name: ByteView) -> BalancerConfig.Policy? {
   }
 }
 
-/// Reads the older field `loadBalancingPolicy`: the name of a policy, in letters of either case.
+/// Reads the older field `loadBalancingPolicy`: the name of a policy, in upper or lower case.
 @inline(never)
 private func readPolicyName(_ reader: JSONReader, _ into: (BalancerConfig.Policy) -> Void) -> Failure? {
   guard let string = reader.string else { return reader.fail("a string") }
@@ -214,13 +214,13 @@ private func readOutliers(_ reader: JSONReader, into config: inout BalancerConfi
 // MARK: - Types
 
 extension JSONReader {
-  /// Calls `body` for each member that is not null: a field that is null counts as absent.
+  /// Calls `body` for each member that is not null. A field that is null counts as absent.
   @inline(never)
   fileprivate func fields(_ body: (_ key: ByteView, _ field: JSONReader) -> Failure?) -> Failure? {
     members { key, field in field.isNull ? nil : body(key, field) }
   }
 
-  /// Reads a whole number from 0 to `most`, which may be written as a string.
+  /// Reads a whole number from 0 to `most`; JSON may have it as a string.
   @inline(never)
   fileprivate func uint32(most: Int = 4_294_967_295, _ into: (Int) -> Void) -> Failure? {
     guard let string else { return count(0...most, into) }
@@ -234,8 +234,8 @@ extension JSONReader {
     return nil
   }
 
-  /// Reads a google.protobuf.Duration such as "1.5s", and gives it in nanoseconds. A duration that is too
-  /// long for a UInt64 gives the largest UInt64.
+  /// Reads a google.protobuf.Duration such as "1.5s", and passes it on in nanoseconds. If the duration is too
+  /// long for a UInt64, it becomes the largest UInt64.
   @inline(never)
   fileprivate func duration(_ into: (UInt64) -> Void) -> Failure? {
     guard let nanoseconds = string.flatMap({ duration($0) }) else {
@@ -245,8 +245,8 @@ extension JSONReader {
     return nil
   }
 
-  /// The nanoseconds of a text that has digits, perhaps a dot with 1 to 9 digits, and "s"; nil: the text is
-  /// not of this form.
+  /// The nanoseconds of a duration as text: digits, perhaps a dot with 1 to 9 digits, and "s". nil: the text
+  /// has another form.
   private func duration(_ text: ByteView) -> UInt64? {
     guard text.last == 0x73 else { return nil }
     var nanoseconds: UInt64 = 0
@@ -269,7 +269,7 @@ extension JSONReader {
 }
 
 extension UInt64 {
-  /// `self * factor + more`, or the largest number if that would overflow.
+  /// `self * factor + more`, or the largest number if the result would overflow.
   fileprivate func scaled(_ factor: UInt64, adding more: UInt64) -> UInt64 {
     let (product, isTooLarge) = multipliedReportingOverflow(by: factor)
     let (sum, isOver) = product.addingReportingOverflow(more)

@@ -4,13 +4,13 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-// The statistics of a call as JSON, at a hop and in a reply.
+// The statistics of a call as JSON, which a hop and a reply can give.
 
 func json(_ stats: CallStatistics, _ values: CallValues?) -> JSON.Value? {
   func since(_ time: UInt64) -> JSON.Value? {
     time >= stats.createdAt && time != 0 ? JSON.int((time - stats.createdAt) / 1000) : JSON.null
   }
-  // The wall clock is read only now, so that a call whose statistics nobody asks for does not pay for it.
+  // The wall clock is read only here, so a call whose statistics nobody reads does not pay for it.
   let age = Runtime.monotonicNow() &- stats.createdAt
   let created = (Runtime.wallClock() &- age) / 1_000_000
   return JSON.object { object in
@@ -32,8 +32,8 @@ func json(_ stats: CallStatistics, _ values: CallValues?) -> JSON.Value? {
   }.value
 }
 
-/// How long the call's attempts have waited for each `Lack`. A wait that still goes on is counted until
-/// `end`.
+/// How long the call's attempts have waited, by the reason of the wait (`Lack`). A wait that still goes on is
+/// counted up to the time `end`.
 private func json(_ values: CallValues?, until end: UInt64) -> JSON.Value? {
   JSON.object { object in
     object.set("name_us", JSON.int((values?.waits.waited(for: .name, until: end) ?? 0) / 1000))
@@ -42,7 +42,7 @@ private func json(_ values: CallValues?, until end: UInt64) -> JSON.Value? {
   }.value
 }
 
-/// The name that traces give to the thing for which an attempt waits; null: the attempt waits no more.
+/// The name, in traces, of what an attempt waits for; null: it does not wait any more.
 func lackName(_ lack: UInt8) -> JSON.Value? {
   switch Lack(rawValue: lack) ?? .nothing {
   case .nothing: JSON.null
@@ -53,17 +53,17 @@ func lackName(_ lack: UInt8) -> JSON.Value? {
   }
 }
 
-/// How long the connection had been silent when the call ended, at `end`; with `end` 0, how long it has been silent
-/// by now. null: bytes have come since the call's end, so the time is not known. A call does not note it when it ends,
-/// so that the end of a call pays nothing for this member.
+/// How long no byte had come from the peer when the call ended, at `end`; if `end` is 0, how long none has
+/// come until now. null: bytes have come since the call's end, so the time is not known. The call does not
+/// record the time when it ends, because only few programs ask for it.
 private func silentMilliseconds(_ connection: ConnectionFacts?, _ end: UInt64) -> JSON.Value? {
   guard let heardAt = connection?.heardAt.value else { return JSON.null }
   if end == 0 { return silentMilliseconds(heardAt, Runtime.monotonicNow()) }
   return heardAt > end ? JSON.null : silentMilliseconds(heardAt, end)
 }
 
-/// How long a connection has been silent at `now`, if a byte last came at `heardAt`. null: `heardAt` is 0, so there is
-/// no connection.
+/// How long no byte has come from the peer by the time `now`; the last one came at `heardAt`. null: `heardAt`
+/// is 0, because there is no connection.
 func silentMilliseconds(_ heardAt: UInt64, _ now: UInt64) -> JSON.Value? {
   heardAt == 0 ? JSON.null : JSON.int(now > heardAt ? (now - heardAt) / 1_000_000 : 0)
 }

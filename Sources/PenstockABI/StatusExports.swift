@@ -51,7 +51,7 @@ public func penstock_status_message(_ status: OpaquePointer!) -> UnsafePointer<C
   status.map { cString(object($0, Status.self).message) } ?? cString("")
 }
 
-/// Runs `body` on a status that may be changed. A NULL handle, or a status that is read only, is an error.
+/// Runs `body` on a status that may be changed. A NULL handle, or a read-only status, is an error.
 private func changing(_ handle: OpaquePointer?, _ body: (Status) -> Outcome) -> penstock_result {
   guard let handle else { return PENSTOCK_E_INVALID_ARGUMENT }
   let status = object(handle, Status.self)
@@ -155,7 +155,7 @@ public func penstock_status_details_bin(
   _ length: UnsafeMutablePointer<Int>!
 ) -> penstock_result {
   guard let status, let data, let length else { return PENSTOCK_E_INVALID_ARGUMENT }
-  // One byte more than needed is reserved, so that the pointer is never NULL.
+  // One byte more than needed is written, so that the pointer is never NULL.
   let encoded = ByteBuffer()
   guard object(status, Status.self).encodeDetails(into: encoded), encoded.append(byte: 0) else {
     return PENSTOCK_E_NO_MEMORY

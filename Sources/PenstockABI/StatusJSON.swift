@@ -2,7 +2,7 @@ import CJansson
 import PenstockCall
 import PenstockWire
 
-/// A status as {"code", "name", "message", "metadata", "details"}; nil: no memory.
+/// A status as JSON, with "code", "name", "message", "metadata" and "details"; nil: no memory.
 func json(_ status: Status) -> JSON.Value? {
   status.settleTrailers()
   return JSON.object { object in
@@ -17,7 +17,7 @@ func json(_ status: Status) -> JSON.Value? {
   }.value
 }
 
-/// The value of "details"; nil: no memory.
+/// The details of a status, as the value of "details" in JSON; nil: no memory.
 func details(_ status: Status) -> JSON.Value? {
   JSON.array { details in
     for index in 0..<status.detailCount {
@@ -26,7 +26,7 @@ func details(_ status: Status) -> JSON.Value? {
   }
 }
 
-/// A detail as JSON: its fields, if it is of a google.rpc type, else its bytes in base64.
+/// One detail as JSON: its fields if its type is one of google.rpc, otherwise its bytes in base64.
 private func json(_ typeURL: ByteView, _ value: ByteView) -> JSON.Value? {
   var writer = DetailWriter()
   penstock_json_begin()
@@ -47,7 +47,8 @@ private func json(_ typeURL: ByteView, _ value: ByteView) -> JSON.Value? {
   }.value
 }
 
-/// A visitor that builds JSON from the fields of a detail. The open containers form a stack, the innermost last.
+/// Visits the fields of a detail, and builds JSON from them. The JSON objects and arrays that are not
+/// finished yet form a stack, the innermost last.
 private struct DetailWriter: ErrorDetailVisitor {
   private struct Level {
     let value: JSON.Value
@@ -58,7 +59,7 @@ private struct DetailWriter: ErrorDetailVisitor {
   private var levels: [Level] = []
   private var root: JSON.Value?
 
-  /// Returns the outermost object, which the caller has to release; nil: there is none.
+  /// Returns the outermost object, whose reference the caller owns then; nil: there is none.
   mutating func finish() -> JSON.Value? {
     let made = root
     root = nil
@@ -106,7 +107,7 @@ private struct DetailWriter: ErrorDetailVisitor {
 
   mutating func string(_ value: ByteView) { put(JSON.string(value)) }
 
-  /// ProtoJSON writes an int64 as a string.
+  /// Writes an int64 as a string, as ProtoJSON does.
   mutating func int(_ value: Int64) {
     let text = ByteBuffer()
     if value < 0 { _ = text.append("-") }

@@ -2,14 +2,15 @@ import CJansson
 import PenstockCall
 import PenstockWire
 
-/// Reads a status as `json(_: Status)` writes it: {"code", "name", "message", "metadata", "details"}, strictly.
+/// Reads the JSON of a status, as `json(_: Status)` writes it, with "code", "name", "message", "metadata" and
+/// "details". An unknown member is a failure.
 struct StatusReader {
   let status = Status(.unknown)
   private var code: StatusCode?
   private var name: StatusCode?
   private var given: JSON.Value?
   private var isMalformed = false
-  /// The value of "grpc-status-details-bin".
+  /// The value of "grpc-status-details-bin" in the metadata, decoded from base64.
   private var encoded: ByteBuffer?
 
   mutating func read(_ reader: JSONReader) -> Failure? {
@@ -51,8 +52,8 @@ struct StatusReader {
     return nil
   }
 
-  /// Whether "details" and the encoded bytes have the same contents. If they differ, "details" counts. If they agree,
-  /// the bytes are kept as they came, with the fields that JSON does not show. nil: no memory.
+  /// Whether "details" and `encoded` have the same contents. If they differ, the caller uses "details". If
+  /// not, it uses `encoded`, which may have fields that JSON does not show. nil: no memory.
   private func agrees(_ given: JSON.Value, with encoded: ByteBuffer) -> Bool? {
     let other = Status(.unknown)
     other.takeDetails(encoded.view)
@@ -83,7 +84,8 @@ struct StatusReader {
     }
   }
 
-  /// Reads a detail: {"@type": a type URL, "base64": the encoded message}, or the message's fields instead of "base64".
+  /// Reads one detail: {"@type": type URL, "base64": encoded message}, or with the fields of the message
+  /// instead of "base64".
   private func readDetail(_ reader: JSONReader) -> Failure? {
     guard reader.isObject else { return reader.fail("an object") }
     guard let type = reader.member("@type"), let url = type.string, !url.isEmpty, !url.contains(0) else {
@@ -123,11 +125,11 @@ struct StatusReader {
 
 private var noMemory: Failure { Failure(.noMemory, "no memory") }
 
-/// Encodes the fields of a google.rpc error detail (ProtoJSON) as protobuf's own encoders do: in the order of their
-/// numbers, and without fields that have their default. The recursion is as deep as the schema, whatever the JSON
-/// contains.
+/// Encodes the fields of a google.rpc error detail from ProtoJSON. The bytes are the same as those of
+/// protobuf's own encoders: the fields are in the order of their numbers, and fields with their default value
+/// are left out. The recursion is only as deep as the schema, whatever the JSON contains.
 private struct DetailReader {
-  /// A key that is accepted although it is not a field, such as "@type".
+  /// A key that is allowed although the schema has no such field: "@type".
   let skipped: StaticString
 
   func read(_ reader: JSONReader, _ schema: DetailSchema, into out: ByteBuffer) -> Failure? {
@@ -206,7 +208,7 @@ private struct DetailReader {
     return reader.value.pointee.type == JSON_INTEGER ? Int64(json_integer_value(reader.value)) : nil
   }
 
-  /// The text as a decimal number; nil: the text is no number.
+  /// The value of a decimal number in text; nil: the text is no such number.
   private func decimal(_ text: ByteView) -> Int64? {
     let isNegative = text.first == 0x2d
     let digits = ByteView(rebasing: text.dropFirst(isNegative ? 1 : 0))
@@ -224,8 +226,9 @@ private struct DetailReader {
     return number
   }
 
-  /// Writes a duration such as "1.5s": seconds and at most nine digits of a fraction (google/protobuf/duration.proto:
-  /// seconds = 1, nanos = 2).
+  /// Encodes a duration such as "1.5s": seconds, and at most nine digits of a fraction
+  /// (google/protobuf/duration.proto: seconds = 1, nanos = 2). Returns false if the text is not a duration,
+  /// or if there is no memory.
   private func writeDuration(_ text: ByteView, into out: ByteBuffer) -> Bool {
     guard text.last == 0x73 else { return false }
     let number = ByteView(rebasing: text.dropLast())

@@ -39,7 +39,7 @@ public func penstock_sync_interceptor_table(
   return PENSTOCK_OK
 }
 
-/// A copy of the text with a NUL behind it; empty for NULL.
+/// A copy of the text with a NUL at its end; only the NUL if `text` is NULL. nil: no memory.
 private func copied(_ text: UnsafePointer<CChar>?) -> ByteBuffer? {
   let buffer = ByteBuffer()
   if let text, !buffer.append(bytes(text)) { return nil }
@@ -51,15 +51,15 @@ private func fill(
   _ given: penstock_sync_interceptor
 ) {
   let callbacks = SyncInterceptor.callbacks()
-  // Nothing changes the two strings, so their storage stays at its address.
+  // Nothing changes the two strings, so the pointers to their storage stay valid.
   out.pointee.name = cString(made.name)
   out.pointee.methods = made.methods.map { cString($0) }
   out.pointee.kinds = given.kinds
   out.pointee.level = given.level
   out.pointee.per_attempt = given.per_attempt
   out.pointee.hold_bytes = given.hold_bytes == 0 ? Int(Int32.max) : given.hold_bytes
-  // A second `next` sends the request again, so the request is recorded. An interceptor with per_attempt can't send it
-  // again.
+  // If the interceptor's function calls `next` a second time, the request is sent again, so it is recorded.
+  // An interceptor with per_attempt can't send it again.
   let records = given.per_attempt == 0 || given.level == PENSTOCK_LEVEL_OBJECT
   out.pointee.replay_bytes = records ? 65536 : 0
   out.pointee.max_restarts = .max

@@ -4,9 +4,9 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-// The functions of hop.h, call.h and runtime.h for traces and snapshots.
+// The functions of hop.h, call.h and runtime.h for traces, and for snapshots of running calls.
 
-/// How many nanoseconds a trace waits for the loop to say what its call is doing.
+/// How long a function waits for the loop to report what a call is doing, in nanoseconds.
 private let patience: UInt64 = 100_000_000
 
 private func give(_ made: JSON.Value?, _ out: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>)

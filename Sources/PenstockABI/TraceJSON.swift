@@ -123,7 +123,7 @@ private func json(_ note: TraceNote, _ record: CallRecord, _ log: TraceLog) -> J
 
 // MARK: - Who holds up the call
 
-/// Appends a number with commas: 3204 as "3,204".
+/// Appends a number with commas between groups of three digits: 3204 as "3,204".
 private func append(_ number: UInt64, to text: ByteBuffer) {
   let digits = ByteBuffer()
   _ = appendDecimal(number, to: digits)
@@ -218,7 +218,7 @@ private func json(_ holder: Holder, _ now: UInt64) -> JSON.Value? {
 
 // MARK: - Calls
 
-/// Fills in the members that every trace has.
+/// Fills in the members that the traces of running and of ended calls have in common.
 private func fill(_ object: JSON.Object, _ record: CallRecord) {
   object.set("id", JSON.int(record.id))
   object.set("method", text(record.path))
@@ -268,7 +268,8 @@ func traceJSON(_ record: CallRecord) -> JSON.Value? {
   }.value
 }
 
-/// The trace of a call that may still be running. `view`: nil where the loop did not answer in time.
+/// The trace of a call that may still be running. `view` is the loop's report of what the call is doing; nil:
+/// the loop did not answer in time.
 func traceJSON(_ call: ClientCall, _ view: CallView?) -> JSON.Value? {
   JSON.object { object in
     // `ended` is read only once, because the call may end meanwhile.

@@ -1,5 +1,6 @@
-/// The actions that follow from one event, in order: at most two, stored without an array. `@inlinable`, because it is
-/// generic: the compiler specialises it for each type of action in the module that uses it.
+/// The actions that follow from one event, in order: at most two, stored without an array. The type is
+/// `@inlinable` because it is generic: the compiler specialises it for each type of action in the module that
+/// uses it.
 public struct Actions<Action: Equatable>: Equatable {
   @usableFromInline var first: Action?
   @usableFromInline var second: Action?

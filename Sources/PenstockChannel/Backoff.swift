@@ -1,8 +1,8 @@
 /// Decides how long to wait between attempts to connect to one endpoint ("gRPC Connection Backoff Protocol").
-/// If an attempt fails, the next one begins at the time that `begin` has returned, or at once if that time
-/// has passed. No I/O, no clock, no source of random numbers.
+/// `begin` returns the time at which the next attempt may begin if the present one fails; if that time has
+/// passed when it fails, the next one begins at once. No I/O, no clock, no source of random numbers.
 public struct Backoff: Equatable, Sendable {
-  /// The settings of a channel; times are in nanoseconds.
+  /// The back-off settings of a channel; times are in nanoseconds.
   public struct Policy: Equatable, Sendable {
     public var initial: UInt64 = 1_000_000_000
     public var most: UInt64 = 120_000_000_000
@@ -13,15 +13,15 @@ public struct Backoff: Equatable, Sendable {
     public init() {}
   }
 
-  /// How many attempts this back-off has counted; a new back-off begins with 0.
+  /// How many attempts were begun with this back-off.
   public private(set) var attempts = 0
-  /// The last wait, without its jitter.
+  /// The present wait in nanoseconds, without its jitter.
   private var wait: UInt64 = 0
 
   public init() {}
 
-  /// An attempt begins now. Returns the earliest time of the next attempt, if this one fails. `random`: a
-  /// random number, uniformly distributed.
+  /// Notes that an attempt begins now. Returns the earliest time of the next attempt, in case this one fails.
+  /// `random` is a uniformly distributed random number.
   public mutating func begin(_ policy: Policy, now: UInt64, random: UInt64) -> UInt64 {
     attempts &+= 1
     guard attempts > 1 else {
@@ -29,13 +29,13 @@ public struct Backoff: Equatable, Sendable {
       return Time.after(wait, now)
     }
     wait = Backoff.scale(wait, by: policy.multiplier, most: policy.most)
-    // A random number from -1 to 1.
+    // A number from -1 to 1, made from the random number.
     let deviation = Double(random >> 11) / Double(UInt64(1) << 52) - 1
     return Time.after(Backoff.scale(wait, by: 1 + policy.jitter * deviation, most: .max), now)
   }
 
-  /// Another attempt begins now, beside a connection that an earlier attempt has made: the wait stays as long
-  /// as it is.
+  /// Notes that an attempt begins now, while a connection of an earlier attempt is still in use: the wait
+  /// does not become longer. Returns the earliest time of the next attempt.
   public func begin(beside now: UInt64) -> UInt64 { Time.after(wait, now) }
 
   private static func scale(_ time: UInt64, by factor: Double, most: UInt64) -> UInt64 {
@@ -44,7 +44,7 @@ public struct Backoff: Equatable, Sendable {
   }
 }
 
-/// Sums of times; a sum that would overflow is the latest time instead.
+/// Sums of times; instead of a sum that would overflow, the latest possible time.
 public enum Time {
   public static func after(_ duration: UInt64, _ now: UInt64) -> UInt64 {
     let (sum, overflow) = now.addingReportingOverflow(duration)

@@ -1,12 +1,12 @@
-/// Chooses the endpoint of each attempt. The balancer knows an endpoint only by its index and by the news of
-/// it. The balancer decides, and the channel carries out its actions (`ChannelCore.follow`). Another kind of
-/// balancer is another case. No I/O, no clock.
+/// Chooses the endpoint of each attempt. The balancer knows endpoints only by their indices and by the events
+/// about them. It decides, and the channel carries out its actions (`ChannelCore.follow`). A further kind of
+/// balancer is added as a case. No I/O, no clock.
 public enum Balancer: Equatable {
   case pickFirst(PickFirst)
   case roundRobin(RoundRobin)
 
-  /// Makes the balancer for a policy of a service config. `timeout`: how long each attempt to connect may take, in
-  /// nanoseconds. `random`: a random number.
+  /// Makes the balancer for a policy of a service config. `timeout` is the time that each attempt to connect
+  /// may take, in nanoseconds. `random` is any random number.
   public static func make(_ policy: BalancerConfig.Policy, timeout: UInt64, random: UInt64) -> Balancer {
     switch policy {
     case .pickFirst: .pickFirst(PickFirst(timeout: timeout))
@@ -15,7 +15,7 @@ public enum Balancer: Equatable {
     }
   }
 
-  /// Chooses the endpoint of one attempt, if `pick` is `choose`. Returns its index.
+  /// Chooses the endpoint of one attempt, and returns its index. Called while `pick` is `.choose`.
   public mutating func choose() -> Int {
     switch self {
     case .pickFirst: return 0
@@ -26,7 +26,7 @@ public enum Balancer: Equatable {
     }
   }
 
-  /// The indices of the endpoints among which `choose` chooses.
+  /// The indices of all endpoints that an attempt may get now.
   public var choices: [Int] {
     switch self {
     case .pickFirst(let first): if case .endpoint(let index) = first.pick { [index] } else { [] }
@@ -47,7 +47,7 @@ public enum Balancer: Equatable {
     }
   }
 
-  /// The answer for each attempt that wants an endpoint. It stays until the next event.
+  /// What an attempt that wants an endpoint gets now. It stays the same until the next event.
   public var pick: Pick {
     switch self {
     case .pickFirst(let first): return first.pick
@@ -55,7 +55,7 @@ public enum Balancer: Equatable {
     }
   }
 
-  /// The reason why `pick` is `fail`.
+  /// The reason for which attempts fail now, while `pick` is `.fail`.
   public var failure: BalancerAction.Why {
     switch self {
     case .pickFirst(let first): return first.failure
@@ -63,7 +63,7 @@ public enum Balancer: Equatable {
     }
   }
 
-  /// Whether there is no connection because no addresses are known.
+  /// Whether attempts wait because no addresses are known.
   public var lacksName: Bool {
     switch self {
     case .pickFirst(let first): return first.lacksName
@@ -80,28 +80,28 @@ public enum Balancer: Equatable {
 }
 
 public enum Pick: Equatable {
-  /// The index of an endpoint that is ready.
+  /// The attempt gets the endpoint with this index, which is ready.
   case endpoint(Int)
   /// Several endpoints are ready: `choose` says which one an attempt gets.
   case choose
   /// The attempt waits until the balancer has a connection.
   case wait
-  /// The attempt fails, unless the call waits until a connection can be made (`Patience`).
+  /// The attempt fails, unless its call waits for a connection however long that takes (`Patience`).
   case fail
 }
 
 public enum BalancerEvent: Equatable, Sendable {
-  /// A connection is wanted: by a call that waits, or by the program.
+  /// A waiting call, or the program, wants a connection.
   case wanted
-  /// The addresses have come. They are now the endpoints 0, 1, 2 and so on, in these states and with these weights;
-  /// without `weights` all weigh the same.
+  /// The resolver has given addresses. They are the endpoints 0, 1, 2 and so on from now on, in these states
+  /// and with these weights; without `weights` all weights are equal.
   case named([Connectivity], weights: [UInt32] = [])
-  /// The name has no addresses, or could not be looked up, and no addresses are known from before.
+  /// The look-up has given no addresses, or has failed, and no addresses are known from before.
   case nameless
   case endpoint(Int, EndpointNews)
   /// The armed timer is due.
   case time
-  /// No call has used the channel for the idle timeout.
+  /// No call has used the channel for the time of its idle timeout.
   case rest
   case close
 }
@@ -111,35 +111,37 @@ public enum EndpointNews: Equatable, Sendable {
   case ready
   /// An attempt to connect to the endpoint has failed.
   case failed
-  /// The wait after a failure is over.
+  /// Waiting after a failed attempt is over: the endpoint may be connected to again.
   case rested
-  /// The endpoint was ready, and no longer has a connection that takes new calls.
+  /// The endpoint, which was ready, has no connection left that takes new calls.
   case left
-  /// Like `left`, and the connection has answered no call.
+  /// The endpoint, which was ready, has no connection left that takes new calls, and the last one has
+  /// answered no call.
   case leftUnused
-  /// A slot has come free on the endpoint's connection.
+  /// A connection of the endpoint can take a further call, after it was full.
   case room
 }
 
 public enum BalancerAction: Equatable, Sendable {
   /// Asks for addresses.
   case resolve
-  /// Asks for addresses again. The known addresses stay, and the balancer gets no event about them.
+  /// Looks the name up again. The known addresses stay, and the balancer is not told if the look-up fails.
   case refresh
   case connect(Int, until: UInt64)
-  /// Connects each endpoint that is idle.
+  /// Begins to connect each endpoint that is idle, until the time `until`.
   case connectAll(until: UInt64)
   case arm(UInt64)
-  /// Releases every endpoint but this one; nil: all endpoints. Disarms the timer.
+  /// Gives up the connections of every endpoint except the one with this index (nil: of all endpoints), and
+  /// stops the balancer's timer.
   case keep(Int?)
-  /// Picks again for the calls that wait.
+  /// Chooses an endpoint again for each waiting attempt.
   case serve
-  /// Fails the calls that wait, except those with "wait for ready".
+  /// Fails the waiting attempts, except those of calls with "wait for ready".
   case fail(Why)
 
   public enum Why: Equatable, Sendable {
     case nameless
-    /// The attempts to connect have failed at each address.
+    /// An attempt to connect to each address has failed.
     case unconnected
     case closed
   }

@@ -1,21 +1,21 @@
 /// One pass over the addresses of a name ("Happy Eyeballs", RFC 8305 section 5; gRFC A61). The next attempt
-/// begins a short time after the last one, or at once when that one has failed. Attempts that have begun go
-/// on in parallel, and the first connection wins. No I/O, no clock.
+/// to connect begins a short time after the last one began, or at once when that one has failed. Attempts run
+/// in parallel, and the first connection that succeeds is used. No I/O, no clock.
 ///
 /// ```
 /// begin --> connect(0) --delay or failure--> connect(1) ... --every one has failed--> exhausted
 /// ```
 public struct ConnectPass: Equatable {
-  /// The time from the beginning of one attempt to the next, in nanoseconds ("Connection Attempt Delay").
+  /// The time between the beginnings of two attempts, in nanoseconds ("Connection Attempt Delay").
   public static let delay: UInt64 = 250_000_000
 
-  /// The addresses that were not tried in this pass, the next one last.
+  /// The indices of the addresses that were not tried in this pass yet, the next one last.
   private var untried: [Int] = []
   private var hasFailed: [Bool]
   private var missing: Int
 
-  /// A pass over endpoints in these states: those that are idle are tried. An endpoint in TRANSIENT_FAILURE counts as
-  /// failed.
+  /// Begins a pass over endpoints in these states. Only endpoints that are idle are tried; an endpoint in
+  /// TRANSIENT_FAILURE counts as failed.
   public init(_ states: [Connectivity]) {
     hasFailed = []
     missing = states.count
@@ -33,7 +33,7 @@ public struct ConnectPass: Equatable {
   /// Whether an address is left that was not tried in this pass.
   public var hasMore: Bool { !untried.isEmpty }
 
-  /// The address to be tried now; nil: all were tried.
+  /// The index of the address to be tried now; nil: all were tried.
   public mutating func next() -> Int? { untried.popLast() }
 
   public mutating func failed(_ index: Int) {

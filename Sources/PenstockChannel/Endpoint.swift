@@ -1,16 +1,17 @@
 import PenstockCall
 import PenstockWire
 
-/// A server of a channel's name: its address, and the facts that the resolver gives about it. Never changed.
+/// One server of the name in a channel's target: its address, and what the resolver says about it. The object
+/// never changes, except that `text` is made at its first use.
 public final class Endpoint {
   public let address: SocketAddress
-  /// The endpoint's share of the calls relative to the other endpoints, for a balancer that uses weights.
+  /// The endpoint's share of the calls relative to other endpoints, for balancers that use weights.
   public let weight: UInt32
-  /// Endpoints with the lowest number come first; policies that spread calls use only those. nil: the
-  /// resolver gives none.
+  /// A smaller number means that the endpoint is preferred: policies that spread calls use only the endpoints
+  /// with the smallest number. nil: the resolver gives no priorities.
   public let priority: UInt16?
-  /// The names and values of the endpoint's attributes, alternating, such as its zone. A value is followed by
-  /// a NUL.
+  /// The names and values of the endpoint's attributes, such as its zone: a name, its value, the next name,
+  /// and so on. Each value ends with a NUL.
   private let attributes: [ByteBuffer]
   private var knownText: ByteBuffer?
 
@@ -23,7 +24,8 @@ public final class Endpoint {
     self.attributes = attributes
   }
 
-  /// The address, such as "192.0.2.1:443", followed by a NUL. Made when it is first asked for; driving thread only.
+  /// The address, such as "192.0.2.1:443", followed by a NUL. It is made at the first use, so only the
+  /// driving thread may use this.
   public var text: ByteBuffer {
     if let knownText { return knownText }
     let made = ByteBuffer().say(address.text())
@@ -32,7 +34,7 @@ public final class Endpoint {
     return made
   }
 
-  /// The value of the attribute of this name; nil: there is none.
+  /// The value of the attribute called `name`; nil: the endpoint has no such attribute.
   public func attribute(_ name: ByteView) -> ByteBuffer? {
     for index in stride(from: 0, to: attributes.count, by: 2) where bytesEqual(attributes[index].view, name) {
       return attributes[index + 1]
@@ -45,8 +47,8 @@ public final class Endpoint {
   }
 
   /// Orders the endpoints of each priority so that IPv4 and IPv6 alternate, beginning with the family of the
-  /// first endpoint (RFC 8305 section 4). Of several endpoints with one address the first is kept.
-  /// `onlyFirstPriority`: the endpoints of the other priorities are left out.
+  /// first endpoint (RFC 8305 section 4). If several endpoints have the same address, only the first is kept.
+  /// With `onlyFirstPriority` only the endpoints of the most preferred priority are kept.
   public static func interleaved(_ list: [Endpoint], onlyFirstPriority: Bool = false) -> [Endpoint] {
     var all: [Endpoint] = []
     var index = 0

@@ -1,5 +1,5 @@
-/// The decisions of a health check (gRFC A17): on a stream of the connection to an endpoint the channel
-/// watches whether the server says that it is serving. No I/O, no clock.
+/// The decisions of a health check (gRFC A17). The channel opens a stream on its connection to an endpoint,
+/// and the server reports on it whether it is serving. No I/O, no clock.
 ///
 /// | | connected | serving | notServing | unimplemented |
 /// |---|---|---|---|---|
@@ -19,25 +19,27 @@
 /// | waiting | - | watch -> asking, or arm | watch -> asking, anew | cancel -> off |
 /// | unneeded | - | - | - | cancel -> off |
 ///
-/// In each cell: the actions, then the state that follows; "-" changes nothing. "too soon": the stream was
-/// not the first of its back-off, and ended before `retry`, the time at which the next stream would have
-/// begun without any news on this one. A server that ends each stream at once must not be asked without a
-/// pause. "anew": the back-off begins with its first wait again, as it does after a stream that has lasted
-/// until `retry`.
+/// In each cell: the actions, then the state that follows; "-" changes nothing. An "or arm" belongs to a
+/// timer that has fired before `retry`: the timer is set again. "too soon": the stream ended before `retry`,
+/// the earliest time for the next stream after a stream without any report; and it was not the first stream
+/// of its back-off. Such a stream is followed by a pause, because some servers end each stream at once.
+/// "anew": the back-off begins with its first wait again, as it does after a stream that has lasted until
+/// `retry`.
 public enum HealthState: Equatable, Sendable {
-  /// There is no connection, or the check is switched off.
+  /// The endpoint has no connection, or the check is switched off.
   case off
-  /// A stream was begun, and has brought no news. If it ends, the next one begins at `retry` or later.
+  /// A stream was begun, and the server has not reported yet. If the stream ends, the next one begins at
+  /// `retry` or later.
   case asking(Backoff, retry: UInt64)
-  /// The server has reported its health. `serves`: it is serving (`serving` in the table); false: it has said
-  /// anything else (`refusing`).
+  /// The server has reported its health on the stream. `serves`: it is serving (`serving` in the table), or
+  /// it has reported anything else (`refusing`).
   case heard(serves: Bool, Backoff, retry: UInt64)
   /// The stream has ended, and the next one begins at `retry`.
   case waiting(Backoff, retry: UInt64)
   /// The server has no health service: it counts as serving as long as the connection lasts.
   case unneeded
 
-  /// The connectivity of an endpoint that has a connection, according to its health.
+  /// The connectivity of an endpoint that has a connection, as its health check sees it.
   public var connectivity: Connectivity {
     switch self {
     case .off, .asking: .connecting
@@ -49,30 +51,30 @@ public enum HealthState: Equatable, Sendable {
 }
 
 public enum HealthEvent: Equatable, Sendable {
-  /// There is a connection. `random`: a random number for the wait after a stream.
+  /// The endpoint has a connection. `random` is a random number for the wait after the stream.
   case connected(random: UInt64)
-  /// The server has reported its health. `serves`: it is serving; false: it has said anything else
-  /// ("notServing" in the table).
+  /// The server has reported its health on the stream. `serves`: it is serving, or it has reported anything
+  /// else ("notServing" in the table).
   case heard(serves: Bool)
   /// The server has no health service.
   case unimplemented
-  /// The stream has ended for another reason.
+  /// The stream has ended, but not because the server has no health service.
   case ended(random: UInt64)
   /// The armed timer is due.
   case time(random: UInt64)
-  /// The next stream may begin at once.
+  /// The program has reset the back-off, so the next stream may begin at once.
   case reset(random: UInt64)
-  /// The connection is lost or takes no new streams, or the check is switched off.
+  /// The connection is lost or takes no new streams, or the program has switched the check off.
   case stop
 }
 
 public enum HealthAction: Equatable, Sendable {
   /// Begins a stream.
   case watch
-  /// Ends the stream and the timer.
+  /// Ends the stream and stops the timer.
   case cancel
   case arm(UInt64)
-  /// Tells the balancer the news.
+  /// Tells the balancer this event about the endpoint.
   case tell(EndpointNews)
 }
 

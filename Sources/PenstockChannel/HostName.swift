@@ -1,17 +1,17 @@
 import PenstockWire
 
-/// A host's name as DNS and certificates have it: labels of letters, digits, "-" and "_" (which some hosts have in
-/// spite of RFC 952), with a dot between them, and perhaps a dot at the end.
+/// A host name as in DNS and in certificates: labels of letters, digits, "-" and "_" (which some hosts have
+/// in spite of RFC 952), with a dot between two labels, and perhaps a dot at the end.
 public enum HostName {
-  /// The most characters of a name, without a dot at its end: the 255 bytes on the wire (RFC 1035 section 2.3.4) have
-  /// room for no more.
+  /// The most characters of a name, without a dot at its end. The 255 bytes of a name on the wire (RFC 1035
+  /// section 2.3.4) have room for no more.
   private static let longest = 253
   private static let longestLabel = 63
 
-  /// The flaw of `name`; nil: none.
+  /// What makes `name` invalid, in words; nil: it is valid.
   public static func flaw(_ name: ByteView) -> StaticString? {
     if name.isEmpty { return "it is empty" }
-    // OpenSSL takes a name that begins with a dot as a pattern for all names with that ending.
+    // OpenSSL would take a name that begins with a dot as a pattern for all names with that ending.
     if name[0] == 0x2E { return "it begins with a dot: patterns are not allowed" }
     var label = 0
     for byte in name {
@@ -26,7 +26,8 @@ public enum HostName {
     return name.count > longest + (label == 0 ? 1 : 0) ? "it is too long" : nil
   }
 
-  /// The name as TLS has it (RFC 6066 section 3): without the dot at its end, and an IPv6 address without its zone.
+  /// The host name in the form that TLS uses (RFC 6066 section 3): without a dot at its end; an IPv6 address
+  /// without its zone.
   public static func forTLS(_ host: ByteView) -> ByteView {
     if host.last == 0x2E { return ByteView(rebasing: host.dropLast()) }
     return ByteView(rebasing: host.contains(0x3A) ? host.prefix { $0 != 0x25 } : host[...])

@@ -14,25 +14,29 @@
 /// | heard within the interval | arm -> listening |
 /// | silent for the interval | ping, arm -> pinged(now); while an earlier PING has no answer: arm -> pinged(now) |
 ///
-/// Each cell has the action, then the state that follows; "-" changes nothing.
+/// Each cell has the action, then the state that follows; "-" changes nothing. "look" stands for the first
+/// line of the second table whose condition holds.
 ///
-/// Received bytes are no event: a connection stores the time of each read, and gives it with the events of this table
-/// (`KeepaliveView`). So keepalive costs a read only this store, and costs a call nothing while the timer runs.
+/// Received bytes are no event here: a connection stores the time of each read, and passes it with the events
+/// of this table (`KeepaliveView`). So keepalive adds only this store to a read, and nothing to a call while
+/// the timer runs.
 public struct Keepalive: Equatable {
   public enum State: Equatable {
-    /// No timer runs: the connection had no calls at the last look. The next call gives the event `opened`.
+    /// No timer runs, because the connection had no calls when keepalive last looked. The next call causes
+    /// the event `opened`.
     case asleep
-    /// The timer runs until the connection has been silent for the interval.
+    /// The timer is set for the end of the interval without received bytes.
     case listening
-    /// A PING was sent at that time.
+    /// A PING was due at this time. It was sent then, unless an earlier PING had no answer yet.
     case pinged(at: UInt64)
     case over
   }
 
   public private(set) var state = State.asleep
-  /// How long a connection may be silent before it is pinged, in nanoseconds.
+  /// How long no byte may come from the peer before the connection is pinged, in nanoseconds.
   public private(set) var interval: UInt64
-  /// How long the connection may stay silent after a PING, in nanoseconds.
+  /// How long no byte may come from the peer after a PING before the connection counts as dead, in
+  /// nanoseconds.
   public let timeout: UInt64
   /// Whether a connection without calls is pinged too.
   public let withoutCalls: Bool
@@ -43,14 +47,14 @@ public struct Keepalive: Equatable {
     self.withoutCalls = withoutCalls
   }
 
-  /// Lengthens the interval with which later connections begin, because a peer has complained of too many
-  /// pings. Called on the copy that the channel keeps for those connections.
+  /// Lengthens the interval for later connections, because a peer has complained of too many pings. The
+  /// channel calls this on the copy with which later connections begin.
   public mutating func slow(to interval: UInt64) { self.interval = max(self.interval, interval) }
 }
 
-/// The facts about a connection's activity on which keepalive decides.
+/// What keepalive has to know about a connection when it decides.
 public struct KeepaliveView: Equatable {
-  /// When a byte last came from the peer.
+  /// When a byte last came from the peer, in monotonic nanoseconds.
   public var heard: UInt64
   public var hasCalls: Bool
   /// Whether the last PING has been acknowledged; true before there was one.
@@ -64,11 +68,11 @@ public struct KeepaliveView: Equatable {
 }
 
 public enum KeepaliveEvent: Equatable {
-  /// The connection is ready, or a stream has been added.
+  /// The connection has become ready, or has got a further stream.
   case opened(KeepaliveView)
   /// The armed timer is due.
   case time(KeepaliveView)
-  /// The peer complains: GOAWAY with ENHANCE_YOUR_CALM and "too_many_pings".
+  /// The peer has complained of too many pings, by GOAWAY with ENHANCE_YOUR_CALM and "too_many_pings".
   case tooMany
   /// The connection has ended.
   case ended
@@ -78,7 +82,7 @@ public enum KeepaliveAction: Equatable {
   case ping
   case arm(UInt64)
   case disarm
-  /// Later connections of the channel get at least this interval.
+  /// Later connections of the channel are to use at least this interval, in nanoseconds.
   case slow(to: UInt64)
   /// The connection is dead.
   case die
@@ -121,8 +125,8 @@ extension Keepalive {
       return Actions(.arm(due))
     }
     state = .pinged(at: now)
-    // If the interval is shorter than the timeout, the timer is due after the interval: the answer may have
-    // come by then, and the next PING is due one interval after the answer.
+    // If the interval is shorter than the timeout, the timer is set for the end of the interval: the answer
+    // may have come by then, and the next PING is due one interval after that answer.
     let arm = KeepaliveAction.arm(Keepalive.after(now, min(interval, timeout)))
     return view.isAnswered ? Actions(.ping, arm) : Actions(arm)
   }

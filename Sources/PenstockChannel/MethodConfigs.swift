@@ -1,10 +1,12 @@
 import PenstockCall
 import PenstockWire
 
-/// The settings that a service config gives the calls of a method. A setting that is nil is left to the call.
+/// The settings that a service config has for the calls of a method. A setting that is nil is left to the
+/// call's own options.
 public struct MethodConfig: Equatable, Sendable {
   public var waitsForReady: Bool?
-  /// The time from the call's creation to its deadline, in nanoseconds; the call's own deadline may be earlier.
+  /// The time from the call's creation to its deadline, in nanoseconds. If the call's own deadline is
+  /// earlier, that one counts.
   public var timeout: UInt64?
   public var maxRequestBytes: Int?
   public var maxResponseBytes: Int?
@@ -12,8 +14,8 @@ public struct MethodConfig: Equatable, Sendable {
   public init() {}
 }
 
-/// The configs of methods by their names. The most specific config counts: the config of the method, else the
-/// config of its service, else the config of all services.
+/// The configs of methods, by name. The most specific config counts: that of the method, otherwise that of
+/// its service, otherwise that of all services.
 public struct MethodConfigs {
   /// A config with its name: "/service/method", or "/service/" for all methods of the service, or "" for all services.
   private final class Entry {
@@ -33,8 +35,8 @@ public struct MethodConfigs {
 
   public var isEmpty: Bool { entries.isEmpty }
 
-  /// Adds the config of a method. An empty `method` stands for the whole service, and an empty `service` for
-  /// all services. `.already`: the name has a config.
+  /// Adds the config of a method. An empty `method` stands for all methods of the service, and an empty
+  /// `service` for all services. Returns `.already` if there is a config for this name.
   public mutating func add(_ config: MethodConfig, service: ByteView, method: ByteView) -> Outcome {
     let name = ByteBuffer()
     if !service.isEmpty {
@@ -70,7 +72,7 @@ public struct MethodConfigs {
     return entries[place].config
   }
 
-  /// The index of the first entry whose name is not less than `name`.
+  /// The index of the first entry whose name is not less than `name`, by binary search.
   private func place(of name: ByteView) -> Int {
     var low = 0
     var high = entries.count

@@ -1,11 +1,13 @@
-/// The record of one endpoint for outlier detection.
+/// What outlier detection records about one endpoint.
 public struct OutlierRecord: Equatable, Sendable {
-  /// How many calls of this interval have ended: with OK (`succeeded`), and otherwise (`failed`).
+  /// How many calls have ended since the interval began: with OK (`succeeded`), or with another code
+  /// (`failed`).
   public var succeeded = 0
   public var failed = 0
-  /// When the endpoint was ejected; nil: it is not ejected.
+  /// When the endpoint was ejected (gets no calls for a time), in monotonic nanoseconds; nil: it is not
+  /// ejected.
   public private(set) var ejectedAt: UInt64?
-  /// The length of the present or last ejection, in units of `baseEjection`. It rises by one with each
+  /// The length of the present or last ejection, as a multiple of `baseEjection`. It rises by one with each
   /// ejection, and falls by one with each interval in which the endpoint is not ejected.
   private var multiplier: UInt64 = 0
 
@@ -20,7 +22,7 @@ public struct OutlierRecord: Equatable, Sendable {
     multiplier += 1
   }
 
-  /// An interval is over: forgets its calls, and ends the ejection if its time is over.
+  /// Ends an interval: forgets the counted calls, and ends the ejection if it has lasted long enough.
   mutating func age(_ settings: OutlierDetection, _ now: UInt64) {
     succeeded = 0
     failed = 0
@@ -33,20 +35,20 @@ public struct OutlierRecord: Equatable, Sendable {
     if now > Time.after(overflow ? most : min(length, most), since) { ejectedAt = nil }
   }
 
-  /// Clears the record, because the settings have no outlier detection any more.
+  /// Clears the record, because the settings contain no outlier detection any more.
   public mutating func restore() { self = OutlierRecord() }
 }
 
 extension OutlierDetection {
   public var judgesAnything: Bool { successRate != nil || failurePercentage != nil }
 
-  /// The end of an interval that begins now. An interval lasts 10 ms at least, so that judging does not take
-  /// all the time.
+  /// The end of an interval that begins now. An interval lasts at least 10 ms, so that judging does not use
+  /// all the processor time.
   public func next(_ now: UInt64) -> UInt64 { Time.after(max(interval, 10_000_000), now) }
 
-  /// Judges the endpoints at the end of an interval, as gRFC A50 has it ("Interval Timer"): ejects endpoints
-  /// that stand out, and readmits ejected endpoints whose time is over. `random`: a source of random numbers,
-  /// for enforcement percentages.
+  /// Judges the endpoints at the end of an interval (gRFC A50, "Interval Timer"): ejects endpoints that fail
+  /// much more often than others, and ends ejections that have lasted long enough. `random` makes random
+  /// numbers, because an outlier may be ejected only with a certain probability.
   public func judge(_ records: inout [OutlierRecord], now: UInt64, random: () -> UInt64) {
     judgeSuccessRates(&records, now, random)
     judgeFailures(&records, now, random)
@@ -59,8 +61,8 @@ extension OutlierDetection {
     guard !rates.isEmpty, rates.count >= successRate.leastEndpoints else { return }
     let mean = rates.reduce(0, +) / Double(rates.count)
     let variance = rates.reduce(0) { $0 + ($1 - mean) * ($1 - mean) } / Double(rates.count)
-    // A rate is too low if it is below the mean by more than `deviations` / 1000 standard deviations. Both
-    // sides are squared, since the library has no square root.
+    // A rate is too low if it is less than the mean by more than `deviations` / 1000 standard deviations.
+    // Both sides are squared, because the library has no square root.
     let factor = Double(successRate.deviations) / 1000
     let bound = variance * factor * factor
     for index in records.indices {
@@ -91,7 +93,7 @@ extension OutlierDetection {
     }
   }
 
-  /// Whether no further endpoint may be ejected.
+  /// Whether the largest allowed part of the endpoints is ejected already.
   private func isFull(_ records: [OutlierRecord]) -> Bool {
     100 * records.filter { $0.isEjected }.count >= mostEjected * records.count
   }

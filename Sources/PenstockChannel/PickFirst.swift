@@ -1,5 +1,5 @@
-/// All calls go to the first address that can be connected to (gRFC A61, A62). A connection that is lost is made again
-/// at once, unless it has answered no call.
+/// Sends all calls to the first address to which a connection succeeds (gRFC A61, A62). A connection that is
+/// lost is made again at once, unless it has answered no call.
 ///
 /// | | wanted | named | nameless | time | rest | close |
 /// |---|---|---|---|---|---|---|
@@ -28,14 +28,14 @@
 public struct PickFirst: Equatable {
   public enum State: Equatable {
     case idle
-    /// Addresses have been asked for.
+    /// The resolver was asked for addresses.
     case naming
     case connecting(ConnectPass)
     case ready(Int)
-    /// Every address has failed. `failures`: how many attempts have failed since addresses were last asked
-    /// for, or since new addresses came.
+    /// An attempt to connect to each address has failed. `failures`: how many attempts have failed since the
+    /// resolver was last asked for addresses, or since new addresses came.
     case failing(ConnectPass, failures: Int)
-    /// There are no addresses; the name is looked up again after a wait.
+    /// There are no addresses. The resolver looks the name up again after a wait.
     case nameless
     case closed
   }
@@ -54,7 +54,7 @@ public struct PickFirst: Equatable {
     }
   }
 
-  /// Whether there is no connection because no addresses are known.
+  /// Whether attempts wait because no addresses are known.
   public var lacksName: Bool {
     switch state {
     case .idle, .naming, .nameless: true
@@ -62,7 +62,7 @@ public struct PickFirst: Equatable {
     }
   }
 
-  /// The reason why `pick` is `fail`.
+  /// The reason for which attempts fail now, while `pick` is `.fail`.
   public var failure: BalancerAction.Why {
     switch state {
     case .nameless: .nameless
@@ -104,7 +104,7 @@ public struct PickFirst: Equatable {
       pass.failed(endpoint)
       return follow(pass, now)
     case (.failing(let pass, let failures), .endpoint(_, .failed)):
-      // There were as many failures as there are addresses: the name may have other addresses by now.
+      // As many attempts have failed as there are addresses, so the name may have other addresses by now.
       let asksAgain = failures + 1 >= pass.count
       state = .failing(pass, failures: asksAgain ? 0 : failures + 1)
       return asksAgain ? Actions(.resolve, .fail(.unconnected)) : Actions(.fail(.unconnected))
@@ -159,7 +159,7 @@ public struct PickFirst: Equatable {
     return actions
   }
 
-  /// Tries the next address of a pass, or ends the pass.
+  /// Begins to connect to the next address of the pass, or ends the pass if there is none.
   private mutating func follow(_ pass: ConnectPass, _ now: UInt64) -> Actions<BalancerAction> {
     if pass.isExhausted {
       state = .failing(pass, failures: 0)

@@ -1,6 +1,6 @@
-/// Decides when a name is looked up ("gRPC Name Resolution"): at once if addresses are wanted, but not before
-/// `least` has passed since the last look-up began; again after a failure, with back-off; and at an interval,
-/// if one is set. No I/O, no clock.
+/// Decides when a name is looked up ("gRPC Name Resolution"). If addresses are wanted, the look-up begins at
+/// once, but not before `least` has passed since the last one began. After a failure it begins again, with
+/// back-off. If an interval is set, it also begins after each interval. No I/O, no clock.
 ///
 /// | | ask | answered | failed | time | rest | reset |
 /// |---|---|---|---|---|---|---|
@@ -8,16 +8,18 @@
 /// | asking | - | disarm -> idle, or arm -> waiting | arm -> waiting | arm; too late: arm, giveUp -> waiting | stop -> idle | - |
 /// | waiting | start, or arm; failed: - | - | - | start -> asking, or arm | disarm -> idle | failed: start -> asking |
 ///
-/// In each cell: the action, then the state that follows; "-" changes nothing. With "start" the timer is armed for the
-/// timeout, and with "stop" it is disarmed. "failed": it waits after a failure, and not for the interval or for `least`.
+/// In each cell: the action, then the state that follows; "-" changes nothing. With "start" the timer is
+/// armed for the timeout, and with "stop" it is disarmed. "failed": the state is waiting because of a
+/// failure, and not because of the interval or `least`. "too soon": `least` has not passed. "or arm": the
+/// timer has fired too early, so it is set again.
 public struct ResolveState: Equatable {
-  /// The settings of a channel; times are in nanoseconds.
+  /// The settings of a channel for look-ups; times are in nanoseconds.
   public struct Policy: Equatable, Sendable {
     /// The least time between the beginnings of two look-ups.
     public var least: UInt64 = 30_000_000_000
-    /// After this time a name is looked up again although nobody asks; 0: never.
+    /// The time after which a name is looked up again even if no addresses are wanted; 0: never.
     public var interval: UInt64 = 0
-    /// The time that one look-up may take.
+    /// How long one look-up may take.
     public var timeout: UInt64 = 20_000_000_000
     public var backoff = Backoff.Policy()
 
@@ -35,19 +37,19 @@ public struct ResolveState: Equatable {
     case ask
     case answered
     case failed
-    /// The armed timer is due.
+    /// The timer that was set by `arm` has fired.
     case time
-    /// No addresses are wanted any more.
+    /// The channel has become idle, so no addresses are wanted any more.
     case rest
-    /// Ends a wait after a failure: the next look-up begins at once.
+    /// The program has reset the back-off: a wait after a failure ends, and the next look-up begins at once.
     case reset
   }
 
   public enum Action: Equatable {
     case start
-    /// Ends the look-up without an answer.
+    /// Ends the look-up, because no addresses are wanted any more.
     case stop
-    /// Ends the look-up, which has taken too long.
+    /// Ends the look-up, because it has taken too long.
     case giveUp
     case arm(UInt64)
     case disarm
@@ -56,7 +58,7 @@ public struct ResolveState: Equatable {
   public private(set) var phase = Phase.idle
   private var backoff = Backoff()
   private var hasFailed: Bool { backoff.attempts > 0 }
-  /// The earliest time of the next look-up.
+  /// The earliest time at which the next look-up may begin.
   private var next: UInt64 = 0
 
   public init() {}
@@ -94,7 +96,7 @@ public struct ResolveState: Equatable {
       phase = .idle
       return Actions(.disarm)
     case (.waiting(let until), .ask) where !hasFailed:
-      // The state waits for the interval to end, and addresses are wanted sooner.
+      // The state is waiting for the end of the interval, but addresses are wanted earlier.
       if now >= next { return begin(policy, now, random) }
       return next < until ? wait(until: next) : .none
     case (.waiting, .reset) where hasFailed:

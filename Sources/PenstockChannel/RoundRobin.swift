@@ -1,4 +1,4 @@
-/// Calls go to each endpoint that is ready, in turn (gRPC's round_robin), or in turn by weight
+/// Sends calls to the ready endpoints in turn (gRPC's round_robin), or to each as often as its weight says
 /// (static_weighted_round_robin). Every endpoint has a connection, or the channel tries to make one.
 ///
 /// | | wanted | named | nameless | rest | close |
@@ -27,11 +27,11 @@ public struct RoundRobin: Equatable {
 
   public enum State: Equatable {
     case idle
-    /// Addresses have been asked for.
+    /// The resolver was asked for addresses.
     case naming
-    /// There are endpoints, and each is in one of three states.
+    /// There are endpoints; each has one of the three states of `Part`.
     case spread([Part])
-    /// There are no addresses; the name is looked up again after a wait.
+    /// There are no addresses. The resolver looks the name up again after a wait.
     case nameless
     case closed
   }
@@ -44,14 +44,14 @@ public struct RoundRobin: Equatable {
   private var weights: [UInt32] = []
   private var turn: Turn
 
-  /// `random`: a random number, which decides the endpoint of the first call, so that many clients do not all begin
-  /// with the same one.
+  /// `random` decides which endpoint gets the first call, so that many clients do not all begin with the same
+  /// endpoint.
   public init(timeout: UInt64, random: UInt64) {
     self.timeout = timeout
     turn = Turn(random)
   }
 
-  /// The index of the endpoint for the next call. Called only while `pick` is `choose`.
+  /// Returns the index of the endpoint for the next call. Called only while `pick` is `.choose`.
   public mutating func choose() -> Int { ready[turn.next()] }
 
   public var pick: Pick {
@@ -64,7 +64,7 @@ public struct RoundRobin: Equatable {
     }
   }
 
-  /// Whether there is no connection because no addresses are known.
+  /// Whether attempts wait because no addresses are known.
   public var lacksName: Bool {
     switch state {
     case .idle, .naming, .nameless: true
@@ -72,7 +72,7 @@ public struct RoundRobin: Equatable {
     }
   }
 
-  /// The reason why `pick` is `fail`.
+  /// The reason for which attempts fail now, while `pick` is `.fail`.
   public var failure: BalancerAction.Why {
     switch state {
     case .nameless: .nameless
@@ -175,15 +175,16 @@ public struct RoundRobin: Equatable {
   }
 }
 
-/// Chooses the next of several endpoints, each as often as its weight demands: the static stride scheduler of
-/// gRPC's weighted round robin. The endpoints have their turns one after another, and each skips as many
-/// turns as it must to get no more than its share; the heaviest skips none.
+/// Chooses the endpoint of each call, so that every endpoint gets calls in proportion to its weight: the
+/// static stride scheduler of gRPC's weighted round robin. The scheduler goes round the endpoints, and an
+/// endpoint skips so many rounds that it gets only its share; the endpoint with the largest weight skips
+/// none.
 struct Turn: Equatable {
   private static let heaviest: UInt64 = 65535
 
   private var sequence: UInt64
   private var count: UInt64 = 0
-  /// The weights, scaled to numbers from 1 to `heaviest`: the largest becomes `heaviest`. Empty: all weights
+  /// The weights, scaled so that the largest is `heaviest` and the least is at least 1. Empty: all weights
   /// are equal.
   private var weights: [UInt64] = []
 
@@ -198,15 +199,16 @@ struct Turn: Equatable {
     }
   }
 
-  /// The position, in the list that `weigh` got, of the next endpoint. The list must not be empty.
+  /// Returns the next endpoint, as its index in the list of weights that `weigh` got. That list must not be
+  /// empty.
   mutating func next() -> Int {
     while true {
       sequence &+= 1
       let position = sequence % count
       if weights.isEmpty { return Int(position) }
       let weight = weights[Int(position)]
-      // Each endpoint begins at another point of its cycle, so that light endpoints do not all get their turn
-      // in one round.
+      // Each endpoint begins at another point of its cycle, so that endpoints with small weights do not all
+      // get their calls in one round.
       let passed = weight &* (sequence / count) &+ position &* (Turn.heaviest / 2)
       if passed % Turn.heaviest >= Turn.heaviest - weight { return Int(position) }
     }

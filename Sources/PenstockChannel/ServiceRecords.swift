@@ -1,28 +1,28 @@
 import CSystem
 import PenstockWire
 
-/// The SRV records of a DNS answer (RFC 1035 section 4.1, RFC 2782), in the order in which a client tries servers: by
-/// priority, and those of one priority at random by weight. The answer may have any bytes; records that are cut or
-/// malformed do not count.
+/// The SRV records of a DNS answer (RFC 1035 section 4.1, RFC 2782), in the order in which a client tries the
+/// servers: by priority, and within a priority at random by weight. The answer may contain any bytes; records
+/// that are cut off or malformed are left out.
 public struct ServiceRecords {
-  /// A record's priority, weight and port, and the place of its host's name in the answer, 16 bits each.
+  /// A record's priority, weight and port, and the offset of its host's name in the answer: 16 bits each.
   public struct Record {
     fileprivate let numbers: UInt64
     public var priority: UInt16 { UInt16(truncatingIfNeeded: numbers >> 48) }
     public var port: UInt16 { UInt16(truncatingIfNeeded: numbers >> 16) }
-    /// The server's share of the calls, relative to the other servers of its priority. A weight of 0 gives by
-    /// far the smallest share, but still a share (RFC 2782, "Weight").
+    /// The server's share of the calls, relative to the other servers of its priority. A server with weight 0
+    /// gets by far the smallest share, but more than nothing (RFC 2782, "Weight").
     public var share: UInt32 {
       let weight = UInt32(truncatingIfNeeded: numbers >> 32) & 0xFFFF
       return weight == 0 ? 1 : weight << 6
     }
   }
 
-  /// The most records that are taken; the others are left out.
+  /// The largest number of records that are read; further ones are left out.
   private static let most = 256
 
-  /// Replaces a taken record in the list. No real record has this value, because no answer is long enough for
-  /// its place.
+  /// Replaces a record in the list that `take` has returned. No real record has this value, because no answer
+  /// is long enough for such an offset.
   private static let taken = UInt64.max
 
   private let answer: ByteBuffer
@@ -42,8 +42,8 @@ public struct ServiceRecords {
     }
     for _ in 0..<answers where !reader.isAtEnd && left.count < ServiceRecords.most {
       reader.skipName()
-      // An answer may also have CNAME records, which lead from the name in the question to the name of the
-      // SRV records.
+      // An answer may also have CNAME records, which point from the name that was asked for to the name that
+      // has the SRV records; they are skipped.
       let isService = reader.number() << 16 | reader.number() == 33 << 16 | 1
       reader.skip(4)
       let length = Int(reader.number())
@@ -53,13 +53,13 @@ public struct ServiceRecords {
       let numbers =
         record.number() << 48 | record.number() << 32 | record.number() << 16
         | UInt64(truncatingIfNeeded: record.at)
-      // A record without a name says that there is no such service, so it is left out.
+      // A record whose host has no name means that the service does not exist, so the record is left out.
       if read(numbers, into: host) { left.append(numbers) }
     }
   }
 
-  /// Reads the name of a record's host into `host`. False: the name is missing or not valid, or there is no
-  /// memory.
+  /// Reads the host's name of a record into `host`. Returns false if the name is missing or not valid, or if
+  /// there is no memory.
   @inline(never)
   private func read(_ numbers: UInt64, into host: ByteBuffer) -> Bool {
     host.removeAll(keepingCapacity: true)
@@ -72,8 +72,8 @@ public struct ServiceRecords {
     return length > 0 && HostName.flaw(ByteView(rebasing: host.view.dropLast())) == nil
   }
 
-  /// Takes the next record, and reads its host, which has a dot and a NUL at its end. `random` is a random
-  /// number. nil: no record is left, or there is no memory.
+  /// Removes and returns the next record, and writes the name of its host, with a dot and a NUL at the end,
+  /// to `host`. `random` is a random number. nil: no record is left, or there is no memory.
   public mutating func take(random: UInt64, into host: ByteBuffer) -> Record? {
     var least = UInt64.max
     var all: UInt64 = 0
@@ -96,7 +96,7 @@ public struct ServiceRecords {
   }
 }
 
-/// Reads the parts of a DNS message in turn. Beyond the end of the message it reads zeros.
+/// Reads the parts of a DNS message one after another. Beyond the message's end it reads zeros.
 private struct DNSReader {
   private let bytes: ByteView
   private(set) var at = 0

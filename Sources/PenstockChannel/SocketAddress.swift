@@ -1,12 +1,13 @@
 import CSystem
 public import PenstockWire
 
-/// An address to connect to: an IP address with a port, a unix socket, or a socket of a virtual machine.
+/// An address to connect to: an IP address with a port, a unix socket, or a vsock (a socket between a virtual
+/// machine and its host).
 public struct SocketAddress: Equatable {
   public private(set) var storage: sockaddr_storage
   public private(set) var length: UInt32
 
-  /// Copies an address that the system has given; nil: `length` can't be the length of an address.
+  /// Copies an address that a system call has filled in; nil: `length` can't be the length of an address.
   public init?(_ address: UnsafeRawPointer, length: UInt32) {
     var storage = sockaddr_storage()
     guard length >= 2, length <= UInt32(MemoryLayout<sockaddr_storage>.size) else { return nil }
@@ -15,8 +16,8 @@ public struct SocketAddress: Equatable {
     self.length = length
   }
 
-  /// An IPv4 or IPv6 literal without brackets; nil if it is neither. Without `@inline(never)` the compiler inlines this
-  /// into its callers, even where it optimises for size.
+  /// An IPv4 or IPv6 address from text, without brackets; nil: the text is neither. Without `@inline(never)`
+  /// the compiler would inline this into its callers, even where it optimises for size.
   @inline(never)
   public init?(literal: ByteView, port: UInt16) {
     var storage = sockaddr_storage()
@@ -26,8 +27,8 @@ public struct SocketAddress: Equatable {
     self.length = length
   }
 
-  /// The address of a unix socket: a path, or a NUL and then a name in the abstract namespace. nil: it is empty, too
-  /// long, or a path with a NUL in it.
+  /// The address of a unix socket: a path, or a NUL followed by a name in the abstract namespace. nil: it is
+  /// empty, too long, or a path that contains a NUL.
   public init?(unixPath path: ByteView) {
     var storage = sockaddr_storage()
     guard let base = path.baseAddress else { return nil }
@@ -37,7 +38,7 @@ public struct SocketAddress: Equatable {
     self.length = length
   }
 
-  /// The address of a socket of a virtual machine, or of its host (vsock(7)).
+  /// The address of a vsock: a socket of a virtual machine, or of its host (vsock(7)).
   public init(vsock cid: UInt32, port: UInt32) {
     var storage = sockaddr_storage()
     length = cs_address_vsock(&storage, cid, port)
@@ -57,13 +58,15 @@ public struct SocketAddress: Equatable {
     return cs_address_port(&copy)
   }
 
-  /// `@inlinable`, because it is generic; so is `withTerminated`.
+  /// `withRaw` and `withTerminated` are `@inlinable` because they are generic: so the compiler can specialise
+  /// them in other modules.
   @inlinable
   public func withRaw<R>(_ body: (UnsafeRawPointer, UInt32) -> R) -> R {
     withUnsafePointer(to: storage) { body(UnsafeRawPointer($0), length) }
   }
 
-  /// The address as text: "1.2.3.4:5", "[::1]:5", "[fe80::1%2]:5", "unix:/path", "unix-abstract:name", "vsock:2:5".
+  /// The address as text, such as "1.2.3.4:5", "[::1]:5", "[fe80::1%2]:5", "unix:/path", "unix-abstract:name"
+  /// or "vsock:2:5".
   public func text() -> [UInt8] {
     var out: [UInt8] = []
     withUnsafePointer(to: storage) { storage in
@@ -111,7 +114,7 @@ private func appendDecimal(_ value: UInt32, to out: inout [UInt8]) {
   out.append(0x30 + UInt8(value % 10))
 }
 
-/// `bytes` as a C string; nil if it is longer than `limit` or has a NUL in it.
+/// Calls `body` with `bytes` as a C string. Returns nil if `bytes` is longer than `limit` or contains a NUL.
 @inlinable
 public func withTerminated<R>(_ bytes: ByteView, limit: Int, _ body: (UnsafePointer<CChar>) -> R) -> R? {
   guard bytes.count <= limit, !bytes.contains(0) else { return nil }

@@ -27,17 +27,21 @@
 /// | failed | disarm, tell(rested) -> idle, anew | - | disarm -> idle, anew |
 /// | closed | - | - | - |
 ///
-/// In each cell: the action, then the state that follows; "-" changes nothing. "anew": the back-off begins with its
-/// first wait again. "retry at once": if the attempt fails, the next one may begin at once, and the back-off begins
-/// anew. "arm(old)": for the time at which the oldest connection is old; without such a time, disarm.
+/// In each cell: the action, then the state that follows; "-" changes nothing. "anew": the back-off begins
+/// with its first wait again. "retry at once": if the attempt fails, the next one may begin at once, and the
+/// back-off begins anew. "arm(old)": the timer is set for `oldAt`, when the oldest connection is to be
+/// replaced; if that is never, the timer is stopped. "or arm": the timer has fired too early, so it is set
+/// again.
 ///
-/// `ready`, `growing` and `pausing` are READY: there is at least one connection. In `growing` a further one is being
-/// made, since all are full (gRFC A105); `pausing` follows if that fails. All attempts of a subchannel have one back-off.
-/// Its waits become longer only after an attempt that has failed, or has given a useless connection, and it begins anew
-/// after a connection that has lasted.
+/// In `ready`, `growing` and `pausing` the subchannel is READY: there is at least one connection. In
+/// `growing` a further one is being made, because all connections are full (gRFC A105); `pausing` follows if
+/// that attempt fails. All attempts of a subchannel share one back-off. Its waits become longer only after an
+/// attempt that has failed, or whose connection was useless. The back-off begins anew after a connection that
+/// has lasted.
 ///
-/// "lessen": after a useless connection the back-off goes on; if the one before was useless, too, arm(retry) -> pausing.
-/// In all other cases, tell(room). `growing` is followed by `pausing` instead of `ready` if one was useless meanwhile.
+/// "lessen": after a useless connection the back-off goes on; if the connection before it was useless, too,
+/// arm(retry) -> pausing. In all other cases, tell(room). If a connection was useless during `growing`,
+/// `pausing` follows instead of `ready`.
 ///
 /// "lose": a connection is useless if it has answered no call and is lost before `retry`, the time at which the next
 /// attempt would have begun if this one had failed. If earlier attempts of the back-off had failed or were useless,
@@ -48,20 +52,21 @@
 /// `closeAll`.
 public enum SubchannelState: Equatable, Sendable {
   case idle(Backoff)
-  /// A connection is being made, and is given up at `until`. If it fails, the next attempt begins at `retry`
-  /// or later.
+  /// A connection is being made; the attempt is given up at `until`. If it fails, the next attempt begins at
+  /// `retry` or later.
   case connecting(Backoff, until: UInt64, retry: UInt64)
-  /// There are connections, to be replaced at `oldAt`. If one ends before `retry` without an answer, the last
-  /// attempt was useless, and the back-off goes on. `retry` is nil if the last attempt is known to be
-  /// useless, or has failed.
+  /// There are connections, the oldest of which is to be replaced at `oldAt`. A connection that ends before
+  /// `retry` and has answered no call was useless, and the back-off goes on. `retry` is nil if the last
+  /// attempt has failed, or its connection is known to be useless.
   case ready(Backoff, retry: UInt64?, oldAt: UInt64)
-  /// There are connections, and a further one is being made, as in `connecting`. `pauses`: a connection has
-  /// been useless meanwhile, so the next attempt waits even if this one succeeds.
+  /// There are connections, and a further one is being made, with `until` and `retry` as in `connecting`.
+  /// `pauses`: one of the connections was useless meanwhile, so the next attempt has to wait even if this one
+  /// succeeds.
   case growing(Backoff, until: UInt64, retry: UInt64, oldAt: UInt64, pauses: Bool)
-  /// There are connections, and the next attempt at a further one may begin at `retry`. Until then no
+  /// There are connections, and the next attempt to make a further one may begin at `retry`. Until then no
   /// connection is replaced because of its age.
   case pausing(Backoff, retry: UInt64, oldAt: UInt64)
-  /// The last attempt failed, and the next one may begin at `retry` (TRANSIENT_FAILURE).
+  /// The last attempt has failed, and the next one may begin at `retry`. The state is TRANSIENT_FAILURE.
   case failed(Backoff, retry: UInt64)
   case closed
 
@@ -77,8 +82,8 @@ public enum SubchannelState: Equatable, Sendable {
     }
   }
 
-  /// How many attempts have failed, or have given a useless connection, one after the other, and the earliest time of
-  /// the next; nil: the state is not `failed`.
+  /// How many attempts in a row have failed or have given a useless connection, and the earliest time of the
+  /// next one; nil: the state is not `failed`.
   public var failures: (count: Int, retry: UInt64)? {
     switch self {
     case .failed(let backoff, let retry): (backoff.attempts, retry)
@@ -86,7 +91,7 @@ public enum SubchannelState: Equatable, Sendable {
     }
   }
 
-  /// Whether a further connection is being made.
+  /// Whether the subchannel has connections and is making a further one.
   public var isGrowing: Bool {
     switch self {
     case .growing: true
@@ -96,27 +101,32 @@ public enum SubchannelState: Equatable, Sendable {
 }
 
 public enum SubchannelEvent: Equatable, Sendable {
-  /// A connection is wanted by this time. `random`: a random number for the wait after a failure.
+  /// The balancer wants a connection, by the time `until`. `random` is a random number for the wait after a
+  /// failure.
   case wanted(until: UInt64, random: UInt64)
-  /// The connection that was being made can be used; it is to be replaced at `oldAt` (`UInt64.max`: never).
+  /// The connection that was being made can be used now. It is to be replaced at `oldAt` (`UInt64.max`:
+  /// never).
   case connected(oldAt: UInt64)
-  /// The connection that is being made has ended, or could not be begun.
+  /// The connection that was being made has ended, or could not be begun.
   case failed
-  /// A call has found no slot on the connections in use. `until`: a further connection may be made, by this
-  /// time; nil: there are as many connections as allowed. `random`: as for `wanted`.
+  /// No connection of the subchannel can take a further call, and a call needs one. `until`: another
+  /// connection may be made, by this time; nil: there are as many connections as allowed. `random` is a
+  /// random number for the wait after a failure.
   case full(until: UInt64?, random: UInt64)
-  /// A slot that was asked for has come free on a connection in use.
+  /// A connection that was full can take a further call. The subchannel has asked for this event.
   case room
-  /// One of several connections in use has ended, or takes no new streams and drains now.
+  /// One of several connections has ended, or takes no new streams and drains now. `answered`: whether it has
+  /// answered a call.
   case lessened(answered: Bool)
-  /// The only connection in use has ended, or takes no new streams. `answered`: whether it has answered a call.
+  /// The last usable connection has ended, or takes no new streams. `answered`: whether it has answered a
+  /// call.
   case lost(answered: Bool)
   /// The armed timer is due.
   case time
-  /// Begins the back-off anew: the next attempt may begin at once.
+  /// The program has reset the back-off: it begins anew, and the next attempt may begin at once.
   case reset
-  /// For now no new call will come to this subchannel. If it waits after a failure, it goes on to wait, so that the wait
-  /// can't be avoided by going to and fro between two addresses.
+  /// The balancer sends no calls to this subchannel for now. A wait after a failure goes on nevertheless:
+  /// otherwise a balancer that changes between two addresses would avoid the waits.
   case unwanted
   /// The resolver no longer gives this address for the name.
   case removed
@@ -124,23 +134,24 @@ public enum SubchannelEvent: Equatable, Sendable {
 }
 
 public enum SubchannelAction: Equatable, Sendable {
-  /// Begins a connection, and arms the timer for `until`. If no connection can be begun, the event `failed` follows.
+  /// Begins to make a connection, and sets the timer for `until`. If no connection can be begun, the event
+  /// `failed` follows.
   case connect(until: UInt64)
   case arm(UInt64)
-  /// Arms the timer for `until`, when the next attempt may begin, and tells the balancer `failed`.
+  /// Sets the timer for `until`, when the next attempt may begin, and tells the balancer `failed`.
   case fail(until: UInt64)
   case disarm
-  /// Closes the connection that is being made, so that it ends.
+  /// Closes the connection that is being made; the event `failed` follows.
   case giveUp
-  /// Ends the connection that is being made, and the timer; no event follows from it.
+  /// Closes the connection that is being made, and stops the timer; no event follows.
   case drop
-  /// Asks the connections in use to tell of a slot that comes free.
+  /// Asks the connections to report when they can take a further call.
   case ask
-  /// Lets the connections in use drain: they take no new streams, and close when their streams have ended.
+  /// Makes the connections drain: they take no new streams, and close when their streams have ended.
   case retire
-  /// Tells the balancer the news.
+  /// Tells the balancer this event about the endpoint.
   case tell(EndpointNews)
-  /// Ends the timer, and every connection.
+  /// Stops the timer, and closes every connection, also those that drain.
   case closeAll
 }
 
@@ -253,7 +264,7 @@ extension SubchannelState {
     }
   }
 
-  /// Becomes `ready`, because there is one connection more, or a pause is over.
+  /// Becomes `ready`, because there is one more connection, or because a pause is over.
   @inline(never)
   private mutating func use(_ backoff: Backoff, _ retry: UInt64?, _ oldAt: UInt64, _ news: EndpointNews)
     -> Actions<SubchannelAction>
@@ -274,8 +285,8 @@ extension SubchannelState {
     return .fail(until: retry)
   }
 
-  /// Decides what follows when the only connection in use is lost: a wait after a useless connection, else
-  /// `idle`.
+  /// Decides what follows the loss of the last usable connection: a wait if the connections were useless,
+  /// otherwise `idle`.
   private mutating func lose(_ backoff: Backoff, _ retry: UInt64?, _ answered: Bool, _ now: UInt64)
     -> SubchannelAction
   {

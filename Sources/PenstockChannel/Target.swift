@@ -4,15 +4,15 @@ import PenstockWire
 ///
 /// `host:port`, `dns:host:port`, `dns:///host:port`, `ipv4:1.2.3.4:5,...`, `ipv6:[::1]:5,...`, `unix:path`,
 /// `unix:///path`, `unix-abstract:name`, `vsock:2:5`, `passthrough:///host:port`, and the URLs
-/// `https://host:port/prefix` and `http://host:port/prefix`. The port is 443 where none is given, in `http://` 80; a
-/// vsock has to have one.
+/// `https://host:port/prefix` and `http://host:port/prefix`. If no port is given it is 443, or 80 for
+/// `http://`; a vsock has to have one.
 public struct Target {
   public enum Location {
     case name(host: ByteBuffer, port: UInt16)
     case addresses([SocketAddress])
   }
 
-  /// Whether the target itself says how connections are secured: only a URL does.
+  /// How the target says that connections are secured. Only a URL says it; for all others it is `unsaid`.
   public enum Security: UInt8, Sendable { case unsaid, cleartext, tls }
 
   public var isUnix: Bool {
@@ -21,19 +21,21 @@ public struct Target {
   }
 
   static let defaultPort: UInt16 = 443
-  /// The most addresses in a target: more than anybody writes, and few enough to be held in memory.
+  /// The largest number of addresses in a target: more than anybody writes, and few enough to be kept in
+  /// memory.
   static let mostAddresses = 256
-  /// The longest path of a URL, in bytes: each request repeats it.
+  /// The largest length of a URL's path, in bytes. It is limited because each request repeats the path.
   static let mostPrefixBytes = 1024
 
   public let location: Location
   /// The value of ":authority": the host and, if the target gives one, the port, as the target writes them.
-  /// Of several addresses it is the first; for a unix socket and a vsock it is "localhost".
+  /// If the target has several addresses, it is the first of them; for a unix socket or a vsock it is
+  /// "localhost".
   public let authority: ByteBuffer
-  /// The host that TLS expects, without its port.
+  /// The host that the server's certificate has to name, without a port.
   public let host: ByteBuffer
   public let security: Security
-  /// The path of a URL, percent-encoded as it was given, without a slash at its end; nil: the path is empty.
+  /// The path of a URL, percent-encoded as in the target, without a slash at its end; nil: the path is empty.
   public let prefix: ByteBuffer?
 
   private init(
@@ -63,12 +65,12 @@ public struct Target {
     if let rest = after("unix:", text) { return unix(rest, text, isAbstract: false) }
     if let rest = after("vsock:", text) { return vsock(rest, text) }
     if let rest = after("dns:", text) { return dns(rest, text, scheme: "dns") }
-    // Only the system's look-up could take the name that is passed through, so this scheme means the same as
-    // "dns:".
+    // "passthrough" means that the name goes to the connecting code as it is. Only the system's look-up could
+    // understand it there, so the scheme is treated as "dns:".
     if let rest = after("passthrough:", text) { return dns(rest, text, scheme: "passthrough") }
     if let rest = after("ipv4:", text) { return literals(rest, text, isSix: false) }
     if let rest = after("ipv6:", text) { return literals(rest, text, isSix: true) }
-    // Two slashes behind the colon distinguish "scheme://..." from "host:port".
+    // "scheme://..." has two slashes behind the colon; "host:port" has none.
     for index in 0..<text.count where text[index] == 0x3A {
       if text.count - index > 2, text[index + 1] == 0x2F, text[index + 2] == 0x2F {
         let scheme = ByteView(rebasing: text[..<index])
@@ -94,7 +96,7 @@ public struct Target {
     return named(ByteView(rebasing: path[1...]), text)
   }
 
-  /// Parses a URL after its scheme (RFC 3986 section 3).
+  /// Parses the part of a URL behind its scheme (RFC 3986 section 3).
   private static func url(_ rest: ByteView, _ text: ByteView, _ security: Security) -> Outcome {
     var end = 0
     while end < rest.count, rest[end] != 0x2F, rest[end] != 0x3F, rest[end] != 0x23 { end += 1 }
@@ -105,10 +107,10 @@ public struct Target {
     return named(ByteView(rebasing: rest[..<end]), text, security, path.isEmpty ? nil : prefix)
   }
 
-  /// The reason why the path of a URL can't stand before the path of a method; nil: it can.
+  /// What makes the path of a URL unusable before the path of a method, in words; nil: nothing.
   private static func pathFlaw(_ path: ByteView) -> StaticString? {
     if path.count > mostPrefixBytes { return "its path is longer than 1024 bytes" }
-    // How many dots, plain or encoded, and how many other characters the segment has so far.
+    // The number of dots, plain or encoded, and of other characters in the segment so far.
     var dots = 0
     var others = 0
     var index = 0
@@ -144,7 +146,8 @@ public struct Target {
     byte >= 0x30 && byte <= 0x39 || byte | 0x20 >= 0x61 && byte | 0x20 <= 0x66
   }
 
-  /// Whether a segment of a path may have the character: `pchar` (RFC 3986 section 3.3), without "." and "%".
+  /// Whether a segment of a path may contain this character: `pchar` of RFC 3986 section 3.3, but not "." or
+  /// "%", which the caller handles.
   private static func isPathCharacter(_ byte: UInt8) -> Bool {
     byte >= 0x30 && byte <= 0x39 || byte | 0x20 >= 0x61 && byte | 0x20 <= 0x7A
       || ("-_~!$&'()*+,;=:@" as StaticString).bytes.contains(byte)
@@ -262,7 +265,7 @@ public struct Target {
       return .parts(host: text, port: nil, isBracketed: false)
     }
     let after = ByteView(rebasing: text[(colon + 1)...])
-    // Two colons without brackets: the text is an IPv6 address alone.
+    // If there are two colons without brackets, the whole text is an IPv6 address.
     if after.contains(0x3A) { return .parts(host: text, port: nil, isBracketed: false) }
     guard let port = port(after) else { return .failed("its port is not a number from 1 to 65535") }
     return .parts(host: ByteView(rebasing: text[..<colon]), port: port, isBracketed: false)
@@ -283,7 +286,8 @@ public struct Target {
     return UInt32(exactly: value)
   }
 
-  /// The authority: the host and port as they were written, with brackets around a bare IPv6 address.
+  /// The value of ":authority": the host and port as they were written, with brackets around a bare IPv6
+  /// address.
   private static func authority(_ text: ByteView, _ port: UInt16?) -> ByteBuffer? {
     guard port == nil, text.first != 0x5B, text.contains(0x3A) else { return ByteBuffer(copying: text) }
     let whole = ByteBuffer()
@@ -298,7 +302,8 @@ public struct Target {
     return ByteView(rebasing: text[bytes.count...])
   }
 
-  /// Like `after`, but `prefix`, which is in lower case, fits letters of either case.
+  /// The part of `text` behind `prefix`, which is in lower case and is compared without regard to case; nil:
+  /// `text` does not begin with it.
   private static func afterAnyCase(_ prefix: StaticString, _ text: ByteView) -> ByteView? {
     let bytes = prefix.bytes
     guard text.count >= bytes.count else { return nil }
@@ -320,7 +325,7 @@ public struct Target {
   }
 
   private static func wrong(_ text: ByteView, _ words: ByteBuffer) -> Outcome {
-    // A text that may name a user is not quoted: a password may stand before the "@".
+    // A target that may name a user is not quoted, because a password may stand before the "@".
     if mayNameUser(text) { return .failed(ByteBuffer().say("the target has an \"@\": it can't name a user")) }
     return .failed(
       ByteBuffer().say("the target \"").say(printable: text, limit: 200).say("\": ").say(words.view))
@@ -328,7 +333,7 @@ public struct Target {
 }
 
 extension SocketAddress {
-  /// The one address that a target has. nil: the text does not parse, has several addresses, or has a host
+  /// The only address of a target. nil: the text is no valid target, has several addresses, or has a host
   /// that is not an IP address.
   public init?(target text: ByteView) {
     guard case .target(let target) = Target.parse(text), target.security == .unsaid else { return nil }

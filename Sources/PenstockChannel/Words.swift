@@ -2,14 +2,14 @@ import CSystem
 import PenstockCall
 import PenstockWire
 
-/// A failure, in words, before there is a call that could carry a status.
+/// An error that occurs before there is a call whose status could report it.
 public struct SetupFailure {
   public enum Kind { case option, system, memory }
 
   public let kind: Kind
-  /// The input at fault: "target", or a TLS option ("roots_pem"); empty when no single option is at fault.
+  /// The faulty input: "target", or a TLS option such as "roots_pem". Empty: no single option is at fault.
   public let field: StaticString
-  /// The failure in words, UTF-8.
+  /// The description of the error, in UTF-8.
   public let text: ByteBuffer
 
   public init(_ field: StaticString, _ text: ByteBuffer, _ kind: Kind = .option) {
@@ -25,13 +25,13 @@ public struct SetupFailure {
   public static var noMemory: SetupFailure { SetupFailure("", ByteBuffer().say("no memory"), .memory) }
 }
 
-/// A thing that was made, or the reason why it was not.
+/// The result of making something: the thing, or the reason why it could not be made.
 public enum Made<Value> {
   case made(Value)
   case failed(SetupFailure)
 }
 
-/// Composes texts for people. If memory runs out, the text is cut short, and no error is reported.
+/// Composes texts for people. If memory runs out, the text is cut short without an error.
 extension ByteBuffer {
   @discardableResult
   public func say(_ words: StaticString) -> ByteBuffer {
@@ -68,7 +68,7 @@ extension ByteBuffer {
     return say(ByteView(start: cString, count: strlen(cString)))
   }
 
-  /// The text of an errno value.
+  /// Appends the system's text for an errno value.
   @discardableResult
   public func say(errno code: Int32) -> ByteBuffer {
     withUnsafeTemporaryAllocation(of: CChar.self, capacity: 128) { text in
@@ -77,11 +77,11 @@ extension ByteBuffer {
     }
   }
 
-  /// Adds a text that is in an array, such as the text of an address.
+  /// Appends a text from an array, for example the text of an address.
   @discardableResult
   public func say(_ text: [UInt8]) -> ByteBuffer { text.withUnsafeBytes { say($0) } }
 
-  /// Adds at most `limit` bytes that a peer has sent, with a dot for each that is not printable ASCII.
+  /// Appends at most `limit` bytes that a peer has sent; a dot replaces each that is not printable ASCII.
   @discardableResult
   public func say(printable bytes: ByteView, limit: Int) -> ByteBuffer {
     for byte in bytes.prefix(limit) { _ = append(byte: byte >= 0x20 && byte < 0x7F ? byte : 0x2E) }
@@ -90,8 +90,8 @@ extension ByteBuffer {
   }
 }
 
-/// A view does not keep its buffer, so a composed text is passed as a buffer, which lives until the called function
-/// returns.
+/// A status whose message is a composed text. The text is passed as a buffer, because a view does not keep
+/// its buffer: the buffer exists until the called function returns.
 extension Status {
   public convenience init(_ code: StatusCode, words: ByteBuffer) {
     self.init(code)
