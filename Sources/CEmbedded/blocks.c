@@ -34,20 +34,20 @@
 #define HIDDEN    __attribute__((visibility("hidden")))
 /* The number of size classes. A block of class c has 16 * c + 24 bytes: glibc cuts its memory into these sizes. */
 #define CLASSES   79
-/* The most bytes that the store keeps. With thousands of calls in flight, one turn of the loop frees about as much
- * before it allocates as much again. */
+/* The largest number of bytes that the store keeps. With thousands of calls in flight, one turn of the loop frees
+ * about this much before it allocates as much again. */
 #define STORED    ((size_t)2 << 20)
 #define BATCH     4096
 
 typedef struct block {
   struct block *next;
-  /* The next batch; set in the first block of a batch. */
+  /* In the first block of a batch: the next batch in the list of batches. */
   struct block *behind;
 } block;
 
 typedef struct rack {
   block *blocks;
-  /* A second batch, which is complete; or NULL. */
+  /* A second batch, which is complete; NULL: there is none. */
   block *spare;
   /* How many more blocks `blocks` can take until it is a complete batch. */
   size_t room;
@@ -65,7 +65,8 @@ static pthread_key_t key;
 static int usable;
 
 static struct {
-  /* Set while a thread uses the store. A thread that finds it set uses malloc and free instead of a batch. */
+  /* Set while a thread uses the store. A thread that finds it set does not wait: it uses malloc and free instead of a
+   * batch. */
   atomic_flag busy;
   size_t bytes;
   _Atomic(block *) batches[CLASSES];
@@ -74,7 +75,8 @@ static struct {
 /* The smallest class whose blocks have at least this size. */
 static size_t class_of(size_t size) { return size <= 24 ? 0 : (size - 9) >> 4; }
 static size_t size_of(size_t class) { return (class << 4) + 24; }
-/* The largest class that a block can serve; a number above CLASSES if the block has less than 24 bytes. */
+/* The largest class whose blocks are not larger than the given block; a number above CLASSES if the block has less
+ * than 24 bytes. */
 static size_t class_of_block(void *pointer) { return (malloc_usable_size(pointer) - 24) >> 4; }
 
 /* The number of blocks in a batch. */
@@ -96,8 +98,8 @@ static void free_all(block *one) {
 }
 
 static void free_store(void) {
-  /* A child that was forked without cm_shut_gate may lack the thread that has entered the store, so that nobody leaves
-   * it any more. Therefore the number of tries is limited. */
+  /* In a child that was forked without cm_shut_gate, the thread that had entered the store may not exist any more, so
+   * that it never leaves the store. Therefore the number of tries is limited. */
   for (int tries = 0; !enter(); tries++) {
     if (tries == 1000) return;
     sched_yield();
@@ -155,7 +157,7 @@ static cache *new_cache(void) {
   return mine;
 }
 
-/* Takes a batch from the store. */
+/* Takes a batch from the store; NULL: the store has none of this class, or another thread uses the store. */
 static block *fetch(size_t class) {
   if (!atomic_load_explicit(&store.batches[class], memory_order_relaxed) || !enter()) return NULL;
   block *batch = atomic_load_explicit(&store.batches[class], memory_order_relaxed);

@@ -1,7 +1,7 @@
-/* Confined objects (references.c): references to a confined object may be counted by the thread that drives its
- * runtime, by the thread that holds the only reference, by the thread that made the object before a driver has seen it,
- * and by any thread once the runtime has ended. A hash of a runtime's address identifies the runtime. Nothing is
- * checked in a forked child, which has one thread and drives none of its parent's runtimes.
+/* A confined object (references.c) has a count that changes by plain arithmetic. These threads may change it: the
+ * thread that drives the object's runtime; the thread that holds the only reference; the thread that made the object,
+ * before a driver has seen it; and any thread once the runtime has ended. A hash of a runtime's address identifies
+ * the runtime. Nothing is checked in a forked child, which has one thread and drives none of its parent's runtimes.
  *
  * Red zones: a block ends with at least eight bytes of ZONE and a word that has the requested size, mixed with the
  * block's address. A freed block that the cache keeps is filled with GONE, except for the two pointers at its start. */
@@ -25,7 +25,7 @@ static _Noreturn void die(const char *what, void *block, size_t size) {
   abort();
 }
 
-/* The index of the first byte, at `from` or later, that is not `wanted`; `size` if there is none. */
+/* The index of the first byte that is not `wanted`, beginning at `from`; `size` if there is none. */
 static size_t differs(const unsigned char *block, size_t from, size_t size, unsigned char wanted) {
   while (from < size && block[from] == wanted) from++;
   return from;
@@ -70,12 +70,12 @@ HIDDEN void checked_kept(void *block) {
 
 enum { OWNERS = (1 << 21) - 1, MOST = 512 };
 
-/* The owner bits of the runtimes that this thread drives now. There are several if a callback of one runtime drives
- * another. A thread that forks drives every loop of the process. */
+/* The numbers of the runtimes that this thread drives now, as in the owner bits of objects. There are several if a
+ * callback of one runtime drives another. A thread that forks drives every loop of the process. */
 static __thread intptr_t driven[MOST];
 static __thread int drives;
 
-/* One bit for each owner, set once its runtime has ended. */
+/* One bit for each number of a runtime, set once the runtime with that number has ended. */
 static _Atomic uint8_t over[(OWNERS + 1) / 8];
 static volatile int is_child;
 

@@ -14,24 +14,24 @@ size_t checked_size(size_t size);
 /* Prepares a new block of `size` bytes from malloc: adds its red zone and overwrites its former content. `block` may be
  * NULL. Returns `block`. */
 void *checked_made(void *block, size_t size);
-/* The size that `checked_made` was given for the block. A build without checks does not know it, and returns `room`. */
+/* The size that `checked_made` got for the block. A build without checks does not know it, and returns `room`. */
 size_t checked_asked(void *block, size_t room);
-/* Checks a block that is being freed, and marks it as freed. `said` is the block's size as the caller knows it, which
- * must not be larger than the size that was asked for; 0: the caller does not know it. */
+/* Checks a block that is being freed, and marks it as freed. `said` is the size that the caller believes the block to
+ * have; it must not be larger than the size that was asked for. 0: the caller does not know the size. */
 void checked_gone(void *block, size_t said);
 /* Checks that a block was not written to while the cache kept it. */
 void checked_kept(void *block);
 /* The position of the owner bits in the word of an object's reference count. They are the number of the runtime to
  * which the object is confined; 0: the object has no owner yet. */
 #define CHECKED_OWNER 40
-/* The owner bits of the runtime that this thread drives. 0: the thread drives none, so an object that it makes has no
- * owner yet. */
+/* The owner bits of the runtime that this thread drives: the number by which the checks know that runtime. 0: the
+ * thread drives none, so an object that it makes has no owner yet. */
 intptr_t checked_owner(void);
 /* Notes that this thread begins (`change` 1) or ceases (-1) to drive `runtime`, or that `runtime` has ended (0). NULL
  * is ignored. */
 void checked_driven(const void *runtime, int32_t change);
-/* Checks that this thread may add or drop a reference to a confined object by plain arithmetic; `is_last`: the thread
- * drops the last reference. Returns `references` with the object's owner bits. */
+/* Checks that this thread may change the reference count of a confined object by plain arithmetic. `is_last`: the
+ * thread drops the last reference. Returns `references` with the object's owner bits. */
 intptr_t checked_counted(void *object, intptr_t references, int is_last);
 #else
 #define CHECKED       0

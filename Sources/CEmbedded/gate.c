@@ -35,13 +35,13 @@ HIDDEN __thread cm_holder *cm_me __attribute__((tls_model("initial-exec")));
 HIDDEN int32_t cm_gate;
 
 static _Atomic(record *) records;
-/* The records of the first threads. The records of later threads are allocated. */
+/* The records of the first threads. Later threads get records from malloc. */
 enum { FIRST = 64 };
 static record first[FIRST];
 static atomic_int taken;
-/* The record that all threads share for which there was no memory. If there is no key, all threads share it, because
- * without a key a thread's end would not give its record back. Once this record is used, the gate can't be shut any
- * more, because the counts of these threads are not known. */
+/* The record that threads share for whom there was no memory for a record. Without `key` all threads share it,
+ * because the end of a thread could not give back a record of its own. Once this record is used, the gate can't be
+ * shut any more, because nobody knows which of these threads holds a lock. */
 static record nobody;
 static atomic_int is_broken;
 /* A word of the page that fork wipes. It is not 0 while the gate is shut. A forked child finds 0 there: so if the child
@@ -83,8 +83,8 @@ HIDDEN cm_holder *cm_meet(void) {
   return cm_me;
 }
 
-/* Called when the thread has counted a lock that it is about to take. A thread that holds another lock does not
- * wait. */
+/* Waits while the gate is shut. The thread has counted the lock that it is about to take; if it holds another lock,
+ * it does not wait. */
 HIDDEN void cm_wait_at_gate(cm_holder *me) {
   if (me->held != 1) return;
   while (__atomic_load_n(&cm_gate, __ATOMIC_SEQ_CST)) {
@@ -128,7 +128,7 @@ static void open_gate(int32_t is_child) {
 HIDDEN int32_t cm_shut_gate(const void *wiped, uint64_t deadline) {
   cm_holder *me = cm_me ? cm_me : cm_meet();
   mark = wiped;
-  /* Counts a lock for this thread, so that it passes the gate itself. */
+  /* Counts this thread as the holder of a lock, so that it does not wait at the gate itself. */
   me->held++;
   __atomic_store_n(&cm_gate, 1, __ATOMIC_SEQ_CST);
   int saved = errno;
@@ -140,8 +140,8 @@ HIDDEN int32_t cm_shut_gate(const void *wiped, uint64_t deadline) {
     is_shut = now() < deadline;
     nanosleep(&pause, NULL);
   }
-  /* The store of blocks has a lock without a gate in front of it, so this thread takes that lock until the gate is
-   * opened. */
+  /* The store of blocks has a lock that does not pass the gate, so this thread takes that lock until it opens the
+   * gate. */
   while (is_shut && !cm_hold_store()) is_shut = now() < deadline;
   errno = saved;
   if (!is_shut) open_gate(0);

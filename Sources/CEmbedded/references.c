@@ -66,7 +66,7 @@ HIDDEN object *swift_allocObject(const metadata *metadata, size_t size, size_t a
   return made;
 }
 
-/* The name by which code that is optimised for size calls swift_allocObject. */
+/* The symbol by which code that is optimised for size calls swift_allocObject. */
 HIDDEN object *swift_allocObject_internal(const metadata *metadata, size_t size, size_t align_mask) __asm__(
     "$es17swift_allocObject8metadata12requiredSize0E13AlignmentMaskSpys04HeapC0VGSpys13ClassMetadataVG_S2itF");
 object *swift_allocObject_internal(const metadata *metadata, size_t size, size_t align_mask) {
@@ -88,7 +88,8 @@ HIDDEN void swift_deallocObject(object *gone, size_t size, size_t align_mask) {
 
 HIDDEN void swift_deallocClassInstance(object *gone, size_t size, size_t align_mask) {
   if (gone->references < 0) return;
-  /* For the storage of an array the compiler passes only the size of its header, which is at most 32 bytes. */
+  /* A size of up to 32 bytes may be wrong: for the storage of an array the compiler passes only the size of its
+   * header. */
   if (LIKELY(size > 32 && align_mask < 16)) {
     cm_free_object(gone, size);
   } else {
@@ -113,7 +114,7 @@ static __attribute__((noinline)) void destroy(object *one, intptr_t references) 
 }
 
 static inline void add(object *one, intptr_t count) {
-  /* Negative values are no objects, but data that a compiler packs into a reference. */
+  /* A value of 0 or less is no object: the compiler packs other data into such a reference. */
   if ((intptr_t)one <= 0) return;
   intptr_t references = __atomic_load_n(&one->references, __ATOMIC_RELAXED);
   if (!(references & CONFINED)) {

@@ -1,4 +1,4 @@
-/* The functions of libc that the sans-IO modules may use: those for memory, and no others. */
+/* The functions of libc that the modules without I/O may use: only those for memory. */
 #ifndef PENSTOCK_CMEMORY_H
 #define PENSTOCK_CMEMORY_H
 #include <stddef.h>
@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Functions like malloc, realloc and free that keep freed blocks to give them out again (Sources/CEmbedded/blocks.c);
- * free() takes their blocks too. In full Swift, where the sanitizers run, they are malloc, realloc and free
- * themselves. */
+/* cm_alloc, cm_realloc and cm_free are used like malloc, realloc and free. They keep freed blocks, to give them out
+ * again (Sources/CEmbedded/blocks.c); free() takes their blocks too. In full Swift, where the sanitizers run, they
+ * are malloc, realloc and free themselves. */
 #ifdef PENSTOCK_EMBEDDED
 void *cm_alloc(size_t size);
 void *cm_realloc(void *block, size_t size);
@@ -16,10 +16,10 @@ void cm_free(void *block);
 /* Confines a Swift object: from now on only one thread at a time makes and drops references to it, so they are counted
  * without atomic operations (Sources/CEmbedded/references.c). */
 void cm_confine(void *object);
-/* Adds a reference to a Swift object that no other thread has yet. */
+/* Adds a reference to a Swift object to which no other thread has a reference yet. */
 static inline void cm_retain_new(void *object) { ((intptr_t *)object)[1]++; }
-/* Notes that the calling thread begins (`change` 1) or ceases (-1) to drive `runtime`, or that `runtime` has ended (0);
- * with 0 and NULL nothing is noted. Returns how many runtimes the calling thread drives now. */
+/* Notes that the calling thread begins (`change` 1) or ceases (-1) to drive `runtime`, or that `runtime` has ended
+ * (0). With 0 and NULL nothing is noted. Returns how many runtimes the calling thread drives now. */
 int32_t cm_driven(const void *runtime, int32_t change);
 /* cm_drives returns how many runtimes the calling thread drives now. */
 extern __thread int32_t cm_driven_now __attribute__((visibility("hidden"), tls_model("initial-exec")));
@@ -61,14 +61,15 @@ static inline void cm_left(void) {
   __atomic_thread_fence(__ATOMIC_RELEASE);
   me->held--;
 }
-/* Shuts the gate, and waits for the threads that hold a lock, at most until `deadline` (CLOCK_MONOTONIC in ns). Returns
- * 1 if the gate is shut, and 0 if it can't be shut, or not in time: then it is open. `mark`: a word that fork wipes; it
- * stays other than 0 until the gate is opened. */
+/* Shuts the gate, so that no thread takes a lock, and waits for the threads that hold one, at most until `deadline`
+ * (CLOCK_MONOTONIC in ns). Returns 1 if the gate is shut. Returns 0 if it could not be shut, or not in time; the gate
+ * is open then. `mark` is a word that fork wipes; it is not 0 until the gate is opened. */
 int32_t cm_shut_gate(const void *mark, uint64_t deadline);
-/* Opens the gate. `is_child`: the caller is the forked child, which has no other thread. */
+/* Opens the gate, so that threads take locks again. `is_child`: the caller is in the forked child, which has no other
+ * thread. */
 void cm_open_gate(int32_t is_child);
-/* cm_callback notes that a callback begins (1) or ends (-1) on this thread, which drives no runtime. cm_in_callback
- * returns whether such a callback runs on this thread. */
+/* cm_callback notes that a callback begins (1) or ends (-1) on the calling thread, which drives no runtime.
+ * cm_in_callback returns whether such a callback runs on the calling thread. */
 void cm_callback(int32_t change);
 int32_t cm_in_callback(void);
 #else
@@ -76,15 +77,15 @@ static inline void *cm_alloc(size_t size) { return malloc(size); }
 static inline void *cm_realloc(void *block, size_t size) { return realloc(block, size); }
 static inline void cm_free(void *block) { free(block); }
 static inline void cm_confine(void *object) { (void)object; }
-/* The function is static, so each object file that calls it has a count of its own. */
+/* The function is static, so each object file that calls it has its own `count`. */
 static inline int32_t cm_driven(const void *runtime, int32_t change) {
   (void)runtime;
   static __thread int32_t count;
   return count += change;
 }
 static inline int32_t cm_drives(void) { return cm_driven(NULL, 0); }
-/* There is no gate in full Swift: the Swift runtime has locks of its own, which may be held when the process forks, and
- * which no gate can guard. */
+/* In full Swift there is no gate: the Swift runtime has its own locks, which another thread may hold when the process
+ * forks, and which no gate can guard. */
 static inline int32_t cm_count(void) { return 1; }
 static inline int32_t cm_is_open(void) { return 1; }
 static inline void cm_pass(void) {}

@@ -55,7 +55,7 @@ static inline uint64_t cs_monotonic(void) {
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* 64 random bits; made from the clock alone if the system has none yet. Not for secrets. */
+/* 64 random bits. If the system has no random bits yet, they are made from the clock alone. Not for secrets. */
 static inline uint64_t cs_random(void) {
   uint64_t bits = 0;
   if (getrandom(&bits, sizeof bits, GRND_NONBLOCK) != sizeof bits) bits = cs_monotonic() * 0x9e3779b97f4a7c15u;
@@ -71,8 +71,8 @@ static inline uint64_t cs_wall_clock(void) {
 
 /* ---- futex: `word` is a 32-bit atomic of this process ---- */
 
-/* Sleeps while *word == expected, until `deadline` (CLOCK_MONOTONIC ns; UINT64_MAX: none). Returns 0 (it was
- * woken), -EAGAIN (*word had another value), -ETIMEDOUT or -EINTR. */
+/* Sleeps while *word == expected, until `deadline` (CLOCK_MONOTONIC in ns; UINT64_MAX: none). Returns 0 if the thread
+ * was woken, -EAGAIN if *word had another value, -ETIMEDOUT or -EINTR. */
 static inline int32_t cs_futex_wait(const void *word, uint32_t expected, uint64_t deadline) {
   struct timespec t;
   struct timespec *limit = NULL;
@@ -126,7 +126,8 @@ static inline int32_t cs_eventfd(void) {
   int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   return fd < 0 ? -(int32_t)errno : fd;
 }
-/* Returns false if `fd` is no eventfd any more. (An eventfd whose counter is full counts as signalled.) */
+/* Adds 1 to the counter of an eventfd. Returns false if `fd` is no eventfd any more. A counter that is full already
+ * counts as a success. */
 static inline bool cs_eventfd_signal(int32_t fd) {
   int saved = errno;
   uint64_t one = 1;
@@ -149,7 +150,7 @@ static inline int32_t cs_timerfd(void) {
   int fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
   return fd < 0 ? -(int32_t)errno : fd;
 }
-/* Sets the timer to `at` (CLOCK_MONOTONIC ns); 0 disarms it. Returns false if `fd` is no timerfd any more. */
+/* Sets a timerfd to fire at `at` (CLOCK_MONOTONIC in ns); 0 stops it. Returns false if `fd` is no timerfd any more. */
 static inline bool cs_timerfd_set(int32_t fd, uint64_t at) {
   struct itimerspec t;
   memset(&t, 0, sizeof t);
@@ -170,11 +171,11 @@ static inline void cs_sleep_milliseconds(int32_t milliseconds) {
 
 static inline uint64_t cs_thread_self(void) { return (uint64_t)(uintptr_t)pthread_self(); }
 
-/* Sets the name of the calling thread for debuggers and /proc; at most 15 bytes. */
+/* Sets the name of the calling thread, at most 15 bytes, which debuggers and /proc show. */
 static inline void cs_thread_name(const char *name) { prctl(PR_SET_NAME, name, 0, 0, 0); }
 
-/* Starts a thread that takes no signals except those that its own faults raise (if those were blocked, a fault would
- * kill the process without a call of the host's crash handler). Returns 0 or -errno. */
+/* Starts a thread that blocks all signals except those that its own faults raise. If those were blocked, a fault
+ * would kill the process without calling the host's crash handler. Returns 0 or -errno. */
 static inline int32_t cs_thread_start(pthread_t *thread, int32_t detached, void *(*body)(void *), void *argument) {
   sigset_t all, old;
   pthread_attr_t attributes;
@@ -200,8 +201,7 @@ static inline int32_t cs_thread_start(pthread_t *thread, int32_t detached, void 
 
 /* ---- fork ---- */
 
-/* A zeroed page that fork sets to zeros again in the child; NULL: the kernel does not offer this, or there is no
- * memory. */
+/* A page of zeros that fork sets to zeros again in the child. NULL: the kernel can't do this, or there is no memory. */
 static inline void *cs_wiped_page(size_t size) {
   int saved = errno;
   void *page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -214,15 +214,15 @@ static inline void *cs_wiped_page(size_t size) {
   return page;
 }
 
-/* A zeroed page that is not wiped in a child, for kernels that refuse to wipe. This function has only one caller, which
- * must not be inlined, because each object file that calls it has a page of its own. */
+/* A page of zeros that fork does not wipe, for kernels that can't wipe one. Only one function may call this one, and
+ * it must not be inlined: each object file with a call has its own page. */
 static inline void *cs_spare_page(void) {
   static uint64_t page[4096 / sizeof(uint64_t)];
   return page;
 }
 
-/* Moves the file of descriptor `fresh` to the number `known`, and closes the file that had this number. Returns `known`, or
- * `fresh` if that fails. */
+/* Gives the open file of descriptor `fresh` the number `known`, and closes the file that had this number. Returns
+ * `known`, or `fresh` if that fails. */
 static inline int32_t cs_replace_descriptor(int32_t fresh, int32_t known) {
   int32_t replaced = (int32_t)syscall(SYS_dup3, fresh, known, O_CLOEXEC);
   if (replaced < 0) return fresh;
@@ -230,7 +230,7 @@ static inline int32_t cs_replace_descriptor(int32_t fresh, int32_t known) {
   return replaced;
 }
 
-/* fork, which Swift does not import; for tests. */
+/* Calls fork, which Swift does not import; for tests. */
 static inline int32_t cs_fork(void) { return (int32_t)fork(); }
 
 static inline int32_t cs_open_to_read(const char *path) { return open(path, O_RDONLY | O_CLOEXEC); }
@@ -248,8 +248,7 @@ static inline void cs_close_folder(void *folder) { closedir((DIR *)folder); }
 static inline void cs_close(int32_t fd) {
   if (fd >= 0) close(fd);
 }
-/* The inode of a socket: it distinguishes the socket from a later one with the same descriptor. 0: `fd` is no
- * socket. */
+/* The inode of a socket, which distinguishes it from a later socket with the same descriptor. 0: `fd` is no socket. */
 static inline uint64_t cs_socket_identity(int32_t fd) {
   int saved = errno;
   struct stat about;
@@ -273,7 +272,7 @@ static inline int32_t cs_accept(int32_t fd) {
   long r = syscall(SYS_accept4, fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
   return r < 0 ? -(int32_t)errno : (int32_t)r;
 }
-/* SO_ERROR of the socket: 0 or an errno. */
+/* The pending error of a socket (SO_ERROR): 0 or an errno. */
 static inline int32_t cs_socket_error(int32_t fd) {
   int value = 0;
   socklen_t length = sizeof value;
@@ -298,8 +297,8 @@ static inline int32_t cs_user_timeout(int32_t fd, int32_t milliseconds) {
   return cs_set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, milliseconds);
 }
 static inline int32_t cs_reuse_address(int32_t fd) { return cs_set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1); }
-/* The next four functions send and receive without waiting. They return the number of bytes or -errno; 0 from cs_recv
- * or cs_recvv is the end of the stream. */
+/* The next four functions send and receive without waiting. They return the number of bytes, or -errno. If cs_recv or
+ * cs_recvv returns 0, the stream has ended. */
 static inline int64_t cs_send(int32_t fd, const void *bytes, size_t count) {
   ssize_t n = send(fd, bytes, count, MSG_NOSIGNAL | MSG_DONTWAIT);
   return n < 0 ? -(int64_t)errno : (int64_t)n;
@@ -334,8 +333,8 @@ static inline int32_t cs_local_name(int32_t fd, void *address, uint32_t *length)
 
 /* ---- socket addresses: filled and read here, so that Swift needs no casts between sockaddr types ---- */
 
-/* Fills in an IP address. Returns its length, or 0 if `text` is not an IPv4 or IPv6 literal (without brackets or
- * scope). */
+/* Fills in an IP address from text. Returns its length, or 0 if `text` is not an IPv4 or IPv6 address (without
+ * brackets or scope). */
 static inline uint32_t cs_address_literal(struct sockaddr_storage *storage, const char *text, uint16_t port) {
   struct sockaddr_in *four = (struct sockaddr_in *)storage;
   struct sockaddr_in6 *six = (struct sockaddr_in6 *)storage;
@@ -365,7 +364,7 @@ static inline uint32_t cs_address_unix(struct sockaddr_storage *storage, const v
   memcpy(un->sun_path, path, length);
   return (uint32_t)(offsetof(struct sockaddr_un, sun_path) + length + (abstract ? 0 : 1));
 }
-/* Fills in the address of a socket of a virtual machine or its host, and returns its length. */
+/* Fills in the address of a vsock (a socket of a virtual machine or its host), and returns its length. */
 static inline uint32_t cs_address_vsock(struct sockaddr_storage *storage, uint32_t cid, uint32_t port) {
   struct sockaddr_vm *vm = (struct sockaddr_vm *)storage;
   memset(storage, 0, sizeof *storage);
@@ -380,7 +379,7 @@ static inline uint32_t cs_address_vsock_cid(const struct sockaddr_storage *stora
 static inline uint32_t cs_address_vsock_port(const struct sockaddr_storage *storage) {
   return ((const struct sockaddr_vm *)storage)->svm_port;
 }
-/* The port in host order; 0: the address has none. */
+/* The port in host byte order; 0: the address has no port. */
 static inline uint16_t cs_address_port(const struct sockaddr_storage *storage) {
   if (storage->ss_family == AF_INET) return ntohs(((const struct sockaddr_in *)storage)->sin_port);
   if (storage->ss_family == AF_INET6) return ntohs(((const struct sockaddr_in6 *)storage)->sin6_port);
@@ -403,7 +402,8 @@ static inline const char *cs_address_path(const struct sockaddr_storage *storage
 }
 static inline size_t cs_address_path_offset(void) { return offsetof(struct sockaddr_un, sun_path); }
 
-/* getaddrinfo for a stream socket. Returns 0 or an EAI_ code; *system is errno for EAI_SYSTEM, else 0. */
+/* Looks a host up by getaddrinfo, for a stream socket. Returns 0 or an EAI_ code. *system gets errno for EAI_SYSTEM,
+ * otherwise 0. */
 static inline int32_t cs_resolve(const void *host, uint16_t port, struct addrinfo **list, int32_t *system) {
   struct addrinfo hints;
   char service[8];
@@ -411,7 +411,7 @@ static inline int32_t cs_resolve(const void *host, uint16_t port, struct addrinf
   int i = 7;
   memset(&hints, 0, sizeof hints);
   hints.ai_socktype = SOCK_STREAM;
-  /* A host with '%' and ':' is an IPv6 address with a scope: it is not looked up as a name. */
+  /* A host with '%' and ':' is an IPv6 address with a scope, so it is parsed and not looked up as a name. */
   bool numeric = host && strchr(host, '%') && strchr(host, ':');
   hints.ai_flags = AI_NUMERICSERV | (numeric ? AI_NUMERICHOST : 0);
   service[i] = 0;
@@ -424,8 +424,8 @@ static inline int32_t cs_resolve(const void *host, uint16_t port, struct addrinf
   return (int32_t)r;
 }
 
-/* Asks DNS for the SRV records of a name. Returns the length of the answer, or an EAI_ code, which is negative:
- * EAI_NONAME if the name has no such records. */
+/* Asks DNS for the SRV records of a name. Returns the length of the answer, or an EAI_ code, which is negative. The
+ * code is EAI_NONAME if the name has no such records. */
 static inline int32_t cs_services(const void *name, void *answer, int32_t size) {
   struct __res_state state;
   memset(&state, 0, sizeof state);
@@ -445,11 +445,11 @@ static inline int32_t cs_dns_name_length(const void *message, int32_t size, int3
   const uint8_t *bytes = message;
   return bytes ? dn_skipname(bytes + at, bytes + size) : -1;
 }
-/* The most bytes that cs_dns_name writes: a host's name, a dot and a NUL. */
+/* The largest number of bytes that cs_dns_name writes: a host's name, a dot and a NUL. */
 enum { CS_HOST_SIZE = NS_MAXDNAME + 1 };
 /* Reads the name at the offset `at` of a DNS message into `name`, and adds a dot and a NUL. Because of the dot the
- * system's resolver does not append the search domains of resolv.conf. Returns the length with the dot and the NUL; 0:
- * no valid name begins there, or it is the name of the root. */
+ * system's resolver does not append the search domains of resolv.conf. Returns the length with the dot and the NUL.
+ * Returns 0 if no valid name begins there, or if it is the name of the root. */
 static inline int32_t cs_dns_name(const void *message, int32_t size, int32_t at, void *name) {
   const uint8_t *bytes = message;
   if (!bytes || !name || dn_expand(bytes, bytes + size, bytes + at, name, NS_MAXDNAME) < 1) return 0;
@@ -460,7 +460,7 @@ static inline int32_t cs_dns_name(const void *message, int32_t size, int32_t at,
   return (int32_t)length + 2;
 }
 
-/* The text of an errno, copied and NUL-terminated. */
+/* Writes the system's text for an errno to `text`, with a NUL at its end. */
 static inline void cs_error_text(int32_t error, char *text, size_t size) {
   if (size == 0) return;
   text[0] = 0;

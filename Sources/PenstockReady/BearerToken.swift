@@ -2,18 +2,18 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-/// A bearer token that is fetched when it is needed. One request to the user's source serves all calls that wait, and a
-/// call whose token the server has refused is started again once. `TokenStore` keeps the token; this class puts it into
-/// calls.
+/// Adds a bearer token to calls, and fetches it when it is needed. One request to the user's source of tokens
+/// serves all calls that wait for a token. A call whose token the server has refused is sent again once.
+/// `TokenStore` keeps the token; this class adds it to calls.
 public final class BearerToken: ReadyInterceptor {
   public struct Options {
     /// The header's name, in lower case.
     public var header = ByteBuffer()
-    /// The scheme before the token, with its space.
+    /// The text before the token: the scheme, such as "Bearer", and a space.
     public var prefix = ByteBuffer()
-    /// The time in nanoseconds before a token's expiry at which the next one is requested.
+    /// How long before a token expires the next one is requested, in nanoseconds.
     public var refreshEarly: UInt64 = 60_000_000_000
-    /// The time in nanoseconds for which a call waits for a token; 0: without limit.
+    /// How long a call waits for a token, in nanoseconds; 0: without limit.
     public var refreshTimeout: UInt64 = 30_000_000_000
     public var replayBytes = 65536
     public var allowsCleartext = false
@@ -39,12 +39,12 @@ public final class BearerToken: ReadyInterceptor {
         _ = hop.finish(Status(.unauthenticated, words))
         return next
       }
-      // A hop below may redirect the call to another channel, which then has to be private too.
+      // A hop below may redirect the call to another channel. That channel must not be cleartext either.
       if !options.allowsCleartext { _ = hop.changeSettings { $0.privacy = .local } }
       return BearerToken.supply(use, metadata, hop, or: .next)
     }
-    // A call can't be restarted once a part of its response has passed this hop. So the headers of a unary call wait
-    // here for the events behind them.
+    // A call can't be sent again once a part of its response has passed this hop. So the headers of a unary
+    // call are held until the next event.
     callbacks.onHeaders = { handle, _ in
       Hop.from(handle.unsafelyUnwrapped).call.request.kind == .unary ? hold : next
     }
@@ -67,8 +67,8 @@ public final class BearerToken: ReadyInterceptor {
 
   deinit { TokenRequests.remove(store) }
 
-  /// Gives the call a token and returns `verdict`; without a token, lets the call wait and resolves it with `verdict`
-  /// later.
+  /// Adds the token to the call and returns `verdict`. If there is no token yet, the call is paused, and its
+  /// ticket is later resolved with `verdict`.
   private static func supply(_ use: TokenUse, _ metadata: Metadata, _ hop: Hop, or verdict: Verdict) -> Int32
   {
     let store = use.store
@@ -94,14 +94,14 @@ public final class BearerToken: ReadyInterceptor {
   }
 }
 
-/// The state of one call at the interceptor.
+/// What the interceptor has to know about one call.
 final class TokenUse {
   let store: TokenStore
-  /// Whether the call may be in the store's list of waiting calls. Only the driving thread uses this.
+  /// Whether the call may be in the store's list of waiting calls. Only on the driving thread.
   var hasWaited = false
 
-  // Guarded by the store's lock once the call waits.
-  /// The number of the token that was sent; 0: none.
+  // These variables are guarded by the store's lock once the call waits. `number` is the number of the token
+  // that was sent; 0: no token was sent.
   var number: UInt64 = 0
   var ticket: UInt64 = 0
   var metadata: Metadata?
@@ -109,6 +109,6 @@ final class TokenUse {
 
   init(_ store: TokenStore) { self.store = store }
 
-  /// Whether the token may be sent on the call's channel.
+  /// Whether a token may be sent on the call's channel: it is not cleartext, or the options allow cleartext.
   func isPrivate(_ hop: Hop) -> Bool { store.options.allowsCleartext || hop.privacy != .cleartext }
 }

@@ -1,7 +1,7 @@
 import PenstockCall
 import PenstockWire
 
-/// A response in the cache; never changed once it is there.
+/// A response that the cache keeps; it is not changed once the cache has it.
 final class CachedResponse {
   var headers: Metadata?
   var message: ByteBuffer?
@@ -13,9 +13,9 @@ final class CachedResponse {
       + (status?.message.count ?? 0)
   }
 
-  /// Begins the key of a call: the method and the chosen metadata, each with its length, so that different calls have
-  /// different keys. The message is added later. Without `names` the chosen metadata is "authorization". nil: no
-  /// memory.
+  /// Begins the key by which the cache finds the response of a call. The key has the method and the values of
+  /// the metadata in `names` (nil: "authorization"), each with its length, so that different calls have
+  /// different keys. The message is added later. nil: no memory.
   static func beginKey(_ path: ByteBuffer, _ metadata: Metadata, _ names: [ByteBuffer]?) -> ByteBuffer? {
     let key = ByteBuffer()
     var isComplete = append(path.view, to: key)
@@ -40,17 +40,17 @@ final class CachedResponse {
   }
 }
 
-/// The state of one call at the cache.
+/// What the cache has to know about one call.
 final class CachedExchange {
   let cache: ResponseCache
-  /// The ticket of the held start; 0 once it is resolved.
+  /// The ticket of the start, which is held; 0: no ticket is open.
   var ticket: UInt64 = 0
-  /// The key of the call as it came to this hop; it is complete when the message has been added.
+  /// The key of the call as the call came to this hop. It is complete once the message has been added.
   var key: ByteBuffer?
   var isMiss = false
-  /// The cached response that answers the call.
+  /// The kept response that answers the call; nil: none does.
   var hit: CachedResponse?
-  /// The response that the call receives, to be kept in the cache.
+  /// A copy of the response that the call receives from the server, for the cache.
   let seen = CachedResponse()
 
   init(_ cache: ResponseCache) { self.cache = cache }

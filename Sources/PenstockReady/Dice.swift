@@ -1,6 +1,6 @@
 import PenstockTransport
 
-/// A probability, out of 2^32.
+/// A probability, as a number of 2^32 equally likely cases.
 public struct Chance: Sendable {
   let threshold: UInt64
 
@@ -8,13 +8,14 @@ public struct Chance: Sendable {
   public init(percent: Double) { threshold = UInt64(percent / 100 * 4_294_967_296) }
 }
 
-/// A generator of random numbers (SplitMix64) that any thread may use. The same seed gives the same numbers each time.
+/// A random number generator (SplitMix64) that any thread may use. With the same seed it returns the same
+/// numbers each time.
 final class Dice: @unchecked Sendable {
   private let lock = Lock()
   private var state: UInt64
   private let isSeeded: Bool
-  /// `Process.forks` when the state was made. If it has changed, this is a forked child, which makes a state of its own
-  /// unless there is a seed.
+  /// The value of `Process.forks` when `state` was set. If it is different now, this process is a forked
+  /// child. Without a seed the child then sets a new random state.
   private var forks = Process.forks
 
   init(seed: UInt64?) {

@@ -2,7 +2,7 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-/// Fault injection: delays calls before anything is sent, ends them, or both.
+/// Fault injection: delays calls before they are sent, or ends them with an error, or both.
 public final class FaultInjection: ReadyInterceptor {
   public struct Options {
     /// The delay in nanoseconds.
@@ -30,7 +30,8 @@ public final class FaultInjection: ReadyInterceptor {
   }
 
   private func start(_ hop: Hop) -> Int32 {
-    // Both dice are rolled for each call, so that a seed gives the same faults, however the calls end.
+    // Both random decisions are made for each call, so that the same seed gives the same faults, whatever the
+    // calls do.
     let delayed = dice.happens(options.delayChance)
     let abort = dice.happens(options.abortChance) ? options.abort?.copy() : nil
     if delayed, options.delay > 0 {

@@ -1,7 +1,7 @@
 import PenstockCall
 import PenstockWire
 
-/// Header rules: changes of metadata, in order.
+/// Header rules: changes the metadata of calls by a list of edits, in order.
 public final class HeaderEdits: ReadyInterceptor {
   public enum Edit {
     case set(ByteBuffer, ByteBuffer)
@@ -45,7 +45,7 @@ public final class HeaderEdits: ReadyInterceptor {
   }
 
   private func apply(_ edits: [Edit], _ hop: Hop) -> Int32 {
-    // The trailers of a cancel or a deadline can't be changed.
+    // The trailers of a status that a cancel or the deadline has made can't be changed.
     guard let metadata = hop.metadata, !metadata.isReadOnly else { return next }
     for edit in edits where HeaderEdits.apply(edit, to: metadata) == .noMemory {
       _ = hop.finish(Status(.resourceExhausted, "no memory for the header rules"))

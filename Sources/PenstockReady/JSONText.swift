@@ -1,7 +1,8 @@
 import PenstockCall
 import PenstockWire
 
-/// Writes JSON into one buffer, without spaces. If memory runs out, a part is missing and `isComplete` is false.
+/// Writes JSON without spaces into one buffer. If memory runs out, `isComplete` becomes false and the text
+/// lacks a part.
 final class JSONText {
   let buffer = ByteBuffer()
   private(set) var isComplete = true
@@ -51,14 +52,14 @@ final class JSONText {
     needsComma = true
   }
 
-  /// Writes nanoseconds as seconds.
+  /// Writes a time in nanoseconds as a number of seconds.
   func seconds(_ nanoseconds: UInt64) {
     begin()
     if !appendSeconds(nanoseconds, to: buffer) { isComplete = false }
     needsComma = true
   }
 
-  /// Writes a string; invalid UTF-8 is replaced by U+FFFD.
+  /// Writes a string; U+FFFD replaces invalid UTF-8.
   func string(_ text: ByteView) {
     begin()
     var shown = text
@@ -101,7 +102,7 @@ func appendDecimal(_ number: UInt64, to buffer: ByteBuffer) -> Bool {
   return buffer.append(byte: UInt8(0x30 + number % 10))
 }
 
-/// Appends nanoseconds as seconds, with as many decimals as needed.
+/// Appends a time in nanoseconds as a number of seconds, with as many decimals as needed.
 func appendSeconds(_ nanoseconds: UInt64, to buffer: ByteBuffer) -> Bool {
   guard appendDecimal(nanoseconds / 1_000_000_000, to: buffer) else { return false }
   var rest = nanoseconds % 1_000_000_000

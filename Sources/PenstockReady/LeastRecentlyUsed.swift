@@ -1,14 +1,15 @@
 import PenstockTransport
 import PenstockWire
 
-/// Values by byte key, bounded in number and size: the least recently used are dropped first. Not thread-safe.
+/// A map from keys of bytes to values, whose number and size are limited: the least recently used values are
+/// dropped first. Not thread-safe.
 struct LeastRecentlyUsed<Value> {
   private struct Slot {
     var hash: UInt64 = 0
     var key: ByteBuffer?
     var value: Value?
     var bytes = 0
-    /// The slots of the two neighbours in the order of use; -1: none.
+    /// The indices of the slots that were used just after and just before this one; -1: none.
     var newer = -1
     var older = -1
   }
@@ -23,7 +24,7 @@ struct LeastRecentlyUsed<Value> {
   private var oldest = -1
   private(set) var bytes = 0
 
-  /// `seed` keeps a caller from choosing keys that collide.
+  /// `seed` is random, so that nobody can choose keys with equal hashes on purpose.
   init(maxEntries: Int, maxBytes: Int, seed: UInt64) {
     self.maxEntries = maxEntries
     self.maxBytes = maxBytes
@@ -40,8 +41,9 @@ struct LeastRecentlyUsed<Value> {
     return slots[slot].value
   }
 
-  /// Keeps `value`, unless it is larger than `maxBytes` by itself; `bytes` is its size including the key. Entries that
-  /// are dropped to make room are added to `gone`, so that the caller can release them without holding a lock.
+  /// Stores `value`, unless it alone is larger than `maxBytes`. `bytes` is the size of the value and its key.
+  /// Values that are dropped to make room are added to `gone`, so that the caller can release them after it
+  /// has unlocked its lock.
   mutating func insert(_ key: ByteBuffer, _ value: Value, bytes: Int, gone: inout [Value]) {
     guard bytes <= maxBytes, maxEntries > 0 else { return }
     let hash = self.hash(key.view)
@@ -87,7 +89,7 @@ struct LeastRecentlyUsed<Value> {
     if older >= 0 { slots[older].newer = newer } else { oldest = newer }
   }
 
-  /// The hash of a key, by FNV-1a.
+  /// The hash of a key: FNV-1a, beginning with `seed`.
   private func hash(_ key: ByteView) -> UInt64 {
     var hash = 0xcbf2_9ce4_8422_2325 ^ seed
     for byte in key { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01b3 }

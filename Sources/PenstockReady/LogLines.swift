@@ -2,14 +2,14 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-/// Logging: each event as a line of JSON for a user's function. The callbacks of events that are not wanted are NULL,
-/// and cost nothing.
+/// Logging: passes each event, as a line of JSON, to a function of the user. The callbacks of events that are
+/// not logged are NULL, and cost nothing.
 public final class LogLines: ReadyInterceptor {
   public typealias Write = @convention(c) (UnsafePointer<CChar>?, Int, UnsafeMutableRawPointer?) -> Void
 
   public struct Options {
     public var events: Events = .standard
-    /// The names of headers to redact, in lower case; nil: the default.
+    /// The names, in lower case, of headers whose values are not shown; nil: a default list.
     public var redacted: [ByteBuffer]?
     public var redactsBinary = false
     public var showsMetadata = true
@@ -27,7 +27,7 @@ public final class LogLines: ReadyInterceptor {
 
     static var standard: Events { [Events(.start), Events(.headers), Events(.status), Events(.cancel)] }
 
-    /// The event with this name; nil: no such event can be logged.
+    /// The event with this name; nil: there is no event of this name that can be logged.
     public init?(name: ByteView) {
       for kind in LogLines.kinds where bytesEqual(name, LogLines.name(kind)) {
         self.init(kind)
@@ -97,7 +97,8 @@ public final class LogLines: ReadyInterceptor {
     withExtendedLifetime(json) {}
   }
 
-  /// Writes metadata: names in the order in which they first come, and all values of a name in one array.
+  /// Writes metadata as an object: names in the order in which they first occur, with all values of a name in
+  /// one array.
   private func show(_ metadata: Metadata, _ json: JSONText) {
     for index in 0..<metadata.count {
       let name = metadata.name(at: index)

@@ -2,12 +2,12 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-/// Metrics: counters and histograms by method and code. Any number of interceptors may count into them. A reader takes
-/// a reference to the arrays and releases the lock; a change that comes while it reads copies only the part that
-/// changes.
+/// Metrics: counters and histograms by method and status code. Any number of interceptors may share one
+/// object. A reader takes a reference to the arrays and then unlocks the lock. If a count changes while it
+/// reads, only the changed part of the arrays is copied.
 public final class Metrics: @unchecked Sendable {
   public struct Options {
-    /// The upper bounds of the buckets in nanoseconds, rising.
+    /// The upper bounds of the histogram's buckets, in nanoseconds, increasing.
     public var buckets: [UInt64] = [5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000].map {
       $0 * 1_000_000
     }
@@ -16,17 +16,17 @@ public final class Metrics: @unchecked Sendable {
     public init() {}
   }
 
-  /// The calls of a method that ended with one code.
+  /// The calls of one method that have ended with one status code.
   struct Ended {
     let code: StatusCode
     var count: UInt64 = 0
     var nanoseconds: UInt64 = 0
-    /// One bucket for each bound in the options, and one for all calls that took longer.
+    /// One bucket for each bound in the options, and a last one for the calls that took longer.
     var buckets: [UInt64]
   }
 
   struct Method {
-    /// The method; nil: the entry for all methods beyond `maxMethods`.
+    /// The path of the method; nil: this entry counts all methods beyond the first `maxMethods`.
     let path: ByteBuffer?
     let kind: CallKind
     var started: UInt64 = 0
@@ -45,8 +45,8 @@ public final class Metrics: @unchecked Sendable {
 
   public init(_ options: Options) { self.options = options }
 
-  /// Lends the counts to `body`. The reference to the arrays is released under the lock, so it is gone before the next
-  /// change, which then need not copy.
+  /// Calls `body` with the counts. The reference to the arrays is released while the lock is held: so the
+  /// next change finds it gone and need not copy the arrays.
   func read<Result>(_ body: ([Method]) -> Result) -> Result {
     var lent = lock.withLock { methods }
     let result = body(lent)
@@ -100,7 +100,7 @@ public final class Metrics: @unchecked Sendable {
   }
 }
 
-/// The `user_data` of an interceptor that counts into metrics.
+/// The object behind the `user_data` of an interceptor that counts calls in a `Metrics` object.
 public final class MetricsInterceptor: ReadyInterceptor {
   private final class Timed {
     let metrics: Metrics

@@ -1,7 +1,7 @@
 import PenstockCall
 import PenstockWire
 
-// Metrics as text: JSON, and Prometheus' exposition format 0.0.4.
+// The texts of the metrics: JSON, and Prometheus' exposition format 0.0.4.
 
 extension Metrics {
   /// The metrics as JSON, followed by a NUL; nil: no memory.

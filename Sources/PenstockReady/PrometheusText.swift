@@ -1,8 +1,8 @@
 import PenstockCall
 import PenstockWire
 
-/// Writes lines of Prometheus' exposition format 0.0.4. A sample is a line with the value for one method, and, in some
-/// families, for one status code.
+/// Writes lines of Prometheus' exposition format 0.0.4. A sample is one line: the value of a metric for one
+/// method, and for some metrics for one status code too.
 final class PrometheusText {
   let buffer = ByteBuffer()
   private(set) var isComplete = true
@@ -25,7 +25,7 @@ final class PrometheusText {
     raw(name)
     raw("{grpc_type=\"")
     raw(method.kind == .bidi ? "bidi_stream" : method.kind.name)
-    // The path is "/service/method".
+    // Splits the path "/service/method" into its two parts.
     let path = method.path?.view ?? ("/other/other" as StaticString).bytes
     let slash = path.lastIndex(of: 0x2f) ?? 0
     raw("\",grpc_service=\"")
@@ -49,7 +49,8 @@ final class PrometheusText {
     raw("\n")
   }
 
-  /// "Backslash, double-quote and line feed have to be escaped"; a path has no line feed.
+  /// Writes a label's value: "Backslash, double-quote and line feed have to be escaped". A path has no line
+  /// feed.
   private func label(_ bytes: Slice<ByteView>) {
     for byte in bytes {
       if byte == 0x22 || byte == 0x5c { raw("\\") }

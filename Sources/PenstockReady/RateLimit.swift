@@ -2,13 +2,14 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-/// Rate limit: a token bucket in which calls wait their turn.
+/// Rate limit: a token bucket in which calls wait for their turn.
 ///
-/// The bucket is stored as one time (the generic cell rate algorithm): the time at which it would be full again. Each
-/// call moves that time on by one interval. So a call knows its turn from the start, and no call has to wake another.
+/// The state of the bucket is one time (the generic cell rate algorithm): the time at which the bucket would
+/// be full again. Each call moves it later by one interval. So a call knows the time of its turn when it
+/// starts, and no call has to wake another.
 public final class RateLimit: ReadyInterceptor, @unchecked Sendable {
   public struct Options {
-    /// The interval between two calls in nanoseconds.
+    /// The time between the starts of two calls, in nanoseconds.
     public var interval: UInt64 = 0
     public var burst: UInt64 = 1
     public var maxWait: UInt64 = 1_000_000_000
@@ -18,10 +19,10 @@ public final class RateLimit: ReadyInterceptor, @unchecked Sendable {
     public init() {}
   }
 
-  /// The turn of one call at the rate limit.
+  /// What the rate limit has to know about one call.
   private final class Turn {
     let limit: RateLimit
-    /// The time of the turn in nanoseconds; 0: the call has not waited.
+    /// The time at which the call may start, in monotonic nanoseconds; 0: the call did not have to wait.
     var at: UInt64 = 0
 
     init(_ limit: RateLimit) { self.limit = limit }
@@ -56,7 +57,8 @@ public final class RateLimit: ReadyInterceptor, @unchecked Sendable {
     case .at(let time):
       turn.at = time
       let ticket = hop.takeTicket()
-      // This delay counts from the clock's time, as `now` does; the loop's time may be older.
+      // The delay is relative to the time that the clock shows now, as `now` is. The loop's time may be
+      // older.
       if ticket != 0, Tickets.resolveAfter(ticket, .verdict(.next), nanoseconds: time - now) == .ok {
         return pause
       }
@@ -67,7 +69,7 @@ public final class RateLimit: ReadyInterceptor, @unchecked Sendable {
     return next
   }
 
-  /// Gives a call that comes at `now` its turn. A call that is refused takes no token.
+  /// Reserves the next turn for a call that starts at `now`. A call that is refused reserves nothing.
   private func reserve(_ now: UInt64) -> Answer {
     lock.withLock { () -> Answer in
       let full = max(fullAt, now) + options.interval
@@ -77,7 +79,8 @@ public final class RateLimit: ReadyInterceptor, @unchecked Sendable {
         return .now
       }
       let wait = full - now - depth
-      // The turns of waiting calls are one interval apart, so the quotient is how many would wait, this call included.
+      // The turns of the waiting calls are one interval apart, so this quotient is the number of calls that
+      // would wait, including this one.
       if (wait + options.interval - 1) / options.interval > options.maxWaiting { return .tooMany }
       if wait > options.maxWait { return .tooLate }
       fullAt = full
@@ -85,7 +88,7 @@ public final class RateLimit: ReadyInterceptor, @unchecked Sendable {
     }
   }
 
-  /// A call that ended while it waited gives its turn back, so that later calls wait less.
+  /// Gives back the turn of a call that has ended while it waited, so that later calls wait less.
   private func ended(_ turn: Turn) {
     let now = Runtime.monotonicNow()
     guard now < turn.at else { return }

@@ -1,18 +1,19 @@
 /// PenstockReady: interceptors that are ready to be registered.
 ///
-/// Each is a class in a file of its own. Its callbacks use the same hop interface as those of a user's interceptor; the
-/// ABI reads the options and fills the user's table. Nothing here does I/O or reads JSON, and no user code runs under a
-/// lock. Objects may be shared by the threads of several runtimes.
+/// Each interceptor is a class in its own file. Its callbacks use the same hop functions as those of a user's
+/// interceptor. The ABI layer reads the options and fills in the user's table (penstock_interceptor). Nothing
+/// in this module does I/O or reads JSON, and no user code runs while a lock is held. Threads of several
+/// runtimes may share an object.
 import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-/// A ready-made interceptor: the object behind the `user_data` of a `penstock_interceptor`, here called a
-/// table. Each table has its own reference to the object.
+/// A ready-made interceptor: the object behind the `user_data` of a `penstock_interceptor` (a "table"). Each
+/// table has its own reference to the object.
 open class ReadyInterceptor {
   public final let name: StaticString
   public final let callbacks: Registration.Callbacks
-  /// The kinds of calls that meet the interceptor: a mask of (1 << kind); 0: all.
+  /// The kinds of calls for which the interceptor gets hops, as a mask of (1 << kind); 0: all kinds.
   public final let kinds: UInt32
   public final let replayBytes: Int
   public final let generation = Process.generation
@@ -26,14 +27,14 @@ open class ReadyInterceptor {
     self.replayBytes = replayBytes
   }
 
-  /// Makes a table's reference to this object; `finalize` releases it.
+  /// Adds the reference that a table has to this object; `finalize` releases it.
   public final func retainedForTable() -> UnsafeMutableRawPointer {
     Unmanaged<ReadyInterceptor>.passRetained(self).toOpaque()
   }
 
-  /// The finalizer of every table of this module; its address is also how such a table is recognised. It calls a
-  /// function that nothing else calls, because the linker merges functions with the same code, which would give other
-  /// finalizers the same address.
+  /// The finalizer in every table that this module fills in; a table is recognised by the finalizer's
+  /// address. It calls a function that nothing else calls: the linker merges functions with the same code, so
+  /// another finalizer could get the same address otherwise.
   public static var finalize: Finalizer { { pointer in if let pointer { letGo(pointer) } } }
 
   public static func from(_ pointer: UnsafeMutableRawPointer) -> ReadyInterceptor {
@@ -46,8 +47,8 @@ private func letGo(_ table: UnsafeMutableRawPointer) {
   Unmanaged<ReadyInterceptor>.fromOpaque(table).release()
 }
 
-/// The hop and the object that a callback gets. Neither is NULL, because only the library's own chain calls these
-/// callbacks.
+/// Turns the pointers that a callback gets into the hop and its state. Neither pointer is NULL, because only
+/// the library's own chain calls these callbacks.
 @inline(__always)
 func behind<T: AnyObject>(_ handle: OpaquePointer?, _ state: UnsafeMutableRawPointer?, _: T.Type) -> (Hop, T)
 {
@@ -59,7 +60,7 @@ func this<T: AnyObject>(_ state: UnsafeMutableRawPointer?, _: T.Type) -> T {
   Unmanaged<T>.fromOpaque(state.unsafelyUnwrapped).takeUnretainedValue()
 }
 
-/// Stores `made` as the hop's state, in `create`; `forget` releases it, in `destroy`.
+/// Stores `made` as the hop's state. Called in `create`; `forget` releases the state in `destroy`.
 func keep<T: AnyObject>(_ made: T, _ out: UnsafeMutablePointer<UnsafeMutableRawPointer?>?) -> Int32 {
   out?.pointee = Unmanaged.passRetained(made).toOpaque()
   return next

@@ -4,15 +4,15 @@ import PenstockWire
 
 /// A response cache for unary calls.
 ///
-/// The start is held until the message has come, because the message is part of the key. Then the call is either
-/// answered here (TAKE), or it goes on and its response is kept.
+/// The start is held until the message has come, because the message is a part of the cache's key. Then the
+/// interceptor either answers the call itself (TAKE), or lets it go on and keeps the response.
 public final class ResponseCache: ReadyInterceptor, @unchecked Sendable {
   public struct Options {
-    /// The time in nanoseconds for which a response may be used.
+    /// How long a response may be used, in nanoseconds.
     public var timeToLive: UInt64 = 60_000_000_000
     public var maxEntries = 1024
     public var maxBytes = 16 << 20
-    /// The names of the metadata that is part of the key, in lower case; nil: "authorization".
+    /// The names, in lower case, of the metadata whose values are a part of the key; nil: "authorization".
     public var metadata: [ByteBuffer]?
 
     public init() {}
@@ -41,7 +41,8 @@ public final class ResponseCache: ReadyInterceptor, @unchecked Sendable {
       if exchange.ticket != 0 { exchange.cache.look(exchange, hop) }
       return next
     }
-    // If a hop above has dropped the message, only the half-close comes: then the held start goes on.
+    // If a hop above has dropped the message, the half-close comes without one; then the start, which is
+    // held, goes on.
     callbacks.onHalfClose = { _, state in
       ResponseCache.goOn(this(state, CachedExchange.self), .next)
       return next
@@ -100,7 +101,8 @@ public final class ResponseCache: ReadyInterceptor, @unchecked Sendable {
     ResponseCache.goOn(exchange, found == nil ? .next : .take)
   }
 
-  /// Delivers a copy of the cached response, because the call may change the response that it gets.
+  /// Answers the call with a copy of the kept response. It has to be a copy, because the hops above may
+  /// change it.
   private static func deliver(_ hit: CachedResponse, _ exchange: CachedExchange, _ hop: Hop) {
     exchange.hit = nil
     if let headers = hit.headers?.copy() { _ = hop.deliverHeaders(headers) }

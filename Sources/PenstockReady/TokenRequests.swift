@@ -3,21 +3,21 @@ import PenstockTransport
 import PenstockWire
 import Synchronization
 
-/// Finds the requests for tokens by number, on any thread.
+/// Finds the store that has made a request for a token, by the request's number, on any thread.
 ///
-/// The number of a request is (the number of its store) << 32 | (the store's count of requests). Stores are numbered
-/// from 1. A number is never used again within the process, nor in a forked child.
+/// The number of a request is (the number of its store) << 32 | (the store's count of requests). Stores are
+/// numbered from 1. No number is used twice in a process and its forked children.
 public final class TokenRequests: @unchecked Sendable {
   private static let processSlot = 8
-  /// The newest number of a store, in this process or an ancestor. It is outside of the memory that a fork
-  /// wipes, so that a child goes on counting.
+  /// The number of the newest store, in this process or its ancestors. It is not in the memory that a fork
+  /// wipes, so that a child continues the numbers.
   private static let newest = Atomic<UInt64>(0)
 
   private let lock = Lock()
-  /// The stores whose sources may be asked. There are few, so an array is enough.
+  /// All stores that may have an open request. There are few, so an array is enough.
   private var stores: [TokenStore] = []
 
-  /// The table of this process: a forked child has its own.
+  /// The only object of this class in the process; a forked child makes its own.
   private static var shared: TokenRequests {
     Process.withLock { () -> TokenRequests in
       let slot = Process.slot(processSlot)
@@ -41,7 +41,7 @@ public final class TokenRequests: @unchecked Sendable {
     table.lock.withLock { table.stores.append(store) }
   }
 
-  /// Removes a store whose source is no longer asked, so that the store can be freed.
+  /// Removes a store that is about to be freed, because its interceptor exists no more.
   static func remove(_ store: TokenStore) {
     let table = shared
     table.lock.withLock { table.stores.drop(store) }
@@ -54,7 +54,8 @@ public final class TokenRequests: @unchecked Sendable {
 
   // MARK: - The answers
 
-  /// Answers `request` with `token`. `lifetime` is in nanoseconds; nil: without limit.
+  /// Answers the request numbered `request` with a token. `lifetime` is in nanoseconds; nil: the token does
+  /// not expire.
   public static func complete(_ request: UInt64, _ token: ByteView, lifetime: UInt64?) -> Outcome {
     guard request != 0, !token.isEmpty, HeaderRules.isValidASCIIValue(token) else { return .invalidArgument }
     guard let store = store(of: request) else { return .gone }

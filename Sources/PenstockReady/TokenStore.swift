@@ -2,7 +2,7 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-/// The token, the request for the next one, and the calls that wait for it.
+/// Keeps the token, the open request for the next one, and the calls that wait for it.
 public final class TokenStore: @unchecked Sendable {
   public typealias Source = @convention(c) (UInt64, UnsafePointer<CChar>?, UnsafeMutableRawPointer?) -> Void
 
@@ -20,11 +20,11 @@ public final class TokenStore: @unchecked Sendable {
   private let lock = Lock()
   private var token: Token?
   private var refused: ByteBuffer?
-  /// The number of the open request; 0: none is open.
+  /// The number of the request that has no answer yet; 0: none.
   private var open: UInt64 = 0
   private var openedAt: UInt64 = 0
-  /// `Process.forks` when the request was opened. If it has changed, this is a forked child, in which nobody answers
-  /// the parent's request.
+  /// The value of `Process.forks` when the request was made. If it is different now, this process is a forked
+  /// child, in which nobody answers the parent's request.
   private var openedIn: UInt32 = 0
   private var count: UInt64 = 0
   private var waiting: [TokenUse] = []
@@ -35,11 +35,12 @@ public final class TokenStore: @unchecked Sendable {
     self.userData = userData
   }
 
-  /// Drops the token of a call after the server has refused it. False: the call had no token from this store.
+  /// Forgets the token of a call because the server has refused it. Returns false if the call had no token
+  /// from this store.
   func refuse(_ use: TokenUse) -> Bool {
     lock.lock()
     defer { lock.unlock() }
-    // A newer token stays when an older one was refused.
+    // Only the refused token is forgotten: there may be a newer one by now.
     if let token, token.number == use.number {
       refused = token.text
       self.token = nil
@@ -47,8 +48,9 @@ public final class TokenStore: @unchecked Sendable {
     return use.number > 0
   }
 
-  /// Returns the token for `use`; without a token `use` waits with `ticket`, unless `ticket` is 0. Also returns the
-  /// number of a request that the caller has to make with `ask`; 0: none.
+  /// Returns the token for a call. If there is none, the call is added to the waiting calls with `ticket`,
+  /// unless `ticket` is 0. Also returns the number of a request that the caller now has to make with `ask`;
+  /// 0: none.
   func take(_ use: TokenUse, _ ticket: UInt64) -> (ByteBuffer?, UInt64) {
     let now = Runtime.monotonicNow()
     lock.lock()
@@ -64,7 +66,7 @@ public final class TokenStore: @unchecked Sendable {
       waiting.append(use)
       isWanted = true
     }
-    // A source that has not answered in time is asked again, with a new request.
+    // If the source has not answered in time, it is asked again, with a new request.
     let isLate = options.refreshTimeout > 0 && now - min(now, openedAt) >= options.refreshTimeout
     guard isWanted, open == 0 || isLate || openedIn != Process.forks else { return (text, 0) }
     openedIn = Process.forks
@@ -86,8 +88,8 @@ public final class TokenStore: @unchecked Sendable {
 
   // MARK: - The answer, on any thread
 
-  /// Stores the token that answers a request, and lets the waiting calls go on with it. `lifetime` is in nanoseconds;
-  /// nil: without limit.
+  /// Stores the token that answers the request numbered `number`, and lets the waiting calls go on with it.
+  /// `lifetime` is in nanoseconds; nil: the token does not expire.
   func complete(_ number: UInt64, _ text: ByteBuffer, _ lifetime: UInt64?) -> Outcome {
     let now = Runtime.monotonicNow()
     let (expiresAt, isEndless) = now.addingReportingOverflow(lifetime ?? UInt64.max)
@@ -115,8 +117,8 @@ public final class TokenStore: @unchecked Sendable {
     return outcome
   }
 
-  /// Closes the request, and returns the calls that wait. Fails if the request is not open: it was answered,
-  /// or another request has replaced it, or it never existed.
+  /// Closes the request, and returns the waiting calls. Fails if the request is not open: it was answered
+  /// already, a newer request has replaced it, or there was never such a request.
   private func answer(_ number: UInt64, _ fresh: Token?) -> (Outcome, [(UInt64, Metadata, isRefused: Bool)]) {
     lock.lock()
     defer { lock.unlock() }
@@ -126,7 +128,7 @@ public final class TokenStore: @unchecked Sendable {
       token = fresh
       refused = nil
     } else {
-      // The old token may still be good: the next request is made a second later at the earliest.
+      // The old token may still be valid, so the next request is made one second later or later still.
       token?.refreshAt = Runtime.monotonicNow() + 1_000_000_000
     }
     var served: [(UInt64, Metadata, isRefused: Bool)] = []

@@ -3,8 +3,8 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-/// W3C Trace Context, level 1 (https://www.w3.org/TR/trace-context-1/): passes a valid traceparent on, or begins a
-/// trace.
+/// W3C Trace Context, level 1 (https://www.w3.org/TR/trace-context-1/): passes on the trace of a valid
+/// "traceparent" header, or begins a new trace.
 public final class TraceContext: ReadyInterceptor {
   public struct Options {
     public var sampled = Chance(percent: 100)
@@ -32,7 +32,7 @@ public final class TraceContext: ReadyInterceptor {
     guard let metadata = hop.metadata else { return next }
     let name = ("traceparent" as StaticString).bytes
     let state = ("tracestate" as StaticString).bytes
-    // Writes "00-", 32 digits, "-", 16 digits, "-", 2 digits.
+    // Writes a traceparent: "00-", 32 digits, "-", 16 digits, "-", 2 digits.
     let text = ByteBuffer()
     _ = text.append("00-")
     var isPassedOn = false
@@ -48,7 +48,7 @@ public final class TraceContext: ReadyInterceptor {
         appendID(text)
         _ = text.append("-")
       }
-      // All flags but "sampled" are sent as zero, as level 1 wants it (section 3.2.2.5).
+      // Only the flag "sampled" is sent; all other flags are zero, as level 1 requires (section 3.2.2.5).
       _ = text.append(TraceContext.digit(given[54]) & 1 == 1 ? "01" : "00")
     } else {
       let isSampled = dice.happens(options.sampled)
@@ -64,8 +64,8 @@ public final class TraceContext: ReadyInterceptor {
     return next
   }
 
-  /// Sets the call's value "penstock.traceparent" to `text`, which is freed when the value is replaced or the call
-  /// ends.
+  /// Sets the call's value "penstock.traceparent" to `text`. The text is freed when the value is replaced or
+  /// the call has ended.
   private func publish(_ text: ByteBuffer, _ hop: Hop) {
     let (storage, _) = text.take()
     let value = UserData(storage) { pointer in free(pointer) }
@@ -88,8 +88,8 @@ public final class TraceContext: ReadyInterceptor {
     bytes.allSatisfy { ($0 >= 0x30 && $0 <= 0x39) || ($0 >= 0x61 && $0 <= 0x66) }
   }
 
-  /// Whether a traceparent is valid. Section 3.2: version ff is invalid; of a version above 00 the fields of version 00
-  /// are read, and more may follow after a dash.
+  /// Whether a traceparent is valid (section 3.2). Version ff is invalid. Of a version above 00 only the
+  /// fields of version 00 are read; more may follow after a dash.
   static func isValid(_ value: ByteView) -> Bool {
     guard value.count >= 55, value[2] == 0x2d, value[35] == 0x2d, value[52] == 0x2d else { return false }
     guard isLowerHex(value[0..<2]), isLowerHex(value[3..<35]), isLowerHex(value[36..<52]),

@@ -1,7 +1,8 @@
 import PenstockCall
 import PenstockWire
 
-/// W3C Trace Context, section 3.3: at most 32 members `key=value`; several headers are one list.
+/// The rules for "tracestate" (W3C Trace Context, section 3.3): at most 32 members `key=value`; the members
+/// of several such headers form one list.
 enum TraceState {
   @inline(never)
   static func isValid(_ metadata: Metadata) -> Bool {
@@ -24,7 +25,7 @@ enum TraceState {
     guard let equals = member.firstIndex(of: 0x3d), equals > 0, equals <= 256 else { return false }
     let value = member[(equals + 1)...]
     guard !value.isEmpty, value.count <= 256 else { return false }
-    // A value is printable, without a comma or another "="; a space at its end was trimmed.
+    // A value may have printable ASCII except a comma and "=". A space at its end has been trimmed already.
     guard value.allSatisfy({ $0 >= 0x20 && $0 <= 0x7e && $0 != 0x3d }) else { return false }
     let key = member[0..<equals]
     let parts = key.split(separator: 0x40, omittingEmptySubsequences: false)
@@ -34,7 +35,7 @@ enum TraceState {
     {
       return false
     }
-    // A tenant's name may begin with a digit; every other key begins with a letter.
+    // A key of the form tenant@system may begin with a digit; every other key begins with a letter.
     guard isLetter(key[key.startIndex]) || (parts.count == 2 && isDigit(key[key.startIndex])) else {
       return false
     }

@@ -1,13 +1,13 @@
-// Replacements for functions of Array. The standard library builds each of these on a general function that replaces a
-// range by a collection: that takes 400 to 800 bytes of code for each type of element. The functions here are loops of
-// a few instructions.
+// Replacements for functions of Array. The standard library implements each of these by a general function
+// that replaces a range by a collection, which takes 400 to 800 bytes of code for each type of element. The
+// functions here are loops of a few instructions.
 extension Array {
-  /// Like `removeAll(keepingCapacity: true)`.
+  /// Removes all elements and keeps the storage, like `removeAll(keepingCapacity: true)`.
   public mutating func clear() {
     while !isEmpty { removeLast() }
   }
 
-  /// Like `removeFirst(count)`.
+  /// Removes the first `count` elements, like `removeFirst(count)`.
   @inline(never) @_optimize(size)
   public mutating func removeLeading(_ count: Int) {
     if count == 0 { return }
@@ -36,7 +36,7 @@ extension Array {
 }
 
 extension Array where Element: Swift.AnyObject {
-  /// Like `removeAll { $0 === object }`, for an object that is in the array at most once.
+  /// Removes `object`, like `removeAll { $0 === object }`. The object must be in the array at most once.
   @inline(never) @_optimize(size)
   public mutating func drop(_ object: Element) {
     var index = 0

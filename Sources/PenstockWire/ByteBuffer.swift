@@ -1,21 +1,23 @@
 internal import CMemory
 import Synchronization
 
-/// Growable bytes in `malloc` storage. The consumed prefix is an offset: it is compacted only when room is
+/// A growable buffer of bytes, in storage from `malloc`. Consumed bytes at the front stay until their room is
 /// needed.
 ///
-/// A failed Swift allocation traps, so bytes whose number a peer or a caller chooses are kept in a ByteBuffer: here a
-/// failed allocation is a `false` or a `nil`, and leaves the contents as they were.
+/// In Swift a failed allocation traps. So bytes whose number a peer or a caller chooses are kept in a
+/// ByteBuffer: here a failed allocation gives `false` or `nil`, and leaves the contents unchanged.
 public final class ByteBuffer {
   private var storage: UnsafeMutableRawPointer?
-  /// The size of the storage; negative: the bytes are lent, and another object owns the storage.
+  /// The size of the storage in bytes. Negative: the bytes are lent, which means that another object owns the
+  /// storage.
   private var capacity = 0
   private var start = 0
   private var end = 0
-  /// An object that the owner of the buffer has attached to the bytes; for lent bytes, the object that keeps them.
+  /// An object that the buffer's user attaches to the bytes. For lent bytes it is the object that owns the
+  /// storage.
   public var attachment: AnyObject?
-  /// Whether this is a message that is sent uncompressed, whatever compression its call has. The flag stays when the
-  /// contents are exchanged, and a buffer that is lent the bytes gets it too.
+  /// Whether the buffer is a message that is sent uncompressed, whatever compression its call has. The flag
+  /// stays when the contents are exchanged, and a buffer made by `lend` gets it too.
   public var staysPlain: Bool {
     get { plain.load(ordering: .relaxed) }
     set { plain.store(newValue, ordering: .relaxed) }
@@ -25,13 +27,13 @@ public final class ByteBuffer {
   /// An empty buffer without storage.
   public init() {}
 
-  /// An empty buffer with room for `capacity` bytes; nil when there is no memory for it.
+  /// An empty buffer with room for `capacity` bytes; nil: no memory.
   public convenience init?(capacity: Int) {
     self.init()
     guard capacity >= 0, resize(to: capacity) else { return nil }
   }
 
-  /// A copy of `bytes`; nil when there is no memory for it.
+  /// A buffer with a copy of `bytes`; nil: no memory.
   public convenience init?(copying bytes: ByteView) {
     self.init()
     guard let base = bytes.baseAddress, !bytes.isEmpty else { return }
@@ -42,8 +44,8 @@ public final class ByteBuffer {
     end = bytes.count
   }
 
-  /// A buffer of lent bytes: `keeper` keeps them unchanged and at their address. They are never written, and a change
-  /// of the buffer begins with a copy.
+  /// A buffer of lent bytes: `keeper` owns them, and keeps them unchanged and at their address. The buffer
+  /// never writes to them; a change of the buffer begins with a copy.
   public convenience init(lent bytes: ByteView, by keeper: AnyObject?) {
     self.init()
     storage = UnsafeMutableRawPointer(mutating: bytes.baseAddress)
@@ -56,7 +58,7 @@ public final class ByteBuffer {
     if !isLent, let storage { cm_free(storage) }
   }
 
-  /// Whether the bytes are lent: another object owns them.
+  /// Whether another object owns the storage.
   public var isLent: Bool { capacity < 0 }
 
   /// How many bytes can be read.
@@ -64,20 +66,21 @@ public final class ByteBuffer {
 
   public var isEmpty: Bool { start == end }
 
-  /// The readable bytes, until the next mutation.
+  /// The readable bytes. The view is valid until the buffer is next changed.
   public var view: ByteView {
     guard let storage, end > start else { return ByteView(start: nil, count: 0) }
     return ByteView(start: storage + start, count: end &- start)
   }
 
-  /// Makes room for `additional` more bytes, growing geometrically. False: no memory (or the number is negative or far
-  /// too large); the contents are unchanged.
+  /// Makes room for `additional` more bytes; the storage grows geometrically. Returns false if there is no
+  /// memory, or if the number is negative or far too large; the contents are then unchanged.
   public func reserve(_ additional: Int) -> Bool {
     if additional <= capacity &- end { return additional >= 0 }
     let (needed, overflow) = count.addingReportingOverflow(additional)
     if overflow { return false }
-    // Moving is better than growing as long as it frees a quarter: then each byte is moved three times at most, and
-    // the storage is never more than twice its largest content.
+    // Moving the contents to the front is better than growing the storage if it frees at least a quarter.
+    // Then each byte is moved at most three times, and the storage is never more than twice as large as its
+    // largest content.
     if needed <= capacity / 4 * 3 {
       compact()
       return true
@@ -85,28 +88,30 @@ public final class ByteBuffer {
     return resize(to: grown(to: needed)) || resize(to: needed)
   }
 
-  /// A buffer that only grows has sizes that are powers of two. So if its contents are bounded by a power of two, the
-  /// storage never exceeds that bound, whatever is appended.
+  /// The new size of the storage. If the buffer only grows, sizes are powers of two: so if its contents never
+  /// exceed a certain power of two, the storage does not exceed it either.
   private func grown(to needed: Int) -> Int {
     if capacity <= 0 || needed > 1 << 60 { return max(needed, 64) }
     if start > 0 { return max(needed, min(capacity, needed) * 2, 64) }
     return max(1 << (Int.bitWidth - (needed - 1).leadingZeroBitCount), 64)
   }
 
-  /// Makes room for exactly `total` readable bytes if there is less, without the extra room of `reserve`.
+  /// Makes room so that `total` bytes in all can be readable. The storage gets no extra room, unlike with
+  /// `reserve`.
   public func reserveExactly(total: Int) -> Bool {
     total <= capacity &- start || resize(to: total)
   }
 
-  /// How many readable bytes fit into the storage before it has to grow or move its contents.
+  /// How many bytes in all can be readable before the storage has to grow or its contents have to move.
   var reach: Int { capacity &- start }
 
-  /// Adds a copy of `bytes`, which may be a part of this buffer. False: no memory, unchanged.
+  /// Appends a copy of `bytes`, which may be a part of this buffer. Returns false if there is no memory; the
+  /// buffer is then unchanged.
   public func append(_ bytes: ByteView) -> Bool {
     guard let base = bytes.baseAddress, !bytes.isEmpty else { return true }
     var source = base
     if bytes.count > capacity &- end {
-      // The source may be in this buffer's own storage, which is about to move.
+      // `bytes` may be in this buffer's own storage, which `reserve` may move.
       let own = ownOffset(of: base)
       guard reserve(bytes.count), let storage else { return false }
       if let own { source = UnsafeRawPointer(storage + start + own) }
@@ -117,7 +122,8 @@ public final class ByteBuffer {
     return true
   }
 
-  /// Like `append`, but bytes that are already in the writable tail are not copied.
+  /// Appends `bytes`, but does not copy bytes that are already in the free room at the buffer's end
+  /// (`spare`).
   func accept(_ bytes: ByteView) -> Bool {
     guard let storage, let base = bytes.baseAddress, base == UnsafeRawPointer(storage + end),
       bytes.count <= capacity &- end
@@ -136,7 +142,7 @@ public final class ByteBuffer {
 
   public func append(_ text: StaticString) -> Bool { append(text.bytes) }
 
-  /// Drops `n` bytes from the front; all bytes, if there are fewer than `n`.
+  /// Removes `n` bytes from the front, or all bytes if there are fewer.
   public func consume(_ n: Int) {
     guard n > 0 else { return }
     if n >= count {
@@ -147,7 +153,7 @@ public final class ByteBuffer {
     }
   }
 
-  /// Drops the readable bytes after the first `n`.
+  /// Keeps only the first `n` readable bytes.
   public func truncate(to n: Int) {
     guard n < count else { return }
     end = start &+ max(n, 0)
@@ -163,20 +169,22 @@ public final class ByteBuffer {
     }
   }
 
-  /// The writable tail, at least `n` bytes long; nil: no memory. Bytes written there count after `commit`.
+  /// The free room at the buffer's end, at least `n` bytes; nil: no memory. Bytes that are written there
+  /// become readable by `commit`.
   public func spare(atLeast n: Int) -> UnsafeMutableRawBufferPointer? {
     guard reserve(max(n, 0)) else { return nil }
     guard let storage else { return UnsafeMutableRawBufferPointer(start: nil, count: 0) }
     return UnsafeMutableRawBufferPointer(start: storage + end, count: capacity &- end)
   }
 
-  /// Makes the first `n` bytes of the writable tail readable.
+  /// Makes the first `n` bytes of the free room (`spare`) readable.
   public func commit(_ n: Int) {
     end &+= min(max(n, 0), capacity &- end)
   }
 
-  /// Hands over the storage, which must not be lent, with the readable bytes at its front. The caller frees it, and
-  /// the buffer is empty afterwards. An empty buffer gives nil and 0.
+  /// Gives the storage to the caller, with the readable bytes at its front, and returns it with their number.
+  /// The caller frees it; the buffer is empty afterwards. The storage must not be lent. An empty buffer gives
+  /// nil and 0.
   public func take() -> (UnsafeMutableRawPointer?, Int) {
     precondition(!isLent)
     guard count > 0 else {
@@ -191,9 +199,9 @@ public final class ByteBuffer {
     return taken
   }
 
-  /// Another buffer with the same bytes, which are lent to it. If this buffer's bytes are lent themselves, the original
-  /// keeper keeps them and this buffer may be changed; otherwise the other buffer keeps this one, which must stay
-  /// unchanged as long as the other is used. Nothing is kept if this buffer is empty.
+  /// Makes another buffer, to which this buffer's bytes are lent. If they are lent to this buffer too, their
+  /// owner keeps them, and this buffer may be changed. Otherwise the other buffer keeps this one, which must
+  /// not be changed as long as the other is used. An empty buffer lends nothing.
   @inline(never) @_optimize(size)
   public func lend() -> ByteBuffer {
     let other = ByteBuffer(lent: view, by: isEmpty ? nil : isLent ? attachment : self)
@@ -201,8 +209,8 @@ public final class ByteBuffer {
     return other
   }
 
-  /// Exchanges contents, storage and attachment with `other`. If one of the two has `staysPlain`, this buffer has it
-  /// afterwards. This cannot fail.
+  /// Exchanges contents, storage and attachment with `other`, which cannot fail. Afterwards this buffer has
+  /// `staysPlain` if either of the two had it.
   public func exchange(with other: ByteBuffer) {
     if other.staysPlain { staysPlain = true }
     swap(&storage, &other.storage)
@@ -220,12 +228,13 @@ public final class ByteBuffer {
     end = n
   }
 
-  /// Makes the storage at least `size` bytes large, with the readable bytes at its front.
+  /// Changes the storage to one of at least `size` bytes, with the readable bytes at its front. Returns false
+  /// if there is no memory.
   private func resize(to size: Int) -> Bool {
     if size <= capacity && start == 0 { return true }
     guard size >= count else { return false }
     if start == 0 && !isLent {
-      // `realloc` moves pages instead of copying bytes when the block is large.
+      // For a large block `realloc` moves pages instead of copying bytes.
       guard let grown = cm_realloc(storage, max(size, 1)) else { return false }
       storage = grown
     } else {

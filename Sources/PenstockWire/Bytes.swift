@@ -8,7 +8,8 @@ public func bytesEqual(_ a: ByteView, _ b: ByteView) -> Bool {
 
 public func bytesEqual(_ a: ByteView, _ b: StaticString) -> Bool { bytesEqual(a, b.bytes) }
 
-/// Whether `a` and `lower` are equal, ignoring the case of ASCII letters. `lower` has to be in lower case.
+/// Whether `a` and `lower` are equal without regard to the case of ASCII letters. `lower` must be in lower
+/// case.
 public func equalIgnoringCase(_ a: ByteView, _ lower: StaticString) -> Bool {
   let b = lower.bytes
   return a.count == b.count && hasPrefixIgnoringCase(a, b)
@@ -24,14 +25,14 @@ func lowercase(_ byte: UInt8) -> UInt8 {
   byte >= 0x41 && byte <= 0x5A ? byte | 0x20 : byte
 }
 
-/// A part of a view; the bounds are clamped to the view.
+/// The bytes from index `from` to `to`; both are limited to the view's bounds.
 func slice(_ bytes: ByteView, from: Int, to: Int) -> ByteView {
   let lower = min(max(from, 0), bytes.count)
   let upper = min(max(to, lower), bytes.count)
   return ByteView(rebasing: bytes[lower..<upper])
 }
 
-/// The part of the bytes before `words`; all of them if they do not contain `words`.
+/// The bytes before the first occurrence of `words`, or all bytes if there is none.
 @inline(never) @_optimize(size)
 public func cut(_ bytes: ByteView, before words: StaticString) -> ByteView {
   let words = words.bytes
@@ -45,7 +46,7 @@ public func cut(_ bytes: ByteView, before words: StaticString) -> ByteView {
 }
 
 extension StaticString {
-  /// The UTF-8 bytes of the literal: valid for ever.
+  /// The literal's bytes in UTF-8, which are always valid.
   public var bytes: ByteView {
     guard hasPointerRepresentation else { return ByteView(start: nil, count: 0) }
     return ByteView(start: utf8Start, count: utf8CodeUnitCount)

@@ -1,4 +1,5 @@
-/// The messages of google/rpc/error_details.proto: field numbers, and names as ProtoJSON writes them.
+/// The messages of google/rpc/error_details.proto: the numbers of their fields, and the names of the fields
+/// in ProtoJSON.
 public enum DetailSchema {
   case errorInfo, retryInfo, debugInfo, quotaFailure, preconditionFailure, badRequest, requestInfo,
     resourceInfo
@@ -8,7 +9,7 @@ public enum DetailSchema {
   public enum Kind {
     case string, strings
     case int
-    /// An `optional int64`: a zero that was sent is passed on too.
+    /// A field `optional int64`: unlike other fields, it is passed on even if it was sent as zero.
     case presentInt
     /// A map<string, string>.
     case map
@@ -29,8 +30,8 @@ public enum DetailSchema {
     }
   }
 
-  /// The message that a type URL names; nil when it is none of the ten error details of this file. The part after the
-  /// last `/` names the type (google/protobuf/any.proto).
+  /// The message that a type URL names; nil: it is not one of the ten error details here. The part of the URL
+  /// behind its last `/` is the type's name (google/protobuf/any.proto).
   @inline(never) @_optimize(size)
   public init?(typeURL: ByteView) {
     var from = typeURL.count
@@ -42,7 +43,7 @@ public enum DetailSchema {
     self.init(name: slice(name, from: package.count, to: name.count))
   }
 
-  /// The message with this name in package google.rpc; nil when it is none of the ten error details.
+  /// The message of package google.rpc with this name; nil: it is not one of the ten error details.
   @inline(never) @_optimize(size)
   private init?(name: ByteView) {
     if bytesEqual(name, "ErrorInfo") {
@@ -90,7 +91,7 @@ public enum DetailSchema {
     return nil
   }
 
-  /// The fields in the order of their numbers; nil after the last.
+  /// The field at `index`, in the order of the field numbers; nil behind the last one.
   @inline(never) @_optimize(size)
   public func field(at index: Int) -> Field? {
     switch (self, index) {

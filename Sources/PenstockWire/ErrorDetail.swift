@@ -1,8 +1,8 @@
-/// The receiver of a decoded error detail. The calls come in the order of JSON text: inside an object each value
-/// follows its `key`. Strings and keys are valid UTF-8; the views are valid only during the call.
+/// Receives the parts of a decoded error detail, in the order of JSON text: in an object, each `key` comes
+/// before its value. Strings and keys are valid UTF-8; the views are valid only during the call.
 ///
-/// Two things are left to the visitor: to write 64-bit integers (`int`) as strings, as ProtoJSON does, and to let a key
-/// of a map that comes twice replace the earlier one (protobuf.dev, "Encoding", Maps).
+/// A visitor that makes ProtoJSON has two things to do itself: to write 64-bit integers (`int`) as strings,
+/// and to let the later of two equal keys of a map count (protobuf.dev, "Encoding", Maps).
 public protocol ErrorDetailVisitor {
   mutating func beginObject()
   mutating func endObject()
@@ -13,12 +13,13 @@ public protocol ErrorDetailVisitor {
   mutating func int(_ value: Int64)
 }
 
-/// Decodes the ten error details of google/rpc/error_details.proto, field by field, with ProtoJSON's names.
+/// Decodes the ten error details of google/rpc/error_details.proto, field by field, with the names of
+/// ProtoJSON.
 public enum ErrorDetail {
-  /// Passes the detail to `visitor` as one object, with the fields in the order of their numbers and without fields
-  /// that have their default value (as ProtoJSON does). Returns false without calling the visitor if the type is none
-  /// of the ten, or if the bytes can't be decoded as that type (malformed protobuf, a string that is not UTF-8, a
-  /// duration out of range).
+  /// Passes the detail to `visitor` as one object. The fields come in the order of their numbers, and fields
+  /// with their default value are left out, as in ProtoJSON. Returns false, without calling the visitor, if
+  /// the type is not one of the ten, or if the bytes can't be decoded as that type (malformed protobuf, a
+  /// string that is not UTF-8, a duration out of range).
   public static func visit<V: ErrorDetailVisitor>(typeURL: ByteView, value: ByteView, visitor: inout V)
     -> Bool
   {
@@ -32,8 +33,8 @@ public enum ErrorDetail {
 
   // MARK: Validation
 
-  /// Whether `message` can be decoded by `schema`. The recursion is at most as deep as the schema, three levels,
-  /// whatever the bytes are.
+  /// Whether `message` can be decoded by `schema`. The recursion is at most as deep as the schema (three
+  /// levels), whatever the bytes are.
   @inline(never) @_optimize(size)
   private static func isValid(_ schema: DetailSchema, _ message: ByteView) -> Bool {
     var reader = ProtoReader(message)
@@ -140,9 +141,9 @@ public enum ErrorDetail {
     if isMap { visitor.endObject() } else { visitor.endArray() }
   }
 
-  /// If a singular message field comes several times, its value is the merge of all occurrences (protobuf.dev,
-  /// "Encoding", Last One Wins). The only such message here has string fields only, so the last value of each field
-  /// counts.
+  /// Visits a message field that may occur once but was sent several times: its value is the merge of all
+  /// occurrences (protobuf.dev, "Encoding", Last One Wins). The only such message here has only string
+  /// fields, so the last value of each field counts.
   @inline(never) @_optimize(size)
   private static func tellMerged<V: ErrorDetailVisitor>(
     _ schema: DetailSchema, _ number: UInt32, in message: ByteView, _ visitor: inout V
@@ -162,8 +163,8 @@ public enum ErrorDetail {
   }
 }
 
-/// The occurrences of one field in a message that was validated before. A field with another wire type than the
-/// schema's counts as an unknown field, as in other parsers.
+/// Steps through the occurrences of one field in a message that was validated before. An occurrence with a
+/// wire type other than the schema's counts as an unknown field, as in other parsers.
 struct FieldScan {
   private var reader: ProtoReader
   private let number: UInt32
@@ -208,12 +209,12 @@ func lastVarint(_ number: UInt32, in message: ByteView) -> UInt64? {
   return last
 }
 
-/// A duration (google/protobuf/duration.proto: seconds = 1, nanos = 2).
+/// A google.protobuf.Duration (google/protobuf/duration.proto: seconds = 1, nanos = 2).
 private struct Duration {
   private var seconds: Int64 = 0
   private var nanos: Int32 = 0
 
-  /// The merge of all occurrences of `field`; nil when there is none.
+  /// The duration in `field`, merged from all its occurrences; nil: the message has none.
   init?(in message: ByteView, field: UInt32) {
     var isPresent = false
     var parts = FieldScan(field, in: message)
@@ -225,14 +226,15 @@ private struct Duration {
     if !isPresent { return nil }
   }
 
-  /// Whether the duration is valid: within about 10,000 years, and both parts have the same sign.
+  /// Whether the duration is valid: within about 10,000 years, and with the same sign in both parts.
   var isValid: Bool {
     guard seconds >= -315_576_000_000 && seconds <= 315_576_000_000 else { return false }
     guard nanos > -1_000_000_000 && nanos < 1_000_000_000 else { return false }
     return !(seconds > 0 && nanos < 0) && !(seconds < 0 && nanos > 0)
   }
 
-  /// The duration in ProtoJSON: seconds, then a fraction with as many digits as needed, then `s`. At most 24 bytes.
+  /// Calls `body` with the duration as ProtoJSON text of at most 24 bytes: seconds, a fraction with as many
+  /// digits as needed, and `s`.
   func withText(_ body: (ByteView) -> Void) {
     withUnsafeTemporaryAllocation(byteCount: 64, alignment: 1) { space in
       var n = 0

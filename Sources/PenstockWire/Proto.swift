@@ -1,7 +1,7 @@
 /// Reads the protobuf wire format (protobuf.dev, "Encoding"), one field after the other, without recursion.
 ///
-/// Groups are skipped as unknown fields. The bytes of a nested message are the value of its field; read them with
-/// another reader.
+/// Groups are skipped as unknown fields. A nested message is returned as the bytes of its field's value,
+/// which another reader can read.
 public struct ProtoReader {
   public enum Value: Equatable {
     case varint(UInt64)
@@ -23,11 +23,11 @@ public struct ProtoReader {
   public enum Step: Equatable {
     case field(number: UInt32, value: Value)
     case end
-    /// The bytes are not protobuf. Every later step gives `malformed` too.
+    /// The bytes are not valid protobuf. Each later call also returns `malformed`.
     case malformed
   }
 
-  /// How deep groups may be nested: the same limit as in other parsers.
+  /// The deepest nesting of groups that is accepted: the same limit as in other parsers.
   static let deepestGroup = 100
 
   private let bytes: ByteView
@@ -106,11 +106,11 @@ public struct ProtoReader {
   }
 }
 
-/// Writes the protobuf wire format. If memory runs out, `isComplete` becomes false and stays so. So a message is
-/// written without a check at each field, and at the end the caller discards the bytes if `isComplete` is false.
+/// Writes the protobuf wire format. If memory runs out, `isComplete` becomes false and stays false. So the
+/// caller need not check each field: at the end it discards the bytes if `isComplete` is false.
 public struct ProtoWriter {
   private let out: ByteBuffer
-  /// Whether everything was written; false once memory has run out.
+  /// Whether everything was written: false once memory has run out.
   public private(set) var isComplete = true
 
   public init(into out: ByteBuffer) { self.out = out }
@@ -125,7 +125,7 @@ public struct ProtoWriter {
 
   public mutating func bool(_ field: UInt32, _ value: Bool) { varint(field, value ? 1 : 0) }
 
-  /// Writes a string, bytes, or a message that has been encoded elsewhere.
+  /// Writes a field that is a string, bytes, or a message whose encoded bytes are `value`.
   public mutating func bytes(_ field: UInt32, _ value: ByteView) {
     messageHeader(field, length: value.count)
     if isComplete { isComplete = out.append(value) }
@@ -133,18 +133,19 @@ public struct ProtoWriter {
 
   public mutating func string(_ field: UInt32, _ value: StaticString) { bytes(field, value.bytes) }
 
-  /// Writes the tag and length of a nested message. Further calls then write its `length` bytes.
+  /// Writes the tag and the length of a nested message. The caller then writes the message, `length` bytes,
+  /// by further calls.
   public mutating func messageHeader(_ field: UInt32, length: Int) {
     tag(field, 2)
     raw(UInt64(max(length, 0)))
   }
 
-  /// How many bytes `value` takes as a varint.
+  /// The size of `value` as a varint, in bytes.
   public static func varintSize(_ value: UInt64) -> Int {
     value == 0 ? 1 : (70 &- value.leadingZeroBitCount) / 7
   }
 
-  /// How many bytes a length-delimited field takes, including its tag; nil if the number overflows.
+  /// The size of a length-delimited field with its tag, in bytes; nil: the number overflows.
   public static func bytesFieldSize(_ field: UInt32, _ length: Int) -> Int? {
     let header = varintSize(UInt64(field) << 3) &+ varintSize(UInt64(max(length, 0)))
     let (size, overflow) = header.addingReportingOverflow(length)

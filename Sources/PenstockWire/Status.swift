@@ -1,8 +1,8 @@
-/// A gRPC status code: 0 to 16, and nothing else.
+/// A gRPC status code. Its number is always from 0 to 16.
 public struct StatusCode: RawRepresentable, Equatable, Sendable {
   public let rawValue: Int32
 
-  /// The code of a number; nil for numbers that gRPC does not define.
+  /// The status code with this number; nil: gRPC does not define the number.
   public init?(rawValue: Int32) {
     guard rawValue >= 0 && rawValue <= 16 else { return nil }
     self.rawValue = rawValue
@@ -28,7 +28,7 @@ public struct StatusCode: RawRepresentable, Equatable, Sendable {
   public static var dataLoss: StatusCode { StatusCode(known: 15) }
   public static var unauthenticated: StatusCode { StatusCode(known: 16) }
 
-  /// The name in the gRPC documents: "OK", "CANCELLED", ...
+  /// The name of the code in the gRPC documents, such as "OK" or "CANCELLED".
   public var name: StaticString {
     switch rawValue {
     case 0: return "OK"
@@ -51,9 +51,9 @@ public struct StatusCode: RawRepresentable, Equatable, Sendable {
     }
   }
 
-  /// The code of a `grpc-status` value: "a decimal-encoded integer as an ASCII string, without any leading
-  /// zeros" (gRPC over HTTP2, "Responses"). nil for any other text and for an undefined number; the caller
-  /// then uses UNKNOWN.
+  /// The code in a `grpc-status` header: "a decimal-encoded integer as an ASCII string, without any leading
+  /// zeros" (gRPC over HTTP2, "Responses"). nil: the text is anything else, or the number is not defined; the
+  /// caller then uses UNKNOWN.
   public static func parse(_ grpcStatus: ByteView) -> StatusCode? {
     guard grpcStatus.count == 1 || (grpcStatus.count == 2 && grpcStatus[0] == 0x31) else { return nil }
     var value: Int32 = 0
@@ -69,17 +69,18 @@ func decimalDigit(_ byte: UInt8) -> UInt8? {
   byte >= 0x30 && byte <= 0x39 ? byte &- 0x30 : nil
 }
 
-/// The status code of a response, from its `grpc-status` or from its HTTP status.
+/// Finds the status code of a response, from its `grpc-status` or its HTTP status.
 public enum StatusMapping {
-  /// The status of headers that end the stream, trailers or trailers-only: "If grpc-status was provided, it
-  /// must be used"; a malformed or undefined value gives UNKNOWN. Without the value the HTTP status decides.
+  /// The code for headers that end the stream (trailers, or trailers-only): "If grpc-status was provided, it
+  /// must be used". A malformed or undefined value gives UNKNOWN. Without `grpc-status` the HTTP status
+  /// decides.
   public static func fromTrailers(grpcStatus: ByteView?, httpStatus: Int) -> StatusCode {
     guard let grpcStatus else { return fromHTTPStatus(httpStatus) }
     return StatusCode.parse(grpcStatus) ?? .unknown
   }
 
-  /// "HTTP to gRPC Status Code Mapping": only for responses without `grpc-status`. 200 is UNKNOWN too, because a
-  /// successful call has a `grpc-status`.
+  /// The code for a response without `grpc-status` ("HTTP to gRPC Status Code Mapping"). HTTP status 200
+  /// gives UNKNOWN too, because a successful call always has a `grpc-status`.
   public static func fromHTTPStatus(_ status: Int) -> StatusCode {
     switch status {
     case 400, 431: return .internal

@@ -1,10 +1,11 @@
 internal import CMemory
 
-/// A `google.rpc.Status`, as `grpc-status-details-bin` carries it (google/rpc/status.proto: code = 1, message
-/// = 2, repeated google.protobuf.Any details = 3; google/protobuf/any.proto: type_url = 1, value = 2).
+/// A `google.rpc.Status`: the content of `grpc-status-details-bin` (google/rpc/status.proto: code = 1,
+/// message = 2, repeated google.protobuf.Any details = 3; google/protobuf/any.proto: type_url = 1, value =
+/// 2).
 ///
-/// The object owns a copy of the bytes, and its views are valid as long as the object. The message is as it was sent,
-/// UTF-8 or not.
+/// The object owns a copy of the bytes, and its views are valid as long as the object exists. The message is
+/// not changed, even if it is not UTF-8.
 public final class StatusDetails {
   private struct Range {
     var offset = 0
@@ -30,21 +31,22 @@ public final class StatusDetails {
 
   public var message: ByteView { view(messageRange) }
 
-  /// The detail at the index `at`; empty views if there is none.
+  /// The detail at index `at`; two empty views if there is none.
   public func detail(at: Int) -> (typeURL: ByteView, value: ByteView) {
     guard let details, at >= 0 && at < count else { return (view(Range()), view(Range())) }
     return (view(details[at].typeURL), view(details[at].value))
   }
 
-  /// Decodes a google.rpc.Status; nil: malformed, or no memory.
+  /// Decodes a google.rpc.Status. nil: it is malformed, or there is no memory.
   public static func decode(_ encoded: ByteView) -> StatusDetails? {
     guard let bytes = ByteBuffer(copying: encoded) else { return nil }
     let status = StatusDetails(bytes)
     return status.scan() ? status : nil
   }
 
-  /// Reads the fields, in two passes: the first validates the bytes and counts the details, the second fills storage
-  /// for exactly that many. False: malformed, or no memory.
+  /// Reads the fields, in two passes: the first validates the bytes and counts the details, and the second
+  /// stores them in memory for exactly that number. Returns false if the bytes are malformed, or if there is
+  /// no memory.
   @inline(never) @_optimize(size)
   private func scan() -> Bool {
     var found = 0
@@ -66,7 +68,7 @@ public final class StatusDetails {
 
   @inline(never) @_optimize(size)
   private func fill(_ total: Int) -> Bool {
-    // `total` is at most half of the number of bytes that are kept, so this can't overflow.
+    // `total` is at most half the number of encoded bytes, so this product does not overflow in practice.
     let (size, overflow) = total.multipliedReportingOverflow(by: MemoryLayout<Detail>.stride)
     guard !overflow, let storage = cm_alloc(size) else { return false }
     let slots = storage.bindMemory(to: Detail.self, capacity: total)
@@ -100,7 +102,7 @@ public final class StatusDetails {
     }
   }
 
-  /// The position of `part` in the object's bytes.
+  /// The offset and length of `part` in `bytes`.
   private func range(_ part: ByteView) -> Range {
     guard let base = bytes.view.baseAddress, let start = part.baseAddress else { return Range() }
     return Range(offset: start - base, count: part.count)
@@ -110,8 +112,9 @@ public final class StatusDetails {
     slice(bytes.view, from: range.offset, to: range.offset &+ range.count)
   }
 
-  /// Appends the bytes of a status. Calls `detail` once for each index, 0 to `detailCount` - 1; its views are used
-  /// before the next call. False: no memory, and `out` is as it was.
+  /// Encodes a status and appends it to `out`. Calls `detail` once for each index from 0 to `detailCount` -
+  /// 1, and uses its views before the next call. Returns false if there is no memory; `out` is then
+  /// unchanged.
   @inline(never) @_optimize(size)
   public static func encode(
     code: Int32, message: ByteView, detailCount: Int,

@@ -1,10 +1,11 @@
-/// UTF-8 as Unicode 16 section 3.9 defines it (table 3-7: no overlong forms, no surrogates, nothing past
-/// U+10FFFF).
+/// Checks and repairs UTF-8, as Unicode 16 section 3.9 defines it (table 3-7: no overlong forms, no
+/// surrogates, nothing above U+10FFFF).
 public enum UTF8Repair {
   public static func isValid(_ bytes: ByteView) -> Bool { validPrefix(bytes, from: 0) == bytes.count }
 
-  /// Appends `bytes` with each maximal subpart of an ill-formed sequence replaced by one U+FFFD (Unicode 16
-  /// section 3.9, "U+FFFD Substitution of Maximal Subparts"). False: no memory, and `out` is as it was.
+  /// Appends `bytes` to `out`; one U+FFFD replaces each maximal subpart of an ill-formed sequence (Unicode 16
+  /// section 3.9, "U+FFFD Substitution of Maximal Subparts"). Returns false if there is no memory; `out` is
+  /// then unchanged.
   @inline(never) @_optimize(size)
   public static func repair(_ bytes: ByteView, into out: ByteBuffer) -> Bool {
     let before = out.count
@@ -20,7 +21,7 @@ public enum UTF8Repair {
     return false
   }
 
-  /// The position of the first ill-formed sequence at or after `from`; the end of the bytes if there is none.
+  /// The index of the first ill-formed sequence at or after `from`, or the number of bytes if there is none.
   private static func validPrefix(_ bytes: ByteView, from: Int) -> Int {
     var at = from
     while at < bytes.count {
@@ -35,7 +36,8 @@ public enum UTF8Repair {
     return at
   }
 
-  /// The sequence at `at`: its length if it is well formed, else the length of its maximal subpart (at least 1).
+  /// The sequence that begins at index `at`: its length if it is well formed, otherwise the length of its
+  /// maximal subpart, which is at least 1.
   private static func step(_ bytes: ByteView, _ at: Int) -> (length: Int, isWellFormed: Bool) {
     let lead = bytes[at]
     var lowest: UInt8 = 0x80

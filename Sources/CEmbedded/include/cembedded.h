@@ -7,11 +7,11 @@
 void *cm_alloc(size_t size);
 void *cm_realloc(void *block, size_t size);
 void cm_free(void *block);
-/* Frees a Swift object, whose size the compiler knows. cm_alloc has given its memory, for `size` bytes or more. */
+/* Frees a Swift object. The compiler knows its `size`; cm_alloc has given at least that many bytes for it. */
 void cm_free_object(void *object, size_t size);
 void cm_confine(void *object);
 int32_t cm_driven(const void *runtime, int32_t change);
-/* The counts that a thread keeps for the gate (gate.c): of the locks that it holds, and of the callbacks that it runs
+/* The counts that each thread keeps for the gate (gate.c): how many locks it holds, and how many callbacks it runs
  * without driving a runtime. */
 typedef struct cm_holder {
   int32_t held;
@@ -23,8 +23,8 @@ int32_t cm_shut_gate(const void *mark, uint64_t deadline);
 void cm_open_gate(int32_t is_child);
 void cm_callback(int32_t change);
 int32_t cm_in_callback(void);
-/* Takes the lock of the shared store of blocks (blocks.c), until cm_let_store_go. Returns 0 if another thread has the
- * lock. */
+/* Takes the lock of the shared store of blocks (blocks.c), until cm_let_store_go releases it. Returns 0 if another
+ * thread has the lock. */
 int32_t cm_hold_store(void);
 void cm_let_store_go(void);
 #endif
