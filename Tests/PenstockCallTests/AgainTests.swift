@@ -3,8 +3,8 @@ import Testing
 
 @testable import PenstockCall
 
-/// The cut above the attempt: a request that the server has certainly not processed is sent again, once, with
-/// new hops per attempt.
+/// Tests the cut above the attempt (the record from which the library repeats a request). If the server has
+/// certainly not processed a request, the request is sent again, once, with new hops per attempt.
 @Suite struct AgainTests {
   private func refuse(_ bench: CallBench) {
     let status = Status(.unavailable)
@@ -44,7 +44,8 @@ import Testing
       bench.take() == ["1 on_status", "0 on_status", "0 destroy", "1 destroy", "caller status 12"])
   }
 
-  /// All hops are in the run. The cut is above all of them, between two of them, or below all.
+  /// All hops are in the run (the hops that count together). The cut above the attempt is above all of them,
+  /// between two of them, or below all, depending on which hops are per attempt.
   @Test(arguments: [[0, 1, 2], [1, 2], [2], []]) func hopsInTheRun(_ perAttempt: [Int]) {
     let bench = CallBench(.bidi, hops: 3, perAttempt: perAttempt, signals: false)
     bench.open(1)
@@ -60,8 +61,8 @@ import Testing
     #expect(bench.take() == ["0", "1", "2"].map { "\($0) on_half_close" } + ["server half-close"])
   }
 
-  /// Each attempt begins with the request as it passed the cut, without the changes that the hop of an
-  /// earlier attempt has made.
+  /// Each attempt gets the request as it was when it passed the cut above the attempt. The changes that a hop
+  /// of an earlier attempt has made are not in it.
   @Test func eachAttemptHasTheRequestAsItPassed() {
     let bench = CallBench(.unary, hops: 1, perAttempt: [0])
     let name: StaticString = "attempt"
@@ -117,8 +118,8 @@ import Testing
     }
   }
 
-  /// After a RESTART the cut above the attempt is new: so the library sends the request again once before the RESTART
-  /// and once after it, which makes four attempts.
+  /// After a RESTART the library may repeat the request once more: so it sends the request again once before
+  /// the RESTART and once after it, which makes four attempts.
   @Test func aRestartMayBeRefusedAgain() {
     let bench = CallBench(.unary, hops: 1, replayBytes: [100])
     bench.hooks[0].on[.status] = { _ in 5 }
@@ -128,8 +129,8 @@ import Testing
     #expect(bench.status?.code == .unavailable)
   }
 
-  /// A message waits at the cut behind events that are to be sent again, when a hop above ends the call.
-  /// `sent` is told for the message too, because its sender must not wait for ever.
+  /// A message waits behind events that are to be sent again, when a hop above ends the call. `sent` is told
+  /// for that message too, because its sender must not wait for ever.
   @Test func whatWaitsIsTold() {
     let bench = CallBench(.bidi, hops: 3, perAttempt: [2])
     bench.open(1)
@@ -154,8 +155,8 @@ import Testing
       ])
   }
 
-  /// The callback of hop 0 takes hop 1 out of the run. The message passes the cut only once, after hop 1 has
-  /// changed it.
+  /// The callback of hop 0 takes hop 1 out of the run (the hops that count together). The record for a
+  /// further attempt gets the message only once, after hop 1 has changed it.
   @Test func aMessageIsKeptOnceWhereTheRunBreaks() {
     let bench = CallBench(.bidi, hops: 3, perAttempt: [2], signals: false)
     var kept: Hop?
@@ -195,7 +196,7 @@ import Testing
     #expect(bench.status?.code == .unavailable)
   }
 
-  /// A status that a hop has changed does not cause a retry.
+  /// A status that a hop has changed does not make the library send the request again.
   @Test func notWhatAHopHasChanged() {
     let bench = CallBench(.unary, hops: 1, perAttempt: [0])
     bench.hooks[0].on[.status] = { hop in

@@ -4,7 +4,7 @@ import Testing
 @testable import PenstockCall
 @testable import PenstockLaws
 
-/// A call with a log, whose hops run closures of the test.
+/// A call between fake layers. Its hops run closures of the test, and a log notes what happens.
 final class CallBench {
   final class Hook {
     let name: String
@@ -81,7 +81,7 @@ final class CallBench {
     }
   }
 
-  /// Makes the call, or a further call, between the same fake layers.
+  /// Makes a call between the fake layers of this bench; a test may make several, one after the other.
   func begin(_ kind: CallKind, _ chain: Chain?, _ maxSendBytes: Int? = nil) {
     let request = Request(
       kind: kind, path: ("/a/b" as StaticString).bytes, metadata: Metadata(), deadline: nil)!
@@ -96,7 +96,7 @@ final class CallBench {
 
   func perform(_ input: Call.Input) { call.perform(input) }
 
-  /// The events since the last `take`.
+  /// The lines that were logged since the last `take`.
   func take() -> [String] {
     defer { log = [] }
     return log

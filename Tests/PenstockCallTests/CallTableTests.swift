@@ -9,10 +9,10 @@ import Testing
   enum Phase: CaseIterable {
     /// Not opened.
     case created
-    /// Start is paused at the hop.
+    /// The call's start waits at the hop, which has paused it.
     case paused
     case started
-    /// The server's status is paused at the hop.
+    /// The server's status waits at the hop, which has paused it.
     case closing
     case ended
   }
@@ -43,7 +43,7 @@ import Testing
       let bench = bench(phase)
       bench.perform(step(bench))
       #expect(bench.take() == expected[phase] ?? [], "\(phase)")
-      // After any step the call can be ended once.
+      // After any input the call can be ended, and ends only once.
       bench.perform(.endLocally(Status(.cancelled)))
       bench.perform(.endLocally(Status(.cancelled)))
       #expect(
@@ -70,7 +70,7 @@ import Testing
       [
         .created: [],
         .started: ["0 on_send", "server message 3"],
-        // The server has ended the call: the sender of the message must not wait for ever.
+        // The server has ended the call; still the sender of a message must not wait for ever.
         .closing: ["0 on_send", "0 on_sent 1", "caller sent 1"],
       ])
   }
@@ -106,7 +106,7 @@ import Testing
   }
 
   @Test func messageFromBelow() {
-    // There is no demand: after the hop's callback the message waits.
+    // The caller has not asked for a message, so the message waits after the hop's callback.
     expect({ _ in .messageFromBelow(CallBench.message(3)) }, [.started: ["0 on_receive"]])
   }
 
@@ -119,7 +119,7 @@ import Testing
   }
 
   @Test func sentFromBelow() {
-    // A count above the number of messages in flight counts as that number.
+    // If the transport reports more messages as sent than are in flight, all of those count as sent.
     expect({ _ in .sentFromBelow(1) }, [:])
     let bench = bench(.started)
     bench.perform(.send(CallBench.message(1)))
@@ -140,7 +140,8 @@ import Testing
       [
         .paused: ["0 destroy", "caller status 10"], .closing: ["0 destroy", "caller status 10"],
       ])
-    // A ticket for a start may be resolved with TAKE. For a status TAKE is not allowed, and counts as NEXT.
+    // A ticket for a start may be resolved with TAKE. A status does not allow TAKE, which counts as NEXT
+    // there.
     expect(
       { _ in .resolve(1, .verdict(.take)) },
       [
@@ -150,13 +151,13 @@ import Testing
 }
 
 extension CallBench {
-  /// Whether the step itself ended the call.
+  /// Whether the tested input has ended the call, according to the expected log.
   func wasEnded(_ phase: CallTableTests.Phase, _ expected: [CallTableTests.Phase: [String]]) -> Bool {
     phase == .ended || (expected[phase] ?? []).contains { $0.hasPrefix("caller status") }
   }
 }
 
-/// Cases that the random scenarios do not reach, and faults that they have found.
+/// Cases that the random scenarios of the laws do not reach, and faults that these scenarios have found.
 @Suite struct CallTests {
   @Test func aCallWithoutHops() {
     let bench = CallBench(.unary, hops: 0)
@@ -208,7 +209,7 @@ extension CallBench {
       bench.take() == ["0 on_demand 1", "reset", "1 on_cancel", "1 destroy", "0 destroy", "caller status 10"])
   }
 
-  /// A recursion for each queued event would overflow the stack here.
+  /// If the call dropped the queued events by a recursion, the stack would overflow here.
   @Test func aLongQueueIsDroppedOneByOne() {
     let bench = CallBench()
     var isFirst = true
@@ -299,8 +300,8 @@ extension CallBench {
     #expect(bench.take().filter { $0.hasPrefix("caller message") } == ["caller message 9"])
   }
 
-  /// A later call gets the hops of an earlier call in their initial state, whatever the earlier call has done
-  /// with them. It does not get a hop whose handle is retained.
+  /// A later call gets the hops of an earlier call in their initial state, whatever happened to them in the
+  /// earlier call. It does not get a hop whose handle a user has retained.
   @Test(arguments: [true, false], [true, false]) func hopsServeOneCallAfterAnother(signals: Bool, keeps: Bool)
   {
     let bench = CallBench(hops: 4, signals: signals)
@@ -324,8 +325,8 @@ extension CallBench {
     }
     let first = whole()
     bench.begin(.bidi, chain)
-    // In the second call hop 0 injects a message, and its handle may be kept; hop 1 holds, hop 2 drops, and hop 3
-    // takes the call and answers.
+    // In the second call hop 0 injects a message, and its handle may be kept. Hop 1 returns HOLD, hop 2
+    // returns DROP, and hop 3 returns TAKE and answers.
     bench.hooks[0].on[.send] = { hop in
       if keeps {
         hop.becomeShared()

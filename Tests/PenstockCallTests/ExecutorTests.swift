@@ -4,7 +4,8 @@ import Testing
 @testable import PenstockCall
 @testable import PenstockLaws
 
-/// An executor that runs its jobs when the test says so, on a thread that the test only pretends to have.
+/// An executor that runs its jobs when the test says so. `thread` is the number of the thread on which the
+/// jobs seem to run.
 final class PlayedExecutor: Executor {
   let loop: FakeLoop
   let thread: UInt
@@ -24,7 +25,7 @@ final class PlayedExecutor: Executor {
     return true
   }
 
-  /// Runs one job. False: there is none.
+  /// Runs one job. Returns false if there is none.
   func runOne() -> Bool {
     guard !jobs.isEmpty else { return false }
     let job = jobs.removeFirst()
@@ -135,8 +136,8 @@ final class PlayedExecutor: Executor {
     #expect(bench.take() == ["0 on_start", "0 on_status", "0 destroy"])
   }
 
-  /// Law 2: no other callback of the hop comes after the callbacks for the call's end, on either of its two
-  /// executors.
+  /// Law 2: the callbacks for the call's end (on_status or on_cancel, then destroy) are the hop's last, on
+  /// either of its two executors.
   @Test(arguments: [false, true]) func theEndIsToldBehindBothLanes(takes: Bool) {
     let (bench, out, inbound) = bench(apart: true)
     bench.hooks[0].on[.start] = { _ in takes ? 4 : 0 }
@@ -212,9 +213,9 @@ final class PlayedExecutor: Executor {
     #expect(bench.log.filter { $0 == "0 destroy" }.count == 1)
   }
 
-  /// Hop 0 delivers a message upward, and in the same step hop 1 ends the call: the status goes to the executor while
-  /// the message has not left hop 0 yet. When on_status runs, the caller has the message, so the call can't begin
-  /// again.
+  /// Hop 0 delivers a message upward, and in the same step hop 1 ends the call. So the status goes to the
+  /// executor before the message has left hop 0. But when on_status runs, the caller has the message, so the
+  /// call can't be sent again.
   @Test func noRestartBehindAMessageThatTheHopHasPutIn() {
     let loop = FakeLoop()
     let inbound = PlayedExecutor(loop, 2)
@@ -236,7 +237,7 @@ final class PlayedExecutor: Executor {
     #expect(bench.call.stats.attempts == 1)
   }
 
-  /// One executor runs its jobs in `submit`: destroy runs inside the last job of the other lane.
+  /// One executor runs its jobs while `submit` runs, so destroy runs inside the last job of the other lane.
   @Test func destroyIsTheEventBehindTheOtherLane() {
     let (bench, out, inbound) = bench(apart: true)
     inbound.isImmediate = true

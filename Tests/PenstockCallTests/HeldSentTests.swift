@@ -3,14 +3,14 @@ import Testing
 
 @testable import PenstockLaws
 
-/// Tests of the model of the laws: a message is held in the same step in which the `sent` of another message comes.
-/// Which of the two was first may show only in a later step, or never.
+/// Tests of the model by which the laws are checked. In one step a hop returns HOLD for a message, and the
+/// `sent` of another message comes. Which of the two was first may show only in a later step, or never.
 @Suite struct HeldSentTests {
   private func reaction(_ verdict: Verdict, _ operations: [PenstockLaws.Operation] = []) -> Reaction {
     Reaction(operations: operations, verdict: verdict.rawValue, takesTicket: false)
   }
 
-  /// A hop that sees request messages, and answers the first of them with `reactions`, one each.
+  /// A hop with on_send. The first messages get `reactions`, in order; later ones get NEXT.
   private func hop(_ index: Int, _ reactions: [Reaction]) -> HopPlan {
     var all = [[Reaction]](repeating: [], count: 12)
     all[Int(EventKind.send.rawValue)] = reactions
@@ -26,10 +26,10 @@ import Testing
   }
 
   /// The lowest hop drops a message that the middle hop has injected, and in the same step the middle hop
-  /// holds another. The `sent` of the dropped message comes after both: it stops at the middle hop, which
-  /// reports it upward for the held message. The report then stops at the top hop, because the top hop has
-  /// injected its oldest message in flight. No hop and no caller sees that before the top hop holds a
-  /// message.
+  /// returns HOLD for another message. The `sent` of the dropped message comes after both, and stops at the
+  /// middle hop, which injected that message. The middle hop then reports its held message as sent. This
+  /// report stops at the top hop, because the top hop has injected its oldest message in flight. So no
+  /// callback shows the report before the top hop returns HOLD for a message.
   @Test func heldMessageIsToldBySentThatStopsAtAHopAbove() {
     let story = scenario(
       [
@@ -42,8 +42,8 @@ import Testing
     #expect(failure == nil, "\(failure?.what ?? "") \(failure?.trace ?? [])")
   }
 
-  /// A model with two hops. `top` and `bottom` say for each message that the hop has in flight whether its `sent`
-  /// stops at the hop.
+  /// Makes a model with two hops. `top` and `bottom` have an element for each message that the hop has in
+  /// flight: whether the message's `sent` stops at the hop.
   private func model(_ top: [Bool], _ bottom: [Bool]) -> Model {
     let model = Model(scenario([[], []]), Order(0))
     model.isOpen = true
@@ -66,8 +66,9 @@ import Testing
     #expect(model.broken?.law == "sent")
   }
 
-  /// A `sent` stops at a hop, and in the same step the hop holds a message. If the `sent` were for the held message, the
-  /// caller would have been told in that step; so a report of it in a later step breaks the law.
+  /// A `sent` stops at a hop, and in the same step the hop returns HOLD for a message. If that `sent` counted
+  /// for the held message, the caller would have been told in this step; so a report in a later step breaks
+  /// the law.
   @Test func heldMessageIsNotToldAStepLate() {
     let model = model([false, false], [true, true])
     model.arriveSent(1, at: 1)
@@ -77,7 +78,8 @@ import Testing
     #expect(model.broken?.law == "sent")
   }
 
-  /// If two messages are held while one `sent` comes, one of them is reported, in any order.
+  /// If a hop returns HOLD for two messages while one `sent` comes, exactly one of them is reported as sent,
+  /// whatever the order.
   @Test func oneSentTellsOneHeldMessage() {
     let model = model([false, false], [true, true])
     model.arriveSent(1, at: 1)

@@ -1,9 +1,9 @@
 import PenstockLaws
 import Testing
 
-/// Runs random chains against the model: as many as PENSTOCK_SCENARIOS says (20,000 if it is not set), with seeds from
-/// PENSTOCK_SEED on (1 if it is not set). A scenario that breaks a law is shrunk while it still breaks that law, and
-/// printed.
+/// Runs random chains against the model: as many as PENSTOCK_SCENARIOS says (20,000 if it is not set), with
+/// consecutive seeds from PENSTOCK_SEED (1 if it is not set). A scenario that breaks a law is made smaller as
+/// long as it still breaks that law, and is then printed.
 @Suite struct LawTests {
   @Test func lawsHoldInRandomScenarios() {
     let shrinks = environmentNumber("PENSTOCK_SHRINK") != 0

@@ -45,7 +45,7 @@ import Testing
     #expect(metadata.listSize == 0)
   }
 
-  /// A name or value may be a view of the metadata itself, whose storage may move.
+  /// A name or value that is added may be a view of this very metadata, whose storage may move.
   @Test func takesViewsOfItself() {
     let metadata = Metadata()
     _ = add(metadata, "a", String(repeating: "v", count: 60))
@@ -88,8 +88,8 @@ import Testing
     #expect(pairs(metadata) == ["new=2"])
   }
 
-  /// Random operations have the same results as on an array of pairs, also when the storage is compacted
-  /// meanwhile.
+  /// Random operations on metadata give the same results as on an array of pairs, even if they compact the
+  /// storage.
   @Test func behavesAsAnArrayOfPairs() {
     var random = Random(Seed.value)
     for _ in 0..<60 {

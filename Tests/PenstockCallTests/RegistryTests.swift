@@ -40,7 +40,8 @@ import Testing
     #expect(ids(merged(Registry(), Registry())) == [])
   }
 
-  /// After any changes the entries are sorted by priority, then by the order of first registration.
+  /// Whatever is added, changed and removed, the entries stay sorted: by priority, then by the order of first
+  /// registration.
   @Test func anyHistoryLeavesASortedList() {
     struct Expected {
       var id: UInt64
@@ -161,7 +162,7 @@ import Testing
     let first = chain(&cache, "/a/b", .unary)
     let second = chain(&cache, "/a/b", .unary)
     #expect(second === first)
-    // These are more methods than the cache keeps. The chains that it gives are still right.
+    // More methods are looked up than the cache keeps. The chains are right nevertheless.
     for number in 0..<5000 { same(chain(&cache, "/m\(number)/x", .unary), [1]) }
     same(chain(&cache, "/a/b", .unary), [1, 2])
   }
@@ -178,7 +179,8 @@ import Testing
   }
 
   /// Law 6. The registry and the cache return the objects that they no longer keep, so that their owner can
-  /// release these outside of its lock. The finalizer runs when the chain of the last call is released.
+  /// release them after it has unlocked its lock. The finalizer runs when the chain of the last call is
+  /// released.
   @Test func finalizerRunsOnceWhenTheLastReferenceGoes() {
     final class Counter { var count = 0 }
     let counter = Counter()
@@ -204,8 +206,8 @@ import Testing
     #expect(counter.count == 1)
   }
 
-  /// Law 6: the chain of a side call has only interceptors below the hop that makes it, so the finalizers of the
-  /// others do not wait for the side call.
+  /// Law 6: the chain of a side call (a call that a hop makes) has only interceptors below that hop, so the
+  /// finalizers of all others do not wait for the side call.
   @Test func sideCallsKeepOnlyWhatTheyHave() {
     var registry = Registry()
     for id in 1...3 { registry.add(registration(UInt64(id)), priority: 0) }
@@ -269,8 +271,8 @@ import Testing
     #expect(station.index(of: 0) == nil)
   }
 
-  /// Two thousand events stand in a lane: some have no ticket, and some of the tickets are spent. Ticket numbers only
-  /// rise, and are never used again.
+  /// Two thousand events wait in a lane. Some have no ticket, and some have a ticket that was used already.
+  /// Ticket numbers only increase, and are never used again.
   @Test func aTicketIsFoundAmongMany() {
     var random = Random(Seed.value)
     let station = Station()

@@ -3,9 +3,9 @@ import Testing
 
 @testable import PenstockCall
 
-/// RESTART: the hops below are destroyed, and everything that left the hop is sent again.
+/// RESTART: the hops below are destroyed, and everything that has left the hop is sent again.
 @Suite struct RestartTests {
-  /// Makes a call with three hops, of which hop 1 records, and restarts after UNAVAILABLE.
+  /// Makes a call with three hops, of which hop 1 may RESTART, and does so after UNAVAILABLE.
   private func bench(_ kind: CallKind = .bidi, replayBytes: Int = 100, maxRestarts: Int = 1) -> CallBench {
     let bench = CallBench(kind, hops: 3, replayBytes: [0, replayBytes, 0], maxRestarts: maxRestarts)
     bench.hooks[1].on[.status] = { hop in hop.status?.code == .unavailable ? 5 : 0 }
@@ -26,7 +26,7 @@ import Testing
         "server start", "pull", "2 on_send", "server message 3", "2 on_half_close", "server half-close",
       ])
     #expect(bench.call.stats.attempts == 2)
-    // When the message is sent the second time, its `sent` stops at the hop that restarted.
+    // The message was reported before the RESTART. So its second `sent` stops at the hop that has restarted.
     bench.perform(.sentFromBelow(1))
     #expect(bench.take() == ["2 on_sent 1"])
     bench.perform(.messageFromBelow(CallBench.message(4)))
@@ -101,7 +101,7 @@ import Testing
       _ = hop.requestMetadata?.add(("token" as StaticString).bytes, ("new" as StaticString).bytes)
       return hop.editStart { $0.setPath(("/c/d" as StaticString).bytes) ? .ok : .noMemory } == .ok ? 5 : 0
     }
-    // Changes of a hop below are not in the recording.
+    // A change that a hop below makes to the request is not in the recorded request.
     bench.hooks[2].on[.start] = { hop in
       _ = hop.metadata?.add(("below" as StaticString).bytes, ("x" as StaticString).bytes)
       return 0
@@ -114,9 +114,9 @@ import Testing
     #expect(request.metadata.index(of: ("token" as StaticString).bytes) == 0)
   }
 
-  /// Hop 0 holds the first message. When it drops that message, the messages behind it leave, and hop 1 fails
-  /// at the first of them, so hop 0 restarts. A message that had not left yet is sent after the other one,
-  /// and reported as sent when the transport has taken it.
+  /// Hop 0 returns HOLD for the first message, and later drops it. Then the messages behind it leave, and hop
+  /// 1 fails at the first of them, so hop 0 restarts. A message that had not left by then is sent after the
+  /// other one, and is reported as sent when the transport has taken it.
   @Test func whatStandsBehindTheMessageThatFailedIsToldOnce() {
     let bench = CallBench(hops: 2, replayBytes: [100])
     var ticket: UInt64 = 0

@@ -7,7 +7,8 @@ func bytes(_ view: ByteView) -> [UInt8] { Array(view) }
 
 func text(_ view: ByteView) -> String { String(decoding: view, as: UTF8.self) }
 
-/// Runs `body` on `bytes` in storage of exactly their size, so that a sanitizer sees a read past the end.
+/// Calls `body` with `bytes` in memory of exactly their size, so that a sanitizer finds a read behind the
+/// end.
 func with<T>(_ bytes: [UInt8], _ body: (ByteView) -> T) -> T {
   let place = UnsafeMutableRawBufferPointer.allocate(byteCount: bytes.count, alignment: 1)
   defer { place.deallocate() }
@@ -21,7 +22,7 @@ func buffer(_ text: String) -> ByteBuffer { with(text) { ByteBuffer(copying: $0)
 
 func environmentNumber(_ name: String) -> UInt64? { getenv(name).flatMap { UInt64(String(cString: $0)) } }
 
-/// The seed of every random test of this run: printed once, set by PENSTOCK_SEED.
+/// The seed of all random tests of this run. It is printed once; PENSTOCK_SEED sets it.
 enum Seed {
   static let value: UInt64 = {
     let seed = environmentNumber("PENSTOCK_SEED") ?? UInt64.random(in: 0..<1_000_000_000)
@@ -30,7 +31,7 @@ enum Seed {
   }()
 }
 
-/// Random numbers from a seed, by SplitMix64.
+/// Makes random numbers from a seed (SplitMix64).
 struct Random: RandomNumberGenerator {
   private var state: UInt64
 

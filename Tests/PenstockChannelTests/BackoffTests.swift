@@ -1,12 +1,12 @@
 import PenstockChannel
 import Testing
 
-/// "gRPC Connection Backoff Protocol": waits that begin with 1 s, grow by 1.6 each time up to 120 s, and vary by a
-/// fifth.
+/// "gRPC Connection Backoff Protocol": the first wait is 1 s, each further wait is 1.6 times as long, up to
+/// 120 s, and each varies by a fifth.
 @Suite struct BackoffTests {
   static let second: UInt64 = 1_000_000_000
 
-  /// The waits of attempts that fail at once, in seconds.
+  /// The waits between attempts that fail at once, in seconds.
   func waits(_ count: Int, random: UInt64, _ policy: Backoff.Policy = Backoff.Policy()) -> [Double] {
     var backoff = Backoff()
     var now: UInt64 = 5 * Self.second

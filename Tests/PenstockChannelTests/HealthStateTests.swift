@@ -1,7 +1,7 @@
 import PenstockChannel
 import Testing
 
-/// Every cell of the table in HealthState.swift, with a clock that stands at 100.
+/// Every cell of the table in HealthState.swift, with a clock that always shows 100.
 @Suite struct HealthStateTests {
   typealias Row = (
     state: HealthState, event: HealthEvent, after: HealthState, actions: Actions<HealthAction>
@@ -10,12 +10,13 @@ import Testing
   static let policy = SubchannelStateTests.policy
   static func tried(_ count: Int) -> Backoff { SubchannelStateTests.tried(count) }
 
-  /// `asking`: the first stream. `again`: a stream that follows one without news.
+  /// `asking`: the server has not reported yet on the first stream. `again`: it has not reported on the
+  /// second stream either.
   static let asking = HealthState.asking(tried(1), retry: 150)
   static let again = HealthState.asking(tried(2), retry: 200)
-  /// A server that is serving: `serving` on the first stream, `young` on a stream that follows another one
-  /// too soon, and `settled` on a stream that has lasted. The three states after these are the same for a
-  /// server that is not serving.
+  /// The server has reported that it is serving: `serving` on the first stream, `young` on a second stream
+  /// that has just begun, and `settled` on a stream that has lasted. The three states after these are the
+  /// same for a server that is not serving.
   static let serving = HealthState.heard(serves: true, tried(1), retry: 150)
   static let young = HealthState.heard(serves: true, tried(2), retry: 150)
   static let settled = HealthState.heard(serves: true, tried(3), retry: 100)
@@ -33,7 +34,7 @@ import Testing
     .time(random: 7),
     .reset(random: 7), .stop,
   ]
-  /// The cells that change the state or have actions.
+  /// The cells of the table that change the state or have actions. In all other cells nothing happens.
   let rows: [Row] = [
     (.off, .connected(random: 7), asking, Actions(.watch)),
     (asking, .heard(serves: true), serving, Actions(.tell(.ready))),
@@ -91,8 +92,8 @@ import Testing
     }
   }
 
-  /// A stream that ends without news, after its wait is over, is followed by the next stream at once, through
-  /// the timer.
+  /// A stream ends without a report when the wait for the next one is over already. The next stream begins at
+  /// once, through the timer.
   @Test func aLateEndIsNoFurtherWait() {
     var state = Self.asking
     let ended = state.handle(.ended(random: 7), Self.policy, now: 170)

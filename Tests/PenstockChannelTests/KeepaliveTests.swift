@@ -2,7 +2,8 @@ import Testing
 
 @testable import PenstockChannel
 
-/// Every cell of the table in Keepalive.swift, with an interval of 100, a timeout of 30, and a false clock.
+/// Every cell of the table in Keepalive.swift, with an interval of 100, a timeout of 30, and a clock that the
+/// test sets.
 @Suite struct KeepaliveTests {
   typealias Row = (
     state: Keepalive.State, event: KeepaliveEvent, now: UInt64, after: Keepalive.State,
@@ -13,7 +14,7 @@ import Testing
     KeepaliveView(heard: heard, hasCalls: calls, isAnswered: answered)
   }
 
-  /// A keepalive that events have brought to `state`.
+  /// A keepalive that events have brought into `state`.
   static func make(_ state: Keepalive.State, withoutCalls: Bool = false, timeout: UInt64 = 30) -> Keepalive {
     var made = Keepalive(interval: 100, timeout: timeout, withoutCalls: withoutCalls)
     switch state {
@@ -32,7 +33,8 @@ import Testing
     .time(seen(950)), .time(seen(900)), .time(seen(900, calls: false)), .time(seen(900, answered: false)),
     .time(seen(1000)), .time(seen(1000, calls: false)), .tooMany, .ended,
   ]
-  /// The cells, at time 1000, that change the state or have actions.
+  /// The cells of the table, at time 1000, that change the state or have actions. In all other cells nothing
+  /// happens.
   let rows: [Row] = [
     (.asleep, .opened(seen(950)), 1000, .listening, Actions(.arm(1050))),
     (.asleep, .opened(seen(900)), 1000, .pinged(at: 1000), Actions(.ping, .arm(1030))),
@@ -70,7 +72,7 @@ import Testing
     }
   }
 
-  /// With `withoutCalls` a connection without calls is treated like one with calls.
+  /// With `withoutCalls` a connection without calls is pinged in the same way as one with calls.
   @Test func withoutCalls() {
     for before in states {
       for event in events {
@@ -96,14 +98,15 @@ import Testing
   func theTimeoutPasses(_ now: UInt64, _ dies: Bool) {
     for calls in [true, false] {
       var keepalive = Self.make(.pinged(at: 1000))
-      // Bytes that came before the PING are no answer.
+      // The last bytes came before the PING, so they are no answer to it.
       let actions = keepalive.handle(.time(Self.seen(999, calls: calls)), now: now)
       #expect(actions == (dies ? Actions(.die) : Actions(.arm(1030))))
       #expect(keepalive.state == (dies ? .over : .pinged(at: 1000)))
     }
   }
 
-  /// Any byte that comes counts like the answer to the PING, because the answer may stand behind others.
+  /// Any received byte shows that the connection lives, as the answer to the PING does, because the answer
+  /// may come after other bytes.
   @Test func anyByteCounts() {
     var keepalive = Self.make(.pinged(at: 1000))
     #expect(keepalive.handle(.time(Self.seen(1010, answered: false)), now: 1030) == Actions(.arm(1110)))
@@ -111,7 +114,7 @@ import Testing
     #expect(keepalive.handle(.time(Self.seen(1010, answered: false)), now: 1140) == Actions(.die))
   }
 
-  /// Where the timeout is longer than the interval, the next PING still follows the answer after one interval.
+  /// Even if the timeout is longer than the interval, the next PING is due one interval after the answer.
   @Test func anIntervalBelowTheTimeout() {
     var keepalive = Self.make(.pinged(at: 1000), timeout: 300)
     #expect(keepalive.handle(.time(Self.seen(1005)), now: 1100) == Actions(.arm(1105)))
@@ -120,7 +123,7 @@ import Testing
     #expect(keepalive.handle(.time(Self.seen(1005)), now: 1405) == Actions(.die))
   }
 
-  /// gRFC A8: if a call opens on a connection that has long been silent, a PING is sent at once.
+  /// gRFC A8: if a call begins on a connection that has long been silent, a PING is sent at once.
   @Test func theFirstCallAfterALongTime() {
     var keepalive = Self.make(.listening)
     #expect(keepalive.handle(.time(Self.seen(1000, calls: false)), now: 1100) == .none)
@@ -137,7 +140,8 @@ import Testing
     #expect(keepalive.handle(.time(Self.seen(1000)), now: 1400) == Actions(.arm(.max)))
   }
 
-  /// The servers of three connections with the same interval complain: the channel's interval doubles once.
+  /// The servers of three connections with the same interval complain of too many pings: the channel's
+  /// interval doubles only once.
   @Test func aChannelKeepsTheLongest() {
     var channel = Self.make(.asleep)
     for _ in 0..<3 { channel.slow(to: 200) }

@@ -4,7 +4,8 @@ import Testing
 
 @testable import PenstockChannel
 
-/// The configs of methods: grpc-proto's service_config.proto, `MethodConfig.Name`.
+/// The settings of methods, by the names in a service config (grpc-proto's service_config.proto,
+/// `MethodConfig.Name`).
 @Suite struct MethodConfigsTests {
   private func config(_ timeout: UInt64) -> MethodConfig {
     var config = MethodConfig()

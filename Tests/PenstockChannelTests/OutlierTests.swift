@@ -1,7 +1,7 @@
 import PenstockChannel
 import Testing
 
-/// Outlier detection as gRFC A50 describes it, with a false clock and chosen random numbers.
+/// Outlier detection as gRFC A50 describes it, with a clock and random numbers that the tests set.
 @Suite struct OutlierTests {
   static func record(_ succeeded: Int, _ failed: Int) -> OutlierRecord {
     var record = OutlierRecord()
@@ -18,7 +18,8 @@ import Testing
     return settings
   }
 
-  /// Judges endpoints with these counts of calls, and returns the indices of those that are ejected.
+  /// Judges endpoints of which so many calls have succeeded and failed. Returns the indices of the endpoints
+  /// that are ejected.
   static func ejected(
     _ counts: [(succeeded: Int, failed: Int)], _ settings: OutlierDetection,
     random: @escaping () -> UInt64 = { 0 }
@@ -36,7 +37,8 @@ import Testing
     #expect(Self.ejected([good, good, good, good, (7, 43)], usual) == [4])
     #expect(Self.ejected([good, good, good, good, (15, 85)], usual) == [])
     #expect(Self.ejected([good, good, good, good, (14, 86)], usual) == [4])
-    // The endpoint has fewer than 50 calls, or fewer than 5 endpoints have 50 calls.
+    // Nobody is ejected: the failing endpoint has fewer than 50 calls, or fewer than 5 endpoints have 50
+    // calls.
     #expect(Self.ejected([good, good, good, good, good, (0, 49)], usual) == [])
     #expect(Self.ejected([good, good, good, (0, 50)], usual) == [])
     #expect(Self.ejected([good, good, good, (49, 0), (0, 50)], usual) == [])
@@ -50,8 +52,9 @@ import Testing
     #expect(Self.ejected([(0, 0)], strict) == [])
   }
 
-  /// The bound is the mean less 1.9 standard deviations. For 100, 100, 100, 100 and 0 percent the mean is 0.8
-  /// and the deviation 0.4, so the bound is 0.04; for 100, 100, 100, 100 and 50 it is 0.9 - 1.9 * 0.2 = 0.52.
+  /// An endpoint is ejected if its success rate is below the mean minus 1.9 standard deviations. For rates of
+  /// 100, 100, 100, 100 and 0 percent the mean is 0.8 and the deviation 0.4, so this bound is 0.04. For 100,
+  /// 100, 100, 100 and 50 percent it is 0.9 - 1.9 * 0.2 = 0.52.
   @Test func successRate() {
     let usual = Self.settings { $0.successRate = .init() }
     let good = (100, 0)
@@ -59,7 +62,8 @@ import Testing
     #expect(Self.ejected([good, good, good, good, (50, 50)], usual) == [4])
     #expect(Self.ejected([good, good, (90, 10), (80, 20), (70, 30)], usual) == [])
     #expect(Self.ejected([good, good, good, good, good], usual) == [])
-    // The endpoint has fewer than 100 calls, or fewer than 5 endpoints have 100 calls.
+    // Nobody is ejected: the failing endpoint has fewer than 100 calls, or fewer than 5 endpoints have 100
+    // calls.
     #expect(Self.ejected([good, good, good, good, good, (0, 99)], usual) == [])
     #expect(Self.ejected([good, good, good, (0, 100)], usual) == [])
     // With 2.1 deviations the bound is 0.8 - 2.1 * 0.4, which is less than 0, and no rate is below it.
@@ -70,7 +74,7 @@ import Testing
     #expect(Self.ejected([good, good, good, good, (0, 100)], mild) == [])
   }
 
-  /// One endpoint may always be ejected, then as many as the percentage allows.
+  /// One endpoint may always be ejected; further ones only as far as the percentage allows.
   @Test(arguments: [(0, 0), (1, 1), (10, 1), (30, 2), (50, 3), (100, 4)])
   func mostEjected(_ percentage: Int, _ count: Int) {
     let settings = Self.settings {
@@ -98,8 +102,8 @@ import Testing
     #expect(ejected.count == ejections)
   }
 
-  /// The first ejection lasts the base time, and each further one a base time longer. Each interval without
-  /// an ejection shortens the next ejection by a base time.
+  /// The first ejection lasts the base time, and each further one lasts a base time longer. Each interval in
+  /// which the endpoint is not ejected makes its next ejection a base time shorter.
   @Test func timesOfEjections() {
     let settings = Self.settings {
       $0.failurePercentage = .init()
@@ -119,12 +123,12 @@ import Testing
     #expect(judge(at: 1200))
     #expect(judge(at: 1400))
     #expect(!judge(at: 1401))
-    // The third ejection would last 300, but 250 is the most.
+    // The third ejection would last 300, but `longestEjection` limits it to 250.
     fail()
     #expect(judge(at: 2000))
     #expect(judge(at: 2250))
     #expect(!judge(at: 2251))
-    // An ejection after three intervals without one is as short as the first.
+    // After three intervals without an ejection, the next one is as short as the first.
     for time in [2300, 2310, 2320] as [UInt64] { #expect(!judge(at: time)) }
     fail()
     #expect(judge(at: 3000))

@@ -1,13 +1,13 @@
 import PenstockChannel
 import Testing
 
-/// Every cell of the table in PickFirst.swift, through `Balancer`, with a false clock.
+/// Every cell of the table in PickFirst.swift, through `Balancer`, with a clock that the test sets.
 @Suite struct PickFirstTests {
   static let timeout: UInt64 = 90
   static let three: [Connectivity] = [.idle, .idle, .idle]
   static let second = 30 + ConnectPass.delay
 
-  /// Events that lead to each state, at time 0.
+  /// For each state, the events that lead to it from the beginning; all of them come at time 0.
   static let ways: [(name: String, events: [BalancerEvent])] = [
     ("idle", []),
     ("naming", [.wanted]),
@@ -49,7 +49,8 @@ import Testing
 
   typealias Cell = (String, BalancerEvent, String, Actions<BalancerAction>)
 
-  /// The cells for new addresses in a state in which new addresses begin a pass.
+  /// The cells for new addresses, for each state in which new addresses begin a pass (an attempt at each
+  /// address in turn).
   static func pass(from state: String, isFailing: Bool = false) -> [Cell] {
     let name = isFailing ? "failing" : "connecting"
     let none: Actions<BalancerAction> = isFailing ? .none : Actions(.resolve, .fail(.unconnected))
@@ -60,8 +61,8 @@ import Testing
     ]
   }
 
-  /// The cells at time 30: a state, an event, the state that follows and the actions. A cell that is not here does
-  /// nothing.
+  /// The cells of the table at time 30: a state, an event, the state that follows, and the actions. In a cell
+  /// that is not here nothing happens.
   static var cells: [Cell] {
     var all: [Cell] = [
       ("idle", .wanted, "naming", Actions(.resolve)),
@@ -112,7 +113,8 @@ import Testing
     #expect(all.suffix(3).map { $0.failure } == [.unconnected, .nameless, .closed])
   }
 
-  /// Attempts begin 250 ms apart and go on in parallel, and the first connection wins (RFC 8305 section 5).
+  /// Attempts to connect begin 250 ms apart and run in parallel, and the first connection that succeeds is
+  /// used (RFC 8305 section 5).
   @Test func theFirstConnectionWins() {
     let delay = ConnectPass.delay
     var balancer = Self.balancer([.wanted])
@@ -132,12 +134,13 @@ import Testing
     #expect(balancer.pick == .wait)
     #expect(balancer.handle(.endpoint(1, .failed), now: 20) == Actions(.resolve, .fail(.unconnected)))
     #expect(balancer.pick == .fail)
-    // Each address is tried again after its own wait. After as many failures as addresses the name is looked up again.
+    // Each address is tried again after its own wait. When as many attempts have failed as there are
+    // addresses, the name is looked up again.
     #expect(balancer.handle(.endpoint(0, .rested), now: 30) == Actions(.connect(0, until: 120)))
     #expect(balancer.handle(.endpoint(0, .failed), now: 40) == Actions(.fail(.unconnected)))
     #expect(balancer.handle(.endpoint(0, .rested), now: 50) == Actions(.connect(0, until: 140)))
     #expect(balancer.handle(.endpoint(0, .failed), now: 60) == Actions(.resolve, .fail(.unconnected)))
-    // With new addresses the connectivity stays a failure; only a connection ends that.
+    // New addresses do not end the failure; only a connection does.
     #expect(balancer.handle(.named([.idle]), now: 70) == Actions(.connect(0, until: 160)))
     #expect(balancer.connectivity == .transientFailure)
     #expect(balancer.handle(.endpoint(0, .ready), now: 80) == Actions(.keep(0), .serve))

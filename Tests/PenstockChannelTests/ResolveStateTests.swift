@@ -5,7 +5,7 @@ import Testing
 @Suite struct ResolveStateTests {
   typealias Step = (event: ResolveState.Event, now: UInt64, actions: Actions<ResolveState.Action>)
 
-  /// Look-ups at least 30 apart that take at most 20; waits of 10, then 20, after a failure.
+  /// Look-ups begin at least 30 apart and take at most 20. After failures the waits are 10, then 20.
   static func policy(interval: UInt64 = 0) -> ResolveState.Policy {
     var policy = ResolveState.Policy()
     policy.least = 30
@@ -40,7 +40,8 @@ import Testing
       (.answered, 115, Actions(.disarm)),
     ])
     run([(.ask, 100, Actions(.arm(120), .start)), (.rest, 101, Actions(.stop, .disarm))])
-    // The look-up takes too long. By the back-off the next could have begun at 110, so it begins at once.
+    // The look-up takes longer than allowed. The back-off allows the next one from 110 on, which has passed,
+    // so it begins at once.
     run([
       (.ask, 100, Actions(.arm(120), .start)), (.time, 120, Actions(.arm(120), .giveUp)),
       (.time, 120, Actions(.arm(140), .start)),
@@ -55,7 +56,8 @@ import Testing
       (.time, 130, Actions(.arm(150), .start)), (.answered, 131, Actions(.disarm)),
       (.ask, 170, Actions(.arm(190), .start)),
     ])
-    // A look-up that `rest` has stopped does not count: the next begins at once.
+    // A look-up that `rest` has stopped does not count for the least time between two look-ups: the next one
+    // begins at once.
     run([
       (.ask, 100, Actions(.arm(120), .start)), (.rest, 101, Actions(.stop, .disarm)),
       (.ask, 102, Actions(.arm(122), .start)),
@@ -66,8 +68,8 @@ import Testing
     run(
       [
         (.ask, 100, Actions(.arm(120), .start)), (.answered, 101, Actions(.arm(1101))),
-        // A look-up that is asked for begins 30 after the last one at the earliest, but does not wait for the
-        // interval.
+        // Addresses are wanted again: the next look-up begins at least 30 after the last one, but does not
+        // wait for the end of the interval.
         (.ask, 102, Actions(.arm(130))), (.ask, 103, .none), (.time, 130, Actions(.arm(150), .start)),
         (.answered, 131, Actions(.arm(1131))), (.ask, 500, Actions(.arm(520), .start)),
       ], interval: 1000)
@@ -79,10 +81,10 @@ import Testing
       (.answered, 102, .none), (.failed, 102, .none),
       (.time, 110, Actions(.arm(130), .start)), (.failed, 111, Actions(.arm(130))),
       (.time, 130, Actions(.arm(150), .start)), (.answered, 131, Actions(.disarm)),
-      // The back-off begins anew.
+      // The back-off begins with its first wait again, because a look-up has succeeded.
       (.ask, 200, Actions(.arm(220), .start)), (.failed, 201, Actions(.arm(210))),
       (.rest, 202, Actions(.disarm)),
-      // `rest` has ended the wait.
+      // `rest` has ended the wait, so this look-up begins at once.
       (.ask, 203, Actions(.arm(223), .start)),
     ])
   }
@@ -101,7 +103,7 @@ import Testing
         (.time, 151, Actions(.arm(171), .start)), (.answered, 152, Actions(.arm(202))),
         (.rest, 160, Actions(.disarm)), (.time, 202, .none),
       ], interval: 50)
-    // With an interval of 5 the look-ups are still 30 apart.
+    // With an interval of 5 the look-ups are still at least 30 apart.
     run([(.ask, 100, Actions(.arm(120), .start)), (.answered, 101, Actions(.arm(130)))], interval: 5)
   }
 }

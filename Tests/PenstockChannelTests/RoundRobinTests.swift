@@ -1,7 +1,7 @@
 import PenstockChannel
 import Testing
 
-/// Every cell of the tables in RoundRobin.swift, through `Balancer`, with a false clock.
+/// Every cell of the tables in RoundRobin.swift, through `Balancer`, with a clock that the test sets.
 @Suite struct RoundRobinTests {
   typealias Part = RoundRobin.Part
   typealias Cell = (before: String, event: BalancerEvent, after: String, actions: Actions<BalancerAction>)
@@ -9,8 +9,8 @@ import Testing
   static var all: Actions<BalancerAction> { Actions(.connectAll(until: 120), .serve) }
   static var failAll: Actions<BalancerAction> { Actions(.connectAll(until: 120), .fail(.unconnected)) }
 
-  /// Events that lead to each state, at time 0. In a name each letter is an endpoint: c connecting, r ready,
-  /// f failed.
+  /// For each state, the events that lead to it; all of them come at time 0. In the name of a state each
+  /// letter stands for an endpoint: c connecting, r ready, f failed.
   static let ways: [(name: String, events: [BalancerEvent])] = [
     ("idle", []),
     ("naming", [.wanted]),
@@ -45,8 +45,8 @@ import Testing
     }
   }
 
-  /// The cells at time 30: a state, an event, the state that follows and the actions. A cell that is not here
-  /// does nothing.
+  /// The cells of the tables at time 30: a state, an event, the state that follows, and the actions. In a
+  /// cell that is not here nothing happens.
   static var cells: [Cell] {
     var all: [Cell] = [
       ("idle", .wanted, "naming", Actions(.resolve)),
@@ -106,7 +106,7 @@ import Testing
     #expect(all.map { $0.choices } == [[], [], [], [1], [1], [], [], [], []])
   }
 
-  /// Each endpoint that is ready gets as many calls as the others.
+  /// All ready endpoints get the same number of calls.
   @Test func inTurn() {
     var balancer = Self.balancer([.wanted, .named([.ready, .idle, .ready, .ready])])
     let first = balancer.choose()
@@ -118,7 +118,7 @@ import Testing
     #expect(next.filter { $0 == 0 }.count == 10 && next.filter { $0 == 3 }.count == 10)
   }
 
-  /// Clients do not all begin with one endpoint.
+  /// The endpoint of the first call is random, so that clients do not all begin with the same one.
   @Test func theFirstIsRandom() {
     let firsts = (0..<4).map { random -> Int in
       var balancer = Self.balancer(

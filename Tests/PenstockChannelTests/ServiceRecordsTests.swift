@@ -3,7 +3,7 @@ import Testing
 
 @testable import PenstockChannel
 
-/// A DNS answer that a test puts together (RFC 1035 section 4.1).
+/// Builds a DNS answer byte by byte (RFC 1035 section 4.1).
 struct DNSMessage {
   private(set) var bytes: [UInt8] = [0, 1, 0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0]
 
@@ -22,7 +22,7 @@ struct DNSMessage {
     text.split(separator: ".").flatMap { [UInt8($0.utf8.count)] + Array($0.utf8) }
   }
 
-  /// Adds a record whose name is a pointer to the question's name.
+  /// Adds a record. Its name is a pointer to the name in the question.
   mutating func record(type: Int = 33, family: Int = 1, _ data: [UInt8]) {
     bytes[7] += 1
     bytes += [0xC0, 12]
@@ -42,7 +42,8 @@ struct DNSMessage {
   var buffer: ByteBuffer { bytes.withUnsafeBytes { ByteBuffer(copying: $0)! } }
 }
 
-/// The records of an answer, taken with random numbers from `randoms`, as "PRIORITY SHARE PORT HOST".
+/// All records of an answer, in the order in which `take` returns them with random numbers from `randoms`.
+/// Each is a text "PRIORITY SHARE PORT HOST".
 func taken(_ answer: ByteBuffer, _ randoms: () -> UInt64 = { 0 }) -> [String] {
   var records = ServiceRecords(answer)
   var texts: [String] = []
@@ -59,8 +60,8 @@ func taken(_ answer: ByteBuffer, _ randoms: () -> UInt64 = { 0 }) -> [String] {
   @Test func golden() {
     var message = DNSMessage()
     message.service(20, 3, 50051, "c.example")
-    // The target above is not compressed (RFC 2782, "Target"). The one below is, as some servers send it
-    // nonetheless: it is "b" and a pointer to "orders.example".
+    // The host's name in the record above is not compressed, as RFC 2782 ("Target") demands. In the record
+    // below it is compressed, as some servers send it: "b" and a pointer to "orders.example".
     message.service(10, 0, 50052, [1, 0x62, 0xC0, 23])
     message.record(type: 1, [127, 0, 0, 1])
     message.record(type: 5, DNSMessage.labels("alias.example") + [0])
@@ -85,7 +86,7 @@ func taken(_ answer: ByteBuffer, _ randoms: () -> UInt64 = { 0 }) -> [String] {
     }
   }
 
-  /// Each record comes first as often as its weight demands; a record with the weight 0 hardly ever does.
+  /// Each record is the first one in proportion to its weight; a record with weight 0 hardly ever is.
   @Test func byWeight() {
     var message = DNSMessage()
     for weight in [0, 1, 2, 5] { message.service(1, weight, weight, "w.example") }
@@ -98,7 +99,7 @@ func taken(_ answer: ByteBuffer, _ randoms: () -> UInt64 = { 0 }) -> [String] {
 
   @Test(arguments: [
     [0], [1, 0x2E, 0], [3, 0x61, 0x2E, 0x62, 0], [1, 0, 0], [1, 0x25, 0], [1, 0xFF, 0],
-    // A pointer to itself, one forward, and two in a circle.
+    // The first three names have a pointer to itself, a pointer forward, and two pointers in a circle.
     [0xC0, 61], [0xC0, 63, 0, 0], [1, 0x61, 0xC0, 61], [0xC0, 0xFF], [0xC0], [0x40, 0], [0x80, 0], [2, 0x61],
     [64] + [UInt8](repeating: 0x61, count: 64) + [0],
     Array([[UInt8]](repeating: [63] + [UInt8](repeating: 0x61, count: 63), count: 5).joined()) + [0],
@@ -109,7 +110,7 @@ func taken(_ answer: ByteBuffer, _ randoms: () -> UInt64 = { 0 }) -> [String] {
     message.service(1, 1, 1, host)
     #expect(message.bytes.count == 61 + host.count)
     #expect(taken(message.buffer).isEmpty)
-    // A valid record in the same answer is taken.
+    // A valid record in the same answer is still returned.
     message.service(1, 1, 2, "b")
     #expect(taken(message.buffer) == ["1 64 2 b."])
   }
@@ -125,7 +126,7 @@ func taken(_ answer: ByteBuffer, _ randoms: () -> UInt64 = { 0 }) -> [String] {
     #expect(taken(many.buffer).count == 255)
   }
 
-  /// An answer that is cut has the records that are whole.
+  /// From an answer that is cut off, the complete records are returned.
   @Test func everyPrefix() {
     var message = DNSMessage()
     var ends: [Int] = []
@@ -176,7 +177,7 @@ func taken(_ answer: ByteBuffer, _ randoms: () -> UInt64 = { 0 }) -> [String] {
     list.map { String(String(decoding: $0.address.text(), as: UTF8.self).dropLast(2)) }
   }
 
-  /// The families take turns within a priority, and no address comes twice.
+  /// IPv4 and IPv6 alternate within each priority, and no address comes twice.
   @Test func inOrder() throws {
     let all = try list([
       ("1.1.1.1", 1), ("1.1.1.2", 1), ("::1", 1), ("1.1.1.1", 1), ("::2", 2), ("1.1.1.1", 2), ("1.1.1.3", 2),

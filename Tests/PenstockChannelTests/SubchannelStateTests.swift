@@ -1,13 +1,13 @@
 import PenstockChannel
 import Testing
 
-/// Every cell of the table in SubchannelState.swift, with a clock that stands at 100.
+/// Every cell of the table in SubchannelState.swift, with a clock that always shows 100.
 @Suite struct SubchannelStateTests {
   typealias Row = (
     state: SubchannelState, event: SubchannelEvent, after: SubchannelState, actions: Actions<SubchannelAction>
   )
 
-  /// Waits of 50, then 100, without jitter.
+  /// The first wait is 50 and the second 100; there is no jitter.
   static let policy: Backoff.Policy = {
     var policy = Backoff.Policy()
     policy.initial = 50
@@ -16,7 +16,7 @@ import Testing
     return policy
   }()
 
-  /// A back-off after `count` attempts.
+  /// A back-off with which `count` attempts were begun.
   static func tried(_ count: Int) -> Backoff {
     var backoff = Backoff()
     for _ in 0..<count { _ = backoff.begin(policy, now: 0, random: 0) }
@@ -26,18 +26,20 @@ import Testing
   static let connecting = SubchannelState.connecting(tried(1), until: 200, retry: 150)
   static let failed = SubchannelState.failed(tried(1), retry: 150)
   static let first = SubchannelState.ready(tried(1), retry: 150, oldAt: .max)
-  /// There is a connection, and the one before it was useless.
+  /// There is a connection; the connection before it was useless (it ended early, without answering a call).
   static let ready = SubchannelState.ready(tried(2), retry: 150, oldAt: .max)
-  /// There is a connection that has lasted: the time of the next attempt, had this one failed, has come.
+  /// There is a connection that has lasted: the time has passed at which the next attempt would have begun if
+  /// this one had failed.
   static let settled = SubchannelState.ready(tried(1), retry: 100, oldAt: 500)
-  /// `growing`: a further connection is being made, for the first time. `struggling`: one is being made after
-  /// a connection that was useless.
+  /// `growing`: the first attempt to make a further connection goes on. `struggling`: such an attempt goes
+  /// on, and the connection before it was useless (it ended early, without answering a call).
   static let growing = SubchannelState.growing(tried(1), until: 200, retry: 150, oldAt: .max, pauses: false)
   static let struggling = SubchannelState.growing(tried(2), until: 200, retry: 90, oldAt: 500, pauses: false)
-  /// A further connection is being made, and a connection was useless meanwhile.
+  /// An attempt to make a further connection goes on, and a connection was useless meanwhile (it ended early,
+  /// without answering a call).
   static let doubting = SubchannelState.growing(tried(1), until: 200, retry: 150, oldAt: .max, pauses: true)
-  /// `pausing`: an attempt at a further connection has failed, and the next one has to wait. `due`: the wait
-  /// is over at 100, which is now. `paused`: the wait was over earlier.
+  /// `pausing`: an attempt to make a further connection has failed, and the next one has to wait. `due`: the
+  /// wait is over at 100, which is now. `paused`: the wait was over earlier.
   static let pausing = SubchannelState.pausing(tried(1), retry: 150, oldAt: .max)
   static let due = SubchannelState.pausing(tried(2), retry: 100, oldAt: 500)
   static let paused = SubchannelState.ready(tried(2), retry: nil, oldAt: 500)
@@ -55,7 +57,7 @@ import Testing
     .lessened(answered: true), .lost(answered: false), .lost(answered: true), .time, .reset, .unwanted,
     .removed, .close,
   ]
-  /// The cells that change the state or have actions.
+  /// The cells of the table that change the state or have actions. In all other cells nothing happens.
   let rows: [Row] = [
     (.new, wanted, .connecting(tried(1), until: 300, retry: 150), Actions(.connect(until: 300))),
     (.new, .close, .closed, Actions(.closeAll)),
@@ -220,7 +222,7 @@ import Testing
   func itsTimeIsOver(_ now: UInt64) {
     var state = Self.connecting
     #expect(state.handle(.time, Self.policy, now: now) == Actions(.giveUp))
-    // The connection that is given up ends. The wait for the next is over already.
+    // The attempt is given up, so its connection ends. The wait for the next attempt is over already.
     #expect(state == Self.connecting)
     #expect(state.handle(.failed, Self.policy, now: now) == Actions(.fail(until: now)))
   }

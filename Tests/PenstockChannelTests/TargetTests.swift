@@ -3,11 +3,11 @@ import Testing
 
 @testable import PenstockChannel
 
-/// Targets, by "gRPC Name Resolution", section "Name Syntax".
+/// Targets, as in "gRPC Name Resolution", section "Name Syntax".
 @Suite struct TargetTests {
   struct Good: CustomTestStringConvertible, Sendable {
     let testDescription: String
-    /// The content of the target: "name HOST PORT", or addresses.
+    /// What the target names: "name HOST PORT", or addresses.
     let place: String
     let authority: String
     let host: String
@@ -165,7 +165,7 @@ import Testing
     }
   }
 
-  /// RFC 3986 sections 3.1 to 3.3.
+  /// Targets that are URLs (RFC 3986 sections 3.1 to 3.3).
   @Test(arguments: [
     GoodURL("http://a", .cleartext, "a 80", "a"),
     GoodURL("https://a", .tls, "a 443", "a"),
@@ -201,7 +201,7 @@ import Testing
     #expect(target.security == good.security)
     #expect(text(target.authority) == good.authority)
     #expect(target.prefix.map { text($0)! } == good.prefix)
-    // The address of an endpoint is no URL.
+    // A URL is not allowed as the address of an endpoint.
     #expect(SocketAddress(target: name.view) == nil)
   }
 
@@ -252,7 +252,7 @@ import Testing
     #expect(text(failure)?.hasSuffix("\": " + words) == true)
   }
 
-  /// A password is never quoted, wherever the "@" stands.
+  /// The error for a target with an "@" never quotes the target, because a password may stand before the "@".
   @Test(arguments: [
     "https://me:secret@a/", "http://me@a:1", "https://me:sec/ret@a", "https://me:s?@a",
 

@@ -1,11 +1,11 @@
 import PenstockCall
 
-/// An executor that keeps its jobs until `runOne`, and runs them on a thread that the test only pretends to have. If
-/// its plan says inline, it runs each job at once, on the thread that submits it.
+/// An executor that keeps its jobs until `runOne`. `thread` is the number of the thread on which the jobs
+/// seem to run. If the plan says inline, a job runs at once, on the thread that submits it.
 final class FakeExecutor: Executor {
   let thread: UInt
   private let plan: ExecutorPlan
-  /// The loop of the call that submits a job.
+  /// Finds the loop of the call that a job belongs to.
   private let loop: (Job) -> FakeLoop?
   private var jobs: [ExecutorJob] = []
   private var submitted = 0
@@ -17,8 +17,9 @@ final class FakeExecutor: Executor {
     self.loop = loop
   }
 
-  /// The executors that an interceptor is registered with, outbound and inbound. If `create` is to choose the planned
-  /// ones, the registration has them the other way round, so that the choice shows.
+  /// The executors with which an interceptor is registered, outbound and inbound. If `create` is to choose
+  /// the planned executors, the registration has them the other way round, so that a test sees whether the
+  /// choice has worked.
   static func registered(_ plan: HopPlan, _ all: [FakeExecutor]) -> (FakeExecutor?, FakeExecutor?) {
     guard let own = plan.executors else { return (nil, nil) }
     let numbers = own.inCreate ? (own.inbound, own.outbound) : (own.outbound, own.inbound)
@@ -48,7 +49,8 @@ final class FakeExecutor: Executor {
     (loop.thread, loop.isDriving) = before
   }
 
-  /// The cast is safe, as calls submit only a `Job`; Embedded Swift has no conditional casts.
+  /// The cast is safe, because calls submit only objects of class `Job`. Embedded Swift has no conditional
+  /// casts.
   private func hopJob(_ job: ExecutorJob) -> Job { unsafeDowncast(job, to: Job.self) }
 
   func drop() { jobs = [] }

@@ -1,8 +1,8 @@
 import PenstockCall
 import PenstockWire
 
-/// A loop with virtual time, tickets like those of the real loop, and threads that the test only pretends to
-/// have: the test sets `thread` and `isDriving`.
+/// A loop with a virtual clock, and with tickets like those of the real loop. All code runs on one thread:
+/// the test sets `thread` and `isDriving` to say on which thread it seems to run.
 final class FakeLoop: CallLoop {
   struct Entry {
     let kind: EventKind
@@ -21,7 +21,7 @@ final class FakeLoop: CallLoop {
     get { drives }
     set { drives = newValue }
   }
-  /// The number of the thread that the code is said to run on; 1 is the driving thread.
+  /// The number of the thread on which code seems to run; 1 is the driving thread.
   override var thread: UInt {
     get { played }
     set { played = newValue }
@@ -31,8 +31,8 @@ final class FakeLoop: CallLoop {
   private(set) var deadline: UInt64?
   private(set) var entries: [Entry] = []
   private(set) var timers: [(ticket: UInt64, time: UInt64)] = []
-  /// Numbers from here on are not tickets: an input `resume` with such a number calls `onMarker` when the call comes
-  /// to this input in its queue.
+  /// Numbers from this one on are not tickets but marks. An input `resume` with a mark calls `onMarker` when
+  /// the call takes that input from its queue.
   static let marker: UInt64 = 1 << 40
   var onMarker: (UInt64) -> Void = { _ in }
 
@@ -59,8 +59,8 @@ final class FakeLoop: CallLoop {
   }
   override func post(_ call: Call) { isPosted = true }
 
-  /// Whether the ticket may be resolved with `verdict`; if `verdict` is nil, whether it may be used at all.
-  /// `spends`: a ticket that may be used counts as spent from now on. May be called on any thread.
+  /// Whether the ticket may be resolved with `verdict`, or if `verdict` is nil, whether it may be used at
+  /// all. `spends`: a ticket that may be used counts as used from now on. Any thread.
   func claim(_ ticket: UInt64, for verdict: Verdict?, spends: Bool) -> Outcome {
     guard !isClosed else { return .gone }
     let entry = entries[Int(ticket) - 1]
@@ -71,7 +71,7 @@ final class FakeLoop: CallLoop {
     return .ok
   }
 
-  /// The tickets whose time has come, oldest first.
+  /// Removes and returns the tickets that were to be resolved by now, the oldest first.
   func takeDue() -> [UInt64] {
     let due = timers.filter { $0.time <= now }.map { $0.ticket }
     timers.removeAll { $0.time <= now }
@@ -79,8 +79,8 @@ final class FakeLoop: CallLoop {
   }
 }
 
-/// The server's side of a call. Its functions report to the call at once; a subclass on a real transport makes the
-/// transport report.
+/// The server's side of a call. Its functions report to the call at once. A subclass with a real transport
+/// lets the transport report.
 class FakeBelow: CallBelow {
   var onStart: (Call) -> Void = { _ in }
   var onSend: (Message) -> Void = { _ in }
@@ -88,9 +88,9 @@ class FakeBelow: CallBelow {
   var onPull: () -> Void = {}
   var onReset: () -> Void = {}
   var hasStarted = false
-  /// The number of its channel; 0: the call's own.
+  /// The number of the channel on which the attempt runs; 0: the call's own channel.
   var channel = 0
-  /// Makes the server's side for an attempt that follows; nil: this object serves again.
+  /// Makes the server's side for the next attempt; nil: this object is used for it too.
   var onAnother: (() -> FakeBelow)?
 
   override func start(_ call: Call) { onStart(call) }
@@ -100,26 +100,26 @@ class FakeBelow: CallBelow {
   override func reset() { onReset() }
   override func another() -> CallBelow { onAnother?() ?? self }
 
-  // The actions of the server.
+  // What the server does: the functions below report it to the call.
 
-  /// Whether the stream is open, so that the server can answer.
+  /// Whether the stream is open, so that the server can respond.
   var isOpen: Bool { true }
-  /// Called between two steps of the call: opens the stream, if it may be opened now. Returns the number of messages
-  /// that have left when it opened.
+  /// Called between two steps of the call. Opens the stream, if that is possible now. Returns how many
+  /// messages have left when it was opened.
   func settle() -> Int { 0 }
   func headers(_ call: Call) { call.inboundHeaders(Metadata()) }
   func message(_ call: Call, _ message: Message) { call.inboundMessage(message) }
   func status(_ call: Call, _ status: Status) { call.inboundStatus(status) }
   func sent(_ call: Call, _ count: Int) { call.transportSent(count) }
   func lose(_ call: Call, _ status: Status) { call.inboundStatus(status) }
-  /// Refuses the request: the server has certainly not processed it.
+  /// Ends the attempt with a status that says that the server has certainly not processed the request.
   func refuse(_ call: Call, _ status: Status) {
     status.canRepeat = .unprocessed
     call.inboundStatus(status)
   }
 }
 
-/// A route to another channel.
+/// The route by which a hop redirects a call to another channel.
 final class FakeRoute: CallRoute {
   private let below: () -> FakeBelow
 

@@ -1,7 +1,8 @@
 import PenstockCall
 import PenstockWire
 
-// Performs the planned operations of a hop, in a callback or as another thread would, and checks their results.
+// Performs the planned operations of a hop, in a callback or as another thread would, and compares their
+// results with the model's.
 
 extension HopPlayer {
   func expect(_ result: Outcome, _ expected: Outcome, _ what: String) {
@@ -9,10 +10,10 @@ extension HopPlayer {
     model.require(result == expected, "results", "hop \(index) \(what): \(result.word), not \(expected.word)")
   }
 
-  /// Whether `ok` is a right result for a message or a half-close of the hop, although the model expects a
-  /// refusal. The part of the call below has ended, so the event would go nowhere. The model expects a
-  /// refusal because it has let a half-close pass the hop; in the call that half-close may have been dropped
-  /// before it came to the hop.
+  /// Whether the result `ok` is right for a message or half-close of the hop, although the model expects a
+  /// refusal. The call below the hop has ended, so the event would be dropped in any case. The model expects
+  /// the refusal because in the model a half-close has passed the hop. In the call that half-close may have
+  /// been dropped before it reached the hop.
   private func mayHaveLost(_ result: Outcome, _ mine: Model.Hop) -> Bool {
     result == .ok && mine.halfCloseHasLeft && !mine.hasClosed && model.outboundEnd <= mine.index + 1
   }
@@ -22,8 +23,8 @@ extension HopPlayer {
     return mine.plan.chosen == nil ? model.isGone(place) : model.seeGone(mine, hop.hasEnded)
   }
 
-  /// Performs an operation. `context`: the running callback; nil: no callback runs, and the operation is that of
-  /// another thread.
+  /// Performs an operation of the hop. `context` is the running callback; nil: no callback runs, and another
+  /// thread performs the operation.
   func perform(_ operation: Operation, _ hop: Hop, _ context: Context?) {
     guard model.broken == nil else { return }
     let mine = context?.mine ?? model.hops[place]
@@ -96,8 +97,8 @@ extension HopPlayer {
     }
   }
 
-  /// Sends the call to another channel: in on_start by a change of the request, in on_status by a change of the
-  /// request that a RESTART sends.
+  /// Redirects the call to another channel: in on_start by a change of the request, in on_status by a change
+  /// of the request that a RESTART sends.
   private func redirect(_ channel: Int, _ hop: Hop, _ context: Context) {
     let recorded = context.kind == .status && (context.job?.hasStart ?? model.hasRecordedStart(context.mine))
     let isAllowed = context.kind == .start || recorded
@@ -119,7 +120,7 @@ extension HopPlayer {
     }
   }
 
-  /// Sends a message as another thread would, outside of the hop's callbacks.
+  /// Sends a message of the hop as another thread would, outside of the hop's callbacks.
   private func putOutbound(_ size: Int, _ hop: Hop) {
     let mine = model.hops[place]
     let expected = model.resultOfInjectOutbound(mine, isGone: isGone(nil, hop), isElsewhere: true)
@@ -142,7 +143,7 @@ extension HopPlayer {
       context.job?.item.isLocal != true,
       context.isElsewhere || hop.status?.isLocal != true
     {
-      // Whether the callback runs after its hop's part is over.
+      // Whether the hop's part in the call is over, although its callback still runs.
       let isLate = !context.isElsewhere && !context.mine.isActive
       let expected: Outcome = isGone(context, hop) ? .gone : isLate ? .state : .ok
       let result = play.submitting(.hopPuts(context.mine, item)) { hop.finish(play.statusObject(item)) }
@@ -196,8 +197,8 @@ extension HopPlayer {
     let input: Model.Input = isAnswer ? .answer(mine, item) : .hopPuts(mine, item)
     let result =
       isPosted ? play.submitting(input) { hop.injectInbound(message) } : hop.injectInbound(message)
-    // Another thread may deliver a message when the model has ended the hop's part already, but the hop does not know
-    // it yet: either result is right.
+    // On another thread the hop may not know yet that its part is over, although the model has ended it: then
+    // either result is right.
     let isRace = !isInVisit && !play.loop.isDriving && expected == .state && !mine.statusDelivered
     if isRace, result == .ok { model.injectInbound(mine, item, isPosted: true) }
     if !isRace { expect(result, expected, "delivers message \(item.id)") }
@@ -236,7 +237,7 @@ extension HopPlayer {
       let old = play.item(context.kind, message)
       let size = old.size == 0 ? 8 : old.size - 1
       let item = Model.Item(.send, id: play.identity(size), size: size)
-      // Only messages of eight bytes or more carry an id.
+      // A message has its id in its first eight bytes, so a smaller one has no id.
       let fresh = play.bytes(item)
       if old.isObject {
         let wrong: Outcome = context.isElsewhere && isGone(context, hop) ? .gone : .state

@@ -1,19 +1,19 @@
 import PenstockCall
 import PenstockWire
 
-/// Plays one hop of a call: its callbacks do what the plan says, and report each event to the model.
+/// Plays one hop of a call: its callbacks do what the hop's plan says, and report each event to the model.
 final class HopPlayer {
   unowned(unsafe) let play: Play
   let index: Int
   let plan: HopPlan
   private var done = [Int](repeating: 0, count: 12)
-  /// The hop's handle, which is kept for other threads.
+  /// The hop's handle, if the plan keeps it for other threads.
   var kept: Hop?
-  /// The states that `create` has made: one for each instance of the hop.
+  /// The states that `create` has made: one for each attempt of the hop.
   private var states: [State] = []
 
-  /// The object behind `user_data` and, with `create`, behind the hop's state. It has a function that finds
-  /// the player of the hop, and a function that is called when the finalizer runs.
+  /// The object behind `user_data`, and for a hop with `create` also behind its state. `player` finds the
+  /// player of the hop, and `finalized` is called when the finalizer runs.
   final class State {
     let isCreated: Bool
     let player: (Hop) -> HopPlayer?
@@ -30,18 +30,18 @@ final class HopPlayer {
     }
   }
 
-  /// A running callback: its event, and the operations that it has asked for.
+  /// A callback that runs now: its event, and the operations that it has performed.
   final class Context {
     let mine: Model.Hop
     let kind: EventKind
-    /// The model's item of the event; nil: a signal, or an event that the model does not know.
+    /// The event as the model knows it. nil: the event is a signal, or the model does not know it.
     let item: Model.Item?
-    /// The model's job for a callback that runs on an executor; nil for a signal, and on the driving thread.
+    /// The model's job, if the callback runs on an executor. nil for a signal, and on the driving thread.
     let job: Model.Job?
     let isElsewhere: Bool
     var ticket: UInt64 = 0
     var finishing: Model.Item?
-    // On an executor these take effect when the call learns of the verdict.
+    // In a callback on an executor these take effect only when the call learns of the verdict.
     var injected: [Model.Item] = []
     var marks: [Int] = []
     var deadline: UInt64?
@@ -63,10 +63,10 @@ final class HopPlayer {
   }
 
   var model: Model { play.model }
-  /// The hop's index in the model.
+  /// The index of this hop in the model's list of hops.
   var place: Int { model.place(of: index) }
 
-  /// Runs a callback of a hop. If the hop has no player, that is reported as a failure.
+  /// Runs a callback of a hop. If no player is found for the hop, that is reported as a failure.
   private static func run(
     _ pointer: UnsafeMutableRawPointer?, _ handle: OpaquePointer?, _ kind: EventKind
   ) -> Int32 {
@@ -79,8 +79,9 @@ final class HopPlayer {
     return player.event(kind, handle!)
   }
 
-  /// Makes a registration whose callbacks find their player through `state`. `other` is the plan at the bytes level,
-  /// if the registration is for both levels. `executors`: the outbound and the inbound one.
+  /// Makes a registration whose callbacks find their player through `state`. If the registration is for both
+  /// levels, `other` is the plan of its hop at the bytes level. `executors`: the outbound and the inbound
+  /// executor.
   static func registration(
     _ plan: HopPlan, _ other: HopPlan?, _ state: State, id: Int, executors: (FakeExecutor?, FakeExecutor?)
   ) -> Registration {
@@ -112,7 +113,7 @@ final class HopPlayer {
   }
 
   private func create(_ hop: Hop, _ state: UnsafeMutablePointer<UnsafeMutableRawPointer?>) -> Int32 {
-    // The player outlives the call.
+    // The player exists longer than the call, so the reference need not be counted.
     let own = State(isCreated: true, player: { [unowned(unsafe) self] _ in self })
     states.append(own)
     state.pointee = Unmanaged.passUnretained(own).toOpaque()

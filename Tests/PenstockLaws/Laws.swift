@@ -1,13 +1,14 @@
 import PenstockCall
 
-/// Runs random chains against a reference model; the caller chooses their number and the seed.
+/// Plays random chains and compares them with a model of the laws. The caller chooses how many, and the
+/// seeds.
 public enum Laws {
-  /// Runs the scenario of this seed; one seed in sixteen gives a scenario of several calls and a registry. True: no
-  /// law was broken. A scenario that breaks a law is reported; with `shrinks`, parts of it are removed before that, as
-  /// long as it still breaks the same law.
+  /// Plays the scenario of this seed. One seed in sixteen gives a scenario with several calls and a registry.
+  /// Returns true if no law was broken. A scenario that breaks a law is reported; with `shrinks` it is first
+  /// made smaller, as long as it still breaks the same law.
   public static func hold(_ seed: UInt64, shrinks: Bool, report: (String) -> Void) -> Bool {
-    // The most orders of events that the model tries. A caller that does not shrink looks for mistakes that show soon,
-    // so a few orders are enough.
+    // The largest number of orders of events that the model tries. A caller that does not shrink looks for
+    // mistakes that show soon, so a few orders are enough for it.
     let orders = shrinks ? 20_000 : 300
     if seed & 15 == 15 { return holdLive(seed, orders, shrinks, report) }
     let scenario = Scenario.random(seed)

@@ -1,32 +1,32 @@
 import PenstockCall
 import PenstockWire
 
-/// Plays several calls at the same time, while the registry of their chains changes: between the steps of the calls,
-/// and inside their callbacks. Each call must have the chain as it was when the call was made; a side call must have
-/// the part of the chain below the hop that makes it, as it was then. When a side call is over, a ticket of the call
-/// that has made it is resolved.
+/// Plays several calls at the same time. Their registry changes between the steps of the calls, and inside
+/// their callbacks. Each call must have the chain that the registry gave when the call was made. A side call
+/// (a call that a hop makes) must have the part of that chain below its hop. When a side call has ended, a
+/// ticket of the call whose hop has made it is resolved.
 final class LivePlay {
   struct Failure { let law: String, what: String, call: Int?, trace: [String] }
 
-  /// A registered interceptor as the model of the laws sees it; the list of entries is in no order.
+  /// A registered interceptor as the test knows it. The list of these entries is in no particular order.
   private struct Entry {
     let id: Int
-    /// The plans of its hops, one for each hop.
+    /// The plan of each of its hops.
     let plans: [HopPlan]
     var priority: Int32
-    /// The entry's order among entries of equal priority.
+    /// The number that orders entries of equal priority.
     let sequence: Int
     var kinds: UInt32
   }
 
-  /// A hop's place in the chain when its call was made. `story` is 0 for the object level, 1 for the bytes level, and
-  /// 2 for hops per attempt.
+  /// The place that a hop had in the chain when its call was made. `story` is 0 for the object level, 1 for
+  /// the bytes level, and 2 for hops per attempt.
   private struct Place {
     let story: Int
     let priority: Int32
     let sequence: Int
 
-    /// Whether this place is below `other`, and belongs to another interceptor.
+    /// Whether a hop at this place is below a hop at `other`, and of another interceptor.
     func isBelow(_ other: Place) -> Bool {
       if sequence == other.sequence { return false }
       if story != other.story { return story > other.story }
@@ -41,12 +41,13 @@ final class LivePlay {
   private var cache = ChainCache()
   private var entries: [Entry] = []
   private var plays: [Play] = []
-  /// The executors of all calls.
+  /// The executors that all calls share.
   private var executors: [FakeExecutor] = []
-  /// For each call: the entries that it was made with (`members`), and the places of its hops.
+  /// For each call, the ids of the interceptors with which it was made (`members`), and the places of its
+  /// hops (`places`).
   private var members: [Set<Int>] = []
   private var places: [[Place]] = []
-  /// For each call: the call whose hop has made it; nil: no hop has.
+  /// For each call, the index of the call whose hop has made it; nil: no hop has made it.
   private var parents: [Int?] = []
   private var nextStep: [Int] = []
   private var isThrough: [Bool] = []
@@ -78,8 +79,9 @@ final class LivePlay {
     return play
   }
 
-  /// Plays the scenario, and returns the law that was broken; nil: every law held. If a failure depends on the order
-  /// of events that the model has chosen for one call, the scenario is played again with the next order for this call.
+  /// Plays the scenario, and returns the law that was broken; nil: no law. The model chooses an order of
+  /// events for each call. If a failure depends on the order of one call, the scenario is played again with
+  /// the next order for this call.
   static func run(_ scenario: LiveScenario, isVerbose: Bool = false, orders limit: Int) -> Failure? {
     var orders = [Int](repeating: 0, count: scenario.calls.count + scenario.sides.count)
     while true {
@@ -90,8 +92,8 @@ final class LivePlay {
     }
   }
 
-  /// Notes the first failure. `call`: the failure depends on the order of events that the model of this call has
-  /// chosen, and another order may be right.
+  /// Notes a failure, if it is the first one. `call`: the failure depends on the order of events that the
+  /// model has chosen for this call, and another order may be right.
   private func fail(_ law: String, _ what: String, call: Int? = nil) {
     guard broken == nil else { return }
     broken = Failure(law: law, what: what, call: call, trace: trace + (call.map { plays[$0].trace } ?? []))
@@ -107,7 +109,7 @@ final class LivePlay {
     }
     for index in plays.indices where broken == nil { end(index) }
     look()
-    // No interceptor stays registered: `look` then expects that each is finalized.
+    // Removes all interceptors; `look` then expects that each of them is finalized.
     entries = []
     var gone = registry.removeAll()
     var remains: ChainCache.Remains? = cache.invalidate()
@@ -115,8 +117,8 @@ final class LivePlay {
     remains = nil
     withExtendedLifetime((gone, remains)) {}
     look()
-    // Calls that are left after a broken law are released while this object can still be told of their
-    // finalizers.
+    // If a law was broken, some calls may not have ended. They are released here, because their finalizers
+    // call this object.
     let old = plays
     plays = []
     return withExtendedLifetime(old) { broken }
@@ -137,7 +139,7 @@ final class LivePlay {
     }
   }
 
-  /// Changes the registry, or makes a side call; between steps, or in a callback.
+  /// Changes the registry or makes a side call, between two steps or in a callback.
   private func change(_ act: LiveScenario.Act) {
     switch act {
     case .add(let plans, let priority):
@@ -196,7 +198,7 @@ final class LivePlay {
     )
   }
 
-  /// The player of this registration's hop, in the call that has the hop.
+  /// Finds the player of a hop with this registration, in the play whose call has the hop.
   private func player(_ hop: Hop, _ id: Int) -> HopPlayer? {
     guard let play = plays.first(where: { $0.call === hop.call }) else {
       fail("registry", "\(id) is called for no call")
@@ -218,14 +220,15 @@ final class LivePlay {
     }
     for index in plays.indices where members[index].contains(id) && !isEnded(plays[index], id) {
       if plays[index].model.broken == nil {
-        // `call: index`: this may be no real failure, as the model may have chosen another order of events than the call
-        // had. If destroy is a hop's only callback, only the model says whether start has come to the hop.
+        // With `call: index` another order of events is tried first: the model may have chosen an order that
+        // the call did not have. If destroy is a hop's only callback, only the model says whether start has
+        // reached the hop.
         fail("law 6", "the finalizer of \(id) while call \(index) has it", call: index)
       }
     }
   }
 
-  /// Whether no further callback of the interceptor will come in this call.
+  /// Whether the interceptor gets no further callback in this call.
   private func isEnded(_ play: Play, _ id: Int) -> Bool {
     guard play.call?.isEnded ?? true else { return false }
     return play.model.hops.allSatisfy {
@@ -233,7 +236,7 @@ final class LivePlay {
     }
   }
 
-  /// The chain, from the top, that a call must have if it is made now.
+  /// The hops, from the top, that a call must have if it is made now.
   private func expected(_ kind: CallKind, below: Place? = nil) -> [(plan: HopPlan, place: Place)] {
     let sorted = entries.filter { $0.kinds & (1 << UInt32(kind.rawValue)) != 0 }.sorted { a, b in
       a.priority != b.priority ? a.priority > b.priority : a.sequence < b.sequence
@@ -261,7 +264,8 @@ final class LivePlay {
     open(own, cache.chain(Play.path.bytes, own.kind), expected(own.kind), parent: nil)
   }
 
-  /// A hop of a call that has not ended makes a side call, whose chain begins below the hop.
+  /// Makes a side call: a call that a hop of another call makes, and whose chain has only interceptors below
+  /// that hop.
   private func openSide(_ pick: Int, _ hop: Int) {
     let going = plays.indices.filter { plays[$0].call?.chain != nil }
     guard !going.isEmpty, nextSide < scenario.sides.count else { return }
@@ -304,14 +308,14 @@ final class LivePlay {
     isThrough[index] = true
     log("end of call \(index)")
     plays[index].end()
-    // The hop that has made this side call waits for the reply: a ticket of its call is resolved.
+    // If a hop has made this call, it waits for the reply: a ticket of the hop's own call is resolved.
     if let parent = parents[index], let call = plays[parent].call {
       plays[parent].perform(.resolve(0, .verdict(.next)), call)
       plays[parent].rest()
     }
   }
 
-  /// A callback runs, and the registry may change in it.
+  /// Called in each callback: changes the registry if the scenario says so.
   private func event() {
     events += 1
     guard nextNested < scenario.nested.count, scenario.nested[nextNested].event <= events else { return }
@@ -320,15 +324,16 @@ final class LivePlay {
     change(scenario.nested[nextNested - 1].act)
   }
 
-  /// Checks, while nothing runs, that every interceptor that was removed, and that no call has any more, has been
-  /// finalized.
+  /// Checks, while nothing runs, that an interceptor is finalized if it was removed and no call uses it any
+  /// more.
   private func look() {
     for index in plays.indices where plays[index].model.broken != nil && broken == nil {
       let found = plays[index].model.broken!
       fail(found.law, "call \(index): \(found.what)", call: index)
     }
     guard broken == nil, lastID > 0 else { return }
-    // A job that an executor has, or has run unseen, keeps its interceptor.
+    // While an executor has a job, or the call has not learned yet that a job has run, the job keeps its
+    // interceptor. So nothing is checked then.
     guard executors.allSatisfy({ $0.isIdle }),
       !plays.contains(where: { $0.call != nil && $0.loop.isPosted })
     else { return }

@@ -1,34 +1,34 @@
 import PenstockCall
 
-/// A random scenario of several calls whose interceptors are in one registry. The registry changes during the
-/// calls.
+/// A random scenario with several calls whose interceptors are in one registry. The registry changes while
+/// the calls run.
 struct LiveScenario: Sendable {
   enum Act: Sendable {
     /// Opens the next of `calls`.
     case open
-    /// A hop of a call makes the next of `sides`. The numbers choose the call and the hop.
+    /// A hop makes the next of `sides`, a call of its own. The numbers choose the hop's call and the hop.
     case side(Int, Int)
-    /// Does the next step of one of the open calls; if it has had its last step, ends it.
+    /// Does the next step of one of the open calls, or ends the call if it has done its last step.
     case step(Int)
     case add(Int, Int32)
-    // Changes of registered interceptors.
+    // These cases change or remove a registered interceptor; the first number chooses it.
     case remove(Int)
     case setPriority(Int, Int32)
     case setFilter(Int, UInt32)
     case replace(Int, Int)
   }
 
-  /// The interceptors to choose from: each has one hop, or one for each level.
+  /// The interceptors that can be registered: each has one hop, or one for each level.
   var plans: [[HopPlan]]
-  /// The calls; their hops come from the registry.
+  /// The calls that the caller makes. Their hops come from the registry.
   var calls: [Scenario]
-  /// The calls that hops make.
+  /// The side calls: calls that hops make.
   var sides: [Scenario]
-  /// The executors of all calls.
+  /// The executors that all calls share.
   var executors: [ExecutorPlan]
   var acts: [Act]
-  /// The acts that are done inside callbacks. `event` is a count of the callbacks of all calls: the act is
-  /// done in the callback with this count, or in the first later callback in which no other act is done.
+  /// The changes that are made inside callbacks. `event` counts the callbacks of all calls: the change is
+  /// made in the callback with this number, or in the first later one in which no other change is made.
   var nested: [(event: Int, act: Act)]
 
   static func random(_ seed: UInt64) -> LiveScenario {
@@ -74,7 +74,7 @@ struct LiveScenario: Sendable {
     return scenario
   }
 
-  /// Gives some interceptors executors, which all calls share.
+  /// Gives executors to some interceptors; all calls share the executors.
   private mutating func addExecutors(_ random: inout Random) {
     executors = Scenario.executors(&random)
     let share = random.pick([30, 60, 100])
@@ -87,7 +87,8 @@ struct LiveScenario: Sendable {
     for index in sides.indices { sides[index].work(executors, busy, &random) }
   }
 
-  /// Returns a smaller scenario that breaks the same law: parts that make no difference are removed.
+  /// Returns a smaller scenario that breaks the same law. Parts without which the law is still broken are
+  /// removed.
   func shrunk(_ law: String) -> LiveScenario {
     var best = self
     var tries = 0
@@ -125,7 +126,7 @@ struct LiveScenario: Sendable {
 }
 
 extension Scenario {
-  /// A scenario without hops of its own, because the call's hops come from the registry.
+  /// A random scenario without hops, because the hops of the call come from the registry.
   fileprivate static func bare(_ random: inout Random) -> Scenario {
     var scenario = Scenario.plain(random.next())
     scenario.hops = []

@@ -1,10 +1,10 @@
 import PenstockCall
 
-// The model of callbacks: the events that they see, and the effects of their verdicts.
+// The part of the model for callbacks: the events that they see, and the effects of their verdicts.
 
 extension Model {
-  /// Finds the instance of a hop with this attempt number: among the present hops, or among those that a RESTART above
-  /// them has replaced.
+  /// Finds the model's hop for this attempt: one of the present hops, or one that a RESTART above it has
+  /// replaced.
   func instance(_ index: Int, _ attempt: UInt32) -> Hop? {
     hops[index].attempt == attempt
       ? hops[index] : (retired + leftover).first { $0.index == index && $0.attempt == attempt }
@@ -102,7 +102,8 @@ extension Model {
     }
   }
 
-  /// The callback has returned `verdict`. `finishing`: the status with which it has asked to end the call.
+  /// A callback has returned `verdict`. `finishing` is the status with which it has asked to end the call;
+  /// nil: it has not asked.
   func end(_ hop: Hop, _ kind: EventKind, verdict: Int32, ticket: UInt64, finishing: Item?, count: Int) {
     guard running === hop else { return }
     let index = hop.index
@@ -125,7 +126,7 @@ extension Model {
       let lane = item.kind.isOutbound ? hop.outbound : hop.inbound
       lane.refresh()
       let answered = judge(hop, lane, item, verdict, ticket, finishing)
-      // A message that goes no further is still reported as sent, so that nobody waits for it.
+      // A message that is dropped is still reported as sent, so that no sender waits for it.
       if answered, kind == .send { arriveSent(1, at: index - 1) }
     case .demand:
       if let finishing {
@@ -138,8 +139,8 @@ extension Model {
     }
   }
 
-  /// Carries out the answer to an event. True: the event goes no further, or it is a message that is held
-  /// and, if it is outbound, reported as sent now.
+  /// Applies the answer of a callback to its event. Returns true if the event goes no further. Also returns
+  /// true for a message that is held, if its sender is told `sent` now.
   func judge(
     _ hop: Hop, _ lane: Lane, _ item: Item, _ answer: Int32, _ ticket: UInt64, _ finishing: Item?
   ) -> Bool {

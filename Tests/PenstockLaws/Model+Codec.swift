@@ -1,9 +1,10 @@
 import PenstockCall
 
-// The model of the codec, which stands between the object level and the bytes level.
+// The part of the model for the codec, which stands between the object level and the bytes level.
 
 extension Model {
-  /// A message comes to the codec from above. False: it can't be encoded, and the call has ended.
+  /// Encodes a message that comes to the codec from above. Returns false if it can't be encoded, which ends
+  /// the call.
   func encode(_ item: Item) -> Bool {
     guard let codec, item.kind == .send, item.isObject else { return true }
     item.isObject = false
@@ -21,6 +22,6 @@ extension Model {
     return false
   }
 
-  /// Whether messages at this hop (-1: above all hops) are objects.
+  /// Whether messages are objects at this hop (-1: above all hops).
   func isObject(at index: Int) -> Bool { codec != nil && index < codecIndex }
 }

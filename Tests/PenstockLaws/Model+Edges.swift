@@ -1,6 +1,7 @@
 import PenstockCall
 
-// The model of the caller and the server, and the checks when the call is at rest.
+// The part of the model for the caller and the server, and the checks when the call is at rest (has nothing
+// left to do).
 
 extension Model {
   func callerSees(_ kind: EventKind, _ seen: Item) {
@@ -28,7 +29,7 @@ extension Model {
       callerStatus = seen
       isOver = true
       for (ticket, entry) in tickets where entry.state == .open { tickets[ticket]?.state = .gone }
-      // However the call ended, all of its tickets are gone.
+      // However the call has ended, none of its tickets can be used any more.
       for ticket in tickets.keys { tickets[ticket]?.state = .gone }
       return
     }
@@ -97,7 +98,8 @@ extension Model {
       && !hops.contains { $0.inbound.isPaused }
   }
 
-  /// Checks the call when no input is posted and no callback runs: everything that could happen must have happened.
+  /// Checks the call when no input is posted and no callback runs. At such a time everything that could
+  /// happen must have happened.
   func checkRest(wants: Bool, deadline: UInt64?) {
     guard isOpen, !isOver, local == nil else { return }
     noteHanded()

@@ -41,20 +41,21 @@ extension Model {
     arriveSent(n, at: hops.count - 1)
   }
 
-  /// Ends the call at the hop at `index`; hops.count: below the last hop, -1: above the top one.
+  /// Ends the call at the hop at `index` (-1: above the top hop; hops.count: below the last hop).
   func finish(_ index: Int, _ status: Item) {
     guard index >= 0, index < hops.count else { return finishNow(index, status) }
     if status.code == 0, hops[index].isTaken {
       hops[index].inbound.refresh()
       if waits(status, hops[index]) { return }
     }
-    // Without TAKE the hop does not answer in the server's place, and an answer that it has delivered would be lost:
-    // OK is then a fault of the hop.
+    // A hop that has not returned TAKE does not answer in the server's place, so an answer that it has
+    // delivered would be lost. Ending the call with OK is then a fault of the hop.
     let lacksTake =
       hops[index].isActive && hops[index].mayDeliver && !hops[index].isTaken && hops[index].hasBegunToAnswer
     let lacksMessage = (hops[index].isTaken ? hops[index].hasRefusal : lacksTake) && status.code == 0
     let status = lacksMessage ? Item(.status, code: 13) : status
-    // Events that may leave the hop leave before the status, and their consequences come first.
+    // Events that may leave the hop leave before the status, and everything that follows from them comes
+    // first.
     hops[index].inbound.refresh()
     guard mayLeaveUp(hops[index]) else { return finishNow(index, status) }
     finishing = (index, status)
@@ -75,7 +76,7 @@ extension Model {
     pushInbound(status, index - 1)
   }
 
-  /// The call ends above the hop at `index`, and no hop has ended it.
+  /// Ends the call above the hop at `index`, for a reason other than a hop's wish.
   func finishBetween(_ index: Int, _ status: Item) {
     endBelow(index, from: index)
     pushInbound(status, index - 1)
@@ -135,13 +136,14 @@ extension Model {
     hop.isCancelled = true
   }
 
-  /// An event was observed that comes only at the call's end, but the model has not ended the call yet. Finds
-  /// the reason and ends the call: a hop has asked for the end, or the end of the chain has got one message
-  /// too many, or a half-close without a message.
+  /// Called when the call shows an event that comes only at its end, but the model has not ended the call
+  /// yet. Finds the reason, and ends the call in the model. The reason may be that a hop has asked for the
+  /// end. Or the caller's or server's side has got one message too many, or a half-close without a message.
   func discoverEnd(_ hop: Hop?, until isThere: () -> Bool = { false }) {
     guard local == nil, !isOver, hop?.owesCancel != true, hop?.mayDestroy != true else { return }
     if discover(hop) { return }
-    // An event that still has to move may also end the call: a message that the codec refuses.
+    // An event that has not moved yet in the model may also end the call: for example, a message that the
+    // codec refuses.
     func isDone() -> Bool { isOver || isThere() || hop?.owesCancel == true || hop?.mayDestroy == true }
     if order.patience == .some {
       while refreshNext() {

@@ -1,20 +1,20 @@
 import PenstockCall
 
-// Callbacks that run on executors: an event waits at its hop, as with PAUSE, until its callback has run and the call
-// has been told its verdict. An end of the call does not wait; the callbacks of the end come after those that
-// were on their way.
+// The part of the model for callbacks that run on executors. Meanwhile the callback's event waits at its hop,
+// as after PAUSE, until the call learns of the verdict. The call's end does not wait for such a callback; but
+// the hop's callbacks for the end come after it.
 
 extension Model {
-  /// A callback that an executor has, or will get. The model does not fix when it runs.
+  /// A callback that an executor has or will get. The model does not say when it runs.
   final class Job {
     let kind: EventKind
     let item: Item
-    /// The hops that had changed the metadata when the event came.
+    /// The hops that had changed the event's metadata when the event came to the hop.
     let marks: [Int]
-    /// In on_status: whether RESTART was possible when the status came.
+    /// For on_status: whether RESTART was possible when the status came.
     let mayRestart: Outcome
     let hasStart: Bool
-    /// Whether the call waits for the callback's verdict.
+    /// Whether the event waits until the call learns of the callback's verdict.
     let isAwaited: Bool
 
     init(
@@ -31,7 +31,7 @@ extension Model {
     }
   }
 
-  /// The operations of a callback on an executor; they take effect when the call learns of its verdict.
+  /// What a callback on an executor has done. It takes effect when the call learns of the callback's verdict.
   struct Visited {
     let hop: Hop
     let kind: EventKind
@@ -40,13 +40,13 @@ extension Model {
     let finishing: Item?
     let count: Int
     let injected: [Item]
-    /// The changes that on_start has made: the metadata, the deadline, the channel.
+    /// What on_start has changed in the request: the metadata, the deadline, the channel.
     let marks: [Int]
     let deadline: UInt64?
     let channel: Int?
   }
 
-  /// The event's callback is handed to the lane's executor.
+  /// Gives the event's callback to the executor of its lane.
   func dispatch(_ item: Item, to hop: Hop, _ lane: Lane) {
     let isStatus = item.kind == .status
     let job = Job(
@@ -59,15 +59,16 @@ extension Model {
     hand(item.kind, to: hop)
   }
 
-  /// Notes that a callback is being submitted to an executor, if this executor may refuse callbacks. Nothing
-  /// else happens until it is known whether the callback was refused.
+  /// Notes that a callback is being given to an executor that may refuse it. The model does nothing else
+  /// until it is known whether the executor has refused.
   func hand(_ kind: EventKind, to hop: Hop) {
     if let executor = hop.plan.executor(of: kind), executors[executor].refusesFrom > 0 {
       handing = (hop, kind)
     }
   }
 
-  /// Called when another event is seen: so the job that was being submitted has been accepted.
+  /// Notes that the callback that was being given to an executor was accepted. Any other event shows this,
+  /// because it comes later.
   func noteHanded() { while handing != nil { takeHanded() } }
 
   private func takeHanded() {
@@ -75,7 +76,7 @@ extension Model {
     advance()
   }
 
-  /// Reports the end of the call to the hop, after the jobs that are on their way to it.
+  /// Queues the hop's callback for the call's end, behind the jobs that its executor already has.
   func dispatchEnd(_ kind: EventKind, _ item: Item, to hop: Hop) {
     hop.isCancelled = true
     if hop.has(kind) { hop.inbound.jobs.append(Job(kind, item, marks: item.marks, isAwaited: false)) }
@@ -85,7 +86,8 @@ extension Model {
     hop.unreplayable == nil && hop.plan.replayBytes > 0 && hop.recordedStart != nil
   }
 
-  /// An executor begins a callback of the hop. Returns its job; nil for a signal and for `destroy`.
+  /// An executor begins to run a callback of the hop. Returns the model's job for it; nil for a signal and
+  /// for `destroy`.
   func beginVisit(_ hop: Hop, _ kind: EventKind, _ seen: Item?, count: Int) -> Job? {
     let name = "\(hop.name) \(kind.word)"
     noteHanded()
@@ -157,13 +159,14 @@ extension Model {
 
   func endVisit(_ hop: Hop, _ kind: EventKind) {
     hop.visiting.removeAll { $0.kind == kind }
-    // The input of a ticket may have waited for the end of this callback, if the callback has run in `submit`.
+    // The use of a ticket may have waited for the end of this callback, if the callback has run inside
+    // `submit`.
     if settling != nil, handing == nil { advance() }
   }
 
   func isCurrent(_ hop: Hop) -> Bool { hops[hop.index] === hop }
 
-  /// The call learns of the verdict of a callback that has run on an executor.
+  /// Applies the verdict of a callback that has run on an executor; the call learns of it now.
   func visited(_ visit: Visited) {
     let hop = visit.hop
     guard hop.isActive, isCurrent(hop) else { return lose(visit.ticket) }
@@ -192,8 +195,8 @@ extension Model {
       guard lane(of: other, hop) === own else {
         let lane = lane(of: other, hop)
         inject(other, hop, lane)
-        // The injected event leaves after the events that the verdict and its ticket release, unless something else
-        // opens its lane.
+        // The injected event leaves after the events that the verdict and its ticket release, unless
+        // something else opens the lane.
         if order.patience != .none {
           for place in lane.slots.indices where lane.slots[place].item === other {
             lane.slots[place].fresh = nextFresh()
@@ -211,8 +214,8 @@ extension Model {
     if let early = early.removeValue(forKey: visit.ticket) { settling = early }
   }
 
-  /// Carries out the input of a ticket that was used before the verdict came, unless events that the verdict has
-  /// released have ended the call.
+  /// Applies the use of a ticket that came before the callback's verdict. If the events that the verdict has
+  /// released have ended the call, the use has no effect.
   func settleEarly(_ input: Input) {
     if !discover(nil) { settle(input) }
     refreshAll()
@@ -224,10 +227,10 @@ extension Model {
     if ticket != 0, tickets[ticket]?.state == .open { tickets[ticket]?.state = .gone }
   }
 
-  /// The executor did not take the hop's callback: the call ends at once, by law 7.
+  /// Ends the call at once, because an executor has refused a callback of the hop (law 7).
   func executorRefused(_ index: Int, _ attempt: UInt32, _ kind: EventKind, count: Int) {
     guard let hop = instance(index, attempt), isCurrent(hop), local == nil else { return }
-    // The executor has accepted the jobs that were submitted earlier than this one.
+    // Callbacks that were given to executors before this one were accepted.
     while let other = handing, other.hop !== hop || other.kind != kind { takeHanded() }
     handing = nil
     let name = "\(hop.name) \(kind.word), refused by its executor"
@@ -253,11 +256,12 @@ extension Model {
     advance()
   }
 
-  /// Whether a callback is about to run in `submit`, on the thread that submits it, and has not begun.
+  /// Whether a callback is about to run inside `submit`, on the thread that submits it.
   var isAboutToRun: Bool {
     func isInline(_ executor: Int?) -> Bool { executor.map { executors[$0].isInline } ?? false }
     return hops.contains { hop in
-      // When a hop's part is over, the callbacks for its signals do not come any more.
+      // When a hop's part in the call is over, its callbacks for signals (`sent`, demand) do not come any
+      // more.
       let isToldOfSent = hop.isActive && hop.has(.sent) && hop.sentSeen < hop.sentPassed
       let isToldOfDemand = hop.isActive && hop.demandShown > 0
       let hasOutbound = !hop.outbound.jobs.isEmpty || isToldOfSent
@@ -270,9 +274,9 @@ extension Model {
     }
   }
 
-  /// For a hop with executors: checks that its functions return GONE where they must, and only where they
-  /// may. Returns `isGone`, which the model can't know by itself, because the hop's callbacks run elsewhere
-  /// meanwhile.
+  /// Checks that the functions of a hop with executors return GONE when they must, and only when they may.
+  /// Returns `isGone`: the model can't know this by itself, because the hop's callbacks run on another thread
+  /// at the same time.
   func seeGone(_ hop: Hop, _ isGone: Bool) -> Bool {
     if isGone, hop.isActive, isCurrent(hop), local == nil, !isOver { hurry { !hop.isActive } }
     require(
@@ -282,7 +286,7 @@ extension Model {
     return isGone
   }
 
-  /// Checks that every executor has run all its jobs.
+  /// Checks that no callback that an executor was given is still missing.
   func checkIdle() {
     for hop in hops + leftover where hop.life == .entered && hop.plan.chosen != nil {
       for lane in [hop.outbound, hop.inbound] {

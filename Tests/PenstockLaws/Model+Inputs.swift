@@ -1,6 +1,6 @@
 import PenstockCall
 
-// The inputs of the model, in the order in which the call carries them out.
+// The part of the model for the call's inputs, in the order in which the call carries them out.
 
 extension Model {
   enum Input {
@@ -17,15 +17,15 @@ extension Model {
     case finish(UInt64, Item)
     case answer(Hop, Item)
     case hopDemand(Hop, Int)
-    /// A hop's operation outside of its callbacks: a status ends the call, a half-close goes down, a message goes down
-    /// or up.
+    /// An operation of a hop outside of its callbacks: a status ends the call, a half-close or a message goes
+    /// down, or a message goes up.
     case hopPuts(Hop, Item)
     case visited(Visited)
     case executorLost(Hop)
   }
 
-  /// Carries out an input. `isNested`: the input came while a callback ran, so requests that hops made earlier may
-  /// still be carried out after it.
+  /// Carries out an input. `isNested`: the input came while a callback ran, so requests that hops have made
+  /// earlier may still be carried out after it.
   func apply(_ input: Input, isNested: Bool = false) {
     guard !isOver, local == nil else { return }
     noteHanded()
@@ -72,7 +72,7 @@ extension Model {
     advance()
   }
 
-  /// The hop that has taken the call delivers a part of its answer.
+  /// Delivers a part of the answer that a hop gives after TAKE.
   func answer(_ item: Item, _ hop: Hop) {
     switch item.kind {
     case .status: if !waits(item, hop) { finish(hop.index, item) }
@@ -81,7 +81,8 @@ extension Model {
     }
   }
 
-  /// Whether the status has to wait, because delivered messages have not been asked for yet.
+  /// Whether the status has to wait at the hop, because the caller has not asked yet for all messages before
+  /// it.
   func waits(_ status: Item, _ hop: Hop) -> Bool {
     let messages = hop.inbound.slots.count { $0.item.kind == .receive }
     guard hop.isTaken, messages > hop.owed else { return false }
@@ -106,8 +107,8 @@ extension Model {
     inject(item, hop, hop.outbound)
   }
 
-  /// Carries out the use of a ticket. If no event waits with the ticket, an executor's callback may still have the
-  /// event: the input is kept until its verdict comes.
+  /// Carries out the use of a ticket. If no event waits with the ticket, its callback may still run on an
+  /// executor; then the use is kept until the callback's verdict comes.
   func settle(_ input: Input) {
     switch input {
     case .resolve(let ticket, let verdict):
@@ -155,7 +156,7 @@ extension Model {
     if ticket != 0, tickets[ticket]?.state == .open { tickets[ticket]?.state = .spent }
   }
 
-  /// The hop asks for one message more, in place of a message that it has dropped or held.
+  /// Makes the hop ask for one more message, because it has dropped one or returned HOLD for it.
   func renew(_ hop: Hop) {
     if order.patience == .none { ask(hop, 1) } else { hop.renewals.append(nextFresh()) }
   }

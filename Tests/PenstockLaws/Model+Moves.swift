@@ -20,7 +20,7 @@ extension Model {
     lane.park(Slot(item: item, state: .ready, isInjected: false, isAnswered: false))
   }
 
-  /// Puts an event behind the events that wait at the hop, but before the lane's last event.
+  /// Adds an event that the hop has injected behind the waiting events, but before a half-close or status.
   func inject(_ item: Item, _ hop: Hop, _ lane: Lane) {
     let slot = Slot(
       item: item, state: .ready, isInjected: true, isAnswered: true,
@@ -60,9 +60,10 @@ extension Model {
     arriveSent(passed + held, at: index - 1)
   }
 
-  /// Reports held messages of the hops below `index` as sent, until `isThere`: at each hop one message for
-  /// each unpaired `sent`, which has stopped at that hop. The model has taken such a `sent` to be earlier
-  /// than the hold. It may have been later, because `sent` is reported only after the running callback.
+  /// Reports held messages of the hops below `index` as sent, until `isThere` is true. A hop reports one held
+  /// message for each `sent` that has stopped at it and was not counted for a held message (`unpaired`). The
+  /// model had assumed that this `sent` came before the HOLD. It may have come after it, because `sent` is
+  /// told only after the running callback.
   func pairSent(below index: Int, until isThere: () -> Bool) {
     for hop in hops[(index + 1)...] {
       while !isThere(), hop.untold > 0, hop.unpaired > 0 {
@@ -73,16 +74,17 @@ extension Model {
     }
   }
 
-  /// How many of the hop's held messages may have been reported as sent in this step without being seen. Each
-  /// of these reports has stopped at a hop above, because that hop has injected the message that the report
-  /// is for. Such a report shows only when the hop above holds messages later.
+  /// How many of the hop's held messages may have been reported as sent in this step without a trace. A
+  /// report leaves no trace if it stops at a hop above, because that hop has injected the message for which
+  /// the report counts. It shows only later, when the hop above returns HOLD for a message.
   func unseenPairs(_ hop: Hop) -> Int {
     var most = min(hop.untold, hop.unpaired)
     while most > 0, isSeen(most, above: hop.index) { most -= 1 }
     return most
   }
 
-  /// Whether a hop or the caller would have been told by now if the hop at `index` had reported `n` more.
+  /// Whether a hop or the caller would have been told `sent` by now if the hop at `index` had reported `n`
+  /// more messages.
   private func isSeen(_ n: Int, above index: Int) -> Bool {
     var n = n
     for hop in hops[..<index].reversed() where hop.life == .entered {
@@ -99,8 +101,8 @@ extension Model {
     return overflow ? Int.max : sum
   }
 
-  /// Moves the events that need no callback: out of hops in order, and past callbacks that are NULL. The
-  /// functions for the single moves return whether they have made a move.
+  /// Makes the moves that need no callback: events leave hops in order, and pass hops that have no callback
+  /// for them. Each function for a single kind of move returns whether it has moved something.
   func advance() {
     guard local == nil, !isOver else { return }
     var moved = true
@@ -158,7 +160,7 @@ extension Model {
   func leaveDown(_ hop: Hop) -> Bool {
     guard finishing == nil, let slot = hop.outbound.slots.first, slot.state == .ready else { return false }
     if slot.item.kind == .start, !hop.startHasLeft {
-      // The demand that waits with the start leaves first, and then the start.
+      // The demand that waits with the start leaves the hop first, and then the start.
       hop.startHasLeft = true
       record(hop, slot.item)
       if !hop.isTaken {
@@ -233,18 +235,20 @@ extension Model {
     mayHurry || order.allows(move, hop.index, natural)
   }
 
-  /// The part of the call where events may already have moved although the model has put them off: unrelated
-  /// events may move in any order.
+  /// The part of the call in which events may have moved already, although the model has not moved them yet.
+  /// The model may put moves off, because unrelated events may move in any order.
   enum Part {
     case everywhere
-    /// `above`: outbound events on their way to this hop. `below`: inbound events on their way to it.
+    /// `above(index)`: outbound events on their way to the hop at this index. `below(index)`: inbound events
+    /// on their way to it.
     case above(Int)
     case below(Int)
-    /// Demand on its way to this hop.
+    /// Demand on its way to the hop at this index.
     case demand(Int)
   }
 
-  /// Makes moves that were put off, until `done`: the nearest moves first, and no more of them than needed.
+  /// Makes moves that the model has put off, until `done` returns true: first the moves nearest to the place,
+  /// and no more than necessary.
   func hurry(_ part: Part = .everywhere, until done: () -> Bool = { false }) {
     repeat { if done() { return } } while pull(part)
     if let input = settling {
@@ -266,7 +270,7 @@ extension Model {
     mayHurry = false
   }
 
-  /// Makes one move, the nearest possible one. False: there is none.
+  /// Makes the one possible move that is nearest to the place. Returns false if no move is possible.
   private func pull(_ part: Part) -> Bool {
     mayHurry = true
     defer { mayHurry = false }
@@ -295,7 +299,7 @@ extension Model {
     return lastFresh
   }
 
-  /// Carries out the move that was put off longest. False: there is none.
+  /// Makes the move that was put off first. Returns false if there is none.
   func refreshNext() -> Bool {
     var oldest = Int.max
     var found: (hop: Hop, lane: Lane?)?
@@ -321,8 +325,8 @@ extension Model {
     return true
   }
 
-  /// The hop asks for one more message, in place of one that it has dropped or held, if nothing that came earlier
-  /// still moves.
+  /// Makes the hop ask for one more message, in place of one that it has dropped or held, unless something
+  /// that came earlier still has to move.
   func passRenewal(_ hop: Hop) -> Bool {
     guard let first = hop.renewals.first,
       may(
@@ -334,7 +338,8 @@ extension Model {
     return true
   }
 
-  /// Demand that was on its way to the hop when the call ended, and that may have come to the hop before the end.
+  /// How much demand was on its way to the hop when the call ended, and so may have reached the hop before
+  /// the end.
   func lateDemand(of hop: Hop) -> Int {
     guard isOver || local != nil || !hop.isActive else { return 0 }
     return hops[...hop.index].reduce(hop.demandShown) { sum, other in
@@ -359,8 +364,8 @@ extension Model {
     }
   }
 
-  /// Whether an event or demand still moves below the hop at `index`. By default an event goes as far as it can, with
-  /// the demand that start takes along and with all that follows from it, before the next one leaves.
+  /// Whether an event or demand still has to move below the hop at `index`. By default one event goes as far
+  /// as it can, with everything that follows from it, before the next one leaves.
   func isMoving(below index: Int) -> Bool {
     if serverQueue.contains(where: { $0.kind != .start || !serverHasEnded }) || isMoving(above: hops.count) {
       return true
@@ -384,7 +389,7 @@ extension Model {
   func passDown(_ hop: Hop) -> Bool {
     if hop.index >= outboundEnd || hop.hasClosed { return discard(&hop.outbound.queue, hop.index) }
     guard finishing == nil, let item = hop.outbound.queue.first, !hop.outbound.isPaused else { return false }
-    // If start is about to leave this hop, that comes first.
+    // If start is about to leave this hop, start leaves first.
     let first = hop.outbound.slots.first
     let startLeaves = first?.item.kind == .start && first?.state == .ready
     guard may(.passDown, hop, !isMoving(below: hop.index) && !startLeaves) else { return false }
@@ -422,7 +427,7 @@ extension Model {
     return true
   }
 
-  /// Moves an event past a callback that is NULL, or to the callback's executor.
+  /// Moves an event past a hop that has no callback for it, or gives its callback to the executor.
   private func pass(_ item: Item, _ hop: Hop, _ lane: Lane) -> Bool {
     guard hop.isActive else { return false }
     let isShown = hop.has(item.kind)
@@ -453,14 +458,15 @@ extension Model {
     return true
   }
 
-  /// Demand leaves the hop downward.
+  /// Sends demand for `n` messages from the hop downward.
   func ask(_ hop: Hop, _ n: Int) {
     guard n > 0 else { return }
     hop.unanswered = saturating(hop.unanswered, n)
     arriveDemand(n, at: hop.index + 1)
   }
 
-  /// Adds demand from above. Messages that have waited here for demand leave after the running callback.
+  /// Adds demand that comes to the hop from above. Messages that have waited for demand leave the hop after
+  /// the running callback.
   func addOwed(_ n: Int, _ hop: Hop) {
     let hadNone = hop.owed == 0
     hop.owed = saturating(hop.owed, n)

@@ -1,17 +1,17 @@
 import PenstockCall
 
-// The operations that hops ask for, and their results.
+// The part of the model for operations of hops, and for their results.
 
 extension Model {
-  /// Whether the hop is destroyed, with or without a callback for that.
+  /// Whether the hop is destroyed in the model, with or without a callback for it.
   func isGone(_ index: Int) -> Bool {
     let hop = hops[index]
     if hop.isDestroyed { return true }
     return !hop.has(.destroy) && hop !== running && (isOver || (hop.mayDestroy && !hop.owesCancel))
   }
 
-  /// The result of sending a message from a hop. `isElsewhere`: on another thread than the driving one, which does not
-  /// know yet whether the hop's part is over.
+  /// The expected result of sending a message from the hop. `isElsewhere`: on a thread other than the driving
+  /// thread, which does not know yet whether the hop's part in the call is over.
   func resultOfInjectOutbound(_ hop: Hop, isGone: Bool, isElsewhere: Bool) -> Outcome {
     if isGone { return .gone }
     if isElsewhere { return mayPut(hop) ? .ok : .state }
@@ -33,7 +33,8 @@ extension Model {
     advance()
   }
 
-  /// The result of delivering a message upward. `isElsewhere`: in a callback on an executor.
+  /// The expected result of delivering a message upward from the hop. `isElsewhere`: in a callback on an
+  /// executor.
   func resultOfInjectInbound(_ hop: Hop, _ item: Item, isGone: Bool, isElsewhere: Bool) -> Outcome {
     if isGone { return .gone }
     if !isElsewhere, !hop.isActive || local != nil { return .state }
@@ -46,8 +47,8 @@ extension Model {
     return isAskedFor || hop.answerBytes + item.room <= limit ? .ok : .wouldBlock
   }
 
-  /// A hop has delivered a message upward. With `isPosted` it comes into the lane later, by the input `answer` or
-  /// `hopPuts`.
+  /// Counts a message that the hop has delivered upward. `isPosted`: the message comes into the lane later,
+  /// by the input `answer` or `hopPuts`.
   func injectInbound(_ hop: Hop, _ item: Item, isPosted: Bool) {
     if hop.mayDeliver {
       hop.answersWaiting += 1
@@ -63,7 +64,7 @@ extension Model {
 
   func issued(_ ticket: UInt64, _ kind: EventKind) { tickets[ticket] = (.open, kind) }
 
-  /// The result of using a ticket; OK spends it.
+  /// The expected result of using a ticket. If it is OK, the ticket counts as used.
   func use(_ ticket: UInt64, _ end: End) -> Outcome {
     guard let entry = tickets[ticket] else { return .gone }
     switch entry.state {

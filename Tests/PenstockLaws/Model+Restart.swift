@@ -1,9 +1,10 @@
 import PenstockCall
 
-// The model of RESTART: the recorded events, the conditions, and sending them again.
+// The part of the model for RESTART: which events are recorded, when RESTART is possible, and how the events
+// are sent again.
 
 extension Model {
-  /// Records the start, a message or the half-close that leaves the hop downward, if the hop records.
+  /// Records the start, a message or the half-close that leaves the hop downward, if the hop may RESTART.
   func record(_ hop: Hop, _ item: Item) {
     guard hop.plan.replayBytes > 0, hop.unreplayable == nil, !hop.isTaken else { return }
     switch item.kind {
@@ -28,8 +29,8 @@ extension Model {
 
   func noteAnswer(_ hop: Hop) { if hop.unanswered > 0 { hop.unanswered -= 1 } }
 
-  /// OK if the status may be answered with RESTART, by on_status or by a ticket; else the reason why not, as
-  /// can_restart gives it.
+  /// OK if on_status, or a ticket for the status, may answer RESTART. Otherwise the reason why not, as
+  /// `can_restart` returns it.
   func mayRestart(_ hop: Hop) -> Outcome {
     guard hop.plan.replayBytes > 0, local == nil, hop.isActive else { return .state }
     if let reason = hop.unreplayable { return reason }
@@ -40,8 +41,8 @@ extension Model {
   func restart(_ hop: Hop) {
     guard let start = hop.recordedStart else { return }
     hop.restarts += 1
-    // The events in the hop's inbound lane are discarded, and demand for the messages among them is renewed; demand
-    // for a held message has already been renewed.
+    // The events in the hop's inbound lane are dropped. The hop asks again for the messages among them, but
+    // not for held ones: for those it has asked already.
     for slot in hop.inbound.slots where slot.item.kind == .receive {
       if slot.isInjected {
         hop.reserved -= 1
@@ -50,7 +51,7 @@ extension Model {
       }
     }
     discardInbound(hop)
-    // Messages that left the hop and were not reported as sent are reported now.
+    // Messages that have left the hop, and were not reported as sent, are reported now.
     for (item, isAnswered) in hop.again where item.kind == .send { hop.ledger.append(isAnswered) }
     hop.again = []
     arriveSent(hop.ledger.count - hop.sentCame, at: hop.index)
@@ -97,7 +98,7 @@ extension Model {
     }
   }
 
-  /// Sends the next recorded event again; events that leave meanwhile wait behind it.
+  /// Sends the next recorded event again. Events that leave the hop meanwhile wait behind the recorded ones.
   func replay(_ hop: Hop) -> Bool {
     guard !hop.again.isEmpty, finishing == nil else { return false }
     let (item, isAnswered) = hop.again.removeFirst()

@@ -1,32 +1,33 @@
 import PenstockCall
 
-/// The laws of the chain as a model. It is written after docs/interceptors.md, not after the code, and to be clear,
-/// not fast.
+/// The laws of the chain (docs/interceptors.md) as a model. It is written from that document, and not from
+/// the code. It is meant to be clear, not fast.
 ///
-/// The model gets every input of a call and every action of the call, as it happens, and decides whether the action
-/// was allowed. Between two hops there is a queue for each lane; an event that leaves a hop waits in the queue of the
-/// next hop until its callback runs. So unrelated events may happen in any order, and the events of one lane in their
-/// own order only. When the call is at rest, nothing that could happen may be left undone (`checkRest`).
+/// The model gets every input of a call and every action of the call, as it happens, and decides whether the
+/// action was allowed. Between two hops there is a queue for each lane; an event that leaves a hop waits in
+/// the queue of the next hop until its callback runs. So unrelated events may happen in any order, but the
+/// events of one lane keep their order. When the call is at rest (has nothing left to do), everything that
+/// could happen must have happened (`checkRest`).
 final class Model {
   /// One event on its way.
   final class Item {
     let kind: EventKind
-    /// Identifies a message or a status; 0: a message of fewer than eight bytes, which have no room for it, or a status
-    /// that the library made.
+    /// Identifies a message or a status. 0: the message has less than eight bytes, so has no room for an id,
+    /// or the library has made the status.
     var id: Int
     var size: Int
     var code: Int32
-    /// Whether a message is an object, as it is above the codec.
+    /// Whether the message is an object, and not bytes, at this moment: it is one above the codec.
     var isObject = false
-    /// The hops that have changed the metadata.
+    /// The indices of the hops that have changed the metadata.
     var marks: [Int] = []
     var isLocal = false
-    /// Of a status: whether the server has certainly not processed the request.
+    /// For a status: whether it says that the server has certainly not processed the request.
     var canRepeat = false
 
-    /// The size that counts for limits; an object counts 64, because its size is not known.
+    /// The size that counts for limits. An object counts as 64 bytes, because its real size is not known.
     var charge: Int { isObject ? 64 : size }
-    /// The item's share of hold_bytes or replay_bytes; an empty message takes one byte.
+    /// The item's part of hold_bytes or replay_bytes. An empty message counts as one byte.
     var room: Int { kind == .send || kind == .receive ? max(charge, 1) : 0 }
 
     init(_ kind: EventKind, id: Int = 0, size: Int = 0, code: Int32 = 0) {
@@ -39,35 +40,36 @@ final class Model {
 
   enum State: Equatable {
     case ready
-    /// Held with this ticket; 0: without a ticket, until the hop's next NEXT.
+    /// The callback has returned HOLD, with this ticket; 0: without a ticket, so the event waits for the
+    /// hop's next NEXT.
     case held(UInt64)
     case paused(UInt64)
     /// The event's callback runs on an executor, or will run there.
     case shown
   }
 
-  /// An event that stands behind its callback, to leave in order.
+  /// An event that its callback has seen, and that waits to leave the hop in order.
   struct Slot {
     let item: Item
     var state: State
     let isInjected: Bool
-    /// Whether the message's `sent` stops at this hop.
+    /// Whether the `sent` of the message stops at this hop, and is not told to the hops above.
     let isAnswered: Bool
     var isHeld = false
-    /// Not 0: the event may leave only after the running callback, because a callback has injected it, or
-    /// demand for it has just come. The numbers give the order of such events. 0: the event may leave now.
+    /// Not 0: a callback has injected the event, or demand for it has just come, so the event may leave only
+    /// after the running callback. These numbers give the order of such events. 0: the event may leave now.
     var fresh = 0
     var isFresh: Bool { fresh != 0 }
   }
 
   final class Lane {
-    /// The events that have left the neighbour and were not shown yet.
+    /// The events that have left the neighbouring hop and that this hop has not seen yet.
     var queue: [Item] = []
     var slots: [Slot] = []
-    /// Callbacks that an executor has not begun.
+    /// The callbacks that an executor was given and has not begun.
     var jobs: [Job] = []
-    /// While the call carries out a verdict that has come from an executor: the index in `slots` at which the event is
-    /// put if it stays.
+    /// Used while a verdict from an executor is applied: the index in `slots` to which the event returns if
+    /// it has to wait.
     var gap: Int?
 
     var isPaused: Bool {
@@ -79,7 +81,7 @@ final class Model {
       }
     }
 
-    /// Adds an event behind all others, or in the gap.
+    /// Adds an event behind all others, or at the index `gap`.
     func park(_ slot: Slot) { slots.insert(slot, at: gap ?? slots.count) }
 
     var heldBytes: Int { slots.reduce(0) { $0 + ($1.isHeld ? $1.item.room : 0) } }
@@ -105,11 +107,11 @@ final class Model {
   final class Hop {
     let index: Int
     let plan: HopPlan
-    /// The number of the instance: one more with each RESTART above.
+    /// The number of the attempt: one more with each RESTART above the hop.
     let attempt: UInt32
     var life = Life.notEntered
     var isTaken = false
-    /// The events that the hop has delivered before TAKE.
+    /// The events of its own answer that the hop has delivered before TAKE.
     var earlyAnswers: [Item] = []
     /// Whether the status has left the hop upward.
     var hasPassed = false
@@ -123,37 +125,39 @@ final class Model {
     var inbound = Lane()
     var startHasLeft = false
     var halfCloseHasLeft = false
-    /// Whether the hop has half-closed by itself: then events from above go no further.
+    /// Whether the hop has made a half-close itself; outbound events from above are dropped then.
     var hasClosed = false
     /// Whether the hop has asked to half-close.
     var hasAskedToClose = false
     var headersDelivered = false
     var messageDelivered = false
     var statusDelivered = false
-    /// The number and the bytes of the messages of the hop's answer that have not left the hop.
+    /// How many messages of the hop's own answer have not left the hop, and how many bytes they have.
     var answersWaiting = 0
     var answerBytes = 0
-    /// Whether a message of the hop's answer was refused, and no later message was accepted.
+    /// Whether a message of the hop's own answer was refused, and the hop has delivered none since.
     var hasRefusal = false
-    /// The callbacks that run on executors now.
+    /// The callbacks of this hop that executors run now.
     var visiting: [(executor: Int, kind: EventKind)] = []
 
-    /// The demand that has come to the hop, and the part that its callback has seen.
+    /// The demand that has come to the hop from above, and the part of it that on_demand has seen.
     var demandCame = 0
     var demandSeen = 0
-    /// The part of the demand that was handed to an executor, which has not begun on_demand for it.
+    /// The part of the demand that an executor was given, and for which it has not begun on_demand yet.
     var demandShown = 0
-    /// `owed`: the messages that the hop may send up. `reserved`: the part of them that is set aside for its
-    /// injections.
+    /// `owed`: how many messages the hop may send up. `reserved`: the part of `owed` that is set aside for
+    /// messages that the hop has injected.
     var owed = 0
     var reserved = 0
-    /// Demand that was passed down without demand from above, because injected or held messages have gone up.
+    /// How many messages were asked for below beyond the demand from above, because injected or held messages
+    /// have answered demand. The next demand that goes down is reduced by this number.
     var surplus = 0
 
-    /// Demand that the hop renews after the running callback, for dropped or held messages; numbered like
-    /// `fresh`.
+    /// One number for each message for which the hop will ask again after the running callback, because it
+    /// has dropped or held one. The numbers give the order, together with those in `fresh`.
     var renewals: [Int] = []
-    /// The number of renewals dropped because the model took the hop for ended.
+    /// How many renewals (`renewals`) were dropped because the model had already ended the hop's part in the
+    /// call.
     var lateRenewals = 0
 
     func lessSurplus(_ n: Int) -> Int {
@@ -161,18 +165,19 @@ final class Model {
       surplus -= spent
       return n - spent
     }
-    /// For each message that has left downward: whether its `sent` stops here.
+    /// For each message that has left the hop downward: whether its `sent` stops at this hop.
     var ledger: [Bool] = []
-    /// The number of held messages that were not reported as sent: each is reported when a `sent` comes that stops
-    /// here.
+    /// How many held messages were not reported as sent yet. One of them is reported each time a `sent` stops
+    /// at this hop.
     var untold = 0
-    /// The number of `sent` that have stopped here, and have reported no held message in the model, although
-    /// they may have done so in the call. A `sent` of this step may have, if the message was held before the
-    /// `sent` came; a `sent` of an earlier step may have, if nobody could see the report.
+    /// How many `sent` have stopped at this hop without reporting a held message in the model, although they
+    /// may have reported one in the call. A `sent` of the running step may have done so if the HOLD came
+    /// before it. A `sent` of an earlier step may have done so if no callback showed the report.
     var unpaired = 0
     func tellsHeld() -> Bool {
       if ledger[sentCame...].count(where: { $0 }) == untold {
-        // In either order, this message and one of those `sent` report one held message, not two.
+        // Whichever came first, this message and one of those `sent` stand for one reported message, and not
+        // for two.
         if unpaired > 0 { unpaired -= 1 }
         return true
       }
@@ -183,16 +188,16 @@ final class Model {
     var sentPassed = 0
     var sentSeen = 0
 
-    /// The events that RESTART sends again: those that have left the hop.
+    /// The events that have left the hop, and that a RESTART sends again.
     var recordedStart: (marks: [Int], deadline: UInt64?, channel: Int)?
     var recorded: [Item] = []
     var recordedBytes = 0
-    /// The reason why the recording can't be sent again.
+    /// Why the recorded events can't be sent again; nil: they can.
     var unreplayable: Outcome?
     var restarts = 0
-    /// The events that are sent again, and those that have left the hop since.
+    /// The events that a RESTART still has to send again, followed by events that have left the hop since.
     var again: [(item: Item, isAnswered: Bool)] = []
-    /// Demand that has gone below and that no message has answered.
+    /// How many messages were asked for below and have not come yet.
     var unanswered = 0
 
     init(_ index: Int, _ plan: HopPlan, attempt: UInt32) {
@@ -207,7 +212,7 @@ final class Model {
       life == .entered && !hasPassed && !hasFinished && !isCancelled && !owesCancel && !isDestroyed
     }
     var seesDemand: Bool { startHasLeft || isTaken }
-    /// Whether the hop has delivered a part of an answer.
+    /// Whether the hop has delivered a part of its own answer.
     var hasBegunToAnswer: Bool { headersDelivered || messageDelivered || statusDelivered }
     var mayDeliver: Bool { isTaken || (life == .entered && !startHasLeft && plan.has(.start)) }
     func has(_ kind: EventKind) -> Bool { plan.has(kind) }
@@ -217,21 +222,21 @@ final class Model {
 
   let kind: CallKind
   let codec: CodecPlan?
-  /// The codec is above the hop at this index.
+  /// The codec stands above the hop at this index.
   let codecIndex: Int
-  /// The hops, including one that stands for the library's own retry, above the hops per attempt: it has no
-  /// callbacks, records, and restarts once if the server has not processed the request.
+  /// The hops. One of them, above the hops per attempt, stands for the library's own repeating of a request.
+  /// It has no callbacks, records events, and restarts once if the server has not processed the request.
   var hops: [Hop]
-  /// The index of the hop for the library's own retry; nil: none is needed.
+  /// The index of the hop that stands for the library's own repeating; nil: the call does not need it.
   let cutAt: Int?
-  /// The hops that a RESTART above them has replaced, and whose destroy has not come yet, in order.
+  /// The hops that a RESTART above them has replaced and whose `destroy` has still to come, in order.
   var retired: [Hop] = []
-  /// The hops that a RESTART above them has replaced, and whose destroy an executor will run later.
+  /// The hops that a RESTART above them has replaced and whose `destroy` an executor will run later.
   var leftover: [Hop] = []
   private(set) var broken: Broken?
 
   var isOpen = false
-  /// How many times start has come to the server.
+  /// How often start has reached the server's side.
   var attempts = 0
   // The state of the caller.
   var callerQueue: [Item] = []
@@ -250,39 +255,41 @@ final class Model {
   var serverDemand = 0
   var inTransport = 0
   var wasReset = false
-  /// Outbound events that come to this hop or beyond are discarded.
+  /// Outbound events that reach the hop at this index, or go beyond it, are dropped.
   var outboundEnd: Int
   var local: Item?
-  /// The hop at this index ends the call once the events that it has released have gone as far as they can.
+  /// The hop at this index has asked to end the call with this status. The call ends when the events that the
+  /// hop has released have gone as far as they can.
   var finishing: (index: Int, status: Item)?
-  /// The message and half-close of a call that is opened in one step: they come after start, and after the operations
-  /// that hops have asked for meanwhile.
+  /// The message and half-close of a call that is opened in one step. They come after start, and after the
+  /// operations that hops have asked for meanwhile.
   var whole: [Item] = []
   var wholeIsNext = false
-  /// After a local end: the hops that see it, from the bottom, each with its callback.
+  /// After a cancel or the deadline: the hops that still have to see this end, from the bottom, each with its
+  /// callback.
   var localOrder: [(hop: Int, kind: EventKind)] = []
-  /// Whether the status has come to the caller's side.
+  /// Whether the status has reached the caller's side, so that the call has ended.
   var isOver = false
   var running: Hop?
   var runningKind = EventKind.none
   var runningItem: Item?
   var requestMarks: [Int] = []
-  /// The channel of the request; 0: the call's own channel.
+  /// The number of the channel to which the request goes; 0: the call's own channel.
   var requestChannel = 0
   var expectedDeadline: UInt64?
-  /// The highest number that was given to a `fresh` or a renewal.
+  /// The highest number in any `fresh` or `renewals` so far.
   var lastFresh = 0
-  /// The callback that an executor is asked to take, and may refuse.
+  /// The callback that an executor is being given, and may refuse.
   var handing: (hop: Hop, kind: EventKind)?
-  /// Whether the model now makes moves that it had put off: events may leave although others still move in
-  /// front of them.
+  /// Whether the model now makes moves that it has put off. Then events may leave a hop although others in
+  /// front of them have not moved.
   var mayHurry = false
   var order: Order
-  /// Uses of tickets that came before the verdict of the callback that took the ticket.
+  /// Uses of tickets that came before the verdict of the callback that has taken the ticket.
   var early: [UInt64: Input] = [:]
-  /// A use of a ticket (a resolve or a finish) that came while the callback that took the ticket still ran on an executor.
-  /// The callback has returned its verdict by now: the events that the verdict releases move first, and then this input
-  /// is carried out. nil: there is none.
+  /// The use of a ticket that came while the callback that took the ticket still ran on an executor. The
+  /// callback has returned its verdict by now. The events that the verdict releases move first, and then this
+  /// use is carried out. nil: there is none.
   var settling: Input?
   let executors: [ExecutorPlan]
 
@@ -302,7 +309,8 @@ final class Model {
     outboundEnd = hops.count + 1
   }
 
-  /// The index in `hops` of the call's hop number `index`.
+  /// The index in `hops` of the call's hop with this index: they differ below the hop that stands for the
+  /// library's own repeating.
   func place(of index: Int) -> Int { index >= cutAt ?? .max ? index + 1 : index }
 
   func require(_ condition: Bool, _ law: String, _ what: @autoclosure () -> String) {

@@ -1,26 +1,25 @@
-/// The order in which the model makes moves that may be made in any order.
+/// The order in which the model makes moves (of an event or of demand) that may be made in any order.
 ///
-/// The laws require that the requests of a callback are carried out after it, but not exactly when, and they
+/// The laws require that the requests of a callback are carried out after it, but not exactly when. They also
 /// leave open which of two unrelated events moves first. That can change the result: an event may or may not
-/// be overtaken by the end of the call. The model takes one order at a time; a scenario breaks a law only if
-/// it does so in every order that was tried. The first orders are those that nearly always fit; the others
-/// are random.
+/// be overtaken by the end of the call. The model uses one order at a time; a scenario breaks a law only if
+/// it breaks it in every order that was tried. The first three orders are those that nearly always fit; all
+/// others are random.
 struct Order {
-  /// When an injected event, or one that has waited for demand, leaves. `none`: at once. `some`: after the running
-  /// callback, and at the latest when the next input comes. `more`: perhaps later than that.
+  /// When an event leaves that was injected or has waited for demand. `none`: at once. `some`: after the
+  /// running callback, and before the next input. `more`: perhaps later than that.
   enum Patience { case some, more, none }
 
-  /// The kinds of moves at a hop.
+  /// The kinds of moves that the model makes at a hop.
   enum Move: Int { case leaveDown, leaveUp, passDown, passUp, passDemand, open, answer, replay }
 
   let patience: Patience
-  /// Whether the model looks for a message too many at the caller's end first, before it looks at the
-  /// server's end.
+  /// Whether the model looks for a surplus message at the caller's side first, and then at the server's side.
   let looksUpFirst: Bool
   private let isDrawn: Bool
   private var random: Random
-  /// `slow`: for each kind of move, in how many percent of the places such a move waits although it could be
-  /// made. `fast`: in how many it is made although it should wait.
+  /// `slow`: for each kind of move, at how many percent of the hops such a move waits although it could be
+  /// made. `fast`: at how many percent it is made although it should wait.
   private var slow = [Int](repeating: 0, count: 8)
   private var fast = [Int](repeating: 0, count: 8)
   private var lasts = 0
@@ -40,7 +39,8 @@ struct Order {
     lasts = random.pick([0, 50, 80, 95])
   }
 
-  /// Chooses anew at random which hops are slow or fast, and for which moves; sometimes the old choice stays.
+  /// Chooses at random which kinds of moves wait, or are made early, at which hops. Sometimes the former
+  /// choice stays.
   mutating func draw() {
     guard isDrawn, !random.chance(lasts) else { return }
     slowPlaces = 0
@@ -51,7 +51,7 @@ struct Order {
     }
   }
 
-  /// Whether the move may be made; `natural` says whether it would be by default.
+  /// Whether the model may make this move at this hop. `natural` says whether it makes it by default.
   func allows(_ move: Move, _ hop: Int, _ natural: () -> Bool) -> Bool {
     guard isDrawn else { return natural() }
     let bit: UInt64 = 1 << UInt64((hop * 8 + move.rawValue) & 63)

@@ -1,7 +1,7 @@
 import PenstockCall
 import PenstockWire
 
-// The caller's and the server's end of the chain.
+// The caller's side and the server's side of a play.
 
 extension Play {
   func pump() {
@@ -21,7 +21,7 @@ extension Play {
         below.headers(call)
       case .message(let size):
         guard call.wantsMessage else { return }
-        // Demand that was put off while a callback ran may go on now.
+        // Demand that was put off while a callback ran may move on now.
         if !model.wantsMessage { model.advance() }
         model.require(model.wantsMessage, "demand", "a message is pulled that was not asked for")
         served += 1
@@ -100,7 +100,8 @@ extension Play {
     }
   }
 
-  /// Makes a route. When the request takes it, it makes a new server's side with the number of this channel.
+  /// Makes a route to another channel. When the request uses it, it makes a new server's side with the number
+  /// of that channel.
   func route(_ channel: Int) -> FakeRoute {
     FakeRoute(channel) { [unowned(unsafe) self] in
       let fresh = newBelow()
@@ -111,7 +112,8 @@ extension Play {
     }
   }
 
-  /// Reports the events of one attempt's server to the model, and checks that none belongs to an attempt that is over.
+  /// Reports the events of one attempt's server to the model, and checks that none of them comes after the
+  /// end of that attempt.
   func connect(_ below: FakeBelow) {
     below.onAnother = { [unowned(unsafe) self, unowned(unsafe) below] in
       let fresh = newBelow()

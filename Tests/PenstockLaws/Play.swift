@@ -1,7 +1,7 @@
 import PenstockCall
 import PenstockWire
 
-/// Plays one scenario on a real call and reports everything to the model.
+/// Plays one scenario on a real `Call`, and reports everything to the model.
 final class Play {
   struct Failure { let law: String, what: String, trace: [String] }
 
@@ -19,7 +19,7 @@ final class Play {
   var nextID = 1
   private let isVerbose: Bool
   private(set) var trace: [String] = []
-  /// Called before the event of a callback is checked.
+  /// Called in each callback, before the model checks its event.
   var onEvent: () -> Void = {}
   // The state of the server.
   var attempts = 0
@@ -33,14 +33,14 @@ final class Play {
   var registrationCount = 0
   let freed = Counter()
   var codec: Codec?
-  /// The executors of the call; set before `begin` if other plays use them, too.
+  /// The executors of the call. They are set before `begin` if other plays use them too.
   var executors: [FakeExecutor] = []
   let things = Counter()
 
-  /// A count of objects: of those that live (`things`), or of those that were freed (`freed`).
+  /// Counts objects: those that exist (`things`), or those that were freed (`freed`).
   final class Counter { var count = 0 }
 
-  /// An object that is freed with the call.
+  /// An object that the call owns, so that it is freed together with the call.
   private final class Attachment {
     let freed: Counter
     init(_ freed: Counter) { self.freed = freed }
@@ -58,8 +58,8 @@ final class Play {
     model = Model(scenario, order)
   }
 
-  /// Plays the scenario once for each order of the model's moves. nil: every law held in one of the first
-  /// `orders` orders.
+  /// Plays the scenario again and again, with another order of the model's moves each time, until no law is
+  /// broken. Returns nil if that is so in one of the first `orders` orders.
   static func run(
     _ scenario: Scenario, isVerbose: Bool = false, orders: Int = 300,
     below: @escaping () -> FakeBelow = { FakeBelow() }
@@ -84,14 +84,14 @@ final class Play {
     return play.model.broken.map { Failure(law: $0.law, what: $0.what, trace: play.trace) }
   }
 
-  /// The plan of the server for this attempt.
+  /// What the server does in the present attempt.
   var server: ServerPlan { scenario.servers[min(max(attempts, 1), scenario.servers.count) - 1] }
 
   func log(_ line: @autoclosure () -> String) { if isVerbose { trace.append(line()) } }
 
   // MARK: - The story
 
-  /// The chain of interceptors that only this call has.
+  /// Makes the chain of the scenario's interceptors; only this call has it.
   private func chain() -> Chain? {
     var registrations: [Registration] = []
     for (number, plan) in scenario.executors.enumerated() {
@@ -107,7 +107,7 @@ final class Play {
     return registrations.isEmpty ? nil : Chain(registrations)
   }
 
-  /// The registration of the hops at these places: one hop, or one for each level.
+  /// Makes the registration of the hops at these indices: one hop, or one for each level.
   private func registration(_ places: [Int]) -> Registration {
     let plan = scenario.hops[places[0]]
     let state = HopPlayer.State(
@@ -174,8 +174,8 @@ final class Play {
       message = self.message(item)
       input = .open(demand: scenario.firstDemand, message: item)
     }
-    // The model gets this input at once, and not through `mark`: a call that is not open yet does not come to
-    // a mark in its queue.
+    // The model gets this input at once, and not by `mark`: a call that is not open yet does not carry out
+    // marks.
     model.apply(input)
     call.submit(.open(demand: scenario.firstDemand, message: message))
   }
@@ -239,7 +239,7 @@ final class Play {
         }
       }
     case .goOn(let index, let end):
-      // The open tickets of this hop are resolved in the order in which they were taken.
+      // Resolves the open tickets of this hop, in the order in which they were taken.
       let own = model.tickets.filter { $0.value.state == .open }.keys.sorted()
         .filter { model.place(of: $0)?.0.index == model.place(of: index) }
       elsewhere { for ticket in own { use(ticket, ticket == own.last ? end : .verdict(.next)) } }
@@ -253,7 +253,7 @@ final class Play {
 
   func executor(_ number: Int?) -> FakeExecutor? { number.map { executors[$0] } }
 
-  /// The executor has refused a callback.
+  /// Called when an executor has refused a callback.
   func refused(_ job: Job) {
     log("    refused: hop \(job.hop.index) \(job.kind.word)")
     if loop.isDriving {
@@ -263,7 +263,7 @@ final class Play {
     }
   }
 
-  /// Lets the executors run until they have no jobs left.
+  /// Runs the jobs of all executors, until none is left.
   func workOff() {
     while model.broken == nil, let busy = executors.first(where: { !$0.isIdle }) {
       log("  executor \(busy.thread) runs")
@@ -278,7 +278,7 @@ final class Play {
     submit(.endLocally(Status(.cancelled, "cancelled")), .end(Model.Item(.status, code: 1)))
   }
 
-  /// Runs `body` while the loop says that the thread is not the driving one.
+  /// Calls `body` as if another thread than the driving thread ran it.
   func elsewhere(_ body: () -> Void) {
     let before = (loop.isDriving, loop.thread)
     (loop.isDriving, loop.thread) = (false, 1000)
@@ -309,8 +309,8 @@ final class Play {
       result == expected, "tickets", "ticket \(ticket), \(end.words): \(result.word), not \(expected.word)")
   }
 
-  /// Lets the call carry out everything that was posted, and take everything that the server sends. Then checks that
-  /// it is at rest.
+  /// Lets the call carry out everything that was posted, and deliver everything that the server sends. Then
+  /// checks that the call is at rest (has nothing left to do).
   func rest() {
     guard let call, model.broken == nil else { return }
     var turns = 0
@@ -330,7 +330,8 @@ final class Play {
     if let late = late() { model.fail("demand", late) }
   }
 
-  /// The fault, in words, if the call wants a message that the server has, and nobody has pulled it; nil: none.
+  /// The error text if the call wants a message that the server has, and has not been given it; otherwise
+  /// nil.
   func late() -> String? {
     guard !isStopped, below.isOpen, served < available, !isEnded, let call, call.wantsMessage else {
       return nil
@@ -378,8 +379,8 @@ final class Play {
     return nextMarker
   }
 
-  /// Puts a mark into the call's queue: when the call comes to it, the model gets `input`. The real input is submitted
-  /// next.
+  /// Puts a mark into the call's queue of inputs. When the call reaches the mark, the model gets `input`. The
+  /// real input has to be submitted next.
   func mark(_ input: Model.Input) { call?.submit(.resume(marker(input), at: 0)) }
 
   func submit(_ step: Call.Input, _ input: Model.Input) {
@@ -387,8 +388,8 @@ final class Play {
     call?.submit(step)
   }
 
-  /// Runs `body`, in which the call submits an input by itself. The mark for the model goes before that input, and is
-  /// taken back if the result is not OK.
+  /// Calls `body`, in which the call submits an input by itself. The mark that gives `input` to the model is
+  /// put before it. If the result is not OK, the mark is made ineffective.
   func submitting(_ input: Model.Input, isNested: Bool = false, _ body: () -> Outcome) -> Outcome {
     let marker = marker(input)
     if isNested {

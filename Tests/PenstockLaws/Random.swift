@@ -1,6 +1,6 @@
 import PenstockWire
 
-/// Random numbers from a seed, by SplitMix64.
+/// Makes random numbers from a seed (SplitMix64).
 struct Random {
   private var state: UInt64
 
@@ -23,7 +23,8 @@ struct Random {
 
 func text(_ view: ByteView) -> String { String(decoding: view, as: UTF8.self) }
 
-/// Runs `body` on `bytes` in storage of exactly their size, so that a sanitizer sees a read past the end.
+/// Calls `body` with `bytes` in memory of exactly their size, so that a sanitizer finds a read behind the
+/// end.
 func with<T>(_ bytes: [UInt8], _ body: (ByteView) -> T) -> T {
   let place = UnsafeMutableRawBufferPointer.allocate(byteCount: bytes.count, alignment: 1)
   defer { place.deallocate() }

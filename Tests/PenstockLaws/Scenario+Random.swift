@@ -13,19 +13,18 @@ extension Scenario {
     return scenario
   }
 
-  /// A scenario with every callback on the driving thread.
+  /// Makes a random scenario without executors: every callback runs on the driving thread.
   static func plain(_ seed: UInt64) -> Scenario {
     var random = Random(seed)
     let kind = random.pick([CallKind.unary, .clientStream, .serverStream, .bidi, .bidi])
     let count = random.pick([1, 1, 2, 2, 2, 3, 3, 4, 5, 6, 7, 8])
-    // In a calm scenario most callbacks return NEXT, so that events get far; in a wild one many do something
-    // else.
+    // The probability that a callback returns anything but NEXT. If it is low, events get far.
     let wildness = random.pick([10, 30, 45, 70])
     var hops: [HopPlan] = []
     let levels = random.chance(50)
     for number in 0..<count { hops.append(.random(&random, wildness, number)) }
-    // Hops form a run only if none of them needs counts of its own. So half of the scenarios have fewer hops with
-    // signals, shared handles or recording.
+    // Hops are in the run (the hops that count together) only if none of them needs counts of its own. So in
+    // half of the scenarios few hops have callbacks for signals, shared handles or recorded events.
     if random.chance(50) {
       for index in hops.indices where !random.chance(10) {
         hops[index].callbacks &=
@@ -45,7 +44,7 @@ extension Scenario {
     let whole = kind.sendsOne && random.chance(60)
     var steps: [Step] = []
     for _ in 0..<(8 + random.below(36)) { steps.append(.random(&random, wildness, count)) }
-    // Towards the end paused events are resumed, so that most stories end by themselves.
+    // Towards the end the paused events are resumed, so that most scenarios end without a cancel.
     for _ in 0..<random.below(24) {
       let verdict: End = random.chance(85) ? .verdict(.next) : .random(&random)
       steps.append(Step(act: .resolve(random.below(64), verdict), runs: random.chance(70)))
@@ -82,7 +81,7 @@ extension Scenario {
     }
   }
 
-  /// Makes the server refuse some attempts.
+  /// Makes the server refuse some attempts without processing the request.
   private mutating func addRefusals(_ random: inout Random) {
     for _ in 0..<(1 + random.below(3)) {
       let refusal = ServerPlan(items: [.refused], ready: random.pick([0, 1, 1]))
@@ -96,7 +95,8 @@ extension Scenario {
         hops[index].replayBytes = 0
       }
     }
-    // A request leaves in one step only if no hop looks at its message: so in some of these scenarios none does.
+    // A request leaves in one step only if no hop looks at its message, so in some of these scenarios no hop
+    // does.
     guard random.chance(40) else { return }
     let quiet = [EventKind.send, .halfClose, .demand, .sent].reduce(UInt32(0)) {
       $0 | 1 << UInt32($1.rawValue)
@@ -111,8 +111,9 @@ extension Scenario {
     }
   }
 
-  /// Makes some hops behave like a synchronous function on a worker: the request waits at the hop until the function
-  /// calls `next()`; the response, or of a stream its first part, waits until the function returns.
+  /// Makes some hops behave like synchronous functions on worker threads. The request waits at the hop until
+  /// the function calls `next()`. The response, or the first part of a response stream, waits until the
+  /// function returns.
   private mutating func addWorkers(_ random: inout Random) {
     for index in hops.indices where random.chance(50) {
       guard hops.count(where: { $0.registration == hops[index].registration }) == 1 else { continue }
@@ -136,7 +137,7 @@ extension Scenario {
     }
   }
 
-  /// Gives some hops executors, and adds steps in which these run.
+  /// Gives executors to some hops, and adds steps in which the executors run jobs.
   private mutating func addExecutors(_ random: inout Random) {
     let executors = Scenario.executors(&random)
     let share = random.pick([30, 60, 100])
@@ -144,7 +145,7 @@ extension Scenario {
       let chosen = HopPlan.Executors.random(&random, executors.count)
       let isOther = hops[..<index].contains { $0.registration == hops[index].registration }
       guard random.chance(share), !isOther else { continue }
-      // Both hops of a registration have the same executors.
+      // The two hops of a registration for both levels have the same executors.
       for other in hops.indices where hops[other].registration == hops[index].registration {
         hops[other].executors = chosen
       }
@@ -165,7 +166,7 @@ extension Scenario {
     return executors
   }
 
-  /// Makes executors run some of their jobs before `busy` percent of the steps.
+  /// Adds steps in which executors run some of their jobs, before `busy` percent of the steps.
   mutating func work(_ executors: [ExecutorPlan], _ busy: Int, _ random: inout Random) {
     self.executors = executors
     for place in (0...steps.count).reversed() where random.chance(busy) {
@@ -185,7 +186,8 @@ extension HopPlan.Executors {
 }
 
 extension ServerPlan {
-  /// Makes a random plan. With `fails` the answer is often only a status, so that RESTART has a use.
+  /// Makes a random plan for a server. With `fails` its answer is often only a status, so that a hop has a
+  /// reason for RESTART.
   static func random(_ random: inout Random, _ kind: CallKind, fails: Bool) -> ServerPlan {
     var items: [ServerPlan.Item] = []
     if fails, random.chance(50) {
@@ -202,8 +204,8 @@ extension ServerPlan {
 }
 
 extension HopPlan {
-  /// Gives the hops levels, and puts them in the order of the chain. One in twenty becomes two hops, one at each
-  /// level.
+  /// Gives levels to the hops, and puts them in the order of the chain. One plan in twenty becomes two hops,
+  /// one at each level.
   static func placed(_ plans: [HopPlan], _ random: inout Random) -> [HopPlan] {
     var places: [[HopPlan]] = [[], [], []]
     for var plan in plans {
@@ -249,15 +251,15 @@ extension HopPlan {
             operations: operations, verdict: random.chance(75) ? 5 : random.pick([1, 2]), takesTicket: true),
           at: 0)
       }
-      // Headers and messages are held, so that nothing has gone above the hop when the status is answered with
-      // RESTART.
+      // The hop returns HOLD for headers and messages, so that nothing has passed it upward when it answers
+      // the status with RESTART.
       for kind in [EventKind.headers, .receive] where random.chance(60) {
         reactions[Int(kind.rawValue)] = Array(
           repeating: Reaction(operations: [], verdict: 2, takesTicket: random.chance(20)), count: 6)
       }
     }
-    // A hop that takes the call may deliver its whole answer in on_start, perhaps with more messages than hold_bytes
-    // allows.
+    // A hop that returns TAKE may deliver its whole answer in on_start, perhaps with more messages than
+    // hold_bytes allows.
     var holdBytes = random.pick([0, 0, 1, 64, 200])
     let starts = Int(EventKind.start.rawValue)
     for index in reactions[starts].indices where reactions[starts][index].verdict == 4 && random.chance(30) {
@@ -293,7 +295,7 @@ extension Reaction {
     case 88..<97: verdict = 0
     default: verdict = random.pick([3, 4, 5, 6, 7, -1, Int32.max, Int32.min])
     }
-    // PAUSE without a ticket breaks law 7.
+    // PAUSE without a ticket breaks law 7, so most callbacks that return PAUSE take one.
     let takes = verdict == 1 ? random.chance(96) : verdict == 2 ? random.chance(65) : random.chance(10)
     return Reaction(operations: operations, verdict: verdict, takesTicket: takes)
   }
@@ -302,7 +304,7 @@ extension Reaction {
 extension Operation {
   static func random(_ random: inout Random, _ kind: EventKind?) -> Operation {
     switch random.below(22) {
-    // Outside of callbacks and in on_sent there is nothing that `change` could change.
+    // Outside of callbacks, and in on_sent, there is no metadata or message that `change` could change.
     case 0..<4: kind == nil || kind == .sent ? .halfClose : .change
     case 4..<7: .injectOutbound(random.size())
     case 7..<11: .injectInbound(random.size())

@@ -1,9 +1,9 @@
 import PenstockCall
 
-// Shrinks a scenario while it still breaks the law.
+// Makes a scenario smaller, as long as it still breaks the same law.
 
 extension Scenario {
-  /// Gives a smaller scenario that breaks the same law.
+  /// Returns a smaller scenario that breaks the same law.
   func shrunk(_ law: String) -> Scenario {
     var best = self
     var tries = 0
@@ -101,7 +101,8 @@ extension Scenario {
     return improved
   }
 
-  /// The ways to make a scenario simpler. Each returns whether it has changed anything.
+  /// The ways to make a scenario simpler. Each changes the scenario, and returns whether it has found
+  /// anything to change.
   private var simplifications: [(inout Scenario) -> Bool] {
     [
       { scenario in

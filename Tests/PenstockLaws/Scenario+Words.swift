@@ -1,6 +1,6 @@
 import PenstockCall
 
-// Descriptions of scenarios and their events in words.
+// Texts that describe scenarios and their events.
 
 extension EventKind {
   var word: String {
@@ -22,7 +22,7 @@ extension EventKind {
   }
 }
 
-/// The numbers as text: in Embedded Swift an array has no description.
+/// Writes numbers as text. Embedded Swift has no description of an array.
 func listed(_ numbers: [Int]) -> String { "[" + numbers.map { "\($0)" }.joined(separator: ", ") + "]" }
 
 func verdictWord(_ value: Int32) -> String {

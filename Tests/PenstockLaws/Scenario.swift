@@ -1,25 +1,25 @@
 import PenstockCall
 import PenstockWire
 
-/// One random story: a chain with the plan of each hop, and the steps of the caller, the server and other
+/// One random scenario: a chain with a plan for each hop, and the steps of the caller, the server and other
 /// threads.
 struct Scenario: Sendable {
   var kind: CallKind
   var hops: [HopPlan]
   var steps: [Step]
-  /// The server's plan for each attempt; the last one also applies to all later attempts.
+  /// What the server does in each attempt. The last plan also applies to all further attempts.
   var servers: [ServerPlan]
-  /// The size of the message, if the call is opened in one step with its one message and the half-close. nil: it is
-  /// opened with start alone.
+  /// If the call is opened in one step with its only message and the half-close: the size of that message.
+  /// nil: the call is opened only with start.
   var firstMessage: Int?
   var firstDemand: Int
   var executors: [ExecutorPlan] = []
-  /// Whether the executors run all their jobs before the call is cancelled at the end.
+  /// Whether the executors run all their jobs before the call is cancelled at the end of the scenario.
   var worksOff = true
-  /// The plan of the codec; nil: there is no codec, and both levels see bytes.
+  /// Which messages the codec refuses; nil: there is no codec, so all messages are bytes.
   var codec: CodecPlan?
   var deadline: Int?
-  /// Whether the caller asks for one more message in the callback that gives it a message.
+  /// Whether the caller asks for another message in each callback in which it gets one.
   var demandsWhenServed: Bool
 
   var refuses: Bool {
@@ -27,7 +27,8 @@ struct Scenario: Sendable {
   }
 }
 
-/// `cannotEncode` and `cannotDecode`: messages of this size can't be encoded or decoded; 0: all can.
+/// `cannotEncode`, `cannotDecode`: messages of this size can't be encoded or decoded; 0: every message can
+/// be.
 struct CodecPlan: Sendable {
   var cannotEncode: Int
   var cannotDecode: Int
@@ -35,49 +36,50 @@ struct CodecPlan: Sendable {
 }
 
 struct ExecutorPlan: Sendable {
-  /// Whether the executor's jobs run in `submit`.
+  /// Whether the executor runs a job inside `submit`.
   var isInline: Bool
-  /// Whether the newest job runs first, as in a pool of threads.
+  /// Whether the newest job runs first, which is possible in a pool of threads.
   var newestFirst: Bool
-  /// The first job, counted from 1, that the executor refuses, and the number of refused jobs; 0: it accepts
-  /// all.
+  /// `refusesFrom`: the number (from 1) of the first job that the executor refuses; 0: it refuses none.
+  /// `refusals`: how many jobs it refuses.
   var refusesFrom: Int
   var refusals: Int
 }
 
-/// One hop. Hops are in the order that the chain must have: the object level, the bytes level, the bytes
+/// What one hop does. The hops are in the order that the chain must have: object level, bytes level, bytes
 /// level per attempt.
 struct HopPlan: Sendable {
   enum Create: Sendable { case none, next, skip, nonsense }
 
-  /// Registrations are made in the order of these numbers. A registration for both levels, objects and bytes, has two
-  /// hops with its number, one at each level.
+  /// The number of the registration: registrations are made in the order of these numbers. A registration for
+  /// both levels has two hops with its number, one at each level.
   var registration: Int
   var isObject: Bool
   var isPerAttempt: Bool
   var create: Create
-  /// The callbacks that are not NULL: a mask of 1 << EventKind.
+  /// The callbacks that the hop has, as a mask of 1 << EventKind.
   var callbacks: UInt32
   var holdBytes: Int
-  /// The bytes that may be recorded for RESTART; 0: the hop does not record.
+  /// How many message bytes may be recorded for a RESTART; 0: the hop may not RESTART.
   var replayBytes = 0
   var maxRestarts = 1
   var executors: Executors?
-  /// Whether the hop's handle is kept for other threads.
+  /// Whether the test keeps the hop's handle, for operations of other threads.
   var shares: Bool
-  /// For each EventKind: the reactions to the first event, to the second and so on. After the last reaction
-  /// the callback returns NEXT.
+  /// For each EventKind: what the callback does at the first event, the second, and so on. After the last of
+  /// these it returns NEXT.
   var reactions: [[Reaction]]
 
-  /// The executors of the two lanes, by number; nil: the driving thread.
+  /// The numbers of the executors for the two lanes; nil: the driving thread runs that lane's callbacks.
   struct Executors: Sendable {
     var outbound: Int?
     var inbound: Int?
-    /// Whether `create` chooses these executors; then the registration has them the other way round.
+    /// Whether `create` chooses these executors. The registration then has them the other way round.
     var inCreate: Bool
   }
 
-  /// The cut above the attempt, which the model treats as a hop.
+  /// A plan for the cut above the attempt (the record from which the library repeats a request): the model
+  /// treats the cut as a hop.
   static var cut: HopPlan {
     HopPlan(
       registration: -1, isObject: false, isPerAttempt: false, create: .none, callbacks: 0, holdBytes: 0,
@@ -86,7 +88,7 @@ struct HopPlan: Sendable {
 
   func has(_ kind: EventKind) -> Bool { callbacks & (1 << UInt32(kind.rawValue)) != 0 }
 
-  /// The executors that `create` chose, or those of the registration.
+  /// The executors in force: those that `create` has chosen, or those of the registration.
   var chosen: Executors? {
     guard var executors else { return nil }
     if executors.inCreate, create == .none {
@@ -95,7 +97,7 @@ struct HopPlan: Sendable {
     return executors.outbound == nil && executors.inbound == nil ? nil : executors
   }
 
-  /// The executor that runs this callback; nil: the driving thread.
+  /// The number of the executor that runs this callback; nil: the driving thread runs it.
   func executor(of kind: EventKind) -> Int? {
     switch kind {
     case .start, .send, .halfClose, .sent: chosen?.outbound
@@ -105,11 +107,12 @@ struct HopPlan: Sendable {
     }
   }
 
-  /// The executor of on_cancel, `destroy`, and the on_status of a local end.
+  /// The number of the executor for on_cancel, for `destroy`, and for on_status after a cancel or the
+  /// deadline.
   var ending: Int? { chosen?.inbound ?? chosen?.outbound }
 }
 
-/// The operations that a callback performs, and the verdict that it returns.
+/// What a callback does at one event: its operations, and the verdict that it returns.
 struct Reaction: Sendable {
   var operations: [Operation]
   var verdict: Int32
@@ -120,7 +123,8 @@ enum Operation: Sendable {
   case change
   case injectOutbound(Int)
   case halfClose
-  /// Delivers a message upward; a hop that has taken the call delivers it as a part of its answer.
+  /// Delivers a message of this size upward. If the hop has returned TAKE, the message is a part of its
+  /// answer.
   case injectInbound(Int)
   case demand(Int)
   case finish(Int32)
@@ -132,7 +136,7 @@ enum Operation: Sendable {
   case changeStart
   case setStartDeadline(Int)
   case deliverStatus(Int32)
-  /// Sends the call to the channel of this number.
+  /// Redirects the call to the channel with this number.
   case redirect(Int)
 }
 
@@ -144,14 +148,15 @@ enum End: Sendable {
 }
 
 struct ServerPlan: Sendable {
-  /// A plan with `refused` has no other item.
+  /// `refused`: the server ends the attempt without processing the request. A plan with `refused` has no
+  /// other item.
   enum Item: Sendable { case headers, message(Int), status(Int32), refused }
   var items: [Item]
-  /// The number of items that the server may send as soon as it has the start.
+  /// How many items the server may send as soon as it has got the start.
   var ready = 0
 }
 
-/// One step; if `runs`, the loop carries out the posted inputs after it.
+/// One step of a scenario. If `runs` is true, the loop then carries out the posted inputs.
 struct Step: Sendable {
   enum Act: Sendable {
     case nothing
@@ -159,21 +164,22 @@ struct Step: Sendable {
     case halfClose
     case demand(Int)
     case cancel
-    /// The server may send this many more items of its plan.
+    /// Allows the server to send this many more items of its plan.
     case server(Int)
     case sent(Int)
     /// The connection is lost.
     case lose
     case tick(Int)
-    /// Uses one of the open tickets.
+    /// Uses one of the call's open tickets, which the number chooses.
     case resolve(Int, End)
-    /// Uses one of all tickets of the call, open or not.
+    /// Uses one of all the call's tickets, open or not, which the number chooses.
     case resolveAny(Int, End)
-    /// Another thread performs an operation of this hop.
+    /// Another thread performs an operation of the hop with this index.
     case hop(Int, Operation)
-    /// The worker of a synchronous hop goes on: its `next()` is called, or returns; or its function ends the call.
+    /// The function of a synchronous hop, on its worker thread, goes on: it calls `next()`, or `next()`
+    /// returns, or it ends the call.
     case goOn(Int, End)
-    /// An executor runs this many of its jobs.
+    /// The executor with the first number runs as many of its jobs as the second number says.
     case work(Int, Int)
   }
 

@@ -1,8 +1,7 @@
 import PenstockCall
 import PenstockWire
 
-// Makes messages and statuses from the model's items, and the model's items from the events that callbacks
-// see.
+// Conversions between the model's items and real messages, statuses and events.
 
 extension Play {
   func identity(_ size: Int) -> Int {
@@ -70,11 +69,11 @@ extension Play {
   }
 }
 
-/// A user's object, as it is in a message above the codec.
+/// An object of the user, as a message has it above the codec.
 final class Thing {
   let id: Int
   let size: Int
-  /// Counts the living objects.
+  /// Counts the objects that exist.
   let count: Play.Counter
 
   init(_ id: Int, _ size: Int, _ count: Play.Counter) {
@@ -91,7 +90,7 @@ final class Thing {
   }
 }
 
-/// The user data of the codec's functions.
+/// The object behind the user data of the codec's functions.
 final class CodecState {
   let plan: CodecPlan
   let things: Play.Counter

@@ -83,7 +83,8 @@ import Testing
     #expect(text(buffer) == "e")
   }
 
-  /// The object that keeps lent bytes is released with them: at the first change, by an exchange, or at the end.
+  /// The object that owns lent bytes is released when the buffer does not use the bytes any more: at its
+  /// first change, after an exchange, or when the buffer is released.
   @Test func keepsWhatKeepsItsBytes() throws {
     func lent(_ keeper: AnyObject) -> ByteBuffer {
       ByteBuffer(lent: ("lent" as StaticString).bytes, by: keeper)
@@ -105,7 +106,7 @@ import Testing
     three.removeAll(keepingCapacity: true)
     #expect(three.append("mine") && text(three) == "mine")
     #expect(kept == nil)
-    // An empty buffer is not kept by the buffer to which it has lent its bytes.
+    // An empty buffer lends no bytes, so the other buffer does not keep it.
     one = ByteBuffer()
     weak let empty = one
     let none = one.lend()
@@ -113,7 +114,8 @@ import Testing
     #expect(empty == nil && none.isEmpty)
   }
 
-  /// `staysPlain` stays true when a buffer gets other contents, and is passed on with the contents.
+  /// `staysPlain` stays true when a buffer gets other contents, and a buffer that gets its contents has it
+  /// too.
   @Test func staysPlain() throws {
     let secret = try #require(with("secret") { ByteBuffer(copying: $0) })
     secret.staysPlain = true
@@ -126,7 +128,8 @@ import Testing
     #expect(other.staysPlain && text(other) == "secret")
   }
 
-  /// A failed allocation is reported, and never traps. (Sanitizers need `allocator_may_return_null=1` here.)
+  /// A failed allocation is reported and never traps. (With sanitizers this needs
+  /// `allocator_may_return_null=1`.)
   @Test func absurdSizesAreReported() {
     #expect(ByteBuffer(capacity: -1) == nil)
     #expect(ByteBuffer(capacity: Int.max) == nil)
@@ -139,7 +142,8 @@ import Testing
     #expect(text(buffer) == "kept")
   }
 
-  /// Half of the buffers begin with lent bytes, which must never be written.
+  /// Random operations give the same contents as on an array. Half of the buffers begin with lent bytes,
+  /// which must never be written.
   @Test func randomOperationsAgreeWithAnArray() {
     var random = Random()
     for round in 0..<200 {

@@ -1,7 +1,7 @@
 import PenstockWire
 import Testing
 
-/// Writes the visited fields as JSON text, 64-bit integers as strings (ProtoJSON).
+/// A visitor that writes the visited fields as JSON text, with 64-bit integers as strings (ProtoJSON).
 private struct JSONText: ErrorDetailVisitor {
   var text = ""
   private var isFirst = true
@@ -51,7 +51,8 @@ private struct JSONText: ErrorDetailVisitor {
   }
 }
 
-/// google/rpc/error_details.proto. The vectors, bytes and JSON, were made with googleapis-common-protos.
+/// The error details of google/rpc/error_details.proto. The vectors (bytes and JSON) were made with
+/// googleapis-common-protos.
 @Suite struct ErrorDetailTests {
   static func json(_ type: String, _ value: [UInt8]) -> String? {
     var visitor = JSONText()
@@ -114,7 +115,7 @@ private struct JSONText: ErrorDetailVisitor {
     #expect(Self.json(of: name, "") == "{}")
   }
 
-  /// google/protobuf/any.proto: the part of the URL behind the last slash names the type.
+  /// The part of a type URL behind its last slash is the type's name (google/protobuf/any.proto).
   @Test func typeURLs() {
     for url in ["type.googleapis.com/google.rpc.Help", "/google.rpc.Help", "https://a/b/google.rpc.Help"] {
       #expect(Self.json(url, []) == "{}")
@@ -129,7 +130,7 @@ private struct JSONText: ErrorDetailVisitor {
     }
   }
 
-  /// The range and the signs of a Duration, as google/protobuf/duration.proto has them, and its text in ProtoJSON.
+  /// The valid range and signs of a Duration, by google/protobuf/duration.proto, and its text in ProtoJSON.
   @Test(
     arguments: [
       (0, 0, "0s"), (3, 0, "3s"), (-3, 0, "-3s"), (1, 500_000_000, "1.5s"), (0, 1, "0.000000001s"),
@@ -149,8 +150,8 @@ private struct JSONText: ErrorDetailVisitor {
     #expect(text == expected.map { #"{"retryDelay":"\#($0)"}"# })
   }
 
-  /// protobuf.dev, "Encoding": if a field that is not repeated comes twice, the last value counts, or both messages
-  /// are merged; a field with another wire type is an unknown field.
+  /// protobuf.dev, "Encoding": if a field that is not repeated comes twice, the last value counts, or the two
+  /// messages are merged. A field with the wrong wire type is an unknown field.
   @Test func repeatedAndForeignFields() {
     #expect(Self.json(of: "RequestInfo", "0a0161 0a0162 0807 2b082c") == nil)
     #expect(Self.json(of: "RequestInfo", "0a0161 0a0162 0807 2b08012c") == #"{"requestId":"b"}"#)

@@ -1,8 +1,8 @@
 import PenstockWire
 import Testing
 
-/// The names and values that metadata may have, according to gRPC over HTTP2, "Requests", Custom-Metadata,
-/// and RFC 9113 section 8.2.
+/// The names and values that are allowed in metadata (gRPC over HTTP2, "Requests", Custom-Metadata; RFC 9113
+/// section 8.2).
 @Suite struct HeaderRulesTests {
   @Test func namesByteByByte() {
     let allowed = Set("0123456789abcdefghijklmnopqrstuvwxyz_-.".utf8)
@@ -62,7 +62,8 @@ import Testing
     return values
   }
 
-  /// "Implementations must split Binary-Headers on "," before decoding the Base64-encoded values."
+  /// Splits a binary header at its commas: "Implementations must split Binary-Headers on "," before decoding
+  /// the Base64-encoded values."
   @Test(arguments: [
     ("", [""]), ("Zg", ["Zg"]), ("Zg==,Zm8=", ["Zg==", "Zm8="]), ("Zg, Zm8 ,\tZm9v", ["Zg", "Zm8", "Zm9v"]),
     (",", ["", ""]), ("Zg,,Zg", ["Zg", "", "Zg"]), ("Zg,", ["Zg", ""]),
@@ -102,7 +103,7 @@ import Testing
   }
 }
 
-/// The content types of gRPC, according to gRPC over HTTP2, "Requests", Content-Type.
+/// The content types that mean gRPC (gRPC over HTTP2, "Requests", Content-Type).
 @Suite struct ContentTypeTests {
   @Test(arguments: [
     "application/grpc", "application/grpc+proto", "application/grpc+json", "application/grpc+x",

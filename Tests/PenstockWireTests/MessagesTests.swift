@@ -1,7 +1,7 @@
 import PenstockWire
 import Testing
 
-/// Messages with their prefixes, according to gRPC over HTTP2, "Length-Prefixed-Message".
+/// Messages with their prefixes (gRPC over HTTP2, "Length-Prefixed-Message").
 @Suite struct MessagesTests {
   struct Message: Equatable {
     var body: [UInt8]
@@ -23,8 +23,8 @@ import Testing
     return prefix + message.body
   }
 
-  /// Decodes the pieces of a stream, one after the other. `placed`: whether bytes are put directly into the message, where the
-  /// decoder offers space in it.
+  /// Decodes a stream that comes in these pieces. `placed`: bytes are put directly into the message's storage
+  /// whenever the decoder offers it (`space`).
   static func decode(_ stream: [UInt8], in pieces: [Range<Int>], limit: Int, placed: Bool = false) -> Result {
     var decoder = MessageDecoder(limit: limit)
     var result = Result()
@@ -55,8 +55,8 @@ import Testing
     return result
   }
 
-  /// Decodes a whole stream, and checks that the result is the same byte by byte, and with the stream cut in
-  /// two anywhere.
+  /// Decodes a stream in one piece. Checks that the result is the same if the stream comes byte by byte, or
+  /// in two pieces of any sizes.
   static func decodeEveryWay(_ stream: [UInt8], limit: Int = 1_000) -> Result {
     let whole = decode(stream, in: [0..<stream.count], limit: limit)
     #expect(decode(stream, in: stream.indices.map { $0..<$0 + 1 }, limit: limit) == whole)
@@ -129,7 +129,8 @@ import Testing
     #expect(result.failure == .tooLarge(length: .max, limit: 4_194_304))
   }
 
-  /// A peer that announces 4 GiB within the limit and sends few bytes costs little memory.
+  /// A peer that announces a message of 4 GiB, which the limit allows, and sends only a few bytes makes the
+  /// decoder use little memory.
   @Test func announcedLengthIsNotAllocatedAtOnce() {
     let result = Self.decodeEveryWay(hex("00 ffffffff 6162"), limit: Int.max)
     #expect(result.failure == nil)
@@ -190,7 +191,7 @@ import Testing
   @Test func randomBytesGiveTheSameInAnyPieces() {
     var random = Random()
     for _ in 0..<rounds {
-      // Mostly zeros and ones, so that prefixes are often valid.
+      // Most of the bytes are zeros and ones, so that prefixes are often valid.
       let stream = random.bytes(upTo: 60, of: "\0\0\0\0\u{1}\u{2}a")
       let whole = Self.decode(stream, in: [0..<stream.count], limit: 600)
       #expect(

@@ -1,7 +1,7 @@
 import PenstockWire
 import Testing
 
-/// The wire format of protobuf, by protobuf.dev, "Encoding".
+/// The wire format of protobuf (protobuf.dev, "Encoding").
 @Suite struct ProtoTests {
   enum Item: Equatable {
     case varint(UInt32, UInt64)
@@ -10,7 +10,7 @@ import Testing
     case bytes(UInt32, [UInt8])
   }
 
-  /// Reads all fields; nil: the bytes are malformed.
+  /// Reads all fields. nil: the bytes are malformed.
   static func read(_ input: [UInt8]) -> [Item]? {
     with(input) { view in
       var items: [Item] = []
@@ -39,7 +39,7 @@ import Testing
       ("09 0102030405060708", [.fixed64(1, 0x0807_0605_0403_0201)]),
       ("0d 01020304", [.fixed32(1, 0x0403_0201)]),
       ("12 00", [.bytes(2, [])]), ("f8ffffff0f 01", [.varint(536_870_911, 1)]), ("08 8000", [.varint(1, 0)]),
-      // Groups are skipped with all that is in them.
+      // A group is skipped with everything in it.
       ("0b 0c 10 01", [.varint(2, 1)]), ("0b 10 01 1a 01 61 21 0000000000000000 0c 10 02", [.varint(2, 2)]),
       ("0b 13 14 0c 08 01", [.varint(1, 1)]),
     ] as [(String, [Item])])

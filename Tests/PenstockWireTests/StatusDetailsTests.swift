@@ -1,8 +1,8 @@
 import PenstockWire
 import Testing
 
-/// The encoding of google.rpc.Status (google/rpc/status.proto). The vectors were made with the Python
-/// protobuf package.
+/// The encoding of google.rpc.Status (google/rpc/status.proto). The vectors were made with Python's protobuf
+/// package.
 @Suite struct StatusDetailsTests {
   static let retry = hex("0a1608fdffffffffffffffff011098f8ffffffffffffff01")
   static let help = hex("0a0f0a0164120a68747470733a2f2f782f0a00")
@@ -64,8 +64,8 @@ import Testing
     #expect(Self.decode(hex("08 ffffffffffffffff7f"))?.code == -1)
   }
 
-  /// If a field comes twice, the last value counts. Unknown fields, groups and other wire types are skipped,
-  /// and a message need not be UTF-8.
+  /// What the decoder tolerates: if a field comes twice, the last value counts; unknown fields, groups and
+  /// wrong wire types are skipped; the message need not be UTF-8.
   @Test func lenience() {
     #expect(
       Self.decode(hex("08 01 08 02 12 01 61 12 01 62")) == Status(code: 2, message: bytes("b"), details: []))

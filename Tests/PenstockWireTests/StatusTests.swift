@@ -28,13 +28,14 @@ import Testing
   @Test(arguments: [-1, 17, Int32.min, Int32.max] as [Int32])
   func undefinedCodes(number: Int32) { #expect(StatusCode(rawValue: number) == nil) }
 
-  /// gRPC over HTTP2, "Responses": a status is a decimal number "without any leading zeros".
+  /// Texts that are no status: gRPC over HTTP2, "Responses", demands a decimal number "without any leading
+  /// zeros".
   @Test(arguments: [
     "", "00", "07", "017", "17", "20", "99", "100", "-1", "+1", " 1", "1 ", "a", "1a", "0x1", "\u{FF11}",
   ])
   func malformedStatusValues(value: String) { #expect(with(value) { StatusCode.parse($0) } == nil) }
 
-  /// The whole table of "HTTP to gRPC Status Code Mapping", and codes that are not in it.
+  /// The whole table of "HTTP to gRPC Status Code Mapping", and HTTP statuses that are not in it.
   @Test(
     arguments: [
       (400, .internal), (401, .unauthenticated), (403, .permissionDenied), (404, .unimplemented),
@@ -44,7 +45,7 @@ import Testing
     ] as [(Int, StatusCode)])
   func httpStatus(http: Int, expected: StatusCode) { #expect(StatusMapping.fromHTTPStatus(http) == expected) }
 
-  /// "If grpc-status was provided, it must be used": the HTTP status counts only if it was not.
+  /// The HTTP status counts only without grpc-status: "If grpc-status was provided, it must be used".
   @Test func trailersWinOverHTTPStatus() {
     #expect(with("5") { StatusMapping.fromTrailers(grpcStatus: $0, httpStatus: 503) } == .notFound)
     #expect(with("0") { StatusMapping.fromTrailers(grpcStatus: $0, httpStatus: 200) } == .ok)

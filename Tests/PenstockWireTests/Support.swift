@@ -1,14 +1,15 @@
 import Glibc
 import PenstockWire
 
-/// The whole of a view, as an array that can be compared and printed.
+/// The bytes of a view as an array, which tests can compare and print.
 func bytes(_ view: ByteView) -> [UInt8] { Array(view) }
 
 func bytes(_ text: String) -> [UInt8] { Array(text.utf8) }
 
 func text(_ buffer: ByteBuffer) -> String { String(decoding: buffer.view, as: UTF8.self) }
 
-/// Runs `body` on `bytes` in storage of exactly their size, so that a sanitizer sees a read past the end.
+/// Calls `body` with `bytes` in memory of exactly their size, so that a sanitizer finds a read behind the
+/// end.
 func with<T>(_ bytes: [UInt8], _ body: (ByteView) -> T) -> T {
   let place = UnsafeMutableRawBufferPointer.allocate(byteCount: bytes.count, alignment: 1)
   defer { place.deallocate() }
@@ -18,7 +19,8 @@ func with<T>(_ bytes: [UInt8], _ body: (ByteView) -> T) -> T {
 
 func with<T>(_ text: String, _ body: (ByteView) -> T) -> T { with(bytes(text), body) }
 
-/// The bytes that `write` appends to a buffer that is not empty; nil: `write` has returned false and appended nothing.
+/// The bytes that `write` appends to a buffer that already has contents. nil: `write` has returned false, and
+/// has appended nothing.
 func written(_ write: (ByteBuffer) -> Bool) -> [UInt8]? {
   let out = ByteBuffer()
   precondition(out.append("before"))
@@ -38,7 +40,7 @@ func hex(_ digits: String) -> [UInt8] {
   return result
 }
 
-/// The seed of every random test of this run: printed once, set by PENSTOCK_SEED.
+/// The seed of all random tests of this run. It is printed once; PENSTOCK_SEED sets it.
 enum Seed {
   static let value: UInt64 = {
     let set = getenv("PENSTOCK_SEED").flatMap { UInt64(String(cString: $0)) }
@@ -48,7 +50,7 @@ enum Seed {
   }()
 }
 
-/// Random numbers, by SplitMix64.
+/// Makes random numbers (SplitMix64).
 struct Random: RandomNumberGenerator {
   private var state: UInt64
 
@@ -64,7 +66,7 @@ struct Random: RandomNumberGenerator {
 
   mutating func below(_ n: Int) -> Int { Int.random(in: 0..<n, using: &self) }
 
-  /// Up to `most` bytes, of those in `alphabet` if there is one.
+  /// At most `most` random bytes; if `alphabet` is not empty, only bytes from it.
   mutating func bytes(upTo most: Int, of alphabet: String = "") -> [UInt8] {
     let letters = Array(alphabet.utf8)
     let n = below(most + 1)
@@ -75,7 +77,7 @@ struct Random: RandomNumberGenerator {
     return result
   }
 
-  /// A copy of `bytes` with a few random edits: bytes changed, removed, inserted or repeated.
+  /// A copy of `bytes` with a few random edits: bytes are changed, removed, inserted or repeated.
   mutating func mutated(_ bytes: [UInt8]) -> [UInt8] {
     var result = bytes
     for _ in 0...below(4) {
@@ -90,7 +92,7 @@ struct Random: RandomNumberGenerator {
     return result
   }
 
-  /// Ranges that split `count` bytes into pieces of random sizes.
+  /// Splits `count` bytes into pieces of random sizes, as ranges.
   mutating func pieces(of count: Int) -> [Range<Int>] {
     var result: [Range<Int>] = []
     var from = 0
@@ -103,5 +105,5 @@ struct Random: RandomNumberGenerator {
   }
 }
 
-/// How many random inputs each property test takes.
+/// The number of random inputs in each property test.
 let rounds = 4_000

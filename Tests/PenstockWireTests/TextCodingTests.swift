@@ -1,7 +1,7 @@
 import PenstockWire
 import Testing
 
-/// The encoding of grpc-message, according to gRPC over HTTP2, "Responses", Percent-Encoded.
+/// The encoding of grpc-message (gRPC over HTTP2, "Responses", Percent-Encoded).
 @Suite struct PercentCodingTests {
   static let vectors: [(String, String)] = [
     ("", ""), ("plain text ~", "plain text ~"), ("100%", "100%25"), ("a\nb\tc", "a%0Ab%09c"),
@@ -14,7 +14,7 @@ import Testing
     #expect(with(coded) { v in written { PercentCoding.decode(v, into: $0) } } == bytes(plain))
   }
 
-  /// "implementations MUST NOT error or throw away the message": broken escapes are left as they are.
+  /// Malformed escapes stay as they are: "implementations MUST NOT error or throw away the message".
   @Test(arguments: [
     ("%", "%"), ("%4", "%4"), ("%G1", "%G1"), ("%1G", "%1G"), ("%%41", "%A"), ("%4%41", "%4A"), ("a%", "a%"),
     ("%c3%a9", "\u{e9}"), ("%C3%a9", "\u{e9}"), ("%2541", "%41"), ("+", "+"), ("%-1", "%-1"), ("% 1", "% 1"),
@@ -44,7 +44,7 @@ import Testing
   }
 }
 
-/// The repair of malformed UTF-8, by section 3.9 of the Unicode standard.
+/// The repair of malformed UTF-8 (the Unicode standard, section 3.9).
 @Suite struct UTF8RepairTests {
   static func repair(_ input: [UInt8]) -> [UInt8]? {
     with(input) { v in written { UTF8Repair.repair(v, into: $0) } }
@@ -59,8 +59,8 @@ import Testing
     #expect(Self.repair(bytes(text)) == bytes(text))
   }
 
-  /// The examples of tables 3-8 to 3-11 of the Unicode standard, and single broken bytes. A question mark stands for
-  /// U+FFFD.
+  /// The examples of tables 3-8 to 3-11 in the Unicode standard, and single broken bytes. In the expected
+  /// texts "?" stands for U+FFFD.
   @Test(arguments: [
     ("C0 AF E0 80 BF F0 81 82 41", "????????A"),
     ("ED A0 80 ED BF BF ED AF 41", "????????A"),
@@ -79,7 +79,7 @@ import Testing
     var random = Random()
     for _ in 0..<rounds {
       var input = random.bytes(upTo: 40, of: "")
-      // Mostly lead and continuation bytes near the borders of table 3-7.
+      // Most of the bytes are lead and continuation bytes near the limits of table 3-7.
       let borders: [UInt8] = [
         0x41, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC1, 0xC2, 0xDF, 0xE0, 0xED, 0xEF, 0xF0, 0xF4, 0xF5,
       ]
@@ -92,8 +92,8 @@ import Testing
   }
 }
 
-/// The encoding of "-bin" values according to gRPC over HTTP2, "Requests", Binary-Header, with the examples
-/// of RFC 4648 section 10.
+/// The encoding of "-bin" values (gRPC over HTTP2, "Requests", Binary-Header), with the examples of RFC 4648
+/// section 10.
 @Suite struct Base64Tests {
   static func decode(_ value: String) -> (Base64.Outcome, [UInt8]) {
     let out = ByteBuffer()
@@ -119,7 +119,8 @@ import Testing
     #expect(with(plain) { v in written { Base64.encode(v, padded: true, into: $0) } } == bytes(alphabet))
   }
 
-  /// The decoder accepts a value whose padding is missing in part, or whose bits behind the last byte are not 0.
+  /// The decoder accepts values with a part of their padding missing, and values with bits other than 0
+  /// behind the last byte.
   @Test func tolerated() {
     #expect(Self.decode("Zg=") == (.ok, bytes("f")))
     #expect(Self.decode("Zh==") == (.ok, bytes("f")))

@@ -1,7 +1,7 @@
 import PenstockWire
 import Testing
 
-/// The values of grpc-timeout, according to gRPC over HTTP2, "Requests", Timeout.
+/// The values of grpc-timeout (gRPC over HTTP2, "Requests", Timeout).
 @Suite struct TimeoutTests {
   static func write(_ nanoseconds: UInt64) -> String? {
     written { Timeout.write(nanoseconds: nanoseconds, into: $0) }.map { String(decoding: $0, as: UTF8.self) }
@@ -35,8 +35,8 @@ import Testing
   ])
   func malformed(value: String) { #expect(with(value) { Timeout.parse($0) } == nil) }
 
-  /// A value has at most eight digits. It is never more than the time asked for (or 1 ns, if that is 0), and less than
-  /// one unit below it.
+  /// A value has at most eight digits. It is never more than the time that was asked for (or 1 ns if that is
+  /// 0), and is less than one unit below it.
   @Test func randomValuesAreRoundedDownByLessThanOneUnit() throws {
     var random = Random()
     for _ in 0..<rounds {
@@ -49,7 +49,7 @@ import Testing
       let least = max(asked, 1)
       try #require(got <= least, "PENSTOCK_SEED=\(Seed.value) \(asked)")
       #expect(least - got < unit, "PENSTOCK_SEED=\(Seed.value) \(asked)")
-      // The finest unit is used that eight digits are enough for, so at most 1/100,000 of the time is lost.
+      // The unit is the finest for which eight digits suffice, so at most 1/100,000 of the time is lost.
       #expect(least - got <= asked / 100_000, "PENSTOCK_SEED=\(Seed.value) \(asked)")
     }
   }
