@@ -463,7 +463,7 @@ int main(int count, char **arguments) {
    * because it does not see references that share a word with a tag. So the loop below waits until these threads have
    * ended. */
   for (int64_t until = test_now_ms() + 10000; threads_named("penstock") > 0 && test_now_ms() < until;) test_pause();
-  /* The functions that run at exit may hang, too. */
+  /* The functions that run at exit may hang, too, so the alarm is set again. */
   running = "exit";
   alarm((unsigned)(30 * test_slow()));
   return failed ? 1 : 0;

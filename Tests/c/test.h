@@ -131,7 +131,7 @@ const char *dead_address(void);
 penstock_channel *open_channel(void);
 penstock_channel *open_channel_on(penstock_runtime *runtime);
 penstock_runtime *new_runtime(const char *options);
-/* A unary echo of "ping"; checks that it came back. */
+/* Makes a unary call to the echo method with "ping", and checks that "ping" comes back. */
 void check_echo(penstock_channel *channel);
 /* `unary_object` makes a unary call with an object of `codec`, which the library owns from then on; `reply_object`
  * gives the object of a reply. */
@@ -145,7 +145,7 @@ int32_t unary_code(penstock_channel *channel, const char *request);
 penstock_call *start_call(penstock_channel *channel, const char *method, int32_t kind);
 /* Starts a call in callback style without callbacks; the finalizer of its user_data signals `ended`. */
 penstock_call *start_callback_call(penstock_channel *channel, const char *method, int32_t kind, latch *ended);
-/* A bidi call that sends `count` numbered messages, and reads them all back. */
+/* Makes a bidi call that sends `count` numbered messages, and reads them all back. */
 void exchange(penstock_channel *channel, int count);
 /* How many descriptors and threads this process has. */
 int open_descriptors(void);

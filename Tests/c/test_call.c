@@ -355,7 +355,7 @@ TEST(call_back_pressure) {
   penstock_channel *channel = open_channel();
   penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
   REQUIRE(call != NULL);
-  /* Nobody reads: windows and buffers fill up. */
+  /* Nobody reads the echo, so windows and buffers fill up. */
   static char data[32768];
   penstock_result result = PENSTOCK_OK;
   size_t taken = 0;
@@ -376,7 +376,7 @@ TEST(call_back_pressure) {
     if (!CHECK_INT(taken < ((size_t)256 << 20), 1)) break;
   }
   CHECK_RESULT(result, PENSTOCK_E_WOULD_BLOCK);
-  /* Reading all messages makes room for the rest. */
+  /* When the test reads all messages, the messages that still wait can leave. */
   OK(penstock_call_half_close(call));
   size_t back = 0;
   penstock_message *message = NULL;

@@ -148,7 +148,7 @@ TEST(channel_options) {
   }
 }
 
-/* A URL says whether there is TLS: "tls" beside it has to say the same. */
+/* The scheme of a URL decides about TLS, and the option "tls" must not contradict it. */
 TEST(channel_urls) {
   static const struct {
     const char *target, *options, *words; /* words NULL: the channel is made */

@@ -101,7 +101,8 @@ static void put_data(story *self, stream *one, size_t count, int flags) {
   one->sent += count;
 }
 
-/* Puts a frame that is not part of a message. */
+/* Puts a frame that carries no part of a message: PING, SETTINGS, WINDOW_UPDATE, PRIORITY, or a frame of an unknown
+ * type. */
 static void put_other(story *self, const stream *one) {
   static const uint8_t bytes[100] = {0, 0, 0, 1};
   switch (test_random(6)) {

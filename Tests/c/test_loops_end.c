@@ -90,7 +90,7 @@ static void hang_on(int at) {
   CHECK_RESULT(penstock_runtime_shutdown(crowd.runtime, 50), PENSTOCK_E_TIMEOUT);
   CHECK_FINISH(other, 1);
   latch_signal(&gate.open);
-  /* The shutdown above goes on, so it may be complete before this one. */
+  /* The first shutdown has timed out, but goes on: so it may be complete before the second one. */
   penstock_result result = penstock_runtime_shutdown(crowd.runtime, -1);
   CHECK(result == PENSTOCK_OK || result == PENSTOCK_E_ALREADY);
   latch_wait(&ended, 1);

@@ -226,7 +226,7 @@ TEST(metadata_json_base64_input) {
   REQUIRE(metadata != NULL);
   CHECK_WHOLE(metadata, "{\"k-bin\":[\"AAE=\",\"AAE=\",\"AAE=\",\"/w==\",\"\"]}");
   CHECK_VALUE(metadata, "k-bin", 3, "\xff");
-  /* A comma in a text value is only a comma. */
+  /* A comma in a text value does not divide the value. */
   OK(penstock_metadata_set_json(metadata, "{\"k\": \"a,b\"}", NULL));
   CHECK_VALUE(metadata, "k", 0, "a,b");
   penstock_metadata_release(metadata);
@@ -329,7 +329,7 @@ TEST(metadata_values_live_until_a_change) {
   penstock_free(json);
   CHECK_STR((const char *)a, "first");
   CHECK_STR((const char *)b, "second");
-  /* Values may be set from the object's own memory. */
+  /* A value may be set from memory that belongs to the same metadata object. */
   OK(penstock_metadata_set(metadata, "a", (const char *)b));
   CHECK_VALUE(metadata, "a", 0, "second");
   const char *name = NULL;

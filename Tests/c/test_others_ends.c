@@ -260,7 +260,7 @@ TEST(others_grpc_java_12996_interceptor_and_caller_end_the_call_at_once) {
     pthread_join(ender, NULL);
     pthread_join(canceller, NULL);
     CHECK_INT(latch_count(&collector.replies), 1);
-    /* Either of the two threads may come first. */
+    /* Either the ticket or the cancel may end the call. */
     CHECK(collector.code == PENSTOCK_STATUS_ABORTED || collector.code == PENSTOCK_STATUS_CANCELLED);
     aborted += collector.code == PENSTOCK_STATUS_ABORTED;
     for (int k = 0; k < 3; k++) OK(penstock_registration_remove(ids[k], NULL));

@@ -128,7 +128,7 @@ TEST(reach_half_closes_in_a_callback) {
   penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
   for (const char *c = "abcdef"; *c; c++) {
     penstock_result result = penstock_call_send(call, c, 1);
-    /* The call may have ended meanwhile. */
+    /* By now the call may have ended: then the result is E_GONE. */
     CHECK(result == PENSTOCK_OK || result == PENSTOCK_E_GONE);
   }
   CHECK_MESSAGE(call, "a");

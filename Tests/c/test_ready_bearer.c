@@ -126,7 +126,7 @@ TEST(bearer_100_calls_failing_at_once_cause_one_refresh) {
   for (int i = 0; i < calls; i++) call[i] = ready_begin(channel, "x", NULL);
   latch_wait(&source.was_asked, 1);
   source_answer(&source, 1);
-  /* The server refuses all calls before there is another token. */
+  /* The server has refused all calls before there is another token. */
   EVENTUALLY(atomic_load(&guard.probe.seen[PENSTOCK_EVENT_STATUS]) == calls);
   latch_wait(&source.was_asked, 2);
   source_answer(&source, 2);

@@ -159,7 +159,7 @@ TEST(resolver_moves_a_channel) {
   EVENTUALLY(code_of(channel, "{}", NULL, 0) == 0);
   close(input);
   close(output);
-  /* The other peer has ended. */
+  /* The other peer has ended, so calls fail until the resolver pushes another address. */
   EVENTUALLY(code_of(channel, "{}", NULL, 0) == PENSTOCK_STATUS_UNAVAILABLE);
   OK(penstock_resolver_push(self.resolver, at(peer_address(), NULL), NULL));
   EVENTUALLY(code_of(channel, "{}", NULL, 0) == 0);

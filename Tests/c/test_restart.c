@@ -127,7 +127,7 @@ TEST(restart_by_ticket_while_the_caller_sends) {
   OK(penstock_call_half_close(call));
   latch_wait(&bench.auth_plan.paused, 1);
   OK(penstock_ticket_resolve(bench.auth_plan.ticket, PENSTOCK_RESTART));
-  /* The call may have ended meanwhile. */
+  /* By now the call may have ended: then the result is E_GONE, not E_ALREADY. */
   penstock_result again = penstock_ticket_resolve(bench.auth_plan.ticket, PENSTOCK_RESTART);
   CHECK(again == PENSTOCK_E_ALREADY || again == PENSTOCK_E_GONE);
   penstock_reply *reply = NULL;

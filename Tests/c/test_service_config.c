@@ -138,7 +138,7 @@ static int32_t code_of(penstock_channel *channel, const char *method, const char
   return code;
 }
 
-/* The option of a call wins over the method's, and the method's over the channel's. */
+/* The option wait_for_ready of a call overrides the method's, and the method's overrides the channel's. */
 TEST(service_config_wait_for_ready) {
   penstock_channel *channel = NULL;
   REQUIRE_OK(open_with(dead_address(),
@@ -162,7 +162,7 @@ TEST(service_config_wait_for_ready) {
   penstock_channel_release(channel);
 }
 
-/* The smaller of both limits holds. */
+/* Of a method's limit and the call's own, the smaller one holds. */
 TEST(service_config_limits) {
   penstock_channel *channel = NULL;
   REQUIRE_OK(open_with(peer_address(),
@@ -183,7 +183,7 @@ TEST(service_config_limits) {
   penstock_channel_release(channel);
 }
 
-/* A call whose deadline is longer, or that has none, ends at the method's timeout. */
+/* A call without a deadline, or with a later one, ends at the method's timeout. */
 TEST(service_config_timeout) {
   penstock_channel *channel = NULL;
   REQUIRE_OK(open_with(peer_address(),

@@ -47,7 +47,7 @@ TEST(trace_has_each_event_of_a_call) {
   CHECK_HAS(trace, "\"what\":\"transport\",\"hop\":null,\"event\":\"receive\"");
   CHECK_HAS(trace, "\"what\":\"caller\",\"hop\":null,\"event\":\"receive\"");
   CHECK_HAS(trace, "\"thread\":\"driving\"");
-  /* The order is: the pause, its end, the message. */
+  /* In the trace the pause comes first, then the end of the pause, then the message. */
   const char *paused = strstr(trace, "PAUSE"), *resolved = strstr(trace, "\"resolved\"");
   const char *sent = strstr(trace, "\"what\":\"transport\",\"hop\":null,\"event\":\"send\"");
   CHECK(paused && resolved && sent && paused < resolved && resolved < sent);

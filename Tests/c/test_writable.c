@@ -94,7 +94,7 @@ TEST(writable_is_told_by_on_sent) { stream(open_channel(), 1000, NULL, MESSAGES)
 /* One message at a time is always accepted, however little room there is. */
 TEST(writable_one_message_at_a_time) { stream(open_channel(), 100, "{\"send_buffer_bytes\": 1}", MESSAGES); }
 
-/* Drops every third message: on_sent reports those, too. */
+/* Drops every third message. on_sent reports the dropped messages, too. */
 static int32_t drop_third(probe *self, penstock_hop *hop, int32_t event) {
   int *count = self->context;
   (void)hop;

@@ -7,7 +7,7 @@
 typedef struct watcher {
   servers *all;
   const char *name;
-  /* Decides at each on_pick; NULL: always NEXT. */
+  /* Gives the verdict of each on_pick; NULL: always NEXT. */
   int32_t (*decide)(struct watcher *self, penstock_hop *hop, int server);
   int32_t (*start)(struct watcher *self, penstock_hop *hop);
   void *context;

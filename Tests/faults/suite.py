@@ -133,7 +133,7 @@ class Faults:
                     self.play(story, kind, ("blocking", "callback"), repeat)
 
     def play(self, story, kind, styles, repeat):
-        """One test for each style; they share a peer."""
+        """Runs a script as one test for each style; the tests share a peer."""
         names = {style: f"{story.name} {kind} {style}" for style in styles}
         if not any(self.suite.wants(name) for name in names.values()):
             return

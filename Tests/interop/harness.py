@@ -116,7 +116,7 @@ class Process:
         self.lines.put(None)
 
     def line(self, wanted=lambda line: True, limit=15):
-        """The next line that is `wanted`; None at the end of the output."""
+        """The next line for which `wanted` gives true; None at the end of the output."""
         until = time.monotonic() + limit
         while True:
             try:

@@ -249,7 +249,8 @@ class SingleCalls:
         return varint(number << 3 | 2) + varint(len(value)) + value
 
     def fail(self, address, details, message="no such thing: \u263a"):
-        """A call that ends with NOT_FOUND and these details, on either server."""
+        """Makes a call that ends with NOT_FOUND and these details. Its request asks grpcio's server for them, and its
+        metadata asks penstock-peer."""
         field = self.field
         status = field(1, 5) + field(2, message.encode())
         return self.call(address, SERVICE + "UnaryCall", "--send", field(7, status).hex(),

@@ -52,7 +52,7 @@ static trial *any_trial(uint64_t *random) {
   return NULL;
 }
 
-/* Uses any ticket of any call: live, spent or late. */
+/* The function of a helper thread: uses any ticket of any call, live, spent or late. */
 static void *help(void *argument) {
   uint64_t random = seed * 31 + (uintptr_t)argument;
   while (!atomic_load(&stopping)) {

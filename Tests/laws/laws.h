@@ -41,11 +41,11 @@ typedef enum place {
 void executors_start(void);
 /* Waits until every job has run, and ends the executors. */
 void executors_stop(void);
-/* Gives the executor of a place, borrowed; NULL for the driving thread. */
+/* Gives the executor of a place, where one lane of a registration runs; borrowed; NULL for the driving thread. */
 penstock_executor *executor_of(place place);
-/* Whether a callback of this place may run on this thread. */
+/* Whether a callback of a lane with this place may run on this thread. */
 bool is_at(place place);
-/* Notes that a callback of `place` runs on this thread. */
+/* Notes that a callback of a lane with the place `place` runs on this thread. */
 void note_place(place place);
 bool is_job_of(place place);
 
@@ -102,7 +102,7 @@ extern atomic_int failures;
 void broken(trial *trial, const char *law, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 trial *trial_new(void);
-/* Frees the trial once no helper thread and no function uses it. */
+/* Frees the trial (the record of a call) once no helper thread and no function uses it. */
 void trial_free(trial *trial);
 bool runs_elsewhere(const hop_record *hop);
 /* The lane to which the callback of this event belongs. */

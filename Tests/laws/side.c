@@ -103,7 +103,7 @@ void make_side_call(penstock_hop *hop, hop_record *maker, uint64_t *random) {
   penstock_result result = begin(hop, self, is_detached ? 50 + below(random, 300) : 300000);
   if (result != PENSTOCK_OK) {
     side_free(self);
-    /* On an executor the hop may be gone. */
+    /* If the callback runs on an executor, the hop may have ended by now. */
     if (result != PENSTOCK_E_GONE || !runs_elsewhere(maker))
       broken(trial, "side calls", "a hop can't call: %s", penstock_result_name(result));
     return;

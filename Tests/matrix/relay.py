@@ -24,7 +24,7 @@ DELAY = 0.2
 
 
 class Over(Exception):
-    """The fault has ended the connection."""
+    """Raised when the fault has ended the connection."""
 
 
 class Connection:
@@ -168,7 +168,7 @@ def made(kind, stream, payload, flags=0):
 
 
 async def at_once(fault, reader, writer):
-    """Faults of a connection on which no HTTP/2 is spoken."""
+    """Carries out a fault of a connection on which the proxy speaks no HTTP/2."""
     if fault.action == "reset":
         raw = writer.get_extra_info("socket")
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -42,7 +42,7 @@ class Counting(penstock.Interceptor):
 
 
 def requests():
-    """Two messages with a pause, so that they come in frames of their own."""
+    """Yields two messages with a pause between them, so that each comes in a frame of its own."""
     yield BODY
     time.sleep(PAUSE)
     yield BODY

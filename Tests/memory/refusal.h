@@ -1,4 +1,4 @@
-/* The functions of the preloaded canary for a program. */
+/* The functions of the preloaded canary (canary.c) that a program can call. */
 #ifndef PENSTOCK_REFUSAL_H
 #define PENSTOCK_REFUSAL_H
 #include <stddef.h>

@@ -22,7 +22,7 @@ def address(text):
 
 
 class Names:
-    """Answers at port 53 of `host`."""
+    """A DNS server at port 53 of `host`."""
 
     def __init__(self, host):
         # Lists of records by name, in lower case.

@@ -34,7 +34,7 @@ SLACK = 4
 
 
 class Link(Process):
-    """A link.py, and the servers at its other end."""
+    """A process of link.py, a network link that loses or delays packets, and the servers at its other end."""
 
     def __init__(self):
         super().__init__([sys.executable, HERE / "link.py", FAR, OTHER])
@@ -57,7 +57,7 @@ class Link(Process):
 
 
 class FarServer(Server):
-    """A server.py at the other end of a link."""
+    """A process of server.py, a grpcio server, at the other end of a link."""
 
     def __init__(self, machine, host, port):
         self.calls = []
@@ -135,7 +135,7 @@ class Network:
                 run("a slow link", self.slow, link, server)
 
     def lossy(self, link, server, loss):
-        """Each call ends as expected, and the server has processed it once."""
+        """Makes calls over a link that loses packets. Each ends as expected, and the server has processed it once."""
         with self.channel(server.address) as channel:
             Waiting(channel).end("OK")
             with link.being(loss=loss), Load(channel, 8, 200 if loss < 0.1 else 24) as calls:
@@ -340,7 +340,7 @@ class Network:
             Waiting(channel).end("UNAVAILABLE", f"{self.NAME}: Temporary failure in name resolution")
 
     def servers_change(self, names, one, two):
-        """When a connection is lost, new records are found."""
+        """When a connection is lost, the channel asks for the records again and uses the new ones."""
         with Server() as first:
             names.records[self.NAME] = [self.record(first)]
             with self.srv(min_resolve_interval_ms=0, wait_for_ready=True, **SOON) as channel:

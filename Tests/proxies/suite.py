@@ -130,7 +130,7 @@ class Proxies:
             run("haproxy tcp, calls that are silent for too long", self.cut, proxy, servers)
 
     def drained(self, address, tls, servers, proxy):
-        """A server that gets no new calls, and then gets some again."""
+        """haproxy drains a server, which then gets no new calls, and lets it have calls again."""
         with self.channel(address, tls) as channel, Load(channel) as calls:
             for turn in range(4):
                 calls.more()

@@ -312,7 +312,7 @@ int main(int argc, char **argv) {
   penstock_channel_release(resetting);
   must(penstock_runtime_shutdown(runtime, -1), "shutdown");
   penstock_runtime_release(runtime);
-  /* The numbers after the end, less those before the beginning. */
+  /* Descriptors and threads after the end, less those before the beginning. */
   say("end", seconds, entries("/proc/self/fd") - descriptors, entries("/proc/self/task") - threads);
   return 0;
 }

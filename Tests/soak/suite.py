@@ -151,7 +151,7 @@ def growth(counts):
 
 
 class Verdicts:
-    """The checks of the figures, each a test of its own."""
+    """The checks of the run's figures. Each check is a test of its own."""
 
     def __init__(self, soak, told, others):
         self.soak, self.others = soak, others

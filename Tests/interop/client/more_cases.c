@@ -74,7 +74,7 @@ static void many_requests(client *client) {
   rpc_free(call);
 }
 
-/* Sends and receives many messages at once. The sender waits for answers only when it has to. */
+/* Sends many messages and receives many, at the same time. The sender waits for answers only when it has to. */
 static void many_both_ways(client *client) {
   static const size_t sizes[] = {3000, SIZE_MAX};
   enum { COUNT = 500, AHEAD = 40 };
