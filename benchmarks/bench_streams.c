@@ -134,7 +134,7 @@ void duplex_blocking(bench *self, long calls) {
 
 /* ---- Callback style ---- */
 
-/* Sends messages until there is no room. When there is room again, on_sent calls this again. */
+/* Sends messages until there is no room. When there is room again, on_sent calls this function again. */
 static void send_more(bench *self, penstock_call *call) {
   while (self->sent < self->calls) {
     penstock_result result = try_send_one(self, call);
@@ -156,7 +156,7 @@ static void on_message(penstock_call *call, penstock_message *message, void *use
   self->received++;
 }
 
-/* Ping-pong: the echo of a message has come, so the next message is sent. */
+/* Ping-pong: called when the echo of a message has come, to send the next message. */
 static void on_echo(penstock_call *call, penstock_message *message, void *user_data) {
   bench *self = user_data;
   on_message(call, message, self);

@@ -27,7 +27,7 @@ CALLBACKS = ("on_start", "on_request", "on_half_close", "on_headers", "on_respon
 
 
 class Every(CompletionInterceptor):
-    """Calls ``end`` with the callback's name and its completion, in each callback."""
+    """In each callback, calls the test's function ``end`` with the callback's name and its completion."""
 
     name = "every"
 

@@ -143,7 +143,7 @@ def test_calls_wait_for_the_server(port: int) -> None:
 
 
 def test_a_server_that_comes_back(port: int) -> None:
-    """Calls that wait lose nothing while their server is restarted three times."""
+    """No call fails for lack of a connection while the server is restarted three times."""
     options = {"initial_backoff_ms": 20, "max_backoff_ms": 50, "wait_for_ready": True}
     server = serve(port)
     done = threading.Event()

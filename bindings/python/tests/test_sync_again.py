@@ -1,4 +1,4 @@
-"""Synchronous interceptors: next called again, and the kept hop of other threads."""
+"""Synchronous interceptors: a second call of `next`, and the kept hop on other threads."""
 
 from __future__ import annotations
 

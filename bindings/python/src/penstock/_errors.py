@@ -100,7 +100,7 @@ def result_name(result: int) -> str:
 
 
 def library_error(result: int, message: str = "", path: Optional[str] = None) -> LibraryError:
-    """The exception for ``result``."""
+    """Makes the exception for ``result``, of the class that `_CLASSES` has for it."""
     return _CLASSES.get(result, LibraryError)(result, message, path)
 
 

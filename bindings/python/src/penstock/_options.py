@@ -1,4 +1,4 @@
-"""The library's parsed options of a call."""
+"""Call options as the library has parsed them. They are kept for later calls with the same arguments."""
 
 from __future__ import annotations
 

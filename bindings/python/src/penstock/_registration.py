@@ -39,10 +39,10 @@ class Scope(Protocol):
         """The prefix of the scope's C functions, and the scope's handle."""
 
     def _has_registered(self, number: int) -> None:
-        """Notes that a registration has been made."""
+        """Called when a registration with this number has been made on the scope."""
 
     def _has_removed(self, number: int) -> None:
-        """Notes that a registration has been removed."""
+        """Called when the registration with this number has been removed from the scope."""
 
 
 # The default of the arguments that `Registration.replace` leaves unchanged.

@@ -75,7 +75,8 @@ class Idempotency(enum.IntEnum):
 
 
 class EventKind(enum.IntEnum):
-    """The kind of an event or a callback."""
+    """The events that `Hop.event` names. CREATE, DESTROY and PICK stand for the callbacks that bring no event of the
+    call."""
 
     NONE = c.EVENT_NONE
     START = c.EVENT_START

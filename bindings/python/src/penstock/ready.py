@@ -132,7 +132,7 @@ Source = Callable[[TokenRequest], Union[str, Tuple[str, Optional[float]], None]]
 
 
 class _Asked:
-    """The registry's object for a token source."""
+    """The object in the registry through which C calls a token source."""
 
     def __init__(self, source: Source, in_thread: bool) -> None:
         self.source = source
