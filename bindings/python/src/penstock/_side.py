@@ -98,7 +98,7 @@ def begin_unary(
     flags: int,
     options: CallOptions,
 ) -> None:
-    """Starts a unary side call in callback style."""
+    """Starts a unary side call in callback style. C calls ``on_reply`` when the side call has ended."""
     name = c_string(method, "a method")
     message = c_void_p()
     try:
