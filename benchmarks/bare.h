@@ -19,8 +19,8 @@ enum {
 };
 enum { END_STREAM = 1, ACK = 1, END_HEADERS = 4, PADDED = 8 };
 
-/* The largest payload of a frame that is received, and also of one that is sent: no setting of the other side can be
- * lower. */
+/* The largest payload of a frame that is received, and also of one that is sent: no SETTINGS_MAX_FRAME_SIZE of the
+ * other side can be lower. */
 #define FRAME_LARGEST 16384
 #define FRAME_HEADER  9
 

@@ -29,7 +29,7 @@ void test_failed(const char *file, int line, const char *format, ...) __attribut
 int test_slow(void);
 /* How often a random or racing test runs: `times`, or fewer under valgrind and sanitizers. */
 int test_rounds(int times);
-/* A pseudo-random number; the seed is printed at the start and read from PENSTOCK_TEST_SEED. */
+/* A pseudo-random number less than `below`; the seed is printed at the start and read from PENSTOCK_TEST_SEED. */
 uint32_t test_random(uint32_t below);
 
 #define TEST(function)                                                                                                 \

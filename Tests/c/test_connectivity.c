@@ -72,7 +72,7 @@ TEST(connectivity_of_a_dead_address) {
   penstock_channel_release(channel);
 }
 
-/* Counts the connections that come, until none has come for this time, and closes each connection at once. */
+/* Counts the connections that come, until none has come for `milliseconds`, and closes each connection at once. */
 static int accepted(int listener, int milliseconds) {
   int count = 0;
   struct pollfd waiting = {.fd = listener, .events = POLLIN};

@@ -182,8 +182,8 @@ static int32_t inject_before(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_NEXT;
 }
 
-/* An injected message uses demand that has gone down already: so the hop passes down that much less of the next demand,
- * and the number of messages that wait at the hop does not grow with each injection. */
+/* An injected message uses demand that the hop has passed down already: so the hop passes down that much less of the
+ * next demand, and the number of messages that wait at the hop does not grow with each injection. */
 TEST(demand_is_spent_by_an_injected_message) {
   line line;
   line_open(&line, inject_before);

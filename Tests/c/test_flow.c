@@ -269,7 +269,7 @@ TEST(flow_how_far_a_sender_runs_ahead) {
   penstock_runtime *runtime = new_runtime("{\"mode\": \"host\"}");
   penstock_channel *channel = open_channel_on(runtime);
   const int32_t up = PENSTOCK_KIND_CLIENT_STREAM, bidi = PENSTOCK_KIND_BIDI;
-  /* A client stream has room for a few more large messages; and for as many small messages as other streams. */
+  /* A client stream has room for a few more large messages than other streams, and for as many small messages. */
   CHECK_INT(run_ahead(channel, CLIENT_STREAM, up, NULL, 65536), 655360 / (65536 + 256));
   CHECK_INT(run_ahead(channel, CLIENT_STREAM, up, NULL, 20000), 16);
   CHECK_INT(run_ahead(channel, CLIENT_STREAM, up, NULL, 16), SEND_BUFFER / (16 + 256));

@@ -1,4 +1,5 @@
-/* fork: functions on the parent's handles give E_FORKED in a child; handles that the child makes work. */
+/* Fork without hooks: in a child, functions on the parent's handles give E_FORKED, and the child can make handles of
+ * its own. */
 #include "ready.h"
 
 #include <sys/wait.h>

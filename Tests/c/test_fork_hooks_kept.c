@@ -21,8 +21,8 @@ static void note_other(penstock_call *call, penstock_reply *reply, void *user_da
   atomic_fetch_add(&loops->others, 1);
 }
 
-/* In the child the parent's calls end. Each then begins a call on the other channels, and no loop mistakes the new call
- * for a call of the parent. */
+/* In the child the parent's calls end. Then the callback of each begins a call on the other channels, and no loop
+ * mistakes the new call for a call of the parent. */
 static void begin_others(penstock_call *call, penstock_reply *reply, void *user_data) {
   (void)call;
   loops *loops = user_data;

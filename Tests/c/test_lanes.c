@@ -1,5 +1,6 @@
-/* What a hop can do in the two lanes: inject at each point, refuse a call, turn an error into a success or back, hold
- * one event until another comes, and keep several events of both lanes at once. */
+/* The abilities of a hop in the two lanes: to inject at each point, to refuse a call, to turn an error into a success
+ * or a success into an error, to hold one event until another comes, and to keep several events of both lanes at
+ * once. */
 #include "test.h"
 
 /* Makes a call that sends one message for each character of `sent`; gives the characters that came back. */

@@ -53,7 +53,7 @@ static bool on_one_loop(penstock_channel *one, penstock_channel *other) {
   return false;
 }
 
-/* Makes a channel, and keeps it if it is neither on the loop of the first nor on that of the third. */
+/* Makes a channel, and keeps it if it is neither on the loop of the first channel nor on that of the third. */
 static bool next_is_apart(penstock_runtime *runtime, penstock_channel *const *channels, penstock_channel **next) {
   *next = open_channel_on(runtime);
   if (!on_one_loop(*next, channels[0]) && !on_one_loop(*next, channels[2])) return true;

@@ -208,7 +208,8 @@ TEST(loops_that_are_left_go_on) {
   memset(&crowd, 0, sizeof(crowd));
   crowd.runtime = new_runtime("{\"loops\": 3, \"caller_drives\": false}");
   int lost = newest_epoll(), ends[2];
-  /* The channels are made first, so that each loop has some. A loop that has noticed its loss gets no channel. */
+  /* The channels are made first, so that each loop has some. A loop that has noticed the loss of its descriptor gets no
+   * further channel. */
   for (int i = 0; i < CHANNELS; i++) crowd.channels[i] = open_channel_on(crowd.runtime);
   CHECK(pipe(ends) == 0 && dup2(ends[0], lost) == lost);
   int failed = 0;

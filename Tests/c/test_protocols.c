@@ -1,5 +1,5 @@
 /* The protocol of a channel, as hops and callers see it: its name, the HTTP method of a request, the name of the
- * messages' encoding. No server of these protocols is needed here: where none stands below, a hop answers. */
+ * messages' encoding. No server of these protocols is needed: where there is no server, a hop answers. */
 #include "syncer.h"
 
 #include <stddef.h>
@@ -330,7 +330,8 @@ static void check_codec(penstock_channel *channel, penstock_codec *codec, const 
   penstock_call_options_release(made);
 }
 
-/* A hop above the codec and one below it see the codec's name, and the latter sets another if it is asked to. */
+/* A hop above the codec and one below it see the codec's name, and the lower hop sets another name if `context` is
+ * one. */
 static int32_t see_name(probe *self, penstock_hop *hop, int32_t event) {
   if (event != PENSTOCK_EVENT_START) return PENSTOCK_NEXT;
   CHECK_STR(penstock_request_content_subtype(penstock_hop_request(hop)), "json");

@@ -158,8 +158,8 @@ TEST(side_call_of_a_removed_interceptor_starts_at_its_old_place) {
   probe_wait_finalized(&below);
 }
 
-/* A side call of a hop above the codec passes neither this hop nor its second hop below the codec; the other hops at
- * the bytes level are below it, whatever their priority. */
+/* A side call of a hop above the codec passes neither this hop nor the second hop of its interceptor, which is below
+ * the codec; the other hops at the bytes level are below it, whatever their priority. */
 TEST(side_call_of_a_hop_above_the_codec) {
   penstock_channel *channel = open_channel();
   plan token;

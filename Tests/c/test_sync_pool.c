@@ -343,7 +343,8 @@ TEST(sync_shutdown_wakes_a_function_in_next) {
   bench_close(&bench);
 }
 
-/* The function releases the last handles: its worker is not joined, and its data is freed after it has returned. */
+/* The function releases the last handles of its runtime: the worker that runs the function is not joined, and the
+ * function's data is freed after the function has returned. */
 static int32_t release_all(layer *self, penstock_hop *call) {
   worker_bench *bench = self->bench;
   latch_signal(&bench->entered);

@@ -197,7 +197,7 @@ TEST(interceptor_take_messages_wait_until_they_are_asked_for) {
   expect_stream_from_stub(0, false, PENSTOCK_STATUS_OK);
 }
 
-/* Messages that have been read make room: all delivered messages together are far more than hold_bytes. */
+/* Messages that the caller has read make room for more: in all, the hop delivers far more than hold_bytes. */
 static int32_t keep_taken(probe *self, penstock_hop *hop, int32_t event) {
   if (event == PENSTOCK_EVENT_START) *(penstock_hop * _Atomic *)self->context = penstock_hop_retain(hop);
   return event == PENSTOCK_EVENT_START ? PENSTOCK_TAKE : PENSTOCK_NEXT;
