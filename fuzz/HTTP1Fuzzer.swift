@@ -3,8 +3,8 @@ import PenstockWire
 
 @testable import PenstockTransport
 
-// Fuzzes the parser of HTTP/1.1's answers: the input is what a server sends on one connection. The parser must not trap,
-// and finds the same however the bytes come in pieces.
+// Fuzzes the parser of HTTP/1.1's answers: the input is what a server sends on one connection. The parser
+// must not trap, and must find the same answers however the bytes are divided into pieces.
 
 /// The results of parsing all answers in `input`, as numbers: they must not depend on the size of the pieces.
 private func parse(_ input: ByteView, piece: Int) -> [Int] {

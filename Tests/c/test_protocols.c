@@ -20,7 +20,8 @@ static penstock_call_options *options_of(const char *json) {
 
 /* ---- The name ---- */
 
-/* The last interceptor: notes what it sees in on_start, and answers in the server's place. */
+/* The last interceptor of the chain: notes the protocol and the method that it sees in on_start, and answers instead of
+ * a server. */
 typedef struct note {
   char protocol[16], method[8], later[8];
   int32_t allows;
@@ -74,7 +75,7 @@ TEST(protocol_of_a_hop_is_that_of_its_channel) {
     penstock_channel *channel = open_with(dead_address(), options),
                      *other = open_with(dead_address(), "{\"tls\": false}");
     CHECK_STR(run_noting(channel, NULL, (note){0}).protocol, names[i]);
-    /* After a redirect it is the other channel's. */
+    /* After a redirect the protocol is that of the other channel. */
     CHECK_STR(run_noting(channel, NULL, (note){.to = other}).protocol, "grpc");
     CHECK_STR(run_noting(other, NULL, (note){.to = channel}).protocol, names[i]);
     penstock_channel_release(channel);
@@ -161,7 +162,7 @@ TEST(get_is_forbidden_by_call_options) {
   probe_wait_finalized(&probe);
 }
 
-/* The synchronous style: before next, and an answer instead of next. */
+/* The synchronous style: the function decides before it calls next, or answers instead of calling next. */
 static int32_t decide(syncer *self, penstock_hop *hop) {
   penstock_request *request = penstock_hop_request(hop);
   CHECK_STR(penstock_hop_protocol(hop), "connect");
@@ -201,7 +202,7 @@ static void *answer_elsewhere(void *given) {
   OK(penstock_hop_deliver(hop, "x", 1));
   OK(answer_hop(hop, NULL));
   OK(penstock_hop_resolve(hop, PENSTOCK_TAKE));
-  /* The start does not wait any more. */
+  /* The start does not wait any more, so the request can't be changed. */
   CHECK(penstock_request_set_allows_get(request, 1) != PENSTOCK_OK);
   penstock_hop_release(hop);
   return NULL;
@@ -351,7 +352,7 @@ TEST(codec_names_the_encoding) {
   penstock_channel *channel = open_channel();
   check_codec(channel, unnamed, "{" ECHO "}", "application/grpc");
   check_codec(channel, json, "{" ECHO "}", "application/grpc+json");
-  /* An option of the call counts more than the codec, and so does a hop. */
+  /* The content_subtype of the call's options, or of a hop, overrides the codec's name. */
   check_codec(channel, json, "{" ECHO ", \"content_subtype\": \"other\"}", "application/grpc+other");
   probe probe;
   probe_init_with(&probe, "see", see_name, NULL);
@@ -365,11 +366,11 @@ TEST(codec_names_the_encoding) {
   OK(penstock_registration_remove(id, NULL));
   probe_wait_finalized(&probe);
   penstock_channel_release(channel);
-  /* The codec counts more than the channel's option; an unnamed one leaves it. */
+  /* The codec's name overrides the channel's option. With a codec without a name the option holds. */
   channel = open_with(peer_address(), "{\"tls\": false, \"content_subtype\": \"cbor\"}");
   check_codec(channel, json, "{" ECHO "}", "application/grpc+json");
   check_codec(channel, unnamed, "{" ECHO "}", "application/grpc+cbor");
-  /* A codec of the channel, and none again. */
+  /* The channel gets a codec, and then none again. */
   OK(penstock_channel_set_codec(channel, json));
   penstock_codec_release(json);
   penstock_codec_release(unnamed);
@@ -399,7 +400,7 @@ TEST(codec_with_a_wrong_name_or_an_older_table) {
     CHECK_ERROR(error, PENSTOCK_E_INVALID_ARGUMENT, NULL, "functions.name");
     CHECK(codec == NULL);
   }
-  /* The first version's table had no name: what stands behind it is not read. */
+  /* The table of the first version has no field `name`: the bytes behind the table are not read. */
   penstock_codec_functions functions = functions_named("not valid");
   penstock_codec *codec = NULL;
   functions.struct_size = offsetof(penstock_codec_functions, name);

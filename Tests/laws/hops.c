@@ -16,7 +16,7 @@ static void finalize(void *user_data) {
   if (atomic_load(&self->live) != 0) broken(NULL, "law 6", "registration %d: finalizer while hops live", self->number);
 }
 
-/* Finds the trial of the call (its record in this program), in create; NULL: the call has none. */
+/* Finds the trial (this program's record) of the call, in create; NULL: the call has none. */
 static trial *trial_of(penstock_hop *hop) {
   const void *value = NULL;
   size_t length = 0;

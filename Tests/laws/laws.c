@@ -37,8 +37,8 @@ static atomic_int answers; /* answers of the server that callers got */
 static atomic_bool stopping;
 static atomic_uint_least64_t used[4]; /* how often the use of a ticket gave OK, ALREADY, GONE, or another result */
 
-/* Gives the trial of some open call (its record in this program), or NULL. The trial exists at least until the helper
- * has left it. */
+/* Gives the trial (this program's record of a call) of some open call, or NULL. The trial exists at least until the
+ * helper has left it. */
 static trial *any_trial(uint64_t *random) {
   uint32_t count = slot_count + side_slot_count, first = below(random, count);
   for (uint32_t i = 0; i < count; i++) {

@@ -7,8 +7,8 @@
 
 atomic_int functions_run;
 
-/* Gives the trial of the call (its record in this program), which exists at least until the function has returned.
- * NULL: another function has made the call. */
+/* Gives the trial (this program's record) of the call, which exists at least until the function has returned. NULL:
+ * another function has made the call. */
 static trial *trial_inside(penstock_hop *call) {
   const void *value = NULL;
   size_t length = 0;

@@ -285,7 +285,7 @@ class Network:
             Waiting(channel).end("OK")
 
     def priorities(self, names, one, two):
-        """A server of a later priority is used only if no server of an earlier one can be connected to."""
+        """A server with a greater priority number is used only if no server with a smaller one can be connected to."""
         with Server() as gone:
             gone.end()
             names.records[self.NAME] = [self.record(two, 20), self.record(gone, 10), self.record(one, 15)]
