@@ -68,7 +68,7 @@ NOTES = (
 
 
 def kept(result):
-    """The figures of a run that its tables need, without the rounds: what benchmarks/figures/bench.json keeps."""
+    """The figures of a run that its tables need, without the rounds: the contents of benchmarks/figures/bench.json."""
     rows = []
     for row in result["rows"]:
         clients = row["clients"]

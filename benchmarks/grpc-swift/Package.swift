@@ -1,5 +1,6 @@
 // swift-tools-version:6.1
-// The grpc-swift-2 client of the benchmarks: a package of its own, so that the library depends on none of this.
+// The grpc-swift-2 client of the benchmarks: a package of its own, so that the library does not depend on
+// grpc-swift-2.
 import PackageDescription
 
 let package = Package(
