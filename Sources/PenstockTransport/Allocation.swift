@@ -1,11 +1,11 @@
 import CMemory
 
-// This is the first file of the module. In Embedded mode the compiler adds its own weak versions of the runtime's
-// functions to the first file, and inlines them there: a class in this file would not be freed by
-// Sources/CEmbedded/references.c.
+// This is the first file of the module. In Embedded mode the compiler puts its own weak versions of the Swift
+// runtime's functions into the first file, and inlines them there. A class in this file would use those
+// versions, and not the ones of Sources/CEmbedded/references.c.
 
-/// Marks an object as confined to the driving thread, in its initialiser: only that thread makes and drops references
-/// to it, so counting them takes no atomic operations in Embedded mode (Sources/CEmbedded/references.c). If only one
-/// reference is left, another thread may release it.
+/// Marks an object as confined to the driving thread. Called in the object's initialiser. Only that thread
+/// retains and releases the object, so counting its references takes no atomic operations in Embedded mode
+/// (Sources/CEmbedded/references.c). Exception: another thread may release the last reference.
 @inline(__always)
 func confine(_ object: AnyObject) { cm_confine(Unmanaged.passUnretained(object).toOpaque()) }

@@ -1,21 +1,23 @@
-/// The bounds that no option sets, on the memory and the work that a peer can cause. The comment of a row names the bounded
-/// thing and its unit; behind "Beyond:" it says what follows if a peer goes over the bound. docs/limits.md has these
-/// rows, by scripts/options; CONTRIBUTING.md says how to add one.
+/// The limits on the memory and the work that a peer can cause, as far as no option sets them. The comment of
+/// each limit gives the limited thing and its unit. The text after "Beyond:" gives the consequence if a peer
+/// exceeds the limit. scripts/options copies these comments to docs/limits.md; CONTRIBUTING.md explains how
+/// to add a limit.
 enum Limits {
   /// Frames and TLS messages without use for any call. Beyond: the connection ends.
   static let framesWithoutUse = 10_000
-  /// Frames without use that are forgiven in each second. Beyond: they count.
+  /// Frames without use that are subtracted from the count in each second. Beyond: they stay in the count.
   static let forgivenEachSecond: UInt64 = 100
   /// A header block, in multiples of `max_header_list_bytes`. Beyond: the connection ends.
   static let headerBlockLists = 4
-  /// Bytes of DATA that come late on streams that the client has given up, beside four windows of the connection.
-  /// Beyond: they count as frames without use.
+  /// Bytes of DATA that arrive on streams that the client has already ended, in addition to four windows of
+  /// the connection. Beyond: they count as frames without use.
   static let lateBytes = 16 << 20
   /// The metadata of a status that comes in a body (gRPC-Web, Connect), in bytes as a header list. Beyond: the call fails.
   static let statusInBodyBytes = 64 << 10
   /// Bytes of a TLS handshake. Beyond: the connection fails.
   static let handshakeBytes = 1 << 20
-  /// Bytes of TLS records that wait to be sent, beyond those of calls. Beyond: nothing is read until they have left.
+  /// Bytes of TLS records that wait to be sent, in addition to the records of calls. Beyond: nothing is
+  /// received until they are sent.
   static let waitingRecordBytes = 256 << 10
   /// Informational responses (1xx) of HTTP/1.1 before an answer. Beyond: the call and its connection end.
   static let informationalResponses = 32

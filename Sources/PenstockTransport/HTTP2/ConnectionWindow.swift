@@ -1,7 +1,7 @@
 import CNghttp2
 
-/// The receive window of a connection. It is wide (`connection_window` of the options), or narrow while only
-/// bidi streams with small messages are open.
+/// The receive window of a connection. It is wide (the option `initial_connection_window_bytes`), or narrow
+/// while only bidi streams with small messages are open.
 ///
 /// With a wide window a peer sends each small answer by itself, and each answer wakes this side. A peer whose
 /// window is used up goes on reading, and packs its later answers together. The server of grpc++ then sends

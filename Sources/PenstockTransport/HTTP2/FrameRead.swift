@@ -6,9 +6,9 @@ import PenstockWire
 /// `scratch`.
 ///
 /// ```
-/// message:  [rest of this frame]        [next frame]        [next frame] headers:
-/// [header]            [header] scratch:                                                              [later
-/// bytes]
+/// message:  [rest of this frame]        [next frame]        [next frame]
+/// headers:                      [header]            [header]
+/// scratch:                                                              [later bytes]
 /// ```
 ///
 /// The length of the next frames is a guess: most peers divide a message into frames of equal length.

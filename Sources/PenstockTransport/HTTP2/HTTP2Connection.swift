@@ -7,8 +7,8 @@ import PenstockWire
 /// drives it.
 ///
 /// ```
-/// preface --the peer's SETTINGS--> open --no new streams--> draining --no stream left--> closed preface,
-/// open, draining --error, end of stream, close by the owner--> closed
+/// preface --the peer's SETTINGS--> open --no new streams--> draining --no stream left--> closed
+/// preface, open, draining --error, end of stream, close by the owner--> closed
 /// ```
 ///
 /// In each turn of the loop the connection reads the waiting bytes and reports the changes to the streams'

@@ -3,21 +3,22 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 
-/// The lower half of one connection, which sends and receives bytes and knows nothing of HTTP: the socket,
-/// the TLS engine once a connect step has set it (`put`), and the bytes that wait to be sent. A connector
-/// owns the link first, then the connection that the connector makes.
+/// The lower half of one connection, which sends and receives bytes and knows nothing of HTTP. It has the
+/// socket, the bytes that wait to be sent and, once a connect step has called `put`, the TLS engine. The
+/// owner is the connector at first, and later the connection that the connector makes.
 final class Link {
   let socket: Socket
   private(set) var engine: TLSEngine?
-  /// The bytes to be sent or, with TLS, to become records.
+  /// The bytes that wait to be sent. With TLS they have to become TLS records first.
   let out: SendQueue
   private let runtime: Runtime
-  /// Received bytes that were not used yet, as long as the link has no TLS.
+  /// Received bytes that were not used yet. Only a link without TLS uses this buffer.
   private let plain = ByteBuffer()
   private var watchesOutput = false
   private var ignoresInput = false
 
-  /// Makes a link. `copies`: the connection will use TLS, which needs the bytes to send in one piece.
+  /// Makes a link. `copies`: the connection will use TLS, which needs the bytes that it encrypts in one piece
+  /// of memory.
   init(_ socket: Socket, copies: Bool, _ runtime: Runtime) {
     self.socket = socket
     self.runtime = runtime
@@ -25,11 +26,12 @@ final class Link {
     confine(self)
   }
 
-  /// Received bytes that were not used yet; with TLS they have to be decrypted.
+  /// Received bytes that were not used yet. With TLS they are still encrypted.
   var input: ByteBuffer { engine?.input ?? plain }
 
-  /// Makes the link use TLS from now on. Bytes that have already come become the engine's first input; bytes
-  /// that still wait to be sent leave before the engine's records. False: no memory.
+  /// Makes the link use TLS from now on. Bytes that were received before become the first input of the
+  /// engine. Bytes that still wait to be sent are sent in clear text before the engine's records. False: no
+  /// memory.
   @inline(never) @_optimize(size)
   func put(_ engine: TLSEngine) -> Bool {
     guard engine.input.append(plain.view), engine.output.append(out.bytes.view) else { return false }
@@ -41,14 +43,14 @@ final class Link {
 
   // MARK: Sending
 
-  /// Whether nothing waits to be sent: the kernel has taken all bytes.
+  /// Whether all bytes were sent, that is, the kernel has accepted them.
   var isSent: Bool { out.isEmpty && (engine.map { $0.output.isEmpty } ?? true) }
 
-  /// Whether more bytes of records wait than calls can cause. TLS itself has then written the excess, in
-  /// answer to the peer; so the peer has to read before more is read from it.
+  /// Whether more bytes of records wait than calls can cause. The excess comes from TLS messages that answer
+  /// the peer's own messages. So nothing is received from the peer until it has read some of these bytes.
   var isClogged: Bool { engine.map { $0.output.count > Limits.waitingRecordBytes } ?? false }
 
-  /// Makes TLS records of the next bytes of `out`, at most `most` of them. False: TLS has failed.
+  /// Makes TLS records of the next bytes of `out`, at most `most` bytes. False: TLS has failed.
   func makeRecords(_ engine: TLSEngine, _ most: Int) -> Bool {
     let part = min(out.bytes.count, most)
     guard part == 0 || engine.write(ByteView(rebasing: out.bytes.view[..<part])) else { return false }
@@ -56,7 +58,7 @@ final class Link {
     return true
   }
 
-  /// Sends the waiting bytes; with TLS, records of at most `most` bytes at once.
+  /// Sends the waiting bytes. With TLS, makes records of at most `most` bytes at a time.
   func send(_ most: Int) -> Socket.Moved {
     guard let engine else { return socket.send(out) }
     while true {
@@ -67,14 +69,14 @@ final class Link {
     }
   }
 
-  /// Sends the waiting bytes once, as far as the kernel takes them.
+  /// Tries once to send the waiting bytes. The bytes that the kernel does not accept stay in the link.
   @inline(never) @_optimize(size)
   func flush() {
     if !isSent { _ = send(.max) }
   }
 
-  /// Sets whether the loop reports room to send. While the link is clogged, the loop reports no bytes to
-  /// read.
+  /// Sets whether the loop reports that the socket can take more bytes. If the link is clogged, the loop does
+  /// not report bytes to read.
   func watchOutput(_ on: Bool) {
     let isClogged = on && isClogged
     guard on != watchesOutput || isClogged != ignoresInput else { return }
@@ -88,18 +90,18 @@ final class Link {
   @inline(never) @_optimize(size)
   func close() {
     runtime.unwatch(socket.descriptor)
-    // A forked child may have the descriptor too, so only a shutdown ends the connection.
+    // A forked child may have a copy of the descriptor, so closing it here would not end the connection.
     socket.shutdown()
     socket.close()
     out.removeAll()
   }
 
-  /// The text about a connection that failed with the errno `code`. `during`: the step under way, such as " during
-  /// the TLS handshake".
+  /// The error text for a connection that failed with the errno `code`. `during`: the step in which it
+  /// failed, such as " during the TLS handshake".
   @inline(never) @_optimize(size)
   static func lost(_ code: Int32, _ during: StaticString) -> ByteBuffer {
     let text = ByteBuffer().say("the connection failed").say(during).say(": ").say(errno: code)
-    // These two errors come only if the descriptor is not this socket any more.
+    // These two errors occur only if the descriptor no longer belongs to this socket.
     if code == EBADF || code == ENOTSOCK { text.say(": something in the program closed its descriptors") }
     return text
   }

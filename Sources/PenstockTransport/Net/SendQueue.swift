@@ -1,17 +1,19 @@
 import CSystem
 import PenstockWire
 
-/// The bytes to be sent on a connection, in order: bytes that the queue has copied (its own bytes), and parts
-/// of messages that stay where they are until the kernel has them.
+/// The bytes to be sent on a connection, in order. Some are copies that the queue owns (its own bytes). The
+/// others are parts of messages, which are not copied: they stay in their messages until the kernel has
+/// accepted them.
 ///
-/// A part keeps its message, even if the stream is reset or the call ends; no code changes the message any
-/// more. With `copies` all bytes are the queue's own, because a TLS engine needs them in one piece.
+/// A part holds a reference to its message, even if the stream is reset or the call ends. No code changes the
+/// message after it was added. With `copies` all bytes are the queue's own, because a TLS engine needs them
+/// in one piece of memory.
 public final class SendQueue {
   private struct Part {
     let message: ByteBuffer
     var start: Int
     var count: Int
-    /// How many of the queue's own bytes come before the part, counted from when the queue was last empty.
+    /// The number of the queue's own bytes before this part, counted since the queue was last empty.
     let offset: Int
   }
 
@@ -20,32 +22,33 @@ public final class SendQueue {
   private let copies: Bool
   private var parts: [Part] = []
   private var partBytes = 0
-  /// How many of the queue's own bytes have left since it was last empty.
+  /// The number of the queue's own bytes that were sent since the queue was last empty.
   private var base = 0
 
-  /// The size of the shortest part that is not copied. Copying a shorter part is less work than one more
-  /// vector for the kernel.
+  /// The length in bytes of the shortest part that is not copied. To copy a shorter part costs less than one
+  /// more vector in the system call.
   private static let leastPart = 2048
-  /// The most vectors of one system call; they take 1 KiB of the stack.
+  /// The most vectors in one system call. They take 1 KiB of the stack.
   private static let mostVectors = 64
 
   public init(copies: Bool) { self.copies = copies }
 
   public var count: Int { bytes.count &+ partBytes }
   public var isEmpty: Bool { count == 0 }
-  /// Whether the queue has `limit` bytes or more. Parts that are not copied count half, because a message of
-  /// 1 MiB leaves a tenth faster in two system calls than in four.
+  /// Whether the queue has reached `limit` bytes. Parts that are not copied count half, because a message of
+  /// 1 MiB is sent 10 % faster in two system calls than in four.
   func isFull(_ limit: Int) -> Bool { bytes.count >= limit || count >= 2 * limit }
 
   /// Adds a copy of `view`. False: no memory.
   public func append(_ view: ByteView) -> Bool { bytes.append(view) }
 
-  /// Adds `count` bytes of `message` from `start` on. False: no memory.
+  /// Adds the `count` bytes of `message` that begin at the offset `start`. False: no memory.
   func append(_ message: ByteBuffer, from start: Int, count: Int) -> Bool {
     var kept = count
     if copies || count < SendQueue.leastPart {
       guard bytes.append(ByteView(rebasing: message.view[start..<(start + count)])) else { return false }
-      // A lent message is kept until the copy leaves, because its finalizer must not run from within nghttp2.
+      // A lent message (whose memory belongs to the user) is held until the copy was sent, because its
+      // finalizer must not run from within nghttp2.
       if !message.isLent { return true }
       kept = 0
     }
@@ -61,14 +64,15 @@ public final class SendQueue {
     base = 0
   }
 
-  /// Sends as many bytes as the kernel takes now. Returns their number, or -errno.
+  /// Sends as many bytes as the kernel accepts now. Returns their number, or -errno.
   public func send(to descriptor: Int32) -> Int {
     var sent = 0
     while true {
       let (n, offered) =
         partBytes == 0
         ? (cs_send(descriptor, bytes.view.baseAddress, bytes.count), bytes.count) : sendVectors(descriptor)
-      // An error after some bytes were sent is reported with the next bytes.
+      // If some bytes were sent before an error, this call returns their number, and the next call returns
+      // the error.
       if n <= 0 { return sent > 0 ? sent : Int(n) }
       consume(Int(n))
       sent &+= Int(n)
@@ -76,8 +80,8 @@ public final class SendQueue {
     }
   }
 
-  /// Sends as many vectors as one system call takes. Returns how many bytes that call took, or -errno, and how many
-  /// it was offered.
+  /// Sends as many vectors as one system call takes. `taken`: the number of bytes that the kernel has
+  /// accepted, or -errno. `offered`: the number of bytes in the vectors.
   private func sendVectors(_ descriptor: Int32) -> (taken: Int64, offered: Int) {
     withUnsafeTemporaryAllocation(of: iovec.self, capacity: SendQueue.mostVectors) { vectors in
       let own = bytes.view

@@ -2,13 +2,14 @@ import CSystem
 import PenstockChannel
 import PenstockWire
 
-/// The socket of a connection, and the owner of its descriptor. Only this class makes, reads, writes and
-/// closes sockets.
+/// The socket of a connection. It owns the descriptor. Only this class makes, reads, writes and closes
+/// sockets.
 class Socket {
   private(set) final var descriptor: Int32
 
   enum Opened {
-    /// A socket. `connecting`: wait until it is writable, then ask `connectError`.
+    /// A socket. With `connecting` the caller waits until the socket is writable, and then checks
+    /// `connectError`.
     case socket(Socket, connecting: Bool)
     /// The errno of the failure.
     case failed(Int32)
@@ -16,9 +17,9 @@ class Socket {
 
   enum Moved: Equatable {
     case bytes(Int)
-    /// The socket is full, or has no bytes now.
+    /// The socket's send buffer is full, or no received bytes are waiting.
     case wouldBlock
-    /// The peer will send no more.
+    /// The peer has closed its side, and sends no more bytes.
     case end
     case failed(Int32)
   }
@@ -30,8 +31,8 @@ class Socket {
     identity = cs_socket_identity(descriptor)
   }
 
-  /// Whether the descriptor is still this socket. False: other code in the program has closed it, and its
-  /// number may belong to another file by now.
+  /// Whether the descriptor still belongs to this socket. False: other code in the program has closed the
+  /// descriptor, and its number may belong to another file by now.
   private final var isOurs: Bool { descriptor >= 0 && cs_socket_identity(descriptor) == identity }
 
   deinit { close() }
@@ -41,7 +42,7 @@ class Socket {
     let descriptor = cs_stream_socket(address.family)
     if descriptor < 0 { return .failed(-descriptor) }
     let socket = Socket(descriptor)
-    // The library gathers frames itself, so bytes that are sent should leave at once.
+    // The kernel need not collect small writes (TCP_NODELAY), because the library collects frames itself.
     if !address.isUnix { _ = cs_no_delay(descriptor) }
     let code = address.withRaw { cs_connect(descriptor, $0, $1) }
     if code == 0 { return .socket(socket, connecting: false) }
@@ -49,7 +50,7 @@ class Socket {
     return .failed(-code)
   }
 
-  /// The errno with which the attempt to connect has failed; 0: it has succeeded.
+  /// The errno with which the connect has failed; 0: it has succeeded. Valid once the socket is writable.
   var connectError: Int32 { cs_socket_error(descriptor) }
 
   /// The round-trip time in nanoseconds; 0: not known.
@@ -76,7 +77,7 @@ class Socket {
     }
   }
 
-  /// Receives into several spaces, one after the other.
+  /// Receives bytes into the `count` spaces of `vectors`, and fills one after the other.
   func receive(_ vectors: UnsafeMutablePointer<iovec>, _ count: Int) -> Moved {
     while true {
       let n = Int(cs_recvv(descriptor, vectors, count))
@@ -109,7 +110,7 @@ class Socket {
     return .failed(Int32(truncatingIfNeeded: -n))
   }
 
-  /// Ends the connection for every process that has the descriptor, children that were forked included.
+  /// Ends the connection for every process that has a copy of the descriptor, such as a forked child.
   func shutdown() {
     if isOurs { _ = cs_shutdown(descriptor) }
   }

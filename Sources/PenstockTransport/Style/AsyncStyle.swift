@@ -1,12 +1,14 @@
 public import PenstockCall
 import PenstockWire
 
-/// The asynchronous style: an ordinary interceptor whose callbacks pause each event, and give the user a
-/// handle of the hop at that event.
+/// The asynchronous style of interceptors: an ordinary interceptor whose callbacks pause each event, and give
+/// the user a handle of the hop at that event.
 ///
-/// This style needs no code in PenstockCall: it uses callbacks, verdicts and tickets like any interceptor.
+/// This style needs no code in PenstockCall, because it uses callbacks, verdicts and tickets like any
+/// interceptor.
 public struct AsyncCallbacks {
-  /// A callback for an event: it gets a handle of the hop, which the user has to release, and the hop's state.
+  /// A user's callback for an event. Its arguments are a handle of the hop, which the user has to release,
+  /// and the state that the user's `create` has set.
   public typealias Shown = @convention(c) (OpaquePointer?, UnsafeMutableRawPointer?) -> Void
 
   public var create: HopCreate?
@@ -22,7 +24,7 @@ public struct AsyncCallbacks {
   public init() {}
 }
 
-/// The user's callbacks and data, which live as long as the registration.
+/// The user's callbacks and user data. They live as long as the registration.
 private final class AsyncStyle {
   let callbacks: AsyncCallbacks
   let userData: UserData
@@ -33,9 +35,10 @@ private final class AsyncStyle {
   }
 }
 
-/// The state pointer of the ordinary callbacks points to such an object: to one for the registration or, if
-/// the user has a `create`, to one for each hop. `table` takes a reference to the registration's object, and
-/// its finalizer releases that; `create` takes a reference to a hop's object, and `destroy` releases that.
+/// The object behind the state pointer of the ordinary callbacks. The registration has one such object. If
+/// the user has a `create` callback, each hop has another one. The state pointer of the registration holds a
+/// reference, which the registration's finalizer releases. The state pointer of a hop holds a reference,
+/// which `destroy` releases.
 public final class AsyncState {
   private let style: AsyncStyle
   private let pointer: UnsafeMutableRawPointer?
@@ -51,7 +54,7 @@ public final class AsyncState {
 
   private func toOpaque() -> UnsafeMutableRawPointer { Unmanaged.passRetained(self).toOpaque() }
 
-  /// The parts of a registration: the callbacks, the pointer to their state, which holds a reference, and the
+  /// Returns the parts of a registration: the callbacks, the state pointer, which holds a reference, and the
   /// finalizer that releases this reference.
   @inline(never) @_optimize(size)
   public static func table(_ callbacks: AsyncCallbacks, _ userData: UserData)
@@ -94,7 +97,8 @@ public final class AsyncState {
     return mine.style.callbacks.onCancel?(handle, mine.pointer) ?? Verdict.next.rawValue
   }
 
-  /// Gives the user's callback a handle at the event, which the user has to release, and returns the verdict.
+  /// Calls the user's callback with a handle at the event, which the user has to release. Returns the
+  /// verdict.
   @inline(never)
   fileprivate static func show(
     _ handle: OpaquePointer?, _ state: UnsafeMutableRawPointer?, _ kind: EventKind,
@@ -103,7 +107,7 @@ public final class AsyncState {
     guard let handle, let mine = from(state) else { return Verdict.next.rawValue }
     var waiting = WaitingHop(Hop.from(handle), kind)
     callback(mine.style.callbacks)?(OpaquePointer(Unmanaged.passRetained(waiting).toOpaque()), mine.pointer)
-    // If the user keeps the handle, any thread may have the hop from now on, even if the event goes on now.
+    // If the user has kept the handle, any thread may use the hop from now on, even after the event.
     if !isKnownUniquelyReferenced(&waiting) { waiting.becomeShared() }
     return waiting.settle()
   }

@@ -1,12 +1,12 @@
 import PenstockCall
 import PenstockWire
 
-// A chain sees a synchronous interceptor as an ordinary one. Its callbacks, in this file, stop the events
-// that the user's function is to see. All code of this file runs on the driving thread.
+// For a chain, a synchronous interceptor is an ordinary interceptor with the callbacks of this file. They
+// stop the events that the user's function should see. All code of this file runs on the driving thread.
 
 extension SyncInterceptor {
-  /// The callbacks with which a synchronous interceptor is registered. The registration's user data must be a
-  /// reference to the SyncInterceptor: `createHop` reads it.
+  /// The callbacks of a synchronous interceptor, for its registration. The registration's user data must be a
+  /// reference to the `SyncInterceptor`, because `createHop` reads it.
   public static func callbacks() -> Registration.Callbacks {
     var callbacks = Registration.Callbacks()
     callbacks.create = createHop
@@ -59,7 +59,8 @@ private func with(
 }
 
 extension InterceptedCall {
-  /// Takes a ticket for the event. Returns 0 if there is no ticket; then the call has been ended.
+  /// Takes a ticket for the present event. Returns 0 if there is no memory for a ticket. The call is ended
+  /// then.
   private func takeTicket(_ hop: Hop) -> UInt64 {
     let ticket = hop.takeTicket()
     if ticket == 0 { _ = hop.finish(Status(.resourceExhausted, "no memory for a synchronous interceptor")) }
@@ -77,14 +78,14 @@ extension InterceptedCall {
     tickets.start = takeTicket(hop)
     guard tickets.start != 0 else { return .next }
     hop.becomeShared()
-    // If the call has only one request message, the function sees it with the start: start is held until the
-    // message has come.
+    // A call with only one request message shows the start and the message to the function together. So the
+    // start is held until the message arrives.
     if kind.sendsOne { return .hold }
     offer(hop)
     return .pause
   }
 
-  /// Called when the request message has come, or a half-close without a message.
+  /// Called when the request message has arrived at the hop; nil: a half-close without a message has arrived.
   fileprivate func requestCame(_ hop: Hop, _ message: Message?) -> Verdict {
     guard stage == .collecting else { return .next }
     tickets.request = takeTicket(hop)
@@ -101,7 +102,7 @@ extension InterceptedCall {
     }
   }
 
-  /// Called when the function has called `next` for the first time: start goes on, with the function's
+  /// Called when the function has called `next` for the first time. Passes the start on, with the function's
   /// changes.
   @inline(never) @_optimize(size)
   func passStart(_ hop: Hop) {
@@ -121,7 +122,7 @@ extension InterceptedCall {
     call.settle(open.request, .verdict(.next))
   }
 
-  /// Called when the function has called `next` after a status: the call begins again below the hop, and the
+  /// Called when the function has called `next` after a status. The call begins again below the hop, and the
   /// response that waits at the hop is dropped.
   @inline(never) @_optimize(size)
   func startAgain(_ hop: Hop) {
@@ -153,7 +154,8 @@ extension InterceptedCall {
   }
 
   fileprivate func messageCame(_ hop: Hop) -> Verdict {
-    // If only one response message is allowed, a second one is not shown: the call itself rejects it.
+    // If the call allows only one response message, a second message is not shown to the function. The call
+    // itself rejects it.
     guard stage == .passed, response == nil else { return .next }
     tickets.response = takeTicket(hop)
     guard tickets.response != 0 else { return .next }
@@ -161,7 +163,7 @@ extension InterceptedCall {
       response = hop.message
       return .hold
     }
-    // If a hop below has kept the headers back, the response of a stream begins with this message.
+    // If a hop below has not passed the headers on, this message is the first event of a stream's response.
     respond()
     return .pause
   }
@@ -180,7 +182,7 @@ extension InterceptedCall {
     return .pause
   }
 
-  /// Called when the function has returned: the response goes on, with the function's changes.
+  /// Called when the function has returned. Passes the response on, with the function's changes.
   @inline(never) @_optimize(size)
   func letGo(_ hop: Hop) {
     guard stage == .responded else { return }
@@ -223,13 +225,14 @@ extension InterceptedCall {
     hop.call.settle(open.start, .verdict(.take))
     hop.call.settle(open.request, .verdict(.next))
     if let headers = given.headers { _ = hop.deliverHeaders(headers) }
-    // `answer` is set only now: the TAKE above already makes the call ask for messages, and `pump` would
-    // deliver them before the headers.
+    // `answer` is set only after the headers are delivered. The TAKE above already makes the call ask for
+    // messages, so `pump` would otherwise deliver messages before the headers.
     answer = given
     pump(hop)
   }
 
-  /// Delivers as many of the function's messages as have been asked for; the status comes last.
+  /// Delivers as many of the function's own response messages as the caller has asked for, and at last the
+  /// status.
   @inline(never) @_optimize(size)
   func pump(_ hop: Hop) {
     if isPumping { return }

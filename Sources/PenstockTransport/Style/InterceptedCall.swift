@@ -2,13 +2,13 @@ import PenstockCall
 import PenstockWire
 import Synchronization
 
-/// A user's function that intercepts calls, and the object that keeps its data.
+/// A user's function that intercepts calls in synchronous style, and the function's user data.
 public final class SyncInterceptor {
   public typealias Function = @convention(c) (OpaquePointer?, UnsafeMutableRawPointer?) -> Int32
 
   let function: Function
   let userData: UserData
-  /// The name and the methods, each followed by a NUL.
+  /// The name of the interceptor, and the filter for its methods. Each has a NUL at its end.
   public let name: ByteBuffer
   public let methods: ByteBuffer?
 
@@ -20,73 +20,73 @@ public final class SyncInterceptor {
   }
 }
 
-/// One synchronous interceptor in one call: the state of its hop, and the requests that the user's function
-/// makes through a `SyncHop`.
+/// One synchronous interceptor in one call: the state of its hop, and the orders that the user's function
+/// gives through a `SyncHop`.
 ///
 /// Two threads work on this object. On the driving thread the hop's callbacks (HopCallbacks.swift) stop the
-/// events that the function is to see, and offer the function to the workers. The function runs on a worker.
-/// It sees a copy of the start, because other code may read the start at the same time. Of the response it
-/// sees the events themselves, which wait at the hop: no other code uses them until the function has
-/// returned. The function's requests are posted to the driving thread and carried out there (`run`).
+/// events that the function should see, and offer the function to the worker threads. The function runs on a
+/// worker. It sees a copy of the start, because other code may read the start at the same time. It sees the
+/// events of the response themselves. They wait at the hop, and no other code uses them until the function
+/// has returned. The function's orders are posted to the driving thread and carried out there (`run`).
 ///
-/// `@unchecked Sendable`: each part below names its owner.
+/// `@unchecked Sendable`: the comment above each group of fields names the thread or the lock that guards it.
 public final class InterceptedCall: InboxItem, @unchecked Sendable {
-  // Immutable.
-  /// The hop. The driving thread uses it; other threads call only the functions of a hop that any thread may
-  /// call. The hop keeps this object until the hop's `destroy`.
+  // Constants.
+  /// The hop. Only the driving thread uses it, except for the functions of a hop that any thread may call.
+  /// The hop holds this object until its `destroy` callback.
   let hop: Hop
-  /// The interceptor. `userData`, the user data of its registration, keeps it; so the user's finalizer runs
-  /// only after the last function has returned.
+  /// The interceptor. `userData`, the user data of its registration, holds the interceptor. So the user's
+  /// finalizer runs only after the function has returned in all calls.
   unowned(unsafe) let interceptor: SyncInterceptor
   private let userData: UserData
   let registration: UInt64
   let item: CallItem
   let pool: WorkerPool
-  /// The loop of the call. The reference is not counted, because `pool` keeps the loop.
+  /// The runtime of the call's loop. The reference is not counted, because `pool` holds the loop.
   unowned(unsafe) let runtime: Runtime
   let kind: CallKind
-  /// The codec, if the function sees messages as objects.
+  /// The codec, if the function sees messages as objects; nil: it sees bytes.
   let codec: Codec?
-  /// The values of the call, which have a lock of their own.
+  /// The values that the call and its hops share. They have a lock of their own.
   private let values: CallValues
 
-  // The pool's state, under its lock.
-  /// `open`: the function is offered to the workers, and none has begun it.
+  // The state of the worker pool, under the pool's lock.
+  /// `open`: the function is offered to the workers, and no worker has begun to run it.
   enum Offer { case closed, open }
   var offer = Offer.closed
   var isQueued = false
   var nextQueued: InterceptedCall?
   var previousQueued: Unmanaged<InterceptedCall>?
 
-  // The state of the hop, used by the driving thread only.
+  // The state of the hop. Only the driving thread uses it.
   enum Stage: Equatable {
-    /// Start waits at the hop until the one request message has come, too.
+    /// The start waits at the hop until the only request message arrives.
     case collecting
-    /// The function may run; start waits at the hop.
+    /// The start waits at the hop, and the function is offered to the workers or runs.
     case offered
-    /// The function has called `next`, and start has gone on.
+    /// The function has called `next`, and the start was passed on.
     case passed
-    /// The response waits at the hop.
+    /// The response has arrived and waits at the hop.
     case responded
-    /// The function has returned, or has ended the call: all events pass the hop.
+    /// The function has returned, or has ended the call. All events pass the hop from now on.
     case passing
-    /// The function answers instead of the server.
+    /// The function answers the call itself, instead of the server.
     case answering
     case over
   }
   var stage = Stage.collecting
   var tickets = OpenTickets()
   var answer: Answer?
-  /// A response message that the function has set although none had come. It is delivered before the status,
-  /// as soon as the caller asks for a message.
+  /// A response message that the function has set although the server has sent none. It is delivered before
+  /// the status, as soon as the caller asks for a message.
   var lateResponse: Message?
   var isPumping = false
-  /// Whether there was no memory for the copy of the start.
+  /// Whether memory was lacking for the copy of the start. The call then ends.
   let isShort: Bool
 
   struct OpenTickets {
     var start: UInt64 = 0
-    /// The ticket of the request message or, if there is no message, of half-close.
+    /// The ticket of the request message; if there is no message, the ticket of the half-close.
     var request: UInt64 = 0
     var headers: UInt64 = 0
     var response: UInt64 = 0
@@ -99,33 +99,35 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     var status: Status
   }
 
-  // Used by the function once it runs; before that, by the driving thread.
-  /// A copy of the start, which `next` sends. A further `next` sends it again, with the changes made by then.
+  // The function uses these fields while it runs; before that, the driving thread uses them.
+  /// A copy of the start, which `next` sends. Each further `next` sends the copy again, with all changes that
+  /// the function has made to it.
   let start: Request
   /// Whether the function may have changed the start.
   private(set) var isChanged = false
-  /// `request`: the request message that came. `newRequest` and `newResponse`: the messages by which the function has
-  /// replaced the request message and the response message.
+  /// `request`: the request message that has arrived. `newRequest` and `newResponse`: the function's
+  /// replacements for the request message and the response message.
   var request: Message?
   var newRequest: Message?
   var newResponse: Message?
   private var answers: [Message] = []
   private var answerHeaders: Metadata?
   private var hasCalledNext = false
-  /// Whether `next` has returned with a response.
+  /// Whether the last `next` has returned with a response.
   private var hasSeenResponse = false
   private var hasEnded = false
 
-  // The response, written by the driving thread before it sets `hasResponse`, and by the function after that.
+  // The response. The driving thread writes it before it sets `hasResponse`. Afterwards the function uses it.
   var headers: Metadata?
   var response: Message?
   var status: Status?
-  /// Headers and statuses that an earlier `next` has shown, which the function may still look at.
+  /// Headers and statuses from earlier calls of `next`. They are kept, because the function may still use
+  /// them.
   var shownBefore: [AnyObject] = []
-  /// The reason why the call could not begin again; nil: it could.
+  /// The reason why a further `next` could not restart the call; nil: it could.
   var refusedAgain: Refusal?
 
-  // The rest is under the lock. A wish is a request of the function to the driving thread.
+  // The other fields are under the lock. A `Wish` is an order from the function to the driving thread.
   enum Wish {
     case next, again
     case answer(Answer)
@@ -140,7 +142,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   private var endStatus: Status?
   private var cell: WaitCell?
 
-  /// Called when start comes to the hop.
+  /// Called when the start event arrives at the hop.
   @inline(never) @_optimize(size)
   init(_ hop: Hop, _ interceptor: SyncInterceptor) {
     self.hop = hop
@@ -152,7 +154,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     isShort = copied == nil
     start = copied ?? hop.call.request
     pool = item.workers
-    // RuntimeLoop is the only class of loops.
+    // The cast is safe, because `RuntimeLoop` is the only subclass of `CallLoop`.
     runtime = unsafeDowncast(hop.call.loop, to: RuntimeLoop.self).runtime
     kind = hop.call.request.kind
     codec = hop.codec
@@ -164,7 +166,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
 
   // MARK: - News for the function, from the driving thread
 
-  /// Called when the response has come, or its first part if it is a stream: makes `next` return.
+  /// Called when the response has arrived, or its first part if it is a stream. Makes `next` return.
   func respond() {
     stage = .responded
     lock.lock()
@@ -174,8 +176,8 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     waits?.set()
   }
 
-  /// Called when the call was ended elsewhere, or the hop has ended: makes `next` return. A function that has
-  /// not begun then does not run, and the function's requests are ignored.
+  /// Called when other code has ended the call, or when the hop ends. Makes `next` return. A function that
+  /// has not begun is not run any more. Later orders of the function are ignored.
   @inline(never) @_optimize(size)
   func end(_ status: Status?) {
     guard stage != .over else { return }
@@ -191,7 +193,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     pool.withdraw(self)
   }
 
-  /// Carries out the function's request.
+  /// Carries out the function's last order.
   @inline(never) @_optimize(size)
   public override func run() {
     lock.lock()
@@ -212,7 +214,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     }
   }
 
-  /// Called if the runtime has ended before this item ran: makes a waiting `next` return.
+  /// Called if the runtime ended before this item could run. Makes a waiting `next` return.
   public override func dropped(_ why: Closing) {
     lock.lock()
     isOver = true
@@ -228,7 +230,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
 
   // MARK: - The function, on a worker
 
-  /// Runs the function. The caller holds a reference.
+  /// Runs the user's function. The caller holds a reference to this object.
   @inline(never) @_optimize(size)
   func execute() {
     let handle = SyncHop(self)
@@ -246,7 +248,8 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     }
   }
 
-  /// The status with which a call ends by law 7, because its interceptor is broken.
+  /// The status (INTERNAL) of a call that ends because its interceptor has broken the rules for its functions
+  /// (law 7 in docs/interceptors.md).
   func broken(_ what: StaticString) -> Status {
     Status(
       .internal, parts: ("interceptor '" as StaticString).bytes,
@@ -254,21 +257,21 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
       ("' " as StaticString).bytes, what.bytes)
   }
 
-  /// Whether the function has not called `next` yet, so that the start can be changed.
+  /// Whether the function has not called `next` yet, so that it may change the start.
   var isBeforeNext: Bool { !hasCalledNext && !hasEnded }
-  /// Whether `next` has returned a response, which can be changed.
+  /// Whether `next` has returned a response, which the function may change.
   var isAfterNext: Bool { hasSeenResponse && !hasEnded }
-  /// Whether the call was ended elsewhere.
+  /// Whether other code has ended the call.
   private var isGone: Bool { lock.withLock { isOver } }
 
-  /// Whether the calling thread drives a loop of the call's runtime, so that it must not wait.
+  /// Whether the calling thread drives a loop of the call's runtime. Such a thread must not wait.
   @inline(never) @_optimize(size)
   private var isOnDrivingThread: Bool {
     DrivingThread.isCurrent() && ClientCall.of(hop)?.channel.runtime.isDriving != false
   }
 
-  /// Lets start go on, and waits for the response. A further `next`, after a status, makes the call begin
-  /// again below the hop. While this thread waits, it runs other synchronous functions of the call.
+  /// Passes the start on, and waits for the response. A further `next`, after a status, restarts the call
+  /// below the hop. While this thread waits, it runs other synchronous functions of the call.
   @inline(never) @_optimize(size)
   func next() -> Outcome {
     if hasEnded { return hop.refuse(.functionHasEnded) }
@@ -291,7 +294,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     while true {
       if let attendant { pool.serve(item, attendant) }
       if lock.withLock({ hasResponse || isOver }) { break }
-      // A worker waits without driving a loop that the host program drives.
+      // A waiting worker does not drive a loop that the host program drives.
       let result =
         isOnDrivingThread
         ? .wouldDeadlock
@@ -313,7 +316,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     return refusedAgain.take().map { hop.refuse($0) } ?? .ok
   }
 
-  /// Ends the call. The function's return value is then ignored.
+  /// Ends the call with `status`. The return value of the function is then ignored.
   func cancel(_ status: Status) -> Outcome {
     if hasEnded { return .already }
     hasEnded = true
@@ -322,8 +325,8 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     return .ok
   }
 
-  /// Answers the call instead of the server: with the headers and the messages that the function has delivered
-  /// (`addAnswer`), and then `status`.
+  /// Answers the call instead of the server: with the headers and messages of earlier calls of `addAnswer`,
+  /// and then with `status`.
   func answer(_ status: Status) -> Outcome {
     if hasEnded { return .already }
     guard !hasCalledNext else { return hop.refuse(.hasGoneOn) }
@@ -349,24 +352,25 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     return .ok
   }
 
-  /// Whether the message is an object or bytes, as the function sees messages.
+  /// Whether the message has the form that the function sees: an object if the hop has a codec, otherwise
+  /// bytes.
   private func fits(_ message: Message) -> Bool { message.isObject == (codec != nil) }
   private var otherForm: Outcome { hop.refuse(codec == nil ? .takesBytes : .takesObjects) }
   private var notBeforeNext: Outcome { hop.refuse(hasEnded ? .functionHasEnded : .hasGoneOn) }
 
-  /// Whether a further `next` is possible, so that the start may be changed.
+  /// Whether the function can still call `next`, so that it may change the start.
   private var isBeforeStart: Bool { isBeforeNext || isAfterNext && status != nil }
   private var notBeforeStart: Outcome { hop.refuse(hasEnded ? .functionHasEnded : .streamHasBegun) }
 
-  /// Changes the start that the next `next` sends.
+  /// Changes the copy of the start that `next` will send.
   func edit(_ change: (Request) -> Outcome) -> Outcome {
     guard isBeforeStart else { return notBeforeStart }
     isChanged = true
     return change(start)
   }
 
-  /// Sets the deadline; nil: none. Before the first `next` the call's deadline changes at once; after a
-  /// status it changes when the function calls `next` again.
+  /// Sets the deadline (monotonic ns); nil: no deadline. Before the first `next` the call's deadline changes
+  /// at once. After a status the deadline changes when the function calls `next` again.
   @inline(never) @_optimize(size)
   func setDeadline(_ time: UInt64?) -> Outcome {
     guard isBeforeStart else { return notBeforeStart }
@@ -381,26 +385,27 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     return .ok
   }
 
-  /// The request's metadata, which can be changed until `next`.
+  /// The request's metadata. The function may change it until it calls `next`.
   var requestMetadata: Metadata {
     isChanged = true
     return start.metadata
   }
 
-  /// The request's metadata until `next`, then the response's; nil: a trailers-only answer has none.
+  /// Before `next` the request's metadata, after `next` the response's headers. nil: a trailers-only response
+  /// has no headers.
   var metadata: Metadata? {
     if isBeforeNext { return requestMetadata }
     return isAfterNext ? headers : nil
   }
 
-  /// The request message until `next`, then the response message. nil: that side of the call is a stream, or
-  /// has no message.
+  /// Before `next` the request message, after `next` the response message. nil: the request or the response
+  /// is a stream, or has no message.
   var message: Message? {
     if isBeforeNext { return newRequest ?? request }
     return isAfterNext && kind.receivesOne ? newResponse ?? response : nil
   }
 
-  /// Replaces the message, or adds one if there is none.
+  /// Replaces the request message or the response message, or adds a message if there is none.
   func replace(_ message: Message) -> Outcome {
     guard fits(message) else { return otherForm }
     if isBeforeNext, kind.sendsOne {
@@ -415,7 +420,8 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     return .ok
   }
 
-  /// The status of the response, after `next`; if the call was ended elsewhere, the status that its caller gets.
+  /// The status of the response. If other code has ended the call, it is the status that the call's user
+  /// gets. nil before `next`.
   var responseStatus: Status? {
     guard hasCalledNext else { return nil }
     return hasSeenResponse ? status : lock.withLock { endStatus }

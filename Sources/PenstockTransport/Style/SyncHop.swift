@@ -2,16 +2,17 @@ import CSystem
 import PenstockCall
 import PenstockWire
 
-/// The handle of its hop that the function of a synchronous interceptor gets. Before `next` the handle is at
-/// the start, after `next` at the response. All its functions work on the function's thread, until the
-/// function returns. On other threads, and later, only those work that any thread may call with a kept hop.
+/// The handle of the hop that the function of a synchronous interceptor gets. Before `next` the handle is at
+/// the start event, after `next` at the response. All functions of the handle work on the function's thread
+/// until the function returns. On other threads, or after that, only those functions work that any thread may
+/// call with a handle that it keeps.
 final class SyncHop: BoundHop, @unchecked Sendable {
   private let thread = cs_thread_self()
-  /// The call, used by the function's thread only; nil when the function has returned, so that a handle that
-  /// the user keeps does not keep the interceptor.
+  /// The interceptor's state in this call. Only the function's thread uses it. It is nil after the function
+  /// has returned, so that a handle that the user keeps does not hold the interceptor.
   private var call: Unmanaged<InterceptedCall>?
 
-  /// The caller keeps `call` until `close`.
+  /// Makes the handle. The caller holds a reference to `call` until `close`.
   init(_ call: InterceptedCall) {
     self.call = .passUnretained(call)
     super.init(call.hop)
@@ -39,9 +40,10 @@ final class SyncHop: BoundHop, @unchecked Sendable {
   override func end(_ status: Status) -> Outcome { running?.cancel(status) ?? hop.finish(status) }
   override func deliver(_ headers: Metadata) -> Outcome { running?.addAnswer(headers) ?? outside }
   override func deliver(_ status: Status) -> Outcome { running?.answer(status) ?? outside }
-  /// On the function's thread the message becomes a part of the function's own answer, or, after `next` in a call with a
-  /// response stream, is inserted into that stream. Another thread can only insert a message among the server's
-  /// responses, and not while the hop answers the call or may still do so.
+  /// On the function's thread before `next`, adds the message to the function's own answer. After `next`, in
+  /// a call with a response stream, inserts the message into that stream. On another thread, inserts the
+  /// message among the server's responses; this is refused while the hop answers the call, or may still do
+  /// so.
   override func deliver(_ message: Message) -> Outcome {
     guard let running else { return hop.mayDeliver ? outside : hop.injectInbound(message) }
     let goesOn = running.isAfterNext && !running.kind.receivesOne

@@ -1,12 +1,12 @@
 public import PenstockCall
 public import PenstockWire
 
-/// A handle of a hop at an event that may wait. A callback in asynchronous style gets such a handle, with
-/// which the user has to resolve the event. `Tickets.hop` makes a handle for a ticket, which the user need
-/// not use.
+/// A handle of a hop at an event that may wait. A callback in asynchronous style gets such a handle, and the
+/// user has to resolve the event with it. `Tickets.hop` makes a handle for a ticket; with that handle the
+/// user may resolve the event, but need not.
 ///
-/// An event that is resolved while its callback still runs needs no ticket: the callback's verdict is enough.
-/// A ticket is taken, and the event paused, only if the callback returns before the event is resolved.
+/// If the event is resolved while its callback runs, the callback returns the verdict, and no ticket is
+/// needed. If the callback returns before the event is resolved, a ticket is taken and the event is paused.
 /// `@unchecked`: all mutable state is under the lock.
 public final class WaitingHop: BoundHop, @unchecked Sendable {
   enum Answer {
@@ -20,34 +20,34 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
   }
 
   private enum State {
-    /// The callback is running.
+    /// The callback runs, and the event is not resolved yet.
     case fresh
-    /// The event was resolved while the callback was running.
+    /// The event was resolved while the callback was running. The callback returns this answer.
     case answered(Answer)
-    /// The callback has returned, and the event waits.
+    /// The callback has returned, and the event waits at the hop.
     case waiting(ticket: UInt64)
     case spent
-    /// The call went on without the event.
+    /// The call has continued or ended without the event.
     case gone
-    /// The event is the status of a cancel or a deadline, which no hop can hold up: the event goes on by
-    /// itself.
+    /// The event is the status of a cancel or a deadline. No hop can stop such an event, so it continues
+    /// without a verdict.
     case passing
   }
 
   private let kind: EventKind
   private let owesEnd: Bool
-  /// The objects that the handle shows. The handle keeps them, so that the user may use them as long as the
-  /// handle.
+  /// The objects that the functions of the handle return. The handle holds them, so that the user may use
+  /// them as long as the handle.
   private let shownMetadata: Metadata?
   private let shownStatus: Status?
   private let shownMessage: Message?
   private let shownStart: Request?
   private let lock = Lock()
   private var state = State.fresh
-  /// Whether the call was ended through this handle.
+  /// Whether the user has ended the call through this handle.
   private var hasEnded = false
 
-  /// Makes the handle that the callback of the event gets. Called within the ordinary callback of the hop.
+  /// Makes the handle for the user's callback. Called within the ordinary callback of the hop for this event.
   init(_ hop: Hop, _ kind: EventKind) {
     self.kind = kind
     owesEnd = true
@@ -60,7 +60,7 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
     hop.lend()
   }
 
-  /// Makes the handle for a ticket, on any thread. `start`: the request that goes with the ticket's event.
+  /// Makes the handle for a ticket, on any thread. `start`: the request that belongs to the ticket's event.
   init(_ hop: Hop, _ event: Event, ticket: UInt64, start: Request?) {
     kind = event.kind
     shownStart = start
@@ -77,8 +77,9 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
     super.init(hop)
   }
 
-  /// If the user had to resolve the event, and it still waits, the call ends by law 7. The callback has
-  /// returned by now, because it holds a reference to the handle while it runs.
+  /// If the user had to resolve the event and has not done so, the call ends with INTERNAL (law 7 in
+  /// docs/interceptors.md). The callback has returned by now, because it holds a reference to the handle
+  /// while it runs.
   deinit {
     if owesEnd, case .waiting(let ticket) = state {
       _ = Tickets.resolve(ticket, .broken("released an event that it had not resolved"))
@@ -93,10 +94,10 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
     return isOpen
   }
 
-  /// Runs `look` if the handle still shows its event, so that no other thread ends the wait of the event
-  /// meanwhile.
+  /// Runs `look` if the event still waits or its callback still runs. During `look` no other thread can
+  /// resolve the event.
   private func whileShown(_ look: () -> Void) {
-    // In a forked child the lock may be held by a thread that exists only in the parent.
+    // In a forked child the lock is not taken, because a thread that exists only in the parent may hold it.
     if hop.isForked { return }
     lock.lock()
     defer { lock.unlock() }
@@ -118,7 +119,8 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
 
   public override func setMessage(_ fresh: Message) -> Outcome {
     guard let shownMessage else { return isOpen ? refuse(.noMessage) : .gone }
-    // `fresh` gets the old contents. They are released after the lock, because user code may free them.
+    // After the exchange `fresh` has the old contents. They are released after the lock, because the release
+    // may run user code.
     defer { withExtendedLifetime(fresh) {} }
     return whileOpen {
       guard shownMessage.isObject == fresh.isObject else { return hop.refuseForm() }
@@ -127,16 +129,17 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
     }
   }
 
-  /// A copy of the request as it is now, because hops below change the call's request as soon as start goes
-  /// on.
+  /// A copy of the present request. Hops below change the call's request as soon as the start event
+  /// continues.
   public override var request: Request? {
     var seen: Request?
     if let shownStart { whileShown { seen = shownStart.with(shownStart.metadata) } }
     return seen
   }
 
-  /// Changes the request that a RESTART sends; the event has to be a status. While a start waits, only its
-  /// metadata may be changed, and not by this function, because other threads may read the rest.
+  /// Changes the request that a RESTART sends again. The event has to be a status. While a start event waits,
+  /// this function changes nothing, because other threads may read the request; only its metadata may be
+  /// changed, by other functions.
   public override func edit(_ change: (Request) -> Outcome) -> Outcome {
     whileOpen {
       guard kind == .status else { return refuse(kind == .start ? .startWaits : .startOrStatusOnly) }
@@ -144,8 +147,8 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
     }
   }
 
-  /// Runs `change` if the event waits, so that no other thread ends the wait meanwhile; otherwise returns
-  /// `.gone`.
+  /// Runs `change` if the event waits or its callback runs, and no other thread can resolve the event in the
+  /// meantime. Otherwise returns `.gone`.
   private func whileOpen(_ change: () -> Outcome) -> Outcome {
     lock.lock()
     defer { lock.unlock() }
@@ -163,15 +166,16 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
     return finish(.verdict(verdict))
   }
 
-  /// Ends the call with `status`, which the call takes over. If the event does not wait any more, the call is
-  /// ended as by any thread that has kept a hop (`Hop.finish`).
+  /// Ends the call with `status`, which the call takes over. If the event does not wait any more, ends the
+  /// call like any thread that has a handle of the hop (`Hop.finish`).
   public override func end(_ status: Status) -> Outcome {
     let outcome = finish(.end(status))
     guard outcome == .already, !lock.withLock({ hasEnded }) else { return note(outcome) }
     return note(hop.finish(status))
   }
 
-  /// If `outcome` is `.ok`, notes that this handle has ended the call, because it may do so only once.
+  /// If `outcome` is `.ok`, notes that the user has ended the call through this handle. The user may do so
+  /// only once.
   private func note(_ outcome: Outcome) -> Outcome {
     if outcome == .ok { lock.withLock { hasEnded = true } }
     return outcome
@@ -202,9 +206,9 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
     }
   }
 
-  /// The ticket of the event; 0: there is none. While the callback runs, this function takes a ticket, with
-  /// which the event waits if the callback returns before the event is resolved. Later it returns the ticket
-  /// with which the event waits.
+  /// The ticket of the event; 0: no ticket. While the callback runs, this function takes a ticket. If the
+  /// callback then returns before the event is resolved, the event waits with this ticket. After the
+  /// callback, this function returns the ticket with which the event waits.
   public override func takeTicket() -> UInt64 {
     lock.lock()
     let seen = state
@@ -220,17 +224,18 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
 
   // MARK: - The callback
 
-  /// Called when the callback has returned: settles the event, or lets it wait with a ticket. Returns the verdict.
+  /// Called when the callback has returned. Resolves the event if the callback has set an answer, or lets the
+  /// event wait with a ticket. Returns the verdict.
   func settle() -> Int32 {
     if let answer = answer() { return apply(answer) }
     let ticket = hop.takeTicket()
     lock.lock()
-    // There is no ticket if the call has ended while an executor ran the callback, or if there is no memory.
-    // Without memory the call ends by law 7.
+    // The ticket is 0 if the call has ended while an executor ran the callback, or if there is no memory.
+    // Without memory the call ends with INTERNAL.
     if case .fresh = state { state = ticket == 0 ? .gone : .waiting(ticket: ticket) }
     lock.unlock()
-    // If another thread has resolved the event meanwhile, its verdict is returned. The call then spends the
-    // ticket that was taken.
+    // If another thread has just resolved the event, that thread's verdict is returned. The call then marks
+    // the ticket that was taken as spent.
     if let answer = answer() { return apply(answer) }
     return Verdict.pause.rawValue
   }

@@ -5,18 +5,20 @@ import Synchronization
 
 /// A thread that runs the functions of synchronous interceptors.
 ///
-/// A thread that waits asks for `current`, because a worker can itself run the work that it waits for. Workers are
-/// found by thread number in a list of the process: this costs nothing while there is no worker, and needs no
-/// thread-local storage.
+/// A blocking function asks for `current`, because a worker must run other functions of the call while it
+/// waits. Workers are found by their thread id in a list of the process. This costs nothing while there is no
+/// worker, and needs no thread-local storage.
 final class Worker: @unchecked Sendable {
   let thread = cs_thread_self()
-  /// The calls whose functions run on this thread, innermost last. Used by its own thread only.
+  /// The calls whose functions run on this thread. A function may wait and so run another function: the
+  /// innermost call is the last. Only this worker's thread uses the list.
   private var running: [InterceptedCall] = []
 
-  /// Whether a function of `pool`'s runtime runs on this thread. Called on the worker's own thread.
+  /// Whether a function of an interceptor of `pool`'s runtime runs on this thread. Called on the worker's own
+  /// thread.
   func runs(_ pool: WorkerPool) -> Bool { running.contains { $0.pool === pool } }
 
-  /// Whether a function of this registration runs on this thread.
+  /// Whether a function of the interceptor with this registration number runs on this thread.
   func runs(registration: UInt64) -> Bool { running.contains { $0.registration == registration } }
 
   /// Runs the function of `call`. Called on the worker's own thread.
@@ -29,14 +31,14 @@ final class Worker: @unchecked Sendable {
     call.runtime.endPending()
   }
 
-  /// The slot of the process's page that has the first worker of the list. The list's links count no
-  /// references, because a worker leaves the list before its thread ends. The list is under the page's lock,
-  /// and a forked child finds it empty.
+  /// The slot of the process's page (`Process`) that has the first worker of the list. The links of the list
+  /// hold no references, because a worker leaves the list before its thread ends. The list is under the
+  /// page's lock, and is empty in a forked child.
   private static let processSlot = 7
   private var next: Unmanaged<Worker>?
   private var previous: Unmanaged<Worker>?
-  /// The number of workers. In a forked child that `Fork` has not prepared, it includes the parent's workers,
-  /// which are not in the list.
+  /// The number of workers. In a forked child without `Fork.prepare`, the number still includes the parent's
+  /// workers, which are not in the list.
   private static let count = Atomic<Int>(0)
 
   private static var first: Unmanaged<Worker>? {
@@ -44,7 +46,7 @@ final class Worker: @unchecked Sendable {
     set { Process.slot(processSlot).pointee = newValue.map { UInt(bitPattern: $0.toOpaque()) } ?? 0 }
   }
 
-  /// The worker of the calling thread; nil: the thread is no worker.
+  /// The worker of the calling thread; nil: the thread is not a worker.
   static var current: Worker? {
     guard count.load(ordering: .relaxed) > 0 else { return nil }
     let me = cs_thread_self()
@@ -83,14 +85,14 @@ final class Worker: @unchecked Sendable {
   }
 }
 
-/// A worker that waits for a call and meanwhile runs the functions of the call's synchronous interceptors. Under the
-/// lock of the call's pool.
+/// A worker that waits for a call, and runs functions of the call's synchronous interceptors while it waits.
+/// Under the lock of the call's worker pool.
 final class Attendant: @unchecked Sendable {
   let worker: Worker
-  /// Set when the worker has a function to run, or when its wait is over.
+  /// Set when a function is ready for the worker, or when the worker's wait is over.
   let cell: WaitCell
-  /// Whether the worker waits in `next` of one of the call's functions. Such a worker gets a function before
-  /// other waiting workers.
+  /// Whether the worker waits in `InterceptedCall.next` of this call. Such a worker gets a function before
+  /// workers that wait elsewhere.
   let isInNext: Bool
   /// Whether the worker runs none of the call's functions now.
   fileprivate(set) var isIdle = true
@@ -102,14 +104,14 @@ final class Attendant: @unchecked Sendable {
   }
 }
 
-/// The synchronous interceptors of one call that wait for a worker, and the workers that wait for the call. Under
-/// the lock of the call's pool.
+/// The synchronous interceptors of one call that are ready to run, and the workers that wait for the call.
+/// Under the lock of the call's worker pool.
 final class SyncWork {
   var ready: [InterceptedCall] = []
   private var attendants: [Attendant] = []
 
-  /// The idle worker that has to run the next ready function; nil: no waiting worker is idle, so any worker
-  /// may run it.
+  /// The waiting worker that should run the next ready function. nil: no waiting worker is idle, so any
+  /// worker of the pool may run it.
   var idle: Attendant? {
     var found: Attendant?
     for attendant in attendants where attendant.isIdle {
@@ -121,7 +123,7 @@ final class SyncWork {
   func enter(_ attendant: Attendant) { attendants.append(attendant) }
   func leave(_ attendant: Attendant) { attendants.drop(attendant) }
 
-  /// Takes a function to run, for `attendant`.
+  /// Removes and returns the next ready function, which `attendant` then runs. nil: no function is ready.
   func take(_ attendant: Attendant) -> InterceptedCall? {
     guard let first = ready.first else { return nil }
     attendant.isIdle = false

@@ -5,28 +5,30 @@ import Synchronization
 
 /// The workers of one runtime: threads that run the functions of synchronous interceptors.
 ///
-/// If a worker waits for a call, it runs the call's functions that are ready: so one worker can serve all
-/// synchronous interceptors of a call. Otherwise a ready function waits in the queue, first come, first
-/// served. If no worker is free, another thread is started, up to the limit; a thread that has nothing to do
-/// for `idleTime` ends.
+/// A worker that waits for a call runs the ready functions of that call. So one worker can serve all
+/// synchronous interceptors of a call. Other ready functions wait in the queue, first come, first served. If
+/// no worker is free, another thread is started, up to the limit. A thread that has no work for `idleTime`
+/// ends.
 ///
-/// No user code runs under the lock; objects that may finalize a user's data are released outside of it.
+/// No user code runs under the lock. Objects whose release may run a user's finalizer are released outside of
+/// the lock.
 final class WorkerPool: @unchecked Sendable {
-  /// The loops of the runtime. The pool keeps them, so that they exist as long as a worker.
+  /// The first loop of the runtime, with a link to the others. The pool holds the loops, so that they exist
+  /// as long as a worker.
   private let loop: RuntimeLoop
   private let limit: Int
-  /// How long a thread waits for work before it ends, in nanoseconds.
+  /// The time in nanoseconds for which a thread waits for work before it ends.
   private static let idleTime: UInt64 = 2_000_000_000
 
   private let lock = Lock()
   private var first: InterceptedCall?
   private var last: Unmanaged<InterceptedCall>?
-  /// `threads`: the number of threads that will look at the queue again before they end. `alive`: the number of all
-  /// threads that have not ended.
+  /// `threads`: the number of threads that will check the queue again before they end. `alive`: the number of
+  /// all threads that have not ended.
   private var threads = 0
   private var alive = 0
-  /// `idle`: the number of threads that sleep and were not woken. `called`: the number of wake-ups that no thread has
-  /// taken yet.
+  /// `idle`: the number of threads that sleep and have no wake-up on its way. `called`: the number of
+  /// wake-ups that no thread has noticed yet.
   private var idle = 0
   private var called = 0
   private var isClosed = false
@@ -43,14 +45,14 @@ final class WorkerPool: @unchecked Sendable {
 
   // MARK: - Ready work
 
-  /// The step that follows `assign`. It is done without the lock.
+  /// The action that follows `assign`. It is carried out without the lock.
   private enum Followup {
     case nothing, wakeWorker, startThread
     case tell(WaitCell)
   }
 
-  /// Offers `call`'s function, which may run now. The driving thread only. False: no thread could run it, and none
-  /// can be started.
+  /// Called on the driving thread when the function of `call` may run: offers it to the workers. False: the
+  /// pool has no thread, and none could be started.
   @inline(never) @_optimize(size)
   func offer(_ call: InterceptedCall) -> Bool {
     lock.lock()
@@ -63,7 +65,7 @@ final class WorkerPool: @unchecked Sendable {
     return perform(followup, call)
   }
 
-  /// Decides, with the lock held, which thread runs the function of `call`.
+  /// Chooses the thread that runs the function of `call`. The caller holds the lock.
   private func assign(_ call: InterceptedCall, _ work: SyncWork) -> Followup {
     if let attendant = work.idle { return .tell(attendant.cell) }
     enqueue(call)
@@ -89,7 +91,7 @@ final class WorkerPool: @unchecked Sendable {
     return true
   }
 
-  /// Called when `call` has ended: takes its function out of the queue, unless a worker has begun it.
+  /// Called when `call` has ended. Removes its function from the queue, unless a worker has begun to run it.
   func withdraw(_ call: InterceptedCall) {
     lock.lock()
     let wasOffered = call.offer == .open
@@ -97,8 +99,8 @@ final class WorkerPool: @unchecked Sendable {
     lock.unlock()
   }
 
-  /// Called when a thread could not be started. True: the pool has no thread at all, and `call` was taken out
-  /// of the queue.
+  /// Called when a thread could not be started. True: the pool has no thread at all, and `call` was removed
+  /// from the queue.
   private func withdrawIfStranded(_ call: InterceptedCall?) -> Bool {
     lock.lock()
     defer { lock.unlock() }
@@ -107,14 +109,15 @@ final class WorkerPool: @unchecked Sendable {
     return true
   }
 
-  /// Takes `call` out of the queue, with the lock held. The caller has a reference.
+  /// Removes `call` from the queue. The caller holds the lock and a reference to `call`.
   private func remove(_ call: InterceptedCall) {
     call.offer = .closed
     call.item.syncWork?.ready.drop(call)
     dequeue(call)
   }
 
-  /// Begins to run `call`'s function, with the lock held. A shutdown waits until the function has returned.
+  /// Marks the function of `call` as begun. The caller holds the lock, and runs the function after it. A
+  /// shutdown of the runtime waits until the function has returned.
   private func begin(_ call: InterceptedCall) {
     call.offer = .closed
     dequeue(call)
@@ -123,8 +126,8 @@ final class WorkerPool: @unchecked Sendable {
 
   // MARK: - Workers that wait for a call
 
-  /// If the calling thread is a worker, registers it as waiting for `item`'s call: `cell` is set when there
-  /// is a function to `serve`. nil: the thread is no worker.
+  /// If the calling thread is a worker, registers it as waiting for the call of `item`. `cell` is then set
+  /// when a function is ready for `serve`. nil: the thread is not a worker.
   func attend(_ item: CallItem, _ cell: WaitCell, isInNext: Bool) -> Attendant? {
     guard let worker = Worker.current else { return nil }
     let attendant = Attendant(worker, cell, isInNext: isInNext)
@@ -136,7 +139,7 @@ final class WorkerPool: @unchecked Sendable {
     return attendant
   }
 
-  /// Runs the call's functions that are ready, one after the other, on the calling thread.
+  /// Runs the ready functions of the call, one after the other, on the calling thread.
   @inline(never) @_optimize(size)
   func serve(_ item: CallItem, _ attendant: Attendant) {
     while serveOne(item, attendant) { lock.withLock { item.syncWork?.back(attendant) } }
@@ -152,8 +155,8 @@ final class WorkerPool: @unchecked Sendable {
     return true
   }
 
-  /// Called when the thread does not wait any more: ready functions that were meant for it go to other
-  /// threads.
+  /// Called when the worker does not wait any more. Assigns the ready functions that were left for this
+  /// worker to other threads.
   @inline(never) @_optimize(size)
   func leave(_ item: CallItem, _ attendant: Attendant) {
     var followups: [Followup] = []
@@ -188,7 +191,8 @@ final class WorkerPool: @unchecked Sendable {
 
   // MARK: - Threads
 
-  /// Starts a thread that has been counted already. False: the system refused.
+  /// Starts a thread. The caller has already counted it in `threads` and `alive`. False: the system refused,
+  /// and the thread is not counted any more.
   private func startThread() -> Bool {
     var id: pthread_t = 0
     let failure = OwnThread.start(self, &id, detached: false) { argument in
@@ -215,14 +219,15 @@ final class WorkerPool: @unchecked Sendable {
     worker.end()
     lock.lock()
     alive -= 1
-    // Only a thread in `join` joins a worker's thread. If none is there, this thread detaches itself.
+    // Only a thread in `join` joins the worker's thread. If no thread is in `join`, the worker's thread
+    // detaches itself.
     if joiners > 0 { exited.append(pthread_self()) } else { pthread_detach(pthread_self()) }
     exitWord.wrappingAdd(1, ordering: .sequentiallyConsistent)
     Futex.wake(exitWord, .max)
     lock.unlock()
   }
 
-  /// Runs the next function in the queue. False: there is none.
+  /// Runs the next function in the queue. False: the queue is empty.
   private func runNext(_ worker: Worker) -> Bool {
     lock.lock()
     let call = first
@@ -236,8 +241,8 @@ final class WorkerPool: @unchecked Sendable {
     return true
   }
 
-  /// Sleeps until there may be a function to run. False: there was none for `idleTime`, or the pool is
-  /// closed: the thread has to end.
+  /// Sleeps until there may be a function to run. False: no function came for `idleTime`, or the pool is
+  /// closed; the thread has to end.
   @inline(never) @_optimize(size)
   private func rest() -> Bool {
     let until = cs_monotonic() + WorkerPool.idleTime
@@ -266,7 +271,7 @@ final class WorkerPool: @unchecked Sendable {
     }
   }
 
-  /// Closes the pool, without waiting: threads end when they have nothing left to run.
+  /// Closes the pool without waiting. A thread ends when no function is left for it to run.
   func close() {
     lock.lock()
     isClosed = true
@@ -275,7 +280,7 @@ final class WorkerPool: @unchecked Sendable {
     Futex.wake(workWord, .max)
   }
 
-  /// Called in a forked child, in which the parent's workers do not exist: sets the counts back to 0.
+  /// Called in a forked child: sets the counts to 0, because the parent's workers do not exist here.
   func becomeChild() {
     threads = 0
     alive = 0
@@ -287,7 +292,7 @@ final class WorkerPool: @unchecked Sendable {
 
   var hasThreads: Bool { lock.withLock { alive > 0 } }
 
-  /// Closes the pool, and waits until every thread has ended. False: `deadline` came first.
+  /// Closes the pool, and waits until every thread has ended. False: a thread had not ended at `deadline`.
   @inline(never) @_optimize(size)
   func join(until deadline: UInt64?) -> Bool {
     close()

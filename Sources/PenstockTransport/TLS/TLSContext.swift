@@ -4,15 +4,16 @@ import CSystem
 import PenstockChannel
 import PenstockWire
 
-/// The only code that configures TLS: versions, ciphers, trust, our own certificate, ALPN.
+/// The only code that configures TLS: versions, ciphers, trusted roots, our own certificate, ALPN.
 ///
-/// Everything lives in a private OSSL_LIB_CTX, so that neither the host's OpenSSL configuration of providers nor its
-/// use of the default context matters here. A context is immutable once made: any number of engines may use it, on
-/// any thread.
+/// All OpenSSL objects belong to a private OSSL_LIB_CTX. So the host program's configuration of OpenSSL, and
+/// its use of the default library context, have no effect here. A `TLSContext` does not change once it is
+/// made: any number of engines may use it, on any thread.
 ///
-/// A process has one such library context, which is never freed: each thread that has used it keeps state in it,
-/// which only that thread can give back (OPENSSL_thread_stop_ex), and any thread of the host may have driven a
-/// runtime. If the context were freed, those threads would follow a dangling pointer when they exit.
+/// A process has one such library context, which is never freed. Each thread that has used it keeps state in
+/// it, and only that thread can free the state (OPENSSL_thread_stop_ex). Any thread of the host program may
+/// have driven a runtime. If the library context were freed, such a thread would use a dangling pointer when
+/// it exits.
 public final class TLSContext {
   public enum Role { case client, server }
 
@@ -39,7 +40,8 @@ public final class TLSContext {
     BIO_meth_free(bioMethod)
   }
 
-  /// The library context of this process, made when it is first needed; a forked child makes its own. nil: no memory.
+  /// The library context of this process, made at the first use. A forked child makes another one. nil: no
+  /// memory.
   private static func library() -> OpaquePointer? {
     Process.withLock { () -> OpaquePointer? in
       let slot = Process.slot(librarySlot)
@@ -52,16 +54,17 @@ public final class TLSContext {
 
   @inline(never) @_optimize(size)
   public static func make(role: Role, options: TLSOptions) -> Made<TLSContext> {
-    // This function counts as a held lock, so that a fork waits until it returns: otherwise the child might
-    // find OpenSSL's own locks held.
+    // This function counts as a held lock, so that a fork waits until it returns. Otherwise a forked child
+    // might find OpenSSL's own locks held.
     cm_enter()
     defer { cm_left() }
-    // OpenSSL's own atexit handler would free its tables while a runtime still works as the process exits. This
-    // setting counts only if OpenSSL was not started before; any other function of OpenSSL would start it.
+    // OpenSSL's own atexit handler would free its tables while a runtime still works as the process exits.
+    // This call prevents that. It must be the first use of OpenSSL, because any other function would start
+    // OpenSSL with the handler.
     _ = OPENSSL_init_crypto(UInt64(OPENSSL_INIT_NO_ATEXIT), nil)
     ERR_clear_error()
-    // OpenSSL reports a lack of memory like any other error, or not at all. But malloc then sets errno, which
-    // is checked below.
+    // OpenSSL reports a lack of memory like any other error, or not at all. But malloc then sets errno, so
+    // errno is cleared here and checked below.
     cs_forget_errno()
     let made = makeOrSay(role: role, options: options)
     return cs_errno() == ENOMEM ? .failed(.noMemory) : made
@@ -82,7 +85,7 @@ public final class TLSContext {
       SSL_CTX_free(handle)
       return .failed(.noMemory)
     }
-    // From here on the context frees both.
+    // From here on the `TLSContext` owns `handle` and `method`, and frees them.
     let context = TLSContext(role: role, options: options, handle: handle, bioMethod: method)
     if let failure = context.configure(options) { return .failed(failure) }
     return .made(context)
@@ -92,8 +95,8 @@ public final class TLSContext {
     guard penstock_ssl_ctx_harden(handle) == 1 else {
       return SetupFailure("", TLSContext.reason("OpenSSL refuses TLS 1.2"))
     }
-    // Only ciphers with forward secrecy and AEAD: RFC 9113 appendix A prohibits the others with HTTP/2. All ciphers
-    // of TLS 1.3 have both.
+    // Only ciphers with forward secrecy and AEAD are allowed, because RFC 9113 appendix A prohibits all
+    // others with HTTP/2. All ciphers of TLS 1.3 have both properties.
     guard SSL_CTX_set_cipher_list(handle, "ECDHE+AESGCM:ECDHE+CHACHA20:DHE+AESGCM:DHE+CHACHA20") == 1 else {
       return SetupFailure("", TLSContext.reason("OpenSSL has none of the allowed cipher suites"))
     }
@@ -139,8 +142,8 @@ public final class TLSContext {
       let mode = SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT
       SSL_CTX_set_verify(handle, verifiesPeer ? mode : SSL_VERIFY_NONE, nil)
     }
-    // Roots in the options are checked even if no certificate is verified, so that a mistake in them shows
-    // early.
+    // Roots in the options are checked even if no certificate is verified, so that a mistake in the roots is
+    // reported early.
     if let roots = options.roots { return trust(roots) }
     return verifiesPeer ? trustSystem() : nil
   }
@@ -214,7 +217,7 @@ public final class TLSContext {
       return SetupFailure(field, "no private key in PEM form")
     }
     defer { BIO_free(bio) }
-    // Without a password callback OpenSSL would ask on the terminal.
+    // The callback refuses a password. Without a callback OpenSSL would ask for the password on the terminal.
     guard let key = PEM_read_bio_PrivateKey_ex(bio, nil, { _, _, _, _ in 0 }, nil, TLSContext.library(), nil)
     else {
       return SetupFailure(
@@ -229,13 +232,13 @@ public final class TLSContext {
 
   // MARK: PEM
 
-  /// The use of a certificate.
+  /// The purpose of the certificates: trusted roots, or our own certificate with its chain.
   private enum Use {
     case root(OpaquePointer)
     case own
   }
 
-  /// Uses a certificate. False: OpenSSL refuses it.
+  /// Uses a certificate for `purpose`. `index`: its position in the PEM text. False: OpenSSL refuses it.
   private func use(_ certificate: OpaquePointer, _ index: Int, _ purpose: Use) -> Bool {
     switch purpose {
     case .root(let store): X509_STORE_add_cert(store, certificate) == 1
@@ -246,7 +249,7 @@ public final class TLSContext {
     }
   }
 
-  /// Uses each certificate; at least one must be there, and all must parse.
+  /// Uses each certificate of a PEM text. The text must have at least one certificate, and all must parse.
   @inline(never) @_optimize(size)
   private func eachCertificate(_ pem: ByteView, field: StaticString, _ purpose: Use) -> SetupFailure? {
     guard let count = Int32(exactly: pem.count), count > 0, let bio = BIO_new_mem_buf(pem.baseAddress, count)
@@ -279,9 +282,9 @@ public final class TLSContext {
     }
   }
 
-  /// The failure of a file that could not be read. A lack of descriptors or memory counts as a failure of the
-  /// system, and not of the option. The path is not quoted, because it may be a key that was given instead of
-  /// a file's name.
+  /// The failure for a file that could not be read. A lack of descriptors or memory counts as a failure of
+  /// the system, and not of the option. The text does not quote the path, because the user may have given a
+  /// private key instead of a path by mistake.
   @inline(never) @_optimize(size)
   private static func unreadable(
     _ field: StaticString, _ file: StaticString, _ code: Int32
@@ -291,7 +294,8 @@ public final class TLSContext {
     return SetupFailure(field, text, isSystem ? .system : .option)
   }
 
-  /// The text `words`, and behind it OpenSSL's own reason, if there is one. Empties OpenSSL's error queue.
+  /// Returns the text `words`, followed by OpenSSL's own reason, if there is one. Empties OpenSSL's error
+  /// queue.
   static func reason(_ words: StaticString) -> ByteBuffer { reason(ByteBuffer().say(words)) }
 
   static func reason(_ text: ByteBuffer) -> ByteBuffer {

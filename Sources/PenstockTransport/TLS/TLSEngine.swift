@@ -3,45 +3,49 @@ import CSystem
 import PenstockChannel
 import PenstockWire
 
-/// TLS of one connection, without I/O: ciphertext goes in and out through two buffers, and OpenSSL reads and writes
-/// them through a BIO of our own (its socket BIO raises SIGPIPE). Used by one thread at a time.
+/// TLS of one connection, without I/O: ciphertext goes in and out through the buffers `input` and `output`.
+/// OpenSSL reads and writes them through a BIO of our own, because its socket BIO raises SIGPIPE. Used by one
+/// thread at a time.
 ///
 /// ```
 /// handshaking --handshake(): done--> open --peer's close_notify--> closed
 ///      \------------- any error: failed, `failure` says why ----------/
 /// ```
-/// After each call, send the bytes in `output`: also after a failure, when it holds the alert for the peer.
+///
+/// After each call the caller sends the bytes in `output`. It also does so after a failure, because `output`
+/// then has the alert for the peer.
 public final class TLSEngine {
   public enum Progress: Equatable { case needsMore, done, failed }
   public enum Received: Equatable {
     case bytes(Int)
     case needsMore
-    /// The peer has sent close_notify: the connection has ended regularly, and was not cut off.
+    /// The peer has sent close_notify, so the connection has ended regularly and was not cut off.
     case closed
     case failed
   }
 
-  /// Ciphertext from the peer: append to it, or receive into its spare room, then call `handshake` or `read`.
+  /// Ciphertext from the peer. The caller appends to this buffer, or receives into its spare room, and then
+  /// calls `handshake` or `read`.
   public let input = ByteBuffer()
-  /// Ciphertext for the peer: send it, then `consume`.
+  /// Ciphertext for the peer. The caller sends it, and then calls `consume` of the buffer.
   public let output = ByteBuffer()
   /// The reason why TLS has failed; nil: it has not failed.
   public private(set) var failure: ByteBuffer?
 
   private let context: TLSContext
   let ssl: OpaquePointer
-  /// The name that the certificate has to have, followed by a NUL.
+  /// The name that the server's certificate must have, with a NUL at its end.
   private let expectedName: ByteBuffer?
-  /// The first bytes that came, by which a peer that does not speak TLS is recognised.
+  /// The first bytes that the peer has sent. They show whether the peer speaks TLS.
   private let opening = ByteBuffer()
   private static let openingSize = 64
   private static let fewBytes = 2048
   private var handshakeIsDone = false
   private var handshakeBytes = 0
-  /// How many events of TLS's own messages (key updates, tickets, alerts) there were since `takeEvents` was last
-  /// called.
+  /// The number of TLS events since the last `takeEvents`: messages of TLS itself, such as key updates,
+  /// tickets and alerts.
   private var events = 0
-  /// After this many events `read` returns `needsMore`, even if there is input.
+  /// The number of events after which `read` returns `needsMore`, even if there is more input.
   private static let mostEvents = 256
   private var outOfMemory = false
   /// Whether the server has asked for a client certificate.
@@ -55,8 +59,8 @@ public final class TLSEngine {
 
   deinit { SSL_free(ssl) }
 
-  /// Makes an engine; nil: no memory, or `TLSContext.reason` has the reason. `host` is the peer that a client expects
-  /// (a name or an IP address), unless the options name another.
+  /// Makes an engine. nil: no memory, or another reason, which `TLSContext.reason` returns. `host`: the name
+  /// or IP address of the peer that a client expects, unless the options give another name.
   @inline(never) @_optimize(size)
   public static func make(_ context: TLSContext, host: ByteView?) -> TLSEngine? {
     ERR_clear_error()
@@ -70,7 +74,7 @@ public final class TLSEngine {
     guard let ssl = SSL_new(context.handle) else { return nil }
     let engine = TLSEngine(context, ssl, expecting: context.role == .client ? name : nil)
     guard let bio = BIO_new(context.bioMethod) else { return nil }
-    // The function `of` reads this pointer.
+    // The function `of` reads this pointer to find the engine.
     BIO_set_data(bio, Unmanaged.passUnretained(engine).toOpaque())
     BIO_set_init(bio, 1)
     SSL_set_bio(ssl, bio, bio)
@@ -83,7 +87,8 @@ public final class TLSEngine {
     return engine
   }
 
-  /// Sets SNI and the name to verify. An IP address is verified as one and never sent (RFC 6066 section 3).
+  /// Sets the server name that is sent (SNI) and the name to verify. An IP address is verified as an address,
+  /// and never sent (RFC 6066 section 3).
   private func expect() -> Bool {
     guard let name = expectedName?.view.baseAddress?.assumingMemoryBound(to: CChar.self) else { return true }
     guard let parameters = SSL_get0_param(ssl) else { return false }
@@ -94,7 +99,7 @@ public final class TLSEngine {
     return penstock_ssl_set_sni(ssl, name) == 1 && X509_VERIFY_PARAM_set1_host(parameters, name, 0) == 1
   }
 
-  /// Goes on with the handshake. A client's first call makes its first flight of messages.
+  /// Continues the handshake. The first call of a client makes its first messages.
   @inline(never) @_optimize(size)
   public func handshake() -> Progress {
     if failure != nil { return .failed }
@@ -103,7 +108,7 @@ public final class TLSEngine {
     handshakeBytes += input.count
     let result = SSL_do_handshake(ssl)
     handshakeBytes -= input.count
-    // The limit is more than any certificates take; OpenSSL itself accepts some messages without end.
+    // No real certificates take this many bytes. OpenSSL itself would accept some messages without end.
     if handshakeBytes > Limits.handshakeBytes {
       fail(ByteBuffer().say("TLS handshake failed: over ").say(Limits.handshakeBytes >> 20).say(" MiB long"))
       return .failed
@@ -126,64 +131,66 @@ public final class TLSEngine {
     return .done
   }
 
-  /// Reads plaintext, after the handshake. Call it until `needsMore`.
+  /// Reads plaintext, after the handshake. The caller repeats the call until it returns `needsMore`.
   public func read(into plaintext: UnsafeMutableRawBufferPointer) -> Received {
     if failure != nil { return .failed }
     guard handshakeIsDone, !plaintext.isEmpty else { return .needsMore }
-    // Without this check OpenSSL would find out by itself that there is no input, which takes a tenth of the
-    // time of a record.
+    // OpenSSL itself would need a tenth of the time of a record to find that there is no input.
     if input.isEmpty, SSL_has_pending(ssl) == 0 { return .needsMore }
-    // With read-ahead a small record takes one read of the BIO instead of two. For large records read-ahead
-    // is off, because OpenSSL would have to move bytes.
+    // With read-ahead, OpenSSL needs one read of the BIO for a small record instead of two. For large records
+    // read-ahead is off, because OpenSSL would then have to move the bytes.
     SSL_set_read_ahead(ssl, input.count <= TLSEngine.fewBytes ? 1 : 0)
     var n = 0
     let result = SSL_read_ex(ssl, plaintext.baseAddress, plaintext.count, &n)
     if result == 1 { return .bytes(n) }
-    // SSL_want also gives SSL_READING after a failure within a handshake message: only the BIO's flags tell whether
-    // there was too little input.
+    // SSL_want also returns SSL_READING after a failure within a handshake message. Only the flags of the BIO
+    // show whether there was too little input.
     if SSL_want(ssl) == SSL_READING, BIO_test_flags(SSL_get_rbio(ssl), BIO_FLAGS_READ) != 0 {
       return .needsMore
     }
-    // SSL_get_error is not used: an error that other code has left on this thread would look like one of this
-    // connection, and clearing the queue before each read took 200 instructions.
+    // SSL_get_error is not used. It would take an error that other code has left on this thread for an error
+    // of this connection. To clear the error queue before each read would take 200 instructions.
     if SSL_get_shutdown(ssl) & SSL_RECEIVED_SHUTDOWN != 0, SSL_in_init(ssl) == 0 { return .closed }
     explain(ERR_peek_last_error())
     ERR_clear_error()
     return .failed
   }
 
-  /// The number of TLS's own messages since this function was last called. Call it when `read` returns
-  /// `needsMore`; if there were any such messages, and `input` is not empty, call `read` again.
+  /// Returns the number of messages of TLS itself since the last call of this function. The caller calls it
+  /// when `read` returns `needsMore`. If the number is not 0 and `input` is not empty, the caller calls
+  /// `read` again.
   func takeEvents() -> Int {
     defer { events = 0 }
     return events
   }
 
-  /// Turns all of `plaintext` into records in `output`. False: TLS has failed, or the handshake is not done.
+  /// Encrypts `plaintext` as records, and appends them to `output`. False: TLS has failed, or the handshake
+  /// is not done.
   public func write(_ plaintext: ByteView) -> Bool {
     if failure != nil || !handshakeIsDone { return false }
     if plaintext.isEmpty { return true }
     var n = 0
     if SSL_write_ex(ssl, plaintext.baseAddress, plaintext.count, &n) == 1 { return n == plaintext.count }
-    // The BIO always takes everything, so there is nothing to wait for.
+    // The BIO always accepts all bytes, so this is a failure, and not a reason to wait.
     explain(ERR_peek_last_error())
     ERR_clear_error()
     return false
   }
 
-  /// Adds to `output` a key update that asks the peer for one in return. Only the tests' server uses it.
+  /// Appends a key update to `output`, which asks the peer for a key update in return. Only the server of the
+  /// tests uses it.
   public func updateKeys() {
     _ = SSL_key_update(ssl, SSL_KEY_UPDATE_REQUESTED)
     _ = SSL_do_handshake(ssl)
   }
 
-  /// Adds a session ticket to `output`. Only the tests' server uses it.
+  /// Appends a session ticket to `output`. Only the server of the tests uses it.
   public func sendTicket() {
     _ = SSL_new_session_ticket(ssl)
     _ = SSL_do_handshake(ssl)
   }
 
-  /// Adds our close_notify to `output`.
+  /// Appends our close_notify to `output`.
   @inline(never) @_optimize(size)
   public func close() {
     guard failure == nil, handshakeIsDone else { return }
@@ -192,13 +199,13 @@ public final class TLSEngine {
     ERR_clear_error()
   }
 
-  /// The version, such as "TLSv1.3", in static storage.
+  /// The TLS version, such as "TLSv1.3", in static storage.
   public var version: UnsafePointer<CChar>? { SSL_get_version(ssl) }
 
-  /// The cipher, such as "TLS_AES_256_GCM_SHA384", in static storage.
+  /// The cipher suite, such as "TLS_AES_256_GCM_SHA384", in static storage.
   var cipher: UnsafePointer<CChar>? { SSL_CIPHER_get_name(SSL_get_current_cipher(ssl)) }
 
-  /// The protocol that ALPN has agreed on; empty: none. The view lasts as long as the engine lives.
+  /// The protocol that ALPN has selected; empty: none. The view is valid as long as the engine lives.
   var alpn: ByteView {
     var selected: UnsafePointer<UInt8>?
     var count: UInt32 = 0
@@ -206,15 +213,16 @@ public final class TLSEngine {
     return ByteView(start: selected, count: Int(count))
   }
 
-  /// The certificates that the server has shown, its own first. The caller frees the reference with
-  /// `penstock_chain_free`.
+  /// The certificates that the server has sent, its own certificate first. The caller frees the reference
+  /// with `penstock_chain_free`.
   func retainedPeerChain() -> OpaquePointer? { penstock_ssl_chain(ssl) }
 
   // MARK: Errors in words
 
   private func fail(_ text: ByteBuffer) { failure = text }
 
-  /// The meaning of `result`, a return value of OpenSSL's that is not success.
+  /// Returns the meaning of `result`, which an OpenSSL function has returned as a failure or a need for
+  /// input.
   @inline(never) @_optimize(size)
   private func settle(_ result: Int32) -> Received {
     switch SSL_get_error(ssl, result) {
@@ -241,18 +249,18 @@ public final class TLSEngine {
       }
       return fail(text)
     }
-    // Reasons above SSL_AD_REASON_OFFSET are numbers of alerts.
+    // A reason above SSL_AD_REASON_OFFSET is the number of an alert from the peer.
     if penstock_error_is_ssl(error) == 1, reason >= SSL_AD_REASON_OFFSET, reason < SSL_AD_REASON_OFFSET + 256
     {
       let alert = reason - SSL_AD_REASON_OFFSET
       text.say("the peer refused with a TLS alert: ")
       switch alert {
       case SSL_AD_NO_APPLICATION_PROTOCOL: text.say("no application protocol (no ALPN \"h2\" in common)")
-      // OpenSSL 3.0 has no words for this alert.
+      // OpenSSL 3.0 has no text for this alert.
       case SSL_AD_CERTIFICATE_REQUIRED: text.say("certificate required")
       default: text.say(cString: SSL_alert_desc_string_long(alert))
       }
-      // The alerts from 40 (handshake_failure) to 49 (access_denied) are mostly about certificates.
+      // The alerts from 40 (handshake_failure) to 49 (access_denied) usually concern certificates.
       if alert == SSL_AD_CERTIFICATE_REQUIRED || alert >= 40 && alert < 50 { sayAsked(text) }
       return fail(text)
     }
@@ -265,8 +273,8 @@ public final class TLSEngine {
     fail(text)
   }
 
-  /// Adds a guess at why a server has gone: with TLS 1.3 it checks a client's certificate after the client's
-  /// handshake is done, and not every server reports its verdict.
+  /// Adds a likely reason why a server has closed the connection. With TLS 1.3 a server checks the client's
+  /// certificate after the client has finished the handshake, and some servers do not report a refusal.
   @inline(never) @_optimize(size)
   func sayAsked(_ text: ByteBuffer) {
     guard wasAsked else { return }
@@ -274,11 +282,11 @@ public final class TLSEngine {
       .say(SSL_get_certificate(ssl) == nil ? "the channel has none" : "may not accept the channel's")
   }
 
-  /// Whether no byte has come from the peer.
+  /// Whether the peer has sent no byte.
   var isUnanswered: Bool { opening.isEmpty && input.isEmpty }
 
-  /// The failure of a peer whose first bytes are not TLS; nil: they may be TLS. A record begins with its type, 20 to
-  /// 24, and the version's first byte, 3 (RFC 8446 section 5.1).
+  /// The error text if the peer's first bytes are not TLS; nil: they may be TLS. A TLS record begins with its
+  /// type, 20 to 24, and the first byte of the version, 3 (RFC 8446 section 5.1).
   @inline(never) @_optimize(size)
   private func saysNoTLS() -> ByteBuffer? {
     let seen = ByteBuffer()
@@ -290,7 +298,8 @@ public final class TLSEngine {
       let line = bytes.prefix { $0 != 0x0D && $0 != 0x0A }
       return text.say("it answered \"").say(printable: ByteView(rebasing: line), limit: 48).say("\"")
     }
-    // These bytes begin a SETTINGS frame of less than 256 bytes, with which an HTTP/2 server begins.
+    // These bytes begin a SETTINGS frame of less than 256 bytes. An HTTP/2 server without TLS begins with
+    // such a frame.
     if bytes.count >= 4, bytes[0] == 0, bytes[1] == 0, bytes[3] == 4 {
       return text.say("it answered in cleartext HTTP/2")
     }
@@ -299,8 +308,8 @@ public final class TLSEngine {
 
   // MARK: Callbacks of OpenSSL
 
-  /// Makes the engines of `context` note that the server asks for a client certificate. The certificate itself is set
-  /// in the context.
+  /// Makes each engine of `context` note in `wasAsked` that the server asks for a client certificate. The
+  /// context itself has that certificate.
   static func watchRequests(_ context: OpaquePointer) {
     SSL_CTX_set_cert_cb(
       context,
@@ -310,7 +319,7 @@ public final class TLSEngine {
       }, nil)
   }
 
-  /// Makes the methods of the BIO; nil: no memory.
+  /// Makes the BIO type that reads from `input` and writes to `output`; nil: no memory.
   static func makeBIOMethod() -> OpaquePointer? {
     guard let method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "penstock") else {
       return nil
@@ -335,12 +344,13 @@ public final class TLSEngine {
     return method
   }
 
-  /// The engine of a BIO. The engine owns the SSL, which owns the BIO, so no reference is counted.
+  /// The engine that uses `bio`. The engine owns the SSL, which owns the BIO, so no reference is counted.
   private static func of(_ bio: OpaquePointer) -> Unmanaged<TLSEngine>? {
     BIO_get_data(bio).map { Unmanaged.fromOpaque($0) }
   }
 
-  /// Gives OpenSSL at most `count` bytes of `input`. Returns 0 if there are none, or after `mostEvents` events.
+  /// The BIO's read function: gives OpenSSL at most `count` bytes of `input`. Returns 0 if `input` is empty,
+  /// or after `mostEvents` events.
   private func give(
     _ count: Int, _ bio: OpaquePointer, _ out: UnsafeMutablePointer<CChar>,
     _ taken: UnsafeMutablePointer<Int>
@@ -360,7 +370,7 @@ public final class TLSEngine {
     return 1
   }
 
-  /// Takes ciphertext of OpenSSL's for `output`. False: no memory.
+  /// The BIO's write function: appends ciphertext from OpenSSL to `output`. False: no memory.
   private func take(_ bytes: ByteView) -> Bool {
     if output.append(bytes) { return true }
     outOfMemory = true

@@ -4,15 +4,15 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 
-/// The results of a TLS handshake, and the certificates that the peer has shown. Any thread.
+/// The results of a TLS handshake, and the certificates that the peer has sent. Any thread.
 final class TLSFacts: SecurityFacts {
-  /// The certificates, which are never changed.
+  /// The peer's certificates. They do not change.
   private let chain: OpaquePointer?
   private let lock = Lock()
-  /// The certificates in PEM form, made when first asked for, under the lock.
+  /// The peer's certificates in PEM form, made at the first request. Under the lock.
   private var pem: ByteBuffer?
 
-  /// Takes over a reference to `chain`.
+  /// Takes over the caller's reference to `chain`.
   init(version: ByteBuffer, cipher: ByteBuffer, alpn: ByteBuffer, chain: OpaquePointer?) {
     self.chain = chain
     super.init(version: version, cipher: cipher, alpn: alpn)
@@ -34,7 +34,7 @@ final class TLSFacts: SecurityFacts {
   private func write() -> ByteBuffer? {
     guard let bio = BIO_new(BIO_s_mem()) else { return nil }
     defer { BIO_free(bio) }
-    // A server always shows certificates. So if there is no chain, there was no memory to keep it.
+    // A server always sends certificates. So nil means that there was no memory to keep them.
     guard let chain else { return nil }
     guard penstock_chain_write(chain, bio) == 1 else {
       ERR_clear_error()
@@ -47,7 +47,7 @@ final class TLSFacts: SecurityFacts {
 }
 
 extension TLSEngine {
-  /// The facts of the connection. Called after the handshake.
+  /// The TLS results of this connection. Called after the handshake.
   func facts() -> SecurityFacts {
     TLSFacts(
       version: ByteBuffer().say(cString: version), cipher: ByteBuffer().say(cString: cipher),

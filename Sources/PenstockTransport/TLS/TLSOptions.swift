@@ -2,7 +2,7 @@ import COpenSSL
 import CSystem
 import PenstockWire
 
-/// The settings of one side of TLS.
+/// The TLS settings of a client or of a server.
 public struct TLSOptions {
   /// The source of certificates or of a key.
   public enum Source {
@@ -11,24 +11,27 @@ public struct TLSOptions {
     case file(ByteBuffer)
   }
 
-  /// The roots to trust; nil: those of the system, on the known distribution paths.
+  /// The trusted roots; nil: the system's roots, from the paths that Linux distributions use.
   public var roots: Source?
-  /// Our own certificate first, then the chain to its root.
+  /// Our own certificate first, then the certificates of its chain towards the root.
   public var certificateChain: Source?
   public var privateKey: Source?
-  /// Client: whether the server's chain and name are verified.
+  /// Client: whether the server's certificate chain and name are verified.
   public var verifiesPeer = true
-  /// Client: the name to verify and to send as SNI, instead of the target's host.
+  /// Client: the name that is verified and sent as SNI, in place of the target's host.
   public var serverName: ByteBuffer?
-  /// Server: whether it asks for a client certificate, and refuses clients without a valid one.
+  /// Server: whether the server asks for a client certificate, and refuses clients without a valid
+  /// certificate.
   public var requiresClientCertificate = false
-  /// Whether "h2" is offered and required (RFC 9113 section 3.2). Only a test turns it off.
+  /// Whether the protocol "h2" is offered and required by ALPN (RFC 9113 section 3.2). Only a test sets this
+  /// to false.
   public var usesALPN = true
 
   public init() {}
 }
 
-/// The paths where distributions keep the roots, tried in turn. No environment variable is read.
+/// The paths where Linux distributions store the trusted roots. They are tried in this order. No environment
+/// variable is read.
 enum SystemRoots {
   static let count = 6
 
@@ -44,7 +47,8 @@ enum SystemRoots {
   }
 }
 
-/// Reads the files that an option names, and the system's roots: certificates and keys, nothing large.
+/// Reads certificates and keys, which are small: from the files that an option names, and from the paths of
+/// the system's roots.
 enum SmallFile {
   enum Outcome {
     case bytes(ByteBuffer)
