@@ -2,39 +2,40 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 
-/// How long an attempt waits while the channel can't connect (gRPC's "wait for ready").
+/// How long an attempt may wait while the channel can't connect (gRPC's "wait for ready").
 enum Patience: Int, Comparable {
   /// The attempt fails at once.
   case none
-  /// The attempt waits until the channel has tried once more to connect. Used for an attempt that is picked
-  /// again, or that follows an attempt which its server has not processed.
+  /// The attempt waits until the channel has tried to connect once more. Used for an attempt that is picked again (see
+  /// `Attempt`), or that follows an attempt that the server has not processed.
   case oneConnection
-  /// The attempt waits until there is a connection.
+  /// The attempt waits until the channel has a connection, for any time.
   case anyTime
 
   static func < (one: Patience, other: Patience) -> Bool { one.rawValue < other.rawValue }
 }
 
-/// One attempt of a call: it joins the call above, the call's framing, and a stream of a connection. If its
-/// stream ends and nothing of the request was written, the attempt is *picked again*: the channel finds
-/// another connection, on which the same attempt begins again. If the request was written and certainly not
-/// processed, the attempt ends with a status that says so, and the call makes another attempt (gRFC A6,
-/// "Transparent Retries").
+/// One attempt of a call. It connects three objects: the call above it, the call's framing, and a stream of a
+/// connection. If the stream ends and no byte of the request was written, the attempt is *picked again*: the channel
+/// finds another connection, and the attempt starts again on it. If bytes of the request were written and the server
+/// has certainly not processed them, the attempt ends with a status that marks this, and the call makes another attempt
+/// (gRFC A6, "Transparent Retries").
 ///
-/// A function that the call calls does not call the call back: it only records, and `runInTurn` tells the
-/// call later in the same turn.
+/// When the call calls a function of the attempt, this function does not call the call back. It only records, and
+/// `runInTurn` reports to the call later in the same turn of the event loop.
 ///
 /// The fields are ordered so that an attempt takes only 144 bytes.
 final class Attempt: StreamOwner, TurnTask, Queued {
-  /// The channel's core. The reference is not counted: it is used only while there is a call, which keeps the channel.
+  /// The channel's core. The reference is not counted: it is used only while there is a call, and the call holds the
+  /// channel.
   private let channel: Unmanaged<ChannelCore>
   private var core: ChannelCore { channel.takeUnretainedValue() }
-  /// The call; nil before the start, and after the end. Its reference is not counted: a call that has begun exists
-  /// until it has ended, and before that it has reset its attempt or has got its status.
+  /// The call; nil before the start and after the end. The reference is not counted. A call that has begun exists until
+  /// it has ended, and by then it has reset its attempt or has received its status.
   private var call: Unmanaged<Call>?
   private var framing: Framing?
   private var stream: TransportStream?
-  /// The request's body, until there is a stream to send it.
+  /// The pieces of the request's body, until there is a stream that sends them.
   private var pieces = PieceQueue()
   private var isHalfClosed = false
   private var headersCame = false
@@ -42,27 +43,28 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   private var readsStatus = false
   var isScheduled = false
   private var wasPickedAgain = false
-  /// Whether hops of the call, or a wish of its request, take part in the choice of the endpoint
-  /// (ChannelCore+Choice.swift).
+  /// Whether the call's hops, or the endpoint wish of its request (`EndpointWish`), take part in the choice of the
+  /// endpoint (ChannelCore+Choice.swift).
   private(set) var isChoosy = false
-  /// Whether the attempt follows another one that was certainly not processed by its server.
+  /// Whether the attempt follows an earlier attempt that its server has certainly not processed.
   private var isRepeat = false
-  /// How many of the stream's `piecesSent` the call has been told of.
+  /// The value of the stream's `piecesSent` that was last reported to the call.
   private var told: UInt32 = 0
-  /// The size of `message` as it was received, perhaps compressed.
+  /// The size of `message` in bytes as it was received; it may have been compressed.
   private var messageSize: UInt32 = 0
   private var storedIndex: Int32 = -1
   private var message: Message?
   private var trailers: Status?
-  /// The status that ends the call, after `message` was delivered.
+  /// A status that ends the call once `message` was delivered.
   private var failure: Status?
-  /// The result of the response's head, until the call is told of it.
+  /// The result of the response's head, until it is reported to the call.
   private var head: ResponseStart?
 
-  /// The size in bytes of the largest message that is offered to the call before the call has asked for it.
+  /// The size in bytes of the largest message that the attempt offers to the call before the call has asked for a
+  /// message.
   private static let aheadLimit = 512
 
-  /// The index in the channel's list of attempts; -1: it is not in the list.
+  /// The index of this attempt in the channel's list of attempts; -1: it is not in the list.
   var listIndex: Int {
     get { Int(storedIndex) }
     set { storedIndex = Int32(truncatingIfNeeded: newValue) }
@@ -82,7 +84,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     guard isWaiting else { return .nothing }
     return withCore { $0.lack == .slot && (isChoosy || $0.picker != nil) ? .endpoint : $0.lack }
   }
-  /// Whether the attempt waits for a connection, or for a slot on one.
+  /// Whether the attempt waits for a connection, or for a free stream on a connection.
   @inline(never)
   var isWaiting: Bool { call != nil && stream == nil && failure == nil }
 
@@ -105,20 +107,20 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     return endpoint.attribute(name)
   }
 
-  /// The call, while there is one.
+  /// The call; nil before the start and after the end.
   var owner: Call? { call?.takeUnretainedValue() }
 
-  /// Looks for a connection after `start`: once the request is whole, or again if nothing of it was sent.
+  /// Looks for a connection later than `start` does: when the whole request has been given, or again after a stream
+  /// that sent nothing.
   @inline(never) @_optimize(size)
   private func attachLate() { if isChoosy { core.ask(self) } else { core.attach(self) } }
 
-  /// Whether the request headers can be made already.
+  /// Whether the framing can make the request headers now.
   private var mayOpen: Bool {
     return borrow(framing) { $0.opening == .atOnce || (isHalfClosed && !$0.isPacking) } ?? false
   }
 
-  /// Starts with the whole request. It is there before the stream opens, so the stream begins to send once
-  /// instead of three times.
+  /// Starts with the whole request. The stream opens after that, so it begins to send once instead of three times.
   override func start(_ call: Call, saying message: Message) {
     guard begins(call) else { return }
     isHalfClosed = true
@@ -166,7 +168,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
 
   private var isPacking: Bool { framing?.isPacking ?? false }
 
-  /// Compresses one slice of a message whose compression takes long.
+  /// Compresses the next slice of a large message. One slice runs per turn, so that other calls are served in between.
   @inline(never) @_optimize(size)
   private func pack() {
     guard let call, let framing, failure == nil else { return }
@@ -186,8 +188,8 @@ final class Attempt: StreamOwner, TurnTask, Queued {
 
   override func another() -> CallBelow { Attempt(channel, isRepeat: true) }
 
-  /// Makes the attempt pass on, in the same turn, the message or the end that has already come. The stream
-  /// reports later bytes by itself.
+  /// Makes the attempt deliver, in the same turn, the message or the end that has already arrived. Later bytes need no
+  /// such call, because the stream reports them.
   override func pull() {
     guard call != nil, let stream,
       message != nil || failure != nil || !stream.bodyIsEmpty || stream.end != nil
@@ -203,7 +205,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
 
   // MARK: The connection
 
-  /// Opens a stream on `connection`, which has a free slot.
+  /// Opens a stream on `connection`, which can open at least one more stream.
   func open(on connection: TransportConnection) {
     guard let call, isWaiting else { return }
     var all = PieceQueue()
@@ -215,23 +217,23 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     stream.open()
   }
 
-  /// Notes for the call's statistics that the attempt waits for `lack` from now on.
+  /// Tells the call's statistics that the attempt waits for `lack` from now on.
   @inline(never) @_optimize(size)
   func notesWait(for lack: Lack) { call?._withUnsafeGuaranteedRef { $0.waits(for: lack) } }
 
-  /// How long the attempt waits while there is no connection.
+  /// How long the attempt may wait while the channel has no connection.
   @inline(never) @_optimize(size)
   var patience: Patience {
     if call?._withUnsafeGuaranteedRef({ $0.request.settings.waitsForReady }) ?? false { return .anyTime }
     return wasPickedAgain || isRepeat ? .oneConnection : .none
   }
 
-  /// Whether the attempt was picked again before, and no address can be connected to now. Then it fails, like
-  /// an attempt that was waiting when the addresses failed.
+  /// Whether the attempt was picked again before, and no address can be connected to now. Such an attempt fails, like
+  /// the attempts that were waiting when the connections failed.
   @inline(never) @_optimize(size)
   private var isGivenUp: Bool { wasPickedAgain && patience < .anyTime && withCore { $0.pick == .fail } }
 
-  /// Fails the attempt because there is no connection. Never called from within a function of the call.
+  /// Fails the attempt, because no connection can be made. Not called while the call calls a function of the attempt.
   func connectFailed(_ words: ByteBuffer) {
     if isWaiting { finish(Status(.unavailable, words: words)) }
   }
@@ -245,8 +247,8 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     guard let call else { return false }
     return call._withUnsafeGuaranteedRef { call in
       withCore { core in
-        // The clock is read anew, because the server counts the timeout from now on: with the time of the turn's
-        // beginning `grpc-timeout` would be too long.
+        // The clock is read again, because the server counts the timeout from now on. With the time from the beginning
+        // of the turn, `grpc-timeout` would be too long.
         if call.request.deadline != nil { core.runtime.refreshNow() }
         let now = core.runtime.now
         return borrow(framing) { framing in
@@ -283,8 +285,8 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   override func streamReceives(_ bytes: ByteView) -> Int {
     guard message == nil, failure == nil, wantsMessage else { return 0 }
     return borrow(framing) { framing in
-      // Before the call knows of the headers, at which it may be paused, only a message that has come whole is
-      // decoded, since it needs no more memory.
+      // The call may be paused at the headers. Until it knows of them, only a message that has arrived as a whole is
+      // decoded, because that needs no further memory.
       guard headersCame || (headersWait && framing.beginsWithMessage(bytes)), !framing.isBusy else {
         return 0
       }
@@ -297,13 +299,13 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     return framing?.space()
   }
 
-  /// Whether the headers have come and the call was not told of them.
+  /// Whether the headers were received and not yet reported to the call.
   private var headersWait: Bool {
     if case .headers = head { return true }
     return false
   }
 
-  /// Decodes `bytes` up to the end of one message, and keeps the message. Returns how many bytes were used.
+  /// Decodes `bytes` up to the end of one message, and stores the message. Returns the number of bytes that were used.
   private func decode(_ bytes: ByteView, _ framing: Framing) -> Int {
     let (consumed, step) = framing.decode(bytes)
     take(step)
@@ -333,8 +335,8 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     proceed()
   }
 
-  /// Tells the call of everything that has come. The call may end meanwhile, so this function keeps it until
-  /// it returns; the caller keeps the attempt.
+  /// Reports to the call everything that has arrived. The call may end within this function, so it is retained here;
+  /// the caller holds the attempt.
   private func proceed() {
     guard let call else { return }
     _ = call.retain()
@@ -342,7 +344,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     call.release()
   }
 
-  /// Tells the call of everything that has come, in order. Each step may end the call or the attempt.
+  /// Reports to the call everything that has arrived, in order. Each step may end the call or the attempt.
   private func proceed(_ call: Call) {
     var hasDelivered = false
     guard let stream else {
@@ -397,7 +399,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
 
   private func noteSending(_ stream: TransportStream, _ call: Call) {
     guard call.hearsSent else { return }
-    // The difference may be negative after the attempt was picked again: the new stream counts from 0.
+    // The difference may be negative after the attempt was picked again, because the new stream counts from 0.
     let sent = Int32(bitPattern: stream.piecesSent &- told)
     if sent > 0 {
       told = stream.piecesSent
@@ -405,7 +407,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     }
   }
 
-  /// Tells the call of the headers. False: the attempt has ended.
+  /// Reports the headers to the call. False: the attempt has ended.
   private func takeHeaders(_ start: ResponseStart, _ stream: TransportStream, _ call: Call) -> Bool {
     switch start {
     case .informational: return true
@@ -444,7 +446,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     }
   }
 
-  /// Ends the call with a status from below.
+  /// Ends the call with a status from the transport.
   func finish(_ status: Status) {
     guard let call else { return }
     // The call is retained, because it may be freed at its end.
@@ -465,8 +467,8 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     call.inboundStatus(status)
   }
 
-  /// Called when the attempt ends: counts it for outlier detection, if the attempts on its connection are
-  /// counted.
+  /// Called when the attempt ends. Counts the attempt for outlier detection, if that is on for the endpoint of its
+  /// connection.
   @inline(__always)
   private func count(_ call: Call, _ isOK: Bool) {
     guard stream != nil else { return }
@@ -477,7 +479,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     }
   }
 
-  /// Called when the call ends the attempt. This counts as a failure of the server only if the deadline has
+  /// Called when the call ends the attempt. The attempt counts as a failure of the server only if the deadline has
   /// passed.
   @inline(never) @_optimize(size)
   private func countLate() {
@@ -487,7 +489,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     }
   }
 
-  /// Leaves the stream, and releases everything: without a call the attempt has nothing more to do.
+  /// Leaves the stream, and releases all objects that the attempt holds, because it has no call any more.
   private func leave(_ why: Leave) {
     if borrow(stream, { $0.leave(why) }) == nil { withCore { $0.forgetWaiting() } }
     if message != nil { message = nil }

@@ -3,18 +3,18 @@ import PenstockChannel
 import PenstockWire
 import Synchronization
 
-/// A target with its credentials and options, and as many connections as are needed. Calls know nothing of
-/// connections: each call gets an attempt, and the attempt gets a connection.
+/// A channel: a target with its credentials and options, and as many connections as are needed. Calls know
+/// nothing of connections: each call gets an attempt, and the attempt gets a stream on a connection.
 ///
-/// This object is the handle; the driving thread works with `ChannelCore`. `@unchecked Sendable`: all fields are
-/// immutable, and the core is touched on the driving thread only.
+/// This object is the handle for other threads; the driving thread works with `ChannelCore`. `@unchecked
+/// Sendable`: all fields are constant, and only the driving thread uses the core.
 public final class Channel: @unchecked Sendable {
   let core: ChannelCore
   private let runtime: Runtime
   /// The TLS options; nil: without TLS.
   private let tls: TLSOptions?
-  /// Whether a thread has begun to close the core. So only one thread closes it, even if the runtime has
-  /// ended and no thread drives.
+  /// Whether a thread has begun to close the core. So only one thread closes the core, even if the runtime
+  /// has ended and no thread drives it.
   private let isClosing = Atomic<Bool>(false)
 
   init(_ core: ChannelCore, _ runtime: Runtime, _ tls: TLSOptions? = nil) {
@@ -23,13 +23,14 @@ public final class Channel: @unchecked Sendable {
     self.tls = tls
   }
 
-  /// Closes the connections. In a forked child that has not taken the channel over (`Fork`), closes only
-  /// their descriptors.
+  /// Closes the connections. In a forked child that has not taken over the parent's handles (`Fork`), closes
+  /// only the connections' descriptors.
   deinit {
     if Process.isForked(runtime.generation) { core.closeInChild() } else { close() }
   }
 
-  /// Makes a channel, on any thread. It connects for its first call, or when `connect` is called.
+  /// Makes a channel, on any thread. The channel connects when its first call begins, or when `connect` is
+  /// called.
   @inline(never) @_optimize(size)
   public static func make(runtime: Runtime, target: ByteView, options: ChannelOptions) -> Made<Channel> {
     let parsed: Target
@@ -70,17 +71,18 @@ public final class Channel: @unchecked Sendable {
     return .made(Channel(ChannelCore(runtime, defaults, destination, resolver), runtime, tls))
   }
 
-  /// Makes an attempt, on the driving thread.
+  /// Makes an attempt for a call. Called on the driving thread.
   public func newAttempt() -> CallBelow { Attempt(.passUnretained(core)) }
 
-  /// The default authority, without a NUL, valid as long as the channel.
+  /// The default authority, without a NUL. The view is valid as long as the channel lives.
   public var defaultAuthority: ByteView { core.defaults.authority.view }
 
   public var privacy: Privacy { core.defaults.privacy }
   public var rpc: RPCProtocol { core.defaults.rpc }
 
   /// Sets the certificates for connections that begin from now on. Any thread. A part that is nil is taken
-  /// from the channel's options, and its file is read again. The result is nil if the channel has no TLS.
+  /// from the channel's options; if it is a file, the file is read again. Returns nil if the channel has no
+  /// TLS.
   @inline(never) @_optimize(size)
   public func setCertificates(roots: ByteBuffer?, chain: ByteBuffer?, key: ByteBuffer?) -> Made<Void>? {
     guard var tls else { return nil }
@@ -95,40 +97,43 @@ public final class Channel: @unchecked Sendable {
     }
   }
 
-  /// Makes a resolver of the program find the addresses from now on, instead of a look-up of the target's
-  /// name. `give` gets the resolver's handle. Any thread.
+  /// Sets a resolver of the user's program. It finds the addresses from now on, in place of look-ups of the
+  /// target's name. `give` gets the resolver's handle. Any thread.
   @inline(never) @_optimize(size)
   public func setResolver(_ functions: ResolverFunctions, _ give: (ResolverHandle) -> Void) {
     let resolver = ProgramResolver(functions, runtime)
-    // The functions may use the handle at once.
+    // The handle is given before the posted item calls the resolver's functions, because they may use the
+    // handle.
     give(resolver.handle)
     runtime.post(NewResolver(core, resolver))
   }
 
-  /// Makes `picker` choose the endpoint of each attempt from now on; nil: the balancer chooses again. Any
-  /// thread.
+  /// Makes `picker` choose the endpoint of each attempt from now on; nil: the load balancer chooses again.
+  /// Any thread.
   public func set(_ picker: Picker?) { runtime.post(Asked(core) { $0.set(picker) }) }
 
-  /// The channel's state, on any thread.
+  /// The channel's connectivity state. Any thread.
   public var connectivity: Connectivity { core.connectivity.now }
 
-  /// Waits until the state differs from `old`, or until `deadline`. Any thread except the driving one.
+  /// Waits until the connectivity state differs from `old`, or until `deadline` (monotonic ns). Any thread
+  /// except the driving thread.
   public func wait(for old: Connectivity, deadline: UInt64?) -> Runtime.WaitResult {
     core.connectivity.wait(for: old, on: runtime, deadline: deadline)
   }
 
-  /// Makes the watch be told the channel's states. Any thread; does not wait.
+  /// Adds a watch, whose function is called with the channel's connectivity states. Any thread; does not
+  /// wait.
   public func add(_ watch: ConnectivityWatch) { runtime.post(Asked(core) { $0.add(watch) }) }
 
   /// Begins to connect if the channel is idle. Any thread; does not wait.
   public func connect() { runtime.post(Asked(core) { $0.connect() }) }
 
-  /// Ends the waits after failures: attempts to connect and look-ups of the name begin at once. Any thread; does not
-  /// wait.
+  /// Ends all back-off delays: attempts to connect and look-ups of the name that wait after failures begin at
+  /// once. Any thread; does not wait.
   public func resetBackoff() { runtime.post(Asked(core) { $0.resetBackoff() }) }
 
-  /// Closes the channel, on any thread, without waiting: the calls under way end with CANCELLED, and the connections
-  /// close.
+  /// Closes the channel on any thread, without waiting. The calls under way end with CANCELLED, and the
+  /// connections close.
   public func close() {
     if !isClosing.exchange(true, ordering: .relaxed) { runtime.post(ChannelClosing(core)) }
   }
@@ -165,6 +170,6 @@ private final class ChannelClosing: InboxItem {
   init(_ core: ChannelCore) { self.core = core }
 
   override func run() { core.close(.channelClosed) }
-  /// Closes the core on the calling thread, because no thread drives any more.
+  /// The runtime has ended and no thread drives it, so the calling thread closes the core.
   override func dropped(_ why: Closing) { core.close(.channelClosed) }
 }

@@ -2,26 +2,29 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 
-// The choice of an endpoint for an attempt if the channel has a picker, if the attempt's request has a wish,
-// or if hops of its call have on_pick. Other attempts do not use this code.
+// The choice of an endpoint for an attempt in these cases: the channel has a picker, the attempt's request
+// has an endpoint wish (`EndpointWish`), or hops of the call have an `on_pick` callback. Other attempts do
+// not use this code.
 //
 // ```
 // attempt --> asking --> at the end of the turn: an endpoint --> its connection's next stream
-//               ^                                none of those that are ready --> fails (`NoChoice`), or parked
-//               |                                none is ready --> waits in the channel's queue
-//               +-- the endpoints have changed, or a slot came free
+//               ^                                no ready endpoint suits --> fails (`NoChoice`), or parked
+//               |                                no endpoint is ready --> waits in the channel's queue
+//               +-- the endpoints have changed, or a stream can be opened
 // ```
-// User code runs at the end of a turn only, so never within a step of a call.
+//
+// User code runs only at the end of a turn of the event loop, so never within a step of a call.
 
 extension ChannelCore {
-  /// Puts the attempt into `asking`: its endpoint is chosen at the end of the turn.
+  /// Puts the attempt into `asking`: its endpoint is chosen at the end of the present turn of the event loop.
   @inline(never) @_optimize(size)
   func ask(_ attempt: Attempt) {
     asking.append(attempt)
     work.schedule(self)
   }
 
-  /// Called when the endpoints have changed, or a slot came free: asks again for the parked attempts.
+  /// Called when the endpoints have changed, or when a further stream can be opened. Moves the parked
+  /// attempts back to `asking`.
   @inline(never) @_optimize(size)
   func retry(_ event: BalancerEvent) {
     if case .wanted = event { return }
@@ -35,7 +38,7 @@ extension ChannelCore {
     }
   }
 
-  /// Makes `picker` choose the endpoint of each attempt from now on; nil: the balancer chooses again.
+  /// Makes `picker` choose the endpoint of each attempt from now on; nil: the load balancer chooses again.
   @inline(never) @_optimize(size)
   func set(_ picker: Picker?) {
     guard closedBecause == nil else { return }
@@ -45,11 +48,11 @@ extension ChannelCore {
     self.picker = picker
     askAgain()
     if usesAllEndpoints != usedAll { changeBalancer(hasNames: false) }
-    // The former picker is released last, because its finalizer is user code.
+    // The former picker is released last, because its release may run user code.
     withExtendedLifetime(former) {}
   }
 
-  /// Called at the end of a turn: chooses endpoints for the attempts in `asking`.
+  /// Called at the end of a turn of the event loop. Chooses endpoints for the attempts in `asking`.
   @inline(never) @_optimize(size)
   func placeAll() {
     parked.sweep()
@@ -60,8 +63,8 @@ extension ChannelCore {
     serve()
   }
 
-  /// Called when slots have come free. The attempts in `waiting` get them first one time, and those in
-  /// `asking` the next time, so that neither kind starves.
+  /// Called when further streams can be opened. The attempts in `waiting` and those in `asking` are served
+  /// first in turns, so that neither list starves.
   @inline(never) @_optimize(size)
   func serveByTurns() {
     askedFirst.toggle()
@@ -75,12 +78,12 @@ extension ChannelCore {
       attempt.notesWait(for: lack)
       return waiting.append(attempt)
     }
-    // This is a copy, because `lackSlot` may change the channel's list of endpoints.
+    // The list is copied, because `lackSlot` may change the channel's list of endpoints.
     let endpoints = endpoints
     let wish = call.request.wish
     var open = readyEndpoints(wish)
-    // While all endpoints are full, neither the picker nor hops are asked. Otherwise each slot that comes
-    // free would make them run for every attempt.
+    // While no endpoint can open a stream, neither the picker nor the hops are asked. Otherwise they would
+    // run for every waiting attempt each time that a stream ends.
     var isFull = !open.isEmpty && !open.contains { endpoints[$0].hasSlot }
     if isFull {
       for index in open { _ = endpoints[index].lackSlot(grows: true) }
@@ -129,29 +132,30 @@ extension ChannelCore {
     parked.append(attempt)
   }
 
-  /// Called after user code has run, which may have cancelled the call: carries out such a cancel before
-  /// anything is sent. Returns whether the attempt still waits.
+  /// Called after user code has run, which may have cancelled the call. Carries out such a cancel before any
+  /// byte is sent. Returns whether the attempt still waits.
   @inline(never) @_optimize(size)
   private func goesOn(_ attempt: Attempt, _ call: Call) -> Bool {
     call.runPostedEarly()
     return attempt.isWaiting
   }
 
-  /// The position in `open` of the endpoint whose turn it is. `open` has indices of the channel's endpoints.
+  /// Asks the load balancer which endpoint is next. Returns its position in `open`, which has indices of the
+  /// channel's endpoints.
   @inline(never) @_optimize(size)
   private func turn(among open: [Int]) -> Int {
-    // If `open` has few of all endpoints, the balancer may choose many others before it chooses one of them.
+    // If `open` has only few of the endpoints, the balancer may name many other endpoints before it names one
+    // of `open`. So the loop is limited.
     for _ in 0..<256 {
-      // Endpoints that were asked for slots may have failed, so that the balancer has none to choose any
-      // more.
+      // Endpoints may have failed since then, so that the balancer has no endpoint to choose any more.
       guard open.count > 1, pick == .choose else { return 0 }
       if let index = open.firstIndex(of: balancer.choose()) { return index }
     }
     return Int(runtime.platform.random() % UInt64(open.count))
   }
 
-  /// The indices of the ready endpoints that meet the wish. If there is no wish, or if none meets it and it
-  /// is not required: the indices of all ready endpoints.
+  /// The indices of the ready endpoints that match the wish. All ready endpoints if there is no wish, or if
+  /// no endpoint matches and the wish is not required.
   @inline(never) @_optimize(size)
   func readyEndpoints(_ wish: EndpointWish?) -> [Int] {
     let all = balancer.choices
@@ -160,7 +164,7 @@ extension ChannelCore {
     return wish.isRequired || !wished.isEmpty ? wished : all
   }
 
-  /// Whether an endpoint that is not ready now, and that the request accepts, may become ready.
+  /// Whether an endpoint that the request accepts is not ready now, but may become ready.
   @inline(never) @_optimize(size)
   func mayComeUp(for request: Request) -> Bool {
     guard usesAllEndpoints else { return false }

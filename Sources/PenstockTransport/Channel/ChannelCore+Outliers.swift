@@ -1,10 +1,10 @@
 import PenstockChannel
 
-/// The channel's part of outlier detection: it counts the attempts, and asks `OutlierDetection` at the end of each
-/// interval.
+/// The channel's part of outlier detection. It counts the attempts, and calls `OutlierDetection` at the end
+/// of each interval.
 extension ChannelCore {
-  /// Counts the attempts of each endpoint, if the service config has outlier detection. With pick_first,
-  /// which uses one endpoint only, attempts are not counted (gRFC A61).
+  /// Counts the attempts of each endpoint if the service config has outlier detection. With pick_first, which
+  /// uses only one endpoint, attempts are not counted (gRFC A61).
   @inline(never) @_optimize(size)
   func watchOutliers() {
     let settings = outliers
@@ -33,14 +33,15 @@ extension ChannelCore {
     return true
   }
 
-  /// Called at the end of an interval: judges the endpoints by their attempts in it.
+  /// Called at the end of an interval of outlier detection. Judges each endpoint by its attempts in this
+  /// interval.
   @inline(never) @_optimize(size)
   func judgeOutliers(_ timer: ChannelTimer) {
     guard let settings = outliers else { return }
     var records = endpoints.map { $0.takeRecord() }
     settings.judge(&records, now: runtime.now, random: runtime.platform.random)
     runtime.arm(timer, at: settings.next(runtime.now))
-    // This is a copy, because news of one endpoint may change the list of endpoints.
+    // The list is copied, because `hears` may change the channel's list of endpoints.
     let judged = endpoints
     for (subchannel, record) in zip(judged, records) {
       if let news = subchannel.judged(record) { hears(news, subchannel) }

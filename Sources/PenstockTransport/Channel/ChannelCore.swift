@@ -2,12 +2,13 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 
-/// The driving thread's side of a channel: its attempts, the names and endpoints that its balancer asks for, and the
-/// attempts that wait for a pick, or for a slot on the connection that was picked.
+/// The driving thread's side of a channel: its attempts, the names and endpoints that its load balancer asks for, and
+/// the attempts that wait. An attempt waits for the balancer's pick, or for a slot: the right to open one more stream
+/// on a connection.
 ///
 /// ```
-/// attempt --> pick: endpoint --> its connection's next stream; without a slot: waits here
-///                   choose ----> the same, with the endpoint whose turn it is
+/// attempt --> pick: endpoint --> a stream on its connection; without a slot: waits here
+///                   choose ----> likewise, on the endpoint that the balancer names next
 ///                   wait ------> waits here, until the balancer says "serve" or "fail"
 ///                   fail ------> fails, unless its `patience` lets it wait here
 /// ```
@@ -17,43 +18,43 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   let defaults: RequestDefaults
   let destination: Destination
   let work: TurnWork
-  /// The reason for which the channel was closed; nil: it is open.
+  /// The reason why the channel was closed; nil: it is open.
   private(set) var closedBecause: Closing?
   private var attempts: [Attempt] = []
   private var isHooked = false
 
   private var names: Names?
   var balancer: Balancer
-  /// The balancer's pick for every attempt, until the balancer gets its next event.
+  /// The balancer's decision for every attempt. It is valid until the balancer gets its next event.
   private(set) var pick = Pick.wait
-  /// Events that have come while the balancer's actions on another event were carried out.
+  /// Events that wait, because the balancer's actions for an earlier event are being carried out.
   private var events: [BalancerEvent] = []
   private var isFollowing = false
-  /// The endpoints of the addresses that came last.
+  /// The endpoints of the most recent addresses.
   private(set) var endpoints: [Subchannel] = []
-  /// Endpoints of earlier addresses, whose connections drain.
+  /// Endpoints of earlier addresses, whose connections close when their last stream has ended.
   private var leaving: [Subchannel] = []
-  /// Attempts that wait for a pick, or for a slot.
+  /// Attempts that wait for the balancer's pick, or for a slot.
   var waiting = WaitQueue<Attempt>()
   var isScheduled = false
   private var nameless = ByteBuffer()
   let connectivity = ConnectivityCell()
   let methods: CurrentMethods
-  /// The listeners to connection events; nil once the channel has closed.
+  /// The listeners to connection events; nil: the channel is closed.
   var listeners: NewsListeners?
   var news = NewsQueue()
-  /// The time at which an attempt ended last, or the channel left the state idle.
+  /// The time when the last attempt ended, or when the channel left the state IDLE.
   private var lastUsed: UInt64 = 0
   private var idleTimer: ChannelTimer?
   var outlierTimer: ChannelTimer?
-  /// The program's function that chooses endpoints; nil: the balancer does.
+  /// The user's function that chooses endpoints; nil: the load balancer chooses.
   var picker: Picker?
-  /// For ChannelCore+Choice. `asking`: attempts whose endpoint is chosen at the end of this turn. `parked`: attempts that
-  /// no ready endpoint suits. `offered`: the endpoint about which hops are asked now.
+  /// For ChannelCore+Choice. `asking`: attempts whose endpoint is chosen at the end of this turn. `parked`: attempts
+  /// for which no ready endpoint is suitable. `offered`: the endpoint about which hops are being asked.
   var asking = WaitQueue<Attempt>()
   var parked = WaitQueue<Attempt>()
   var offered: Endpoint?
-  /// Whether `asking` came before `waiting` when slots last came free.
+  /// Whether `asking` was served before `waiting` the last time. The order changes each time.
   var askedFirst = false
 
   @inline(never) @_optimize(size)
@@ -86,7 +87,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     attempts.append(attempt)
   }
 
-  /// Whether a channel without TLS is less private than the call's settings demand; credentials demand TLS.
+  /// Whether the channel, which has no TLS, is less private than the call's settings require. Credentials require TLS.
   func isTooOpen(_ settings: CallSettings) -> Bool {
     settings.credentials != nil || settings.privacy.rawValue > defaults.privacy.rawValue
   }
@@ -104,7 +105,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
 
   // MARK: Where an attempt goes
 
-  /// Gives `attempt` a stream, or lets it wait. An attempt that has to fail fails later, in `runInTurn`.
+  /// Gives `attempt` a stream, or lets it wait. If the attempt has to fail, it fails later, in `runInTurn`.
   @inline(never)
   func attach(_ attempt: Attempt) {
     if waiting.isEmpty, case .endpoint(let index) = pick, borrow(endpoints[index], { $0.open(attempt) }) {
@@ -124,7 +125,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     }
   }
 
-  /// The endpoint for the next attempt; nil: none has a slot.
+  /// The endpoint for the next attempt; nil: no endpoint has a slot.
   @inline(never) @_optimize(size)
   private func choose() -> Subchannel? {
     let first: Subchannel
@@ -136,8 +137,8 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     if first.hasSlot { return first }
     let choices = balancer.choices
     for index in choices where endpoints[index].hasSlot { return endpoints[index] }
-    // At most one endpoint makes a further connection; the one whose turn it is is asked first. `lackSlot` may change the
-    // list of endpoints.
+    // At most one endpoint makes a further connection. `first`, which the balancer has named, is asked before the
+    // others. `lackSlot` may change the list of endpoints.
     var isGrowing = first.lackSlot(grows: true)
     for index in choices where index < endpoints.count && endpoints[index] !== first {
       isGrowing = endpoints[index].lackSlot(grows: !isGrowing) || isGrowing
@@ -152,15 +153,15 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     if balancer.connectivity == .idle || pick == .fail { work.schedule(self) }
   }
 
-  /// Called when an attempt without a stream has ended: it leaves the queue in this turn, because another thread may
-  /// release its call once the loop rests (`Runtime.keepUntilRest`).
+  /// Called when an attempt without a stream has ended. The attempt leaves the queue in this turn, because another
+  /// thread may release its call once the loop sleeps (`Runtime.keepUntilRest`).
   @inline(never) @_optimize(size)
   func forgetWaiting() {
     waiting.forget()
     if !waiting.isEmpty || !asking.isEmpty || !parked.isEmpty { work.schedule(self) }
   }
 
-  /// The thing that the attempts in `waiting` wait for.
+  /// The reason why the attempts in `waiting` wait.
   var lack: Lack {
     switch pick {
     case .endpoint, .choose: .slot
@@ -168,8 +169,8 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     }
   }
 
-  /// If attempts still wait: tells the balancer that a connection is wanted. But if no connection can be made at
-  /// present, fails the attempts that have no patience.
+  /// If attempts still wait, tells the balancer that a connection is wanted. If no connection can be made now, fails
+  /// the attempts whose patience is `.none`.
   @inline(never) @_optimize(size)
   func runInTurn() {
     connectivity.tellWatches()
@@ -185,7 +186,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     }
   }
 
-  /// Begins to connect if the channel is idle.
+  /// Begins to connect if the channel is IDLE.
   @inline(never) @_optimize(size)
   func connect() {
     guard closedBecause == nil else { return }
@@ -197,7 +198,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     follow(.wanted)
   }
 
-  /// Ends the waits after failures: attempts to connect and look-ups of the name begin at once.
+  /// Ends all back-off delays: attempts to connect and look-ups of the name that wait after failures begin at once.
   @inline(never) @_optimize(size)
   func resetBackoff() {
     guard closedBecause == nil else { return }
@@ -206,8 +207,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     names?.resetBackoff()
   }
 
-  /// Sets the TLS configuration of later connections; connections that exist stay. If the channel could not connect,
-  /// the next call tries at once.
+  /// Sets the TLS configuration of later connections. If the channel could not connect, the next call tries at once.
   @inline(never) @_optimize(size)
   func setCertificates(_ context: TLSContext) {
     destination.tls = context
@@ -215,8 +215,8 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     resetBackoff()
   }
 
-  /// Tells the balancer of an event, and carries out its decisions. Events that result at once are told to the balancer
-  /// afterwards and not recursively, as there may be hundreds of addresses that can't be connected to.
+  /// Passes an event to the balancer, and carries out its actions. Events that result from the actions are queued and
+  /// passed afterwards, not recursively: hundreds of addresses may fail at once.
   @inline(never) @_optimize(size)
   private func follow(_ event: BalancerEvent) {
     if !parked.isEmpty { retry(event) }
@@ -265,8 +265,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     }
   }
 
-  /// Called when the idle timer is due: the channel goes idle if no call has used it for the idle timeout; otherwise the
-  /// timer is armed again.
+  /// Called when the idle timer is due. Makes the channel IDLE if it was unused for the idle timeout, or rearms.
   @inline(never) @_optimize(size)
   func mayRest(_ timer: ChannelTimer) {
     let since = attempts.isEmpty ? lastUsed : runtime.now
@@ -283,7 +282,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     if index == nil { names?.rest() }
   }
 
-  /// Serves the attempts that wait; those that find no slot go on waiting.
+  /// Gives streams to the attempts in `waiting`. Attempts that find no slot stay there.
   @inline(never) @_optimize(size)
   func serve() {
     while !waiting.isEmpty, let endpoint = choose() {
@@ -293,13 +292,13 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     }
   }
 
-  /// Connects the endpoint, if it is idle.
+  /// Begins to connect the endpoint at `index`, if the endpoint is IDLE.
   @inline(never) @_optimize(size)
   private func connect(_ index: Int, _ until: UInt64) {
     if let news = endpoints[index].connect(until: until) { events.append(.endpoint(index, news)) }
   }
 
-  /// Fails the attempts that wait, except those with at least this patience.
+  /// Fails the attempts in `waiting`, except those with at least the given patience.
   @inline(never) @_optimize(size)
   private func fail(_ why: BalancerAction.Why, sparing patience: Patience) {
     let words: ByteBuffer
@@ -308,7 +307,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     case .unconnected: words = ConnectReport.words(destination.name, endpoints, now: runtime.now)
     case .closed: words = ByteBuffer().say("the channel is closed")
     }
-    // Calls that begin while these fail wait in the new queue.
+    // Calls that begin while these attempts fail wait in the new queue.
     var all = waiting
     waiting = WaitQueue()
     var failing: [Attempt] = []
@@ -320,7 +319,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
 
   // MARK: Names
 
-  /// Takes the addresses from the program's resolver from now on, and no longer from a look-up of the target's name.
+  /// Sets a resolver of the user's program, which gives the addresses from now on, in place of look-ups.
   @inline(never) @_optimize(size)
   func setResolver(_ resolver: ProgramResolver) {
     guard closedBecause == nil else { return resolver.close() }
@@ -333,7 +332,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     if balancer.connectivity != .idle { fresh.ask() }
   }
 
-  /// Called when the resolver gives a service config; nil: it gives none.
+  /// Called when the resolver has found addresses: applies its service config. nil: the resolver has none.
   @inline(never) @_optimize(size)
   func serve(_ service: ServiceConfig?) {
     guard closedBecause == nil else { return }
@@ -344,8 +343,8 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     changeBalancer(hasNames: true)
   }
 
-  /// Makes a new balancer, which is told of the endpoints with the next addresses. The endpoints keep their connections.
-  /// `hasNames`: the caller gives the addresses next; otherwise this function asks for them.
+  /// Makes a new balancer, which gets the endpoints with the next addresses. The endpoints keep their connections.
+  /// `hasNames`: the caller passes the addresses on next. Otherwise this function asks for them.
   @inline(never) @_optimize(size)
   func changeBalancer(hasNames: Bool) {
     let wasIdle = balancer.connectivity == .idle
@@ -357,7 +356,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     if !wasIdle, !hasNames { names?.ask() }
   }
 
-  /// Called when addresses have come. Endpoints of addresses that were known stay, with their connections.
+  /// Called with addresses from the resolver. An endpoint with a known address stays, with its connections.
   @inline(never) @_optimize(size)
   func named(_ list: [Endpoint]) {
     guard closedBecause == nil else { return }
@@ -381,11 +380,11 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     }
     watchOutliers()
     let usesAll = usesAllEndpoints
-    // Health is not asked for with pick_first, which uses one endpoint only (gRFC A17).
+    // With pick_first, which uses only one endpoint, the server is not asked for its health (gRFC A17).
     let service = usesAll && destination.checksHealth ? destination.service.healthService : nil
     for subchannel in endpoints { subchannel.watchHealth(of: service) }
     let states = endpoints.map { usesAll ? $0.stickyConnectivity : $0.connectivity }
-    // Events that still wait have indices into the old list.
+    // Events in the queue have indices into the old list of endpoints, so they are dropped.
     events.removeAll()
     let isWeighted = destination.service.balancing.policy == .staticWeightedRoundRobin
     follow(.named(states, weights: isWeighted ? endpoints.map { $0.endpoint.weight } : []))
@@ -393,7 +392,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
 
   @inline(never) @_optimize(size)
   private func shuffle(_ list: inout [Endpoint]) {
-    // Endpoints with priorities are already in a random order, by weight.
+    // A list of endpoints with priorities is already in a random order, by weight.
     for last in list.indices.reversed() where list[0].priority == nil {
       list.swapAt(last, Int(runtime.platform.random() % UInt64(last + 1)))
     }
@@ -405,7 +404,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     follow(.nameless)
   }
 
-  /// The timer that the balancer has armed is due.
+  /// Called when the timer that the balancer has armed is due.
   @inline(never) @_optimize(size)
   override func fire() { follow(.time) }
 
@@ -413,12 +412,12 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
 
   @inline(never) @_optimize(size)
   func hears(_ news: EndpointNews, _ subchannel: Subchannel) {
-    // An endpoint that outlier detection has taken out counts as failed, although it is connected.
+    // An endpoint that outlier detection has ejected counts as failed, although it is connected.
     let news = subchannel.isEjected && news == .ready ? .failed : news
     if subchannel.endpointIndex >= 0 { follow(.endpoint(subchannel.endpointIndex, news)) }
   }
 
-  /// Called when the last draining connection of an earlier endpoint has ended.
+  /// Called when the last connection of an endpoint of earlier addresses has closed.
   @inline(never) @_optimize(size)
   func isDone(_ subchannel: Subchannel) { leaving.drop(subchannel) }
 
@@ -458,13 +457,13 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     listeners = nil
     asking = WaitQueue()
     parked = WaitQueue()
-    // The picker is released last, because its finalizer is user code.
+    // The picker is released last, because its release may run user code.
     picker = nil
   }
 
   // MARK: In a child of fork
 
-  /// Sets the parent's connections aside, and makes the channel idle, so that the next call makes a connection.
+  /// Called in a forked child. Drops the parent's connections, and makes the channel IDLE: the next call connects.
   @inline(never) @_optimize(size)
   func becomeChild(_: inout InheritedCalls) {
     closeInChild()
@@ -483,7 +482,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     connectivity.becomeChild()
   }
 
-  /// Ends the parent's connections. Their descriptors are closed, so their peers hear nothing.
+  /// Ends the calls on the parent's connections, whose descriptors are closed in this process: peers get no bytes.
   @inline(never) @_optimize(size)
   func endInherited() {
     names?.endInherited()

@@ -1,10 +1,11 @@
-/// A timer of a channel, other than the timer of its balancer.
+/// A timer of a channel. The balancer has another timer, which is the `ChannelCore` itself.
 final class ChannelTimer: Timer {
-  /// The work of the timer. The object disarms the timer before it is freed, so no reference is counted.
+  /// The work of the timer. The object in it disarms the timer before it is freed, so its reference is not
+  /// counted.
   enum Work {
     /// Ends an interval of outlier detection.
     case judge(Unmanaged<ChannelCore>)
-    /// Makes a channel idle that has had no calls.
+    /// Makes a channel IDLE that has had no calls for the idle timeout.
     case rest(Unmanaged<ChannelCore>)
     case ask(Unmanaged<HealthCheck>)
   }

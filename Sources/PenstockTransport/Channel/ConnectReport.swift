@@ -1,8 +1,8 @@
 import PenstockChannel
 import PenstockWire
 
-/// The error text of calls that fail because no address could be connected to: each address with its last
-/// failure, how often the addresses have failed, and when the next attempt to connect begins.
+/// The error text of calls that fail because no address can be connected to. It has each address with its
+/// last failure, the number of failures, and the time until the next attempt to connect.
 enum ConnectReport {
   private static let mostTold = 8
 
@@ -22,7 +22,7 @@ enum ConnectReport {
       if failed > mostTold { continue }
       let address = ByteBuffer().say(endpoint.address.text())
       text.say(failed == 1 ? ": " : "; ")
-      // If the target itself is the address, the address is not repeated.
+      // If the target itself is the address, the text already has it, so it is not repeated.
       if endpoints.count > 1 || !ends(name.view, with: address.view) { text.say(address.view).say(": ") }
       text.say(words.view)
     }
@@ -41,7 +41,8 @@ enum ConnectReport {
     return (exact + unit - 1) / unit * unit
   }
 
-  /// Whether a target names just this address, as "ipv4:127.0.0.1:1" names "127.0.0.1:1", and "unix:///a" "unix:/a".
+  /// Whether the target `name` consists of just this address: "ipv4:127.0.0.1:1" for "127.0.0.1:1", or
+  /// "unix:///a" for "unix:/a".
   private static func ends(_ name: ByteView, with address: ByteView) -> Bool {
     let unix = ("unix:" as StaticString).bytes
     let isUnix =

@@ -2,9 +2,9 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 
-/// One step between a connected socket and HTTP: TLS, or the dialogue with a proxy. It takes its input from
-/// the link and puts its output into the link, without I/O. The step is released when it is done. To add a
-/// step, write a subclass, and make it in `Destination.steps`.
+/// One step between a connected socket and HTTP: TLS, or the dialogue with a proxy. A step reads its input
+/// from the link and writes its output to the link, and does no I/O. It is released when it is done. To add a
+/// kind of step, write a subclass and make it in `Destination.steps`.
 class ConnectStep {
   enum Outcome {
     case more
@@ -12,16 +12,16 @@ class ConnectStep {
     case failed(ByteBuffer)
   }
 
-  /// The next step; nil: HTTP follows.
+  /// The step after this one; nil: HTTP begins after this step.
   final var next: ConnectStep?
   /// The words that name the step in an error text, such as " during the TLS handshake".
   var during: StaticString { "" }
 
-  /// Begins the step. There may already be input.
+  /// Begins the step. `link.input` may already have bytes.
   func begin(_ link: Link) -> Outcome { take(link) }
-  /// More input has come to `link.input`. Bytes that the step leaves there are for the next step.
+  /// Called when more bytes are in `link.input`. Bytes that the step leaves there are input of the next step.
   func take(_ link: Link) -> Outcome { .done }
-  /// Adds a guess at the reason why the peer has ended the connection during this step.
+  /// Adds to `text` a likely reason why the peer has closed the connection during this step.
   func guess(_ text: ByteBuffer) {}
 }
 
@@ -52,36 +52,37 @@ final class TLSStep: ConnectStep {
   }
 }
 
-/// The settings for connecting, besides the address.
+/// The settings of a channel for its connections, except the address.
 class Destination {
   final let target: Target
   /// The target as the user wrote it, for error texts.
   final let name: ByteBuffer
-  /// The TLS configuration, used by the driving thread only.
+  /// The TLS configuration of later connections; nil: no TLS. Only the driving thread uses it.
   final var tls: TLSContext?
   final let limits: HTTP2Limits
   final let connectTimeout: UInt64
   final let idleTimeout: UInt64
   final let maxConnectionAge: UInt64
-  /// How long a connection with calls is silent before listeners are told, in nanoseconds; 0: they are not told.
+  /// The time in nanoseconds after which a silent connection with calls is reported to listeners; 0: never.
   final let silence: UInt64
   final let checksHealth: Bool
-  /// The version of HTTP. `auto`: the server chooses; without its choice it is HTTP/1.1.
+  /// The HTTP version. `auto`: the server chooses in TLS. If it makes no choice, the version is HTTP/1.1.
   final let http: HTTPChoice
   /// The most connections of HTTP/1.1 to one address.
   final let http1Connections: Int
-  /// How long a connection of HTTP/1.1 is kept without a request, in nanoseconds.
+  /// The time in nanoseconds for which a connection of HTTP/1.1 without a request stays open.
   final let http1IdleTimeout: UInt64
   private final let connectionsCap: Int
-  /// The most connections to one address now.
+  /// The present limit on connections to one address, from the service config and the channel's options.
   final var mostConnections: Int { min(service.connectionsPerSubchannel, connectionsCap) }
   final let backoff: Backoff.Policy
   final let resolving: ResolveState.Policy
-  /// The service config of the options.
+  /// The service config of the channel's options.
   final let ownService: ServiceConfig
-  /// The service config now: the resolver's, or that of the options. Driving thread only.
+  /// The present service config: from the resolver, or otherwise from the channel's options. Driving thread
+  /// only.
   final var service: ServiceConfig
-  /// The keepalive with which later connections begin; nil: none. Driving thread only.
+  /// The keepalive settings for later connections; nil: no keepalive. Driving thread only.
   final var keepalive: Keepalive?
 
   init(
@@ -113,12 +114,12 @@ class Destination {
   }
 
   enum Steps {
-    /// The first step; nil: HTTP follows the socket directly.
+    /// The first step; nil: HTTP begins on the connected socket itself.
     case made(ConnectStep?)
     case failed(ByteBuffer)
   }
 
-  /// Makes new steps, for one connection.
+  /// Makes the steps for one new connection.
   func steps() -> Steps {
     guard let tls else { return .made(nil) }
     guard let engine = TLSEngine.make(tls, host: target.host.view) else {

@@ -2,38 +2,41 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 
-/// An event of a channel's connections, for the interceptors that have `on_connection`. Once told, an event never
-/// changes.
+/// An event of a channel's connections, for interceptors with an `on_connection` callback. An event does not
+/// change once it was reported.
 public final class ConnectionNews {
-  /// The kind of an event. The raw values are those of the ABI.
+  /// The kind of an event. The raw values are the constants of the C header.
   public enum Kind: Int32, Sendable {
-    /// The channel asks for the addresses of its name.
+    /// The channel begins to look up the addresses of its target.
     case resolving = 1
-    /// The name could not be resolved, for the reason in `words`.
+    /// The look-up of the target's name has failed; `words` has the reason.
     case unresolved = 2
     case connecting = 3
-    /// TLS is established, with the facts in `security`.
+    /// The TLS handshake is done; `security` has its results.
     case secured = 4
     case ready = 5
-    /// The connection takes no new calls, for the reason in `words` if the peer has given one.
+    /// The connection accepts no new calls. `words` has the reason, if the peer has given one.
     case draining = 6
-    /// A connection that was ready has ended.
+    /// A connection that was ready has closed.
     case lost = 7
-    /// No connection could be made, or it was useless: the next attempt begins in `milliseconds`.
+    /// An attempt to connect has failed, or the connection could not be used. The next attempt begins after
+    /// `milliseconds`.
     case backoff = 8
-    /// A connection with calls has been silent for `milliseconds`.
+    /// A connection with calls has received no byte for `milliseconds`.
     case silent = 9
-    /// The channel, or the server, can't carry out a part of the service config. `words` names the part and
-    /// the consequence.
+    /// The channel or the server can't apply a part of the service config. `words` has that part and the
+    /// consequence.
     case ignored = 10
-    /// The server answers a health check that it serves.
+    /// The health check (grpc.health.v1) has found that the server serves.
     case healthy = 11
-    /// The server does not answer a health check that it serves, for the reason in `words`: it gets no calls.
+    /// The health check (grpc.health.v1) has found that the server does not serve, or has failed. `words` has
+    /// the reason. The server gets no calls.
     case unhealthy = 12
   }
 
   public let kind: Kind
-  /// The address of the server; nil: the event is about the channel's name.
+  /// The address of the server. nil: the event is about the look-up of the target's name, not about one
+  /// address.
   public let address: ByteBuffer?
   public let words: ByteBuffer?
   public let milliseconds: UInt64
@@ -52,16 +55,16 @@ public final class ConnectionNews {
   }
 }
 
-/// The listeners to a channel's connection events. Driving thread only. It is a class, so that the layers
-/// above can define who the listeners are and how they get an event.
+/// The listeners to a channel's connection events. Driving thread only. This is a class, so that a layer
+/// above can define the listeners, and how they are called, in a subclass.
 class NewsListeners {
-  /// Whether there is any listener.
+  /// Whether there is at least one listener.
   var isAnybody: Bool { false }
-  /// Tells the listeners one event. This runs user code.
+  /// Reports one event to all listeners. This runs user code.
   func tell(_ news: ConnectionNews) {}
 }
 
-/// The events that have not been told yet, oldest first.
+/// The events that were not yet reported to listeners, oldest first.
 struct NewsQueue {
   private var first: ConnectionNews?
   private var last: ConnectionNews?
@@ -80,8 +83,8 @@ struct NewsQueue {
 }
 
 extension ChannelCore {
-  /// Notes an event, which is told in the same turn, once the channel's present work is done: a listener may close the
-  /// channel, or make a call.
+  /// Queues an event. It is reported in the same turn, after the channel's present work, because a listener
+  /// may close the channel or make a call.
   @inline(never) @_optimize(size)
   func note(
     _ kind: ConnectionNews.Kind, _ address: SocketAddress? = nil, _ words: ByteBuffer? = nil,
@@ -101,7 +104,8 @@ extension ChannelCore {
     }
   }
 
-  /// Notes an event for the part of the present service config that the channel does not carry out.
+  /// If the channel can't apply the load balancing policy of the service config, queues an event that reports
+  /// this.
   @inline(never) @_optimize(size)
   func noteBalancing() {
     if destination.service.balancing.policy == .weightedRoundRobin {

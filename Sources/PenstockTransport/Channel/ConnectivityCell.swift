@@ -3,17 +3,19 @@ import PenstockChannel
 import PenstockWire
 import Synchronization
 
-/// The state of a channel, for any thread. The driver writes it, and wakes the threads that wait for another state.
+/// The connectivity state of a channel, for any thread. The driving thread writes it, and wakes the threads
+/// that wait for another state.
 final class ConnectivityCell: @unchecked Sendable {
   private let state = Atomic<Int32>(Connectivity.idle.rawValue)
   private let lock = Lock()
   private var waiters: [WaitCell] = []
-  /// The first watch; driving thread only.
+  /// The first watch of a linked list. Driving thread only.
   private var watches: ConnectivityWatch?
 
   var now: Connectivity { Connectivity(rawValue: state.load(ordering: .acquiring)) ?? .idle }
 
-  /// Called on the driving thread. True: there are watches to be told.
+  /// Sets the state. Called on the driving thread. True: there are watches, whose functions have to be called
+  /// with the new state.
   @inline(never) @_optimize(size)
   func set(_ new: Connectivity) -> Bool {
     guard now != new else { return false }
@@ -27,7 +29,7 @@ final class ConnectivityCell: @unchecked Sendable {
     return watches != nil
   }
 
-  /// Waits until the state differs from `old`, or the deadline passes.
+  /// Waits until the state differs from `old`, or until `deadline` (monotonic ns).
   @inline(never) @_optimize(size)
   func wait(for old: Connectivity, on runtime: Runtime, deadline: UInt64?) -> Runtime.WaitResult {
     let cell = WaitCell()
@@ -45,14 +47,14 @@ final class ConnectivityCell: @unchecked Sendable {
     }
   }
 
-  /// Adds a watch, which is told the states from now on. Driving thread only.
+  /// Adds a watch. Its function is called with all states from now on. Driving thread only.
   func add(_ watch: ConnectivityWatch) {
     watch.next = watches
     watches = watch
   }
 
-  /// Tells the state to each watch that was last told another state. Driving thread only, after the channel's
-  /// work is done.
+  /// Calls the function of each watch that was last called with another state. Driving thread only, after the
+  /// channel's work.
   @inline(never) @_optimize(size)
   func tellWatches() {
     var rest = watches
@@ -63,7 +65,8 @@ final class ConnectivityCell: @unchecked Sendable {
     }
   }
 
-  /// Makes the state idle in a forked child, and forgets the parent's threads that waited.
+  /// Called in a forked child. Makes the state IDLE, and drops the list of waiting threads, which exist only
+  /// in the parent.
   @inline(never) @_optimize(size)
   func becomeChild() {
     state.store(Connectivity.idle.rawValue, ordering: .releasing)
@@ -72,7 +75,7 @@ final class ConnectivityCell: @unchecked Sendable {
 }
 
 extension ChannelCore {
-  /// Adds a watch, which is told the channel's states from now on.
+  /// Adds a watch. Its function is called with all states of the channel from now on.
   @inline(never) @_optimize(size)
   func add(_ watch: ConnectivityWatch) {
     connectivity.add(watch)
@@ -80,9 +83,9 @@ extension ChannelCore {
   }
 }
 
-/// A function of the program that is told the states of a channel.
+/// A user's function that is called with the connectivity states of a channel.
 public final class ConnectivityWatch {
-  /// Gets the user data and the state. The result 0 ends the watch.
+  /// The function. Its arguments are the user data and the state. The result 0 ends the watch.
   public typealias Function = @convention(c) (UnsafeMutableRawPointer?, Int32) -> Int32
 
   private let function: Function
@@ -95,7 +98,7 @@ public final class ConnectivityWatch {
     self.userData = userData
   }
 
-  /// Tells the state, unless it was the last one told. False: the watch has ended.
+  /// Calls the function with `state`, unless its last call had the same state. False: the watch has ended.
   @inline(never) @_optimize(size)
   fileprivate func goesOn(with state: Connectivity) -> Bool {
     if told == state { return true }

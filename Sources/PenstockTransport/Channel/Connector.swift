@@ -3,8 +3,8 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 
-/// Makes one connection: connects a socket, and takes one step after the other on it. Then HTTP takes the
-/// link, in the version that the steps have negotiated.
+/// Makes one connection. It connects a socket, and runs the steps on it one after the other. Then a
+/// connection of the negotiated HTTP version takes over the link.
 ///
 /// ```
 /// socket --> step (a proxy) --> step (TLS) --> TransportConnection
@@ -12,7 +12,7 @@ import PenstockWire
 /// ```
 final class Connector: ReadyHandler, TurnTask {
   private enum Phase {
-    /// The socket is being connected.
+    /// The socket is not connected yet.
     case socket
     case step(ConnectStep)
     case over
@@ -24,7 +24,7 @@ final class Connector: ReadyHandler, TurnTask {
   private let first: ConnectStep?
   private let peer: ByteBuffer
   private let channel: ChannelCore
-  /// The owner; nil: it is not told any more.
+  /// The owner, to which the result is reported; nil: the result was reported, or is not wanted any more.
   private var owner: Subchannel?
 
   private static let readBudget = 256 << 10
@@ -35,7 +35,7 @@ final class Connector: ReadyHandler, TurnTask {
     case failed(ByteBuffer)
   }
 
-  /// Begins to connect. The owner is not told from within this function.
+  /// Begins to connect. The result is not reported to the owner from within this function.
   @inline(never) @_optimize(size)
   static func start(_ address: SocketAddress, _ channel: ChannelCore, _ owner: Subchannel) -> Started {
     switch channel.runtime.platform.connect(to: address) {
@@ -88,7 +88,7 @@ final class Connector: ReadyHandler, TurnTask {
     }
   }
 
-  /// Sends the output of a step. If the socket was connected at once, the steps begin here.
+  /// Sends the output of a step. If the socket was connected at once, this function begins the first step.
   @inline(never) @_optimize(size)
   func runInTurn() {
     switch phase {
@@ -96,7 +96,8 @@ final class Connector: ReadyHandler, TurnTask {
     case .socket: enter(first)
     case .step:
       if !link.isSent, case .failed(let code) = link.send(.max) {
-        // Bytes that the peer sent before its end may explain the failure better.
+        // The peer may have sent bytes before it closed the connection, and these may explain the failure
+        // better.
         receive()
         return lose(code)
       }
@@ -122,8 +123,8 @@ final class Connector: ReadyHandler, TurnTask {
         link.input.commit(n)
         follow(step.take(link), step)
         budget -= n
-        // A read that did not fill the space has emptied the socket. If the budget ends before that, epoll reports the
-        // rest.
+        // A read that does not fill the space has emptied the socket. If the budget is used up before that,
+        // epoll reports the rest.
         if n < space.count { return }
       }
     }
@@ -141,7 +142,7 @@ final class Connector: ReadyHandler, TurnTask {
     case .more: channel.work.scheduleWrite(self)
     case .done: enter(step.next)
     case .failed(let words):
-      // The step's last output may tell the peer the reason, as a TLS alert does.
+      // The last output of the step may tell the peer the reason, such as a TLS alert.
       link.flush()
       fail(words)
     }
@@ -162,7 +163,7 @@ final class Connector: ReadyHandler, TurnTask {
 
   // MARK: The end
 
-  /// Called by the owner when the time for connecting is over.
+  /// Called by the owner at the end of the connect timeout.
   @inline(never) @_optimize(size)
   func timedOut() {
     let words = ByteBuffer().say("connect timeout")
@@ -185,7 +186,7 @@ final class Connector: ReadyHandler, TurnTask {
     told?.connectorFailed(words)
   }
 
-  /// Ends the work, without telling the owner.
+  /// Stops connecting, and reports nothing to the owner.
   @inline(never) @_optimize(size)
   func close() {
     if case .over = phase { return }

@@ -2,15 +2,15 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 
-/// Asks the server of one endpoint for its health, by the method Watch of grpc.health.v1 on the endpoint's connection
-/// (gRFC A17). `HealthState` makes the decisions; this class carries them out. No interceptor sees the
-/// stream.
+/// Asks the server of one endpoint for its health, with the method Watch of grpc.health.v1 on the endpoint's
+/// connection (gRFC A17). `HealthState` makes the decisions; this class carries them out. No interceptor is
+/// called for this stream.
 final class HealthCheck: StreamOwner {
-  /// The service whose health is asked for.
+  /// The name of the service whose health is asked for.
   let service: ByteBuffer
   private var state = HealthState.off
-  /// The endpoint. It owns this object, and stops it before the endpoint is freed, so the reference is not
-  /// counted.
+  /// The endpoint. The reference is not counted: the endpoint owns this object, and stops it before the
+  /// endpoint is freed.
   private unowned(unsafe) let owner: Subchannel
   private unowned(unsafe) let channel: ChannelCore
   private var timer: ChannelTimer?
@@ -18,16 +18,16 @@ final class HealthCheck: StreamOwner {
   private var request: Request?
   private var framing: Framing?
   private var stream: TransportStream?
-  /// Whether the connection had answered a call before the stream began. If not, the head of the stream's
-  /// answer must not count as the first answer to a call.
+  /// Whether the connection had answered a call before this stream began. If not, the head of this stream's
+  /// answer must not count as the first answer on the connection.
   private var hadAnswered = false
   /// Whether the connection has opened the stream.
   private var hasOpened = false
-  /// The latest health that the server has sent, until `streamChanged` handles it.
+  /// The most recent health value from the server, until `streamChanged` handles it.
   private var said: UInt64?
   private var status: Status?
 
-  /// The limit on the size of a message from the server, which has only one number.
+  /// The most bytes of a message from the server. The message has only one number.
   private static let mostBytes = 1024
 
   init(_ service: ByteBuffer, _ owner: Subchannel, _ channel: ChannelCore) {
@@ -37,7 +37,7 @@ final class HealthCheck: StreamOwner {
     super.init()
   }
 
-  /// The state that the endpoint has while it is connected.
+  /// The connectivity state of the endpoint while it has a connection, as the health check sees it.
   var connectivity: Connectivity { state.connectivity }
 
   @inline(never) @_optimize(size)
@@ -52,19 +52,19 @@ final class HealthCheck: StreamOwner {
     connection = nil
   }
 
-  /// Moves the health check to the connection `other`, unless it already is on that connection.
+  /// Moves the health check to the connection `other`, if it is on another connection now.
   @inline(never) @_optimize(size)
   func move(to other: TransportConnection?) {
     if connection === other { return }
     let wasQueued = isQueued
     leave(.cancelled)
     connection = other
-    // A stream that was not opened has not failed: so the new stream begins without a wait.
+    // A stream that was never opened has not failed, so the new stream begins without a back-off delay.
     if wasQueued, watch() { return }
     follow(.ended(random: random))
   }
 
-  /// Whether the stream waits for a slot on the connection.
+  /// Whether the health check's stream waits until its connection can open another stream.
   var isQueued: Bool {
     guard stream != nil, !hasOpened, let connection else { return false }
     return connection.slots < 0
@@ -76,8 +76,8 @@ final class HealthCheck: StreamOwner {
 
   private var random: UInt64 { channel.runtime.platform.random() }
 
-  /// Passes an event to `state`, and carries out the actions that follow. `words`: the reason why the
-  /// endpoint does not count as ready.
+  /// Passes an event to `state`, and carries out the resulting actions. `words`: the reason why the endpoint
+  /// does not count as ready.
   @inline(never) @_optimize(size)
   private func follow(_ event: HealthEvent, _ words: ByteBuffer? = nil) {
     let policy = channel.destination.backoff
@@ -98,7 +98,7 @@ final class HealthCheck: StreamOwner {
     }
   }
 
-  /// Begins a stream. False: there is no memory.
+  /// Begins a Watch stream. False: no memory.
   @inline(never) @_optimize(size)
   private func watch() -> Bool {
     let path = ("/grpc.health.v1.Health/Watch" as StaticString).bytes
@@ -139,7 +139,8 @@ final class HealthCheck: StreamOwner {
   override func streamOpens(_ stream: TransportStream, _ fields: FieldList) -> Bool {
     guard let request, let framing else { return false }
     hasOpened = true
-    // The stream counts as duplex, so that it does not widen the connection's window (`ConnectionWindow`).
+    // The stream counts as duplex, so that it does not make the connection's window wide
+    // (`ConnectionWindow`).
     fields.isDuplex = true
     return framing.requestHeaders(request, channel.defaults, now: channel.runtime.now, into: fields)
   }

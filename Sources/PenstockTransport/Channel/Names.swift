@@ -1,9 +1,9 @@
 import PenstockChannel
 import PenstockWire
 
-/// The addresses of a channel's target. This object asks the resolver when `ResolveState` says so, and keeps
-/// the last good answer, which stays valid when a later look-up fails. As a timer, it fires at the time for
-/// which `ResolveState` has asked.
+/// The addresses of a channel's target. This object calls the resolver when `ResolveState` demands it. It
+/// keeps the last good answer, which stays valid when a later look-up fails. As a timer, it fires at the time
+/// that `ResolveState` has set.
 final class Names: Timer, ResolverCompletion {
   private let runtime: Runtime
   private let resolver: Resolver
@@ -12,7 +12,7 @@ final class Names: Timer, ResolverCompletion {
   private unowned(unsafe) let owner: ChannelCore
   private var state = ResolveState()
   private var known: [Endpoint] = []
-  /// How many look-ups have ended.
+  /// The number of look-ups that have ended.
   private var answers = 0
 
   @inline(never) @_optimize(size)
@@ -25,8 +25,8 @@ final class Names: Timer, ResolverCompletion {
     super.init()
   }
 
-  /// Asks for addresses. If addresses are known, the owner gets them from within this function. The addresses
-  /// of a new look-up come later; if the resolver has them at once, they also come from within this function.
+  /// Asks for addresses. If addresses are known, the owner gets them within this call. A new look-up gives
+  /// its addresses later, or also within this call if the resolver has them at once.
   @inline(never) @_optimize(size)
   func ask() {
     let before = answers
@@ -34,10 +34,10 @@ final class Names: Timer, ResolverCompletion {
     if answers == before, !known.isEmpty { owner.named(known) }
   }
 
-  /// Asks for addresses again. The owner already has the known ones.
+  /// Looks the addresses up again, for an owner that already has the known addresses.
   func refresh() { follow(.ask) }
 
-  /// Called when no addresses are wanted any more: ends a look-up, and stops the timer.
+  /// Called when no addresses are wanted any more. Ends the present look-up, and stops the timer.
   @inline(never) @_optimize(size)
   func rest() {
     follow(.rest)
@@ -53,15 +53,15 @@ final class Names: Timer, ResolverCompletion {
   @inline(never) @_optimize(size)
   func resetBackoff() { follow(.reset) }
 
-  /// Called in a forked child, in which the parent's look-ups do not exist: the next look-up begins as soon
-  /// as addresses are wanted. A resolver of the program is not told to stop here, because no callback may run
-  /// now; `endInherited` tells it.
+  /// Called in a forked child, in which the parent's look-ups do not exist. The next look-up begins as soon
+  /// as addresses are wanted. The functions of a resolver of the user's program are not called here, because
+  /// no callback may run yet; `endInherited` calls them.
   func becomeChild() {
     follow(.rest)
     state = ResolveState()
   }
 
-  /// Ends the parent's request for addresses; called in the child once callbacks may run.
+  /// Ends the parent's request for addresses. Called in a forked child when callbacks may run.
   func endInherited() { resolver.rest() }
 
   @inline(never) @_optimize(size)
@@ -103,7 +103,8 @@ final class Names: Timer, ResolverCompletion {
     owner.named(list)
   }
 
-  /// Tells the owner that a look-up has failed. A name that no longer resolves keeps its last good addresses.
+  /// Reports to the owner that a look-up has failed. If the name was resolved before, its last good addresses
+  /// stay.
   @inline(never) @_optimize(size)
   private func tellFailure(_ words: ByteBuffer) {
     owner.note(.unresolved, nil, words)

@@ -2,11 +2,12 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 
-/// The program's function that chooses the endpoint of each attempt. The object is also the handle that the
-/// function gets. While the function runs, the handle shows the call, and the endpoints among which the
-/// function chooses; at other times it shows nothing. Driving thread only.
+/// The user's function that chooses the endpoint of each attempt. The object is also the handle that the
+/// function gets. While the function runs, the handle gives access to the call and to the endpoints that the
+/// function may choose. At other times it gives access to nothing. Driving thread only.
 public final class Picker: HopHandle {
-  /// Gets the view and the user data. The result is the index of an endpoint, or one of the numbers of `Answer`.
+  /// The function. Its arguments are this object and the user data. The result is the index of an endpoint,
+  /// or the number of an `Answer`.
   public typealias Function = @convention(c) (OpaquePointer?, UnsafeMutableRawPointer?) -> Int32
 
   enum Answer {
@@ -17,9 +18,9 @@ public final class Picker: HopHandle {
 
   private let function: Function
   private let userData: UserData
-  /// The call, while the function runs.
+  /// The call whose endpoint is being chosen; nil: the function does not run.
   public private(set) var call: Call?
-  /// The channel's endpoints, and the indices of those among which the function chooses.
+  /// All endpoints of the channel, and the indices of those that the function may choose.
   private var endpoints: [Subchannel] = []
   private var choices: [Int] = []
   private var failure: Status?
@@ -34,19 +35,20 @@ public final class Picker: HopHandle {
 
   public var count: Int { choices.count }
 
-  /// The endpoint at `index`; nil: there is none.
+  /// The endpoint at position `index` among those that the function may choose; nil: there is none.
   public func endpoint(_ index: Int) -> Endpoint? {
     index >= 0 && index < choices.count ? endpoints[choices[index]].endpoint : nil
   }
 
-  /// Sets the status with which the call ends if the function's answer is to fail it.
+  /// Sets the status for the call. The call ends with it if the function then returns the answer that fails
+  /// the call.
   public func fail(_ status: Status) -> Outcome {
     guard call != nil else { return .state }
     failure = status
     return .ok
   }
 
-  /// Runs the function. `given`: the indices in `all` of the endpoints among which it chooses.
+  /// Runs the function. `given`: the indices in `all` of the endpoints that the function may choose.
   @inline(never) @_optimize(size)
   func pick(among given: [Int], of all: [Subchannel], for call: Call) -> Answer {
     self.call = call

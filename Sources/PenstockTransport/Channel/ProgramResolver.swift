@@ -3,7 +3,7 @@ import PenstockChannel
 import PenstockWire
 import Synchronization
 
-/// The callbacks of the program's own resolver; each may be nil.
+/// The callbacks of the resolver in the user's program. Each may be nil.
 public struct ResolverFunctions {
   public typealias Function = @convention(c) (UnsafeMutableRawPointer?) -> Void
 
@@ -18,17 +18,18 @@ public struct ResolverFunctions {
   }
 }
 
-/// A resolver of the program. It gives addresses at any time, and the channel uses the latest ones. `resolve`
-/// only tells the program that addresses are wanted. Driving thread only.
+/// A resolver in the user's program. The program may give addresses at any time, and the channel uses the
+/// most recent ones. The callback `resolve` only tells the program that addresses are wanted. Driving thread
+/// only.
 final class ProgramResolver: Resolver {
   let handle: ResolverHandle
   private let runtime: Runtime
-  /// Nil once the channel has closed, or has another resolver.
+  /// The callbacks; nil: the channel is closed, or has another resolver.
   private var functions: ResolverFunctions?
-  /// The receiver of news, from `join` to `close`.
+  /// The receiver of the addresses, from `join` until `close`.
   private var owner: (any ResolverCompletion)?
   private var latest: ResolverOutcome?
-  /// Whether addresses are wanted: `resolve` was called last, and not `stop`.
+  /// Whether addresses are wanted: `resolve` was called after the last `stop`.
   private var isWanted = false
 
   @inline(never) @_optimize(size)
@@ -40,11 +41,11 @@ final class ProgramResolver: Resolver {
     handle.join(self)
   }
 
-  /// Makes `owner` the receiver of news from now on.
+  /// Makes `owner` the receiver of the addresses from now on.
   @inline(never) @_optimize(size)
   func join(_ owner: any ResolverCompletion) {
     self.owner = owner
-    // News that came before `join` is in `latest`.
+    // `latest` has the addresses that were given before `join`.
     if let latest { owner.resolved(latest) }
     handle.deliver()
   }
@@ -86,13 +87,13 @@ final class ProgramResolver: Resolver {
   }
 }
 
-/// The object of a penstock_resolver handle: takes news for a channel, on any thread. Of news that the driving thread has
-/// not seen yet only the latest are kept.
+/// The object of a penstock_resolver handle. It takes addresses or failures for a channel, on any thread.
+/// Until the driving thread sees them, a later result replaces an earlier one.
 public final class ResolverHandle: InboxItem, @unchecked Sendable {
   public let generation = Process.generation
   private let runtime: Runtime
   private let lock = Lock()
-  /// Nil once the resolver is closed.
+  /// The resolver; nil: it is closed.
   private var resolver: ProgramResolver?
   private var news: ResolverOutcome?
 
@@ -125,7 +126,7 @@ public final class ResolverHandle: InboxItem, @unchecked Sendable {
 
   public override func run() { deliver() }
 
-  /// Passes the latest news to the resolver, on the driving thread.
+  /// Passes the most recent result to the resolver. Called on the driving thread.
   @inline(never) @_optimize(size)
   fileprivate func deliver() {
     let (resolver, news) = lock.withLock { (self.resolver, self.news.take()) }

@@ -1,17 +1,17 @@
 import PenstockChannel
 import PenstockWire
 
-/// The source of a channel's addresses. To add a source, write a subclass, and a case in `make`. Driving
-/// thread only.
+/// The source of a channel's addresses. To add a kind of source, write a subclass and add a case to `make`.
+/// Driving thread only.
 class Resolver {
-  /// Asks for the addresses. The completion is called once, perhaps from within this function, unless `stop`
-  /// is called before that.
+  /// Asks for the addresses. The completion is called once, perhaps within this call, unless `stop` is called
+  /// first.
   func start(_ completion: any ResolverCompletion) {}
-  /// Ends the look-up without an answer.
+  /// Ends the look-up. The completion is not called any more.
   func stop() {}
-  /// Called when no addresses are wanted until the next `start`.
+  /// Called when no addresses are wanted before the next `start`.
   func rest() {}
-  /// Called when the channel has closed, or has another resolver.
+  /// Called when the channel is closed, or has got another resolver.
   func close() {}
 
   @inline(never) @_optimize(size)
@@ -23,7 +23,7 @@ class Resolver {
   }
 }
 
-/// Takes the addresses from the target itself.
+/// A resolver for a target that contains the addresses themselves.
 final class FixedAddresses: Resolver {
   private let list: [SocketAddress]
 
@@ -32,7 +32,7 @@ final class FixedAddresses: Resolver {
   override func start(_ completion: any ResolverCompletion) { completion.resolved(.addresses(list)) }
 }
 
-/// Takes the addresses from look-ups by the system, which run on a thread (`Lookup`).
+/// A resolver that asks the operating system, on a thread of its own (`Lookup`).
 final class SystemResolver: Resolver {
   private let host: ByteBuffer
   private let port: UInt16

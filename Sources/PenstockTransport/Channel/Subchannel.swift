@@ -3,38 +3,40 @@ import PenstockChannel
 import PenstockWire
 
 /// One endpoint: an address, and the connections to it. `SubchannelState` makes the decisions; this class
-/// carries them out. As a timer, it fires at the time for which `SubchannelState` has asked: the end of the
-/// time for connecting, the end of the wait after a failure, or the greatest age of a connection. Usually
-/// there is one connection; another one is made if all are full and the service config allows more (gRFC
+/// carries them out. As a timer, it fires at the time that `SubchannelState` has set: the connect timeout,
+/// the end of a back-off delay, or the greatest age of a connection. Usually there is one connection. Another
+/// connection is made if no present connection can open a stream, and the service config allows more (gRFC
 /// A105).
 ///
-/// A connection that drains, after a GOAWAY or because the subchannel is not wanted any more, goes on in `draining`
-/// until its streams have ended.
+/// After a GOAWAY, or when the subchannel is not wanted any more, a connection accepts no new streams. It
+/// then stays in `draining` until its streams have ended.
 final class Subchannel: Timer {
-  /// The address, with the weight, priority and attributes that the resolver has given it last.
+  /// The address, with the weight, priority and attributes that the resolver gave with its last answer.
   var endpoint: Endpoint
   var address: SocketAddress { endpoint.address }
-  /// The index among the channel's endpoints; -1: the channel's name does not have the address any more.
+  /// The index in the channel's list of endpoints; -1: the resolver no longer gives this address.
   var endpointIndex = -1
   /// The channel. The reference is not counted: the channel closes its subchannels before it is freed, and a
   /// closed subchannel does not use the channel.
   private unowned(unsafe) let channel: ChannelCore
   private var state = SubchannelState.new
-  /// The connector, while it connects; later the connection takes its work over.
+  /// The connector, until the socket is connected and its steps are done. A connection then takes over the
+  /// socket.
   private var connector: Connector?
-  /// The connection that is being made, while HTTP begins.
+  /// A new connection that is not ready yet, because the peer's SETTINGS have not been received.
   private var fresh: TransportConnection?
-  /// The oldest connection in use, while the subchannel is ready.
+  /// The oldest connection that accepts streams; nil: the subchannel is not ready.
   private var connection: TransportConnection?
-  /// Further connections in use, oldest first.
+  /// The other connections that accept streams, oldest first.
   private var others: [TransportConnection] = []
   private var draining: [TransportConnection] = []
-  /// The reason why the last attempt to connect failed, until one succeeds.
+  /// The reason why the last attempt to connect has failed; nil after an attempt has succeeded.
   private(set) var failure: ByteBuffer?
-  /// Counts the attempts for outlier detection; nil: attempts are not counted.
+  /// The counter of attempts for outlier detection; nil: attempts are not counted.
   private var tally: AttemptTally?
   private var record = OutlierRecord()
-  /// Asks the server for its health while there is a connection; nil: the server is not asked.
+  /// The health check, which asks the server for its health while there is a connection; nil: no health
+  /// check.
   private var health: HealthCheck?
 
   init(_ endpoint: Endpoint, _ channel: ChannelCore) {
@@ -43,17 +45,17 @@ final class Subchannel: Timer {
     super.init()
   }
 
-  /// Whether there is any connection, or one being made.
+  /// Whether there is any connection, or an attempt to connect.
   var isInUse: Bool { connector != nil || fresh != nil || connection != nil || !draining.isEmpty }
   var connectivity: Connectivity {
     if state.connectivity == .ready, let health { return health.connectivity }
     return state.connectivity
   }
-  /// How many attempts to connect have failed one after the other, and when the next one begins.
+  /// The number of attempts to connect that have failed in a row, and the time when the next attempt begins.
   var failures: (count: Int, retry: UInt64)? { state.failures }
 
-  /// Gives `attempt` a stream. False: no connection has a free slot; the balancer is told when a slot comes
-  /// free, or when the connections are lost.
+  /// Gives `attempt` a stream. False: no connection can open a further stream. The balancer is told when a
+  /// connection can, or when the connections are lost.
   @inline(__always)
   func open(_ attempt: Attempt) -> Bool {
     let isOpen = borrow(connection) { connection in
@@ -74,7 +76,7 @@ final class Subchannel: Timer {
     return false
   }
 
-  /// The oldest connection with a slot.
+  /// The oldest connection that can open a further stream.
   @inline(never) @_optimize(size)
   private var free: TransportConnection? {
     if let connection, connection.slots > 0 { return connection }
@@ -84,13 +86,14 @@ final class Subchannel: Timer {
 
   var hasSlot: Bool { free != nil }
 
-  /// Called when an attempt has found no slot. The balancer is told when a slot comes free, or when the
-  /// connections are lost. `grows`: begins a further connection, if one is allowed. Returns whether a further
-  /// connection is being made.
+  /// Called when no connection can open a stream for an attempt. The balancer will be told when a connection
+  /// can, or when the connections are lost. `grows`: begins a further connection, if the limit allows.
+  /// Returns whether a further connection is being made.
   @inline(never) @_optimize(size)
   func lackSlot(grows: Bool) -> Bool {
     if let connection, connection.leaving != nil { connectionDraining(connection) }
-    // `connectionDraining` may have put another connection into use. It must report its free slots anew.
+    // `connectionDraining` may have made another connection the oldest. This connection also has to report
+    // when it can open a stream.
     if connection != nil {
       let mayGrow = grows && others.count + 1 < channel.destination.mostConnections
       let until = Time.after(channel.destination.connectTimeout, channel.runtime.now)
@@ -99,16 +102,16 @@ final class Subchannel: Timer {
     return state.isGrowing
   }
 
-  /// Begins to connect. Returns the news for the balancer if this fails at once.
+  /// Begins to connect. Returns the news for the balancer if the attempt fails at once.
   func connect(until: UInt64) -> EndpointNews? {
     follow(.wanted(until: until, random: channel.runtime.platform.random()))
   }
 
-  /// Called when no new calls will come to this subchannel: ends a connection that is being made, and lets
-  /// existing ones drain.
+  /// Called when no new calls will use this subchannel. Stops an attempt to connect, and lets the streams of
+  /// the connections end.
   func leave() { _ = follow(.unwanted) }
 
-  /// Called when the channel's name does not have the address any more.
+  /// Called when the resolver no longer gives this address.
   func remove() {
     endpointIndex = -1
     _ = follow(.removed)
@@ -119,9 +122,8 @@ final class Subchannel: Timer {
     tell(follow(.reset))
   }
 
-  /// The time at which a connection that begins now is replaced. Its age is then the one that the options
-  /// allow, up to a tenth more or less, so that many clients do not replace their connections at the same
-  /// time.
+  /// The time at which a connection that begins now is replaced. It is the age in the options, changed at
+  /// random by up to a tenth, so that many clients do not replace their connections at the same time.
   @inline(never) @_optimize(size)
   private var connectionAge: UInt64 {
     let most = channel.destination.maxConnectionAge
@@ -130,7 +132,7 @@ final class Subchannel: Timer {
     return Time.after(most - most / 10 + spread, channel.runtime.now)
   }
 
-  /// Passes an event to `state`, and carries out the actions that follow. Returns the news for the balancer.
+  /// Passes an event to `state`, and carries out the resulting actions. Returns the news for the balancer.
   /// `words`: the reason why a connection has ended.
   @inline(never) @_optimize(size)
   private func follow(_ event: SubchannelEvent, _ words: ByteBuffer? = nil) -> EndpointNews? {
@@ -168,8 +170,8 @@ final class Subchannel: Timer {
         told = news
         if news == .left || news == .leftUnused {
           if connectivity == .idle { channel.runtime.disarm(self) }
-          // The balancer does not know the endpoint as ready, because of its health, and has to connect it
-          // again.
+          // The health check has kept the endpoint from becoming ready for the balancer. The news `.rested`
+          // makes the balancer connect the endpoint again.
           if !wasReady { told = .rested }
         }
         if news == .ready { told = becomeReady() }
@@ -180,8 +182,8 @@ final class Subchannel: Timer {
     return told
   }
 
-  /// Called when there is a connection. Returns the news that the endpoint is ready; nil: the server is asked
-  /// for its health first.
+  /// Called when there is a connection. Returns the news that the endpoint is ready. nil: the health check
+  /// asks the server first.
   @inline(never) @_optimize(size)
   private func becomeReady() -> EndpointNews? {
     if let health {
@@ -197,12 +199,12 @@ final class Subchannel: Timer {
     if let news { channel.hears(news, self) }
   }
 
-  /// Called when an attempt to connect has failed, or when the last connection in use has ended or takes no
-  /// new streams.
+  /// Called when an attempt to connect has failed, or when the last connection that accepted streams has
+  /// ended or drains.
   @inline(never) @_optimize(size)
   private func lose(_ event: SubchannelEvent, _ words: ByteBuffer) { tell(follow(event, words)) }
 
-  /// Begins a connection. Returns the reason if this fails at once, otherwise nil.
+  /// Begins to connect. Returns the reason if this fails at once, otherwise nil.
   @inline(never) @_optimize(size)
   private func begin() -> ByteBuffer? {
     note(.connecting)
@@ -228,7 +230,8 @@ final class Subchannel: Timer {
     gone.drain()
   }
 
-  /// Takes a connection out of those in use. Returns whether others are left; nil: it is not in use.
+  /// Removes a connection from those that accept streams. Returns whether any are left; nil: `gone` was not
+  /// among them.
   @inline(never) @_optimize(size)
   private func leave(_ gone: TransportConnection) -> Bool? {
     if connection === gone {
@@ -278,8 +281,8 @@ final class Subchannel: Timer {
     tell(follow(.connected(oldAt: connectionAge)))
   }
 
-  /// Called when a connection in use has a free slot, after it was asked to report one. A draining connection
-  /// never has one.
+  /// Called when a connection can open a stream again, if it was asked to report this. A draining connection
+  /// never reports it.
   func connectionHasSlots() { tell(follow(.room)) }
 
   @inline(never) @_optimize(size)
@@ -293,7 +296,7 @@ final class Subchannel: Timer {
     }
   }
 
-  /// Called when one of several connections is not in use any more.
+  /// Called when one of several connections no longer accepts streams.
   private func lessen(_ answered: Bool) {
     health?.move(to: connection)
     tell(follow(.lessened(answered: answered)))
@@ -329,8 +332,8 @@ final class Subchannel: Timer {
 
   // MARK: Health
 
-  /// Asks for the health of `service` from now on; nil: asks no more. The caller then tells the balancer the
-  /// states of all endpoints.
+  /// Asks the server for the health of `service` from now on; nil: asks no more. The caller then tells the
+  /// balancer the states of all endpoints.
   @inline(never) @_optimize(size)
   func watchHealth(of service: ByteBuffer?) {
     if let service, let health, bytesEqual(health.service.view, service.view) { return }
@@ -341,15 +344,16 @@ final class Subchannel: Timer {
     placeHealth()
   }
 
-  /// If the health check waits for a slot on its connection, moves it to a connection that has a slot. If
-  /// none has, a further connection is made, if one is allowed.
+  /// If the health check's stream waits on a full connection, moves it to a connection that can open a
+  /// stream. If there is none, begins a further connection, if the limit allows.
   @inline(never) @_optimize(size)
   private func placeHealth() {
     guard let health, health.isQueued else { return }
     if let free { health.move(to: free) } else { _ = lackSlot(grows: true) }
   }
 
-  /// Called with news of the server's health. `words`: the reason why the endpoint does not count as ready.
+  /// Called when the server's health has changed. `words`: the reason why the endpoint does not count as
+  /// ready.
   @inline(never) @_optimize(size)
   func hears(_ news: EndpointNews, _ words: ByteBuffer?) {
     failure = news == .ready ? nil : words ?? failure
@@ -359,16 +363,16 @@ final class Subchannel: Timer {
 
   // MARK: Outliers
 
-  /// Whether outlier detection has taken the endpoint out, so that it gets no calls.
+  /// Whether outlier detection has ejected the endpoint, so that it gets no calls.
   var isEjected: Bool { record.isEjected }
-  /// The state for a balancer that uses all endpoints. An endpoint that has failed counts as failed until it
-  /// is ready. An endpoint that is taken out counts as failed, too.
+  /// The state for a balancer that uses all endpoints. A failed endpoint stays in TRANSIENT_FAILURE until it
+  /// is ready. An ejected endpoint is in TRANSIENT_FAILURE, too.
   var stickyConnectivity: Connectivity {
     if isEjected { return .transientFailure }
     return connectivity != .ready && failure != nil ? .transientFailure : connectivity
   }
 
-  /// Begins or ends to count attempts.
+  /// Begins or stops counting attempts for outlier detection.
   @inline(never) @_optimize(size)
   func countsAttempts(_ on: Bool) {
     guard on != (tally != nil) else { return }
@@ -380,7 +384,7 @@ final class Subchannel: Timer {
     record.restore()
   }
 
-  /// The record for `OutlierDetection.judge`, with the attempts counted since this function was last called.
+  /// The record for `OutlierDetection.judge`. It has the attempts since the last call of this function.
   @inline(never) @_optimize(size)
   func takeRecord() -> OutlierRecord {
     var all = record
@@ -393,7 +397,7 @@ final class Subchannel: Timer {
     return all
   }
 
-  /// Keeps the record that `OutlierDetection.judge` has changed. Returns the news for the balancer.
+  /// Stores the record that `OutlierDetection.judge` has changed. Returns the news for the balancer.
   @inline(never) @_optimize(size)
   func judged(_ new: OutlierRecord) -> EndpointNews? {
     let wasEjected = isEjected
@@ -415,7 +419,7 @@ final class Subchannel: Timer {
 
   // MARK: The end
 
-  /// Ends the connections, and with them the attempts on them.
+  /// Closes the connections, which ends the attempts on them.
   func close() { _ = follow(.close) }
 
   @inline(never) @_optimize(size)

@@ -1,55 +1,58 @@
 import PenstockCall
 import PenstockWire
 
-/// A connection as attempts and subchannels know it, independent of its protocol. `HTTPVersion` lists the kinds.
+/// A connection as attempts and subchannels see it, independent of the HTTP version. `HTTPVersion` lists the
+/// subclasses.
 ///
-/// A connection calls its subchannel on the driving thread: `connectionReady` when HTTP is established,
-/// `connectionHasSlots` when it has a free slot and the subchannel has asked (`isAsked`),
-/// `connectionDraining` when it takes no new streams while its present streams go on, and `connectionEnded`,
-/// last and once. Its streams are told of the end after that.
+/// A connection calls these functions of its subchannel on the driving thread: `connectionReady` when HTTP is
+/// established; `connectionHasSlots` when it can open a further stream and `isAsked` is set;
+/// `connectionDraining` when it accepts no new streams, while its present streams continue; and
+/// `connectionEnded`, last and once. Its streams are told of the end after that.
 ///
-/// It is a class, and not a protocol, so that it can be borrowed without counting a reference.
+/// It is a class, and not a protocol, so that a reference can be borrowed without reference counting.
 class TransportConnection: ReadyHandler {
-  /// Whether the connection has to tell the subchannel of the next free slot, because an attempt waits for one.
+  /// Whether an attempt waits for this connection, so that it has to tell the subchannel when it can open a
+  /// further stream.
   final var isAsked = false
 
-  /// Whether one of the connection's streams belongs to a health check and not to a call.
+  /// Whether one of the connection's streams belongs to a health check, not to a call.
   final var isWatched = false
 
-  /// Whether the connection has been ready. If so, its end is reported as an event of the channel (`lost`).
+  /// Whether the connection was ready at some time. Only then its end is reported as the event `lost`.
   final var wasReady = false
 
   // MARK: For attempts
 
-  /// The facts about the connection for the statistics of its calls; nil before it is open.
+  /// Data about the connection for the statistics of its calls; nil: the connection is not open yet.
   var facts: ConnectionFacts? { nil }
-  /// Whether the peer has answered a call on the connection, or has said that it will answer one before the
-  /// connection ends.
+  /// Whether the peer has answered a call on the connection, or has announced that it will still answer some
+  /// call.
   var hasAnswered: Bool { false }
-  /// How many streams may still be opened now; 0 or less: a call has to wait, or to look for another connection.
+  /// The number of further streams that can be opened now. 0 or less: a call has to wait, or to use another
+  /// connection.
   var slots: Int { 0 }
-  /// Makes a stream, which the caller opens at once.
+  /// Makes a stream. The caller has to open it at once.
   func newStream(_ owner: StreamOwner, sending pieces: consuming PieceQueue) -> TransportStream {
     TransportStream(owner, sending: pieces)
   }
 
   // MARK: For a subchannel
 
-  /// Sets `hasAnswered` back to false, because the only answer so far was that to a health check.
+  /// Sets `hasAnswered` back to false. Called when the only answer so far was to a health check.
   func forgetAnswer() {}
 
-  /// Begins to speak HTTP. The connection owns the link from now on, with the bytes that the connector's
-  /// steps have left in it. Before this call the connection does not call its subchannel.
+  /// Begins to speak HTTP. From now on the connection owns the link, and the bytes that the connector's steps
+  /// have left in it. Before this call the connection does not call its subchannel.
   func begin() {}
-  /// The reason why the connection takes no new streams any more; nil: it takes them.
+  /// The reason why the connection accepts no new streams any more; nil: it accepts them.
   var leaving: ByteBuffer? { nil }
-  /// Called when the time for connecting is over: the connection closes.
+  /// Called at the end of the connect timeout. Closes the connection.
   func timedOut() {}
-  /// Takes no new streams, and closes when the last one has ended.
+  /// Accepts no new streams from now on, and closes when the last stream has ended.
   func drain() {}
-  /// Closes the connection, and tells the peer first.
+  /// Tells the peer about the end (such as by GOAWAY), and closes the connection.
   func closeGracefully() {}
-  /// Closes only the descriptor; called in a forked child.
+  /// Called in a forked child. Closes only the descriptor, and sends nothing.
   func closeInChild() {}
 
   // MARK: For the loop
@@ -57,11 +60,11 @@ class TransportConnection: ReadyHandler {
   func ready(_ events: UInt32) {}
 }
 
-/// The version of HTTP that a connection speaks. To add a version, add a case.
+/// The HTTP version of a connection. To add a version, add a case.
 enum HTTPVersion {
   case http2
 
-  /// The version that TLS calls `name` (ALPN, RFC 7301). nil: the library does not speak it.
+  /// The version with this name in ALPN (RFC 7301). nil: the library does not support that protocol.
   init?(alpn name: ByteView) {
     guard bytesEqual(name, "h2") else { return nil }
     self = .http2

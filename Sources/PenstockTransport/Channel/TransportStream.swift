@@ -1,59 +1,63 @@
 import PenstockCall
 import PenstockWire
 
-/// The layer above a stream. Its functions are called on the driving thread, and never from within a verb of the
-/// stream. `streamSends` and `streamReceives` are called in the middle of the stream's work, and must only record.
+/// The layer above a stream. Its functions are called on the driving thread, and never while the owner calls
+/// a function of the stream. `streamSends` and `streamReceives` are called in the middle of the stream's
+/// work: they may only record what has happened, and must call no function of the stream.
 ///
-/// It is a class and not a protocol, so that it can be borrowed without counting a reference. It inherits from
-/// `CallBelow` because an attempt is both, and a class has only one base; a stream uses nothing of `CallBelow`.
+/// It is a class, and not a protocol, so that a reference can be borrowed without reference counting. It
+/// inherits from `CallBelow`, because an attempt is both, and a class has only one base class. A stream uses
+/// nothing of `CallBelow`.
 class StreamOwner: CallBelow {
-  /// Called when the stream is about to open: the owner adds the header list to `fields`, and sets
-  /// `isDuplex`. False: there is no memory, and the stream ends.
+  /// Called when the stream is about to open. The owner adds the header list to `fields`, and sets
+  /// `isDuplex`. False: no memory; the stream ends.
   func streamOpens(_ stream: TransportStream, _ fields: FieldList) -> Bool { false }
-  /// Called when the headers or a part of the body were handed to the connection's output. True: the owner
-  /// wants `streamChanged` later. Must only record.
+  /// Called when the headers or a part of the body were added to the connection's output. True: the owner
+  /// wants a call of `streamChanged` later. May only record.
   func streamSends() -> Bool { false }
-  /// The head of the final response, valid until this returns. Must only record.
+  /// Called with the head of the final response, which is valid during the call. May only record.
   func streamReceives(head: HeaderBlock, endsStream: Bool) {}
-  /// The trailers, valid until this returns. Must only record.
+  /// Called with the trailers, which are valid during the call. May only record.
   func streamReceives(trailers: HeaderBlock) {}
-  /// The space into which the next bytes of the body may be put before `streamReceives` gets them; nil: there is
-  /// none.
+  /// The space into which the next bytes of the body may be received, before `streamReceives` gets them; nil:
+  /// no such space.
   func streamSpace() -> UnsafeMutableRawBufferPointer? { nil }
-  /// Called when bytes of the body have come. The owner takes as many as it wants now, and returns their
-  /// number; the stream keeps the rest. Must only record.
+  /// Called when bytes of the body have arrived. The owner uses as many as it wants now, and returns their
+  /// number; the stream keeps the rest. May only record.
   func streamReceives(_ bytes: ByteView) -> Int { 0 }
-  /// Called when `body`, `end` or `piecesSent` has changed since the last call. The owner looks at all three.
+  /// Called when `body`, `end` or `piecesSent` has changed since the last call. The owner checks all three.
   func streamChanged(_ stream: TransportStream) {}
 }
 
-/// One request and its answer on a connection. An attempt uses only this class to send and receive, and so is
-/// independent of the protocol. A stream keeps the received bytes until the owner takes them, and the bytes
-/// to be sent until the connection takes them. The subclass of a protocol moves the bytes, and implements the
-/// verbs.
+/// One request and its answer on a connection. An attempt sends and receives only through this class, and so
+/// is independent of the HTTP version. A stream keeps the received bytes until the owner takes them, and the
+/// bytes to be sent until the connection takes them. The subclass for an HTTP version moves the bytes, and
+/// implements the functions that the owner calls.
 ///
 /// ```
-/// new --open--> (waits for its turn) --streamOpens--> open --> ended
+/// new --open--> (waits until the connection opens it) --streamOpens--> open --> ended
 /// ```
-/// The owner may leave in any of these states. `end` is set once, when the answer is complete or can't be completed any
-/// more; no bytes are added to `body` after that. A verb tells the owner nothing before it returns.
 ///
-/// It is a class and not a protocol, so that it can be borrowed without counting a reference; the call of a verb costs
-/// 2 instructions more than the call of a function of a final class.
+/// The owner may leave in any of these states. `end` is set once, when the answer is complete or can't be
+/// completed any more; no bytes are added to `body` after that. No function that the owner calls reports to
+/// the owner before it returns.
+///
+/// It is a class, and not a protocol, so that a reference can be borrowed without reference counting. To call
+/// an overridden function costs 2 instructions more than to call a function of a final class.
 class TransportStream {
-  /// The owner; nil once it has left.
+  /// The owner; nil: the owner has left.
   final var owner: StreamOwner?
-  /// The bytes that the owner has not taken yet, at most a window of the stream. nil: there were none yet, or
-  /// the owner has left.
+  /// The received bytes that the owner has not taken yet, at most a window of the stream. nil: no such bytes
+  /// so far, or the owner has left.
   private final var unread: ByteBuffer?
   private final var pieces: PieceQueue
   final var endsAfterPieces = false
-  /// Whether the peer is ending the connection, and still processes other requests on it, but not this one.
+  /// Whether the peer ends the connection and still processes other requests on it, but not this request.
   final var wasPassedOver = false
-  /// How many messages were handed to the connection's output completely, in the headers or as pieces; it wraps around
-  /// at 2^32.
+  /// The number of messages that were added completely to the connection's output, in the headers or as
+  /// pieces of the body. It wraps around at 2^32.
   private(set) final var piecesSent: UInt32 = 0
-  /// The number of bytes that have come and that the owner has not counted.
+  /// The number of received bytes that `takeCount` has not returned yet.
   private final var uncounted: UInt32 = 0
   private(set) final var end: StreamEnd?
 
@@ -66,13 +70,13 @@ class TransportStream {
 
   // MARK: Verbs
 
-  /// Opens the stream as soon as the connection allows, and then sends the bytes that were added.
+  /// Opens the stream as soon as the connection permits. The stream then sends the pieces that were added.
   func open() {}
   /// Adds a piece to the body.
   func send(_ piece: BodyPiece) {}
-  /// Ends the body behind the bytes that have been added.
+  /// Ends the body after the pieces that were added before.
   func endBody() {}
-  /// Called when the owner has taken `count` bytes of `body`: gives their credit back to the peer.
+  /// Called when the owner has taken `count` bytes of `body`. Returns their flow-control credit to the peer.
   func consume(_ count: Int) {}
   /// Called when the owner does not need the stream any more.
   func leave(_ why: Leave) {}
@@ -83,14 +87,15 @@ class TransportStream {
 
   final func append(_ piece: BodyPiece) { pieces.append(piece) }
 
-  /// Takes the pieces for another stream, because nothing of this stream was written.
+  /// Removes and returns the pieces of the body, for another stream, because no byte of this stream was
+  /// written.
   final func takePieces() -> PieceQueue {
     var all = PieceQueue()
     swap(&all, &pieces)
     return all
   }
 
-  /// Whether the whole request has been added, and has a body.
+  /// Whether the owner has added the whole request, and it has a body.
   final var isWholeRequest: Bool { endsAfterPieces && bytesToSend > 0 }
 
   /// Moves the next `count` bytes of the body to `out`. False: no memory.
@@ -100,16 +105,17 @@ class TransportStream {
     return true
   }
 
-  /// Counts `count` messages that are sent in the headers as sent pieces.
+  /// Adds `count` messages to `piecesSent`. They are sent in the headers, not as pieces of the body.
   final func sentWithHeaders(_ count: UInt32) { piecesSent &+= count }
 
   // MARK: Inbound
 
   final var bodyIsEmpty: Bool { unread.map { $0.isEmpty } ?? true }
-  /// The bytes that the owner has not taken yet. The view is valid until the owner takes some, or more come.
+  /// The bytes that the owner has not taken yet. The view is valid until the owner takes bytes, or more bytes
+  /// arrive.
   final var body: ByteView { unread.map { $0.view } ?? ByteView(start: nil, count: 0) }
 
-  /// Keeps bytes that the owner has not taken. False: no memory.
+  /// Keeps received bytes that the owner has not taken. False: no memory.
   final func keep(_ bytes: ByteView) -> Bool {
     if unread == nil { unread = ByteBuffer() }
     return borrow(unread) { $0.append(bytes) } ?? false
@@ -119,7 +125,7 @@ class TransportStream {
 
   final func received(_ count: Int) { uncounted &+= UInt32(truncatingIfNeeded: count) }
 
-  /// How many bytes have come since the last call of this function.
+  /// Returns the number of bytes that were received since the last call of this function.
   final func takeCount() -> Int {
     defer { uncounted = 0 }
     return Int(uncounted)
@@ -129,7 +135,7 @@ class TransportStream {
     if end == nil { end = how }
   }
 
-  /// Releases the owner, which does not need the stream any more, and drops all bytes.
+  /// Called when the owner leaves. Releases the owner, and drops all bytes.
   final func letGo() {
     owner = nil
     if unread != nil { unread = nil }

@@ -1,25 +1,25 @@
 import PenstockWire
 
 protocol Queued: AnyObject {
-  /// Whether the element still waits in the queue.
+  /// Whether the element still waits, so that the queue must not skip it.
   var isWaiting: Bool { get }
 }
 
-/// A queue of waiting elements, oldest first. Elements that do not wait any more are skipped, and removed
-/// later.
+/// A queue of waiting elements, oldest first. An element may stop waiting while it is in the queue. The queue
+/// then skips it, and removes it later.
 struct WaitQueue<Element: Queued> {
-  /// The elements; nil: the element has left the queue.
+  /// The elements. An entry is nil after its element was removed.
   private var all: [Element?] = []
   private var next = 0
   private var gone = 0
 
-  /// The number of elements, including those that do not wait any more and have not been removed.
+  /// The number of elements, including those that no longer wait and were not removed yet.
   var count: Int { all.count - next }
   var isEmpty: Bool { next == all.count }
 
   mutating func append(_ one: Element) { all.append(one) }
 
-  /// The oldest element that still waits.
+  /// Removes and returns the oldest element that still waits.
   @inline(__always)
   mutating func popFirst() -> Element? { isEmpty ? nil : findFirst() }
 
@@ -39,7 +39,7 @@ struct WaitQueue<Element: Queued> {
     return nil
   }
 
-  /// Called when an element does not wait any more. The element need not be in this queue.
+  /// Called when an element no longer waits. The element may be in this queue or in another queue.
   @inline(never) @_optimize(size)
   mutating func forget() {
     gone += 1

@@ -1,17 +1,18 @@
 import PenstockWire
 
-/// A piece of an outgoing body: the prefix that the framing makes, then a message. The message is shared and never
-/// changed, because a retry sends it again.
+/// A piece of an outgoing body: a prefix, which the framing makes, and then a message. The message is shared
+/// and does not change, because a retry may send it again.
 public struct BodyPiece {
-  /// The prefix: its first byte is the lowest byte of this number, and the highest byte is the number of prefix
-  /// bytes.
+  /// The prefix in one number. The lowest byte is the first byte of the prefix. The highest byte is the
+  /// number of bytes in the prefix.
   private let prefix: UInt64
   let bytes: ByteBuffer
 
   private var prefixSize: Int { Int(prefix >> 56) }
   var count: Int { prefixSize + bytes.count }
 
-  /// Makes a piece. `prefix`: at most 7 bytes as a number, whose lowest byte is the first.
+  /// Makes a piece. `prefix`: the `size` bytes of the prefix (at most 7) as a number, whose lowest byte is
+  /// the first byte.
   public init(prefix: UInt64 = 0, size: Int = 0, _ bytes: ByteBuffer) {
     self.prefix = prefix | UInt64(size) << 56
     self.bytes = bytes
@@ -32,14 +33,15 @@ public struct BodyPiece {
   }
 }
 
-/// A queue of pieces. Most bodies have one piece, which is stored here without an array.
+/// A queue of pieces. Most bodies have one piece, which is stored in the struct itself, without an array.
 public struct PieceQueue {
   private var first: BodyPiece?
-  /// The pieces behind the first one begin at the index `next`, which is less than 64; the entries before it are nil.
+  /// The pieces after `first`. They begin at the index `next`, which is below 64; the entries before that
+  /// index are nil.
   private var rest: [BodyPiece?] = []
-  /// How many bytes of the first piece were moved.
+  /// The number of bytes of `first` that were already moved to the output.
   private var offset = 0
-  /// The number of bytes of all pieces that were not moved.
+  /// The number of bytes of all pieces that were not moved to the output yet.
   public private(set) var bytes = 0
   private var next: UInt8 = 0
 
@@ -50,8 +52,8 @@ public struct PieceQueue {
     if first == nil { first = consume piece } else { rest.append(consume piece) }
   }
 
-  /// Moves the next `count` bytes, which may not be more than there are. Returns how many pieces are finished; nil:
-  /// no memory.
+  /// Moves the next `count` bytes to `out`. The queue must have that many. Returns the number of pieces that
+  /// are moved completely; nil: no memory.
   public mutating func move(_ count: Int, into out: SendQueue) -> Int? {
     var left = count
     var through = 0
@@ -85,7 +87,7 @@ public struct PieceQueue {
   }
 
   public mutating func removeAll() {
-    // Mostly no piece is left.
+    // This check is for speed: usually no piece is left.
     if first == nil { return }
     first = nil
     rest = []

@@ -1,8 +1,8 @@
 import CMemory
 import PenstockWire
 
-/// A header field that refers to its name and value. It has the layout of nghttp2's field, so that a list need not be
-/// converted.
+/// A header field, with pointers to its name and its value. It has the memory layout of nghttp2's
+/// `nghttp2_nv`, so that a list need not be converted.
 struct Field {
   var name: UnsafeMutablePointer<UInt8>?
   var value: UnsafeMutablePointer<UInt8>?
@@ -10,28 +10,30 @@ struct Field {
   var valueCount: Int
   var hints: Hints
 
-  /// Hints that a protocol may use. The bits are those of nghttp2.
+  /// Hints for the sender. The bits are the flags of nghttp2.
   struct Hints: OptionSet {
     let rawValue: UInt8
-    /// The field's value is hardly ever sent twice, and would only push useful fields out of HPACK's table.
+    /// The field's value is rarely sent twice. In HPACK's table it would only displace useful fields.
     static var comesOnce: Hints { Hints(rawValue: 1) }
-    /// The bytes of the name (`valueLasts`: of the value) live as long as the list, and need not be copied.
+    /// The bytes of the name (`valueLasts`: of the value) live as long as the list, so the sender need not
+    /// copy them.
     static var nameLasts: Hints { Hints(rawValue: 2) }
     static var valueLasts: Hints { Hints(rawValue: 4) }
   }
 }
 
-/// A request's header list on its way to the sender, which copies it. The list refers to names and values,
-/// and does not copy them; it only stores values that are made for it (a timeout, base64). One list is used
-/// for all requests of a connection, one after the other.
+/// The header list of a request, which the sender copies. The list has pointers to names and values, and does
+/// not copy them. It stores only values that are made for the list, such as a timeout or base64. One list
+/// serves all requests of a connection, one after the other.
 final class FieldList {
   private(set) var fields: UnsafeMutablePointer<Field>?
   private(set) var count = 0
   private var capacity = 0
-  /// The list's size, as RFC 9113 section 6.5.2 counts it.
+  /// The size of the list in bytes, by the rule of RFC 9113 section 6.5.2.
   private(set) var size = 0
   private let made = ByteBuffer()
-  /// The fields that every request of a channel has, their number and size, and the owner of the bytes that they refer to.
+  /// The fields that all requests of a channel have, with their number and size, and the object that owns the
+  /// bytes of these fields.
   private var common: UnsafeMutablePointer<Field>?
   private var commonCount = 0
   private var commonSize = 0
@@ -47,7 +49,7 @@ final class FieldList {
   /// Whether the request ends with its headers.
   var hasNoBody = false
 
-  /// Whether messages go both ways on the request's stream.
+  /// Whether messages flow in both directions on the request's stream.
   var isDuplex = false
 
   deinit {
@@ -116,8 +118,8 @@ final class FieldList {
     return true
   }
 
-  /// Empties the list, and adds the common fields of `owner`'s requests. `add` makes these fields when the
-  /// list is first used for `owner`. False: no memory.
+  /// Empties the list, and adds the common fields of the requests of `owner`. `add` makes these fields when
+  /// the list is used for `owner` for the first time. False: no memory.
   func begin(_ owner: AnyObject, _ add: () -> Bool) -> Bool {
     clear()
     if commonOwner === owner, let fields, let common {
@@ -137,7 +139,7 @@ final class FieldList {
     return true
   }
 
-  /// Changes the value of one of the common fields. The sender copies the new value.
+  /// Changes the value of the common field at `index`. The sender copies the new value.
   func setValue(at index: Int, _ value: ByteView) {
     guard index < count, let fields else { return }
     size += value.count - fields[index].valueCount
@@ -178,7 +180,7 @@ final class FieldList {
       ?? ByteView(start: nil, count: 0)
   }
 
-  // The functions that add fields return false if there is no memory.
+  // All functions below that add fields return false if there is no memory.
 
   func add(_ name: ByteView, _ value: ByteView) -> Bool { add(name, value, []) }
 
@@ -231,7 +233,7 @@ final class FieldList {
     return true
   }
 
-  /// Corrects the pointers to values in `made` after its bytes have moved.
+  /// Called after the bytes of `made` have moved in memory. Corrects the fields' pointers to these bytes.
   private func rebase(from before: ByteView) {
     guard let fields, let old = before.baseAddress, let new = made.view.baseAddress, old != new else {
       return
@@ -245,7 +247,7 @@ final class FieldList {
     }
   }
 
-  /// A pointer for nghttp2, which only reads the bytes.
+  /// A mutable pointer to `bytes`, because nghttp2's struct needs one. nghttp2 only reads the bytes.
   private static func mutable(_ bytes: ByteView) -> UnsafeMutablePointer<UInt8>? {
     bytes.baseAddress.map { UnsafeMutablePointer(mutating: $0.assumingMemoryBound(to: UInt8.self)) }
   }

@@ -1,9 +1,10 @@
 import PenstockCall
 import PenstockWire
 
-/// Makes the framing of each attempt, by the settings of its call. Only this code lists all framings.
+/// Makes the framing of each attempt, as the settings of its call and channel demand. Only this code has a
+/// list of all framings.
 ///
-/// This function is in a class, so that a test can use a subclass.
+/// The function is in a class, so that a test can use a subclass.
 class Framings {
   func make(_ request: Request, _ defaults: RequestDefaults) -> Framing {
     let (compression, limit) = (request.settings.compression, request.settings.maxReceiveBytes)
@@ -25,22 +26,22 @@ class Framings {
   }
 }
 
-/// The *framing* of calls: how a call's start, messages and end become HTTP messages, and back. Each attempt has one
-/// such object. It knows nothing of connections, and calls no code of other layers.
+/// The *framing* of a call: the conversion of its start, messages and end to HTTP messages, and back. Each
+/// attempt has one such object. It knows nothing of connections, and calls no code of other layers.
 ///
-/// It is a class, and not a protocol, so that it can be borrowed without counting a reference. Functions that not
-/// every framing needs have a default here.
+/// It is a class, and not a protocol, so that a reference can be borrowed without reference counting.
+/// Functions that only some framings need have a default here.
 class Framing {
-  /// The time at which a request's headers can be made.
+  /// The moment when a request's headers can be made.
   enum Opening: Equatable {
     case atOnce
-    /// The headers can be made only when everything that the call sends is there: a GET, for example, has it all in
-    /// its path.
+    /// The headers can be made only when all request messages are known. For example, the path of a GET
+    /// contains the message.
     case whole
   }
 
   final let opening: Opening
-  /// The number of messages that go in the headers, and not in the body.
+  /// The number of messages that are sent in the headers, not in the body.
   final var messagesInHeaders: UInt32 = 0
 
   init(opening: Opening = .atOnce) {
@@ -50,8 +51,8 @@ class Framing {
 
   // MARK: Request
 
-  /// Adds the request's header list as it goes on the wire, pseudo headers first; it refers to the request's own bytes.
-  /// False: no memory.
+  /// Adds the request's header list in the order of sending, pseudo headers first. The list has pointers into
+  /// the request's own bytes. False: no memory.
   func requestHeaders(
     _ request: Request, _ defaults: RequestDefaults, now: UInt64, into fields: FieldList
   ) -> Bool { false }
@@ -64,10 +65,10 @@ class Framing {
   // MARK: Response
 
   func responseHeaders(_ block: HeaderBlock, endsStream: Bool) -> ResponseStart { .informational }
-  /// Takes bytes of the body, up to the end of one message. Must not be called while `isBusy`.
+  /// Decodes bytes of the body, up to the end of one message. Must not be called while `isBusy`.
   func decode(_ bytes: ByteView) -> (consumed: Int, step: BodyStep) { (bytes.count, .needsMore) }
-  /// Whether a message has come and is being decompressed, which takes long. `proceed` goes on, in the next
-  /// turn.
+  /// Whether a large message was received and is being decompressed, in slices. A call of `proceed` in the
+  /// next turn does the next slice.
   final var isBusy = false
   func proceed() -> BodyStep { .needsMore }
   /// Whether `bodyEnds` has to be asked.
@@ -85,12 +86,12 @@ class Framing {
 
   // MARK: Reading ahead
 
-  /// The space, within the message that is being received, into which its next bytes may be read before `decode` gets
-  /// them; nil: there is none.
+  /// The space within the unfinished message into which its next bytes may be received, before `decode` gets
+  /// them; nil: no such space.
   func space() -> UnsafeMutableRawBufferPointer? { nil }
-  /// Whether `bytes` begin with a whole message, and none is being received.
+  /// Whether `bytes` begin with a whole message. False also if an earlier message is unfinished.
   func beginsWithMessage(_ bytes: ByteView) -> Bool { false }
-  /// Whether `bytes` begin with two whole messages, of which the first is not compressed and has at most
+  /// Whether `bytes` begin with two whole messages, and the first message is not compressed and has at most
   /// `limit` bytes.
   func beginsWithTwo(_ bytes: ByteView, limit: Int) -> Bool { false }
 }
@@ -106,7 +107,7 @@ enum FramedMessage {
 }
 
 enum ResponseStart {
-  /// An informational response: the final one follows.
+  /// An informational (1xx) response. The final response follows.
   case informational
   case headers(Metadata)
   /// The body has the status, and no message: the call hears of no headers, and its demand does not matter.
@@ -117,11 +118,11 @@ enum ResponseStart {
 
 enum BodyStep {
   case needsMore
-  /// The message is decompressed later, by `proceed`: `isBusy` is true until then.
+  /// The message is not decompressed yet. `proceed` does so in later turns; until then `isBusy` is true.
   case busy
-  /// A message. `size`: its size as it was received, compressed or not.
+  /// A message. `size`: its size in bytes as received, compressed or not.
   case message(Message, size: Int)
-  /// The status came in the body, instead of trailers.
+  /// The status was received in the body, in place of trailers.
   case trailers(Status)
   case failed(Status)
 }

@@ -1,9 +1,10 @@
 import CZlib
 import PenstockWire
 
-/// gzip (RFC 1952) of whole messages: "implementations must create a new context for each message" (gRPC over HTTP2).
+/// gzip (RFC 1952) for whole messages: "implementations must create a new context for each message" (gRPC
+/// over HTTP2).
 enum Gzip {
-  /// The most bytes that one call of zlib is given; its counts are 32 bits wide.
+  /// The most bytes that one call of zlib gets, because zlib's counts have 32 bits.
   static let most = 1 << 30
 
   static func give(_ stream: inout z_stream, _ bytes: ByteView, _ at: Int, _ count: Int) {
@@ -18,7 +19,8 @@ enum Gzip {
   }
 }
 
-/// Compresses one message in slices. A GiB takes half a minute; other calls are served between the slices.
+/// Compresses one message in slices. To compress 1 GiB takes half a minute, so other calls are served between
+/// two slices.
 final class Deflation {
   enum Step {
     /// A slice is done, and more follows.
@@ -28,14 +30,14 @@ final class Deflation {
   }
 
   let input: ByteBuffer
-  /// Messages that have to be compressed after this one.
+  /// The messages that have to be compressed after this message.
   var behind: [ByteBuffer] = []
-  /// The stream has memory of its own, because zlib checks that its address stays the same.
+  /// The stream is allocated separately, because zlib checks that its address does not change.
   private let stream: UnsafeMutablePointer<z_stream>
   private let out = ByteBuffer()
   private var at = 0
 
-  /// The size of a slice, which takes some milliseconds.
+  /// The size of a slice in bytes. A slice takes some milliseconds.
   static let slice = 128 << 10
 
   /// Begins to compress a message; nil: no memory.
@@ -51,7 +53,8 @@ final class Deflation {
     stream.deallocate()
   }
 
-  /// Begins to compress the next waiting message, when this one is done. nil: no message waits, or no memory.
+  /// Called when this message is done. Begins to compress the next waiting message. nil: no message waits, or
+  /// no memory.
   func next() -> Deflation? {
     guard let first = behind.first else { return nil }
     behind.removeLeading(1)
@@ -60,7 +63,7 @@ final class Deflation {
     return next
   }
 
-  /// Compresses the next slice. Must not be called again after it has returned anything but `more`.
+  /// Compresses the next slice. Must not be called after it has returned a result other than `more`.
   @inline(never) @_optimize(size)
   func step() -> Step {
     if input.staysPlain { return .bytes(input) }
@@ -79,14 +82,15 @@ final class Deflation {
   }
 }
 
-/// Decompresses one message in slices. A few KiB may become a GiB; other calls are served between the slices.
-/// For any input, at most `limit` bytes come out, and the storage does not grow beyond that.
+/// Decompresses one message in slices. A few KiB may become 1 GiB, so other calls are served between two
+/// slices. The output has at most `limit` bytes for any input, and the memory for it does not grow beyond
+/// that.
 final class Inflation {
   enum Step {
     /// A slice is done, and more follows.
     case more
     case bytes(ByteBuffer)
-    /// The output is over the limit; decompression has stopped there.
+    /// The output exceeds the limit, and decompression has stopped.
     case tooLarge
     case malformed
     case noMemory
@@ -94,13 +98,13 @@ final class Inflation {
 
   let input: ByteBuffer
   private let limit: Int
-  /// The stream has memory of its own, because zlib checks that its address stays the same.
+  /// The stream is allocated separately, because zlib checks that its address does not change.
   private let stream: UnsafeMutablePointer<z_stream>
   private let out = ByteBuffer()
   private var room: Int
   private var at = 0
 
-  /// The most bytes that a slice takes in or gives out. A slice takes about a millisecond.
+  /// The most bytes that a slice reads or writes. A slice takes about a millisecond.
   static let slice = 256 << 10
 
   /// Begins to decompress a message; nil: no memory.
@@ -114,13 +118,13 @@ final class Inflation {
   }
 
   deinit {
-    // For a stream that was never begun zlib does nothing and returns an error.
+    // If the stream was never begun, zlib does nothing here and returns an error.
     inflateEnd(stream)
     stream.deallocate()
   }
 
-  /// Decompresses until `most` more bytes have gone in or come out. Must not be called again after it has returned
-  /// anything but `more`.
+  /// Decompresses until `most` more bytes were read or written. Must not be called after it has returned a
+  /// result other than `more`.
   @inline(never) @_optimize(size)
   func step(_ most: Int = slice) -> Step {
     var (taken, made) = (0, 0)
@@ -132,8 +136,8 @@ final class Inflation {
       let wanted = min(room - out.count, most - made)
       var code: Int32
       if room == out.count {
-        // The space is full, perhaps with the last byte of the message. If one more byte comes out, the message is
-        // too large; if the end of the data comes, all is well.
+        // The space is full, perhaps with the last byte of the message. If zlib gives one more byte, the
+        // message is too large. If zlib reports the end of the data, the message fits.
         var extra: UInt8 = 0
         code = withUnsafeMutableBytes(of: &extra) { probe in
           Gzip.take(&stream.pointee, probe)
@@ -154,10 +158,10 @@ final class Inflation {
       switch code {
       case Z_STREAM_END:
         if at == input.count { return .bytes(out) }
-        // "A gzip file consists of a series of members" (RFC 1952 section 2.2).
+        // Another member may follow: "A gzip file consists of a series of members" (RFC 1952 section 2.2).
         if inflateReset(stream) != Z_OK { return .malformed }
       case Z_OK:
-        // All input is used, and there was still room: the input is cut off.
+        // All input is used and the space is not full, so the input is cut off.
         if at == input.count && stream.pointee.avail_out != 0 { return .malformed }
       case Z_MEM_ERROR: return .noMemory
       default: return .malformed

@@ -2,11 +2,12 @@ import CMemory
 import PenstockCall
 import PenstockWire
 
-/// A header block that is being received. The three usual fields of a gRPC server's answers are only noted,
-/// so they take no memory, and need not be searched for. If a block has any other field, all its fields are
-/// kept in a list. A connection has one object, which is used for all its blocks, one after the other.
+/// A header block that is being received. The three usual fields of a gRPC server's answers are only noted as
+/// bits, so they take no memory and no search. If a block has any other field, all its fields are stored in a
+/// list. A connection has one such object for all its blocks, one after the other.
 final class HeaderBlock {
-  /// Fields that may come at most once each.
+  /// The usual fields that were received; each is noted at most once. `others`: at least one other field was
+  /// received.
   struct Noted: OptionSet {
     let rawValue: UInt8
     /// The field ":status: 200".
@@ -21,19 +22,19 @@ final class HeaderBlock {
 
   var noted = Noted(rawValue: 0)
   private let list = Metadata()
-  /// The block's size, as RFC 9113 section 6.5.2 counts it.
+  /// The size of the block in bytes, by the rule of RFC 9113 section 6.5.2.
   private(set) var size = 0
   private(set) var isOutOfMemory = false
-  /// The value of ":status" as a number; -1: the field has not come.
+  /// The value of ":status" as a number; -1: the field was not received.
   var status = -1
-  /// The value of "content-length" as a number; -1: the field has not come.
+  /// The value of "content-length" as a number; -1: the field was not received.
   var length = -1
 
   init() { confine(self) }
 
-  /// Whether there is nothing but ":status: 200" and "content-type: application/grpc".
+  /// Whether the block has only the fields ":status: 200" and "content-type: application/grpc".
   var isPlainHead: Bool { noted == [.ok, .grpc] }
-  /// Whether there is nothing but "grpc-status: 0".
+  /// Whether the block has only the field "grpc-status: 0".
   var isPlainTrailers: Bool { noted == .success }
 
   func clear() {
@@ -45,8 +46,8 @@ final class HeaderBlock {
     length = -1
   }
 
-  /// Notes one of the three usual fields, if it comes for the first time and before all unusual ones; ":status" has to
-  /// be the first field of all. False: the field has to be checked, and then added.
+  /// Notes one of the three usual fields, if it is the first such field and comes before all other fields;
+  /// ":status" must be the very first field. False: the caller has to check the field, and then `add` it.
   @inline(__always)
   func note(_ name: ByteView, _ value: ByteView, limit: Int) -> Bool {
     switch name.count {
@@ -71,14 +72,16 @@ final class HeaderBlock {
     return true
   }
 
-  /// Whether `bytes` are `text`. Inlined, so that the compiler knows the text and compares machine words.
+  /// Whether `bytes` and `text` are equal. Inlined, so that the compiler knows the text and compares machine
+  /// words.
   @inline(__always)
   private func isSame(_ bytes: ByteView, _ text: StaticString) -> Bool {
     guard bytes.count == text.utf8CodeUnitCount, let start = bytes.baseAddress else { return false }
     return memcmp(start, text.utf8Start, text.utf8CodeUnitCount) == 0
   }
 
-  /// Adds a field of any kind. A field beyond the limit only adds to the size.
+  /// Adds a field of any kind. If the size exceeds `limit`, the field is only counted in the size, and not
+  /// stored.
   @inline(never) @_optimize(size)
   func add(_ name: ByteView, _ value: ByteView, limit: Int) {
     size += name.count + value.count + 32
@@ -87,7 +90,7 @@ final class HeaderBlock {
     if !spellOut() || list.add(name, value) != .ok { isOutOfMemory = true }
   }
 
-  /// Called when the block is whole. False: there was no memory for it.
+  /// Called when the whole block was received. False: no memory for the block.
   func finish() -> Bool {
     if !isPlainHead, !isPlainTrailers, !spellOut() { isOutOfMemory = true }
     return !isOutOfMemory
@@ -99,7 +102,7 @@ final class HeaderBlock {
     return list
   }
 
-  /// Puts the noted fields into the list. False: no memory.
+  /// Adds the noted usual fields to the list. False: no memory.
   @inline(never) @_optimize(size)
   private func spellOut() -> Bool {
     if noted.isSubset(of: .others) { return true }

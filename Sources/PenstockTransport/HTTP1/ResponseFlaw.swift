@@ -1,4 +1,5 @@
-/// A flaw of an answer. Each makes it uncertain where the answer ends, or is not in the grammar of RFC 9112.
+/// A flaw of an HTTP/1.1 answer. Each flaw breaks the grammar of RFC 9112, or makes it uncertain where the
+/// answer ends.
 enum ResponseFlaw: CaseIterable {
   case notHTTP, version, status, switching, control, lineEnd, tooLong
   case folded, noColon, blankBeforeColon, name
@@ -7,7 +8,7 @@ enum ResponseFlaw: CaseIterable {
   case chunkSize, chunkTooLarge, chunkLineTooLong, extensions, chunkEnd
   case noMemory
 
-  /// The flaw in words, with the rule that was broken.
+  /// The text for the flaw, with the rule that was broken.
   var words: StaticString {
     switch self {
     case .notHTTP: "not HTTP"
