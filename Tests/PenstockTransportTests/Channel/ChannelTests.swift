@@ -8,7 +8,7 @@ import Testing
 @Suite(.timeLimit(.minutes(1))) struct ChannelTests {
   let certificates = Certificates.shared
 
-  /// Answers every request with its first message.
+  /// Answers each request with its first message.
   static func echo(_ peer: Peer) {
     peer.begin()
     answer(peer)
@@ -66,8 +66,8 @@ import Testing
     #expect(server.connections == 1)
   }
 
-  /// A body over 1 MiB is not kept as a whole, so the request is not sent again: the kept part would look
-  /// like a whole body.
+  /// The library keeps the messages of a call for a retry only up to 1 MiB. Over this limit it must not send
+  /// the request again, because the kept part would look like a whole body.
   @Test func refusedStreamWithALargeBodyIsNotTriedAgain() throws {
     let server = RawServer { peer in
       peer.begin()
@@ -79,11 +79,12 @@ import Testing
     let answer = client.unary("/a.B/C", [UInt8](repeating: 1, count: (1 << 20) + 1))
     #expect(answer.code == .unavailable)
     #expect(answer.words == "the server refused the stream (REFUSED_STREAM)")
-    // The refused request leaves nothing behind that disturbs the next call.
+    // The refused request must not disturb the next call on the connection.
     #expect(client.unary("/a.B/C", [1, 2, 3]).message == [1, 2, 3])
   }
 
-  /// A retry keeps 1 MiB of messages, and not a byte more.
+  /// The library keeps exactly 1 MiB of messages for a retry. With one more byte it does not send the request
+  /// again.
   @Test(arguments: [(1 << 20, true), ((1 << 20) + 1, false)])
   func refusedStreamAtTheLimitOfWhatIsKept(_ size: Int, _ again: Bool) throws {
     let server = RawServer { peer in
@@ -129,7 +130,7 @@ import Testing
     let answer = client.unary("/a.B/C", [1, 2, 3])
     #expect(answer.code == .unavailable)
     #expect(answer.words == "the server sent GOAWAY (NO_ERROR: bye)")
-    // The second connection has ended, too, and the channel may have begun a third one already.
+    // The second connection has ended, too, and the channel may already have begun a third connection.
     #expect((2...3).contains(server.connections))
   }
 
@@ -141,7 +142,7 @@ import Testing
         peer.send(.goAway(id))
         _ = peer.frame(0)
         peer.send(.head(id), .message(id, [9]), .trailers(id))
-        // The client closes a connection that is no longer used.
+        // The client must close the connection, which it no longer uses.
         peer.waitForEnd()
       }, ChannelTests.echo)
     defer { server.stop() }
@@ -208,13 +209,13 @@ import Testing
     defer { server.stop() }
     let client = try #require(TestClient(server.target))
     #expect(client.unary("/a.B/C", [1]) { $0.deadline = 50_000_000 }.code == .deadlineExceeded)
-    // Late frames for the old stream do no harm.
+    // Late frames for the call that has ended must not disturb the next call.
     #expect(client.unary("/a.B/C", [2]).message == [2])
     #expect(server.complaints == [])
   }
 
-  /// gRPC over HTTP2, "Early Server Closure": the client answers trailers that come before its half-close with
-  /// RST_STREAM(NO_ERROR).
+  /// gRPC over HTTP2, "Early Server Closure": trailers arrive before the client's half-close. The client
+  /// answers with RST_STREAM(NO_ERROR).
   @Test func trailersBeforeHalfCloseResetWithNoError() throws {
     let server = RawServer { peer in
       peer.begin()
@@ -230,7 +231,7 @@ import Testing
     call.open()
     while call.receive().1 != nil {}
     #expect(Answer(try #require(call.finish().1)).code == .aborted)
-    // After a further call the reset has left.
+    // After a further call the RST_STREAM has certainly been sent.
     _ = client.unary("/a.B/C", []) { $0.deadline = 50_000_000 }
     #expect(server.complaints == [])
   }
@@ -264,8 +265,8 @@ import Testing
       let client = try #require(TestClient(watching.target))
       #expect(client.unary("/a.B/C", [1]).code == .ok)
       #expect(client.channel.close() == .ok)
-      // The server sees the GOAWAY even though the client is released now: the release shuts its runtime down, and
-      // waits until the loop has written.
+      // The server receives the GOAWAY although the client is released here: the release shuts the runtime
+      // down, and waits until the loop has sent its output.
     }
     #expect(watching.complaints == [])
   }
@@ -310,8 +311,8 @@ import Testing
     #expect(server.complaints == [])
   }
 
-  /// A message is larger than the sockets hold, and the peer reads late: the rest of the message waits until there is
-  /// room.
+  /// A message is larger than the sockets' buffers, and the peer reads late. The client sends the rest of the
+  /// message when the peer has read.
   @Test(arguments: [false, true])
   func aFullSocketWaits(_ overTLS: Bool) throws {
     let size = 12 << 20
@@ -354,14 +355,14 @@ import Testing
     #expect(client.unary("/a.B/C", [1]).message == [1, 2, 3])
   }
 
-  /// A stream whose messages are not read holds back only its own window. A message that is larger than the
-  /// window gets through.
+  /// If no thread reads the messages of a stream, only that stream's window is used up, and other streams
+  /// continue. A message that is larger than the window still arrives.
   @Test func oneSlowStreamDoesNotStarveOthers() throws {
     let window = 65535
     let server = RawServer { peer in
       peer.begin()
       let slow = peer.request()
-      // Sends as many bytes as the window of the slow stream allows.
+      // Sends to the stream `slow` as many bytes as its window allows.
       peer.send(.head(slow))
       var rest = [0] + big(60_000) + [UInt8](repeating: 1, count: 60_000) + [0] + big(5_525)
       while rest.count < window { rest.append(2) }
@@ -371,7 +372,7 @@ import Testing
       var fast: Int32 = 0
       var credit = window
       var connection = 0
-      /// Reads the next frame. False: the client has gone.
+      /// Handles the client's next frame. False: the client has closed the connection.
       func next() -> Bool {
         guard let frame = peer.readFrame() else { return false }
         let n = Int(frame.payload.prefix(4).reduce(UInt32(0)) { $0 << 8 | UInt32($1) })
@@ -414,7 +415,7 @@ import Testing
     _ = slow.waitHeaders()
     #expect(client.unary("/a.B/C", [1]).message?.count == 300_000)
     #expect(server.complaints == [])
-    // Now the stream is read: one message is complete.
+    // The test now reads the slow stream. One message is complete.
     #expect(slow.receive().1?.count == 60_000)
   }
 }

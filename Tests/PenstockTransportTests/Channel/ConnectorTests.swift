@@ -9,7 +9,7 @@ import Testing
 @Suite(.timeLimit(.minutes(1))) struct ConnectorTests {
   let certificates = Certificates.shared
 
-  /// Sends "HELLO", and goes on when the peer has sent "OK".
+  /// A connect step that sends "HELLO", and is done when the peer has sent "OK".
   final class Greeting: ConnectStep {
     private var isSaid = false
     private static let hello: StaticString = "HELLO\n"
@@ -39,7 +39,7 @@ import Testing
     }
   }
 
-  /// A resolver that gives its answers one after the other, each in an item of the inbox.
+  /// A resolver for tests. Each look-up gets the next of `outcomes`, in an item of the runtime's inbox.
   final class Answers: Resolver {
     private let runtime: Runtime
     private var outcomes: [ResolverOutcome]
@@ -85,7 +85,7 @@ import Testing
 
   // MARK: A step of one's own
 
-  /// The peer's SETTINGS come with its greeting, in one piece.
+  /// The peer sends its greeting and its HTTP/2 SETTINGS in one piece.
   @Test func aGreetingBeforeHTTP() throws {
     let server = RawServer { peer in
       peer.expect(peer.readPlainLine() == "HELLO", "no greeting")

@@ -4,9 +4,10 @@ import Testing
 
 @testable import PenstockTransport
 
-/// While a message takes long to compress, other calls on the same loop go on, and its own call may end.
+/// A message that takes long to compress must not block other calls on the same loop, and its own call may
+/// end during the compression.
 @Suite(.timeLimit(.minutes(1))) struct DeflationTests {
-  /// A message that takes seconds to compress: no part of it is repeated within zlib's window.
+  /// A message that takes seconds to compress, because zlib's window never contains a repetition.
   static func long() -> ByteBuffer {
     let (count, block) = (192, 1 << 20)
     let all = ByteBuffer(capacity: count * block)!
@@ -16,7 +17,7 @@ import Testing
     return all
   }
 
-  /// Answers the second call. The client gives up the first call before a byte of its message is sent.
+  /// Answers the second call. The client ends the first call before it sends any byte of that call's message.
   static func server() -> RawServer {
     RawServer { peer in
       peer.begin()

@@ -5,13 +5,13 @@ import Testing
 
 @testable import PenstockTransport
 
-/// The results that a user gets when a peer misbehaves. Each script is one story: the actions of the peer
-/// after it has accepted.
+/// The results that a user gets when a peer breaks the rules. Each `Story` has one script: the peer's actions
+/// after it has accepted the connection.
 @Suite(.timeLimit(.minutes(1))) struct FaultTests {
   struct Story: CustomTestStringConvertible, Sendable {
     let testDescription: String
     let code: StatusCode
-    /// The whole status message, with "%" for the target.
+    /// The whole status message that the test expects, with "%" in place of the target.
     let words: String
     let script: RawServer.Script
 
@@ -22,7 +22,8 @@ import Testing
       self.script = script
     }
 
-    /// The script begins after the request has come.
+    /// A story whose script begins when the peer has received the request. `words`: the expected status
+    /// message.
     init(
       _ name: String, _ code: StatusCode, answer words: String,
       _ script: @escaping @Sendable (Peer, Int32) -> Void
@@ -276,7 +277,7 @@ import Testing
     _ = call.send(message.view)
     while call.receive().1 != nil {}
     let answer = Answer(try #require(call.finish().1))
-    // A bidi call may have any number of messages.
+    // A bidi call may have any number of messages, so a number that is wrong for a unary call is OK here.
     #expect(answer.code == (story.code == .unimplemented ? .ok : story.code))
   }
 }

@@ -5,8 +5,8 @@ import Testing
 
 @testable import PenstockTransport
 
-/// A channel in a forked child. These tests need no fork: they run the child's part in their own process,
-/// because the runtime is host-driven, and no thread drives it at that moment.
+/// Tests of a channel in a forked child. They need no real fork: they call the functions of the forked child
+/// in their own process. That is possible because the runtime is host-driven and no thread drives it then.
 @Suite(.timeLimit(.minutes(1))) struct ForkTests {
   private static let second = SimulationTests.second
   private static let millisecond: UInt64 = 1_000_000
@@ -14,7 +14,7 @@ import Testing
   private let world = Simulation()
   private let helper = ReconnectTests()
 
-  /// The connections, and how many bytes came on each.
+  /// The server's connections, and the number of bytes that it has received on each.
   private final class Log {
     var sockets: [SimulatedSocket] = []
     var bytes: [Int] = []
@@ -31,7 +31,7 @@ import Testing
     }
   }
 
-  /// Runs the loop for the work that is due now.
+  /// Runs several turns of the loop, for all work that is due now.
   private func settle(_ client: TestClient) {
     for _ in 0..<10 { client.turn() }
   }
@@ -43,7 +43,7 @@ import Testing
 
   @Test func aCallUnderWayEndsAndTheNextOneConnects() throws {
     let log = Log()
-    // The server answers no request.
+    // The server sends its SETTINGS, but answers no request.
     world.servers[80] = log.server { said, socket in
       if !socket.hasBegun { SimulationTests.echo(Array(said.prefix(24)), socket) }
     }
@@ -54,7 +54,7 @@ import Testing
     #expect(call.ended == nil && log.bytes.count == 1)
     let said = log.bytes[0]
     fork(client)
-    // Before a thread drives the loop, the call does not end.
+    // The call ends only when a thread drives the loop.
     #expect(call.ended == nil && client.channel.connectivity == .idle)
     settle(client)
     #expect(call.ended != nil)
@@ -65,7 +65,7 @@ import Testing
     world.servers[80] = log.server(SimulationTests.echo)
     #expect(helper.call(client).message == [7])
     #expect(world.connects == 2 && log.bytes[0] == said)
-    // The channel goes on using the child's connection.
+    // Later calls in the child use the child's new connection.
     #expect(helper.call(client).message == [7] && world.connects == 2)
   }
 
@@ -81,7 +81,8 @@ import Testing
     #expect(helper.call(client).message == [7] && world.connects == 2)
   }
 
-  /// The child takes over neither the parent's wait after a failure nor the parent's timers.
+  /// The parent waits for a back-off delay after a failure. The child connects at once, and does not run the
+  /// parent's timers.
   @Test func itConnectsAtOnceWhereTheParentWaits() throws {
     let client = try helper.client("ipv4:10.0.0.1:80", world)
     let call = client.make("/a.B/C", .unary) {
@@ -116,7 +117,7 @@ import Testing
     #expect(helper.call(client).message == [7] && world.connects == 2)
   }
 
-  /// The channel has a connection although no call was made on it.
+  /// In the parent, the channel has a connection, but no call was made on it.
   @Test func aChannelThatConnectedWithoutACall() throws {
     world.servers[80] = SimulationTests.echo
     let client = try helper.client("ipv4:10.0.0.1:80", world)
@@ -133,7 +134,8 @@ import Testing
 
   // MARK: Names
 
-  /// The addresses that the parent knows serve the first call, while the child's own look-up is under way.
+  /// The addresses that the parent has looked up serve the child's first call, while the child's own look-up
+  /// is under way.
   @Test func theParentsAddressesServeUntilTheNameIsLookedUp() throws {
     let names = ReconnectTests.Answers()
     names.answer = ReconnectTests.addresses(1)
@@ -143,7 +145,7 @@ import Testing
     #expect(helper.call(client).message == [7] && names.asked == 1)
     names.answer = nil
     fork(client)
-    // The child does not wait for the 30 s that the parent would wait.
+    // The child begins its look-up at once. The parent would have waited 30 s between two look-ups.
     #expect(helper.call(client).message == [7])
     #expect(names.asked == 2 && world.connects == 2)
     world.servers[2] = SimulationTests.echo
@@ -161,7 +163,7 @@ import Testing
     settle(client)
     #expect(names.asked == 1 && client.channel.connectivity == .connecting)
     fork(client)
-    // The time limit of the parent's look-up has no effect in the child.
+    // The time limit of the parent's look-up must have no effect in the child.
     helper.pass(60 * Self.second, client, world)
     #expect(Answer(try #require(call.finish().1)).code == .cancelled)
     #expect(names.asked == 1 && client.channel.connectivity == .idle)
@@ -184,7 +186,8 @@ import Testing
     #expect(client.channel.connectivity == .idle && world.connects == 2)
   }
 
-  /// The child neither pings the parent's connection nor declares it dead.
+  /// In the child the keepalive timer of the parent's connection must neither ping that connection nor
+  /// declare it dead.
   @Test func keepaliveIsThatOfTheChildsConnection() throws {
     let log = Log()
     world.servers[80] = log.server(SimulationTests.echo)
@@ -242,7 +245,7 @@ import Testing
     for count in 1...5 {
       #expect(helper.call(client).message == [7] && world.connects == count)
       fork(client)
-      // A second fork works even if no thread has driven the loop since the first.
+      // A second fork must work even if no thread has driven the loop since the first fork.
       fork(client)
     }
   }

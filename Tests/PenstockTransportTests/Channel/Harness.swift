@@ -5,7 +5,7 @@ import PenstockWire
 
 @testable import PenstockTransport
 
-/// A runtime and a channel, and calls on it that are made as the ABI makes them.
+/// A runtime and a channel for tests. Calls are made with the functions that the C ABI uses.
 final class TestClient {
   let runtime: ClientRuntime
   let channel: ClientChannel
@@ -25,7 +25,7 @@ final class TestClient {
     }
   }
 
-  /// A client with the channel that `make` returns.
+  /// Makes a client with the channel that `make` returns.
   init?(
     _ target: String, mode: Runtime.Mode = .thread, platform: Platform = Platform(),
     make: (Runtime) -> Channel?
@@ -51,13 +51,13 @@ final class TestClient {
     runtime.removeUser()
   }
 
-  /// Makes a call; in callback style if `told` is given.
+  /// Makes a call. With `told` it is in callback style, and `told` records the callbacks.
   func make(
     _ path: String, _ kind: CallKind, told: Told? = nil, _ change: (CallOptions) -> Void = { _ in }
   ) -> ClientCall {
     let options = CallOptions()
     options.hasDeadline = true
-    // The deadline keeps a test from waiting for ever.
+    // The deadline ends a call that would otherwise wait for ever.
     options.deadline = 30_000_000_000
     change(options)
     let name = bytes(path)
@@ -69,7 +69,7 @@ final class TestClient {
   /// In host mode: runs one turn of the loop, for the work that is ready now.
   func turn() { _ = runtime.runtime.poll(timeoutMilliseconds: 0) }
 
-  /// In host mode: runs turns until there is nothing left to do.
+  /// In host mode: runs turns of the loop until no work is left.
   func settle() {
     repeat { turn() } while isReadable(runtime.runtime.pollableFD)
   }
@@ -82,9 +82,9 @@ final class TestClient {
   }
 }
 
-/// Records the callbacks of a call in callback style; it outlives the call.
+/// Records the callbacks of a call in callback style. The object must outlive the call.
 final class Told {
-  /// The sizes of its messages.
+  /// The sizes in bytes of the messages that the call has received.
   var messages: [Int] = []
   var code: StatusCode?
 
@@ -102,7 +102,7 @@ final class Told {
   }
 }
 
-/// A reply as a test compares it.
+/// The parts of a reply that tests compare.
 struct Answer {
   let code: StatusCode
   let words: String
@@ -116,7 +116,7 @@ struct Answer {
     message = reply.message.map { [UInt8]($0.view) }
   }
 
-  /// The words, without the time of the next attempt to connect.
+  /// The text without its last part, which has the changing time of the next attempt to connect.
   var cause: String {
     guard let time = words.firstRange(of: "; next attempt in ") else { return words }
     return String(words[..<time.lowerBound])
@@ -139,7 +139,7 @@ func terminated(_ buffer: ByteBuffer) -> ByteBuffer {
   return copy
 }
 
-/// The TLS configuration of a server.
+/// Makes the TLS configuration of a test server.
 func serverTLS(_ change: (inout TLSOptions) -> Void = { _ in }) -> TLSContext? {
   guard
     case .made(let context) = TLSContext.make(
@@ -149,7 +149,7 @@ func serverTLS(_ change: (inout TLSOptions) -> Void = { _ in }) -> TLSContext? {
 }
 
 extension ClientCall {
-  /// Begins a unary call with `message`, as `unary` does, but does not wait for its end.
+  /// Begins a unary call with `message`, like `unary`, but does not wait for the end of the call.
   func open(_ message: Message) {
     prepare(message)
     driver._withUnsafeGuaranteedRef { runtime in call.withItem { _ = runtime.post($0) } }

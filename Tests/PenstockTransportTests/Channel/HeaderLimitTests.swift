@@ -4,15 +4,17 @@ import Testing
 
 @testable import PenstockTransport
 
-/// `max_header_list_bytes`: the result of a call that exceeds it, and the effect on other calls of the connection. Up to
-/// 1 MiB no other limit applies to a block as a whole; one field may have 64 KiB at most. Unless a test says otherwise, a
-/// block comes in frames of 4 KiB, of which nghttp2 by itself would allow only nine.
+/// Tests of `max_header_list_bytes`: the result of a call whose response headers exceed it, and the effect on
+/// other calls of the connection. Up to 1 MiB no other limit applies to a whole header block; one field may
+/// have at most 64 KiB. By default the server sends a block in frames of 4 KiB; nghttp2 without our options
+/// would accept only nine such frames.
 @Suite(.timeLimit(.minutes(1))) struct HeaderLimitTests {
   static let part = 4096
 
   enum Place: CaseIterable { case head, trailers, informational }
 
-  /// The HEADERS and CONTINUATION frames of a block with `count` fields of `size` bytes, at this place of an answer.
+  /// The HEADERS and CONTINUATION frames of a header block with `count` fields of `size` bytes. `place`: the
+  /// position of the block in the response.
   static func block(_ stream: Int32, _ place: Place, count: Int, size: Int, part: Int = part) -> [UInt8] {
     let first: [(String, String)]
     switch place {
@@ -32,8 +34,8 @@ import Testing
     return bytes
   }
 
-  /// Two calls on one connection; the server sends `bytes` for the first, and then answers both, unless `bytes` leave a
-  /// header block open (`isOpen`).
+  /// Runs two calls on one connection. The server sends `bytes` for the first call, and then answers both
+  /// calls. With `isOpen`, `bytes` leave a header block unfinished, and the server answers neither call.
   func both(
     _ place: Place, limit: Int = 16384, isOpen: Bool = false, _ bytes: @escaping @Sendable (Int32) -> [UInt8]
   ) throws -> [Answer] {
@@ -55,7 +57,7 @@ import Testing
     let calls = [client.make("/a.B/C", .unary), client.make("/a.B/D", .unary)]
     for call in calls { call.open(buffer([1])) }
     let answers = try calls.map { Answer(try #require($0.finish().1)) }
-    // If the connection has ended, the channel may have made another one at once.
+    // If the connection has ended, the channel may already have made another connection.
     #expect((1...2).contains(server.connections))
     return answers
   }
@@ -83,7 +85,7 @@ import Testing
     #expect(answers[1].code == .ok && answers[1].message == [2])
   }
 
-  /// A field of 64 KiB on the wire, the largest that is allowed.
+  /// Fields of 64 KiB in encoded form, the largest size that is allowed.
   @Test func theLargestField() throws {
     let answers = try both(.head, limit: 1 << 20) {
       HeaderLimitTests.block($0, .head, count: 2, size: 65_536)
@@ -113,7 +115,7 @@ import Testing
     #expect(answers[1].code == .unavailable && answers[1].words == HeaderLimitTests.flood)
   }
 
-  /// The server sends a header block that does not end, in frames that add nothing to it.
+  /// The server never ends a header block, and sends frames for it without any content.
   @Test func framesThatAddNothingAreAFlood() throws {
     let answers = try both(.head, limit: 1024, isOpen: true) { stream in
       Frame(type: 1, stream: stream).encoded
@@ -123,7 +125,8 @@ import Testing
     #expect(answers.map { $0.words } == [HeaderLimitTests.flood, HeaderLimitTests.flood])
   }
 
-  /// The server defines a long field once, and then refers to it a thousand times, in one byte each.
+  /// The server defines a long field once in HPACK's table. Then it refers to the field a thousand times,
+  /// with one byte each.
   @Test func aFieldNamedAThousandTimesIsAFlood() throws {
     let field: [UInt8] = [0x40, 1, 0x61, 100] + [UInt8](repeating: 0x62, count: 100)
     let answers = try both(.head, limit: 1024) {
@@ -134,13 +137,13 @@ import Testing
     #expect(answers.map { $0.words } == [HeaderLimitTests.flood, HeaderLimitTests.flood])
   }
 
-  /// Body bytes before a header block on its stream do not count.
+  /// Bytes of a body before the header block must not count towards the block's size.
   @Test func aBodyBeforeTheBlockDoesNotCount() throws {
     let answers = try both(.trailers, limit: 1024) {
       Frame.data($0, [0] + big(20_000) + [UInt8](repeating: 1, count: 20_000)).encoded
         + HeaderLimitTests.block($0, .trailers, count: 3, size: 100, part: 100)
     }
-    // The first call has two messages, one more than a unary call may have.
+    // The first call gets two messages, but a unary call may have only one.
     #expect(answers.map { $0.code } == [.unimplemented, .ok])
   }
 }

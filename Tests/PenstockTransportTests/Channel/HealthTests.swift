@@ -6,7 +6,8 @@ import Testing
 
 @testable import PenstockTransport
 
-/// Health checks by the client (gRFC A17), in a world whose clock goes on only when the loop sleeps.
+/// Tests of health checks by the client (gRFC A17), in a simulated world whose clock advances only when the
+/// loop sleeps.
 @Suite(.timeLimit(.minutes(1))) struct HealthTests {
   static let second = SimulationTests.second
 
@@ -14,22 +15,22 @@ import Testing
   let names = ReconnectTests.Answers()
   let rest = ReconnectTests()
 
-  /// A server whose health service reports the health that the test sets. It echoes the messages of calls,
-  /// and counts the calls.
+  /// A server whose health service reports the health that the test sets. It echoes the messages of all other
+  /// calls, and counts these calls.
   final class Server {
     let world: Simulation
-    /// The health that the service reports at the beginning of each stream; nil: none.
+    /// The health that the service reports at the beginning of each health stream; nil: it reports none.
     var health: UInt8?
-    /// The status with which the server ends each stream of its health service; nil: it ends none.
+    /// The status with which the server ends each health stream; nil: it ends none.
     var ends: String?
     var calls = 0
-    /// The times at which health streams began.
+    /// The times at which the health streams began.
     var watches: [UInt64] = []
-    /// The service that was asked for last.
+    /// The name of the service in the last health check.
     var service = ""
     /// The server's MAX_CONCURRENT_STREAMS.
     var limit: UInt32 = 100
-    /// Whether calls get no answer.
+    /// Whether the server leaves calls without an answer.
     var holds = false
     private(set) var socket: SimulatedSocket?
     private var stream: Int32 = 0
@@ -41,7 +42,8 @@ import Testing
 
     func hear(_ said: [UInt8], _ socket: SimulatedSocket) {
       SimulationTests.answer(said, socket, settings: [(3, limit)]) { stream, payload in
-        // The message of a call here is one byte; that of a health check is a field with a name.
+        // In these tests a call's message has one byte. A health check's message is longer, because it
+        // contains the service's name.
         guard payload.count > 6 else {
           calls += 1
           if holds { return [] }
@@ -205,7 +207,7 @@ import Testing
       answer.words
         == "could not connect to names.test: 10.0.0.1:1: the server says that it does not serve (health check); "
         + "10.0.0.1:2: the server says that it does not serve (health check)")
-    // When the resolver gives the same addresses again, the servers do not become ready.
+    // The resolver gives the same addresses again. This must not make the servers ready.
     names.give(names.answer!)
     #expect(rest.call(client).code == .unavailable)
     world.after(3 * Self.second) { two.say(Self.serving) }
@@ -214,7 +216,8 @@ import Testing
     #expect(world.connects == 2)
   }
 
-  /// A server without a health service counts as serving, and is not asked again on the same connection.
+  /// A server without a health service counts as serving. The client does not ask it again on the same
+  /// connection.
   @Test func unimplemented() throws {
     let server = server(1, nil)
     server.ends = "12"
@@ -237,7 +240,7 @@ import Testing
     #expect(answer.code == .unavailable)
     #expect(answer.words.hasPrefix("could not connect to names.test: 10.0.0.1:1: its health check ended: "))
     pass(10, client)
-    // The first wait is 1 s, and each later one is 1.6 times as long as the one before.
+    // The first back-off delay is 1 s. Each later delay is 1.6 times as long as the delay before it.
     #expect(server.watches.map { ($0 - began) / 1_000_000 } == [0, 1000, 2600, 5160, 9256])
     #expect(client.channel.connectivity == .transientFailure)
     server.ends = nil
@@ -247,7 +250,7 @@ import Testing
     #expect(world.connects == 1)
   }
 
-  /// The wait after a failure ends with `resetBackoff`.
+  /// `resetBackoff` ends the back-off delay between two health streams.
   @Test func theWaitCanBeEnded() throws {
     let server = server(1, nil)
     server.ends = "14"
@@ -259,8 +262,8 @@ import Testing
     #expect(rest.call(client, waits: true, deadline: Self.second).message == [7])
   }
 
-  /// If a health stream ends that has reported a health, the next one begins at once. If streams end again
-  /// and again, there is a wait before each.
+  /// When a health stream ends that has reported a health, the next stream begins at once. When several
+  /// streams end in a row, a back-off delay comes before each next stream.
   @Test func theStreamEndsAgainAndAgain() throws {
     let server = server(1, Self.serving)
     let client = try client(1)
@@ -273,7 +276,7 @@ import Testing
     server.ends = "0"
     server.end("0")
     pass(20, client)
-    // The third stream follows at once, and each later one after a wait.
+    // The third stream begins at once, and each later stream after a back-off delay.
     #expect(
       server.watches.dropFirst().map { ($0 - began) / 1_000_000 } == [0, 100, 1700, 4260, 8356, 14910])
   }
@@ -292,7 +295,7 @@ import Testing
     #expect(server.watches.isEmpty)
   }
 
-  /// The service config of a resolver begins and ends health checks on existing connections.
+  /// A new service config from the resolver starts and stops health checks on existing connections.
   @Test func theServiceConfigChanges() throws {
     let server = server(1, 2)
     let client = try client(1)
@@ -317,7 +320,7 @@ import Testing
     #expect(server.watches.count == 3 && world.connects == 1)
   }
 
-  /// The health stream does not keep the channel from becoming idle, and ends with the connection.
+  /// A health stream does not keep the channel from becoming IDLE, and ends with its connection.
   @Test func theChannelRests() throws {
     let server = server(1, Self.serving)
     let client = try client(1) { $0.idleTimeout = 5 * Self.second }
@@ -330,8 +333,8 @@ import Testing
     #expect(world.connects == 2 && server.watches.count == 2)
   }
 
-  /// After a GOAWAY the old connection closes although its health stream is open, and a health stream begins
-  /// on the new connection.
+  /// After a GOAWAY the old connection closes although its health stream is still open. A new health stream
+  /// begins on the new connection.
   @Test func theConnectionDrains() throws {
     let server = server(1, Self.serving)
     let client = try client(1)
@@ -343,8 +346,8 @@ import Testing
     #expect(call(client, 1, server) == [1])
   }
 
-  /// The connection with the health stream ends, and the remaining connection is full. The health stream then
-  /// begins on a further connection, so that calls go on.
+  /// The connection with the health stream ends, and the other connection can open no more streams. The
+  /// health stream then begins on a third connection, so that calls continue.
   @Test(arguments: [true, false])
   func theConnectionThatIsLeftIsFull(_ dies: Bool) throws {
     let server = server(1, Self.serving)
@@ -365,7 +368,8 @@ import Testing
     #expect(world.connects == 3 && server.watches.count == 2)
   }
 
-  /// A connection that is lost before its server serves is made again.
+  /// The connection is lost before the first health answer, while the server does not serve, or while it
+  /// serves. In each case the channel makes a new connection.
   @Test(arguments: [nil, 2, serving])
   func theConnectionIsLost(_ health: UInt8?) throws {
     let server = server(1, health)
@@ -380,7 +384,8 @@ import Testing
     #expect(call(client, 2, server) == [2])
   }
 
-  /// A server that answers health checks, and then ends each connection, is not connected to without a pause.
+  /// A server answers health checks, and then ends each connection. The channel must wait between two
+  /// connections to it.
   @Test func anAnswerToAHealthCheckIsNoCalls() throws {
     let server = server(1, Self.serving)
     world.servers[1] = { said, socket in
@@ -393,7 +398,8 @@ import Testing
     #expect(world.connects < 15, "\(world.connects)")
   }
 
-  /// Many servers whose health changes at random: a call never goes to one that has said that it does not serve.
+  /// The health of many servers changes at random. A call must never go to a server that has reported that it
+  /// does not serve.
   @Test func theirHealthFlaps() throws {
     var random = SystemRandomNumberGenerator()
     let seed = random.next()

@@ -5,11 +5,13 @@ import Testing
 
 @testable import PenstockTransport
 
-/// While a message takes long to decompress, other calls on the same loop go on, and its own call may end.
+/// A message that takes long to decompress must not block other calls on the same loop, and its own call may
+/// end during the decompression.
 @Suite(.timeLimit(.minutes(1))) struct InflationTests {
   static let size = 64 << 20
 
-  /// Answers two calls, the first one first: with a message that is 64 MiB of zeros.
+  /// Answers the first call with `message`, which is 64 MiB of zeros when decompressed. Then answers the
+  /// second call.
   static func server(_ message: [UInt8]) -> RawServer {
     RawServer { peer in
       peer.begin()
@@ -41,12 +43,12 @@ import Testing
     second.open(buffer([1]))
     let answer = Answer(try #require(second.finish().1))
     #expect(answer.code == .ok && answer.message == [2])
-    // The message is not complete, so only the cancel decides the result.
+    // The server has not sent the whole message, so only the cancel can end the call.
     first.cancel(bytes("enough").view)
     #expect(Answer(try #require(first.finish().1)).code == .cancelled)
   }
 
-  /// The long message comes whole, with the status behind it.
+  /// The server sends the whole long message, and the status directly after it.
   @Test(arguments: [CallKind.unary, .bidi])
   func allOfItComes(_ kind: CallKind) throws {
     let server = InflationTests.server(InflationTests.packed())
@@ -72,8 +74,8 @@ import Testing
 
   // MARK: Between two slices
 
-  /// Two calls in callback style on a loop that this thread turns; the second has been answered, so that the first is
-  /// in the middle of its message.
+  /// Two calls in callback style on a host-driven loop that the test runs turn by turn. The second call has
+  /// already been answered, and the first call's message is only partly decompressed.
   final class Halfway {
     let server = InflationTests.server(InflationTests.packed())
     let client: TestClient
@@ -95,7 +97,7 @@ import Testing
 
     func turn() { _ = client.runtime.runtime.poll(timeoutMilliseconds: 1000) }
 
-    /// Runs turns until the first call ends. Returns how many.
+    /// Runs turns of the loop until the first call ends. Returns the number of turns.
     func finish() -> Int {
       var turns = 0
       while told.0.code == nil {
@@ -111,12 +113,13 @@ import Testing
   @Test func callbacksAreToldOfAllOfIt() throws {
     let halfway = try Halfway()
     #expect(halfway.told.0.messages == [] && halfway.told.0.code == nil)
-    // Each turn decompresses one slice; 64 MiB are 256 slices, of which some were done before.
+    // Each turn decompresses one slice. 64 MiB are 256 slices, of which some were decompressed before.
     #expect(halfway.finish() > 50)
     #expect(halfway.told.0.messages == [InflationTests.size] && halfway.told.0.code == .ok)
   }
 
-  /// The call ends within a few turns, although many slices of its message are left, and gets no message afterwards.
+  /// After a cancel the call ends within a few turns, although many slices of its message are left. It gets
+  /// no message afterwards.
   @Test func aCancelBetweenTwoSlices() throws {
     let halfway = try Halfway()
     halfway.first.cancel(bytes("enough").view)
@@ -128,7 +131,7 @@ import Testing
 
   @Test func aDeadlineBetweenTwoSlices() throws {
     let halfway = try Halfway(deadline: 2_000_000_000)
-    // No thread drives the loop meanwhile.
+    // No thread drives the loop during these two seconds, so the deadline passes between two slices.
     let passed = Runtime.monotonicNow() + 2_000_000_000
     while Runtime.monotonicNow() < passed { usleep(10_000) }
     #expect(halfway.finish() < 5)

@@ -5,7 +5,8 @@ import Testing
 
 @testable import PenstockTransport
 
-/// A server in a simulated world. It answers PINGs if `answersPings` is set, and a call when `answer` is called.
+/// A server in a simulated world. It answers PINGs while `answersPings` is true. It answers a call when the
+/// test calls `answer`.
 private final class PingedServer {
   let world = Simulation()
   var answersPings = true
@@ -13,7 +14,7 @@ private final class PingedServer {
   private(set) var sockets: [SimulatedSocket] = []
   /// When each PING came.
   private(set) var pings: [UInt64] = []
-  /// The HEADERS and PING frames that have come, by name and in order.
+  /// The names of the HEADERS and PING frames that the server has received, in order.
   private(set) var frames: [String] = []
   private(set) var requests: [(socket: SimulatedSocket, stream: Int32)] = []
 
@@ -47,7 +48,7 @@ private final class PingedServer {
     }
   }
 
-  /// Answers the request that came last.
+  /// Answers the most recent request.
   func answer() {
     guard let (socket, id) = requests.last else { return }
     socket.answer([Frame.head(id), .message(id, [9]), .trailers(id)].flatMap { $0.encoded })
@@ -56,7 +57,7 @@ private final class PingedServer {
   func say(_ frame: Frame) { sockets.last?.answer(frame.encoded) }
 }
 
-/// A whole client and a server that may stop answering, in simulated time.
+/// Tests of keepalive with a whole client and a server that may stop answering, in simulated time.
 @Suite(.timeLimit(.minutes(1))) struct KeepaliveCallTests {
   private let server = PingedServer()
   private var world: Simulation { server.world }
@@ -82,7 +83,7 @@ private final class PingedServer {
       })
   }
 
-  /// Runs the loop until `seconds` have passed.
+  /// Runs the loop until `seconds` of simulated time have passed.
   private func pass(_ seconds: UInt64, _ client: TestClient) {
     let end = world.time + seconds * Self.second
     while world.time < end {
@@ -98,7 +99,7 @@ private final class PingedServer {
     return call
   }
 
-  /// Runs the loop for what there is to do now; at most 10 ms pass.
+  /// Runs the loop for all work that is due now. At most 10 ms of simulated time pass.
   private func settle(_ client: TestClient) {
     for _ in 0..<10 { _ = client.runtime.runtime.poll(timeoutMilliseconds: 1) }
   }
@@ -133,7 +134,7 @@ private final class PingedServer {
     )
     #expect(answer.silent == 30 * Self.second)
     #expect(answer.reply.stats.endedAt - began <= 30 * Self.second)
-    // The call is not tried again by itself: the server may have processed it.
+    // The library must not retry the call by itself, because the server may have processed it.
     #expect(answer.reply.stats.attempts == 1)
     server.answersPings = true
     try complete(client)
@@ -151,7 +152,7 @@ private final class PingedServer {
     #expect(world.connects == 1)
   }
 
-  /// Any bytes that come show that the server is alive.
+  /// Any received bytes show that the server is alive, so no PING is sent.
   @Test func otherBytesSpareThePings() throws {
     let client = try client()
     let call = begin(client)
@@ -163,7 +164,7 @@ private final class PingedServer {
     server.answersPings = false
     pass(12, client)
     #expect(server.pings.count == 1)
-    // The PING has no answer, but other bytes come: the connection is not dead.
+    // The server does not answer the PING, but sends other bytes, so the connection does not count as dead.
     for _ in 0..<10 {
       pass(9, client)
       server.say(.windowUpdate(0, 1))
@@ -173,8 +174,8 @@ private final class PingedServer {
     #expect(try answer(call).code == .unavailable)
   }
 
-  /// Without calls no PING is sent. When a call begins after a long time, a PING is sent at once, before its
-  /// request.
+  /// Without calls no PING is sent. When a call begins after a long time, the client sends a PING at once,
+  /// before the request.
   @Test func noPingsWithoutCalls() throws {
     let client = try client()
     try complete(client)
@@ -191,7 +192,8 @@ private final class PingedServer {
     #expect(world.time - before <= 21 * Self.second)
   }
 
-  /// A connection that dies while it has no calls is replaced by another for the next call, which notices nothing.
+  /// A connection dies while it has no calls. The channel detects this, and the next call uses another
+  /// connection and succeeds.
   @Test func pingsWithoutCalls() throws {
     let client = try client(withoutCalls: true)
     try complete(client)
@@ -209,7 +211,7 @@ private final class PingedServer {
     let call = begin(client)
     pass(7200, client)
     #expect(server.pings == [] && call.ended == nil && server.sockets[0].mostUnacknowledged == nil)
-    // But a snapshot tells since when the connection has been silent.
+    // A snapshot of the call shows how long the connection has been silent.
     let view = try #require(call.view(within: 0))
     #expect(
       world.time - view.heardAt >= 7199 * Self.second && world.time - view.heardAt <= 7201 * Self.second)
@@ -219,7 +221,8 @@ private final class PingedServer {
     #expect(answer.silent < Self.second)
   }
 
-  /// After GOAWAY with "too_many_pings" the channel pings half as often, on its later connections, too.
+  /// After a GOAWAY with "too_many_pings" the channel doubles its keepalive time, also for its later
+  /// connections.
   @Test func tooManyPings() throws {
     let client = try client()
     for (round, words) in ["too_many_pings", "too_many_pings", "too many pings"].enumerated() {
@@ -249,7 +252,7 @@ private final class PingedServer {
     #expect(world.connects == 4)
   }
 
-  /// A connection that drains is pinged for the calls that it still has.
+  /// A draining connection is still pinged while it has calls.
   @Test func aDrainingConnectionDies() throws {
     let client = try client()
     let old = begin(client)
@@ -264,7 +267,8 @@ private final class PingedServer {
     #expect(server.pings.count == 2)
   }
 
-  /// A call that waits for a slot was not sent: when the connection dies it goes to another one.
+  /// A call that waits for a free stream was not sent. When the connection dies, the call uses another
+  /// connection.
   @Test func aCallThatWaitsForAPlaceGoesOn() throws {
     server.limit = 1
     let client = try client()
@@ -282,7 +286,8 @@ private final class PingedServer {
     #expect(answer.code == .ok && answer.reply.stats.attempts == 1)
   }
 
-  /// Bytes that wait in the kernel while no thread polls are read before the connection counts as dead.
+  /// Bytes may wait in the kernel while no thread polls. The client reads them before it declares the
+  /// connection dead.
   @Test func aProgramThatDoesNotPoll() throws {
     let client = try client()
     let call = begin(client)
@@ -298,7 +303,7 @@ private final class PingedServer {
   }
 }
 
-/// Keepalive over real sockets.
+/// Tests of keepalive over real sockets.
 @Suite(.timeLimit(.minutes(1))) struct KeepaliveSocketTests {
   static let millisecond: UInt64 = 1_000_000
 
@@ -311,7 +316,7 @@ private final class PingedServer {
       })
   }
 
-  /// The server reads on, and sends nothing more, not even answers to PINGs.
+  /// The server continues to read, but sends nothing more, not even answers to PINGs.
   @Test(arguments: [false, true])
   func aServerThatFallsSilent(_ overTLS: Bool) throws {
     let server = RawServer(
@@ -331,7 +336,8 @@ private final class PingedServer {
     #expect(server.complaints == [])
   }
 
-  /// The client's PING waits behind a message that is larger than the socket takes.
+  /// The client's PING has to wait, because a message before it is larger than the socket's buffer and the
+  /// server does not read.
   @Test func aServerThatStopsReading() throws {
     let gone = Gate()
     let server = RawServer(
@@ -346,7 +352,8 @@ private final class PingedServer {
     let answer = client.unary("/a.B/C", [UInt8](repeating: 1, count: 64 << 20))
     gone.open()
     #expect(answer.code == .unavailable)
-    // The kernel has the same timeout, and may end the connection first.
+    // The kernel uses an equal timeout (TCP_USER_TIMEOUT), and may end the connection before the keepalive
+    // timer does.
     #expect(
       answer.words.hasPrefix("no answer to a keepalive ping")
         || answer.words == "the connection failed: Connection timed out", "\(answer.words)")
@@ -393,7 +400,7 @@ private final class PingedServer {
     }
   }
 
-  /// The TCP_USER_TIMEOUT of each of this process's sockets that are connected to `port`.
+  /// Returns the TCP_USER_TIMEOUT of each socket of this process that is connected to `port`.
   private func userTimeouts(of port: UInt16) -> [UInt32] {
     (0..<Int32(1024)).compactMap { descriptor -> UInt32? in
       var address = sockaddr_in()
@@ -414,13 +421,13 @@ private final class PingedServer {
 }
 
 extension Answer {
-  /// How long the call's connection had been silent when the call ended.
+  /// The time in nanoseconds from the last received byte on the call's connection to the end of the call.
   fileprivate var silent: UInt64 {
     reply.stats.endedAt - (reply.stats.connection?.heardAt.value ?? reply.stats.endedAt)
   }
 }
 
-/// Holds a thread until it is opened.
+/// Makes a thread wait until another thread opens the gate.
 private final class Gate: @unchecked Sendable {
   private var ends: [Int32] = [0, 0]
 

@@ -5,8 +5,8 @@ import Testing
 
 @testable import PenstockTransport
 
-/// A server in a simulated world that allows a limited number of calls at once, and answers a call when the
-/// test says so.
+/// A server in a simulated world that permits a limited number of concurrent calls. It answers a call when
+/// the test calls `answer`.
 final class SparingServer {
   struct Request: Equatable {
     let connection: Int
@@ -15,13 +15,14 @@ final class SparingServer {
   }
 
   let world = Simulation()
-  /// The limit for each connection; the last one applies to all later connections.
+  /// The limits on concurrent calls: the first element for the first connection, and so on. The last element
+  /// is for all later connections, too.
   var limits: [UInt32]
-  /// The requests that have come, in order.
+  /// The requests that the server has received, in order.
   private(set) var requests: [Request] = []
   private(set) var sockets: [SimulatedSocket] = []
-  /// Called for each connection (its number and its socket) when the client has acknowledged the server's
-  /// SETTINGS.
+  /// Called when the client has acknowledged the server's SETTINGS on a connection. The arguments are the
+  /// number of the connection and its socket.
   var welcome: (Int, SimulatedSocket) -> Void = { _, _ in }
 
   init(_ limits: UInt32...) {
@@ -54,7 +55,8 @@ final class SparingServer {
     }
   }
 
-  /// Answers the request with this number in order of arrival. If no such request has come, nothing is sent.
+  /// Answers the request with this number, counted from 0 in order of arrival. Sends nothing if there is no
+  /// such request.
   func answer(_ number: Int) {
     guard number < requests.count else { return }
     let id = requests[number].stream
@@ -65,7 +67,7 @@ final class SparingServer {
   func say(_ frame: Frame) { sockets[0].answer(frame.encoded) }
 }
 
-/// Calls that wait until the server allows them.
+/// Tests of calls that wait until the server permits another stream.
 @Suite(.timeLimit(.minutes(1))) struct PlacesTests {
   private let server: SparingServer
   private let client: TestClient
@@ -84,7 +86,7 @@ final class SparingServer {
       })
   }
 
-  /// Runs until nothing more happens.
+  /// Runs the loop until no work is left.
   private func settle() {
     for _ in 0..<20 { _ = client.runtime.runtime.poll(timeoutMilliseconds: 1) }
   }
@@ -136,8 +138,8 @@ final class SparingServer {
     for (n, call) in calls.enumerated() { #expect(try answer(call).message == [UInt8(n + 1)]) }
   }
 
-  /// The call asks for a slot when its own has just become free, but a call that waited longer gets that
-  /// slot.
+  /// A call is retried, so its stream has just become free. A call that has waited for longer gets this
+  /// stream first.
   @Test func aCallThatBeginsAgainStandsBehindOthers() throws {
     let first = open(1)
     let second = open(2)
@@ -153,7 +155,7 @@ final class SparingServer {
     #expect(try answer(second).message == [2])
   }
 
-  /// The next call gets the slot although the server sends nothing.
+  /// The cancelled call's stream becomes free, and the next call uses it although the server sends nothing.
   @Test func aCallThatIsCancelledLeavesItsPlace() throws {
     let first = open(1)
     let second = open(2)
@@ -191,8 +193,8 @@ final class SparingServer {
 
   // MARK: Connections that go
 
-  /// A call that waits for a slot loses its connection. Its request was not sent, so it waits for another connection,
-  /// and that does not count as a further attempt.
+  /// A call waits for a free stream when its connection ends. Its request was not sent, so it waits for
+  /// another connection, and this does not count as a further attempt.
   @Test(arguments: [false, true])
   func aCallThatWaitsGoesToAnotherConnection(_ farewell: Bool) throws {
     server.limits = [0, 1]
@@ -208,7 +210,8 @@ final class SparingServer {
     #expect(answer.message == [1] && answer.reply.stats.attempts == 1)
   }
 
-  /// After two useless connections in a row the channel waits, and calls fail.
+  /// After two connections in a row that served no call, the channel waits for the back-off delay, and
+  /// waiting calls fail.
   @Test func aCallThatWaitsLosesTwoConnections() throws {
     server.limits = [0]
     server.welcome = { connection, socket in
@@ -223,7 +226,8 @@ final class SparingServer {
       answer.words.contains("the server sent GOAWAY (NO_ERROR: number 1); failed 2 times; next attempt in "))
   }
 
-  /// A server that takes one request on each connection passes over the others, until their turn comes.
+  /// A server processes only one request on each connection, and refuses the others. Each other request is
+  /// sent again on the next connection, until it is processed.
   @Test func aCallMayBePassedOverAnyNumberOfTimes() throws {
     server.limits = [100]
     let calls = (1...5).map { open($0) }
@@ -240,7 +244,7 @@ final class SparingServer {
     #expect(answers.map { $0.reply.stats.attempts }.sorted() == [1, 2, 3, 4, 5])
   }
 
-  /// A wait-for-ready call goes on waiting after two useless connections.
+  /// A wait-for-ready call continues to wait after two connections that served no call.
   @Test func aPatientCallWaitsLonger() throws {
     server.limits = [0, 0, 1]
     let first = open(1)
@@ -276,12 +280,13 @@ final class SparingServer {
 
   // MARK: Over sockets
 
-  /// A request that waits for a stream was not sent, so it can go to another connection, however large it is.
+  /// A request that waits for a free stream was not sent, so it can use another connection, even if it is
+  /// larger than the limit for retries.
   @Test func aLargeRequestThatWaitsGoesToANewConnection() throws {
     let server = RawServer(
       { peer in
         peer.begin([(3, 0)])
-        // The acknowledgement leaves when the call waits.
+        // When the client acknowledges the SETTINGS, its call already waits for a stream.
         while let frame = peer.frame(4), frame.flags == 0 {}
         peer.send(.goAway(0))
         peer.waitForEnd()
@@ -310,7 +315,8 @@ final class SparingServer {
           open = frame.stream
         }
         if frame.type == 0 {
-          // While this stream is open, the client must not open another: none comes before it acknowledges this PING.
+          // While this stream is open, the client must not open another stream. So no HEADERS frame may
+          // arrive before the client acknowledges this PING.
           peer.send(Frame(type: 6, stream: 0, payload: [UInt8](repeating: 0, count: 8)))
           while let next = peer.readFrame(), next.type != 6 {
             peer.expect(next.type != 1, "two streams at once")
@@ -353,7 +359,8 @@ struct WaitQueueTests {
     init(_ number: Int) { self.number = number }
   }
 
-  /// Every element that still waits comes out once, in order; removed elements are not kept.
+  /// `popFirst` returns every element that still waits exactly once, in order. The queue does not keep
+  /// removed elements.
   @Test(arguments: 0..<50)
   func order(_ seed: UInt64) {
     var random = SplitMix(state: seed)
@@ -390,7 +397,7 @@ struct WaitQueueTests {
     #expect(seen == model.map { $0.number })
   }
 
-  /// An element that has left the queue is released at once.
+  /// The queue releases an element at once when the element leaves it.
   @Test func nothingIsKept() {
     var queue = WaitQueue<One>()
     for n in 0..<100 { queue.append(One(n)) }

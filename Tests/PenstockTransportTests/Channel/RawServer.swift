@@ -3,8 +3,8 @@ import PenstockWire
 
 @testable import PenstockTransport
 
-/// A peer that follows a script exactly: one script per connection, in order; the last one is repeated. It
-/// sends bytes and frames, on a separate thread.
+/// A peer that follows a script exactly. The first connection runs the first script, and so on; the last
+/// script also serves all later connections. The peer sends bytes and frames on a thread of its own.
 final class RawServer: @unchecked Sendable {
   typealias Script = @Sendable (Peer) -> Void
 
@@ -18,9 +18,9 @@ final class RawServer: @unchecked Sendable {
   private var problems: [String] = []
 
   var target: String { "127.0.0.1:\(port)" }
-  /// How many connections there have been.
+  /// The number of connections that the server has accepted.
   var connections: Int { lock.withLock { accepted } }
-  /// The expectations of scripts that failed.
+  /// The texts of all expectations in scripts that have failed.
   var complaints: [String] { lock.withLock { problems } }
 
   init(tls: TLSContext? = nil, _ scripts: Script...) {
@@ -48,7 +48,7 @@ final class RawServer: @unchecked Sendable {
       }, me)
   }
 
-  /// Accepts no more connections; scripts under way go on until their connection ends.
+  /// Stops accepting connections. Scripts that are running continue until their connection ends.
   func stop() {
     shutdown(listener, Int32(SHUT_RDWR))
     pthread_join(thread, nil)
@@ -151,7 +151,7 @@ func big(_ n: UInt32) -> [UInt8] {
   [UInt8(n >> 24), UInt8(n >> 16 & 255), UInt8(n >> 8 & 255), UInt8(n & 255)]
 }
 
-/// The server's end of one connection of a RawServer. Its functions block.
+/// The server's end of one connection of a `RawServer`. Its functions block.
 final class Peer: @unchecked Sendable {
   private var descriptor: Int32
   private let engine: TLSEngine?
@@ -170,7 +170,7 @@ final class Peer: @unchecked Sendable {
     descriptor = -1
   }
 
-  /// Ends the connection now; later steps of the script have no effect.
+  /// Ends the connection at once. Later actions of the script have no effect.
   func shutdown() { Glibc.shutdown(descriptor, Int32(SHUT_RDWR)) }
 
   func send(_ bytes: [UInt8]) {
@@ -189,8 +189,8 @@ final class Peer: @unchecked Sendable {
   /// Sends a text without TLS, before the handshake.
   func sendPlain(_ text: String) { raw(Array(text.utf8)) }
 
-  /// Reads one line without TLS, before the handshake, and no byte behind it. Returns the line without its
-  /// end; nil: the connection ended first.
+  /// Reads one line without TLS, before the handshake, and no byte after the line. Returns the line without
+  /// its end; nil: the connection ended before the end of the line.
   func readPlainLine() -> String? {
     var line: [UInt8] = []
     var byte: UInt8 = 0
@@ -227,7 +227,7 @@ final class Peer: @unchecked Sendable {
     return true
   }
 
-  /// Reads the bytes that have come. False: the connection has ended.
+  /// Receives bytes, and waits for them if necessary. False: the connection has ended.
   private func receive() -> Bool {
     var place = [UInt8](repeating: 0, count: 65536)
     let n = place.withUnsafeMutableBytes { recv(descriptor, $0.baseAddress, $0.count, 0) }
@@ -249,7 +249,7 @@ final class Peer: @unchecked Sendable {
     }
   }
 
-  /// Reads `count` bytes. nil: the end of the connection came first.
+  /// Reads `count` bytes. nil: the connection ended before that.
   func read(_ count: Int) -> [UInt8]? {
     if !shake() { return nil }
     if let engine { drain(engine) }
@@ -269,7 +269,7 @@ final class Peer: @unchecked Sendable {
     return Frame(type: head[3], flags: head[4], stream: Int32(bitPattern: id), payload: payload)
   }
 
-  /// The next frame of `type`. Frames before it are skipped; SETTINGS are acknowledged.
+  /// Returns the next frame of `type`. Skips all frames before it, and acknowledges SETTINGS among them.
   func frame(_ type: UInt8) -> Frame? {
     while let frame = readFrame() {
       if frame.type == 4, frame.flags == 0 { send(.settingsAck) }
@@ -279,7 +279,7 @@ final class Peer: @unchecked Sendable {
     return nil
   }
 
-  /// Reads the client's preface, and sends our SETTINGS.
+  /// Reads the client's preface, and sends the server's SETTINGS.
   func begin(_ settings: [(UInt16, UInt32)] = []) {
     guard read(24) == Array("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".utf8) else {
       server.complain("no preface")
@@ -301,7 +301,7 @@ final class Peer: @unchecked Sendable {
     setsockopt(descriptor, SOL_SOCKET, SO_RCVLOWAT, &size, socklen_t(MemoryLayout<Int32>.size))
   }
 
-  /// Waits until the client closes.
+  /// Waits until the client closes the connection.
   func waitForEnd() {
     while readFrame() != nil {}
   }

@@ -5,17 +5,17 @@ import Testing
 
 @testable import PenstockTransport
 
-/// Tests of when a channel connects, waits, and gives up, in a world whose clock goes on only when the loop
-/// sleeps.
+/// Tests of the moments when a channel connects, waits, and gives up, in a simulated world whose clock
+/// advances only when the loop sleeps.
 @Suite(.timeLimit(.minutes(1))) struct ReconnectTests {
   static let second: UInt64 = 1_000_000_000
   static let millisecond: UInt64 = 1_000_000
 
-  /// A resolver whose answers a test gives.
+  /// A resolver whose answers the test gives with `give`, or sets with `answer`.
   final class Answers: Resolver {
     private var completion: (any ResolverCompletion)?
     private(set) var asked = 0
-    /// If set, each lookup gets this answer at once.
+    /// The answer that each look-up gets at once; nil: a look-up waits until the test calls `give`.
     var answer: ResolverOutcome?
 
     override func start(_ completion: any ResolverCompletion) {
@@ -57,7 +57,7 @@ import Testing
     }
   }
 
-  /// Runs the loop until `nanoseconds` have passed.
+  /// Runs the loop until `nanoseconds` of simulated time have passed.
   func pass(_ nanoseconds: UInt64, _ client: TestClient, _ world: Simulation) {
     let until = world.time + nanoseconds
     while world.time < until {
@@ -68,8 +68,8 @@ import Testing
 
   // MARK: Addresses
 
-  /// RFC 8305 section 5: the next address is tried beside the one before after 250 ms, or at once if that one has
-  /// failed.
+  /// RFC 8305 section 5: the channel tries the next address in parallel after 250 ms, or at once if the
+  /// attempt to the address before it has failed.
   @Test func aSilentAddressCostsAQuarterOfASecond() throws {
     let world = Simulation()
     world.servers[1] = { _, _ in }
@@ -80,7 +80,7 @@ import Testing
     #expect(call(client).message == [7])
     #expect(world.connects == 4)
     #expect(world.time - before == 250 * Self.millisecond)
-    // The attempt to the silent address was given up: the channel has one connection.
+    // The channel has given up the attempt to the silent address, so only one connection exists.
     #expect(call(client).message == [7])
     #expect(world.connects == 4)
   }
@@ -117,7 +117,7 @@ import Testing
     let client = try client("ipv4:10.0.0.1:80", world)
     let answer = call(client, waits: true, deadline: 100 * Self.second)
     #expect(answer.code == .deadlineExceeded)
-    // Attempts at 0, 1, 2.6, 5.16, 9.26, 15.8, 26.3, 43.1 and 69.9 s.
+    // The channel attempts to connect at 0, 1, 2.6, 5.16, 9.26, 15.8, 26.3, 43.1 and 69.9 s.
     #expect(world.connects == 9)
   }
 
@@ -146,7 +146,7 @@ import Testing
     let before = world.time
     let answer = call(client, waits: true)
     #expect(answer.message == [7])
-    // The sixth attempt is the one that succeeds, 15.81 s after the first.
+    // The sixth attempt succeeds, 15.81 s after the first attempt.
     #expect((15_809...15_811).contains((world.time - before) / Self.millisecond))
     #expect(world.connects == 6)
   }
@@ -159,7 +159,7 @@ import Testing
       $0.backoff.multiplier = 2
     }
     _ = call(client, waits: true, deadline: 100 * Self.millisecond)
-    // Attempts at 0, 10, 30, 50, 70 and 90 ms.
+    // The channel attempts to connect at 0, 10, 30, 50, 70 and 90 ms.
     #expect(world.connects == 6)
   }
 
@@ -177,7 +177,8 @@ import Testing
     sockets[0].end()
     pass(Self.millisecond, client, world)
     #expect(world.connects == 2)
-    // No call has used the second connection, so the end of that connection makes no new one: the next call does.
+    // No call has used the second connection. So the channel makes no new connection when the second
+    // connection ends; the next call makes it.
     sockets[1].end()
     pass(Self.second, client, world)
     #expect(world.connects == 2)
@@ -199,7 +200,8 @@ import Testing
     #expect(call(client).message == [7] && world.connects == 2)
   }
 
-  /// The name is looked up again with each new connection, so new servers are found while the old ones still run.
+  /// The channel looks the name up again for each new connection. So it finds new servers while the old
+  /// servers still run.
   @Test func anOldConnectionIsReplaced() throws {
     let world = Simulation()
     let names = Answers()
@@ -212,13 +214,13 @@ import Testing
     let running = client.make("/a.B/C", .bidi) { $0.deadline = 3600 * Self.second }
     running.open(buffer([7]))
     names.answer = Self.addresses(2, 1)
-    // Jitter makes the connection old at some time from 90 s to 110 s.
+    // The age limit has jitter, so the connection is replaced at some time between 90 s and 110 s.
     pass(80 * Self.second, client, world)
     #expect(world.connects == 1)
     pass(35 * Self.second, client, world)
     #expect(call(client).message == [7])
     #expect(world.connects == 2 && names.asked == 2)
-    // The call on the old connection goes on.
+    // The call on the old connection must continue.
     #expect(!running.call.isEnded)
     running.cancel(bytes("no").view)
   }
@@ -254,7 +256,7 @@ import Testing
     #expect(names.asked == 1)
     world.after(3 * Self.second) { names.answer = Self.addresses(1) }
     #expect(call(client, waits: true).message == [7])
-    // Look-ups at 0, 1, 2.6 and 5.16 s.
+    // The channel looks the name up at 0, 1, 2.6 and 5.16 s.
     #expect(names.asked == 4)
   }
 
@@ -285,7 +287,7 @@ import Testing
     world.resolver = names
     let client = try client("names.test", world)
     _ = call(client, waits: true, deadline: 100 * Self.second)
-    // The address fails nine times; look-ups are 30 s apart, each after a failure.
+    // Nine attempts to connect fail. Each failure asks for a look-up, but look-ups are at least 30 s apart.
     #expect(names.asked == 4)
   }
 
@@ -301,7 +303,7 @@ import Testing
     #expect(names.asked == 4 && world.connects == 1)
   }
 
-  /// A look-up that is needed does not wait for the end of a long interval.
+  /// A look-up that the channel needs in order to connect begins before the end of a long minimum interval.
   @Test func beforeTheInterval() throws {
     let world = Simulation()
     let names = Answers()
@@ -319,7 +321,7 @@ import Testing
   static let settings: [UInt8] = [0, 0, 0, 4, 0, 0, 0, 0, 0]
   static let goAway: [UInt8] = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
 
-  /// A world with a server that calls `greet` for each connection, and does nothing more.
+  /// A simulated world with one server. The server calls `greet` for each connection, and does nothing else.
   func leaving(_ greet: @escaping (SimulatedSocket) -> Void) -> Simulation {
     let world = Simulation()
     world.delay = Self.millisecond
@@ -331,7 +333,8 @@ import Testing
     return world
   }
 
-  /// A server that says GOAWAY at once, to each connection: attempts are apart as after failures.
+  /// A server sends GOAWAY at the beginning of each connection. The channel waits for back-off delays between
+  /// its attempts, as after failures.
   @Test func aServerThatLeavesAtOnceIsNotAskedWithoutPause() throws {
     let world = leaving { $0.answer(Self.settings + Self.goAway) }
     let client = try client("ipv4:10.0.0.1:80", world)
@@ -340,7 +343,7 @@ import Testing
     #expect(world.connects < 10)
   }
 
-  /// A server that allows no streams (MAX_CONCURRENT_STREAMS 0) and ends each connection.
+  /// A server permits no streams (MAX_CONCURRENT_STREAMS 0), and ends each connection.
   @Test func aServerThatAllowsNoStreamsIsNotAskedWithoutPause() throws {
     let world = leaving {
       $0.answer([0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0])
@@ -352,8 +355,8 @@ import Testing
     #expect(world.connects < 10)
   }
 
-  /// Two addresses whose servers leave at once: each address has its own wait, even if the other one is
-  /// connected meanwhile.
+  /// The servers at two addresses send GOAWAY at once. Each address has its own back-off delay, even if the
+  /// other address connects during that delay.
   @Test func twoAddressesThatLeaveAtOnceAreNotAskedWithoutPause() throws {
     let world = leaving { $0.answer(Self.settings + Self.goAway) }
     let client = try client("ipv4:10.0.0.1:80,10.0.0.2:80", world)
@@ -376,7 +379,7 @@ import Testing
     let client = try client("names.test", world)
     #expect(call(client).message == [7])
     pass(40 * Self.second, client, world)
-    // The look-up hangs from now on.
+    // From now on the resolver gives no answer.
     names.answer = nil
     socket?.end()
     pass(Self.millisecond, client, world)
@@ -385,7 +388,8 @@ import Testing
     #expect(world.time - before < Self.second)
   }
 
-  /// A channel that rested does not go on waiting after a failed look-up.
+  /// A look-up has failed, and the channel has become IDLE. The next call looks the name up at once, without
+  /// the back-off delay.
   @Test func aRestedChannelLooksUpItsNameAtOnce() throws {
     let world = Simulation()
     let names = Answers()
@@ -416,7 +420,7 @@ import Testing
     let client = try client("names.test", world) { $0.connectTimeout = 2 * Self.second }
     world.after(100 * Self.millisecond) { names.give(Self.addresses(3, 2, 1)) }
     #expect(call(client).message == [7])
-    // While a channel fails to connect, a new address that works is used at once.
+    // While a channel fails to connect, it gets a new address that works, and uses it at once.
     let other = Simulation()
     let more = Answers()
     more.answer = Self.addresses(9)

@@ -5,7 +5,7 @@ import Testing
 
 @testable import PenstockTransport
 
-/// A channel that spreads its calls, in a world whose clock goes on only when the loop sleeps.
+/// Tests of a channel with round_robin, in a simulated world whose clock advances only when the loop sleeps.
 @Suite(.timeLimit(.minutes(1))) struct RoundRobinChannelTests {
   static let second = SimulationTests.second
 
@@ -13,7 +13,7 @@ import Testing
   let names = ReconnectTests.Answers()
   let rest = ReconnectTests()
 
-  /// Servers on these ports, which count their calls.
+  /// Servers that count their calls, by port.
   final class Counts {
     var calls: [UInt16: Int] = [:]
     var sockets: [UInt16: SimulatedSocket] = [:]
@@ -56,7 +56,8 @@ import Testing
     #expect(counts.calls == [1: 10, 2: 10, 3: 10])
   }
 
-  /// A server that goes is left out, tried again with back-off, and has its share again when it is back.
+  /// A server stops and comes back. While it is away, it gets no calls and the channel tries to connect with
+  /// back-off. Afterwards it gets its share of the calls again.
   @Test func aServerGoesAndComesBack() throws {
     serve(1, 2)
     names.answer = ReconnectTests.addresses(1, 2)
@@ -75,8 +76,8 @@ import Testing
     #expect(counts.calls == [1: 5, 2: 5])
   }
 
-  /// When the addresses change, new ones are used and old ones left. The connection to an address in both
-  /// lists stays.
+  /// When the addresses change, the channel connects to the new ones and leaves the old ones. An address in
+  /// both lists keeps its connection.
   @Test func theAddressesChange() throws {
     serve(1, 2, 3)
     names.answer = ReconnectTests.addresses(1, 2)
@@ -121,7 +122,8 @@ import Testing
 
   // MARK: Outliers
 
-  /// A server that answers each call with UNAVAILABLE gets no calls for a while, and then has its share again.
+  /// Outlier detection: a server that answers each call with UNAVAILABLE gets no calls for some time, and
+  /// then gets its share again.
   @Test func aServerThatFailsIsLeftOut() throws {
     serve(1, 2)
     world.servers[3] = { said, socket in
@@ -146,7 +148,7 @@ import Testing
     rest.pass(10 * Self.second, client, world)
     #expect(codes(30).filter { $0 == .unavailable }.isEmpty)
     #expect(world.connects == 3)
-    // 30 s later the server is tried again, and then taken out for twice as long.
+    // After 30 s the server gets calls again. It fails them, and is then ejected for twice as long.
     rest.pass(40 * Self.second, client, world)
     #expect(codes(30).filter { $0 == .unavailable }.count == 10)
     rest.pass(10 * Self.second, client, world)
@@ -155,7 +157,8 @@ import Testing
     #expect(codes(30).filter { $0 == .unavailable }.isEmpty)
   }
 
-  /// Servers that all fail count as failed while they are tried again, also when the name is looked up meanwhile.
+  /// When all servers fail, they stay in TRANSIENT_FAILURE while the channel tries them again, even if it
+  /// also looks the name up again.
   @Test func failuresStay() throws {
     world.servers[1] = { _, _ in }
     world.servers[2] = { _, _ in }
@@ -175,7 +178,7 @@ import Testing
     }
   }
 
-  /// Even the only server may be taken out, if the configuration allows 100 %. The error of calls then gives
+  /// Even the only server may be ejected, if the configuration permits 100 %. The calls' error text then has
   /// the reason.
   @Test func allServersAreLeftOut() throws {
     world.servers[1] = { _, socket in
@@ -193,7 +196,7 @@ import Testing
       outliers.mostEjected = 100
       $0.service.balancing.outliers = outliers
     }
-    // The server never answers, so the calls end at their deadlines.
+    // The server never answers, so the calls end at their deadlines, which count as failures of the server.
     #expect(rest.call(client, deadline: Self.second).code == .deadlineExceeded)
     rest.pass(10 * Self.second, client, world)
     let answer = rest.call(client, deadline: Self.second)
@@ -205,7 +208,7 @@ import Testing
     #expect(rest.call(client, deadline: Self.second).code == .deadlineExceeded)
   }
 
-  /// pick_first with shuffleAddressList: not every client takes the first address.
+  /// pick_first with shuffleAddressList: several clients must not all choose the first address.
   @Test func addressesAreShuffled() throws {
     serve(1, 2, 3, 4)
     names.answer = ReconnectTests.addresses(1, 2, 3, 4)

@@ -5,22 +5,25 @@ import Testing
 
 @testable import PenstockTransport
 
-/// Several connections to one address (gRFC A105), in a world whose clock goes on only when the loop sleeps.
+/// Tests of several connections to one address (gRFC A105), in a simulated world whose clock advances only
+/// when the loop sleeps.
 @Suite(.timeLimit(.minutes(1))) struct ScalingTests {
   static let second = SimulationTests.second
 
   let world = Simulation()
   let rest = ReconnectTests()
 
-  /// The records of all calls, which the client writes until it ends.
+  /// The `Told` objects of all calls. They must live until the client ends, because the client writes to
+  /// them.
   final class Kept { var all: [Told] = [] }
   let kept = Kept()
 
-  /// A server that allows `limit` calls at once on each connection, and answers them when the test wants.
+  /// A server that permits `limit` concurrent calls on each connection, and answers them when the test calls
+  /// `answer`.
   final class Server {
     /// The server's MAX_CONCURRENT_STREAMS.
     let limit: UInt32
-    /// The connections that have had calls, oldest first.
+    /// The connections on which the server has received calls, oldest first.
     private(set) var sockets: [SimulatedSocket] = []
     private(set) var held: [(socket: SimulatedSocket, stream: Int32, payload: [UInt8])] = []
 
@@ -64,7 +67,7 @@ import Testing
     }
   }
 
-  /// Begins calls, which last until the server answers.
+  /// Begins `count` calls. Each call lasts until the server answers.
   func begin(_ count: Int, _ client: TestClient) -> [Told] {
     (0..<count).map { _ in
       let told = Told()
@@ -90,7 +93,7 @@ import Testing
     let needed = min((50 + Int(limit) - 1) / Int(limit), 10)
     let held = min(50, needed * Int(limit))
     #expect(world.connects == needed && server.held.count == held)
-    // The oldest connections have the most calls.
+    // Older connections have at least as many calls as newer ones.
     #expect(server.spread == server.spread.sorted(by: >))
     #expect(server.spread.dropLast().allSatisfy { $0 == Int(limit) })
     while !server.held.isEmpty {
@@ -136,8 +139,8 @@ import Testing
     #expect(server.spread == [2, 2, 1] && world.connects == 3)
   }
 
-  /// If a further connection can't be made, the calls wait for slots on the others, and attempts follow with
-  /// back-off.
+  /// If a further connection can't be made, the calls wait for free streams on the other connections, and the
+  /// channel tries again with back-off.
   @Test func aFurtherConnectionFails() throws {
     let server = server(1)
     let client = try client(connections: 5)
@@ -149,7 +152,7 @@ import Testing
     let calls = begin(2, client)
     pass(0.1, client)
     #expect(world.connects == began + 1 && client.channel.connectivity == .ready)
-    // The next attempts follow after 1, 2.6, 5.16 and 9.256 s.
+    // The channel tries again after 1, 2.6, 5.16 and 9.256 s.
     pass(9.5, client)
     #expect(world.connects == began + 5)
     #expect(codes(first + calls) == [nil, nil, nil])
@@ -178,7 +181,7 @@ import Testing
       #expect(server.spread.filter { $0 > 0 } == left && client.channel.connectivity == .ready)
     }
     #expect(codes(calls) == [.unavailable, .unavailable, .unavailable, .unavailable, nil, nil])
-    // Further calls make connections again.
+    // Further calls make the channel connect again.
     let more = begin(4, client)
     pass(0.1, client)
     #expect(world.connects == 5 && server.held.count == 6)
@@ -187,7 +190,7 @@ import Testing
     #expect(codes(more) == [.ok, .ok, .ok, .ok])
   }
 
-  /// Calls that wait when a connection dies get another one at once.
+  /// Calls wait for free streams when a connection dies. They get a new connection at once.
   @Test func aConnectionDiesWhileCallsWait() throws {
     let server = server(1)
     let client = try client(connections: 2)
@@ -211,7 +214,7 @@ import Testing
     pass(0.1, client)
     let more = begin(2, client)
     pass(0.1, client)
-    // The draining connection keeps its calls, and does not count.
+    // The draining connection keeps its calls, and does not count towards the limit on connections.
     #expect(server.spread == [2, 2, 2] && world.connects == 3 && client.channel.connectivity == .ready)
     while !server.held.isEmpty { server.answer() }
     pass(0.1, client)
@@ -220,8 +223,8 @@ import Testing
       server.sockets.map { $0.isClosed } == (index == 0 ? [true, false, false] : [false, true, false]))
   }
 
-  /// A call that a draining connection has not processed gets another connection, although the remaining ones
-  /// are full.
+  /// A draining connection has not processed a call. The call gets another connection, although the present
+  /// ones are full.
   @Test(arguments: [0, 1], [BalancerConfig.Policy.pickFirst(shuffles: false), .roundRobin])
   func aCallOfADrainingConnectionGoesOn(_ index: Int, _ policy: BalancerConfig.Policy) throws {
     let server = server(1)
@@ -238,7 +241,7 @@ import Testing
     #expect(codes(calls) == [.ok, .ok])
   }
 
-  /// A server that ends all connections as soon as they have calls is not connected to without a pause.
+  /// A server ends each connection as soon as it has calls. The channel must wait between two connections.
   @Test(arguments: [Frame.goAway(0), nil])
   func allConnectionsAreUseless(_ last: Frame?) throws {
     world.servers[1] = { said, socket in
@@ -257,8 +260,8 @@ import Testing
     #expect(world.connects <= 60, "\(world.connects)")
   }
 
-  /// The only connection dies while another is being made: the channel is connecting, and waiting calls get
-  /// the new one.
+  /// The only connection dies while another one is being made. The channel goes to CONNECTING, and waiting
+  /// calls use the new connection.
   @Test func theLastConnectionDiesMeanwhile() throws {
     let server = server(1)
     let client = try client(connections: 2)
@@ -285,7 +288,8 @@ import Testing
     #expect(client.channel.connectivity == .ready && world.connects == 2)
   }
 
-  /// The only connection dies during the wait after a failure: the channel goes to TRANSIENT_FAILURE.
+  /// The only connection dies during the back-off delay after another attempt has failed. The channel goes to
+  /// TRANSIENT_FAILURE.
   @Test func theLastConnectionDiesInTheWait() throws {
     let server = server(1)
     let client = try client(connections: 2) { $0.backoff.initial = 5 * Self.second }
@@ -303,7 +307,7 @@ import Testing
     #expect(client.channel.connectivity == .ready)
   }
 
-  /// A server that ends each further connection at once is not connected to without a pause.
+  /// A server ends each further connection at once. The channel must wait between two attempts.
   @Test func furtherConnectionsAreUseless() throws {
     let server = server(1)
     let client = try client(connections: 5)
@@ -352,8 +356,8 @@ import Testing
     #expect(server.sockets.count == 3 && server.sockets.allSatisfy { $0.isClosed })
   }
 
-  /// With round_robin a call goes to an address with a free slot. Further connections are made only if no
-  /// address has one.
+  /// With round_robin a call goes to an address whose connection has a free stream. A further connection is
+  /// made only if no address has a free stream.
   @Test func severalAddresses() throws {
     let (one, two) = (server(2, port: 1), server(2, port: 2))
     let client = try client("ipv4:10.0.0.1:1,10.0.0.1:2", connections: 2) {
@@ -376,7 +380,7 @@ import Testing
     #expect(codes(calls + more).allSatisfy { $0 == .ok })
   }
 
-  /// A service config that allows more connections gives calls that wait a connection at once.
+  /// A new service config permits more connections. Waiting calls then get a further connection at once.
   @Test func theServiceConfigChanges() throws {
     let server = server(1)
     let names = ReconnectTests.Answers()
@@ -392,7 +396,7 @@ import Testing
     names.give(.endpoints([Endpoint(try #require(SocketAddress(literal: host.view, port: 1)))], config))
     pass(0.1, client)
     #expect(server.spread == [1, 1, 1])
-    // If fewer connections are allowed, the existing ones stay.
+    // If a new service config permits fewer connections, the present connections stay.
     config.connectionsPerSubchannel = 1
     pass(10, client)
     #expect(server.spread == [1, 1, 1])

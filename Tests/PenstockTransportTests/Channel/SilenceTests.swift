@@ -5,8 +5,8 @@ import Testing
 
 @testable import PenstockTransport
 
-/// Tests of the connection events that report silence, in a channel without keepalive and a world whose clock
-/// goes on only when the loop sleeps.
+/// Tests of the connection event `silent`, in a channel without keepalive and a simulated world whose clock
+/// advances only when the loop sleeps.
 @Suite(.timeLimit(.minutes(1))) struct SilenceTests {
   static let second = SimulationTests.second
 
@@ -24,8 +24,8 @@ import Testing
     override func tell(_ news: ConnectionNews) { if news.kind == .silent { times.append(world.time) } }
   }
 
-  /// Time without calls does not count as silence, which is reported only after a call has waited for that
-  /// long.
+  /// Time without calls does not count as silence. Silence is reported only when a call has waited for the
+  /// whole time.
   @Test func idleTimeDoesNotCount() throws {
     var answers = true
     world.servers[1] = { said, socket in
@@ -48,7 +48,7 @@ import Testing
     #expect(rest.call(client, deadline: 100 * Self.second).code == .deadlineExceeded)
     #expect(listener.times.map { ($0 &- began) / Self.second } == [30, 60, 90])
   }
-  /// A health check has a stream as long as the connection lasts, but does not count as a call.
+  /// A health check has a stream for the whole life of the connection, but does not count as a call.
   @Test func aHealthCheckIsNoCall() throws {
     let health = HealthTests()
     let server = health.server(1, HealthTests.serving)

@@ -2,7 +2,7 @@ import Testing
 
 @testable import PenstockTransport
 
-/// A user's runtime with several loops.
+/// Tests of a user's runtime with several event loops.
 struct LoopTests {
   private func make(_ loops: UInt16) -> (runtime: ClientRuntime, loops: [RuntimeLoop])? {
     var options = Runtime.Options()
@@ -18,7 +18,7 @@ struct LoopTests {
     return (runtime, all)
   }
 
-  /// A new channel is put on the first loop that has the fewest channels; a closed loop gets none.
+  /// A new channel uses the first loop with the fewest channels. A closed loop gets no channel.
   @Test(arguments: [UInt16(1), 2, 3, 64])
   func channelsComeToTheLoopWithTheFewest(_ count: UInt16) throws {
     let (runtime, loops) = try #require(make(count))
@@ -51,7 +51,7 @@ struct LoopTests {
     runtime.removeUser()
   }
 
-  /// A thread that drives any of the loops must not wait for the others.
+  /// A thread that drives one loop of the runtime must not wait for any loop of the runtime.
   @Test func eachDrivingThreadIsNoticed() throws {
     let (runtime, loops) = try #require(make(3))
     #expect(!runtime.isDriving)
@@ -71,13 +71,14 @@ struct LoopTests {
     runtime.removeUser()
   }
 
-  /// Each loop is told to end before the thread waits for any. A loop that has already ended does not disturb
-  /// this.
+  /// A shutdown begins on all loops before the calling thread waits for any loop. It also works if one loop
+  /// has already ended.
   @Test(arguments: 0..<3)
   func shutdownEndsAll(_ first: Int) throws {
     let (runtime, loops) = try #require(make(3))
     #expect(loops[first].runtime.shutdown(timeoutMilliseconds: -1) == .ok)
-    // Each of these two hooks waits for the other: so the shutdown must begin on both loops before it waits.
+    // Each of these two hooks waits for the other hook. So the shutdown must begin on both loops before it
+    // waits for either.
     let begun = Counter()
     let rest = loops.enumerated().filter { $0.offset != first }.map { $0.element }
     for loop in rest {

@@ -3,7 +3,7 @@ import Testing
 @testable import PenstockTransport
 
 struct ShortQueueTests {
-  /// Every element comes out once, in order; the queue's length is from zero to thousands.
+  /// `popFirst` returns every element once, in order. The queue's length goes from zero to thousands.
   @Test(arguments: 0..<50)
   func order(_ seed: UInt64) {
     var state = seed &* 0x9e37_79b9_7f4a_7c15 | 1

@@ -4,8 +4,8 @@ import Testing
 
 @testable import PenstockTransport
 
-/// The tickets of one call are found among thousands, and distinguished from tickets that are spent, lost or
-/// invalid.
+/// Tests of a call's tickets: each ticket is found among thousands, and is distinguished from spent, lost and
+/// invalid tickets.
 struct TicketTests {
   private func makeCall() throws -> ClientCall { try #require(TestClient("127.0.0.1:1")).make("/a/b", .bidi) }
 
@@ -25,13 +25,13 @@ struct TicketTests {
         #expect(book.spend(ticket, for: .next).0 == .already)
       }
     }
-    // Searching through all tickets for each one would take minutes in a debug build.
+    // A linear search for each ticket would take minutes in a debug build.
     #expect(took < .seconds(20))
     #expect(try book.issue(.halfClose, of: nil, start: nil) > #require(tickets.last))
   }
 
-  /// A slot of the table never gives a ticket the number of an earlier call's ticket, even after more than 65,536
-  /// calls.
+  /// Even after more than 65,536 calls, a slot of the table never gives a ticket the number of an earlier
+  /// call's ticket.
   @Test func noNumberComesAgainFromCallToCall() throws {
     let table = TicketTable(after: 0)
     let call = try makeCall().call
@@ -43,7 +43,7 @@ struct TicketTests {
       must(ticket > last, "round \(round): \(ticket) after \(last)")
       last = ticket
       must(table.book(of: ticket) === book, "found")
-      // Some books stay open, so that later ones use the remaining slots.
+      // Some books stay open, so that their slots are taken and later books have to use the other slots.
       if round % 997 == 0 { kept.append((book, ticket)) } else { book.close() }
       must(round % 997 == 0 || table.book(of: ticket) == nil, "gone")
     }
@@ -54,7 +54,7 @@ struct TicketTests {
     }
   }
 
-  /// Within one call no number comes again either, whether the call has one ticket open all the time, or none.
+  /// Within one call no ticket number is used twice, whether the call always has one ticket open or none.
   @Test(arguments: [false, true]) func noNumberComesAgainWithinACall(hasOld: Bool) throws {
     let table = TicketTable(after: 0)
     let book = try makeBook(table)
@@ -79,7 +79,8 @@ struct TicketTests {
     let tickets = books.map { $0.issue(.halfClose, of: nil, start: nil) }
     #expect(tickets[0] != 0 && tickets[1] > tickets[0] && tickets[2] == 0 && tickets[3] == 0)
     #expect(table.book(of: tickets[1]) === books[1])
-    // A call that has a number may give out 65,535 tickets under it, and then none.
+    // A call that has a book number may issue 65,535 tickets with it. Then it gets no more tickets, because
+    // all numbers are taken.
     for _ in 1..<65535 { must(books[1].issue(.halfClose, of: nil, start: nil) != 0, "there are more") }
     #expect(books[1].issue(.halfClose, of: nil, start: nil) == 0)
     for book in books { book.close() }
@@ -97,7 +98,7 @@ struct TicketTests {
     #expect(book.spend(tickets[0], for: .drop).0 == .already)
     #expect(book.look(tickets[2]).0 == .ok)
     for ticket in [tickets[3], tickets[2]] { #expect(book.spend(ticket, for: nil).0 == .ok) }
-    // The lost ticket is still distinguished from a spent one.
+    // The lost ticket must still be distinguished from a spent ticket.
     #expect(book.look(tickets[1]).0 == .gone)
   }
 }

@@ -3,14 +3,16 @@ import Testing
 @testable import PenstockLaws
 @testable import PenstockTransport
 
-/// Checks that random chains keep the laws with another framing and another transport, too.
+/// Checks that random chains of interceptors keep the laws of docs/interceptors.md with another framing and
+/// another transport.
 @Suite(.serialized) struct DoorTests {
   @Test(arguments: [Framing.Opening.atOnce, .whole])
   func lawsHoldOnAnotherTransport(_ opening: Framing.Opening) {
     let channel = MemoryChannel(opening, seed: 1)
     for seed in UInt64(1)...3000 {
       var scenario = Scenario.random(seed)
-      // A transport delivers no message before the headers, and nothing goes out after the half-close.
+      // A real transport delivers no message before the headers, and nothing is sent after the half-close. So
+      // the scenario is changed accordingly.
       for index in scenario.servers.indices { scenario.servers[index].putHeadersFirst() }
       if opening == .whole { scenario.endWithHalfClose() }
       guard let failure = run(scenario, channel, isVerbose: false) else { continue }
@@ -20,15 +22,15 @@ import Testing
       )
       return
     }
-    // Does the work that the last scenario has put off.
+    // Runs the work that the last scenario has left in the loop.
     _ = channel.runtime.poll(timeoutMilliseconds: 0)
     channel.core.close(.channelClosed)
     _ = channel.runtime.shutdown(timeoutMilliseconds: 1000)
   }
 }
 
-/// Plays the scenario in one order after the other until one keeps the laws; if none does, returns the first
-/// failure. The attempts of each play are released after it.
+/// Plays the scenario in one order of events after the other, until a play keeps the laws. If none does,
+/// returns the first failure. The attempts of each play are released after it.
 private func run(_ scenario: Scenario, _ channel: MemoryChannel, isVerbose: Bool) -> Play.Failure? {
   var failure: Play.Failure?
   for number in 0..<2_000 {
@@ -55,7 +57,8 @@ extension ServerPlan {
 }
 
 extension Scenario {
-  /// Makes the scenario possible for a caller: after its half-close it sends nothing.
+  /// Changes the scenario so that the call sends nothing after its half-close, because no real caller could
+  /// do so.
   fileprivate mutating func endWithHalfClose() {
     var hasEnded = firstMessage != nil
     for index in steps.indices {

@@ -5,8 +5,8 @@ import Testing
 
 @testable import PenstockTransport
 
-/// Tests of the statuses that header lists lead to, by section of "gRPC over HTTP2", the mapping document and
-/// RFC 9113.
+/// Tests of the status that each header list gives, ordered by the sections of "gRPC over HTTP2", of the
+/// document "HTTP to gRPC Status Code Mapping", and of RFC 9113.
 @Suite struct FramingTests {
   func framing(compression: Compression = .identity, limit: Int = 1000) -> GRPCFraming {
     GRPCFraming(compression: compression, maxReceiveBytes: limit)
@@ -77,7 +77,7 @@ import Testing
     return [UInt8](out.bytes.view)
   }
 
-  /// Sent bytes are released, even while more wait behind them.
+  /// A piece is released when its bytes are sent, even while later pieces wait.
   @Test func piecesKeepTheirOrderAndNoMore() {
     final class Kept { weak var buffer: ByteBuffer? }
     var queue = PieceQueue()
@@ -104,7 +104,7 @@ import Testing
     #expect(queue.bytes == 0 && kept.allSatisfy { $0.buffer == nil })
   }
 
-  /// nghttp2 gets a list of fields without a conversion.
+  /// A `Field` has the memory layout of `nghttp2_nv`, so nghttp2 gets a list of fields without a conversion.
   @Test func fieldsHaveTheLayoutOfNghttp2() {
     typealias Theirs = nghttp2_nv
     #expect(MemoryLayout<Field>.stride == MemoryLayout<Theirs>.stride)
@@ -135,7 +135,8 @@ import Testing
   @Test func messages() throws {
     guard case .piece(let plain) = framing().encode(buffer([1, 2, 3])) else { throw Unexpected() }
     #expect(flat(plain) == [0, 0, 0, 0, 3, 1, 2, 3])
-    // "DATA frame boundaries have no relation to message boundaries": any cut gives the same bytes.
+    // "DATA frame boundaries have no relation to message boundaries": the bytes are equal wherever a frame
+    // ends.
     for cut in 0...8 {
       let out = SendQueue(copies: true)
       #expect(plain.move(from: 0, count: cut, into: out) && plain.move(from: cut, count: 8 - cut, into: out))
@@ -151,7 +152,8 @@ import Testing
     #expect(flat(small) == [0, 0, 0, 0, 1, 1])
   }
 
-  /// A message that stays plain is not compressed, and keeps its place behind one that is.
+  /// A message with `staysPlain` is not compressed, and is sent after an earlier message that takes long to
+  /// compress.
   @Test func oneMessageStaysPlain() throws {
     func message(_ count: Int, isPlain: Bool) -> Message {
       let made = buffer([UInt8](repeating: 1, count: count))
@@ -194,7 +196,7 @@ import Testing
   static let grpc = [(":status", "200"), ("content-type", "application/grpc")]
 
   @Test(arguments: [
-    // "Responses": Trailers-Only.
+    // The section "Responses": Trailers-Only.
     Row(grpc + [("grpc-status", "0")], .ok, ""),
     Row(grpc + [("grpc-status", "16"), ("grpc-message", "who%3F")], .unauthenticated, "who?"),
     Row(
@@ -206,7 +208,7 @@ import Testing
     Row(grpc + [("grpc-status", "2")], .unknown, ""),
     Row(grpc + [("grpc-status", "99999999999999999999"), ("grpc-message", "m")], .unknown, "m"),
     Row(grpc, .unknown, "the trailers have no grpc-status: HTTP status 200"),
-    // The mapping document: "If grpc-status was provided, it must be used".
+    // The document "HTTP to gRPC Status Code Mapping": "If grpc-status was provided, it must be used".
     Row([(":status", "503"), ("grpc-status", "7")], .permissionDenied, ""),
     Row([(":status", "503"), ("grpc-status", "7")], ends: false, .permissionDenied, ""),
     Row([(":status", "400")], .internal, "the answer is not gRPC: HTTP status 400, no content-type"),
@@ -222,7 +224,7 @@ import Testing
     Row([(":status", "500")], .unknown, "the answer is not gRPC: HTTP status 500, no content-type"),
     Row([(":status", "301")], .unknown, "the answer is not gRPC: HTTP status 301, no content-type"),
     Row([(":status", "2x0")], .unknown, "the answer is not gRPC: HTTP status 0, no content-type"),
-    // "a variety of non-GRPC content-types".
+    // PROTOCOL-HTTP2 mentions servers with "a variety of non-GRPC content-types".
     Row(
       [(":status", "200")], ends: false, .unknown, "the answer is not gRPC: HTTP status 200, no content-type"),
     Row(
@@ -241,7 +243,8 @@ import Testing
     #expect(text(status.message) == row.words)
   }
 
-  /// A header block keeps its usual fields only as "known". They read like the fields that it keeps as a list.
+  /// A header block stores the three usual fields only as bits (`Noted`). The test compares them with the
+  /// fields of a list.
   @Test func headerBlocks() {
     let head = [(":status", "200"), ("content-type", "application/grpc")]
     let rows: [(fields: [(String, String)], head: Bool, trailers: Bool)] = [
@@ -264,7 +267,8 @@ import Testing
     else {
       throw Unexpected()
     }
-    // "Binary-Header": padded or not, comma-joined; undefined characters of names are left out; blanks may be stripped.
+    // The section "Binary-Header": values may be padded or not, and may be joined by commas. Also: characters
+    // of names that are not allowed are left out, and blanks around values are removed.
     let list = block(
       [
         (":status", "200"), ("content-type", "application/grpc+proto;charset=x"),
@@ -277,7 +281,7 @@ import Testing
     }
     #expect(
       pairs(metadata) == [
-        // The content-type is reported if it is not the usual one.
+        // The content-type is in the metadata only if it is not exactly "application/grpc".
         "content-type: application/grpc+proto;charset=x", "x-a: 1", "x-bin: \u{1}\u{2}", "x-bin: \u{3}",
         "x-bin: \u{4}", "x-a: 2", "x-high: \u{e9}",
       ])
@@ -310,7 +314,7 @@ import Testing
     let detail = try #require(good.detail(at: 0))
     #expect(good.detailCount == 1 && text(detail.typeURL) == "t/a.B" && [UInt8](detail.value) == [1, 2])
     #expect(value(good.trailers, "grpc-status-details-bin") == encoded)
-    // These details can be decoded from base64, but are no Status: the raw bytes stay.
+    // These details are valid base64, but not a google.rpc.Status. The raw bytes stay in the trailers.
     let bad = ended(framing(), [("grpc-status", "5"), ("grpc-status-details-bin", "/////w")])
     #expect(bad.code == .notFound && bad.detailsAreMalformed && bad.detailCount == 0)
     #expect(value(bad.trailers, "grpc-status-details-bin") == [255, 255, 255, 255])
@@ -319,7 +323,8 @@ import Testing
     #expect(value(worse.trailers, "grpc-status-details-bin") == Array("!!".utf8))
   }
 
-  /// "Errors": the RST_STREAM table, and codes that are not in it; names from RFC 9113 section 7.
+  /// The section "Errors": the table of RST_STREAM codes, and codes that are not in the table. The names are
+  /// from RFC 9113 section 7.
   @Test(
     arguments: [
       (0x0, .internal, "NO_ERROR"), (0x1, .internal, "PROTOCOL_ERROR"), (0x2, .internal, "INTERNAL_ERROR"),
@@ -354,7 +359,7 @@ import Testing
 
   // MARK: Bodies
 
-  /// Decodes a body byte by byte, in small steps, and whole.
+  /// Decodes a body in parts of `step` bytes: byte by byte, in small parts, and as a whole.
   @Test(arguments: [1, 2, 7, 1000])
   func decodes(_ step: Int) throws {
     let framing = framing()
@@ -380,7 +385,8 @@ import Testing
     #expect(framing.status(.body, trailers: nil, deadlineHasPassed: false).code == .internal)
   }
 
-  /// A message is read ahead only if it is small, is not compressed, and has another whole message behind it.
+  /// A message is offered ahead of demand only if it is small and not compressed, and another whole message
+  /// follows it.
   @Test func readsAheadWhatIsSmall() {
     let framing = framing()
     func begins(_ body: [UInt8], limit: Int = 2) -> Bool {
@@ -411,7 +417,7 @@ import Testing
 }
 
 extension GRPCFraming {
-  /// A copy of the request's header list.
+  /// Makes the header list of a request, and returns it as metadata.
   fileprivate func requestHeaders(_ request: Request, now: UInt64, secure: Bool = false) -> Metadata? {
     let list = FieldList()
     let defaults = RequestDefaults(

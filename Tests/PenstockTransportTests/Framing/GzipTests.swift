@@ -23,7 +23,8 @@ extension Gzip {
     (0..<300_000).map { UInt8(truncatingIfNeeded: $0 &* 2_654_435_761 >> 13) },
   ]
 
-  /// Decompresses in steps of at most `most` bytes.
+  /// Decompresses in steps of at most `most` bytes. Returns the result in words, the output, and the number
+  /// of steps.
   func inflate(_ packed: ByteBuffer, _ limit: Int, _ most: Int) -> (String, [UInt8], steps: Int) {
     guard let inflation = Inflation(packed, limit: limit) else { return ("no memory", [], 0) }
     var steps = 0
@@ -41,7 +42,7 @@ extension Gzip {
 
   func expand(_ packed: ByteBuffer, _ limit: Int) -> String {
     let words = inflate(packed, limit, Inflation.slice).0
-    // The size of the steps does not change the result.
+    // The size of the steps must not change the result.
     if packed.count < 1000, limit <= 1000 {
       for most in [1, 2, 7] { #expect(inflate(packed, limit, most).0 == words) }
     }
@@ -61,8 +62,8 @@ extension Gzip {
     if !sample.isEmpty { #expect(expand(packed, sample.count - 1) == "too large") }
   }
 
-  /// Empty members of a gzip file take time, too: a step also ends after a number of bytes that produce no
-  /// output.
+  /// Empty members of a gzip file also take time. So a step also ends after a number of input bytes that give
+  /// no output.
   @Test func emptyMembersInSlices() throws {
     let nothing = buffer([])
     let member = try #require(Gzip.compress(nothing.view))
@@ -80,7 +81,7 @@ extension Gzip {
     #expect(expand(packed, 0) == "too large")
   }
 
-  /// RFC 1952 section 2.2: a file is a series of members.
+  /// RFC 1952 section 2.2: a gzip file is a series of members.
   @Test func members() throws {
     let one = buffer(Array("one".utf8))
     let packed = try #require(Gzip.compress(one.view))
@@ -98,9 +99,9 @@ extension Gzip {
       #expect(expand(buffer(Array(whole[..<count])), 1000) == "malformed", "\(count)")
     }
     #expect(expand(buffer(whole + [1, 2, 3]), 1000) == "malformed")
-    // If a byte from 10 on is damaged, the file is not expanded to the 26 bytes. Bytes 4 to 9 (time, flags of the
-    // compressor, system) are left out, because their values do not matter. Bytes 0 to 3 are damaged too, but any
-    // result is accepted then.
+    // A file with one damaged byte from byte 10 on must not decompress to the original 26 bytes. Bytes 4 to 9
+    // (time, flags of the compressor, system) are not damaged, because their values do not matter. Bytes 0 to
+    // 3 are damaged too, but any result is accepted then.
     for index in 0..<whole.count where !(4...9).contains(index) {
       var damaged = whole
       damaged[index] ^= 0x41

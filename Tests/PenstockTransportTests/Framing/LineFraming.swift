@@ -3,9 +3,9 @@ import PenstockWire
 
 @testable import PenstockTransport
 
-/// A framing as different from gRPC's as possible: messages have no prefix, and each is a line of hexadecimal
-/// digits; the status is the last line of the body; nothing is read ahead. With `.whole` the path in the
-/// headers contains all messages.
+/// A framing for tests that differs from gRPC's as much as possible. Messages have no prefix; each message is
+/// a line of hexadecimal digits. The status is the last line of the body. No message is read ahead of demand.
+/// With the opening `.whole` the path in the headers contains all messages.
 final class LineFraming: Framing {
   private var path: [UInt8] = []
   private var shownPath = ByteBuffer()

@@ -18,7 +18,7 @@ final class MemoryConnection: TransportConnection {
   }
 }
 
-/// A stream without HTTP/2, sockets, or a loop: a test is the peer.
+/// A stream without HTTP/2, sockets or an event loop. The test acts as the peer.
 final class MemoryStream: TransportStream {
   private var isAsked = false
   private(set) var path: [UInt8]?
@@ -42,7 +42,7 @@ final class MemoryStream: TransportStream {
 
   // MARK: The peer
 
-  /// The stream may open now, and asks its owner for the request's headers.
+  /// Opens the stream: asks the owner for the request's headers.
   func begin() {
     #expect(isAsked && path == nil)
     let fields = FieldList()
@@ -71,7 +71,7 @@ final class MemoryStream: TransportStream {
     tell()
   }
 
-  /// Gives the stream bytes of the answer; those that the owner does not want yet are kept.
+  /// Passes bytes of the answer to the stream. The stream keeps the bytes that the owner does not want yet.
   func give(_ bytes: ArraySlice<UInt8>) {
     given += bytes.count
     received(bytes.count)
@@ -82,7 +82,7 @@ final class MemoryStream: TransportStream {
     }
   }
 
-  /// Takes `count` bytes of the request.
+  /// Removes and returns `count` bytes of the request's body.
   func takeBody(_ count: Int) -> [UInt8] {
     let out = SendQueue(copies: true)
     #expect(moveBody(count, into: out))
@@ -90,9 +90,10 @@ final class MemoryStream: TransportStream {
   }
 }
 
-/// A channel whose resolver never finds an address: the test gives each attempt its connection.
+/// A channel whose resolver never finds an address. The test gives each attempt its connection.
 ///
-/// If a law is broken a scenario stops in the middle, and its calls never end: `clear` releases their attempts.
+/// If a scenario breaks a law, it stops in the middle and its calls never end. `clear` then releases their
+/// attempts.
 final class MemoryChannel {
   private final class Nobody: Resolver {}
 
@@ -117,7 +118,7 @@ final class MemoryChannel {
 }
 
 extension MemoryChannel {
-  /// Whether every attempt has ended, and every stream has been left.
+  /// Whether every attempt has ended, and every stream was left by its owner.
   var isClear: Bool { attempts.allSatisfy { $0.listIndex < 0 } && streams.allSatisfy { $0.wasLeft } }
 
   func clear() {
@@ -127,7 +128,7 @@ extension MemoryChannel {
   }
 }
 
-/// The server's side of the calls in the law tests: a real attempt on a stream in memory.
+/// The server's side of the calls in the law tests: a real `Attempt` on a stream in memory.
 final class AttemptBelow: FakeBelow {
   private let bed: MemoryChannel
   private let attempt: Attempt
@@ -136,7 +137,7 @@ final class AttemptBelow: FakeBelow {
   private var isHalfClosed = false
   private var isBegun = false
   private var hasAnswered = false
-  /// Whether the first stream is ended before anything is written on it, so that the attempt gets a second
+  /// Whether the test ends the first stream before any byte is written, so that the attempt gets a second
   /// stream.
   private var isPickedAgain: Bool
 
@@ -259,7 +260,7 @@ final class AttemptBelow: FakeBelow {
     if stream.owner?.streamSends() == true { stream.tell() }
   }
 
-  /// Gives the stream a line, in parts of random lengths.
+  /// Passes a line of the answer to the stream, in parts of random lengths.
   private func give(_ line: [UInt8], tells: Bool = true) {
     guard let stream else { return }
     var rest = line[...]

@@ -6,7 +6,8 @@ import Testing
 
 @testable import PenstockTransport
 
-/// Tests of how many bytes the peer may send ahead on the whole connection.
+/// Tests of the connection's window, that is, of the number of bytes that the peer may send ahead on the
+/// whole connection.
 extension SessionTests {
   private static let wide = 4 << 20
 
@@ -24,7 +25,7 @@ extension SessionTests {
     return (stream, recorder)
   }
 
-  /// The credit for the connection in the session's output, and whether it comes before other frames.
+  /// The credit for the connection in the session's output, and whether it is in the first frame.
   private func credit(_ session: HTTP2Session) throws -> (bytes: Int, isFirst: Bool) {
     let all = try #require(frames(drain(session)))
     let updates = all.filter { $0.type == 8 && $0.stream == 0 }
@@ -43,8 +44,8 @@ extension SessionTests {
     #expect(session.open.isEmpty)
   }
 
-  /// A bidi stream uses the initial window of a connection; any other stream has the whole window from its
-  /// first frame on.
+  /// While only bidi streams are open, the connection has its initial (narrow) window. Any other stream gives
+  /// it the wide window, before the stream's first frame.
   @Test func aStreamOneWayWidensTheWindow() throws {
     let session = try newSession()
     let (duplex, _) = open(duplex: true, on: session)
@@ -52,7 +53,7 @@ extension SessionTests {
     let (other, _) = open(duplex: false, on: session)
     let (given, isFirst) = try credit(session)
     #expect(given == SessionTests.wide - 65535 && isFirst)
-    // The window stays wide as long as any stream is open.
+    // The window stays wide as long as any stream is open, also a bidi stream.
     let (third, _) = open(duplex: true, on: session)
     #expect(try credit(session).bytes == 0 && session.window.isWide)
     session.letGo(duplex, .cancelled)
@@ -60,7 +61,8 @@ extension SessionTests {
     session.letGo(third, .cancelled)
     _ = drain(session)
     _ = open(duplex: true, on: session)
-    // Nothing has come meanwhile: credit can't be taken back, and is not given twice.
+    // No bytes were received since the last change. The window becomes narrow and wide again, but credit that
+    // was given can't be taken back, and is not given twice.
     #expect(try credit(session).bytes == 0 && !session.window.isWide)
     _ = open(duplex: false, on: session)
     #expect(try credit(session).bytes == 0 && session.window.isWide)
@@ -68,7 +70,9 @@ extension SessionTests {
     session.dispatch()
   }
 
-  /// No credit is given until the earlier credit is used up; then the window is narrow, as if from the start.
+  /// A bidi stream makes a wide window narrow. Credit that was given before can't be taken back. So the
+  /// session gives no further credit until the peer has used up all but 65,535 bytes, and then keeps the
+  /// window at 65,535 bytes.
   @Test func aWindowNarrowsAsItIsUsed() throws {
     let session = try newSession()
     end(open(duplex: false, on: session).0, on: session)
@@ -87,7 +91,7 @@ extension SessionTests {
       #expect(window == before || window <= 65535)
     }
     #expect(window <= 65535 && session.failure == nil)
-    // A one-way stream that opens now has the whole window at once.
+    // A stream opens that is not bidi, so the peer gets the credit for the wide window at once.
     let (other, _) = open(duplex: false, on: session)
     window += try credit(session).bytes
     #expect(window > SessionTests.wide - 65535 && window <= SessionTests.wide)
@@ -115,7 +119,7 @@ extension SessionTests {
     session.dispatch()
   }
 
-  /// The window that the options give is never exceeded.
+  /// The window never exceeds the size in the options.
   @Test func theOptionsWindowIsTheWidest() throws {
     var limits = HTTP2Limits()
     limits.connectionWindow = 100_000
@@ -130,14 +134,15 @@ extension SessionTests {
 }
 
 @Suite struct ConnectionWindowTests {
-  /// The times in nanoseconds that successive halves of a window take; the round trip; and whether the last half is
-  /// "felt": it took less than two round trips.
+  /// Each row: the times in nanoseconds that successive halves of a window take, the round-trip time in
+  /// nanoseconds, and the expected result of `isFelt` for the last half. It is true if that half took less
+  /// than two round trips.
   @Test(arguments: [
     ([1_000_000, 1_000_000], 100_000, false), ([1_000_000, 201_000], 100_000, false),
     ([1_000_000, 199_000], 100_000, true), ([1_000_000, 10_000_000], 50_000_000, true),
-    // If the round trip is not known, nothing is felt.
+    // If the round-trip time is not known (0), the result is false.
     ([1_000_000, 1], 0, false),
-    // The time at which the first half began is not known, so the first half is never felt.
+    // The beginning of the first half is not known, so the result for the first half is always false.
     ([1], 1_000_000_000, false),
   ])
   func isFeltWhereARoundTripIsLong(_ times: [UInt64], _ roundTrip: UInt64, _ isFelt: Bool) {
@@ -145,7 +150,7 @@ extension SessionTests {
     var now: UInt64 = 1_000_000_000
     for (index, time) in times.enumerated() {
       now += time
-      // The window is never felt before half of it has come.
+      // The result is false before half of the window was received.
       let early = window.isFelt(16384, now: { 0 }, roundTrip: { .max })
       let isLast = index == times.count - 1
       let found = window.isFelt(16384, now: { now }, roundTrip: { isLast ? roundTrip : 0 })
@@ -153,7 +158,7 @@ extension SessionTests {
     }
   }
 
-  /// The kernel knows the round trip of a TCP connection; a unix socket has none.
+  /// The kernel knows the round-trip time of a TCP connection. For a unix socket it is 0.
   @Test func theKernelKnowsTheRoundTrip() throws {
     let server = RawServer { peer in _ = peer.readFrame() }
     defer { server.stop() }

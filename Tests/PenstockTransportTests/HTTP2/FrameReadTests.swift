@@ -6,10 +6,10 @@ import Testing
 
 @testable import PenstockTransport
 
-/// Checks how many bytes a read of many frames puts directly into the message. Tests/c/test_frames.c checks
-/// that the results are right for any input.
+/// Checks how many bytes a read of many frames puts directly into the message. Another test,
+/// Tests/c/test_frames.c, checks that the result is right for any input.
 @Suite struct FrameReadTests {
-  /// Takes a message into its memory, and counts the bytes that had to be copied there.
+  /// An owner that receives a message into `memory`, and counts the bytes that had to be copied there.
   final class Owner: StreamOwner {
     let memory: UnsafeMutableRawBufferPointer
     var count = 0
@@ -37,7 +37,8 @@ import Testing
     }
   }
 
-  /// Sends a message in frames of these lengths, reads it, and tells how much of it was copied, in how many reads.
+  /// Sends a message in frames of the given lengths, and reads it. Returns the number of bytes that were
+  /// copied, and the number of reads.
   func read(_ lengths: [Int], padding: UInt8? = nil) throws -> (copied: Int, reads: Int) {
     let session = try #require(HTTP2Session.make(HTTP2Limits()))
     let owner = Owner(lengths.reduce(0, +))
@@ -85,15 +86,15 @@ import Testing
     return (owner.copied, reads)
   }
 
-  /// Frames of one length are not copied, except for the part in the first read; a shorter last frame is not
-  /// copied either.
+  /// Frames of equal length are not copied, except for the part in the first read. A shorter last frame is
+  /// not copied either.
   @Test(arguments: [4096, 16384, 20001, 65280]) func regularFramesStayWhereTheyAre(_ length: Int) throws {
     let lengths = [Int](repeating: length, count: 10) + [4097]
     #expect(try read(lengths).copied <= 100)
   }
 
-  /// A frame whose length was guessed wrongly is copied, with the bytes that came with it, but nothing after
-  /// that.
+  /// A frame whose length was guessed wrongly is copied, together with the bytes in the same read. Later
+  /// frames are not copied.
   @Test func aShorterFrameIsCopied() throws {
     let lengths = [Int](repeating: 16384, count: 12) + [10_000] + [Int](repeating: 16384, count: 30)
     let (copied, _) = try read(lengths)
@@ -105,7 +106,7 @@ import Testing
     #expect(try read(lengths, padding: 7).copied == 4 * 16384)
   }
 
-  /// The number of frames in one read grows.
+  /// The number of frames in one read grows with each right guess.
   @Test func readsManyFramesAtOnce() throws {
     #expect(try read([Int](repeating: 16384, count: 40)).reads < 12)
   }

@@ -5,10 +5,10 @@ import Testing
 
 @testable import PenstockTransport
 
-/// Requests with known header blocks, which nghttp2 does not make again. A peer reads the same fields from
-/// them.
+/// Tests of requests with kept header blocks, which nghttp2 does not encode again. A peer must decode the
+/// right fields from them.
 @Suite struct KnownBlocksTests {
-  /// The peer's side of HPACK.
+  /// An HPACK decoder, as the peer has it.
   final class Inflater {
     private var handle: OpaquePointer?
 
@@ -17,7 +17,7 @@ import Testing
 
     func resize(_ size: Int) { #expect(nghttp2_hd_inflate_change_table_size(handle, size) == 0) }
 
-    /// The header block's fields; nil: it is malformed.
+    /// Decodes a header block, and returns its fields; nil: the block is malformed.
     func read(_ block: [UInt8]) -> [String]? {
       var rest = block[...]
       var fields: [String] = []
@@ -56,7 +56,7 @@ import Testing
         .requestHeaders(request, defaults, now: 0, into: fields)
     }
 
-    /// The fields that the peer must see.
+    /// The fields that the peer must decode.
     func fields() -> [String] {
       let list = FieldList()
       let isMade = GRPCFraming(compression: compression, maxReceiveBytes: 100)
@@ -66,7 +66,7 @@ import Testing
     }
   }
 
-  /// A session that has got the peer's SETTINGS, and a peer that reads all its output.
+  /// A session that has received the peer's SETTINGS, and a peer that decodes all output of the session.
   final class Pair {
     let session: HTTP2Session
     let inflater = Inflater()
@@ -104,7 +104,7 @@ import Testing
       return [UInt8](out.bytes.view)
     }
 
-    /// Sends everything; gives the length of each header block.
+    /// Collects and decodes all output. Returns the length of each header block.
     @discardableResult
     func read() throws -> [Int] {
       var bytes: [UInt8] = []
@@ -164,17 +164,17 @@ import Testing
       #expect(isKnown(pair, path))
     }
     #expect(isKnown(pair, "/a.B/C") && !isKnown(pair, "/a.B/D"))
-    // All three requests are sent from known blocks, in one turn.
+    // All three requests use kept header blocks, in one turn.
     for path in ["/a.B/C", "/a.B/Other", "/a.B/C"] { pair.add(caller(path)) }
     let lengths = try pair.read()
     #expect(lengths.count == 3 && lengths[0] == lengths[2] && lengths[0] < 20)
-    // The timeout is put at its place in the block.
+    // The timeout field must be inserted at the right place in the kept block.
     for deadline: UInt64 in [1, 1_000_000, 12_345_678_000] {
       pair.add(Caller(KnownBlocksTests.request("/a.B/C", deadline: deadline), defaults))
     }
     let longer = try pair.read()
     #expect(longer.first == lengths[0] + 14 && isKnown(pair, "/a.B/C"))
-    // An indexed literal, and SETTINGS, make all known blocks invalid.
+    // A field that enters HPACK's table makes all kept blocks invalid, and so do SETTINGS of the peer.
     pair.add(Caller(KnownBlocksTests.request("/a.B/C", [("x", "y")]), defaults))
     _ = try pair.read()
     #expect(!isKnown(pair, "/a.B/C"))
@@ -188,7 +188,7 @@ import Testing
     pair.end()
   }
 
-  /// A known block is stored without the timeout.
+  /// A kept block is stored without the timeout, even if it was made for a request with a timeout.
   @Test func learnsWithoutTheTimeout() throws {
     let pair = try Pair()
     for deadline: UInt64? in [5, 5, nil, 7_000_000] {
@@ -214,8 +214,8 @@ import Testing
 
   let framing = GRPCFraming(compression: .identity, maxReceiveBytes: 100)
 
-  /// The output has no room. The frame of a known block must not wait, so no known block is used then; and none is used
-  /// while another frame waits.
+  /// The output has no room. The frame of a kept block must not wait, so no kept block is used then. None is
+  /// used either while another HEADERS frame waits.
   @Test func outputWithoutRoom() throws {
     var limits = HTTP2Limits()
     limits.outputSize = 64
@@ -233,7 +233,7 @@ import Testing
     let out = SendQueue(copies: true)
     #expect(pair.session.collect(into: out) != .failed)
     #expect(out.count > 64 && pair.streams.allSatisfy { $0.hasLeft })
-    // A DATA frame would be sent next, but `out` is full, so the frame stays in the session.
+    // The next frame is a DATA frame, but `out` is full, so the frame stays in the session.
     #expect(pair.session.collect(into: out) != .failed)
     #expect(pair.streams.contains { $0.bytesToSend > 0 })
     add(1)
@@ -245,7 +245,7 @@ import Testing
     pair.end()
   }
 
-  /// One turn has more requests than the session keeps among its recent streams.
+  /// In one turn more requests are sent than the session stores in its list of recent streams.
   @Test func manyInOneTurn() throws {
     let pair = try Pair()
     for count in [1, 1, 3 * HTTP2Session.recentStreams] {
@@ -256,7 +256,7 @@ import Testing
     pair.end()
   }
 
-  /// The peer's limit on the header list also applies to a known block.
+  /// The peer's limit on the size of the header list also applies to a request with a kept block.
   @Test func limitOfTheList() throws {
     let pair = try Pair()
     for _ in 0..<3 {
@@ -274,8 +274,8 @@ import Testing
     pair.end()
   }
 
-  /// Random events between requests: other paths and fields, SETTINGS, requests that are given up before they
-  /// have left, full output.
+  /// Random events between requests: other paths and fields, SETTINGS, requests that end before they are
+  /// sent, and full output.
   @Test(arguments: 0..<60)
   func random(_ seed: Int) throws {
     var state = UInt64(seed) &* 0x9E37_79B9_7F4A_7C15 | 1
@@ -309,7 +309,7 @@ import Testing
         }
       }
       if next(6) == 0 {
-        // nghttp2 has the request now, and the request waits for room.
+        // nghttp2 has the request now, but the output has no room for it.
         #expect(pair.session.collect(into: full) != .failed)
         for stream in pair.streams where stream.id > 0 && !stream.hasLeft && next(3) == 0 {
           pair.callers[stream.id] = nil
@@ -333,7 +333,8 @@ import Testing
     ]
     for block in blocks { #expect(offset(block) == block.count) }
     #expect(offset(blocks[2], 0) == 0 && offset(blocks[2], 1) == 1 && offset(blocks[2], 2) == 5)
-    // Blocks with indexing, with a table size, with integers of more than a byte, and truncated ones.
+    // Blocks that `offset` must refuse: with fields for HPACK's table, with a change of the table's size,
+    // with integers of more than one byte, and truncated blocks.
     let others: [[UInt8]] = [
       [0x44, 0], [0x83, 0x40, 0, 0], [0x3f, 0xe1, 0x1f], [0x20], [0xff, 0], [0x0f], [0x0f, 0x80, 1, 0],
       [0x0f, 0], [0x04, 0x7f, 0],
@@ -345,6 +346,6 @@ import Testing
 }
 
 extension HTTP2Stream {
-  /// Whether the HEADERS frame of the stream has left.
+  /// Whether the HEADERS frame of the stream was sent.
   fileprivate var hasLeft: Bool { life.isOpen && life != .opening && life != .openingWithBody }
 }

@@ -4,10 +4,11 @@ import Testing
 
 @testable import PenstockTransport
 
-/// Frames without use for any call: how many of each kind are accepted before the connection ends, and a
-/// proof that ordinary servers never reach the limit. Frames are counted, nothing is timed.
+/// Tests of frames without use for any call: the number of each kind that the session accepts before it ends
+/// the connection, and a check that ordinary servers never reach the limit. The tests count frames and
+/// measure no time.
 @Suite struct PeerDebtTests {
-  /// A session with calls on it.
+  /// A session with open calls.
   final class Client {
     let session: HTTP2Session
     var owners: [SessionTests.Recorder] = []
@@ -61,9 +62,10 @@ import Testing
 
   struct Attack: CustomTestStringConvertible, Sendable {
     let testDescription: String
-    /// About how many of these frames are accepted before the connection ends.
+    /// The expected number of frames that the session accepts before it ends the connection.
     let frames: ClosedRange<Int>
-    /// One frame of the attack: on stream 1, which is open, on stream 3, which the client has given up, or on stream 0.
+    /// One frame of the attack. It is on stream 1, which is open, on stream 3, which the client has ended, or
+    /// on stream 0.
     let bytes: @Sendable () -> [UInt8]
 
     init(
@@ -116,7 +118,7 @@ import Testing
     client.session.letGo(client.streams[1], .cancelled)
     client.drain()
     let frame = attack.bytes()
-    // As many frames as one read of 16 KiB holds, but at most 500: nghttp2 fails if 1,000 acknowledgements wait to be
+    // The frames of one read of 16 KiB, but at most 500: nghttp2 fails if 1,000 acknowledgements wait to be
     // sent.
     let atOnce = min(max(1, 16384 / frame.count), 500)
     let batch = [[UInt8]](repeating: frame, count: atOnce).flatMap { $0 }
@@ -130,7 +132,7 @@ import Testing
     #expect(client.owners[0].log.last == words)
   }
 
-  /// A frame of 64 KiB that comes byte by byte: each read counts as one frame without use.
+  /// A frame of 64 KiB is received byte by byte. Each read counts as one frame without use.
   @Test func aFrameInBytes() {
     let client = Client()
     var bytes = Frame(type: 0xBB, stream: 0, payload: PeerDebtTests.zeros(65536)).encoded[...]
@@ -140,7 +142,8 @@ import Testing
     client.end()
   }
 
-  /// One useful frame among a hundred useless ones makes up for a few of them only: the connection still ends.
+  /// One useful frame after each hundred useless ones reduces the debt (PeerDebt.swift) only a little, so the
+  /// connection still ends.
   @Test func aUsefulFrameNowAndThen() {
     let client = Client()
     _ = client.open()
@@ -153,8 +156,8 @@ import Testing
     client.end()
   }
 
-  /// With each message of an answer a gRPC server sends a PING, to measure the connection, and WINDOW_UPDATE
-  /// frames. After 20,000 messages these frames do not count against the server.
+  /// A gRPC server sends a PING, to measure the connection, and WINDOW_UPDATE frames with each message of an
+  /// answer. After 20,000 messages the connection must still be open.
   @Test func pingsWithEachMessage() throws {
     let client = Client()
     _ = client.open()
@@ -168,7 +171,7 @@ import Testing
     client.end()
   }
 
-  /// Calls that end at once; with each of them the server sends a PING, SETTINGS and a WINDOW_UPDATE.
+  /// Many calls end at once. With each call the server sends a PING, SETTINGS and a WINDOW_UPDATE.
   @Test func manySmallCalls() throws {
     let client = Client()
     for _ in 0..<5_000 {
@@ -184,8 +187,8 @@ import Testing
     client.end()
   }
 
-  /// During an upload the server sends two WINDOW_UPDATE frames for each KiB that it has read, one for the stream and
-  /// one for the connection, and nothing else.
+  /// During an upload the server sends only WINDOW_UPDATE frames: for each KiB that it has read, one for the
+  /// stream and one for the connection.
   @Test func anUpload() throws {
     let client = Client()
     let id = client.open()
@@ -201,12 +204,13 @@ import Testing
     client.end()
   }
 
-  /// A server pings every ten seconds for a year, with nothing else to do.
+  /// A server sends a PING every ten seconds for a year, without any call.
   @Test func aYearOfPings() throws {
     let client = Client()
     let ping = Frame(type: 6, stream: 0, payload: PeerDebtTests.zeros(8)).encoded
     for _ in 0..<(365 * 8640) / 100 {
-      // A hundred PINGs at once, after the 1,000 seconds in which they would have come.
+      // The clock of the debt is moved by 1,000 seconds, and then the hundred PINGs of these 1,000 seconds
+      // arrive at once.
       client.session.forgivenAt &-= 1_000_000_000_000
       try #require(
         client.receive([[UInt8]](repeating: ping, count: 100).flatMap({ $0 })), "the connection ended")
@@ -214,8 +218,8 @@ import Testing
     client.end()
   }
 
-  /// The client gives up calls while as many bytes as their windows allow are still on their way to it, in frames of
-  /// any size.
+  /// The client ends calls while bytes for them are still on the network, as many as their windows permit, in
+  /// frames of any size.
   @Test(arguments: [1, 100, 16384])
   func whatComesLate(_ size: Int) throws {
     let client = Client()
@@ -238,7 +242,7 @@ import Testing
     client.end()
   }
 
-  /// The answer to each call has headers over the limit.
+  /// Each call's response headers exceed `max_header_list_bytes`.
   @Test func headersOverTheLimitOfEachCall() throws {
     let client = Client()
     for _ in 0..<300 {

@@ -2,14 +2,14 @@ import Testing
 
 @testable import PenstockTransport
 
-/// RFC 9113 section 8: which responses are well formed. A malformed one is a stream error PROTOCOL_ERROR (section
-/// 8.1.1), of that stream alone.
+/// Tests of RFC 9113 section 8: which responses are well formed. A malformed response is a stream error
+/// PROTOCOL_ERROR (section 8.1.1) of its stream only.
 @Suite struct ResponseRulesTests {
   struct Row: CustomTestStringConvertible, Sendable {
     let testDescription: String
     let frames: [Frame]
     let log: [String]
-    /// The violation's error text; nil: the response is well formed.
+    /// The error text for the broken rule; nil: the response is well formed.
     let words: String?
 
     init(_ name: String, _ frames: Frame..., log: [String], words: String? = nil) {
@@ -19,8 +19,8 @@ import Testing
       self.words = words
     }
 
-    /// A response that begins with a head of these fields, followed by the frames `rest`. `words`: the
-    /// violation's error text; nil: the response is well formed.
+    /// A response that begins with a head of the given fields, followed by the frames `rest`. `words`: the
+    /// error text for the broken rule; nil: the response is well formed.
     init(head fields: [(String, String)], end: Bool = false, _ rest: Frame..., fails words: String? = field) {
       testDescription = "head \(fields)\(end ? " end" : "")"
       frames = [.headers(1, fields, end: end)] + rest
@@ -29,8 +29,8 @@ import Testing
       self.words = words
     }
 
-    /// A whole response with these trailers. `count`: how many of their fields the stream's owner gets; nil: they are
-    /// malformed.
+    /// A whole response with the given trailers. `count`: the number of their fields that the stream's owner
+    /// gets; nil: the trailers are malformed.
     init(trailers fields: [(String, String)], end: Bool = true, _ count: Int?, fails words: String? = field) {
       testDescription = "trailers \(fields)"
       frames = [.head(1), .data(1, [1, 2]), .headers(1, fields, end: end)]
@@ -78,7 +78,7 @@ import Testing
   ]
 
   static let messages: [Row] = [
-    // Section 8.1: informational answers have no body; trailers end the stream.
+    // Section 8.1: informational (1xx) responses have no body, and trailers must end the stream.
     Row(
       "informational", .headers(1, [(":status", "100")]), .headers(1, [(":status", "103"), ("link", "x")]),
       .head(1), .trailers(1), log: ["head 200", "trailers 1"]),

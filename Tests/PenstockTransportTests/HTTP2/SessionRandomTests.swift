@@ -3,7 +3,7 @@ import Testing
 @testable import PenstockTransport
 
 extension SessionTests {
-  /// Random input from a peer never traps, hangs or makes memory grow.
+  /// Random input from a peer must never trap, hang or use more and more memory.
   @Test(arguments: 0..<200)
   func random(_ seed: Int) {
     var state = UInt64(seed) &* 0x9E37_79B9_7F4A_7C15 | 1

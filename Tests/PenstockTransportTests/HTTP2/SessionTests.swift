@@ -5,20 +5,19 @@ import Testing
 
 @testable import PenstockTransport
 
-/// Tests of HTTP2Session without I/O: they give it the bytes of a server, and check its events and its
-/// output.
+/// Tests of HTTP2Session without I/O. They pass a server's bytes to the session, and check its events and its output.
 @Suite struct SessionTests {
-  /// An owner that records the events. It takes all bytes: at once, or (without `takes`) when it is told of a
-  /// change.
+  /// An owner that records all events. It takes the bytes of the body at once, or without `takes` later, in
+  /// `streamChanged`.
   final class Recorder: StreamOwner {
     let session: HTTP2Session
     let takes: Bool
     private let duplex: Bool
     var log: [String] = []
     var body: [UInt8] = []
-    /// The bytes that the session sent while it was given its input.
+    /// The output of the session while it received the test's input.
     var sent: [UInt8] = []
-    /// The error text of a violation.
+    /// The error text for the rule that the peer has broken.
     var words: String?
     /// The space that this owner offers for the next bytes of the body (`streamSpace`).
     var room = UnsafeMutableRawBufferPointer(start: nil, count: 0)
@@ -86,8 +85,8 @@ import Testing
     return [UInt8](out.bytes.view)
   }
 
-  /// Opens one stream, then feeds `input` in parts of `step` bytes. Returns the session, and the stream's owner with
-  /// what it has recorded.
+  /// Opens one stream, and passes `input` to the session in parts of `step` bytes. Returns the session, and the
+  /// stream's owner, which has recorded the events.
   func run(_ input: [UInt8], step: Int, takes: Bool = true, limits: HTTP2Limits = HTTP2Limits()) -> (
     HTTP2Session, Recorder
   ) {
@@ -152,7 +151,8 @@ import Testing
     #expect(log(.head(1), .data(3, [1])).last?.hasPrefix("lost: ") == true)
   }
 
-  /// RFC 9113 section 6.8: the last id may go down, and then drops streams that an earlier GOAWAY kept; it may not go up.
+  /// RFC 9113 section 6.8: a later GOAWAY may have a lower last stream id, and then ends streams that the earlier one
+  /// kept. It may not have a higher one.
   @Test func goAwayAgain() {
     func log(_ frames: Frame...) -> [String] { run(frames.flatMap { $0.encoded }, step: 1000).1.log }
     #expect(log(.goAway(Int32.max), .goAway(1), .head(1), .trailers(1)) == ["head 200", "trailers 1"])
@@ -163,7 +163,7 @@ import Testing
       raised.count == 1 && raised[0].hasPrefix("lost: the server broke the rules of HTTP/2: PROTOCOL_ERROR"))
   }
 
-  /// Each GOAWAY ends the streams above the last stream id that it names, and leaves the others.
+  /// Each GOAWAY ends the streams with an id above its last stream id, and no others.
   @Test func goAwayBetweenStreams() {
     let session = HTTP2Session.make(HTTP2Limits())!
     _ = Frame.settings().encoded.withUnsafeBytes { session.receive($0) }
@@ -201,7 +201,7 @@ import Testing
     #expect(session.isPingAnswered)
     session.ping()
     #expect(drain(session) == ping(1).encoded && !session.isPingAnswered)
-    // The server sends a PING of its own, then an answer to a PING that we have not sent.
+    // The server sends a PING, and then an answer to a PING that the client has not sent.
     receive(ping(1))
     #expect(drain(session) == ping(1, ack: true).encoded)
     receive(ping(2, ack: true))
@@ -223,14 +223,13 @@ import Testing
     #expect(run(Frame.goAway(1, code, words).encoded, step: 1000).0.hearsTooManyPings == complains)
   }
 
-  /// `space` is for the payload of a DATA frame without padding only, and is never larger than what is left of the
-  /// frame.
+  /// `space` is only for the payload of a DATA frame without padding, and is never larger than the rest of that frame.
   @Test func spaceIsWithinAFrame() {
     let (session, recorder) = run(Frame.head(1).encoded, step: 1000)
     let room = UnsafeMutableRawBufferPointer.allocate(byteCount: 30_000, alignment: 1)
     defer { room.deallocate() }
     func receive(_ bytes: ArraySlice<UInt8>) { #expect(bytes.withUnsafeBytes { session.receive($0) }) }
-    // From here on frames may be as large as we have announced.
+    // From here on a frame may have the size that the client has announced (MAX_FRAME_SIZE).
     receive(Frame.settingsAck.encoded[...])
     let bytes = (0..<20_000).map { UInt8(truncatingIfNeeded: $0) }
     let frame = Frame.data(1, bytes).encoded
@@ -259,7 +258,7 @@ import Testing
     #expect(session.space() == nil)
   }
 
-  /// The last stream id of a connection works like any other; after it there are no free slots.
+  /// A stream with the last stream id works like any other. After it, no further stream can be opened.
   @Test func lastStreamOfAConnection() {
     let session = HTTP2Session.make(HTTP2Limits())!
     _ = drain(session)
@@ -283,14 +282,14 @@ import Testing
     #expect(session.isIdle && session.failure == nil)
   }
 
-  /// After `abandon` nghttp2 still has the streams, but ours are gone: `isBehind` no longer asks nghttp2 for the stream
-  /// of the last frame.
+  /// After `abandon` nghttp2 still has its streams, but the `HTTP2Stream`s are released. So `isBehind` must not ask
+  /// nghttp2 for the stream of the last frame.
   @Test func asksForNoStreamOfAnAbandonedSession() {
     let (session, _) = run(Frame.head(1).encoded, step: 1000, takes: false)
     let stream = session.open[0]
     #expect(Frame.message(1, [1, 2, 3]).encoded.withUnsafeBytes { session.receive($0) })
     #expect(session.isBehind)
-    // More CONTINUATION frames than allowed: nothing is received any more.
+    // The peer sends more CONTINUATION frames than allowed, so the session accepts no further bytes.
     let flood = [Frame(type: 1, stream: 1)] + [Frame](repeating: Frame(type: 9, stream: 1), count: 8000)
     #expect(flood.flatMap { $0.encoded }.withUnsafeBytes { !session.receive($0) })
     session.abandon(session.failure!)
@@ -318,8 +317,8 @@ import Testing
     #expect(text(session.failure) == words)
   }
 
-  /// A body whose bytes the owner does not take is bounded by the window. When the owner takes them, their
-  /// credit goes back.
+  /// If the owner does not take the bytes of a body, the window limits them. When the owner takes them, their credit is
+  /// returned.
   @Test func unreadBodiesHoldBackCredit() {
     var limits = HTTP2Limits()
     limits.streamWindow = 65535
@@ -346,14 +345,14 @@ import Testing
     _ = Frame.head(1).encoded.withUnsafeBytes { session.receive($0) }
     for _ in 0..<4 { #expect(part.withUnsafeBytes { session.receive($0) }) }
     let credit = drain(session)
-    // Only WINDOW_UPDATE frames, all of them for the connection and none for the stream.
+    // The output has only WINDOW_UPDATE frames, all for the connection and none for the stream.
     #expect(
       stride(from: 0, to: credit.count, by: 13).allSatisfy { credit[$0 + 3] == 8 && credit[$0 + 8] == 0 })
     #expect(credit.count >= 13 && stream.body.count == 64000)
     session.consumed(stream, 40000)
     #expect(drain(session) == Frame.windowUpdate(1, 40000).encoded)
-    // 64,000 bytes more are over the window, of which 41,535 bytes are left: a violation. At most one frame too many is
-    // kept.
+    // 64,000 more bytes exceed the window, which has 41,535 bytes left. The peer has broken the rules, and the stream
+    // keeps at most one frame too many.
     for _ in 0..<4 { _ = part.withUnsafeBytes { session.receive($0) } }
     #expect(stream.body.count <= 64000 + 41535 + 16384)
     session.letGo(stream, .cancelled)
@@ -375,7 +374,8 @@ import Testing
     return frames
   }
 
-  /// An owner may give up its stream while a DATA frame of it waits for room: only whole frames are sent.
+  /// An owner may leave its stream while a DATA frame of the stream waits for room in the output. The session still
+  /// sends only whole frames.
   @Test(arguments: [false, true])
   func lettingGoOfAFrameThatWaits(_ letsGo: Bool) throws {
     var limits = HTTP2Limits()
@@ -408,8 +408,8 @@ import Testing
     session.dispatch()
   }
 
-  /// An owner may give up its stream while the HEADERS of its request wait for room: nghttp2 then closes a
-  /// stream that it has only just opened, and that has no owner.
+  /// An owner may leave its stream while the request's HEADERS wait for room in the output. nghttp2 then closes a
+  /// stream that was just opened and has no owner.
   @Test(arguments: 0..<10)
   func lettingGoOfARequestThatWaits(_ round: Int) throws {
     let session = try #require(HTTP2Session.make(HTTP2Limits()))
@@ -428,13 +428,15 @@ import Testing
       session.letGo(stream, .cancelled)
     }
     #expect(session.open.count == 100)
-    // Nothing of these requests is sent. The connection's window was widened for the first stream.
+    // None of these requests is sent. The only frame makes the connection's window wide, which the first stream has
+    // caused.
     #expect(drain(session) == Frame.windowUpdate(0, (4 << 20) - 65535).encoded)
     #expect(session.isIdle && session.failure == nil)
   }
 
-  /// `resume` tells nghttp2 that a stream has something to send, here twice for each message; between the messages
-  /// nothing is sent. A further message and the half-close may come while a part of the message before waits for room.
+  /// `resume` tells nghttp2 that a stream has bytes to send. The test calls it twice for each message, and checks that
+  /// nothing is sent between the messages. A further message and the half-close may be added while a part of the
+  /// message before them waits for room.
   @Test(arguments: [64, 1 << 18])
   func bodyInParts(_ outputSize: Int) throws {
     var limits = HTTP2Limits()
@@ -478,7 +480,7 @@ import Testing
   }
 }
 
-/// For owners in tests: all streams of a session are HTTP/2's.
+/// Shorter calls for the owners in tests. All streams of a session are `HTTP2Stream`s, so the casts are safe.
 extension HTTP2Session {
   func consumed(_ stream: TransportStream, _ count: Int) { consumed(stream as! HTTP2Stream, count) }
 

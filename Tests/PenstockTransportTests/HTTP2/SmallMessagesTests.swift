@@ -4,7 +4,8 @@ import Testing
 
 @testable import PenstockTransport
 
-/// Messages that wait together leave together: as many in a DATA frame as the frame and the windows have room for.
+/// Messages that wait at the same time are sent together: a DATA frame contains as many as the frame size and
+/// the windows permit.
 extension SessionTests {
   private func openStream(_ settings: [(UInt16, UInt32)] = []) throws -> (HTTP2Session, HTTP2Stream) {
     let session = try #require(HTTP2Session.make(HTTP2Limits()))
@@ -16,7 +17,7 @@ extension SessionTests {
     return (session, stream)
   }
 
-  /// Appends a message to the stream, and its bytes on the wire to `wire`.
+  /// Appends a message to the stream, and its encoded form (prefix and bytes) to `wire`.
   private func send(_ message: [UInt8], on stream: HTTP2Stream, _ wire: inout [UInt8]) {
     stream.append(BodyPiece(compressed: false, buffer(message), length: UInt32(message.count)))
     wire += [0] + big(UInt32(message.count)) + message
@@ -36,7 +37,7 @@ extension SessionTests {
     let sent = try data(session)
     #expect(sent.map { $0.payload.count } == [16384, 21000 - 16384] && sent.map { $0.flags } == [0, 0])
     #expect(sent.flatMap { $0.payload } == wire && stream.piecesSent == 1000)
-    // The half-close is sent with the last message.
+    // END_STREAM is in the frame of the last message.
     send([7], on: stream, &wire)
     send([], on: stream, &wire)
     stream.endsAfterPieces = true
@@ -47,8 +48,8 @@ extension SessionTests {
     session.dispatch()
   }
 
-  /// Random sizes, windows and frame sizes: the frames, and the messages that count as sent, are those that a
-  /// model predicts.
+  /// Random message sizes, windows and frame sizes. A model predicts the frames, and the number of messages
+  /// that count as sent.
   @Test(arguments: 0..<80)
   func boundsOfMessages(_ seed: Int) throws {
     var state = UInt64(seed) &* 0x9E37_79B9_7F4A_7C15 | 1

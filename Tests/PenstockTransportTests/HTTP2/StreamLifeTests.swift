@@ -9,8 +9,8 @@ import Testing
     .bodyGiven,
     .allPacked, .lastPacked, .dataLeft, .over,
   ]
-  /// A row for each of `HTTP2StreamLife.allCases`, a column for each of `events`: the life that follows; nil: nothing
-  /// changes.
+  /// One row for each of `HTTP2StreamLife.allCases`, one column for each of `events`. A cell has the next
+  /// state; nil: the state does not change.
   let table: [[HTTP2StreamLife?]] = [
     [.queued, nil, nil, nil, nil, nil, nil, nil, nil, .closed],
     [nil, .opening, .openingWithBody, .openingWhole, nil, nil, nil, nil, nil, .closed],

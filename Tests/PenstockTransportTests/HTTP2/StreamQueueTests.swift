@@ -4,7 +4,7 @@ import Testing
 
 @testable import PenstockTransport
 
-/// Tests of which streams open at once, and which wait.
+/// Tests of which requests open at once, and which wait in the session's queues.
 extension SessionTests {
   private func add(_ size: Int, whole: Bool = true, to session: HTTP2Session) -> (HTTP2Stream, Recorder) {
     let stream = HTTP2Stream()
@@ -25,7 +25,7 @@ extension SessionTests {
     return try #require(frames(sent)).filter { $0.type < 2 }
   }
 
-  /// A session with `count` open streams, of which one has used up the connection's window.
+  /// Makes a session with `count` open streams. One of them has used up the connection's window.
   private func fullSession(_ count: Int = HTTP2Session.opensAnyway) throws -> HTTP2Session {
     let session = try #require(HTTP2Session.make(HTTP2Limits()))
     _ = drain(session)
@@ -42,8 +42,8 @@ extension SessionTests {
     session.dispatch()
   }
 
-  /// A whole request waits, because the server could do nothing with its headers alone. A streaming request, and one
-  /// without a body, opens at once.
+  /// A whole request waits for room in the connection's window, because the server could do nothing with its
+  /// headers alone. A streaming request, and a request without a body, open at once.
   @Test func aWholeRequestWaitsForTheConnectionsWindow() throws {
     let session = try fullSession()
     let (first, _) = add(10, to: session)
@@ -70,8 +70,9 @@ extension SessionTests {
     session.dispatch()
   }
 
-  /// Up to `opensAnyway` whole requests open although there is no room for their bodies: a server that answers to
-  /// headers alone, or that reads one stream only when it has seen another, is not kept waiting.
+  /// Up to `opensAnyway` whole requests open although the window has no room for their bodies. A server may
+  /// answer after the headers alone, or may read one stream only after it has seen another. Such a server
+  /// must not wait.
   @Test func someRequestsOpenWithoutRoom() throws {
     let session = try fullSession(1)
     let streams = (1..<HTTP2Session.opensAnyway).map { _ in add(10, to: session).0 }
@@ -88,7 +89,7 @@ extension SessionTests {
     session.dispatch()
   }
 
-  /// The server has seen nothing of a waiting request: so the request ends as unprocessed, even if the
+  /// The server has received nothing of a waiting request, so the request ends as `neverSent`, even if the
   /// connection ends.
   @Test func aRequestThatWaitsIsUnprocessed() throws {
     let session = try fullSession()
@@ -118,7 +119,7 @@ extension SessionTests {
     session.dispatch()
   }
 
-  /// If the server allows no stream, the queue does not keep calls that have ended.
+  /// The server permits no stream. The queue must release calls that have ended.
   @Test func queuedCallsThatEndAreForgotten() throws {
     let session = try #require(HTTP2Session.make(HTTP2Limits()))
     _ = drain(session)
@@ -132,7 +133,7 @@ extension SessionTests {
     #expect(session.queuedCount < 200)
   }
 
-  /// An owner that opens its stream, or refuses to, and ignores everything else.
+  /// An owner that opens its stream (`opens`) or refuses to, and ignores all other events.
   private final class Idle: StreamOwner {
     let opens: Bool
     init(opens: Bool) { self.opens = opens }
@@ -149,8 +150,8 @@ extension SessionTests {
     stream.endsAfterPieces = true
   }
 
-  /// A stream whose owner refuses to open it takes nothing of the window: the next request is sent in the same
-  /// `collect`, because there may be no event that causes another one.
+  /// The owner of a stream refuses to open it. This uses up none of the window, so the same `collect` sends
+  /// the next request. It must do so, because no later event may cause another `collect`.
   @Test func whatDoesNotOpenTakesNoRoom() throws {
     let session = try #require(HTTP2Session.make(HTTP2Limits()))
     receive(.settings(), session)

@@ -6,10 +6,11 @@ import Testing
 
 /// Tests of windows that grow with the product of bandwidth and delay.
 @Suite struct WindowGrowthTests {
-  /// The window, how many bytes come between a PING and its answer, and the window afterwards.
+  /// Each row: the window's size, the number of bytes received between a PING and its answer, and the
+  /// expected new size.
   @Test(arguments: [
     (65535, 0, 65535), (65535, 21844, 65535), (65535, 21845, 131070), (65535, 65535, 131070),
-    // More than a stream's window came: several streams.
+    // More bytes than one stream's window were received, on several streams.
     (65535, 200_000, 400_000), (1 << 20, 1 << 20, 2 << 20), (3 << 20, 3 << 20, 4 << 20),
     (4 << 20, 4 << 20, 4 << 20),
   ])
@@ -20,11 +21,12 @@ import Testing
     let (grown, again) = (growth.answered(size: size), growth.answered(size: size))
     #expect(isTimed == (size < 4 << 20) && !isTimedAgain)
     #expect(grown ?? size == expected)
-    // The answer to one PING makes the windows grow once only.
+    // The answer to one PING makes the windows grow only once.
     #expect(again == nil)
   }
 
-  /// A PING that has not led to larger windows is followed by the next one after a window of bytes.
+  /// After a PING that has not led to larger windows, the next PING is sent only after a whole window of
+  /// bytes.
   @Test func pingsAreFew() {
     var growth = WindowGrowth(most: 1 << 30)
     var timed = (0..<4).map { round in
@@ -39,7 +41,7 @@ import Testing
     _ = growth.came(65536, size: 65536)
     let grown = growth.answered(size: 65536)
     #expect(grown == 2 * (65536 + 4096))
-    // The new windows are measured at once.
+    // After the windows have grown, the next PING is sent at once.
     let isTimed = growth.came(1, size: 131072)
     #expect(isTimed)
   }
@@ -55,7 +57,7 @@ import Testing
   }
 }
 
-/// A server at the end of a long path: in each round trip it sends as much as the windows let it.
+/// A server with a long round trip. In each round trip it sends as many bytes as the windows permit.
 private final class FarServer {
   let session: HTTP2Session
   let stream: HTTP2Stream
@@ -63,11 +65,11 @@ private final class FarServer {
   private let tests = SessionTests()
   var answersPings = true
   private(set) var pings = 0
-  /// The windows that SETTINGS have announced for streams, after the first one.
+  /// The window sizes for streams in the client's SETTINGS, without the first SETTINGS.
   private(set) var sizes: [Int] = []
   private static let ping = [UInt8](repeating: 255, count: 8)
-  /// `pinged`: how many bytes had been sent in this round trip when a PING came. `due`: how many bytes are
-  /// sent in the next round trip before the answer to that PING.
+  /// `pinged`: the number of bytes that the server had sent in this round trip when a PING arrived. `due`:
+  /// the number of bytes in the next round trip after which the server answers that PING.
   private var pinged: Int?
   private var due: Int?
   private var initial = 65535
@@ -92,7 +94,7 @@ private final class FarServer {
 
   func push(_ frame: Frame) { #expect(frame.encoded.withUnsafeBytes { session.receive($0) }) }
 
-  /// Plays one round trip. Returns how many bytes the server has sent.
+  /// Simulates one round trip. Returns the number of bytes that the server has sent.
   func roundTrip() throws -> Int {
     var sent = 0
     var heard: [Frame] = []
@@ -104,7 +106,7 @@ private final class FarServer {
       ofStream -= count
       ofConnection -= count
       sent += count
-      // A PING is answered a round trip later.
+      // The server answers a PING one round trip later.
       if let due, due <= sent { answer() }
       for frame in try #require(tests.frames(tests.drain(session))) {
         if frame.type == 6, frame.flags == 0, frame.payload == FarServer.ping {
@@ -143,16 +145,16 @@ private final class FarServer {
 }
 
 extension SessionTests {
-  /// The stream that is open gets the larger windows, too.
+  /// The windows grow, also that of the stream that is already open.
   @Test func windowsGrowOnALongPath() throws {
     let server = try FarServer(mostWindow: 1_000_000)
     var sent: [Int] = []
     for _ in 0..<20 { sent.append(try server.roundTrip()) }
     #expect(sent[0] == 65535)
-    // nghttp2 gives credit back in halves of a window.
+    // nghttp2 returns credit in halves of a window.
     #expect(sent.suffix(10).allSatisfy { (500_000...1_000_000).contains($0) })
     #expect(server.sizes.last == 1_000_000 && server.sizes == server.sizes.sorted())
-    // Windows that can't grow any more need no PING.
+    // When the windows can't grow any more, no PING is sent.
     #expect(server.pings <= 6 && server.session.failure == nil)
     server.session.abandon(bytes("over"))
     server.session.dispatch()
@@ -166,7 +168,7 @@ extension SessionTests {
     server.session.dispatch()
   }
 
-  /// A PING that is not answered is not repeated, and keepalive does not wait for it.
+  /// A PING without an answer is not repeated. Keepalive does not wait for its answer.
   @Test func windowsStayWithoutAnAnswer() throws {
     let server = try FarServer(mostWindow: 1_000_000)
     server.answersPings = false

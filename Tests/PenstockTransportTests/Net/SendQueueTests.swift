@@ -5,8 +5,8 @@ import Testing
 
 @testable import PenstockTransport
 
-/// The bytes that leave through a socket are those that were put in, however they are cut and however much
-/// the kernel accepts.
+/// The bytes that arrive through a socket must be the bytes that were added to the queue, whatever the
+/// lengths of the parts, and however many bytes the kernel accepts.
 @Suite struct SendQueueTests {
   func fill(_ queue: SendQueue, _ random: inout SystemRandomNumberGenerator) -> [UInt8] {
     var expected: [UInt8] = []
@@ -37,7 +37,7 @@ import Testing
     var place = [UInt8](repeating: 0, count: 100_000)
     for _ in 0..<20 {
       var expected = fill(queue, &random)
-      // More is added after a part has left.
+      // Adds more bytes after some bytes were sent.
       var left = expected.count
       var seen: [UInt8] = []
       var isRefilled = false
@@ -59,7 +59,8 @@ import Testing
     }
   }
 
-  /// `send` makes as many system calls as the parts need, as long as the kernel takes all that it is offered.
+  /// `send` makes as many system calls as the parts need, as long as the kernel accepts all bytes of each
+  /// call.
   @Test func allThatTheKernelTakes() throws {
     var ends: [Int32] = [0, 0]
     try #require(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &ends) == 0)
@@ -74,7 +75,8 @@ import Testing
     #expect(queue.send(to: ends[0]) == 40 * 2057 && queue.isEmpty)
   }
 
-  /// How many bytes each system call of a `send` has sent: through this socket each of them is a packet.
+  /// Returns the number of bytes in each system call of a `send`. On this kind of socket each system call
+  /// makes one packet.
   func packets(_ queue: SendQueue) throws -> [Int] {
     var ends: [Int32] = [0, 0]
     try #require(socketpair(AF_UNIX, Int32(SOCK_SEQPACKET.rawValue), 0, &ends) == 0)
@@ -91,8 +93,8 @@ import Testing
     return sizes
   }
 
-  /// A system call takes 64 vectors. A part needs one, or two if the queue's own bytes stand before it; the own bytes
-  /// behind the last part need one. After 62 vectors no further part is added.
+  /// A system call takes 64 vectors. A part needs one vector, or two if the queue's own bytes come before it.
+  /// Own bytes after the last part need one more. After 62 vectors no further part is added.
   @Test func asManyVectorsAsThereIsRoomFor() throws {
     let message = buffer([UInt8](repeating: 1, count: 2048))
     let head = buffer([UInt8](repeating: 2, count: 9))
@@ -105,18 +107,20 @@ import Testing
       if tail { #expect(queue.append(head.view)) }
       return queue
     }
-    // Parts without own bytes.
+    // Parts without own bytes between them.
     #expect(try packets(queue(62, headsFrom: 62, tail: false)) == [62 * 2048])
     #expect(try packets(queue(63, headsFrom: 63, tail: false)) == [62 * 2048, 2048])
-    // 62 parts, and own bytes behind them.
+    // 62 parts, and own bytes after them.
     #expect(try packets(queue(62, headsFrom: 62, tail: true)) == [62 * 2048 + 9])
-    // A part alone and 31 with own bytes before them need 63 vectors; with the own bytes behind them it is 64.
+    // One part alone and 31 parts with own bytes before them need 63 vectors. The own bytes after them need
+    // the 64th.
     #expect(try packets(queue(32, headsFrom: 1, tail: true)) == [2048 + 31 * 2057 + 9])
-    // 31 parts with own bytes before them need 62 vectors. The 32nd goes with the next system call: all would need 65.
+    // 31 parts with own bytes before them need 62 vectors. All 32 parts would need 65, so the 32nd part is
+    // sent by the next system call.
     #expect(try packets(queue(32, headsFrom: 0, tail: true)) == [31 * 2057, 2057 + 9])
   }
 
-  /// The queue keeps a message as long as a part of it waits.
+  /// The queue holds a message as long as a part of it waits to be sent.
   @Test func holdsWhatWaits() throws {
     let queue = SendQueue(copies: false)
     weak var gone: ByteBuffer?
@@ -131,7 +135,8 @@ import Testing
     #expect(gone == nil && queue.isEmpty)
   }
 
-  /// A lent message is not released when it is copied, which happens within nghttp2, but when the copy has left.
+  /// A lent message (whose memory belongs to the user) is released only when its copied bytes were sent. It
+  /// is not released when it is copied, because the copy happens within nghttp2.
   @Test(arguments: [false, true]) func holdsWhatWasLent(copies: Bool) throws {
     var ends: [Int32] = [0, 0]
     try #require(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &ends) == 0)

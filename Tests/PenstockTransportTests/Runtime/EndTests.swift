@@ -16,7 +16,7 @@ extension RuntimeTests {
         runtime.onShutdown(
           Hook {
             log.value.append(runtime.isDriving ? "hook" : "elsewhere")
-            // An item that a hook posts still runs.
+            // An item that a shutdown hook posts still runs.
             runtime.post(
               Work {
                 log.value.append("item")
@@ -42,8 +42,8 @@ extension RuntimeTests {
       runtime.releaseHandle()
     }
 
-    /// Shutdown runs the hooks, and the items that they post, in one turn. So a shutdown with a timeout of 0
-    /// ends the runtime.
+    /// A shutdown runs the hooks, and the items that the hooks post, in one turn. So a shutdown with a
+    /// timeout of 0 ends an idle host-driven runtime.
     @Test func shutdownWithoutATimeoutEndsAnIdleHostRuntime() {
       let runtime = makeRuntime(.host)
       let ran = Counter()
@@ -60,8 +60,8 @@ extension RuntimeTests {
       runtime.releaseHandle()
     }
 
-    /// A thread that polls for events without sleeping notices a shutdown, even if `spinMicroseconds` lets it
-    /// poll for ever.
+    /// A thread that spins (polls for events without sleeping) notices a shutdown, even if `spinMicroseconds`
+    /// lets it spin for ever.
     @Test(arguments: [Runtime.Mode.thread, .host])
     func shutdownEndsASpin(_ mode: Runtime.Mode) {
       let runtime = makeRuntime(mode, spin: .max)
@@ -87,7 +87,7 @@ extension RuntimeTests {
       runtime.perform { ran.up() }
       #expect(ran.now == 1)
       let helper = TestThread { runtime.endPending() }
-      // The runtime may end before this last shutdown asks.
+      // The runtime may have ended before this last call of `shutdown`.
       let again = runtime.shutdown(timeoutMilliseconds: -1)
       #expect(again == .ok || again == .already)
       helper.join()
@@ -112,7 +112,7 @@ extension RuntimeTests {
       park(inside)
       #expect(runtime.shutdown(timeoutMilliseconds: 5) == .timedOut)
       go.set()
-      // The runtime may have ended since.
+      // The runtime may have ended before this last call of `shutdown`.
       let again = runtime.shutdown(timeoutMilliseconds: -1)
       #expect(again == .ok || again == .already)
       driver.join()
@@ -209,8 +209,9 @@ extension RuntimeTests {
           }
           return 0
         }
-        // The rounds run in a child process, which has no threads and descriptors of others. The parent runs them
-        // first, for the reason that `ForkTests` gives.
+        // The rounds run in a child process, which has no other threads and no descriptors of other tests.
+        // The parent runs `whole` once before, because full Swift's runtime fills its caches under locks that
+        // must not be held at a fork.
         func whole() -> Int32 {
           makeRuntime().end()
           let descriptors = openDescriptors()
@@ -254,8 +255,8 @@ extension RuntimeTests {
 
     @Test func refusedDescriptorsAreAResult() async {
       await #expect(processExitsWith: .success) {
-        // Makes a runtime with 0, 1, ... free descriptors; in a child process, because other threads of this one open
-        // descriptors.
+        // Makes a runtime with 0, 1, and so on up to `most` free descriptors. It runs in a child process,
+        // because other threads of this process open descriptors.
         func outcomes(_ most: Int) -> Int32 {
           let kind = __rlimit_resource_t(7)  // RLIMIT_NOFILE
           var limit = rlimit(rlim_cur: 64, rlim_max: 64)
@@ -277,7 +278,8 @@ extension RuntimeTests {
             }
             cs_close(fillers.removeLast())
           }
-          // The failed attempts have closed the descriptors that they had opened: as many are free as before.
+          // Each failed attempt must have closed all descriptors that it had opened, so the number of free
+          // descriptors is unchanged.
           for _ in 0...most { if dup(0) < 0 { return 5 } }
           return dup(0) < 0 ? 0 : 6
         }
@@ -293,8 +295,8 @@ extension RuntimeTests {
       async
     {
       await #expect(processExitsWith: .success) {
-        // The parent first does what will run at and after the fork: full Swift's runtime fills its caches under locks
-        // of its own, which must not be held at a fork.
+        // The parent first runs all code that runs at the fork and after it. Full Swift's runtime fills its
+        // caches under locks of its own, which must not be held at a fork.
         let rehearsal = makeRuntime()
         rehearsal.perform {}
         _ = openDescriptors()
@@ -318,9 +320,11 @@ extension RuntimeTests {
           if mine.shutdown(timeoutMilliseconds: -1) != .ok { return 10 }
           mine.releaseHandle()
           parents.releaseHandle()
-          // `releaseHandle` has closed the child's copies of the two descriptors of the parent's runtime.
+          // `releaseHandle` must have closed the child's copies of the two descriptors of the parent's
+          // runtime.
           if openDescriptors() != before - 2 { return 11 }
-          // In a grandchild the generations of the child and of the parent are both those of other processes.
+          // A grandchild must recognise the generations of both the child and the parent as those of other
+          // processes.
           let generation = Process.generation
           let grandchild = inChild {
             Process.isForked(generation) && Process.isForked(parents.generation)
@@ -338,7 +342,7 @@ extension RuntimeTests {
 
     @Test(.disabled(if: underThreadSanitizer, noThreads)) func forksInTheMiddleOfWorkAreSurvived() async {
       await #expect(processExitsWith: .success) {
-        /// Makes a runtime in this process, and runs one item on it. Returns 0 if that works.
+        /// Makes a runtime in this process, and runs one item on it. Returns 0 if this works.
         func works() -> Int32 {
           Process.withLock {}
           var options = Runtime.Options()
@@ -351,8 +355,8 @@ extension RuntimeTests {
           return 0
         }
         let runtime = makeRuntime()
-        // The parent first does all that the children will do: full Swift's runtime fills its caches under locks of its
-        // own, which must not be held at a fork. (Embedded Swift has none.)
+        // The parent first does everything that the children will do. Full Swift's runtime fills its caches
+        // under locks of its own, which must not be held at a fork. (Embedded Swift has no such locks.)
         runtime.perform {}
         must(works() == 0 && !Process.isForked(runtime.generation), "rehearsal")
         _ = inChild { works() }

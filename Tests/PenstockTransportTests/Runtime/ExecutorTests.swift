@@ -5,7 +5,8 @@ import Testing
 
 @testable import PenstockTransport
 
-/// `@unchecked`: only one thread at a time changes it. The tests check that.
+/// The numbers of the jobs that have run. `@unchecked`: only one thread at a time changes the object; the
+/// tests check this.
 private final class Note: @unchecked Sendable {
   var numbers: [Int] = []
   let count = Atomic<Int>(0)
@@ -14,7 +15,7 @@ private final class Note: @unchecked Sendable {
 private final class Append: ExecutorJob {
   let note: Note
   let number: Int
-  /// If given, a reference to the executor, perhaps the last one.
+  /// A reference to the executor that the job holds, perhaps the last one; nil: none.
   var kept: SerialExecutor?
 
   init(_ note: Note, _ number: Int, _ kept: SerialExecutor? = nil) {
@@ -50,7 +51,7 @@ extension RuntimeTests {
       #expect(!executor.isOnThisThread)
     }
 
-    /// A serial executor's counter of its jobs wraps around after 2,147,483,648 of them.
+    /// A serial executor's counter of jobs wraps around after 2,147,483,648 jobs.
     @Test func serialCountsRound() throws {
       let executor = try #require(SerialExecutor.make(after: UInt32.max - 9).0)
       let note = Note()

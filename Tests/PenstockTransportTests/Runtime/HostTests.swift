@@ -15,7 +15,7 @@ extension RuntimeTests {
       #expect(runtime.poll(timeoutMilliseconds: 0) == .ok)
       #expect(ran.now == 1 && !isReadable(fd))
 
-      // If a turn leaves work (an item that a callback has posted), the descriptor stays readable.
+      // If a turn leaves work (here, an item that a callback has posted), the descriptor stays readable.
       runtime.post(Work { runtime.post(Work { runtime.post(Work { ran.up() }) }) })
       while ran.now < 2 {
         #expect(isReadable(fd))
@@ -24,7 +24,7 @@ extension RuntimeTests {
       #expect(!isReadable(fd))
       #expect(ran.now == 2)
 
-      // At the deadline of a timer the descriptor becomes readable.
+      // At the time of a timer the descriptor becomes readable.
       let at = runtime.after(milliseconds: 10)
       runtime.post(
         Work {
@@ -37,7 +37,7 @@ extension RuntimeTests {
       #expect(runtime.poll(timeoutMilliseconds: 0) == .ok)
       #expect(ran.now == 3 && !isReadable(fd))
 
-      // The descriptor becomes readable when a watched socket does.
+      // The descriptor becomes readable when a watched socket becomes readable.
       let pair = pipePair()
       var byte: UInt8 = 1
       let handler = Ready { _ in
@@ -55,8 +55,8 @@ extension RuntimeTests {
       runtime.end()
     }
 
-    /// The serial numbers of watches wrap around. On their way they pass the numbers that stand for the
-    /// loop's own descriptors.
+    /// The serial numbers of watches wrap around. On the way they have values that are a part of the tokens of
+    /// the loop's own descriptors. The poller must not confuse the events.
     @Test func serialsOfWatchesGoRound() {
       let runtime = makeRuntime(.host)
       let pair = pipePair()
@@ -96,7 +96,7 @@ extension RuntimeTests {
           park(go)
         })
       park(inside)
-      // The other thread is in a callback, and so has the role of driver.
+      // The other thread is in a callback, so it is the driver.
       let pair = pipePair()
       runtime.post(Work { must(runtime.watch(pair.read, CS_EPOLLIN, Ready { _ in }), "watch") })
       #expect(!isReadable(fd))
@@ -107,7 +107,7 @@ extension RuntimeTests {
       _ = write(pair.write, &byte, 1)
       cell.set()
       thread.join()
-      // Now the host can take the role again, and the socket is ready.
+      // Now no other thread drives, so the host program can poll, and the socket is ready.
       runtime.post(Work {})
       #expect(isReadable(fd))
       #expect(runtime.poll(timeoutMilliseconds: 0) == .ok)

@@ -39,7 +39,8 @@ extension RuntimeTests {
       runtime.end()
     }
 
-    /// The next item comes just as the loop goes to sleep: the poster spins instead of parking.
+    /// The next item is posted just as the loop goes to sleep. The posting thread spins and does not park, so
+    /// that its timing is exact.
     @Test func aPostIsNotMissedByALoopThatGoesToSleep() {
       let runtime = makeRuntime(callerDrives: false)
       let ran = Counter()
@@ -48,8 +49,8 @@ extension RuntimeTests {
         runtime.post(item)
         let end = Runtime.monotonicNow() + 20_000_000_000
         while ran.now < round { must(Runtime.monotonicNow() < end, "missed in round \(round)") }
-        // Each post comes a little later than the one before, so that posts come at all moments while the loop goes to
-        // sleep.
+        // Each post is a little later than the one before, relative to the loop. So over many rounds posts
+        // happen at every moment of the loop's way to sleep.
         for _ in 0..<round % 400 { _ = ran.now }
       }
       runtime.end()

@@ -19,8 +19,8 @@ extension RuntimeTests {
       #expect(guarded.lock.word.load(ordering: .relaxed) == 0)
     }
 
-    /// A thread that sleeps until the lock is free is woken. For that it has to sleep on the address of the word that
-    /// `unlock` changes.
+    /// `unlock` wakes a thread that sleeps on the lock. For this, the thread has to sleep on the address of
+    /// the word that `unlock` changes.
     @Test func aSleeperIsWoken() {
       let guarded = Guarded()
       guarded.lock.lock()

@@ -74,7 +74,7 @@ extension RuntimeTests {
           }
           if i % 4 == 3 { lookup.cancel() }
         }
-        // No lookup can have ended yet, because its outcome is told on this thread.
+        // No look-up can have ended yet, because each reports its outcome on this thread.
         must(runtime.lookups.running.count == LookupQueue.limit, "a thread for each of so many")
       }
       for (i, answer) in answers.enumerated() where i % 4 != 3 {

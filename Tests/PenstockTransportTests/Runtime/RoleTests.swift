@@ -9,7 +9,7 @@ extension RuntimeTests {
     @Test func theRoleGoesFromTheOwnThreadToACallerAndBack() {
       let runtime = makeRuntime()
       let me = cs_thread_self()
-      // No thread waits, so the own thread runs the item.
+      // No thread waits in a blocking function, so the runtime's own thread runs the item.
       let first = WaitCell()
       let ran = Atomic<UInt64>(0)
       runtime.post(
@@ -20,7 +20,7 @@ extension RuntimeTests {
       park(first)
       let own = ran.load(ordering: .relaxed)
       #expect(own != me)
-      // A waiter gets the role, and runs the items that are posted while it waits.
+      // A waiting thread becomes the driver, and runs the items that are posted while it waits.
       let drove = Counter()
       let cell = WaitCell()
       let poster = TestThread {
@@ -35,12 +35,12 @@ extension RuntimeTests {
       poster.join()
       #expect(drove.now == 1)
       #expect(!runtime.isDriving)
-      // The role goes back by itself after the linger.
+      // After the linger (`lingerMicroseconds`) the runtime's own thread drives again.
       eventually("the own thread drives") { runtime.driverThread.load(ordering: .relaxed) == own }
       runtime.end()
     }
 
-    /// An object to be given to `keepUntilRest`; `gone` counts its release.
+    /// An object for `keepUntilRest`. `gone` counts its release.
     private final class Spent {
       let gone: Counter
       init(_ gone: Counter) { self.gone = gone }
@@ -56,11 +56,12 @@ extension RuntimeTests {
         kept.value = [runtime.keepUntilRest(Spent(gone)), runtime.keepUntilRest(Spent(gone))]
         before.value = gone.now
       }
-      // One object is kept until the end of the turn.
+      // The first object is kept until the end of the turn; the second is not kept.
       #expect(kept.value == [true, false])
       #expect(before.value == 1)
       eventually("the loop sleeps") { gone.now == 2 }
-      // A runtime that ends releases the object, and a runtime that has ended or that is host-driven keeps none.
+      // A runtime that ends releases the kept object. A runtime that has ended, or that is host-driven, keeps
+      // no object.
       runtime.perform { kept.value = [runtime.keepUntilRest(Spent(gone))] }
       runtime.end()
       #expect(gone.now == 3)
@@ -72,8 +73,8 @@ extension RuntimeTests {
     }
 
     @Test func aLoopOfShortWaitsIsDrivenByTheCallerAlone() {
-      // The linger does not pass during the test. So when the caller has got the role, each turn must run on
-      // it.
+      // The linger is longer than the test. So once the caller has become the driver, it must run all later
+      // turns.
       let runtime = makeRuntime(linger: 60_000_000)
       let me = cs_thread_self()
       let first = WaitCell()
@@ -87,7 +88,7 @@ extension RuntimeTests {
       let drove = Counter()
       for _ in 0..<2_000 { runtime.perform { if cs_thread_self() == me { drove.up() } } }
       #expect(drove.now == 2_000)
-      // None of the waits has woken the own thread.
+      // None of the waits has woken the runtime's own thread.
       #expect(runtime.ownWord.load(ordering: .relaxed) == woken)
       runtime.end()
     }
@@ -126,7 +127,8 @@ extension RuntimeTests {
       let runtime = makeRuntime(linger: 60_000_000)
       let me = cs_thread_self()
       let firing = Counter()
-      // In the second round the own thread already sleeps until a time at which it would look at the role by itself.
+      // In the second round the runtime's own thread already sleeps, until a time at which it would check by
+      // itself whether any thread drives.
       for round in 1...2 {
         let alarm = Alarm { _ in
           must(cs_thread_self() != me, "nobody waits here")
@@ -166,14 +168,14 @@ extension RuntimeTests {
     }
 
     @Test func aCrowdIsDrivenByTheOwnThreadAndALoneCallerByItself() {
-      // The linger does not pass during the test. So the own thread drives only because it was told to.
+      // The linger is longer than the test. So the own thread drives only if it is told to.
       let runtime = makeRuntime(linger: 60_000_000)
       let cells = (0...Runtime.crowdSize).map { _ in WaitCell() }
       let wait = { (cell: WaitCell) in
         TestThread { must(runtime.wait(for: cell, deadline: nil, interruptible: false) == .ready, "woken") }
       }
-      // The other callers begin when the first one drives: if all began while the own thread still drives, it would
-      // keep the role.
+      // The other callers begin only when the first caller drives. If all callers began while the own thread
+      // still drives, the own thread would keep driving.
       let first = wait(cells[0])
       eventually("a caller drives") {
         runtime.lock.withLock {
@@ -181,20 +183,20 @@ extension RuntimeTests {
         }
       }
       let waiters = [first] + cells.dropFirst().map(wait)
-      // One caller drives, and the others are parked.
+      // One caller drives, and all other callers are parked.
       eventually("a crowd") { runtime.lock.withLock { runtime.crowd == Runtime.crowdLasts } }
       let driving = runtime.driverThread.load(ordering: .relaxed)
       cells[0].set()
       eventually("the own thread drives") { runtime.lock.withLock { runtime.driver == .own } }
       #expect(driving != 0 && runtime.driverThread.load(ordering: .relaxed) != driving)
-      // The own thread keeps the role: the next caller does not drive.
+      // The own thread keeps driving, so the next caller does not drive.
       let me = cs_thread_self()
       let mine = Counter()
       runtime.perform { if cs_thread_self() == me { mine.up() } }
       #expect(mine.now == 0)
       for cell in cells { cell.set() }
       for waiter in waiters { waiter.join() }
-      // After `crowdLasts` waits without a crowd a caller gets the role again.
+      // After `crowdLasts` waits with few parked threads, a caller may drive again.
       for _ in 0..<Runtime.crowdLasts {
         must(runtime.wait(for: WaitCell(), deadline: 1, interruptible: false) == .timedOut, "timed out")
       }
@@ -214,14 +216,14 @@ extension RuntimeTests {
     func crowdsComeAndGo(_ mode: Runtime.Mode, _ callerDrives: Bool, _ linger: UInt32) {
       let runtime = makeRuntime(mode, callerDrives: callerDrives, linger: linger)
       let ended = Counter()
-      // The threads end one after the other, until one is left.
+      // The threads end one after the other, until only one is left.
       threads(16) { i in
         for round in 0..<(20 * (i + 1)) {
           let cell = WaitCell()
           let soon = Runtime.monotonicNow() + UInt64(10_000 * (1 + (i + round) % 16))
           switch (i &* 7 + round) % 5 {
           case 0:
-            // The deadline and a timer of the loop fall on the same time.
+            // The deadline of the wait and a timer of the loop have equal times.
             runtime.post(Work { runtime.arm(Alarm { _ in cell.set() }, at: soon) })
             let result = runtime.wait(for: cell, deadline: soon, interruptible: false)
             must(result == .ready || result == .timedOut, "ready or late")
@@ -315,8 +317,8 @@ extension RuntimeTests {
           runtime.wait(for: WaitCell(), deadline: nil, interruptible: true) == .interrupted, "interrupted")
         done.up()
       }
-      // The signal is sent until the wait ends, because it may come before the wait begins. (Without a signal the wait
-      // would end after 250 ms.)
+      // The signal is sent repeatedly until the wait ends, because the first signal may come before the wait
+      // begins. (Without a signal the wait would end after 250 ms.)
       eventually("the wait ends") {
         if done.now == 0 { pthread_kill(waiter.handle, SIGUSR1) }
         return done.now == 1
@@ -350,8 +352,8 @@ extension RuntimeTests {
       var byte: UInt8 = 1
       let log = Box<[String]>([])
       let unwatchOther = Box<(Int32, Int32)>((a.read, b.read))
-      // Both descriptors are ready in one batch. The first handler unwatches both, so the second one is not
-      // called.
+      // Both descriptors are ready in one batch of events. The handler that is called first unwatches both,
+      // so the other handler must not be called.
       for (name, fd) in [("a", a.read), ("b", b.read)] {
         let handler = Ready { _ in
           log.value.append(name)

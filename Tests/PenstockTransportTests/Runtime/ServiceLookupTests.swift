@@ -6,14 +6,14 @@ import Testing
 
 @testable import PenstockTransport
 
-/// Names in memory, for look-ups that run on threads of their own.
+/// Names in memory, for look-ups, which run on threads of their own.
 private final class FakeNames: Platform {
-  /// The SRV records of each name: priority, weight, port, host.
+  /// The SRV records by name, each with priority, weight, port and host.
   var records: [String: [(Int, Int, Int, String)]] = [:]
-  /// The code of a look-up of SRV records that fails.
+  /// The error code of an SRV look-up for a name without records.
   var code = EAI_NONAME
   var hosts: [String: [String]] = [:]
-  /// Runs when a host is looked up, before the answer.
+  /// Called when a host is looked up, before the answer.
   var asked: (String) -> Void = { _ in }
   let now = Atomic<UInt64>(0)
 
@@ -54,7 +54,7 @@ private final class FakeNames: Platform {
 
 private final class ServiceAnswer: ResolverCompletion {
   let cell = WaitCell()
-  /// The servers that were found, each as "ADDRESS priority PRIORITY weight WEIGHT".
+  /// The servers that the look-up has found, each as "ADDRESS priority PRIORITY weight WEIGHT".
   var servers: [String] = []
   var failure: String?
 
@@ -136,7 +136,7 @@ extension RuntimeTests {
       #expect(ask().failure == "\(name): b.example.: no such host")
     }
 
-    /// A cancelled look-up ends after the host that it is looking up at that moment.
+    /// A cancelled look-up finishes the host that it is looking up, and looks up no further host.
     @Test func cancelled() {
       names.records["_grpc._tcp.orders.example"] = (1...50).map { ($0, 1, $0, "h\($0).example") }
       let runtime = runtime()
@@ -159,7 +159,7 @@ extension RuntimeTests {
       runtime.releaseHandle()
     }
 
-    /// Once there is an address, hosts whose look-ups take long are left out.
+    /// When at least one address is known, hosts are left out once the look-up has taken too long.
     @Test func slowHosts() {
       names.records["_grpc._tcp.orders.example"] = (1...9).map { ($0, 1, $0, "h\($0).example") }
       names.hosts = ["h3.example.": ["10.0.0.3"], "h4.example.": ["10.0.0.4"], "h7.example.": ["10.0.0.7"]]
@@ -168,7 +168,7 @@ extension RuntimeTests {
         count.up()
         names.now.add(2_000_000_000, ordering: .relaxed)
       }
-      // The first two hosts have no address, and the third one is looked up after 4 s.
+      // The first two hosts have no address. The third host is looked up after 4 s.
       #expect(ask().servers == ["10.0.0.3:3 priority 3 weight 16384"])
       #expect(count.now == 3)
     }

@@ -5,8 +5,8 @@ import PenstockWire
 
 @testable import PenstockTransport
 
-/// A world in memory for one host-driven runtime: a clock that advances only when the loop sleeps, names, and
-/// servers behind sockets that are not the system's. Nothing in it takes real time. Used by one thread.
+/// A world in memory for one host-driven runtime. It has a clock that advances only when the loop sleeps,
+/// names, and servers behind simulated sockets. Nothing in it takes real time. Used by one thread.
 final class Simulation: Platform {
   typealias Server = (_ said: [UInt8], _ socket: SimulatedSocket) -> Void
 
@@ -15,19 +15,19 @@ final class Simulation: Platform {
   var servers: [UInt16: Server] = [:]
   /// The addresses of each host name.
   var names: [String: [SocketAddress]] = [:]
-  /// How many nanoseconds bytes take from one end to the other.
+  /// The time in nanoseconds that bytes take from one end of a connection to the other.
   var delay: UInt64 = 0
   private(set) var connects = 0
   private var events: [(at: UInt64, run: () -> Void)] = []
   private var sockets: [Int32: SimulatedSocket] = [:]
 
-  /// If set, this resolver is asked instead of `names`.
+  /// The resolver that is used in place of `names`; nil: `names` is used.
   var resolver: Resolver?
 
   override func clock() -> UInt64 { time }
 
-  /// The source of random numbers. By default each number is the middle of the range, with which jitter
-  /// changes no wait.
+  /// The source of random numbers. By default each number is the middle of the range, so that jitter changes
+  /// no delay.
   var randoms: () -> UInt64 = { 1 << 63 }
   override func random() -> UInt64 { randoms() }
 
@@ -60,8 +60,8 @@ final class Simulation: Platform {
 
   func readiness(_ descriptor: Int32) -> UInt32 { sockets[descriptor]?.readiness ?? 0 }
 
-  /// Advances the clock to the next event, but at most by `nanoseconds`. False: there was no event within
-  /// that time.
+  /// Advances the clock to the next event, or by `nanoseconds` if there is no event within that time. Returns
+  /// false in that case.
   func goOn(atMost nanoseconds: UInt64) -> Bool {
     guard let first = events.first, first.at <= time + nanoseconds else {
       time += nanoseconds
@@ -83,13 +83,13 @@ final class SimulatedSocket: Socket {
   /// Whether the client has closed the socket.
   private(set) var isClosed = false
   private var hasEnded = false
-  /// The server's notes on this connection: whether the client's preface has come, and the bytes of an
-  /// incomplete frame.
+  /// The state of the server on this connection: whether it has received the client's preface, and the bytes
+  /// of an incomplete frame.
   var hasBegun = false
   var rest: [UInt8] = []
-  /// How many messages the server has answered.
+  /// The number of messages that the server has answered.
   var answered = 0
-  /// How many nanoseconds sent bytes may stay without an acknowledgement; nil: as long as the system allows.
+  /// The limit in nanoseconds for sent bytes without an acknowledgement; nil: the system's limit.
   private(set) var mostUnacknowledged: UInt64?
 
   init(_ descriptor: Int32, _ world: Simulation, _ server: @escaping Simulation.Server) {
@@ -103,7 +103,7 @@ final class SimulatedSocket: Socket {
     return CS_EPOLLOUT | (arrived.isEmpty && !hasEnded ? 0 : CS_EPOLLIN)
   }
 
-  /// Sends bytes from the server; the client has them after the delay.
+  /// Sends bytes from the server. The client receives them after `delay`.
   func answer(_ bytes: [UInt8]) { world.after(world.delay) { self.arrived += bytes } }
   func end() { world.after(world.delay) { self.hasEnded = true } }
 
@@ -135,8 +135,8 @@ final class SimulatedSocket: Socket {
     return .bytes(said.count)
   }
 
-  /// A queue can only send to a descriptor. So its bytes go through a pair of sockets here, and from there to the
-  /// server.
+  /// A `SendQueue` can only send to a descriptor. So this function sends its bytes through a pair of sockets,
+  /// and passes them to the server.
   override func send(_ queue: SendQueue) -> Moved {
     var ends: [Int32] = [0, 0]
     precondition(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &ends) == 0)
@@ -182,7 +182,7 @@ final class SimulatedPoller: Poller {
     return Int32(found.count)
   }
 
-  /// The time for which the real poller would sleep passes at once.
+  /// Advances the simulated clock by the time for which the real poller would sleep.
   override func wait(milliseconds: Int32) -> Int32 {
     let end = world.time + UInt64(max(milliseconds, 0)) * 1_000_000
     while true {

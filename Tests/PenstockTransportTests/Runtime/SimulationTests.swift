@@ -5,18 +5,18 @@ import Testing
 
 @testable import PenstockTransport
 
-/// Calls in a simulated world: hours pass in no time, and each run is the same.
+/// Tests of calls in a simulated world. Hours pass in no time, and each run gives the same result.
 @Suite(.timeLimit(.minutes(1))) struct SimulationTests {
   static let second: UInt64 = 1_000_000_000
 
-  /// Answers each message with itself.
+  /// A server that answers each message with an equal message.
   static func echo(_ said: [UInt8], _ socket: SimulatedSocket) {
     answer(said, socket) { stream, payload in
       Frame.head(stream).encoded + Frame.data(stream, payload).encoded + Frame.trailers(stream).encoded
     }
   }
 
-  /// Answers each message with the bytes that `reply` makes for its stream.
+  /// Answers each message with the bytes that `reply` returns for the stream's id and the message.
   static func answer(
     _ said: [UInt8], _ socket: SimulatedSocket, settings: [(UInt16, UInt32)] = [],
     with reply: (Int32, [UInt8]) -> [UInt8]
@@ -67,7 +67,7 @@ import Testing
     let client = try client("ipv4:10.0.0.1:80", world)
     let first = client.unary("/a.B/C", [1, 2]) { $0.deadline = 3600 * Self.second }
     #expect(first.code == .ok && first.message == [1, 2])
-    // Five delays: one until the socket is connected, two for HTTP/2's SETTINGS, two for the call.
+    // Five delays: one to connect the socket, two for HTTP/2's SETTINGS, and two for the call.
     let stats = first.reply.stats
     #expect(stats.headersAt - stats.createdAt == 15 * Self.second)
     let second = client.unary("/a.B/C", [3]) { $0.deadline = 3600 * Self.second }

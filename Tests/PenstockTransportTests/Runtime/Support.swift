@@ -4,8 +4,8 @@ import Testing
 
 @testable import PenstockTransport
 
-/// Tests of a runtime. A test that counts the threads or descriptors of its process runs in a process of its own, so
-/// that it does not count those of other tests.
+/// Tests of a runtime. A test that counts the threads or descriptors of its process runs in a separate
+/// process, so that it does not count those of other tests.
 @Suite(.serialized, .timeLimit(.minutes(5)))
 enum RuntimeTests {}
 
@@ -45,7 +45,7 @@ final class Counter: Sendable {
   @discardableResult func up() -> Int { value.add(1, ordering: .sequentiallyConsistent).newValue }
 }
 
-/// A value that one thread at a time uses; the tests take care of that.
+/// A value that only one thread at a time uses. The tests are responsible for that.
 final class Box<T>: @unchecked Sendable {
   var value: T
   init(_ value: T) { self.value = value }
@@ -60,7 +60,7 @@ final class TestThread: @unchecked Sendable {
     let r = pthread_create(
       &id, nil,
       { argument in
-        // The test may run on a thread of a pool that takes no signals.
+        // The test may run on a pool's thread with all signals blocked, so this thread unblocks them.
         var none = sigset_t()
         sigemptyset(&none)
         pthread_sigmask(SIG_SETMASK, &none, nil)
@@ -79,7 +79,7 @@ func threads(_ count: Int, _ body: @escaping (Int) -> Void) {
   for thread in all { thread.join() }
 }
 
-/// Waits for a condition that no lock or cell announces; fails after twenty seconds.
+/// Waits for a condition by checking it repeatedly. Fails after twenty seconds.
 func eventually(_ what: String, _ condition: () -> Bool) {
   let end = Runtime.monotonicNow() + 20_000_000_000
   while !condition() {
@@ -135,7 +135,7 @@ extension Runtime {
   }
 }
 
-/// Waits for a cell without driving anything.
+/// Waits until a cell is set, without driving a runtime.
 func park(_ cell: WaitCell) {
   while !cell.isSet { _ = cell.park(cell.word.load(ordering: .sequentiallyConsistent), until: nil) }
 }
@@ -151,11 +151,11 @@ func entries(_ path: String) -> [String] {
   return names
 }
 
-/// How many descriptors are open, without the one that is used for counting.
+/// The number of open descriptors, without the one that this function opens.
 func openDescriptors() -> Int { entries("/proc/self/fd").count - 1 }
 
-/// How many threads of the library there are. It finds them by name, because the process may have others that come and
-/// go.
+/// The number of threads of the library. It counts threads by name, because the process may have other
+/// threads that come and go.
 func libraryThreads() -> Int {
   entries("/proc/self/task").filter { task in
     let fd = cs_open_to_read("/proc/self/task/\(task)/comm")
@@ -174,8 +174,8 @@ func isReadable(_ fd: Int32, milliseconds: Int32 = 0) -> Bool {
   return poll(&p, 1, milliseconds) == 1
 }
 
-/// Forks a child, which ends with the status that `body` returns. Returns this status, or -1 if the child did not end
-/// by itself.
+/// Forks a child, which exits with the status that `body` returns. Returns that status, or -1 if the child
+/// did not exit by itself.
 func inChild(_ body: () -> Int32) -> Int32 {
   let child = cs_fork()
   if child == 0 {

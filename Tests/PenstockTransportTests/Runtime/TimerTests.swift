@@ -16,7 +16,7 @@ struct SplitMix: RandomNumberGenerator {
 
 extension RuntimeTests {
   @Suite struct TimerTests {
-    /// Random arming, moving and disarming against a plain list.
+    /// Arms, moves and disarms timers at random, and compares the heap with a plain list.
     @Test(arguments: 0..<50) func theHeapGivesWhatAListWouldGive(_ seed: Int) {
       var random = SplitMix(state: UInt64(seed))
       var heap = TimerHeap()

@@ -3,7 +3,7 @@ import PenstockWire
 
 @testable import PenstockTransport
 
-/// Certificates made once for a test run, by the openssl command line, in a directory of their own.
+/// Certificates that the openssl command line makes once for a test run, in a directory of their own.
 struct Certificates {
   static let shared = Certificates()
 

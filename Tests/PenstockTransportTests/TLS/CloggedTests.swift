@@ -7,10 +7,10 @@ import Testing
 
 @testable import PenstockTransport
 
-/// TLS messages that a server causes the client to send wait while the socket is full. If more than 256 KiB
-/// of them wait, the client stops reading from the server until the server reads.
+/// A server causes the client to send TLS messages while the socket is full, so these messages wait. If more
+/// than 256 KiB wait, the client must stop reading from the server until the server reads.
 @Suite(.timeLimit(.minutes(2))) struct CloggedTests {
-  /// A TLS server that this thread drives, and that reads only when the test says so.
+  /// A TLS server that the test's thread runs. It reads only when the test calls `read`.
   final class Server {
     private let listener: Int32
     private var descriptor: Int32 = -1
@@ -44,7 +44,7 @@ import Testing
       #expect(bytes.withUnsafeBytes { engine.write($0) })
     }
 
-    /// Writes as much as the socket takes. False: something is left.
+    /// Writes as many bytes as the socket accepts. False: some bytes are left.
     func write() -> Bool {
       while !engine.output.isEmpty {
         let view = engine.output.view
@@ -69,7 +69,7 @@ import Testing
       }
     }
 
-    /// The next whole frame in the bytes that were read; nil: there is none.
+    /// Removes and returns the next whole frame of the received bytes; nil: there is none.
     func next() -> Frame? {
       if input.starts(with: Array("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".utf8)) { input.removeFirst(24) }
       guard input.count >= 9 else { return nil }
@@ -88,7 +88,7 @@ import Testing
     let client = try #require(
       TestClient("unix-abstract:" + server.name, mode: .host) { $0.tls = Certificates.shared.client() })
     let told = Told()
-    // The call is not bidi, because for bidi calls the connection's window stays too narrow for so many
+    // The call is not bidi, because with bidi calls the connection's window would be too narrow for so many
     // messages.
     let call = client.make("/a.B/C", .serverStream, told: told)
     call.open()
@@ -115,13 +115,13 @@ import Testing
     #expect(server.write())
     client.settle()
 
-    // The call's upload fills the socket. Less than 256 KiB of TLS messages wait behind it.
+    // The call's upload fills the socket. Less than 256 KiB of TLS messages wait after it.
     let upload = 1 << 20
     #expect(call.trySend(buffer([UInt8](repeating: 1, count: upload))) == .ok)
     client.settle()
 
-    // Key updates, each of which asks for one in return, with enough messages that they do not count as an
-    // attack.
+    // The server sends key updates, each of which asks for a key update in return. It also sends messages of
+    // the call, so that the key updates do not count as an attack.
     var updates = 0
     var messages = 0
     while server.write(), updates < 20_000 {
@@ -133,12 +133,12 @@ import Testing
       _ = server.write()
       client.settle()
     }
-    // The client has read until 256 KiB of its answers waited, which are a few thousand answers of 27 bytes, and then
-    // stopped.
+    // The client has read until 256 KiB of its answers waited, which are a few thousand answers of 27 bytes.
+    // Then it has stopped reading.
     #expect(updates > 4000 && updates < 20_000)
     #expect(told.messages.count < messages && told.code == nil)
 
-    // When the server reads, the upload and the messages go on.
+    // When the server reads, the upload and the messages continue.
     var got = 0
     while got < upload + 5 || told.messages.count < messages {
       server.read()

@@ -13,7 +13,7 @@ import Testing
     let client: TLSEngine
     let server: TLSEngine
 
-    /// Moves records between the two sides, `step` bytes at a time, until neither has more to send.
+    /// Moves records between the two sides in parts of `step` bytes, until neither side has more to send.
     func shake(step: Int = .max) -> (client: TLSEngine.Progress, server: TLSEngine.Progress) {
       var left = client.handshake()
       var right = TLSEngine.Progress.needsMore
@@ -22,8 +22,8 @@ import Testing
         if move(client.output, server.input, step) { right = server.handshake() }
         if move(server.output, client.input, step) { left = client.handshake() }
       }
-      // In TLS 1.3 the server's refusal of the client's certificate comes after the client's handshake is
-      // done.
+      // In TLS 1.3 the server checks the client's certificate after the client has finished its handshake. So
+      // a refusal arrives with the first read.
       var scrap = [UInt8](repeating: 0, count: 100)
       if left == .done, scrap.withUnsafeMutableBytes({ client.read(into: $0) }) == .failed { left = .failed }
       return (left, right)
@@ -50,7 +50,7 @@ import Testing
   struct Unexpected: Error {}
 
   func pair(_ client: TLSOptions, _ server: TLSOptions, host: String = "localhost") throws -> Pair {
-    // A view does not keep its buffer alive.
+    // A view does not hold its buffer, so `name` has to live until the end of the function.
     let name = bytes(host)
     defer { withExtendedLifetime(name) {} }
     let left = try #require(TLSEngine.make(context(.client, client), host: name.view))
@@ -58,8 +58,8 @@ import Testing
     return Pair(client: left, server: right)
   }
 
-  /// A host name that ends with a dot is the same name as without it (RFC 6066 section 3 sends it without). An address
-  /// with a zone is the same address as without it.
+  /// A host name with a dot at its end is equal to the name without the dot (RFC 6066 section 3 sends it
+  /// without the dot). An address with a zone is equal to the address without the zone.
   @Test(arguments: ["localhost", "127.0.0.1", "a.test.example", "localhost.", "fe80::1", "fe80::1%eth0"])
   func goodHost(_ host: String) throws {
     let pair = try pair(certificates.client(), certificates.server(), host: host)
@@ -83,7 +83,7 @@ import Testing
     _ = pair.shake()
     let sent = [UInt8]((0..<1_000_000).map { UInt8(truncatingIfNeeded: $0 &* 31) })
     #expect(sent.withUnsafeBytes { pair.client.write($0) })
-    // 62 records of 16 KiB, each with 22 bytes around it.
+    // The records have 16 KiB of plaintext each, and 22 bytes of overhead.
     #expect(pair.client.output.count < sent.count + 63 * 22 + 1)
     _ = pair.move(pair.client.output, pair.server.input, .max)
     var received: [UInt8] = []
@@ -98,8 +98,8 @@ import Testing
     #expect(place.withUnsafeMutableBytes { pair.server.read(into: $0) } == .closed)
   }
 
-  /// OpenSSL keeps one list of errors for each thread. An entry that another user of OpenSSL has left there must not
-  /// count as a failure of ours.
+  /// OpenSSL has one error queue for each thread. An error that another user of OpenSSL has left in the queue
+  /// must not count as a failure of this connection.
   @Test func whatOthersHaveFailedAtIsNotOurs() throws {
     let pair = try pair(certificates.client(), certificates.server())
     _ = pair.shake()
@@ -108,7 +108,7 @@ import Testing
     func fail() { #expect(BIO_new_file("/nonexistent", "r") == nil) }
     fail()
     #expect(sent.withUnsafeBytes { pair.server.write($0) })
-    // A part of a record has come; the rest is missing.
+    // Only a part of a record has arrived.
     _ = pair.move(pair.server.output, pair.client.input, 50)
     fail()
     #expect(place.withUnsafeMutableBytes { pair.client.read(into: $0) } == .needsMore)
@@ -131,7 +131,7 @@ import Testing
     #expect(text(pair.client.failure) == "TLS failed: protocol is shutdown")
   }
 
-  /// Gives `to` a record that no engine has made.
+  /// Passes a record to the engine `to` that no engine has made.
   func sendNonsense(to: TLSEngine) {
     let record = [0x17, 3, 3, 0, 32] + [UInt8](repeating: 7, count: 32)
     _ = record.withUnsafeBytes { to.input.append($0) }
@@ -149,7 +149,8 @@ import Testing
     #expect(text(pair.client.failure) == "the peer refused with a TLS alert: bad record mac")
   }
 
-  /// A ticket comes in several records, the last of which is invalid: the engine must not wait for more.
+  /// A session ticket arrives in several records, the last of which is invalid. The engine must fail, and not
+  /// wait for more.
   @Test func nonsenseWithinAHandshakeMessage() throws {
     let pair = try pair(certificates.client(), certificates.server())
     _ = pair.shake()
@@ -159,7 +160,7 @@ import Testing
     #expect(SSL_new_session_ticket(ssl) == 1 && SSL_do_handshake(ssl) == 1)
     #expect(pair.server.output.count > 2000)
     var place = [UInt8](repeating: 0, count: 200)
-    // Moves two records of 512 bytes, and a part of the third.
+    // Moves two records of 512 bytes, and a part of the third record.
     _ = pair.move(pair.server.output, pair.client.input, 1100)
     #expect(place.withUnsafeMutableBytes { pair.client.read(into: $0) } == .needsMore)
     let rest = [UInt8](repeating: 9, count: 600)
@@ -228,8 +229,8 @@ import Testing
     Bad(
       server: "stranger", host: "stranger",
       words: "certificate verify failed: unable to get local issuer certificate, expected host stranger"),
-    // RFC 9525 section 6.3: the CN does not count as a name, even if the certificate has no other; a "*" is a whole
-    // label.
+    // RFC 9525 section 6.3: the common name (CN) of a certificate is not a name to verify, even if the
+    // certificate has no other name. A "*" stands for a whole label only.
     Bad(
       server: "cn", host: "localhost",
       words: "certificate verify failed: hostname mismatch, expected host localhost"),
@@ -257,7 +258,7 @@ import Testing
       try pair(certificates.client(), certificates.server(server), host: host).shake() == (.done, .done))
   }
 
-  /// RFC 9113 appendix A: with TLS 1.2 only ciphers with forward secrecy and authenticated encryption.
+  /// RFC 9113 appendix A: TLS 1.2 may use only ciphers with forward secrecy and authenticated encryption.
   @Test(arguments: [
     ("ECDHE-ECDSA-AES128-GCM-SHA256", true), ("ECDHE-ECDSA-CHACHA20-POLY1305", true),
     ("ECDHE-ECDSA-AES128-SHA256", false), ("ECDHE-ECDSA-AES256-SHA", false),
@@ -310,7 +311,8 @@ import Testing
     #expect(text(engine.failure) == words)
   }
 
-  /// A client accepts any number of HelloRequests before the server's answer, so the bytes of a handshake are limited.
+  /// OpenSSL's client accepts any number of HelloRequest messages before the server's answer. So the engine
+  /// limits the bytes of a handshake.
   @Test func aHandshakeIsBounded() throws {
     let engine = try #require(TLSEngine.make(context(.client, certificates.client()), host: nil))
     #expect(engine.handshake() == .needsMore)
@@ -321,7 +323,7 @@ import Testing
       return engine.handshake()
     }
     for _ in 0..<63 { #expect(say(4096) == .needsMore) }
-    // After these bytes the handshake has had 1 MiB.
+    // With these bytes the handshake has reached exactly 1 MiB.
     #expect(say(4016) == .needsMore && engine.input.isEmpty)
     #expect(say(1) == .failed)
     #expect(text(engine.failure) == "TLS handshake failed: over 1 MiB long")
@@ -380,7 +382,7 @@ import Testing
   }
 
   @Test func rootsOfTheSystem() {
-    // The test also passes on a machine without roots, if the error text says so.
+    // On a machine without roots the test passes, too, if the error text says so.
     switch TLSContext.make(role: .client, options: TLSOptions()) {
     case .made: break
     case .failed(let failure): #expect(text(failure.text)?.hasPrefix("this system has no roots") == true)

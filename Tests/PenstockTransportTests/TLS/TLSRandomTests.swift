@@ -3,7 +3,7 @@ import Testing
 
 @testable import PenstockTransport
 
-/// Damaged records fail with an error text, and never trap.
+/// A damaged record must give an error text, and must never trap.
 @Suite struct TLSRandomTests {
   @Test(arguments: 0..<100)
   func damaged(_ seed: Int) throws {
