@@ -54,8 +54,8 @@ final class Subchannel: Timer {
   /// The number of attempts to connect that have failed in a row, and the time when the next attempt begins.
   var failures: (count: Int, retry: UInt64)? { state.failures }
 
-  /// Gives `attempt` a stream. False: no connection can open a further stream. The balancer is told when a
-  /// connection can, or when the connections are lost.
+  /// Gives `attempt` a stream. False: no connection can open a further stream. The balancer gets an event
+  /// when a connection can, or when the connections are lost.
   @inline(__always)
   func open(_ attempt: Attempt) -> Bool {
     let isOpen = borrow(connection) { connection in
@@ -86,9 +86,9 @@ final class Subchannel: Timer {
 
   var hasSlot: Bool { free != nil }
 
-  /// Called when no connection can open a stream for an attempt. The balancer will be told when a connection
-  /// can, or when the connections are lost. `grows`: begins a further connection, if the limit allows.
-  /// Returns whether a further connection is being made.
+  /// Called when no connection can open a stream for an attempt. The balancer will get an event when a
+  /// connection can, or when the connections are lost. `grows`: begins a further connection, if the limit
+  /// allows. Returns whether a further connection is being made.
   @inline(never) @_optimize(size)
   func lackSlot(grows: Bool) -> Bool {
     if let connection, connection.leaving != nil { connectionDraining(connection) }

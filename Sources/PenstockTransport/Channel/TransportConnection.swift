@@ -50,7 +50,7 @@ class TransportConnection: ReadyHandler {
   func timedOut() {}
   /// Accepts no new streams from now on, and closes when the last stream has ended.
   func drain() {}
-  /// Tells the peer about the end (such as by GOAWAY), and closes the connection.
+  /// Tells the peer that the connection ends (in HTTP/2 by GOAWAY), and closes it.
   func closeGracefully() {}
   /// Called in a forked child. Closes only the descriptor, and sends nothing.
   func closeInChild() {}

@@ -32,7 +32,7 @@ struct ConnectionWindow {
   }
 
   /// Adds `count` received bytes, and measures the time for each half of a narrow window. True: half a window
-  /// came in less than a round trip, so the narrow window slows the peer down.
+  /// was received in less than two round trips, so the narrow window slows the peer down.
   mutating func isFelt(_ count: Int, now: () -> UInt64, roundTrip: () -> UInt64) -> Bool {
     taken += count
     if taken < ConnectionWindow.half { return false }

@@ -35,7 +35,7 @@ enum HTTP2StreamLife: CaseIterable {
   case emptying
   /// Our END_STREAM is in a frame that nghttp2 has not sent yet.
   case ending
-  /// Our END_STREAM has left.
+  /// Our END_STREAM was sent.
   case ended
   case closed
 

@@ -168,8 +168,8 @@ extension Runtime {
       lacksThread.store(true, ordering: .relaxed)
       ownWanted = hasWork || hasLostDescriptors || ending.load(ordering: .relaxed) || timers.earliest != nil
     }
-    // Releases the reference that belongs to the own thread of the parent, which does not exist in this
-    // process.
+    // Releases the reference to this runtime that its own thread held in the parent. That thread does not
+    // exist in this process.
     if hadThread { Unmanaged.passUnretained(self).release() }
   }
 

@@ -43,8 +43,8 @@ extension Runtime {
   /// before the thread sleeps does not end the sleep, so the sleep is kept short.
   static let interruptibleSlice: UInt64 = 250_000_000
   /// The longest time for which the runtime's own thread sleeps while blocking calls drive the loop in turns,
-  /// in units of the linger. With 8 the own thread wakes once in fifty calls. With a larger number, the last
-  /// send or cancel of a thread that does not wait may be delayed for longer.
+  /// in units of the linger. With 16 the own thread wakes about once in a hundred calls. With a larger
+  /// number, the last send or cancel of a thread that does not wait may be delayed for longer.
   static let longestLook: UInt64 = 16
   /// A crowd is a time when many threads wait in blocking functions. It begins when `crowdSize` threads are
   /// parked. It ends when `crowdLasts` waits have begun while fewer threads were parked.
@@ -292,8 +292,9 @@ extension Runtime {
     threadState = .joinable
     var id: pthread_t = 0
     lock.lock()
-    // `freeSince` is now, as if a driver had just left. So the own thread waits for the linger before it
-    // drives. A program that begins with a blocking call then drives the loop itself, and wakes no thread.
+    // `freeSince` is now, as if a driver had just left. So the runtime's own thread waits for the linger
+    // before it drives. A program that begins with a blocking call then drives the loop itself, and wakes no
+    // thread.
     freeSince = clock
     let failure = OwnThread.start(self, &id, detached: false) { argument in
       guard let argument else { return nil }
@@ -333,8 +334,9 @@ extension Runtime {
         look = shortest
         continue
       }
-      // While blocking calls follow one another, the own thread doubles its sleep between two checks of the
-      // role. Checks after each linger would take processor time from the calls.
+      // While blocking calls follow one another, the runtime's own thread doubles its sleep between two
+      // checks of whether any thread drives. Checks after each linger would take processor time from the
+      // calls.
       let isBusy = turnover != seenTurnover
       seenTurnover = turnover
       look = isBusy ? min(look * 2, shortest * Runtime.longestLook) : shortest

@@ -35,10 +35,10 @@ private final class AsyncStyle {
   }
 }
 
-/// The object behind the state pointer of the ordinary callbacks. The registration has one such object. If
-/// the user has a `create` callback, each hop has another one. The state pointer of the registration holds a
-/// reference, which the registration's finalizer releases. The state pointer of a hop holds a reference,
-/// which `destroy` releases.
+/// The object that the state pointer of the ordinary callbacks points to. The registration has one such
+/// object. If the user has a `create` callback, each hop has a further object. The state pointer of the
+/// registration holds a reference, which the registration's finalizer releases. The state pointer of a hop
+/// holds a reference, which `destroy` releases.
 public final class AsyncState {
   private let style: AsyncStyle
   private let pointer: UnsafeMutableRawPointer?

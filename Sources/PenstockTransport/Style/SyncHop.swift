@@ -18,7 +18,7 @@ final class SyncHop: BoundHop, @unchecked Sendable {
     super.init(call.hop)
   }
 
-  /// The borrowed handle.
+  /// The borrowed handle for the user's function.
   var pointer: OpaquePointer { OpaquePointer(Unmanaged.passUnretained(self).toOpaque()) }
 
   func close() { call = nil }

@@ -12,7 +12,7 @@ private final class PingedServer {
   var answersPings = true
   var limit: UInt32 = 100
   private(set) var sockets: [SimulatedSocket] = []
-  /// When each PING came.
+  /// The times at which PINGs arrived.
   private(set) var pings: [UInt64] = []
   /// The names of the HEADERS and PING frames that the server has received, in order.
   private(set) var frames: [String] = []

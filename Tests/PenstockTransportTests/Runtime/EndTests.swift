@@ -333,7 +333,7 @@ extension RuntimeTests {
           return grandchild
         }
         must(status == 0, "the child ended with \(status)")
-        // The parent goes on.
+        // The fork has not changed the parent's ids.
         must(Process.nextID() == id + 1, "sequence")
         parents.perform {}
         parents.end()

@@ -168,14 +168,14 @@ extension RuntimeTests {
     }
 
     @Test func aCrowdIsDrivenByTheOwnThreadAndALoneCallerByItself() {
-      // The linger is longer than the test. So the own thread drives only if it is told to.
+      // The linger is longer than the test. So the runtime's own thread drives only if it is told to.
       let runtime = makeRuntime(linger: 60_000_000)
       let cells = (0...Runtime.crowdSize).map { _ in WaitCell() }
       let wait = { (cell: WaitCell) in
         TestThread { must(runtime.wait(for: cell, deadline: nil, interruptible: false) == .ready, "woken") }
       }
-      // The other callers begin only when the first caller drives. If all callers began while the own thread
-      // still drives, the own thread would keep driving.
+      // The other callers begin only when the first caller drives. If all callers began while the runtime's
+      // own thread still drives, it would keep driving.
       let first = wait(cells[0])
       eventually("a caller drives") {
         runtime.lock.withLock {
@@ -189,7 +189,7 @@ extension RuntimeTests {
       cells[0].set()
       eventually("the own thread drives") { runtime.lock.withLock { runtime.driver == .own } }
       #expect(driving != 0 && runtime.driverThread.load(ordering: .relaxed) != driving)
-      // The own thread keeps driving, so the next caller does not drive.
+      // The runtime's own thread keeps driving, so the next caller does not drive.
       let me = cs_thread_self()
       let mine = Counter()
       runtime.perform { if cs_thread_self() == me { mine.up() } }
