@@ -28,6 +28,9 @@ final class FrameMaker {
     }
     switch step.kind {
     case .raw: return out.append(step.payload.view)
+    case .response, .chunk, .lastChunk:
+      http1(step, into: out)
+      return true
     case .frame: return frame(step, stream, step.payload.view, into: out)
     case .goaway:
       let payload = ByteBuffer()
@@ -40,6 +43,21 @@ final class FrameMaker {
       if step.kind == .pushPromise && !FrameParser.bigEndian(step.promised, into: block) { return false }
       return encode(step, into: block) && headerFrames(step, stream, block.view, into: out)
     }
+  }
+
+  /// Writes a part of an answer of HTTP/1.1.
+  private func http1(_ step: FrameStep, into out: ByteBuffer) {
+    switch step.kind {
+    case .response: out.put(step.line.view)
+    case .lastChunk: out.put("0")
+    case .chunk, .frame, .headers, .pushPromise, .goaway, .raw:
+      if step.line.isEmpty { HTTPReason.put(hex: step.payload.count, into: out) } else { out.put(step.line.view) }
+      out.put("\r\n").put(step.payload.view).put("\r\n")
+      return
+    }
+    out.put("\r\n")
+    for field in step.fields { out.put(field.name.view).put(": ").put(field.value.view).put("\r\n") }
+    if !step.isOpen { out.put("\r\n") }
   }
 
   private func encode(_ step: FrameStep, into block: ByteBuffer) -> Bool {

@@ -46,6 +46,16 @@ enum FrameParser {
       return true
     }
     if bytesEqual(verb, "frame") { return true }
+    if bytesEqual(verb, "response") {
+      frame.kind = .response
+      guard let status = words.next() else { return false }
+      frame.line.put("HTTP/1.1 ").put(status).put(" ").put(HTTPReason.phrase(decimal(status) ?? 0))
+      return true
+    }
+    if bytesEqual(verb, "chunk") || bytesEqual(verb, "last-chunk") {
+      frame.kind = verb.first == 0x63 ? .chunk : .lastChunk
+      return true
+    }
     frame.stream = .number(0)
     if bytesEqual(verb, "settings") {
       frame.type = 4
@@ -119,6 +129,17 @@ enum FrameParser {
   /// such a word.
   private static func piece(_ frame: FrameStep, _ name: ByteView, _ value: ByteView) -> Bool? {
     let out = frame.payload
+    if bytesEqual(name, "size") && frame.kind == .chunk {
+      guard let size = quoted(value) else { return false }
+      frame.line.put(size.view)
+      return true
+    }
+    if bytesEqual(name, "envelope") {
+      guard let colon = value.firstIndex(of: 0x3A), let flags = decimal(part(value, 0, colon), limit: 255),
+        let body = quoted(part(value, colon + 1, value.count))
+      else { return false }
+      return prefix(flags, body.count, into: out) && out.append(body.view)
+    }
     if bytesEqual(name, "text") { return quoted(value).map { out.append($0.view) } ?? false }
     if bytesEqual(name, "hex") {
       guard value.count % 2 == 0 else { return false }

@@ -1,6 +1,7 @@
 import PenstockWire
 
-/// Counts the events that the client has caused, by kind. Header blocks are not decoded, because no step of a script
+/// Counts the events that the client has caused, by kind. A client that does not begin with HTTP/2's preface speaks
+/// HTTP/1.1. Header blocks are not decoded, because no step of a script
 /// depends on their contents.
 final class PlayerInput {
   private struct Stream {
@@ -13,7 +14,8 @@ final class PlayerInput {
   private let number: Int
   private let prints: Bool
   private var hasPreface = false
-  private var isGarbage = false
+  /// The parser of requests of HTTP/1.1; it reports nothing more behind a malformed one.
+  private var requests: RequestParser?
   private var seen: [Int] = Array(repeating: 0, count: Script.Event.count)
   private var streams: [Stream] = []
   /// The index of the current stream in `streams`; -1: there is none.
@@ -50,14 +52,16 @@ final class PlayerInput {
   }
 
   func take(_ more: ByteView) {
-    if isGarbage || !bytes.append(more) { return }
+    if requests != nil { return takeRequests(more) }
+    if !bytes.append(more) { return }
     if !hasPreface {
       let count = PlayerInput.preface.utf8CodeUnitCount
-      if bytes.count < count { return }
-      if !bytesEqual(part(bytes.view, 0, count), PlayerInput.preface) {
-        isGarbage = true
-        return bytes.removeAll(keepingCapacity: false)
+      let begun = min(count, bytes.count)
+      if !bytesEqual(part(bytes.view, 0, begun), part(PlayerInput.preface.bytes, 0, begun)) {
+        requests = RequestParser()
+        return takeRequests(bytes.view)
       }
+      if begun < count { return }
       hasPreface = true
       bytes.consume(count)
       note(.preface)
@@ -69,6 +73,18 @@ final class PlayerInput {
       let stream = Int(header[5] & 0x7F) << 24 | Int(header[6]) << 16 | Int(header[7]) << 8 | Int(header[8])
       frame(header[3], header[4], stream, part(header, 9, 9 + length))
       bytes.consume(9 + length)
+    }
+  }
+
+  private func takeRequests(_ more: ByteView) {
+    guard requests?.input.append(more) == true else { return }
+    while let event = requests?.next() {
+      switch event {
+      case .needsMore, .malformed: return
+      case .headersEnd: note(.requestHead)
+      case .end: note(.request)
+      case .request, .field, .body: continue
+      }
     }
   }
 

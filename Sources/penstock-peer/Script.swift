@@ -11,14 +11,14 @@ final class Script {
   /// The events that can be waited for.
   enum Event: Int {
     case preface, settings, settingsAck, headers, data, message, end, rst, ping, pingAck, goaway,
-      windowUpdate, close
+      windowUpdate, close, requestHead, request
 
-    static let count = 13
+    static let count = 15
 
     init?(_ word: ByteView) {
       let words: [StaticString] = [
         "preface", "settings", "settings-ack", "headers", "data", "message", "end", "rst", "ping", "ping-ack",
-        "goaway", "window-update", "close",
+        "goaway", "window-update", "close", "request-head", "request",
       ]
       for i in 0..<words.count where bytesEqual(word, words[i]) {
         self.init(rawValue: i)
@@ -42,6 +42,8 @@ final class Script {
       case .goaway: return "goaway"
       case .windowUpdate: return "window-update"
       case .close: return "close"
+      case .requestHead: return "request-head"
+      case .request: return "request"
       }
     }
   }
@@ -99,7 +101,8 @@ final class Script {
   }
 }
 
-/// A step that sends a frame, or bytes that are no frame. The parts of the frame may contradict each other.
+/// A step that sends a frame of HTTP/2, a part of an answer of HTTP/1.1, or other bytes. Its parts may contradict each
+/// other.
 final class FrameStep {
   enum Stream {
     /// The stream of the last HEADERS that were waited for.
@@ -107,7 +110,18 @@ final class FrameStep {
     case number(Int)
   }
 
-  enum Kind { case frame, headers, pushPromise, goaway, raw }
+  enum Kind {
+    case frame, headers, pushPromise, goaway, raw
+    /// Of HTTP/1.1: a head, a chunk, and the last chunk with the trailers.
+    case response, chunk, lastChunk
+
+    var hasFields: Bool {
+      switch self {
+      case .headers, .pushPromise, .response, .lastChunk: return true
+      case .frame, .goaway, .raw, .chunk: return false
+      }
+    }
+  }
 
   struct Field {
     var name: ByteBuffer
@@ -119,7 +133,7 @@ final class FrameStep {
   var flags = 0
   var stream = Stream.current
   let payload = ByteBuffer()
-  /// The header fields of HEADERS and PUSH_PROMISE. They are encoded only when they are sent, because the HPACK encoder
+  /// The header fields, or the trailers of a last chunk. Those of HEADERS and PUSH_PROMISE are encoded only when they are sent, because the HPACK encoder
   /// has a state.
   var fields: [Field] = []
   /// The length that the frame's header says; nil: the true one.
@@ -129,12 +143,14 @@ final class FrameStep {
   var pad: Int?
   /// How many bytes of the header block each HEADERS and CONTINUATION frame has; nil: one frame has all.
   var split: Int?
-  /// Whether END_HEADERS is left out.
+  /// Whether END_HEADERS, or the empty line of HTTP/1.1, is left out.
   var isOpen = false
   /// Whether GOAWAY names the current stream as the last one.
   var lastIsCurrent = false
   var last = 0
   var code = 0
   var promised = 2
+  /// The status line without its end; or the size of a chunk in hexadecimal, true or not.
+  let line = ByteBuffer()
   var times = 1
 }

@@ -35,7 +35,7 @@ struct ScriptParser {
   /// Parses `name: value` and adds the field to the frame above. The name may begin with a colon. Name and value may
   /// contain escapes; the value `\*N` is N times "a".
   private func field(_ line: ByteView) -> Bool {
-    guard let frame, frame.kind == .headers || frame.kind == .pushPromise else { return false }
+    guard let frame, frame.kind.hasFields else { return false }
     guard let colon = line.dropFirst().firstIndex(of: 0x3A) else { return false }
     let text = HeaderRules.trimmed(part(line, colon + 1, line.count))
     guard let name = ScriptParser.unescape(part(line, 0, colon)),

@@ -12,6 +12,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "interop
 
 import harness
 import http1
+import scripts
 from harness import check, check_equal, peer
 from http1 import GREETER, HELLO, envelope
 
@@ -189,6 +190,8 @@ class Peer:
             self.suite.section("curl")
             http1.run(self.suite, plain)
             self.suite.section("HTTP/1.1")
+            scripts.run(self.suite, self.folder)
+            self.suite.section("scripts")
             import through_connectrpc
             through_connectrpc.run(self.suite, self.servers, self.certificates)
             self.suite.section("connectrpc")
