@@ -51,7 +51,11 @@ final class FrameMaker {
     case .response: out.put(step.line.view)
     case .lastChunk: out.put("0")
     case .chunk, .frame, .headers, .pushPromise, .goaway, .raw:
-      if step.line.isEmpty { HTTPReason.put(hex: step.payload.count, into: out) } else { out.put(step.line.view) }
+      if step.line.isEmpty {
+        HTTPReason.put(hex: step.payload.count, into: out)
+      } else {
+        out.put(step.line.view)
+      }
       out.put("\r\n").put(step.payload.view).put("\r\n")
       return
     }

@@ -133,8 +133,8 @@ final class FrameStep {
   var flags = 0
   var stream = Stream.current
   let payload = ByteBuffer()
-  /// The header fields, or the trailers of a last chunk. Those of HEADERS and PUSH_PROMISE are encoded only when they are sent, because the HPACK encoder
-  /// has a state.
+  /// The header fields, or the trailers of a last chunk. Those of HEADERS and PUSH_PROMISE are encoded when they are
+  /// sent, because the HPACK encoder has a state.
   var fields: [Field] = []
   /// The length that the frame's header says; nil: the true one.
   var length: Int?

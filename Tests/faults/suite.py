@@ -1,6 +1,7 @@
 """The fault suite; `run` in this folder starts it. docs/peer.md has the language of the scripts."""
 
 import contextlib
+import functools
 import json
 import pathlib
 import re
@@ -36,11 +37,15 @@ class Story:
         self.name = path.stem
         self.text = path.read_text()
         self.expected = self.fields("expect")
-        check("unary" in self.expected and "bidi" in self.expected, f"{path.name} expects nothing")
+        client = self.fields("client")
+        self.kinds = client.get("calls", "unary,bidi").split(",")
+        self.protocols = client.get("protocol", "grpc").split(",")
+        self.http = client.get("http", "2")
+        check(all(kind in self.expected for kind in self.kinds), f"{path.name} expects nothing")
         self.is_open = any("|" in code for code in self.expected.values())
         check(self.is_open == bool(re.search(r"^# not determined: ", self.text, re.MULTILINE)),
               f"{path.name}: what is not determined is named where there are alternatives, and nowhere else")
-        self.deadline = int(self.fields("client").get("deadline_ms", 5000))
+        self.deadline = int(client.get("deadline_ms", 5000))
 
     def fields(self, word):
         found = re.search(rf"^# {word} (.*)$", self.text, re.MULTILINE)
@@ -54,6 +59,19 @@ class Story:
     @property
     def needs_tls(self):
         return "# tls only\n" in self.text
+
+    @property
+    def is_silent(self):
+        """Whether the server of the script gives no answer of its own, so that each protocol has the same end."""
+        return not re.search(r"^(answer|headers|trailers|response|data|raw) ", self.text + " ", re.MULTILINE)
+
+    def channel(self, protocol):
+        """The options of the channel for a protocol."""
+        return {} if protocol == "grpc" else {"protocol": protocol, "http": self.http}
+
+    def label(self, protocol):
+        """The name of the tests for a protocol."""
+        return self.name if protocol == "grpc" else f"{self.name} {protocol}"
 
     @property
     def counts_connections(self):
@@ -117,29 +135,46 @@ class Faults:
 
     # ---- Scripts ----
 
-    def scripts(self):
+    def stories(self):
+        """The scripts that the library can play a part in."""
         stories = [Story(path) for path in sorted(HERE.glob("*.script"))]
         check(len(stories) >= 30, f"{len(stories)} scripts")
         check(sum(story.is_open for story in stories) <= 1, "scripts with alternatives")
-        for story in stories:
+        return [story for story in stories if story.http == "2" or self.has_http1]
+
+    @functools.cached_property
+    def has_http1(self):
+        """Whether the library under test speaks the protocols of HTTP/1.1."""
+        with peer("--http", "1.1") as server:
+            told = self.calls(server.address, channel={"protocol": "connect", "http": "1.1"})
+        if all(one["code"] == "OK" for one in told):
+            return True
+        print(f"no calls over HTTP/1.1: {told[0]['message']}")
+        self.suite.skipped += 1
+        return False
+
+    def scripts(self):
+        for story in self.stories():
             if story.needs_tls:
                 continue
             repeat = 0 if story.is_slow else self.repeats
-            for kind in ("unary", "bidi"):
-                if story.counts_connections:
-                    for style in ("blocking", "callback"):
-                        self.play(story, kind, (style,), 0)
-                else:
-                    self.play(story, kind, ("blocking", "callback"), repeat)
+            for protocol in story.protocols:
+                for kind in story.kinds:
+                    if story.counts_connections:
+                        for style in ("blocking", "callback"):
+                            self.play(story, protocol, kind, (style,), 0)
+                    else:
+                        self.play(story, protocol, kind, ("blocking", "callback"), repeat)
 
-    def play(self, story, kind, styles, repeat):
+    def play(self, story, protocol, kind, styles, repeat):
         """Runs a script as one test for each style; the tests share a peer."""
-        names = {style: f"{story.name} {kind} {style}" for style in styles}
+        names = {style: f"{story.label(protocol)} {kind} {style}" for style in styles}
         if not any(self.suite.wants(name) for name in names.values()):
             return
         try:
             with peer("--script", story.path) as server:
-                told = self.calls(server.address, deadline=story.deadline, styles=styles, calls=kind, repeat=repeat)
+                told = self.calls(server.address, deadline=story.deadline, styles=styles, calls=kind, repeat=repeat,
+                                  channel=story.channel(protocol))
         except harness.Failure as failure:
             for name in names.values():
                 self.suite.note(name, failure)
@@ -153,19 +188,30 @@ class Faults:
         check_left(told, story.deadline)
 
     def over_tls(self):
-        """Runs all scripts except the slow ones over TLS: a unary call, and a bidi call on a host-driven runtime."""
-        for path in sorted(HERE.glob("*.script")):
-            story = Story(path)
+        """All scripts but the slow ones also run over TLS: a unary call, and a bidi call on a host-driven runtime."""
+        for story in self.stories():
             if story.is_slow:
                 continue
             for style, kind in (("blocking", "unary"), ("host-callback", "bidi")):
-                self.suite.run(f"{story.name} {kind} {style} tls", self.play_tls, story, kind, style)
+                if kind in story.kinds:
+                    protocol = story.protocols[0]
+                    self.suite.run(f"{story.label(protocol)} {kind} {style} tls", self.play_tls, story, protocol, kind, style)
 
-    def play_tls(self, story, kind, style):
+    def play_tls(self, story, protocol, kind, style):
         with peer("--script", story.path, "--tls", *self.certificates.server_options()) as server:
             told, = self.calls(server.address, tls=self.certificates.client_options(), deadline=story.deadline,
-                               styles=(style,), calls=kind)
+                               styles=(style,), calls=kind, channel=story.channel(protocol))
         self.judge(story, told)
+
+    def over_protocols(self):
+        """A script of HTTP/2 without an answer ends the calls of all protocols alike."""
+        if not self.has_http1:
+            return
+        for story in self.stories():
+            if story.http == "2" and story.is_silent and not story.is_slow and not story.needs_tls:
+                for protocol in ("grpc-web", "grpc-web-text", "connect"):
+                    for kind in story.kinds:
+                        self.play(story, protocol, kind, ("callback",), 0)
 
     def valgrind(self):
         for name in VALGRIND:
@@ -427,6 +473,8 @@ def main():
         suite.section("faults without a script")
         faults.scripts()
         suite.section("scripts")
+        faults.over_protocols()
+        suite.section("scripts over other protocols")
         faults.over_tls()
         suite.section("scripts within TLS")
         if not malloc:

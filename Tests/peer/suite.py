@@ -12,7 +12,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "interop
 
 import harness
 import http1
-import scripts
+import played
 from harness import check, check_equal, peer
 from http1 import GREETER, HELLO, envelope
 
@@ -190,7 +190,7 @@ class Peer:
             self.suite.section("curl")
             http1.run(self.suite, plain)
             self.suite.section("HTTP/1.1")
-            scripts.run(self.suite, self.folder)
+            played.run(self.suite, self.folder)
             self.suite.section("scripts")
             import through_connectrpc
             through_connectrpc.run(self.suite, self.servers, self.certificates)
