@@ -22,6 +22,7 @@ from ._call import Call
 from ._channel import Channel
 from ._completion import Completion, CompletionInterceptor
 from ._connection import ConnectionEvent, ConnectionEventKind
+from ._encoding import Codec, JSONCodec, ProtobufJSONCodec
 from ._errors import (
     AlreadyError,
     BusyError,
@@ -64,6 +65,7 @@ __all__ = [
     "Call",
     "Channel",
     "ClosedError",
+    "Codec",
     "CompletedCall",
     "Completion",
     "CompletionInterceptor",
@@ -85,6 +87,7 @@ __all__ = [
     "Interceptor",
     "InterceptorWarning",
     "InvalidArgumentError",
+    "JSONCodec",
     "Kind",
     "Level",
     "LibraryError",
@@ -92,6 +95,7 @@ __all__ = [
     "Metadatum",
     "NotFoundError",
     "Pick",
+    "ProtobufJSONCodec",
     "ReceivedMetadata",
     "Registration",
     "Resolver",

@@ -11,6 +11,7 @@ from . import _call, _raw
 from ._arguments import c_string, milliseconds
 from ._constants import E_ALREADY, E_INTERRUPTED, OK
 from ._ctrl_c import call
+from ._encoding import Codec
 from ._errors import check, check_with, library_error
 from ._keywords import Interceptors
 from ._metadata import owned_text
@@ -30,7 +31,7 @@ TLS = Union[bool, Mapping[str, Any]]
 
 class Channel(Caller):
     """A target, its connections and its interceptors. As a context manager it closes itself at the end of the
-    ``with`` block.
+    with block.
 
     ``target``: ``host:port``, ``dns:///host:port``, ``ipv4:1.2.3.4:5,...``, ``ipv6:[::1]:5,...``, ``unix:/path``,
     ``unix-abstract:name``, ``vsock:cid:port``, ``passthrough:///host:port``, or a URL: ``https://host:port/prefix``
@@ -40,7 +41,7 @@ class Channel(Caller):
     ``server_name``, ``verify``, or None: the library's default, which is TLS except for unix sockets and ``http://``.
     ``options``: ``protocol`` (``"grpc"``, ``"grpc-web"``, ``"grpc-web-text"`` or ``"connect"``), ``http``
     (``"auto"``, ``"2"`` or ``"1.1"``), ``max_get_url_bytes``, ``http1_max_connections``, ``http1_idle_timeout_ms``,
-    ``authority``, ``user_agent``, ``default_deadline_ms``, ``max_receive_message_bytes``,
+    ``authority``, ``content_subtype``, ``user_agent``, ``default_deadline_ms``, ``max_receive_message_bytes``,
     ``max_send_message_bytes``, ``max_header_list_bytes``, ``connect_timeout_ms``, ``wait_for_ready``,
     ``service_config``, ``max_connections_per_subchannel``, ``health_checks``, ``idle_timeout_ms``,
     ``max_connection_age_ms``, ``initial_backoff_ms``, ``max_backoff_ms``, ``backoff_multiplier``,
@@ -50,7 +51,8 @@ class Channel(Caller):
     ``trace``: see docs/options.md.
     ``interceptors``: each an interceptor, or (interceptor, priority). ``runtime``: a `Runtime`, instead of the
     default one. ``resolver``: a `Resolver` that finds the addresses, instead of a look-up of the target's name.
-    ``picker``: a function that chooses the server of each attempt: see `set_picker`.
+    ``picker``: a function that chooses the server of each attempt: see `set_picker`. ``codec``: a `Codec` that
+    replaces the serializers of all methods, such as ``ProtobufJSONCodec()``.
 
     The channel connects at its first call. InvalidArgumentError: the target or an option is wrong; its ``path``
     names it.
@@ -66,8 +68,10 @@ class Channel(Caller):
         runtime: Optional[Runtime] = None,
         resolver: Optional[Resolver] = None,
         picker: Optional[Picker] = None,
+        codec: Optional[Codec] = None,
     ) -> None:
         self.target = target
+        self._encoding = codec
         self._runtime = runtime if runtime is not None else default_runtime()
         chosen = dict(options or {})
         if tls is not None:

@@ -70,10 +70,14 @@ class _Serializers(NamedTuple):
 
 
 class Codec:
-    """Owns a ``penstock_codec *`` that is made from the serializers of a method."""
+    """Owns a ``penstock_codec *`` that is made from the serializers of a method. ``name``: the name of their
+    encoding; None: the usual one."""
 
     def __init__(
-        self, serializer: Optional[Callable[[Any], bytes]], deserializer: Optional[Callable[[bytes], Any]]
+        self,
+        serializer: Optional[Callable[[Any], bytes]],
+        deserializer: Optional[Callable[[bytes], Any]],
+        name: Optional[str] = None,
     ) -> None:
         functions = _raw.penstock_codec_functions(sizeof(_raw.penstock_codec_functions))
         functions.user_data = registry.add(_Serializers(serializer, deserializer))
@@ -82,6 +86,7 @@ class Codec:
         functions.decode = _decode_trampoline
         functions.free = _free_trampoline
         functions.copy = _copy_trampoline
+        functions.name = name.encode() if name else None
         handle, error = c_void_p(), c_void_p()
         check_with(_raw.penstock_codec_new(byref(functions), byref(handle), byref(error)), error)
         assert handle.value is not None

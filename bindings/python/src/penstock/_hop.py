@@ -156,6 +156,12 @@ class Hop(RequestFields):
         return bool(_raw.penstock_hop_is_secure(self._anywhere))
 
     @property
+    def protocol(self) -> str:
+        """The protocol of the call's channel, or of the channel to which a hop has redirected the call: ``"grpc"``,
+        ``"grpc-web"``, ``"grpc-web-text"`` or ``"connect"``."""
+        return text_of(_raw.penstock_hop_protocol(self._anywhere))
+
+    @property
     def target(self) -> str:
         """The target, as the program gave it to the channel."""
         return text_of(_raw.penstock_hop_target(self._anywhere))

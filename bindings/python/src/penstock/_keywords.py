@@ -164,7 +164,17 @@ class CallKeywords:
         metadata=_about(
             "idempotency",
             _idempotency,
-            "an `Idempotency`, which interceptors read as ``hop.idempotency``. None: UNKNOWN",
+            "an `Idempotency`, which interceptors read as ``hop.idempotency``; with NO_SIDE_EFFECTS Connect calls a "
+            "unary method by HTTP GET. None: UNKNOWN",
+        ),
+    )
+    content_subtype: Optional[str] = field(
+        default=None,
+        metadata=_about(
+            "content_subtype",
+            json.dumps,
+            "the name of the messages' encoding in the content-type, such as ``\"json\"``. None: that of the "
+            "channel's ``codec``, or its option ``content_subtype``",
         ),
     )
 

@@ -9,6 +9,7 @@ from . import _call, _raw
 from ._arguments import c_string
 from ._call import Call, Deserializer, Requests, Serializer
 from ._codec import Codec
+from ._encoding import Codec as Encoding
 from ._keywords import CallKeywords, Interceptors, RequestArguments, RequestsArguments, takes
 from ._objects import Raised
 from ._options import CallOptions, call_options
@@ -23,6 +24,8 @@ class Method(NamedTuple):
     name: bytes
     serializer: Serializer
     deserializer: Deserializer
+    # The name of the encoding, if the channel has a codec; "" is the usual one.
+    subtype: Optional[str] = None
 
 
 class _MultiCallable:
@@ -48,12 +51,14 @@ class _MultiCallable:
         if not method.channel._sees_objects and not (keywords.interceptors and keywords.sees_objects):
             return None
         if self._made_codec is None:
-            self._made_codec = Codec(method.serializer, method.deserializer)
+            self._made_codec = Codec(method.serializer, method.deserializer, method.subtype)
         return self._made_codec
 
     def _start(self, keywords: CallKeywords, codec: Optional[Codec]) -> int:
         """Makes the call, and returns its handle, which the caller releases."""
         channel = self._method.channel
+        if keywords.content_subtype is None:
+            keywords.content_subtype = self._method.subtype
         options = call_options(keywords, codec)
         if keywords.interceptors:
             channel._register(options, keywords.interceptors)
@@ -182,6 +187,9 @@ class ChannelLike(Protocol):
 class Caller:
     """The base of the objects that make calls: `Channel` and `SideChannel`."""
 
+    # The codec whose functions replace the serializers of each method; None: they stay.
+    _encoding: Optional[Encoding] = None
+
     @property
     def _waiters(self) -> Waiters:
         raise NotImplementedError
@@ -246,4 +254,10 @@ class Caller:
         return StreamStream(self._bound(method, request_serializer, response_deserializer))
 
     def _bound(self, method: str, serializer: Serializer, deserializer: Deserializer) -> Method:
-        return Method(self, c_string(method, "a method"), serializer, deserializer)
+        name = c_string(method, "a method")
+        encoding = self._encoding
+        if encoding is None:
+            return Method(self, name, serializer, deserializer)
+        return Method(
+            self, name, encoding._serializer(serializer), encoding._deserializer(deserializer), encoding.name
+        )

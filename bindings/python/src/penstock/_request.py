@@ -106,8 +106,8 @@ class RequestFields:
 
     @property
     def idempotency(self) -> Idempotency:
-        """How safe it is to make the call twice: a hint for hops, which the library itself does not use. Can be
-        set."""
+        """How safe it is to make the call twice. Connect calls a unary method without side effects by HTTP GET, see
+        `http_method`. Can be set."""
         return Idempotency(_raw.penstock_request_idempotency(self._request()))
 
     @idempotency.setter
@@ -116,9 +116,28 @@ class RequestFields:
         self._set(_raw.penstock_request_set_idempotency, wanted, "the idempotency can't be set")
 
     @property
+    def http_method(self) -> str:
+        """The HTTP method of the request: ``"GET"`` for a unary call over Connect whose `idempotency` is
+        NO_SIDE_EFFECTS, unless `allows_get` is False; else ``"POST"``. Until the request is sent, this is the method
+        by what is known then: a message that makes the URL too long (``max_get_url_bytes``) turns a GET into a POST.
+        Afterwards it is the method with which the request was sent."""
+        return text_of(_raw.penstock_request_http_method(self._request()))
+
+    @property
+    def allows_get(self) -> bool:
+        """Whether the request may be an HTTP GET, which has the message in its URL, where servers and proxies may log
+        and cache it. Can be set."""
+        return bool(_raw.penstock_request_allows_get(self._request()))
+
+    @allows_get.setter
+    def allows_get(self, allows: bool) -> None:
+        self._set(_raw.penstock_request_set_allows_get, int(bool(allows)), "allows_get can't be set")
+
+    @property
     def content_subtype(self) -> str:
-        """The content subtype: ``"json"`` for ``application/grpc+json``, ``""`` for ``application/grpc``; can be
-        set. A content-type of the response other than ``application/grpc`` is among the response's headers."""
+        """The name of the messages' encoding in the content-type: ``"json"`` for ``application/grpc+json``, or with
+        Connect for ``application/json``; ``""`` for the usual one. Can be set, which leaves the messages as they are.
+        A content-type of the response other than ``application/grpc`` is among the response's headers."""
         return text_of(_raw.penstock_request_content_subtype(self._request()))
 
     @content_subtype.setter

@@ -193,6 +193,11 @@ class InterceptedCall(RequestFields):
         return text_of(_raw.penstock_hop_target(self._inside()))
 
     @property
+    def protocol(self) -> str:
+        """The protocol of the call's channel: ``"grpc"``, ``"grpc-web"``, ``"grpc-web-text"`` or ``"connect"``."""
+        return text_of(_raw.penstock_hop_protocol(self._inside()))
+
+    @property
     def is_secure(self) -> bool:
         """Whether the call is protected on its way, by TLS or a unix socket."""
         return bool(_raw.penstock_hop_is_secure(self._inside()))

@@ -153,6 +153,7 @@ class penstock_codec_functions(Structure):
         ("decode", penstock_codec_decode),
         ("free", penstock_codec_free),
         ("copy", penstock_codec_copy),
+        ("name", c_char_p),
     ]
 
 

@@ -47,6 +47,12 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_request_idempotency": (c_int32, c_void_p),
     # penstock_result penstock_request_set_idempotency(penstock_request *request, int32_t idempotency);
     "penstock_request_set_idempotency": (c_int32, c_void_p, c_int32),
+    # const char *penstock_request_http_method(const penstock_request *request);
+    "penstock_request_http_method": (c_char_p, c_void_p),
+    # int32_t penstock_request_allows_get(const penstock_request *request);
+    "penstock_request_allows_get": (c_int32, c_void_p),
+    # penstock_result penstock_request_set_allows_get(penstock_request *request, int32_t allows);
+    "penstock_request_set_allows_get": (c_int32, c_void_p, c_int32),
     # int32_t penstock_request_wait_for_ready(const penstock_request *request);
     "penstock_request_wait_for_ready": (c_int32, c_void_p),
     # penstock_result penstock_request_set_wait_for_ready(penstock_request *request, int32_t wait);
@@ -106,6 +112,8 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_hop_count": (c_uint64, c_void_p),
     # penstock_result penstock_hop_set_count(penstock_hop *hop, uint64_t n);
     "penstock_hop_set_count": (c_int32, c_void_p, c_uint64),
+    # const char *penstock_hop_protocol(const penstock_hop *hop);
+    "penstock_hop_protocol": (c_char_p, c_void_p),
     # int32_t penstock_hop_is_secure(const penstock_hop *hop);
     "penstock_hop_is_secure": (c_int32, c_void_p),
     # penstock_result penstock_hop_stats_json(const penstock_hop *hop, char **json);
