@@ -144,6 +144,11 @@ public func penstock_call_half_close(_ handle: OpaquePointer!) -> penstock_resul
   ask(handle) { $0.halfClose() }
 }
 
+@_cdecl("penstock_call_promise_half_close") @implementation
+public func penstock_call_promise_half_close(_ handle: OpaquePointer!) -> penstock_result {
+  ask(handle) { $0.promiseHalfClose() }
+}
+
 @_cdecl("penstock_call_receive") @implementation
 public func penstock_call_receive(
   _ handle: OpaquePointer!, _ message: UnsafeMutablePointer<OpaquePointer?>!

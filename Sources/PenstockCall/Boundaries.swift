@@ -45,6 +45,9 @@ open class CallBelow {
   /// The call tells the attempt that `call.wantsMessage` may have become true. The attempt delivers the
   /// messages that have arrived, one at a time, as long as `call.wantsMessage` is true.
   open func pull() {}
+  /// A thread waits for a message of a bidi call that has not half-closed. An attempt that can't have messages both ways
+  /// at once ends the call.
+  open func awaited() {}
   /// Makes the next attempt, with the options of this one, for a call that is sent again.
   open func another() -> CallBelow { self }
   /// The call has ended, so the attempt frees its stream (it sends RST_STREAM with CANCEL if the stream is
@@ -72,6 +75,10 @@ open class CallAbove {
   /// Reports that a hop of the call runs its callbacks on `executor`. A thread that alone runs the executor's
   /// jobs must not wait for the call, because the call may wait for one of these jobs.
   open func callNeeds(_ executor: any Executor) {}
+  /// The stream of a bidi call is half-duplex, and `hasMessage` says whether a message has come before the half-close.
+  /// From now on the caller tells the attempt of threads that wait (`CallBelow.awaited`). True: the caller does not wait
+  /// for its turn, and the call has to end.
+  open func callTakesTurns(hasMessage: Bool) -> Bool { hasMessage }
 }
 
 /// The properties that the calls of a channel have in common.

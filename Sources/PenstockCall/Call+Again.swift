@@ -277,7 +277,7 @@ extension Call {
       case .open, .send, .halfClose, .demand, .endLocally, .headersFromBelow, .messageFromBelow,
         .statusFromBelow, .sentFromBelow, .resolve, .resume, .answer, .put, .finish, .demandBelow, .replay,
         .ran,
-        .executorLost:
+        .executorLost, .awaited:
         false
       }
     }

@@ -297,6 +297,8 @@ public final class Call {
     case replay(Cut, Int)
     case ran(Job)
     case executorLost(Hop)
+    /// A thread waits for a message, and the stream is half-duplex.
+    case awaited
 
     /// Whether the call accepts this input before `open` has run: only `open` itself and an end.
     fileprivate var mayBegin: Bool {
@@ -304,7 +306,7 @@ public final class Call {
       case .open, .endLocally: true
       case .send, .halfClose, .demand, .headersFromBelow, .messageFromBelow, .statusFromBelow, .sentFromBelow,
         .sentFrom, .resolve, .resume, .answer, .put, .finish, .demandBelow, .flush, .replay,
-        .ran, .executorLost:
+        .ran, .executorLost, .awaited:
         false
       }
     }
@@ -442,6 +444,7 @@ public final class Call {
     case .replay(let cut, let index): replay(cut, index)
     case .ran(let job): ran(job)
     case .executorLost(let hop): executorLost(hop)
+    case .awaited: below?.awaited()
     }
   }
 

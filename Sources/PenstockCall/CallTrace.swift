@@ -94,7 +94,7 @@ extension Call {
     case .sentFromBelow(let n): note(.transport, nil, .sent, detail: n)
     case .endLocally(let status): note(.endedLocally, nil, .status, detail: Int(status.code.rawValue))
     case .sentFrom, .resolve, .resume, .answer, .put, .finish, .demandBelow, .flush, .replay, .ran,
-      .executorLost:
+      .executorLost, .awaited:
       break
     }
   }

@@ -356,6 +356,7 @@ TEST(null_call) {
   REFUSED(penstock_call_send_message(NULL, NULL));
   REFUSED(penstock_call_try_send_message(NULL, NULL));
   REFUSED(penstock_call_half_close(NULL));
+  REFUSED(penstock_call_promise_half_close(NULL));
   REFUSED(penstock_call_receive(NULL, &message));
   REFUSED(penstock_call_wait_headers(NULL, &headers));
   REFUSED(penstock_call_wait_status(NULL, &reply));

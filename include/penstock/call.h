@@ -277,6 +277,17 @@ PENSTOCK_API penstock_result penstock_call_try_send_message(penstock_call *call,
  * threads: any */
 PENSTOCK_API penstock_result penstock_call_half_close(penstock_call *call);
 
+/* Says that another thread sends the messages of a bidi call and half-closes it, without waiting for a message of the
+ * response before that. Over HTTP/1.1 a bidi call is half-duplex: without this promise it ends with UNIMPLEMENTED if a
+ * thread waits in penstock_call_receive or penstock_call_wait_headers before the half-close, or if a message comes before
+ * it. With the promise these functions wait, and messages that come early are delivered; the call ends so only if the
+ * thread waits while nothing has been sent for 5 seconds. Over HTTP/2, and for other kinds of calls, the promise has no
+ * effect. See docs/protocols.md.
+ * result: E_GONE: the call has ended. E_INVALID_ARGUMENT, E_FORKED.
+ * memory: nothing is kept.
+ * threads: any */
+PENSTOCK_API penstock_result penstock_call_promise_half_close(penstock_call *call);
+
 /* Blocking style: waits for the next message. If the kind of call has one request message and that message has been
  * sent, this function also half-closes the call.
  * result: E_END: there are no more messages, the status has come: call penstock_call_wait. E_STATE: a call in callback

@@ -42,7 +42,8 @@ extension ClientCall {
     lock.lock()
     var outcome = look(for: awaited, &found)
     if outcome == nil, isOnDrivingThread { outcome = .wouldDeadlock }
-    if outcome == nil, needsThisThread { outcome = .wouldDeadlock }
+    var interruptible = interruptible ?? isInterruptible
+    if outcome == nil, let care { outcome = mind(care, awaited, &interruptible) }
     if let outcome {
       lock.unlock()
       return outcome
@@ -50,7 +51,7 @@ extension ClientCall {
     let waiter = CallWaiter(awaited)
     waiters.add(waiter)
     lock.unlock()
-    return wait(with: waiter, interruptible ?? isInterruptible, &found)
+    return wait(with: waiter, interruptible, &found)
   }
 
   /// Waits with a waiter that is in the call's list of waiters, and removes the waiter from the list at the
@@ -59,6 +60,7 @@ extension ClientCall {
     with waiter: CallWaiter, _ interruptible: Bool, opens: Bool = false, _ found: inout AnyObject?
   ) -> Outcome {
     var opens = opens
+    var interruptible = interruptible
     // A worker that waits also runs the functions of the call's synchronous interceptors, and does not drive
     // a host-driven loop. If the call has no hops and the runtime is not host-driven, a worker waits like any
     // other thread.
@@ -88,11 +90,12 @@ extension ClientCall {
       var outcome = look(for: waiter.awaited, &found)
       if outcome == nil {
         switch result {
-        case .ready, .timedOut: outcome = needsThisThread ? .wouldDeadlock : nil
-        case .interrupted: outcome = .interrupted
+        case .ready, .timedOut: outcome = nil
+        case .interrupted: outcome = care?.takesTurns == true && !isInterruptible ? nil : .interrupted
         case .wouldDeadlock: outcome = .wouldDeadlock
         case .closed: outcome = .closed
         }
+        if outcome == nil, let care { outcome = mind(care, waiter.awaited, &interruptible) }
       }
       if outcome != nil {
         waiters.remove(waiter)
@@ -105,9 +108,21 @@ extension ClientCall {
     }
   }
 
-  /// Whether the calling thread belongs to an executor that still has to run a callback of the call. The call
-  /// can't end while this thread waits. Under the lock.
-  private var needsThisThread: Bool { !needed.isEmpty && needed.contains { $0.isOnThisThread } }
+  /// Looks, under the lock, whether the calling thread may go on to wait. nil: it may; then the wait is in slices if
+  /// this function sets `interruptible`, and the function is called after each.
+  @inline(never) @_optimize(size)
+  private func mind(_ care: WaitCare, _ awaited: Awaited, _ interruptible: inout Bool) -> Outcome? {
+    if care.needsThisThread { return .wouldDeadlock }
+    guard care.takesTurns, !isHalfClosed, awaited == .message || awaited == .headers else { return nil }
+    if care.expectsHalfClose(
+      sent: sentMessages, inFlight: bytesInFlight, now: driver._withUnsafeGuaranteedRef { $0.clock })
+    {
+      interruptible = true
+    } else {
+      call.submit(.awaited)
+    }
+    return nil
+  }
 
   /// Releases the lock, and wakes the threads that wait for the change `news`.
   func unlock(andWake news: Awaited) {

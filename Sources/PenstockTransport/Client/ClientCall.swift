@@ -29,8 +29,8 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   // The lock, and the state under it.
   let lock = Lock()
   var waiters = CallWaiters()
-  /// Executors that still have to run a callback before the call can end.
-  var needed: [any Executor] = []
+  /// What a thread that waits has to look at; nil: nothing.
+  var care: WaitCare?
   var received = ShortQueue<Message>()
   /// The request message of `unary`, until `firstRun` sends it.
   private var firstMessage: Message?
@@ -293,12 +293,43 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
 
   public override func callNeeds(_ executor: any Executor) {
     lock.lock()
-    let isNew = !needed.contains { $0 === executor }
-    guard isNew else { return lock.unlock() }
-    needed.append(executor)
+    guard takesCare().note(executor) else { return lock.unlock() }
     // Wakes all waiters. A waiting thread of this executor must return, because the call can't end before the
     // executor has run its callback (`needsThisThread`).
     unlock(andWake: .end)
+  }
+
+  /// Under the lock.
+  private func takesCare() -> WaitCare {
+    if let care { return care }
+    let made = WaitCare()
+    care = made
+    return made
+  }
+
+  @inline(never) @_optimize(size)
+  public override func callTakesTurns(hasMessage: Bool) -> Bool {
+    lock.lock()
+    let care = takesCare()
+    care.takesTurns = true
+    if !isHalfClosed, !care.isPromised {
+      let breaks = hasMessage || waiters.isAwaited(.message) || waiters.isAwaited(.headers)
+      lock.unlock()
+      return breaks
+    }
+    // Wakes all waiters, which from now on look how long nothing has been sent.
+    unlock(andWake: .end)
+    return false
+  }
+
+  /// Notes that another thread half-closes the call, and waits for no message before that. Any thread.
+  @inline(never) @_optimize(size)
+  public func promiseHalfClose() -> Outcome {
+    lock.withLock {
+      if reply != nil { return .gone }
+      if kind == .bidi { takesCare().isPromised = true }
+      return .ok
+    }
   }
 
   public override func callStatus(_ status: Status) {

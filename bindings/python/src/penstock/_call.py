@@ -440,4 +440,6 @@ def begin_sending(waiters: Waiters, call: int, requests: Requests) -> None:
     other iterables are read on that thread."""
     done, first = requests.send_ready(call) if requests.is_ready else (False, None)
     if not done:
+        # The call may have ended already: then the promise matters no more.
+        _raw.penstock_call_promise_half_close(call)
         requests.send_on_thread(waiters, call, first)

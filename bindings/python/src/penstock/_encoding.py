@@ -37,7 +37,8 @@ class Codec:
 
     def decode(self, data: bytes, deserializer: Deserializer) -> Any:
         """Returns the message in ``data``. ``deserializer`` is that of the method, None if it has none; with
-        generated stubs it is ``M.FromString``, where ``M`` is the class of the message. An exception ends the call with INTERNAL."""
+        generated stubs it is ``M.FromString``, where ``M`` is the class of the message. An exception ends the call
+        with INTERNAL."""
         raise NotImplementedError
 
     def _serializer(self, _: Serializer) -> Serializer:

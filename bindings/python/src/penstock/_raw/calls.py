@@ -136,6 +136,8 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_call_try_send_message": (c_int32, c_void_p, c_void_p),
     # penstock_result penstock_call_half_close(penstock_call *call);
     "penstock_call_half_close": (c_int32, c_void_p),
+    # penstock_result penstock_call_promise_half_close(penstock_call *call);
+    "penstock_call_promise_half_close": (c_int32, c_void_p),
     # penstock_result penstock_call_receive(penstock_call *call, penstock_message **message);
     "penstock_call_receive": (c_int32, c_void_p, POINTER(c_void_p)),
     # penstock_result penstock_call_wait_headers(penstock_call *call, const penstock_metadata **headers);
