@@ -39,9 +39,9 @@ static _Atomic(record *) records;
 enum { FIRST = 64 };
 static record first[FIRST];
 static atomic_int taken;
-/* The record that threads share for whom there was no memory for a record. Without `key` all threads share it,
- * because the end of a thread could not give back a record of its own. Once this record is used, the gate can't be
- * shut any more, because nobody knows which of these threads holds a lock. */
+/* A record that threads share if there was no memory for their own. Without `key` all threads share it, because the
+ * end of a thread could not give back a record of its own. Once this record is used, the gate can't be shut any more,
+ * because nobody knows which of these threads holds a lock. */
 static record nobody;
 static atomic_int is_broken;
 /* A word of the page that fork wipes. It is not 0 while the gate is shut. A forked child finds 0 there: so if the child

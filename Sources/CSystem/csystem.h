@@ -126,8 +126,8 @@ static inline int32_t cs_eventfd(void) {
   int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   return fd < 0 ? -(int32_t)errno : fd;
 }
-/* Adds 1 to the counter of an eventfd. Returns false if `fd` is no eventfd any more. A counter that is full already
- * counts as a success. */
+/* Adds 1 to the counter of an eventfd. Returns false if `fd` is no eventfd any more. If the counter is full already,
+ * that counts as a success. */
 static inline bool cs_eventfd_signal(int32_t fd) {
   int saved = errno;
   uint64_t one = 1;

@@ -244,7 +244,7 @@ private func unary(
   }
 }
 
-/// Passes the error of a unary call whose message could not be made to the caller.
+/// Passes to the caller the error of a unary call whose message could not be made.
 @inline(never)
 private func explain(
   _ outcome: Outcome, _ call: Call, _ error: UnsafeMutablePointer<OpaquePointer?>?

@@ -20,7 +20,7 @@ public func penstock_codec_new(
   _ error: UnsafeMutablePointer<OpaquePointer?>!
 ) -> penstock_result {
   let known = MemoryLayout<penstock_codec_functions>.size
-  // The table of the first version ended with `copy`.
+  // A caller's table may be that of the library's first version, which ended with `copy`.
   let first = known - MemoryLayout<UnsafePointer<CChar>>.size
   guard let functions, functions.pointee.struct_size >= first else {
     return report(.invalidArgument, "functions: use PENSTOCK_CODEC_FUNCTIONS_INIT", error)

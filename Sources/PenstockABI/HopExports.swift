@@ -88,8 +88,8 @@ public func penstock_hop_attempt(_ handle: OpaquePointer!) -> UInt32 { hop(handl
 
 @_cdecl("penstock_hop_request") @implementation
 public func penstock_hop_request(_ handle: OpaquePointer!) -> OpaquePointer! {
-  // The handle of a hop is also the handle of its request. Which request functions get from the handle
-  // depends on how far the hop has come.
+  // The handle of a hop is also the handle of its request. What it shows as the request depends on how far
+  // the hop has come.
   handle
 }
 

@@ -80,7 +80,7 @@ extension JSONReader {
     return self.string(into)
   }
 
-  /// Reads the name of an encoding, and gives the content-type that has it; nil: the name is empty.
+  /// Reads the name of an encoding, and passes on the content-type that names it; nil: the name is empty.
   @inline(never)
   func encoding(_ into: (ByteBuffer?) -> Void) -> Failure? {
     guard let string, string.isEmpty || HeaderRules.isValidName(string) else {

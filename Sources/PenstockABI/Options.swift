@@ -55,10 +55,11 @@ extension ParsedChannelOptions {
         option.choice("auto", "2", "1.1") {
           transport.http = HTTPChoice(rawValue: UInt8(truncatingIfNeeded: $0)) ?? .auto
         }
-      /// The longest path with its query that an HTTP GET may have. Connect calls methods without side
-      /// effects by GET, and a call whose path is longer by POST. 0: each call is a POST.
+      /// The longest path, with its query, that an HTTP GET may have. Connect calls methods without side
+      /// effects by GET, but by POST if the path would be longer. 0: each call is a POST.
       case "max_get_url_bytes": option.bytes(0...1_048_576) { transport.mostURLBytes = $0 }
-      /// The most connections of HTTP/1.1 to one address; each carries one call at a time, and more calls wait.
+      /// The largest number of HTTP/1.1 connections to one address; each carries one call at a time, and
+      /// further calls wait.
       case "http1_max_connections": option.count(1...65536) { transport.http1Connections = $0 }
       /// How long a connection of HTTP/1.1 is kept without a call; 0: it is closed after each call.
       case "http1_idle_timeout_ms": option.milliseconds(0...86_400_000) { transport.http1IdleTimeout = $0 }
@@ -72,7 +73,7 @@ extension ParsedChannelOptions {
       case "content_subtype": option.encoding { defaults.contentType = $0 }
       /// The text before "penstock/VERSION" in the user agent.
       case "user_agent": option.ascii { transport.userAgent = $0 }
-      /// The deadline of calls without a deadline of their own, counted from their creation.
+      /// The time from creation to deadline for calls that have no deadline of their own.
       case "default_deadline_ms": option.deadline { defaults.deadline = $0 }
       /// The size limit of one received message, after decompression.
       case "max_receive_message_bytes": option.bytes { defaults.maxReceiveBytes = $0 }

@@ -53,7 +53,7 @@ struct StatusReader {
   }
 
   /// Whether "details" and `encoded` have the same contents. If they differ, the caller uses "details". If
-  /// not, it uses `encoded`, which may have fields that JSON does not show. nil: no memory.
+  /// they agree, it uses `encoded`, which may have fields that JSON does not show. nil: no memory.
   private func agrees(_ given: JSON.Value, with encoded: ByteBuffer) -> Bool? {
     let other = Status(.unknown)
     other.takeDetails(encoded.view)

@@ -8,12 +8,13 @@ import PenstockWire
 /// What a started attempt still waits for.
 public enum Lack: UInt8, Equatable, Sendable {
   case nothing
-  /// The attempt waits for the addresses of the channel's name.
+  /// The attempt waits for the addresses of the target's name.
   case name
   case connection
   /// There is a connection, but its peer allows no more calls at once.
   case slot
-  /// There are connections, but the channel's picker, a hop or the request wants an endpoint without one.
+  /// There are connections, but the channel's picker, a hop or the request wants an endpoint that has no
+  /// connection.
   case endpoint
 }
 
@@ -36,8 +37,9 @@ open class CallBelow {
   /// Starts the attempt, as `start(_:)` does, but the call may refuse the picked endpoint: the request asks
   /// for an endpoint with an attribute, or a hop decides in `Call.accepts`.
   open func startChoosing(_ call: Call) { start(call) }
-  /// What the hops may read while `Call.accepts` asks them: the address of the picked endpoint, or with a
-  /// `name` the value of the endpoint's attribute of this name. The bytes end with a NUL.
+  /// What the hops may read while `Call.accepts` asks them about the picked endpoint. If `name` is nil, this
+  /// is the endpoint's address; otherwise it is the value of the endpoint's attribute of this name. The bytes
+  /// end with a NUL.
   open func offered(_ name: ByteView?) -> ByteBuffer? { nil }
   /// Sends a message. The attempt calls `call.transportSent` when the transport has taken all of its bytes.
   open func send(_ message: Message) {}
@@ -141,7 +143,8 @@ open class CallLoop {
   open func post(_ call: Call) {}
   /// Makes the values that the hops of a call share. Any thread.
   open func newValues() -> CallValues { CallValues() }
-  /// Whether the loop belongs to a parent of this process. Any thread.
+  /// Whether the loop belongs to a parent of this process, because this process is a forked child. Any
+  /// thread.
   open var isForked: Bool { false }
   /// Whether the calling thread is the driving thread. Any thread.
   open var isDriving: Bool { true }

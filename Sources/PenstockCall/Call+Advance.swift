@@ -19,7 +19,7 @@ extension Call {
   /// The result of passing an event through the run (the top hops, which count together).
   enum RunExit {
     case through
-    /// The hop at this index has left the run, because its callback has returned this value.
+    /// The hop at this index has left the `Run`, because its callback has returned this value.
     case answered(Int, Int32)
     /// The event goes on to the hop at this index.
     case goesOn(Int)
@@ -57,8 +57,8 @@ extension Call {
   /// compiled once for each direction, which saves 30 instructions an event.
   @inline(__always)
   private func advance(_ event: Event, at first: Int, goesDown: Bool) -> Exit {
-    // If the event begins or ends inside the run (the top hops, which count together), the run is split there
-    // first.
+    // If the event begins or ends inside the run (the top hops, which count together), the hops below that
+    // point leave the run first.
     if goesDown {
       if _slowPath(outboundEnd < run.length) { splitRun(at: outboundEnd) }
     } else {
@@ -131,8 +131,8 @@ extension Call {
     return event.message.map { decode($0, codec) } ?? true
   }
 
-  /// Handles an event at a hop that is outside the run, so has counts of its own. Returns true if the event
-  /// has passed the hop.
+  /// Handles an event at a hop that is not in the run (the hops that count together), and so has its own
+  /// counts. Returns true if the event has passed the hop.
   @inline(never)
   private func passes(_ event: Event, _ hop: Hop) -> Bool {
     if event.kind.lane == .inbound { return !hop.isActive || meet(event, hop) }
@@ -145,8 +145,8 @@ extension Call {
     return !hop.isEntered || meet(event, hop)
   }
 
-  /// Applies `answer`, which the hop's callback has returned for `event`, when the hop has just been taken
-  /// out of the run. Returns true if the event has passed the hop.
+  /// Applies `answer`, which the hop's callback has returned for `event`. The hop has just left the run (the
+  /// hops that count together). Returns true if the event has passed the hop.
   @inline(never) @_optimize(size)
   private func comesBack(_ answer: Int32, _ event: Event, _ hop: Hop) -> Bool {
     if answered(answer, event, hop), leave(event, hop) { return true }

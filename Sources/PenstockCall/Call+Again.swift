@@ -4,18 +4,18 @@ import PenstockWire
 // processed the request. Both cases call `again` with a `Cut`: the point of the chain from which the call is
 // sent again. A redirect in on_status is a RESTART whose start has another route.
 
-/// The state of the cut above the attempt: the point from which the call is sent again if the server has not
-/// processed it. Most calls need no `Cut` object there, because their request leaves in one step
+/// The state of the `Cut` above the attempt: the point from which the call is sent again if the server has
+/// not processed it. Most calls need no `Cut` object there, because their request leaves in one step
 /// (`leavesWhole`).
 ///
 /// A case owns one reference to its object, which `Call.setBottom` or `Call.commit` releases. References that
 /// the compiler counts would cost a call 30 instructions more.
 enum Bottom {
-  /// No event has passed the cut yet, or only a start, which needs no copy because no hop below can change
+  /// No event has passed the `Cut` yet, or only a start, which needs no copy because no hop below can change
   /// it.
   case start
-  /// Start, this message and the half-close have passed the cut. The hops above it have not been told `sent`
-  /// for the message.
+  /// Start, this message and the half-close have passed the `Cut`. The hops above it have not been told
+  /// `sent` for the message.
   case whole(Unmanaged<Message>)
   case wholeTold(Unmanaged<Message>)
   case cut(Unmanaged<Cut>)
@@ -72,11 +72,11 @@ extension Call {
 
   // MARK: - The cut above the attempt
 
-  /// Whether there are hops below the cut above the attempt, beginning with the hop at `cutAt`.
+  /// Whether the call has hops per attempt: the hops from index `cutAt` on.
   var hasHopsBelowCut: Bool { cutAt < hops.count }
 
-  /// Records `event`, which passes the cut above the attempt on its way down. Returns false if the event has
-  /// to wait at the cut.
+  /// Records `event`, which is on its way down to the attempt, so that a further attempt can send it again.
+  /// Returns false if the event has to wait, because recorded events are to be sent again first.
   @inline(__always)
   func passesCut(down event: Event) -> Bool {
     if case .start = event, !hasHopsBelowCut { return true }
@@ -102,8 +102,8 @@ extension Call {
     return cut.passes(event, isOwn: false)
   }
 
-  /// Records the start, the message and the half-close of a request that leaves in one step, at the cut above
-  /// the attempt.
+  /// Records the start, the message and the half-close of a request that leaves in one step, so that a
+  /// further attempt can send them again.
   @inline(__always)
   func passesCutWhole(_ message: Message) {
     if case .start = bottom {
@@ -114,8 +114,8 @@ extension Call {
     }
   }
 
-  /// Whether `event`, from the attempt, goes on up past the cut. False: `event` is a status after which the
-  /// call is sent again, so no hop above sees it.
+  /// Whether `event`, which comes from the attempt, goes on upward. False: `event` is a status after which
+  /// the call is sent again, so no hop sees it except the hops per attempt.
   @inline(__always)
   func passesCut(up event: Event) -> Bool {
     if case .committed = bottom { return true }
@@ -129,8 +129,8 @@ extension Call {
     return false
   }
 
-  /// From now on no further attempt can follow, so the cut above the attempt keeps no more events. If
-  /// recorded events are being sent again at present, the rest of them are still sent.
+  /// From now on no further attempt can follow, so no events are recorded for one any more. If recorded
+  /// events are being sent again at present, the rest of them are still sent.
   @inline(__always)
   func commit() {
     switch bottom {
@@ -158,7 +158,8 @@ extension Call {
     }
   }
 
-  /// The `Cut` object above the attempt; nil if no further attempt may follow, or if no object is needed yet.
+  /// The object with the events that a further attempt would send again. nil: no further attempt may follow,
+  /// or no object is needed yet.
   var bottomCut: Cut? {
     guard case .cut(let cut) = bottom else { return nil }
     return cut.takeUnretainedValue()
@@ -175,8 +176,8 @@ extension Call {
     }
   }
 
-  /// Closes the cut above the attempt, and drops the events that wait there to be sent again. Returns how
-  /// many of the dropped messages have not been reported as `sent` to the hops above.
+  /// Drops the events that were recorded for a further attempt, also those that wait to be sent again.
+  /// Returns how many of the waiting messages were not reported as `sent`.
   @inline(never) @_optimize(size)
   func dropBottom() -> Int {
     let cut = bottomCut
@@ -185,8 +186,8 @@ extension Call {
     return cut?.drop() ?? 0
   }
 
-  /// The transport has taken `n` messages. Returns how many of them are new: the hops above the cut were told
-  /// `sent` for the others in an earlier attempt, and are not told again.
+  /// The transport has taken `n` messages. Returns how many of them are new. The others were reported as
+  /// `sent` in an earlier attempt, and are not reported again.
   @inline(never) @_optimize(size)
   func sentAtCut(_ n: Int) -> Int {
     let again = min(sentAgain, n)
@@ -214,8 +215,8 @@ extension Call {
     return true
   }
 
-  /// The cut above the attempt, with the record of the events that have passed it. The `Cut` object is made
-  /// here if there was none. nil: no further attempt can follow.
+  /// The object with the events that a further attempt would send again, made here if there was none. nil: no
+  /// further attempt can follow.
   private var openBottom: Cut? {
     switch bottom {
     case .committed: return nil
@@ -262,14 +263,14 @@ extension Call {
     return true
   }
 
-  /// Drops everything below the cut, makes the hops from index `first` on and the attempt anew, and queues a
-  /// step that sends the recorded events again. `untold` is the number of messages for which the hops above
-  /// have not been told `sent`.
+  /// Drops everything below `cut`, makes the hops from index `first` on and the attempt anew, and queues a
+  /// step that sends the events recorded in `cut` again. `untold` is the number of messages for which the
+  /// hops above have not been told `sent`.
   @inline(never) @_optimize(size)
   private func again(_ cut: Cut, from first: Int, untold: Int, _ former: CallBelow?) {
     cut.begin()
-    // The demand of the dropped hops is dropped with them. Some messages have left the hop above, but are not
-    // reported as `sent` yet: they are reported now.
+    // Queued steps of the dropped hops are removed, and their demand is dropped too. Instead, `sent` is told
+    // now for all messages that have left the hop above them and were not reported yet.
     pending.removeAll { step in
       switch step {
       case .sentFrom(let index, _): index >= first - 1
@@ -305,7 +306,7 @@ extension Call {
     pending.append(.replay(cut, first))
   }
 
-  /// Sends the recorded events of the cut again, unless they have been dropped since the step was queued
+  /// Sends the events recorded in `cut` again, unless they have been dropped since the step was queued
   /// (invariant I3).
   @inline(never) @_optimize(size)
   func replay(_ cut: Cut, _ first: Int) {
@@ -316,8 +317,8 @@ extension Call {
     if hop == nil { sentAgain = cut.toldAgain }
     cut.play()
     moveDown(.start, at: first)
-    // If a hop below the cut restarts meanwhile, this loop goes on. If the hop above the cut, or a hop
-    // further up, restarts, this loop stops, because the newer RESTART sends everything itself.
+    // If a hop below `cut` restarts meanwhile, this loop goes on. If the hop above `cut`, or a hop further
+    // up, restarts, this loop stops, because the newer RESTART sends everything itself.
     while phase == .live, cut.state == .playing, cut.restarts == restarts,
       let (event, isTold) = cut.takeNext()
     {

@@ -34,7 +34,7 @@ extension Call {
     return true
   }
 
-  /// Adds an event that a hop has made outside of its callbacks to the hop's lane for such events.
+  /// Adds an event that a hop has made outside of its callbacks to the event's lane at the hop.
   func put(_ event: Event, from hop: Hop) {
     splitRun(at: hop.index)
     guard hop.isActive, phase == .live else { return }

@@ -39,7 +39,7 @@ extension Hop {
   /// driving thread.
   public func standApart() { if call.isDriving { call.splitRun(at: index) } }
 
-  /// In on_pick, returns the address of the picked endpoint, or with a `name` the value of the endpoint's
+  /// In on_pick: the address of the picked endpoint if `name` is nil, otherwise the value of the endpoint's
   /// attribute of this name. The bytes end with a NUL.
   @inline(never) @_optimize(size)
   public func picked(_ name: ByteView? = nil) -> ByteBuffer? {
@@ -51,9 +51,9 @@ extension Call {
   /// Whether any hop has on_pick, so that `accepts` has to show it each picked endpoint.
   private var hasPickHops: Bool { table?.pointee.hasPick ?? false }
 
-  /// Starts the attempt of a call with a codec, a trace, or hops outside the run (the hops that count
+  /// Starts the attempt of a call with a codec, a trace, or hops outside the `Run` (the hops that count
   /// together). A call with on_pick or a `wish` always starts here, because its hops are never all in the
-  /// run.
+  /// `Run`.
   @inline(never) @_optimize(size)
   func startBelow() {
     let isChoosy = hasPickHops || request.wish != nil

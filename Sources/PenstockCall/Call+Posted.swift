@@ -101,7 +101,8 @@ extension Call {
       oldest = pointer.pointee.next
       step(Call.take(pointer))
     }
-    // The `HopRow` is given back only after the inputs, because each of them may refer to a hop.
+    // The object with the call's hops is given back only after the inputs, because each of them may refer to
+    // a hop.
     if phase == .ended, !isRunning { giveRow() }
   }
 }

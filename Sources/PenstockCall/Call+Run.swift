@@ -11,7 +11,7 @@ import Synchronization
 // counts that it would have counted alone.
 
 extension Call {
-  /// Passes `event` down through all hops of the run.
+  /// Passes `event` down through all hops of the `Run`.
   @inline(__always)
   func passRun(down event: Event) -> RunExit {
     switch event {
@@ -37,17 +37,17 @@ extension Call {
     return .through
   }
 
-  // Whether the hops of the run need not see request messages and the half-close: none has a callback for
-  // them, `create` or on_demand. Called only if the run has at least one hop.
+  // Whether the hops of the `Run` need not see request messages and the half-close: none has a callback for
+  // them, `create` or on_demand. Called only if the `Run` has at least one hop.
   var runPassesMessages: Bool { callbacks.passesMessages }
   var runSeesHeaders: Bool { !callbacks.headers.isEmpty }
-  /// Whether the hops of the run have to see a message on its way up: one has a callback for it, or the
+  /// Whether the hops of the `Run` have to see a message on its way up: one has a callback for it, or the
   /// caller has not asked for a message, so that the lowest hop has to keep it.
   var runSeesMessages: Bool { run.owed == 0 || !callbacks.receive.isEmpty }
 
-  /// Passes start through the run in the cases that `walk` can't handle. A hop has `create`, which runs
+  /// Passes start through the `Run` in the cases that `walk` can't handle. A hop has `create`, which runs
   /// before the hop sees start. Or a hop has on_demand, which sees the demand that goes with start. Or the
-  /// cut above the attempt, which records events, is among the hops of the run.
+  /// `Cut` above the attempt, which records events, is among the hops of the `Run`.
   @inline(never)
   private func startRun() -> RunExit {
     let demand = frontierDemand
@@ -81,7 +81,7 @@ extension Call {
           splitRun(at: index)
           return .goesOn(index + 1)
         }
-        // The hop has left the run in `create`, for example because it has chosen executors.
+        // The hop has left the `Run` in `create`, for example because it has chosen executors.
         if index >= run.length { return .goesOn(index) }
         wearInRun(.mayAnswer)
       case .demand:
@@ -111,7 +111,7 @@ extension Call {
     return .through
   }
 
-  /// Shows `event` to the hops of the run. If the cut above the attempt is between two of these hops, it
+  /// Shows `event` to the hops of the `Run`. If the `Cut` above the attempt is between two of these hops, it
   /// records the event in between.
   @inline(__always)
   private func walkDown(_ event: Event, _ kind: EventKind, _ list: Chain.Callbacks.List) -> RunExit {
@@ -124,8 +124,8 @@ extension Call {
   @inline(never) @_optimize(size)
   private func walkAcross(_ event: Event, _ kind: EventKind, _ list: Chain.Callbacks.List) -> RunExit {
     let exit = walk(event, kind, list.above(cutAt))
-    // If a hop above the cut has left the run meanwhile, the event still has to visit that hop, and passes
-    // the cut later.
+    // If a hop above the `Cut` has left the `Run` meanwhile, the event still has to visit that hop, and
+    // passes the `Cut` later.
     guard case .through = exit, isCutInRun else { return exit }
     _ = passesCut(down: event)
     return walk(event, kind, list.from(cutAt))
@@ -166,7 +166,7 @@ extension Call {
       // saves 1 instruction a hop.
       watch._withUnsafeGuaranteedRef { $0.end() }
       if run.end != 0 { break }
-      // The callback has made hops leave the run, perhaps its own hop.
+      // The callback has made hops leave the `Run`, perhaps its own hop.
       rest.first = UnsafePointer(bitPattern: address).unsafelyUnwrapped
       let index = (rest.first - 1).pointee.index
       guard index < run.length else { return .answered(index, Verdict.next.rawValue) }
@@ -176,13 +176,13 @@ extension Call {
     return .through
   }
 
-  /// Passes `event` up through all hops of the run.
+  /// Passes `event` up through all hops of the `Run`.
   @inline(__always)
   func passRun(up event: Event) -> RunExit {
     switch event {
     case .headers: return walk(event, .headers, callbacks.headers)
     case .receive:
-      // The caller has not asked for the message, so the lowest hop of the run keeps it.
+      // The caller has not asked for the message, so the lowest hop of the `Run` keeps it.
       if run.owed == 0 {
         splitRun(at: run.length - 1)
         return .goesOn(run.length)
@@ -216,9 +216,9 @@ extension Call {
     }
   }
 
-  /// Passes demand for `n` messages down through the run. Returns how much is left for the hop at
-  /// `run.length`. Returns 0 if nothing is left, or if a hop has left the run and this function has passed on
-  /// the rest itself.
+  /// Passes demand for `n` messages down through the `Run`. Returns how much is left for the hop at
+  /// `run.length`. Returns 0 if nothing is left, or if a hop has left the `Run` and this function has passed
+  /// on the rest itself.
   func askRun(_ n: Int) -> Int {
     let list = callbacks.demand
     var next = list.first
@@ -246,8 +246,8 @@ extension Call {
     return n
   }
 
-  /// Passes `sent` for `n` messages up through the run. Returns false if a hop has left the run meanwhile;
-  /// then this function has told the hops above it one by one.
+  /// Passes `sent` for `n` messages up through the `Run`. Returns false if a hop has left the `Run`
+  /// meanwhile; then this function has told the hops above it one by one.
   func tellRunSent(_ n: Int) -> Bool {
     let list = callbacks.sent
     var next = list.first
@@ -284,18 +284,18 @@ extension Call {
     return answer
   }
 
-  /// The callback that runs now at the hop at `index`, if the hop is in the run; otherwise `.none`. Also
+  /// The callback that runs now at the hop at `index`, if the hop is in the `Run`; otherwise `.none`. Also
   /// `.none` while `create` runs, because the hop itself records that callback.
   func callbackInRun(_ index: Int) -> EventKind {
     index == run.at && index < run.length && run.event != .create ? run.event : .none
   }
 
-  /// Sets the `Face` of all hops of the run: the part of their state that other threads may read.
+  /// Sets the `Face` of all hops of the `Run`: the part of their state that other threads may read.
   private func wearInRun(_ face: Face) {
     row.unsafelyUnwrapped._withUnsafeGuaranteedRef { $0.face.store(face.rawValue, ordering: .releasing) }
   }
 
-  /// Takes the hop out of the run after its callback has returned, so that the callback's verdict can be
+  /// Takes the hop out of the `Run` after its callback has returned, so that the callback's verdict can be
   /// applied to this hop alone.
   func setAside(_ index: Int) -> Hop {
     splitRun(at: index)
@@ -304,7 +304,7 @@ extension Call {
     return hop
   }
 
-  /// Takes the hops from `index` on out of the run: each counts by itself from now on (invariant I8).
+  /// Takes the hops from `index` on out of the `Run`: each counts by itself from now on (invariant I8).
   func splitRun(at index: Int) { if index < run.length { setApart(index) } }
 
   @inline(never)
@@ -315,7 +315,7 @@ extension Call {
       switch run.event {
       case .none: hasPassed = false
       case .create, .start, .send, .halfClose: hasPassed = index < run.at
-      // Demand is counted before the callback.
+      // Demand is counted before the callback, so the hop whose callback runs has counted it too.
       case .demand: hasPassed = index <= run.at
       case .sent: hasPassed = index >= run.at
       case .destroy: hasPassed = true
@@ -347,7 +347,7 @@ extension Call {
     if run.event == .start || run.event == .create { startAt = run.at }
     if run.event == .status { outboundEnd = min(outboundEnd, run.at + 1) }
     if first <= run.at {
-      // Counts the event for the hops that stay in the run. If the event goes down, it has passed all of
+      // Counts the event for the hops that stay in the `Run`. If the event goes down, it has passed all of
       // them; if it goes up, none.
       switch run.event {
       case .create, .start:
@@ -365,7 +365,7 @@ extension Call {
     run.end = 0
   }
 
-  /// Ends the run at the call's end. Returns how many hops, from the top, need no further work: the status
+  /// Ends the `Run` at the call's end. Returns how many hops, from the top, need no further work: the status
   /// has passed them, and their `destroy` has run.
   @inline(__always)
   func endRun() -> Int {

@@ -10,7 +10,7 @@ extension Call {
     /// The event waits nowhere: its callback has just returned on the driving thread.
     case passing
     /// The event's callback has just returned on an executor. Meanwhile the event waited at the hop, at this
-    /// index.
+    /// index of the lane's list `parked`.
     case returned(Int)
     /// The event waits at the hop, at this index of the lane's list `parked`.
     case parked(Int)
@@ -36,8 +36,8 @@ extension Call {
       return false
     }
     if let station = hop.standing(lane) {
-      // Invariant I6: an event must not overtake events that still wait here for their callback, because the
-      // lane is, or was until now, shut.
+      // Invariant I6: an event must not overtake events that still wait here for their callback. They wait
+      // because the lane is shut, or was shut until now.
       if station.isShut || !station.waiting.isEmpty {
         station.waiting.append(event)
         return false
@@ -303,8 +303,8 @@ extension Call {
   }
 
   /// Counts `event`, which leaves the hop. Returns false if the event goes no further now: the hop answers
-  /// the call itself or has ended it, or the hop's cut (its record of events) keeps the event until others
-  /// are sent again.
+  /// the call itself or has ended it, or the event has to wait until recorded events are sent again after a
+  /// RESTART.
   private func go(_ event: Event, _ hop: Hop, isOwn: Bool) -> Bool {
     switch event {
     case .start: return startLeaves(hop)

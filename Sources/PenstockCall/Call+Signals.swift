@@ -39,8 +39,8 @@ extension Call {
 
   func addFrontierDemand(_ n: Int) { frontierDemand = saturatingSum(frontierDemand, n) }
 
-  /// Passes demand that the hop itself has made to the hops below. Before start has left the hop, the demand
-  /// waits with start.
+  /// Passes to the hops below the demand that the hop itself has made. Before start has left the hop, this
+  /// demand waits with start.
   func runDemand(_ n: Int, below hop: Hop) {
     splitRun(at: hop.index)
     guard hop.isActive, n > 0 else { return }
@@ -89,7 +89,7 @@ extension Call {
   }
 
   /// Tells `sent` for `n` messages to the hop at `index` and those above it, because the part of the call
-  /// below has taken them. `isCounted`: the cut above the attempt has counted these messages already.
+  /// below has taken them. `isCounted`: `sentAtCut` has counted these messages already.
   func runSent(_ n: Int, at index: Int, isCounted: Bool = false) {
     var n = n
     var index = index
@@ -117,8 +117,8 @@ extension Call {
             _ = hop.invoke(callback, .sent)
             _ = finishIfAsked(hop)
           }
-          // If a RESTART has replaced this hop meanwhile, it has also told `sent` for these messages to the
-          // hops above.
+          // If a RESTART has replaced this hop meanwhile, that RESTART has also told `sent` for these
+          // messages to the hops above.
           guard isCurrent(hop) else { return }
         }
         n += held

@@ -24,7 +24,7 @@ public final class Call {
   enum Leg { case unstarted, open, ended }
 
   /// How events from the attempt come to the caller. `queued`: by `execute`, like any other input. `direct`:
-  /// past all code for single hops, which saves 70 instructions an event (invariant I12). The door is
+  /// without the code for single hops, which saves 70 instructions an event (invariant I12). The door is
   /// `direct` while the attempt is open, all hops are in the run (the hops that count together), and there is
   /// neither a codec nor a trace.
   enum Door { case direct, queued }
@@ -81,7 +81,7 @@ public final class Call {
   public var attached: UnsafeMutableRawPointer { Unmanaged.passUnretained(attachment).toOpaque() }
 
   var pending = Fifo<Input>()
-  /// The state of the cut above the attempt, which records events for a further attempt.
+  /// The state of the `Cut` above the attempt, which records events for a further attempt.
   var bottom = Bottom.start
   /// Resolutions of tickets that came while their events' callbacks still run on executors.
   var earlyResolutions: [(ticket: UInt64, resolution: Resolution)] = []
@@ -91,8 +91,7 @@ public final class Call {
   /// The top hops that count together.
   var run = Run()
 
-  // The state of the outbound lane.
-  /// Demand that waits for start to move on.
+  // The state of the outbound lane. The demand that waits where start is, and moves on with start.
   var frontierDemand = 0
   var outboundCount = 0
   /// The number of messages that the transport was given and has not reported as sent yet.
@@ -123,10 +122,11 @@ public final class Call {
   @Small var pausesInbound = 0
   /// The codec stands above the hop at this index.
   @Small private(set) var codecIndex: Int
-  /// The cut above the attempt stands above the hop at this index.
+  /// The index of the first hop per attempt. Above this hop is the `Cut` that records events for a further
+  /// attempt.
   @Small private(set) var cutAt: Int
-  /// How many messages of the present attempt were already sent by an earlier one and reported as `sent` to
-  /// the hops above the cut. The hops are not told about them again.
+  /// How many messages of the present attempt were already reported as `sent` in an earlier one, so that the
+  /// hops above are not told about them again.
   @Small var sentAgain = 0
 
   public init(
@@ -293,7 +293,7 @@ public final class Call {
     case finish(Hop, Status)
     case demandBelow(Hop, Int)
     case flush(Int, Lane)
-    /// Sends the events that the cut has recorded down again, beginning with the hop at this index.
+    /// Sends the events that the `Cut` has recorded down again, beginning with the hop at this index.
     case replay(Cut, Int)
     case ran(Job)
     case executorLost(Hop)
@@ -380,8 +380,8 @@ public final class Call {
     } ?? true
   }
 
-  /// Gives `row` back at the call's end if no other thread knows the hops. Otherwise keeps what `giveRow`
-  /// needs, because the chain is released next.
+  /// Gives `row` back to `stock` at the call's end if no other thread knows the hops. Otherwise keeps what
+  /// `giveRow` needs, because the chain is released next.
   func letRowGo() {
     guard let row, let stock else { return }
     if hopsArePrivate, stock._withUnsafeGuaranteedRef({ $0.givePrivate(row) }) {
@@ -392,7 +392,8 @@ public final class Call {
     table = nil
   }
 
-  /// Gives `row` back. Called when no code of the call runs any more that might use one of its hops.
+  /// Gives `row` back to `stock`. Called when no code of the call runs any more that might use one of its
+  /// hops.
   func giveRow() {
     guard let row, let stock else { return }
     self.row = nil
@@ -419,8 +420,8 @@ public final class Call {
     case .statusFromBelow(let status):
       guard leg == .open else { return }
       endBelow()
-      // If the call is sent again because of this status, the hops below the cut do not pass it on and are
-      // made anew, so they leave the run.
+      // If the call is sent again because of this status, the hops per attempt are made anew, so they leave
+      // the run (the hops that count together).
       if status.canRepeat != .no { splitRun(at: cutAt) }
       moveUp(.status(status), at: hops.count - 1)
     case .sentFromBelow(let n):
@@ -475,8 +476,8 @@ public final class Call {
       self.row = row
       self.table = table
       hops = row._withUnsafeGuaranteedRef { $0.hops }
-      // In a call with a trace no hop is in the run, so that each hop notes its events. Other calls need no
-      // test for a trace there.
+      // In a call with a trace no hop is in the run (the hops that count together), so that each hop notes
+      // its events. Other calls need no test for a trace there.
       if trace == nil {
         run.length = table.pointee.runLength
         if codec != nil { run.length = min(run.length, codecIndex) }

@@ -63,7 +63,7 @@ extension Chain {
       }
     }
 
-    /// The number of hops that begin in the run. The run ends above the first hop that may RESTART, has an
+    /// The number of hops that begin in the `Run`. The run ends above the first hop that may RESTART, has an
     /// executor, or has on_pick.
     let runLength: Int
     let hasCreate: Bool
@@ -71,8 +71,8 @@ extension Chain {
     let hasPick: Bool
     /// Whether the list `start` has only on_start callbacks, neither `create` nor on_demand.
     let startsPlainly: Bool
-    /// Whether the list `start` has only on_start callbacks, and no callback of the run sees request messages
-    /// or the half-close.
+    /// Whether the list `start` has only on_start callbacks, and no callback of the `Run` sees request
+    /// messages or the half-close.
     let passesMessages: Bool
     /// The callbacks for start, hop by hop: `create`, then on_start, then on_demand for the demand that goes with
     /// start.
@@ -156,7 +156,7 @@ extension Chain {
           case .demand: callbacks.onDemand
           case .sent: callbacks.onSent
           case .destroy: unsafeBitCast(callbacks.destroy, to: HopCallback?.self)
-          // A hop with on_pick is never in the run, so its on_pick needs no entry.
+          // A hop with on_pick is never in the `Run`, so its on_pick needs no entry.
           case .none, .cancel, .pick: nil
           }
         guard let function else { return }

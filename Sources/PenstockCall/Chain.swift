@@ -75,8 +75,8 @@ public final class Chain {
   }
 
   /// Makes the chain for a call that `hop` itself makes: the entries of `sources` that stand below `hop`,
-  /// whose own chain may be another. The interceptor of `hop` is left out, and so is an interceptor that has
-  /// replaced it. All entries that are registered for a single call are kept.
+  /// which may belong to another chain. The interceptor of `hop` is left out, and so is an interceptor that
+  /// has replaced it. All entries that are registered for a single call are kept.
   @inline(never) @_optimize(size)
   public init(_ sources: [Registry.Entry], below hop: Entry, newestFirst: Bool) {
     let entries = Chain.entries(sources.map { $0.registration }, sources).filter { entry in

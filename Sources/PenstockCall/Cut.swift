@@ -16,7 +16,7 @@ public final class Cut {
   struct Entry {
     let event: Event
     /// Whether the hops above are not to be told `sent` for this message, because they were told before or
-    /// because the hop has sent the message itself. Then a further `sent` stops at the cut.
+    /// because the hop has sent the message itself. Then a further `sent` stops at the `Cut`.
     var isTold: Bool
     /// Whether the event stays in the record after it is sent, for a further attempt. If so, the hops below
     /// get a copy, because they may change it.
@@ -29,27 +29,28 @@ public final class Cut {
   /// events.
   let limit: Int
   let most: Int
-  /// Whether there are hops below the cut, which may change the events that pass it.
+  /// Whether there are hops below the `Cut`, which may change the events that pass it.
   let hasHops: Bool
   private(set) var state = State.idle
   private(set) var bytes = 0
   private(set) var entries: [Entry] = []
-  /// The events to be sent again, followed by events that have come to the cut since.
+  /// The events to be sent again, followed by events that have come to the `Cut` since.
   private var queue = Fifo<Entry>()
   /// Whether the events could not all be sent again, because there was no memory for a copy.
   private(set) var isCutShort = false
-  /// A copy of the start when it passed the cut. nil before that, in a closed cut, and if no hop below can
+  /// A copy of the start when it passed the `Cut`. nil before that, in a closed cut, and if no hop below can
   /// change the start.
   private(set) var start: Request?
   private(set) var below: CallBelow?
-  /// Why the cut is closed, so that the call can't be sent again from here; nil: the cut is open, and all
+  /// Why the `Cut` is closed, so that the call can't be sent again from here; nil: the `Cut` is open, and all
   /// events are recorded.
   private(set) var failure: Outcome?
   /// How often the call has been sent again from this cut.
   private(set) var restarts = 0
   /// The number of messages that were asked for below and have not come yet.
   var unanswered = 0
-  /// How many messages have passed the cut above the attempt, but were not reported as sent (invariant I16).
+  /// How many messages have passed the `Cut` above the attempt, but were not reported as sent (invariant
+  /// I16).
   var untold = 0
 
   init(limit: Int, most: Int = .max, hasHops: Bool = true) {
@@ -67,7 +68,7 @@ public final class Cut {
     if start == nil { close(.noMemory) }
   }
 
-  /// Records an event that comes to the cut. Returns true if the event passes at once. Returns false if it
+  /// Records an event that comes to the `Cut`. Returns true if the event passes at once. Returns false if it
   /// waits behind the events to be sent again; it waits there even if it can't be recorded.
   @inline(never) @_optimize(size)
   func passes(_ event: Event, isOwn: Bool) -> Bool {
@@ -82,7 +83,7 @@ public final class Cut {
     untold = isTold ? 0 : 1
   }
 
-  // Adds an event to the record, or closes the cut if the record would exceed its limits (invariant I15).
+  // Adds an event to the record, or closes the `Cut` if the record would exceed its limits (invariant I15).
   @inline(never) @_optimize(size)
   private func keep(_ event: Event, isTold: Bool) {
     guard failure == nil else { return }
@@ -99,7 +100,7 @@ public final class Cut {
     }
   }
 
-  /// Closes the cut: the call can't be sent again from here, and nothing is recorded any more. If recorded
+  /// Closes the `Cut`: the call can't be sent again from here, and nothing is recorded any more. If recorded
   /// events are being sent again at present, the rest of them are still sent.
   @inline(never) @_optimize(size)
   func close(_ reason: Outcome) {

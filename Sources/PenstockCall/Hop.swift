@@ -144,7 +144,7 @@ public final class Hop: HopHandle {
     inbound = nil
   }
 
-  /// Does the work of `renew` for a hop that was in the run to the call's end: no other member of it has
+  /// Does the work of `renew` for a hop that was in the `Run` to the call's end: no other member of it has
   /// changed.
   func renewInRun() {
     answer.store(Answer.nothing.rawValue, ordering: .relaxed)
@@ -166,7 +166,7 @@ public final class Hop: HopHandle {
   /// The registration's number, read without counting a reference.
   var registrationID: UInt64 { registrationReference._withUnsafeGuaranteedRef { $0.id } }
 
-  /// The callback that runs now, also while the hop is in the run, when only the call knows it.
+  /// The callback that runs now, also while the hop is in the `Run`, when only the call knows it.
   var current: EventKind { running == .none ? call.callbackInRun(index) : running }
 
   /// Sets the hop's executors for the outbound and the inbound lane. Called in `create`.

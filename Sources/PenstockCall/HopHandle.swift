@@ -2,8 +2,8 @@ import PenstockWire
 import Synchronization
 
 /// The object behind a `penstock_hop` or a `penstock_request`: a hop at a certain event. In a callback the
-/// object is the `Hop` itself, and the event is that of the callback. Code that has kept an event uses a
-/// `BoundHop` instead: a handle for a hop and an event that waits.
+/// object is the `Hop` itself, and the event is that of the callback. Code that uses an event after its
+/// callback has a `BoundHop` instead: a handle for a hop and an event that waits.
 open class HopHandle {
   /// The `Refusal` of the last function that got this handle and returned E_STATE. Any thread.
   final let refusal = Atomic<UInt8>(Refusal.none.rawValue)

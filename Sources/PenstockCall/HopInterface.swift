@@ -283,8 +283,8 @@ extension Hop {
 
   /// Delivers a message that the hop has made upward, on the driving thread, or after `share` on any thread.
   /// If the hop answers the call itself, the message becomes an input of the call on every thread, so that
-  /// the hop's events keep their order. Then messages that were not asked for yet wait at the hop, up to
-  /// hold_bytes.
+  /// the hop's events keep their order. In that case messages that were not asked for yet wait at the hop, up
+  /// to hold_bytes.
   @inline(never) @_optimize(size)
   public func injectInbound(_ message: Message) -> Outcome {
     let outcome = putInbound(message)

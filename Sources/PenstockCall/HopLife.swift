@@ -59,16 +59,16 @@ extension Life {
 enum Ending: Equatable {
   /// The status has left the hop upward.
   case passed
-  /// The hop has learned of the call's end by on_cancel.
+  /// The hop has ended the call itself.
   case own
-  /// The hop was told by on_cancel.
+  /// The hop has learned of the call's end by on_cancel.
   case told
 }
 
 /// The part of a hop's state that any thread may read, as one byte: it says which actions the hop may take
 /// now (invariant I14). Only the driving thread writes it.
 enum Face: UInt8 {
-  /// The value of all hops of the run: their common `Face` is in the `HopRow`, which holds the call's hops.
+  /// The value of all hops of the `Run`: their common `Face` is in the `HopRow`, which holds the call's hops.
   case asRun
   case waiting
   /// The hop may still return TAKE; only then the events that it delivers count.
@@ -161,10 +161,10 @@ extension Hop {
     wear(life.face ?? .waiting)
   }
 
-  /// Sets the hop's own `Face`, which replaces the common one of the run.
+  /// Sets the hop's own `Face`, which replaces the common one of the `Run`.
   func wear(_ face: Face) { self.face.store(face.rawValue, ordering: .releasing) }
 
-  /// The hop's `Face` now: its own one, or the common one of the run. Any thread.
+  /// The hop's `Face` now: its own one, or the common one of the `Run`. Any thread.
   var seen: Face {
     // The common `Face` is read first. It changes again only after the hop has got its own; so a thread that
     // sees the later common `Face` also sees the hop's own.

@@ -194,7 +194,7 @@ public final class Registration {
   }
 }
 
-/// One chain in a registration's list of its chains; it is an uncounted reference.
+/// One chain in a registration's list of its chains. The reference to the chain is not counted.
 struct ChainLink {
   let chain: Unmanaged<Chain>
   var next: UnsafeMutablePointer<ChainLink>?

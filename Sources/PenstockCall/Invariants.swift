@@ -36,7 +36,7 @@
     }
 
     /// Checks, after the call's end, that each hop has ended exactly once. The first `passed` hops are in the
-    /// run (the hops that count together) and have no end of their own.
+    /// run (the hops that count together) and are not checked.
     func checkEnds(_ passed: Int) {
       for hop in hops where hop.index >= passed && hop.isEntered {
         if hop.life != .gone || hop.brokenLife != nil { fatalError("invariant I2: a hop has not ended once") }

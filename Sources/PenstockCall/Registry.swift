@@ -75,8 +75,8 @@ public struct Registry {
     return true
   }
 
-  /// Replaces the registration numbered `id` by another, with that one's filter. Returns the old entry; nil:
-  /// there is no registration with this number.
+  /// Replaces the registration numbered `id` by another, and the entry's filter by that of the new
+  /// registration. Returns the old entry; nil: there is no registration with this number.
   public mutating func replace(_ id: UInt64, by registration: Registration) -> Entry? {
     guard let index = index(of: id) else { return nil }
     let old = entries[index]

@@ -6,18 +6,18 @@ struct Run {
   /// How many messages have gone down and have not been reported as `sent`.
   var inFlight = 0
 
-  // Used only while an event or a signal is on its way through the run: the number of messages that the
+  // Used only while an event or a signal is on its way through the `Run`: the number of messages that the
   // signal is about, or the demand that goes down with start.
   var count = 0
   /// The address behind the last callback of the list that is being called. 0: a callback has made hops leave
-  /// the run, so the rest of the list has to be looked up again.
+  /// the `Run`, so the rest of the list has to be looked up again.
   var end: UInt = 0
-  /// The event that goes through the run now, and the index of the hop whose callback runs.
+  /// The event that goes through the `Run` now, and the index of the hop whose callback runs.
   var event = EventKind.none
   @Small var at = 0
 
-  /// The `Life` of all hops of the run once start has passed them: passing or halfClosed.
+  /// The `Life` of all hops of the `Run` once start has passed them: passing or halfClosed.
   var life = Life.passing
-  /// The number of hops in the run.
+  /// The number of hops in the `Run`.
   @Small var length = 0
 }

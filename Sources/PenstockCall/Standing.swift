@@ -39,7 +39,8 @@ public enum Holder {
   case connection
   /// There is a connection, but its peer allows no more calls at once.
   case slot
-  /// There are connections, but the channel's picker, a hop or the request wants an endpoint without one.
+  /// There are connections, but the channel's picker, a hop or the request wants an endpoint that has no
+  /// connection.
   case endpoint
   /// The caller has to ask for a message.
   case demand

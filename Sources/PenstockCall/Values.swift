@@ -24,7 +24,7 @@ open class CallValues {
 
   public init() {}
 
-  /// Locks the values: every use is between `lock` and `unlock`. User code runs while they are unlocked.
+  /// Locks the values: every use is between `lock` and `unlock`. User code runs only while they are unlocked.
   open func lock() {}
   open func unlock() {}
 

@@ -128,7 +128,7 @@ public enum BalancerAction: Equatable, Sendable {
   /// Looks the name up again. The known addresses stay, and the balancer is not told if the look-up fails.
   case refresh
   case connect(Int, until: UInt64)
-  /// Begins to connect each endpoint that is idle, until the time `until`.
+  /// Begins to connect each endpoint that is idle; an attempt is given up at the time `until`.
   case connectAll(until: UInt64)
   case arm(UInt64)
   /// Gives up the connections of every endpoint except the one with this index (nil: of all endpoints), and

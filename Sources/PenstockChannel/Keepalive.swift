@@ -25,7 +25,7 @@ public struct Keepalive: Equatable {
     /// No timer runs, because the connection had no calls when keepalive last looked. The next call causes
     /// the event `opened`.
     case asleep
-    /// The timer is set for the end of the interval without received bytes.
+    /// The timer is set for the time at which `interval` will have passed since the last received byte.
     case listening
     /// A PING was due at this time. It was sent then, unless an earlier PING had no answer yet.
     case pinged(at: UInt64)

@@ -21,10 +21,10 @@ public struct BalancerConfig: Equatable, Sendable {
     /// Uses the first address that can be connected to. `shuffles`: the addresses are tried in random order.
     case pickFirst(shuffles: Bool)
     case roundRobin
-    /// In turn, by weights that servers report (gRFC A58). The channel does not ask servers for weights, so
-    /// all weights are equal.
+    /// Endpoints get calls in turn, in proportion to the weights that servers report (gRFC A58). The channel
+    /// does not ask servers for weights, so all weights are equal.
     case weightedRoundRobin
-    /// In turn, by the weights that the resolver gives.
+    /// Endpoints get calls in turn, in proportion to the weights that the resolver gives.
     case staticWeightedRoundRobin
   }
 

@@ -41,8 +41,8 @@ public final class ResponseCache: ReadyInterceptor, @unchecked Sendable {
       if exchange.ticket != 0 { exchange.cache.look(exchange, hop) }
       return next
     }
-    // If a hop above has dropped the message, the half-close comes without one; then the start, which is
-    // held, goes on.
+    // If a hop above has dropped the message, the half-close comes without a message before it; then the
+    // start, which is held, goes on.
     callbacks.onHalfClose = { _, state in
       ResponseCache.goOn(this(state, CachedExchange.self), .next)
       return next

@@ -128,7 +128,7 @@ public final class TokenStore: @unchecked Sendable {
       token = fresh
       refused = nil
     } else {
-      // The old token may still be valid, so the next request is made one second later or later still.
+      // The old token may still be valid, so the next request is made at least one second later.
       token?.refreshAt = Runtime.monotonicNow() + 1_000_000_000
     }
     var served: [(UInt64, Metadata, isRefused: Bool)] = []

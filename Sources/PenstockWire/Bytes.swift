@@ -46,7 +46,7 @@ public func cut(_ bytes: ByteView, before words: StaticString) -> ByteView {
 }
 
 extension StaticString {
-  /// The literal's bytes in UTF-8, which are always valid.
+  /// The literal's bytes in UTF-8. The view stays valid for ever.
   public var bytes: ByteView {
     guard hasPointerRepresentation else { return ByteView(start: nil, count: 0) }
     return ByteView(start: utf8Start, count: utf8CodeUnitCount)
