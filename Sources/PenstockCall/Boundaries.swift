@@ -47,8 +47,8 @@ open class CallBelow {
   /// The call tells the attempt that `call.wantsMessage` may have become true. The attempt delivers the
   /// messages that have arrived, one at a time, as long as `call.wantsMessage` is true.
   open func pull() {}
-  /// A thread waits for a message of a bidi call that has not half-closed. An attempt that can't have messages both ways
-  /// at once ends the call.
+  /// A thread waits for a message of a bidi call that has not half-closed. If the attempt's stream is
+  /// half-duplex (no message arrives before the half-close), the attempt ends the call.
   open func awaited() {}
   /// Makes the next attempt, with the options of this one, for a call that is sent again.
   open func another() -> CallBelow { self }
@@ -77,9 +77,9 @@ open class CallAbove {
   /// Reports that a hop of the call runs its callbacks on `executor`. A thread that alone runs the executor's
   /// jobs must not wait for the call, because the call may wait for one of these jobs.
   open func callNeeds(_ executor: any Executor) {}
-  /// The stream of a bidi call is half-duplex, and `hasMessage` says whether a message has come before the half-close.
-  /// From now on the caller tells the attempt of threads that wait (`CallBelow.awaited`). True: the caller does not wait
-  /// for its turn, and the call has to end.
+  /// The stream of this bidi call is half-duplex; `hasMessage`: a message has come before the half-close.
+  /// From now on the caller tells the attempt when a thread waits (`CallBelow.awaited`). Returns true if the
+  /// call has to end, because it needs both directions at the same time.
   open func callTakesTurns(hasMessage: Bool) -> Bool { hasMessage }
 }
 

@@ -8,8 +8,8 @@ import Synchronization
 /// thread may call. A step carries out one input. Requests of hops or layers that come during a step are
 /// queued in `pending` and done after it, so callbacks are never nested.
 ///
-/// `Call+Advance` moves events, `Call+Signals` signals; `Call+Settle` handles an event at one hop, and `Call+End` the
-/// call's end. docs/interceptors.md describes the order of events.
+/// `Call+Advance` moves events, `Call+Signals` signals; `Call+Settle` handles an event at one hop, and
+/// `Call+End` the call's end. docs/interceptors.md describes the order of events.
 public final class Call {
   enum Phase: Equatable {
     /// `open` has not run yet.
@@ -122,8 +122,7 @@ public final class Call {
   @Small var pausesInbound = 0
   /// The codec stands above the hop at this index.
   @Small private(set) var codecIndex: Int
-  /// The index of the first hop per attempt. Above this hop is the `Cut` that records events for a further
-  /// attempt.
+  /// The index of the first hop per attempt. Above this hop the `Cut` records events for a further attempt.
   @Small private(set) var cutAt: Int
   /// How many messages of the present attempt were already reported as `sent` in an earlier one, so that the
   /// hops above are not told about them again.
@@ -195,7 +194,7 @@ public final class Call {
   /// Whether only hops stand between the caller and the attempt: neither a codec nor a trace.
   var hasOnlyHops: Bool { codec == nil && trace == nil }
 
-  /// Whether the call was made with hops; also true after its end. A hop's handle gives other threads the call.
+  /// Whether the call was made with hops, also after its end. Other threads can get at it by a hop's handle.
   public var wasMadeWithHops: Bool { stock != nil }
 
   // MARK: - From below, on the driving thread
@@ -297,7 +296,7 @@ public final class Call {
     case replay(Cut, Int)
     case ran(Job)
     case executorLost(Hop)
-    /// A thread waits for a message, and the stream is half-duplex.
+    /// A thread waits for a message of a half-duplex call that has not half-closed.
     case awaited
 
     /// Whether the call accepts this input before `open` has run: only `open` itself and an end.
@@ -392,8 +391,7 @@ public final class Call {
     table = nil
   }
 
-  /// Gives `row` back to `stock`. Called when no code of the call runs any more that might use one of its
-  /// hops.
+  /// Gives `row` back to `stock`, when no code of the call runs any more that might use one of its hops.
   func giveRow() {
     guard let row, let stock else { return }
     self.row = nil
@@ -420,8 +418,7 @@ public final class Call {
     case .statusFromBelow(let status):
       guard leg == .open else { return }
       endBelow()
-      // If the call is sent again because of this status, the hops per attempt are made anew, so they leave
-      // the run (the hops that count together).
+      // If the call is sent again, the hops per attempt are made anew, so they leave `run`.
       if status.canRepeat != .no { splitRun(at: cutAt) }
       moveUp(.status(status), at: hops.count - 1)
     case .sentFromBelow(let n):

@@ -1,18 +1,18 @@
-/// Decodes base64 that comes in pieces of any size. Each part of it may end with padding, and another part follows
-/// (gRPC-Web, "Text-encoded streams").
+/// Decodes base64 that comes in pieces of any size. Padding may also stand in the middle, because a server
+/// may encode each part of its answer on its own (gRPC-Web, "Text-encoded streams").
 public struct Base64Stream {
-  /// The letters of the group that has begun, six bits each, and their number.
+  /// The values of the characters of the group of four that has begun, six bits each, and their number.
   private var bits: UInt32 = 0
   private var have = 0
   private var padding = 0
 
   public init() {}
 
-  /// Whether no group has begun.
+  /// Whether no group of four characters has begun.
   public var isAtGroup: Bool { have == 0 }
 
-  /// Decodes letters from `at` on, as long as `space` has room for a group, and returns the number of bytes that it
-  /// has put there. nil: the letters are no base64.
+  /// Decodes the characters from `at` on, as long as `space` has room for the three bytes of a group, and
+  /// moves `at` behind them. Returns the number of bytes written to `space`; nil: the text is not base64.
   @inline(never) @_optimize(size)
   public mutating func decode(
     _ text: ByteView, from at: inout Int, into space: UnsafeMutableRawBufferPointer

@@ -1,4 +1,5 @@
-/// The rules for names and values of metadata (gRPC over HTTP2, "Requests", Custom-Metadata; RFC 9113 section 8.2).
+/// The rules for names and values of metadata (gRPC over HTTP2, "Requests", Custom-Metadata; RFC 9113 section
+/// 8.2).
 public enum HeaderRules {
   /// Whether the name is a Header-Name: one or more of `0-9 a-z _ - .`, so lower case only.
   public static func isValidName(_ name: ByteView) -> Bool {
@@ -116,13 +117,14 @@ extension ContentType {
   /// How the content-type of an answer fits a request.
   public enum Fit {
     case fits
-    /// It is the protocol's, with another encoding of messages.
+    /// The content-type belongs to the protocol, but names another encoding of messages than the request.
     case otherEncoding
     case foreign
   }
 
-  /// Compares a content-type, without its parameters, with `start` and the name of an encoding (nil: "proto"), in letters
-  /// of either case. `start` has a "+" or "/" at its end; if the encoding `isOptional`, the type may end before that.
+  /// Compares the content-type `value`, without its parameters, with `start` followed by the name of an
+  /// encoding (nil: "proto"). Upper and lower case are the same. `start` ends with "+" or "/". `isOptional`:
+  /// the content-type may also end before that character and name no encoding.
   @inline(never) @_optimize(size)
   public static func fit(
     _ value: ByteView?, _ start: StaticString, _ encoding: ByteView?, isOptional: Bool = false

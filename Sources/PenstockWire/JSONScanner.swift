@@ -1,11 +1,12 @@
-/// Reads a JSON text (RFC 8259) that a peer has sent, from its beginning to its end. It makes no values but those that
-/// its user asks for, so it needs no memory of its own, whatever the text is. A number is only checked, however large it
-/// is; of a key that comes twice, both members are read.
+/// Reads a JSON text (RFC 8259) that a peer has sent, once from its beginning to its end. It builds no tree
+/// of values, so the memory that it needs does not grow with the number of values. The form of numbers is
+/// checked, but they are not converted. If an object has a key twice, both members are read.
 ///
 /// ```
 /// if scanner.opens(JSONScanner.object) {
 ///   while scanner.nextMember(key) {
-///     if bytesEqual(key.view, "code") { _ = scanner.string(into: code) }   // A value that is not read is skipped.
+///     // A value that is not read is skipped.
+///     if bytesEqual(key.view, "code") { _ = scanner.string(into: code) }
 ///   }
 /// }
 /// ```
@@ -13,23 +14,25 @@ public struct JSONScanner {
   private let text: ByteView
   private var at = 0
   private var depth = 0
-  /// Whether the next value is to be read or skipped, and whether nothing of the innermost object or array was read.
+  /// `isAtValue`: the next value has been neither read nor skipped yet. `isFresh`: nothing of the innermost
+  /// object or array has been read yet.
   private var isAtValue = true
   private var isFresh = false
-  /// Whether the text is malformed, nested too deep, or there is no memory for a string. Nothing more is read then.
+  /// Whether reading has failed: the text is malformed or nested too deep, or there was no memory for a
+  /// string. Nothing more is read then.
   public private(set) var isBroken = false
 
   private static let mostDepth = 64
-  /// The brackets of objects and arrays.
+  /// The characters with which objects and arrays begin.
   public static let object: UInt8 = 0x7B
   public static let array: UInt8 = 0x5B
 
   public init(_ text: ByteView) { self.text = text }
 
-  /// Whether there is nothing behind the value that was read, and the text is well formed.
+  /// Whether the text was well formed and has ended: nothing comes after the value that was read.
   public var isAtEnd: Bool { mutating get { peek() == 0 && !isBroken && at >= text.count } }
 
-  /// The first byte of the next value or sign; 0: there is none.
+  /// The next byte that is not white space; 0: the text has ended.
   @inline(never) @_optimize(size)
   public mutating func peek() -> UInt8 {
     while at < text.count {
@@ -41,7 +44,8 @@ public struct JSONScanner {
     return 0
   }
 
-  /// Opens an object or array, whose contents are to be read to their end. False: the value is none, and is skipped.
+  /// Opens an object or array, depending on `bracket`. The caller has to read its contents to their end.
+  /// Returns false if the next value is not one; the value is then skipped.
   @inline(never) @_optimize(size)
   public mutating func opens(_ bracket: UInt8) -> Bool {
     guard peek() == bracket else {
@@ -56,7 +60,8 @@ public struct JSONScanner {
     return true
   }
 
-  /// Goes on to the next member of an object, and puts its key into `key`. False: there is none, and the object is closed.
+  /// Goes on to the next member of an object, and puts its key into `key`. Returns false at the end of the
+  /// object, or if reading fails.
   @inline(never) @_optimize(size)
   public mutating func nextMember(_ key: ByteBuffer) -> Bool {
     guard next(0x7D) else { return false }
@@ -66,7 +71,7 @@ public struct JSONScanner {
     return !isBroken
   }
 
-  /// Goes on to the next element of an array. False: there is none, and the array is closed.
+  /// Goes on to the next element of an array. Returns false at the end of the array, or if reading fails.
   public mutating func nextElement() -> Bool { next(0x5D) }
 
   @inline(never) @_optimize(size)
@@ -84,7 +89,8 @@ public struct JSONScanner {
     return !isBroken
   }
 
-  /// Reads a string, and puts it into `out` in UTF-8 as far as it is. False: the next value is none, and stays.
+  /// Reads a string into `out`, with its escape sequences replaced. The other bytes are copied without a check
+  /// that they are UTF-8. Returns false if the next value is not a string; nothing is read then.
   @inline(never) @_optimize(size)
   public mutating func string(into out: ByteBuffer) -> Bool {
     guard take(0x22) else { return false }
@@ -102,7 +108,8 @@ public struct JSONScanner {
     return true
   }
 
-  /// Reads the rest of an escape, behind its backslash. nil: it is none.
+  /// Reads the rest of an escape sequence after its backslash, and returns the character. nil: the sequence
+  /// is malformed.
   @inline(never) @_optimize(size)
   private mutating func unescape() -> UInt32? {
     guard at < text.count else { return nil }
@@ -120,7 +127,7 @@ public struct JSONScanner {
     }
     guard let code = hex() else { return nil }
     if code >> 10 != 0x36 { return code }
-    // The second half of a surrogate pair may follow.
+    // `code` is the first half of a surrogate pair. The second half should follow.
     let before = at
     if eat(0x5C), eat(0x75), let low = hex(), low >> 10 == 0x37 {
       return 0x10000 &+ ((code & 0x3FF) << 10 | low & 0x3FF)
@@ -141,11 +148,11 @@ public struct JSONScanner {
     return code
   }
 
-  /// Appends a character in UTF-8; half a surrogate pair becomes U+FFFD.
+  /// Appends the character `code` to `out` in UTF-8. A half of a surrogate pair becomes U+FFFD.
   @inline(never) @_optimize(size)
   private func append(_ code: UInt32, to out: ByteBuffer) -> Bool {
     var rest = code >> 11 == 0x1B ? 0xFFFD : code
-    // The bytes of the character, the last one first, with the lead's in the lowest byte at the end.
+    // The bytes of the character: each turn moves them up by one byte and puts the one before them below.
     var bytes: UInt32 = 0
     var count = 1
     var most: UInt32 = 0x7F
@@ -201,7 +208,7 @@ public struct JSONScanner {
     return at > start
   }
 
-  /// Takes a sign, which blanks may stand before.
+  /// Consumes white space, and then `sign` if it comes next. Returns false if it does not.
   @inline(never) @_optimize(size)
   private mutating func take(_ sign: UInt8) -> Bool { peek() == sign && eat(sign) }
 

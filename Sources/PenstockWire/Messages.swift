@@ -1,9 +1,9 @@
-/// The five bytes before a message (gRPC over HTTP2, "Length-Prefixed-Message"): one byte Compressed-Flag,
-/// then Message-Length as a big-endian 32-bit number.
+/// The five bytes before each message (gRPC over HTTP2, "Length-Prefixed-Message"): the Compressed-Flag in
+/// one byte, then the Message-Length as a big-endian number of 32 bits.
 public enum MessagePrefix {
   public static let size = 5
 
-  /// Writes the five bytes to `to`, which must have room for them.
+  /// Writes the five bytes to the memory at `to`.
   public static func write(compressed: Bool, length: UInt32, to: UnsafeMutableRawPointer) {
     to.storeBytes(of: compressed ? 1 : 0, as: UInt8.self)
     to.storeBytes(of: UInt8(truncatingIfNeeded: length >> 24), toByteOffset: 1, as: UInt8.self)
@@ -20,24 +20,25 @@ public enum MessagePrefix {
 /// prefix --5 bytes--> body --all bytes--> prefix ...
 ///    \-- bad flag, too large, no memory --> failed (for good)
 /// ```
-/// The flag is checked with the first byte, the length against `limit` with the fifth, before anything is
-/// allocated. A failure is final: the stream has lost its framing, so each later push takes nothing and
-/// repeats the failure.
+/// The flag is checked when the first byte has come, and the length, against `limit`, when the fifth has
+/// come: before anything is allocated. A failure is final, because nobody knows where the next message
+/// begins: each later push consumes nothing and returns the same failure.
 ///
-/// gRPC-Web's frames and Connect's envelopes are the same but for one more flag, which marks the last one: its content
-/// is no message. And a message without a prefix can be read (`expect`), whose length is known otherwise.
+/// The frames of gRPC-Web and the envelopes of Connect have the same form, but one more flag, which marks the
+/// last frame: its content is not a message. The decoder can also read a message that has no prefix, if its
+/// length is known in another way (`expect`).
 public struct MessageDecoder {
   public enum Failure: Equatable {
-    /// The announced length is over the limit.
+    /// The length in the prefix is larger than the limit.
     case tooLarge(length: UInt32, limit: Int)
-    /// A flag was set that is not defined.
+    /// The first byte of the prefix has a flag that is not defined.
     case badFlag(UInt8)
     case noMemory
   }
 
   public enum Event {
     case needsMore
-    /// The message as it was on the wire: still compressed if `compressed` is true.
+    /// A complete message, still compressed if `compressed` is true.
     case message(ByteBuffer, compressed: Bool)
     case failed(Failure)
   }
@@ -60,11 +61,11 @@ public struct MessageDecoder {
     case failed(Failure)
   }
 
-  /// A message up to this size is allocated at once; a larger one grows as its bytes come in, so that a peer that
-  /// announces a large message and sends few bytes uses little memory.
+  /// A message of at most this size is allocated at once. The storage of a larger one grows as its bytes
+  /// come. So a peer that announces a large message and sends only a few bytes uses little memory.
   static let eagerSize = 1024 * 1024
 
-  /// The limit on the bytes of one message. A change takes effect with the next prefix.
+  /// The largest allowed size of one message, in bytes. A change takes effect with the next prefix.
   public var limit: Int
   private var state = State.prefix(Prefix())
   /// The flag that marks the last frame; 0: there is no such flag.
@@ -77,7 +78,8 @@ public struct MessageDecoder {
     self.lastFlag = lastFlag
   }
 
-  /// Whether bytes of an unfinished message were consumed. If the stream ends now, that message is incomplete.
+  /// Whether a part of a message was consumed, but not yet all of it. If the stream ends now, that message is
+  /// incomplete.
   public var isMidMessage: Bool {
     switch state {
     case .prefix(let prefix): return prefix.have > 0
@@ -86,7 +88,7 @@ public struct MessageDecoder {
     }
   }
 
-  /// How many bytes are missing in the prefix or in the content that is being received.
+  /// How many bytes are still missing from the prefix or the content that is being received.
   public var missing: Int {
     switch state {
     case .prefix(let prefix): return MessagePrefix.size &- prefix.have
@@ -95,7 +97,8 @@ public struct MessageDecoder {
     }
   }
 
-  /// Consumes bytes up to the end of ONE message, and returns how many it consumed. Push the rest again.
+  /// Consumes bytes up to the end of ONE message, and returns how many it has consumed. The caller has to
+  /// push the remaining bytes again.
   public mutating func push(_ bytes: ByteView) -> (consumed: Int, event: Event) {
     var used = 0
     while true {
@@ -156,8 +159,8 @@ public struct MessageDecoder {
     }
   }
 
-  /// The storage for the next bytes of an unfinished message: bytes that are put there before they are pushed need no
-  /// copy. nil: no message is unfinished, or no memory.
+  /// The storage for the next bytes of a message that is not complete. Bytes that are read straight into it,
+  /// and then pushed, need not be copied. nil: no message is incomplete, or there is no memory.
   public func space() -> UnsafeMutableRawBufferPointer? {
     guard case .body(let body) = state else { return nil }
     let left = body.length &- body.bytes.count
@@ -165,7 +168,7 @@ public struct MessageDecoder {
     return UnsafeMutableRawBufferPointer(rebasing: spare.prefix(left))
   }
 
-  /// Notes that these flags mark the last frame. False: they do not, and are not defined.
+  /// Sets `isLast` if these flags mark the last frame. Otherwise returns false: the flags are not defined.
   @inline(never) @_optimize(size)
   private mutating func marksLast(_ flags: UInt8) -> Bool {
     if lastFlag == 0 || flags & ~1 != lastFlag { return false }
@@ -173,7 +176,8 @@ public struct MessageDecoder {
     return true
   }
 
-  /// The limit for the content of the last frame is never lower than this: it is no message.
+  /// The content of the last frame may always have this many bytes, even if `limit` is lower, because `limit`
+  /// is for messages.
   public static var leastLastLimit: Int { 16384 }
 
   @inline(never) @_optimize(size)
@@ -181,15 +185,16 @@ public struct MessageDecoder {
 
   // MARK: A message without a prefix
 
-  /// Takes the next `length` bytes as a message. `isCertain`: whether as many bytes will probably come, so that room
-  /// is made for them at once.
+  /// Begins a message without a prefix: the next `length` bytes. `isCertain`: the peer has announced this
+  /// length, so storage for it is allocated at once (at most `eagerSize` bytes). Otherwise `length` is only
+  /// the greatest possible length.
   @inline(never) @_optimize(size)
   public mutating func expect(_ length: Int, isCertain: Bool) {
     let bytes = isCertain ? ByteBuffer(capacity: min(length, MessageDecoder.eagerSize)) : nil
     state = .body(Body(bytes: bytes ?? ByteBuffer(), length: length, compressed: false))
   }
 
-  /// Ends the message that is being received, and returns the bytes that have come of it.
+  /// Ends the message that is being received, and returns those of its bytes that have come.
   @inline(never) @_optimize(size)
   public mutating func cut() -> ByteBuffer {
     guard case .body(let body) = state else { return ByteBuffer() }
@@ -202,8 +207,9 @@ public struct MessageDecoder {
     return (used, .failed(failure))
   }
 
-  /// Makes room for `wanted` more bytes. A storage that is too small becomes four times as large, but never larger than
-  /// the announced length. Nothing overflows, because storage is never near a quarter of the address space.
+  /// Makes room for `wanted` more bytes of a message. Storage that is too small becomes four times as large,
+  /// but never larger than the announced length. Nothing overflows, because no storage is nearly as large as
+  /// a quarter of the address space.
   private static func makeRoom(_ body: Body, for wanted: Int) -> Bool {
     let needed = body.bytes.count &+ wanted
     if needed <= body.bytes.reach { return true }

@@ -247,8 +247,8 @@ extension Model {
     case demand(Int)
   }
 
-  /// Makes moves that the model has put off, until `done` returns true: first the moves nearest to the place,
-  /// and no more than necessary.
+  /// Makes moves that the model has put off, until `done` returns true: first the moves nearest to the
+  /// place that `part` names, and no more than necessary.
   func hurry(_ part: Part = .everywhere, until done: () -> Bool = { false }) {
     repeat { if done() { return } } while pull(part)
     if let input = settling {
@@ -270,7 +270,8 @@ extension Model {
     mayHurry = false
   }
 
-  /// Makes the one possible move that is nearest to the place. Returns false if no move is possible.
+  /// Makes the one possible move that is nearest to the place that `part` names. Returns false if no
+  /// move is possible.
   private func pull(_ part: Part) -> Bool {
     mayHurry = true
     defer { mayHurry = false }

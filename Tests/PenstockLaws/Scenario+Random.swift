@@ -18,7 +18,7 @@ extension Scenario {
     var random = Random(seed)
     let kind = random.pick([CallKind.unary, .clientStream, .serverStream, .bidi, .bidi])
     let count = random.pick([1, 1, 2, 2, 2, 3, 3, 4, 5, 6, 7, 8])
-    // The probability that a callback returns anything but NEXT. If it is low, events get far.
+    // The probability, in percent, that a callback returns anything but NEXT. If it is low, events get far.
     let wildness = random.pick([10, 30, 45, 70])
     var hops: [HopPlan] = []
     let levels = random.chance(50)
@@ -295,7 +295,7 @@ extension Reaction {
     case 88..<97: verdict = 0
     default: verdict = random.pick([3, 4, 5, 6, 7, -1, Int32.max, Int32.min])
     }
-    // PAUSE without a ticket breaks law 7, so most callbacks that return PAUSE take one.
+    // PAUSE without a ticket breaks law 7, so most callbacks that return PAUSE take a ticket.
     let takes = verdict == 1 ? random.chance(96) : verdict == 2 ? random.chance(65) : random.chance(10)
     return Reaction(operations: operations, verdict: verdict, takesTicket: takes)
   }
