@@ -19,12 +19,13 @@
 /// | any other | - | - | - | - | - | - |
 ///
 /// In each cell: the actions, then the state that follows; "-" changes nothing. "a pass": if one of the new
-/// addresses is connected already, keep(i), serve -> ready(i). Otherwise a pass over the addresses begins with
-/// the first one that may be tried: connect and, if there are more, arm. But if all have failed already, and
-/// the state is not `failing`: resolve, fail -> failing. "next" does this with the next address. "of all":
-/// every address has failed; in the state `failing`, as many attempts as there are addresses have failed since
-/// the resolver was last asked. `failing` and `nameless` are TRANSIENT_FAILURE. New addresses end `nameless`,
-/// but not `failing`: there calls fail until there is a connection.
+/// addresses is connected already, keep(i), serve -> ready(i). Otherwise a pass over the addresses begins
+/// with the first one that may be tried: connect and, if there are more, arm. But if all have failed
+/// already, and the state is not `failing`: resolve, fail -> failing. "next" does this with the next
+/// address. "of r": only if i is r. "of all": every address has failed; in the state `failing`, as many
+/// attempts as there are addresses have failed since the resolver was last asked. `failing` and `nameless`
+/// are TRANSIENT_FAILURE. New addresses end `nameless`, but not `failing`: there calls fail until there is
+/// a connection.
 public struct PickFirst: Equatable {
   public enum State: Equatable {
     case idle

@@ -1,15 +1,15 @@
-/// The coding of `-bin` values: "Base64 as per RFC 4648 section 4. Implementations MUST accept padded and
-/// un-padded values and should emit un-padded values" (gRPC over HTTP2, "Requests").
+/// The base64 coding of the values of `-bin` headers: "Base64 as per RFC 4648 section 4. Implementations MUST
+/// accept padded and un-padded values and should emit un-padded values" (gRPC over HTTP2, "Requests").
 ///
-/// Only the standard alphabet is used there: no gRPC implementation sends or accepts the URL-safe one. Bits after the last
-/// byte are ignored, because grpc-go accepts such values too, and a client that refuses them would lose
-/// metadata.
+/// Only the standard alphabet is used, because no gRPC implementation sends or accepts the URL-safe one.
+/// Bits after the last byte are ignored, because grpc-go accepts values with such bits, and a client that
+/// refuses them would lose metadata.
 public enum Base64 {
   public enum Outcome: Equatable {
     case ok, malformed, noMemory
   }
 
-  /// Appends the base64 of `bytes`. False: no memory, and `out` is as it was.
+  /// Appends the base64 of `bytes` to `out`. Returns false if there is no memory; `out` is then unchanged.
   @inline(never)
   public static func encode(_ bytes: ByteView, padded: Bool, into out: ByteBuffer) -> Bool {
     let (triples, rest) = bytes.count.quotientAndRemainder(dividingBy: 3)
@@ -41,9 +41,9 @@ public enum Base64 {
     return true
   }
 
-  /// Appends the bytes of one value (no commas: see `HeaderRules.forEachBinaryValue`). Padding may be complete,
-  /// incomplete or missing, but not longer than the length requires. When the outcome is not ok, `out` is as it
-  /// was.
+  /// Decodes one value and appends its bytes to `out`. The text has no commas
+  /// (`HeaderRules.forEachBinaryValue` splits at them). Padding may be complete, incomplete or missing, but
+  /// not longer than the length requires. If the outcome is not ok, `out` is unchanged.
   @inline(never)
   public static func decode(_ text: ByteView, into out: ByteBuffer) -> Outcome {
     var length = text.count
@@ -69,12 +69,12 @@ public enum Base64 {
     return .ok
   }
 
-  /// Like `encode`, in the URL-safe alphabet, and without padding: RFC 4648 section 5.
+  /// Like `encode`, but in the URL-safe alphabet (RFC 4648 section 5) and without padding.
   @inline(never) @_optimize(size)
   public static func encodeForURL(_ bytes: ByteView, into out: ByteBuffer) -> Bool {
     let before = out.count
     guard encode(bytes, padded: false, into: out), let start = out.view.baseAddress else { return false }
-    // The buffer's own bytes are changed before anybody else sees them.
+    // These bytes belong to the buffer, and nobody else has seen them yet: so they may be changed.
     let text = UnsafeMutableRawBufferPointer(
       start: UnsafeMutableRawPointer(mutating: start), count: out.count)
     for index in before..<text.count {
@@ -84,7 +84,7 @@ public enum Base64 {
     return true
   }
 
-  /// The letter that stands for the low six bits.
+  /// The character of base64 that stands for the lowest six bits of `byte`.
   private static func letter(_ byte: UInt8) -> UInt8 {
     let value = byte & 0x3F
     switch value {

@@ -89,8 +89,8 @@ public struct JSONScanner {
     return !isBroken
   }
 
-  /// Reads a string into `out`, with its escape sequences replaced. The other bytes are copied without a check
-  /// that they are UTF-8. Returns false if the next value is not a string; nothing is read then.
+  /// Reads a string into `out`, with its escape sequences replaced. Nobody checks whether the other bytes are
+  /// UTF-8. Returns false if the next value is not a string; nothing is read then.
   @inline(never) @_optimize(size)
   public mutating func string(into out: ByteBuffer) -> Bool {
     guard take(0x22) else { return false }

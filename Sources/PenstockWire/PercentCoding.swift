@@ -1,7 +1,7 @@
-/// The coding of `grpc-message` (gRPC over HTTP2, "Responses", Percent-Encoded): space and printable ASCII except `%`
-/// stand for themselves; every other byte is `%` and two hexadecimal digits.
+/// The coding of `grpc-message` (gRPC over HTTP2, "Responses", Percent-Encoded): space and printable ASCII,
+/// except `%`, are sent as they are; every other byte is sent as `%` and two hexadecimal digits.
 public enum PercentCoding {
-  /// Appends `bytes`, encoded. False: no memory, and `out` is as it was.
+  /// Encodes `bytes` and appends them to `out`. Returns false if there is no memory; `out` is then unchanged.
   public static func encode(_ bytes: ByteView, into out: ByteBuffer) -> Bool {
     var escapes = 0
     for byte in bytes where !needsNoEscape(byte) { escapes &+= 1 }
@@ -25,8 +25,8 @@ public enum PercentCoding {
     return true
   }
 
-  /// Appends `bytes` for a URL's query: every byte that RFC 3986 section 2.3 does not call unreserved is `%` and two
-  /// hexadecimal digits. False: no memory.
+  /// Encodes `bytes` for the query of a URL, and appends them to `out`: every byte that is not "unreserved"
+  /// in RFC 3986 section 2.3 becomes `%` and two hexadecimal digits. Returns false if there is no memory.
   @inline(never) @_optimize(size)
   public static func encodeForURL(_ bytes: ByteView, into out: ByteBuffer) -> Bool {
     for byte in bytes {
@@ -43,8 +43,9 @@ public enum PercentCoding {
     return true
   }
 
-  /// "When decoding invalid values, implementations MUST NOT error or throw away the message": a `%` without two
-  /// hexadecimal digits after it is kept as it is. False: no memory, and `out` is as it was.
+  /// Decodes `bytes` and appends them to `out`. A `%` without two hexadecimal digits behind it is kept as it
+  /// is: "When decoding invalid values, implementations MUST NOT error or throw away the message". Returns
+  /// false if there is no memory; `out` is then unchanged.
   public static func decode(_ bytes: ByteView, into out: ByteBuffer) -> Bool {
     guard let spare = out.spare(atLeast: bytes.count) else { return false }
     var at = 0
@@ -68,7 +69,8 @@ public enum PercentCoding {
 
   private static func needsNoEscape(_ byte: UInt8) -> Bool { byte >= 0x20 && byte <= 0x7E && byte != 0x25 }
 
-  /// Upper case, as the grammar requires ("2HEXDIGIT ; 0-9 A-F"); `hexValue` accepts both cases.
+  /// A hexadecimal digit in upper case, as the grammar requires ("2HEXDIGIT ; 0-9 A-F"). `hexValue` accepts
+  /// both cases.
   private static func hexDigit(_ value: UInt8) -> UInt8 { value < 10 ? 0x30 &+ value : 0x37 &+ value }
 
   static func hexValue(_ byte: UInt8) -> UInt8? {

@@ -4,13 +4,13 @@ public enum Timeout {
   private static let mostDigits = 8
   private static let overflowing: UInt64 = 100_000_000
 
-  /// Writes the shortest exact value, or else the most precise value that fits into eight digits, rounded down: the
-  /// server never gets more time than is left. If no time is left this is "1n", because the value has to be positive.
-  /// False: no memory.
+  /// Writes a timeout: the shortest exact value if one fits into eight digits, otherwise the most precise one
+  /// that fits, rounded down. So the server never gets more time than is left. If no time is left the value
+  /// is "1n", because it has to be positive. Returns false if there is no memory.
   public static func write(nanoseconds: UInt64, into out: ByteBuffer) -> Bool {
     var value = max(nanoseconds, 1)
     var unit = 0
-    // 2^64 ns are under 5.2 million hours: hours always fit.
+    // A value in hours always fits: 2^64 ns are less than 5.2 million hours.
     while unit < 5 {
       let (whole, rest) = value.quotientAndRemainder(dividingBy: ratio(unit))
       if rest != 0 && value < overflowing { break }
@@ -20,15 +20,16 @@ public enum Timeout {
     return writeDecimal(value, into: out) && out.append(byte: letter(unit))
   }
 
-  /// Writes `connect-timeout-ms` (Connect, "Unary-Request"): "positive integer as ASCII string of at most 10 digits".
-  /// Milliseconds are rounded down, so that the server never gets more time than is left. False: no memory.
+  /// Writes the value of `connect-timeout-ms` (Connect, "Unary-Request"): "positive integer as ASCII string
+  /// of at most 10 digits". Milliseconds are rounded down, so that the server never gets more time than is
+  /// left. Returns false if there is no memory.
   @inline(never) @_optimize(size)
   public static func writeMilliseconds(nanoseconds: UInt64, into out: ByteBuffer) -> Bool {
     writeDecimal(min(max(nanoseconds / 1_000_000, 1), 9_999_999_999), into: out)
   }
 
-  /// The nanoseconds of a value, at most `UInt64.max`; nil when it is malformed. Zero is accepted, as in other servers
-  /// and clients: it means that no time is left.
+  /// The nanoseconds of a timeout, at most `UInt64.max`; nil: it is malformed. Zero is accepted, as in other
+  /// servers and clients: it means that no time is left.
   public static func parse(_ value: ByteView) -> UInt64? {
     let digits = value.count &- 1
     guard digits >= 1 && digits <= mostDigits else { return nil }
@@ -51,7 +52,7 @@ public enum Timeout {
     return overflow ? UInt64.max : product
   }
 
-  /// How many of the unit with the index `unit` make one of the next unit.
+  /// How many of the unit at index `unit` are one of the next larger unit.
   private static func ratio(_ unit: Int) -> UInt64 { unit < 3 ? 1_000 : 60 }
 
   private static func letter(_ unit: Int) -> UInt8 {
@@ -66,14 +67,15 @@ public enum Timeout {
   }
 }
 
-/// Appends the decimal digits of `value`. False: no memory.
+/// Appends the decimal digits of `value`. Returns false if there is no memory.
 public func writeDecimal(_ value: UInt64, into out: ByteBuffer) -> Bool {
   guard let spare = out.spare(atLeast: 20) else { return false }
   out.commit(writeDecimal(value, to: spare))
   return true
 }
 
-/// Writes the decimal digits of `value` to `space`, which has room for 20 digits, and returns their number.
+/// Writes the decimal digits of `value` to `space`, which must have room for 20 digits. Returns the number of
+/// digits.
 func writeDecimal(_ value: UInt64, to space: UnsafeMutableRawBufferPointer) -> Int {
   var digits = 1
   var rest = value / 10
