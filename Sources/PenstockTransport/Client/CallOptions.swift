@@ -118,7 +118,8 @@ public struct CallDefaults {
   public var maxReceiveBytes = 4 << 20
   public var maxSendBytes = Int(Int32.max)
   public var traceEvents = 0
-  /// The content-type of calls whose options and codec name no encoding; nil: the usual one.
+  /// The content-type of calls if neither their options nor their codec have one; nil: the usual
+  /// content-type.
   public var contentType: ByteBuffer?
   public var waitsForReady = false
 

@@ -21,7 +21,8 @@ public final class ClientChannel: @unchecked Sendable {
   private let phase = Atomic<Phase>(.open)
   private let lock = Lock()
   private var ownCodec: Codec?
-  /// Whether a new call gets something from `form`. If not, the call takes no lock for it.
+  /// Whether `form` would change a new call: the channel has a codec or a default content-type. If not, a new
+  /// call takes no lock here.
   private let formsCallsNow: Atomic<Bool>
   /// The number of handles that the user has. Calls may keep the channel alive after the last handle is
   /// released.
@@ -99,10 +100,11 @@ public final class ClientChannel: @unchecked Sendable {
 
   private var codec: Codec? { lock.withLock { ownCodec } }
 
-  /// Whether calls get something by `form` that their options do not have.
+  /// Whether the channel has a codec or a default content-type, so that `form` must be called for a new call.
   var formsCalls: Bool { formsCallsNow.load(ordering: .acquiring) }
 
-  /// Gives a new call its codec and the name of its messages' encoding. `codec`: that of its options.
+  /// Sets the codec of a new call and, if the call's options have no content-type, the content-type of the
+  /// encoding. `codec`: the codec of the call's options; nil: the channel's codec is used.
   @inline(never) @_optimize(size)
   func form(_ call: Call, _ codec: Codec?) {
     let codec = codec ?? self.codec

@@ -3,8 +3,8 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 
-/// Parses the answers on one connection (RFC 9112), without I/O. It is strict: an answer whose end two parsers could see
-/// at different places is refused (section 11.2), and so is everything that the grammar does not have.
+/// Parses the answers on one connection (RFC 9112), without I/O. The parser is strict. It refuses an answer
+/// if two parsers could disagree about its end (section 11.2), and everything that is not in the grammar.
 ///
 /// ```
 /// statusLine --1xx--> informational --empty line--> statusLine
@@ -13,15 +13,17 @@ import PenstockWire
 /// sized ----> over          untilClose --end of the connection--> over
 /// any but over --flaw--> failed
 /// ```
-/// A line that has come whole is parsed where it lies; the bytes of other lines are gathered in `rest`.
+///
+/// If a whole line is in the received bytes, it is parsed there. Otherwise the parts of the line are
+/// collected in `rest`.
 final class ResponseParser {
   enum Event {
-    /// All bytes are used, and more have to come.
+    /// All bytes are used, and the answer needs more bytes.
     case needsMore
-    /// The head of the final answer is in `block`.
+    /// The head of the final (not 1xx) answer was parsed, and is in `block`.
     case head(endsAnswer: Bool)
     case body(ByteView)
-    /// The answer is over, and its trailers are in `block`.
+    /// The answer is complete, and its trailers are in `block`.
     case trailers
     /// The answer is over.
     case end
@@ -33,20 +35,24 @@ final class ResponseParser {
       failed
   }
 
-  /// The fields of the present head, or of the trailers.
+  /// The fields of the present head or trailers.
   let block = HeaderBlock()
   private var place = Place.statusLine
-  /// The first bytes of a line that is not whole; or the whole line, until the next one begins.
+  /// The first bytes of an unfinished line. With `restIsWhole` it is the whole line, until the next line
+  /// begins.
   private let rest = ByteBuffer()
   private var restIsWhole = false
-  /// The name of the present field, in lower case.
+  /// The name of the present header field, in lower case.
   private let name = ByteBuffer()
   private let maxHeaderList: Int
-  /// How many bytes the present head, the trailers, or the line with a chunk's size may still have.
+  /// The number of bytes that are still allowed in the present head or trailers, or in the line with the size
+  /// of a chunk.
   private var room: Int
-  /// How many bytes of the body, or of the present chunk, are missing; after a chunk, how many bytes of its line end.
+  /// The number of missing bytes of the body or of the present chunk. After a chunk: the number of missing
+  /// bytes of its line end.
   private var left = 0
-  /// How many bytes of chunk extensions have come, less the bytes of chunks.
+  /// The number of bytes of chunk extensions that were received, minus the number of bytes of chunks; at
+  /// least 0.
   private var extensionBytes = 0
   private var informationalCount = 0
   private var isOld = false
@@ -55,7 +61,7 @@ final class ResponseParser {
   private var saysKeepAlive = false
   private var flaw = ResponseFlaw.noMemory
   private var failedAt = Place.statusLine
-  /// The first bytes of the line that has a flaw.
+  /// The first bytes of the line with the flaw, for the error text.
   private let shown = ByteBuffer()
   private static let mostShown = 60
 
@@ -67,7 +73,7 @@ final class ResponseParser {
 
   // MARK: State
 
-  /// Begins with the answer to the next request.
+  /// Prepares the parser for the answer to the next request.
   func begin() {
     block.clear()
     enter(.statusLine)
@@ -83,11 +89,12 @@ final class ResponseParser {
     }
   }
 
-  /// Whether any byte of the answer has come.
+  /// Whether at least one byte of the answer was received.
   var hasBegun: Bool { place != .statusLine || informationalCount > 0 || !rest.isEmpty }
-  /// Whether the connection may be used again, once the head has come (RFC 9112 section 9.3).
+  /// Whether the connection may be used for another request (RFC 9112 section 9.3). Valid once the head was
+  /// parsed.
   var persists: Bool { !saysClose && (!isOld || saysKeepAlive) && place != .untilClose }
-  /// How many of the next bytes are certainly bytes of the body.
+  /// The number of the next bytes that are certainly bytes of the body.
   var bodyAhead: Int {
     switch place {
     case .sized, .chunk: left
@@ -96,14 +103,15 @@ final class ResponseParser {
     }
   }
 
-  /// The connection has ended. True: that is the regular end of the answer.
+  /// Called when the connection has ended. True: this is the regular end of the answer.
   func connectionEnded() -> Bool {
     guard place == .untilClose else { return false }
     place = .over
     return true
   }
 
-  /// The position at which the bytes end, such as " in the middle of the headers"; nil: the answer has not begun.
+  /// The position of the last received byte, for an error text: for example "in the middle of the answer's
+  /// headers". nil: the answer has not begun, or is complete.
   @inline(never) @_optimize(size)
   func position() -> ByteBuffer? {
     let text = ByteBuffer()
@@ -120,8 +128,8 @@ final class ResponseParser {
 
   // MARK: Bytes
 
-  /// Takes bytes, up to the first event. Returns how many it took. Call it again after each event but `needsMore`, even
-  /// without bytes.
+  /// Parses bytes up to the first event. Returns the number of bytes that were used. The caller calls this
+  /// function again after each event except `needsMore`, even without further bytes.
   func push(_ bytes: ByteView) -> (count: Int, event: Event) {
     var at = 0
     while at < bytes.count {
@@ -172,8 +180,8 @@ final class ResponseParser {
     case flaw(ResponseFlaw)
   }
 
-  /// The next line, without its end. Section 2.2 lets a recipient take a LF alone for the end of a line; not this one,
-  /// because another may not.
+  /// Returns the next line, without its end (CR LF). RFC 9112 section 2.2 permits a recipient to accept LF
+  /// alone as the end of a line. This parser does not, because other recipients may not accept it.
   private func nextLine(_ bytes: ByteView, _ at: inout Int) -> Line {
     if restIsWhole {
       rest.removeAll(keepingCapacity: true)
@@ -197,8 +205,8 @@ final class ResponseParser {
     return .whole(ByteView(rebasing: line.dropLast(2)))
   }
 
-  /// Whether the answer begins with "HTTP/", as far as it has come: a peer that speaks something else is recognised by
-  /// its first bytes, because it may not send a line's end.
+  /// Whether the received bytes agree with "HTTP/". A peer with another protocol is recognised by its first
+  /// bytes, because it may never send the end of a line.
   private func isHTTP(_ ahead: ByteView) -> Bool {
     let start = ("HTTP/" as StaticString).bytes
     var index = rest.count
@@ -221,7 +229,8 @@ final class ResponseParser {
     }
   }
 
-  /// Section 4: "status-line = HTTP-version SP status-code SP [ reason-phrase ]".
+  /// Parses the status line. RFC 9112 section 4: "status-line = HTTP-version SP status-code SP [
+  /// reason-phrase ]".
   private func takeStatus(_ line: ByteView) -> Event? {
     guard line.count > 8, line[5] == 0x31, line[6] == 0x2E, isDigit(line[7]), line[8] == 0x20 else {
       return fail(.version, line, 0)
@@ -236,7 +245,7 @@ final class ResponseParser {
     saysKeepAlive = false
     let digits = ByteView(rebasing: line[9..<12])
     let status = Int(line[9] - 0x30) * 100 + Int(line[10] - 0x30) * 10 + Int(line[11] - 0x30)
-    // The protocol was not asked to change (RFC 9110 section 15.2.2).
+    // The client has not asked for another protocol, so status 101 is not allowed (RFC 9110 section 15.2.2).
     if status == 101 { return fail(.switching, line, 0) }
     block.clear()
     let name = (":status" as StaticString).bytes
@@ -248,7 +257,7 @@ final class ResponseParser {
 
   // MARK: Fields
 
-  /// Section 5: "field-line = field-name ":" OWS field-value OWS".
+  /// Parses a header or trailer line. RFC 9112 section 5: "field-line = field-name ":" OWS field-value OWS".
   private func takeField(_ line: ByteView) -> ResponseFlaw? {
     if isBlank(line[0]) { return .folded }
     guard let colon = line.firstIndex(of: 0x3A) else { return .noColon }
@@ -279,7 +288,7 @@ final class ResponseParser {
     block.add(name.view, value, limit: maxHeaderList)
   }
 
-  /// Puts a name in lower case into `name`. RFC 9110 section 5.6.2: it is a token.
+  /// Copies a field name to `name` in lower case, and checks that it is a token (RFC 9110 section 5.6.2).
   private func lower(_ field: ByteView) -> ResponseFlaw? {
     name.removeAll(keepingCapacity: true)
     guard let space = name.spare(atLeast: field.count) else { return .noMemory }
@@ -292,7 +301,7 @@ final class ResponseParser {
     return field.isEmpty ? .name : nil
   }
 
-  /// RFC 9110 section 7.6.1: the options in "connection", separated by commas.
+  /// Parses the options in the field "connection", which are separated by commas (RFC 9110 section 7.6.1).
   @inline(never) @_optimize(size)
   private func takeOptions(_ value: ByteView) {
     for part in value.split(separator: 0x2C) {
@@ -302,7 +311,8 @@ final class ResponseParser {
     }
   }
 
-  /// RFC 9110 section 8.6. A list of equal lengths, which a recipient may take, is refused.
+  /// Parses the field "content-length" (RFC 9110 section 8.6). A list of equal lengths is refused, although
+  /// the RFC permits a recipient to accept it.
   private func takeLength(_ value: ByteView) -> ResponseFlaw? {
     if place == .trailers { return .framingInTrailers }
     if block.length >= 0 { return .lengthTwice }
@@ -317,7 +327,8 @@ final class ResponseParser {
     return nil
   }
 
-  /// Section 6.1. No other coding than "chunked" was asked for.
+  /// Parses the field "transfer-encoding" (RFC 9112 section 6.1). The client has asked for no coding other
+  /// than "chunked".
   @inline(never) @_optimize(size)
   private func takeCoding(_ value: ByteView) -> ResponseFlaw? {
     if place == .trailers { return .framingInTrailers }
@@ -327,7 +338,7 @@ final class ResponseParser {
     return equalIgnoringCase(value, "chunked") ? nil : .coding
   }
 
-  /// The empty line has come: section 6.3 says how the body ends.
+  /// Called at the empty line after the fields. Finds out how the body ends (RFC 9112 section 6.3).
   private func endFields() -> Event? {
     let isInformational = place == .informational
     if place == .trailers {
@@ -336,8 +347,9 @@ final class ResponseParser {
       return block.finish() ? .trailers : fail(.noMemory)
     }
     if isChunked, block.length >= 0 { return fail(.bothLengths) }
-    // "A server MUST NOT send a Transfer-Encoding header field in any response with a status code of 1xx ... or 204",
-    // nor a content-length (RFC 9110 section 8.6). Some servers send the length 0 with 204.
+    // RFC 9112 section 6.1: "A server MUST NOT send a Transfer-Encoding header field in any response with a
+    // status code of 1xx ... or 204". It must not send a content-length either (RFC 9110 section 8.6). Some
+    // servers send the length 0 with 204, which is accepted.
     if isInformational || block.status == 204, isChunked || block.length > 0 { return fail(.bodyOfNone) }
     if isInformational {
       informationalCount += 1
@@ -362,7 +374,7 @@ final class ResponseParser {
 
   // MARK: Chunks
 
-  /// Section 7.1: "chunk-size [ chunk-ext ]".
+  /// Parses the line with the size of a chunk. RFC 9112 section 7.1: "chunk-size [ chunk-ext ]".
   private func takeSize(_ line: ByteView) -> Event? {
     var size = 0
     var at = 0
@@ -385,7 +397,8 @@ final class ResponseParser {
     return nil
   }
 
-  /// Section 7.1.1: an extension is ignored.
+  /// Checks the length and the characters of a chunk extension, and ignores its content (RFC 9112 section
+  /// 7.1.1).
   @inline(never) @_optimize(size)
   private func takeExtension(_ text: ByteView) -> ResponseFlaw? {
     extensionBytes += text.count
@@ -405,7 +418,7 @@ final class ResponseParser {
     return letter &- 0x61 < 6 ? Int(letter &- 0x57) : nil
   }
 
-  /// The characters of a token that are not letters or digits: "!#$%&'*+-.^_`|~".
+  /// Whether a byte may be in a token: a letter, a digit, or one of "!#$%&'*+-.^_`|~".
   private func isToken(_ byte: UInt8) -> Bool {
     if (byte | 0x20) &- 0x61 < 26 || isDigit(byte) { return true }
     switch byte {
@@ -414,7 +427,7 @@ final class ResponseParser {
     }
   }
 
-  /// Whether there is a control character other than a tab (RFC 9110 section 5.5): CR and NUL among them.
+  /// Whether there is a control character, such as CR or NUL. A tab is allowed (RFC 9110 section 5.5).
   private func hasControls(_ bytes: ByteView) -> Bool {
     for byte in bytes where byte < 0x20 && byte != 0x09 || byte == 0x7F { return true }
     return false
@@ -422,7 +435,8 @@ final class ResponseParser {
 
   // MARK: Flaws
 
-  /// `bytes` from `at` on show people the flaw, with the bytes of the line that had come before.
+  /// Notes the flaw. The error text shows the line with the flaw: its earlier bytes in `rest`, and `bytes`
+  /// from the offset `at` on.
   @inline(never) @_optimize(size)
   private func fail(
     _ flaw: ResponseFlaw, _ bytes: ByteView = ByteView(start: nil, count: 0), _ at: Int = 0
@@ -438,7 +452,7 @@ final class ResponseParser {
     return .failed(flaw)
   }
 
-  /// The flaw in words for people.
+  /// Returns the error text for the flaw.
   @inline(never) @_optimize(size)
   func words(_ flaw: ResponseFlaw) -> ByteBuffer {
     let text = ByteBuffer()

@@ -1,6 +1,6 @@
 @testable import PenstockTransport
 
-/// The answers that `ResponseParserTests` parses.
+/// The rows of answers that `ResponseParserTests` parses.
 extension ResponseParserTests {
   // MARK: Answers that are well formed
 
@@ -8,7 +8,7 @@ extension ResponseParserTests {
   static let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
   static let golden: [Row] = [
-    // RFC 9112 section 2.1 and 3.
+    // RFC 9112 sections 2.1 and 3: a whole answer.
     Row(
       "content-length", ok + "Content-Length: 5\r\n\r\nhello", "head :status=200 content-length=5",
       "body hello", "end"),
@@ -22,7 +22,7 @@ extension ResponseParserTests {
       "reason", "HTTP/1.1 404 Not \tFound: \u{e9}!\r\nContent-Length: 0\r\n\r\n",
       "only :status=404 content-length=0"),
     Row("status 999", "HTTP/1.1 999 ?\r\nContent-Length: 0\r\n\r\n", "only :status=999 content-length=0"),
-    // Section 5: white space around values, none, tabs; names in any case.
+    // Section 5: white space or tabs around values, or none; names in upper and lower case.
     Row(
       "white space", ok + "A:b\r\nC: \t d e\tf \t\r\nEmpty:\r\nBlank: \t\r\nCONTENT-LENGTH:\t0 \r\n\r\n",
       "only :status=200 a=b c=d e\tf empty= blank= content-length=0"),
@@ -37,13 +37,13 @@ extension ResponseParserTests {
       ok
         + "Content-Type: application/grpc\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nGrpc-Status: 0\r\n\r\n",
       "head :status=200 content-type=application/grpc", "body abc", "trailers grpc-status=0"),
-    // RFC 9110 section 7.6.1: fields about the connection.
+    // RFC 9110 section 7.6.1: fields that concern only the connection are not in the head.
     Row(
       "hop by hop",
       ok
         + "Connection: keep-alive, foo\r\nKeep-Alive: timeout=5\r\nProxy-Connection: close\r\nTE: x\r\nUpgrade: h2c\r\n"
         + "X: 1\r\nContent-Length: 0\r\n\r\n", "only :status=200 x=1 content-length=0"),
-    // RFC 9112 section 9.3 and 9.6.
+    // RFC 9112 sections 9.3 and 9.6: whether the connection may be used again.
     Row(
       "close", ok + "Connection: close\r\nContent-Length: 0\r\n\r\n", "only :status=200 content-length=0",
       persists: false),
@@ -63,7 +63,7 @@ extension ResponseParserTests {
     Row(
       "HTTP/1.0 kept", "HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 2\r\n\r\nab",
       "head :status=200 content-length=2", "body ab", "end"),
-    // RFC 9110 section 2.5: a higher minor version.
+    // RFC 9110 section 2.5: a higher minor version than 1 is accepted.
     Row("HTTP/1.9", "HTTP/1.9 200 OK\r\nContent-Length: 0\r\n\r\n", "only :status=200 content-length=0"),
     // Section 6.3: the end of the body.
     Row(
@@ -137,12 +137,12 @@ extension ResponseParserTests {
     Row(.status, "HTTP/1.1 012 OK\r\n"), Row(.status, "HTTP/1.1 2\u{b2}0 OK\r\n"),
     Row(.status, "HTTP/1.1 200\tOK\r\n"),
     Row(.switching, "HTTP/1.1 101 Switching Protocols\r\n"),
-    // Section 2.2: a CR that is not before a LF, and a LF alone.
+    // Section 2.2: a CR without a LF after it, and a LF without a CR before it.
     Row(.control, "HTTP/1.1 200 O\rK\r\n"), Row(.control, "HTTP/1.1 200 O\0K\r\n"),
     Row(.control, "HTTP/1.1 200 \u{7f}\r\n"),
     Row(.lineEnd, "HTTP/1.1 200 OK\n"), Row(.lineEnd, ok + "A: b\n"), Row(.lineEnd, ok + "\n"),
     Row(.control, ok + "A: b\r\r\n"), Row(.control, ok + "A: b\rc: d\r\n"),
-    // Section 5.1 and 5.2; RFC 9110 section 5.5 and 5.6.2.
+    // Sections 5.1 and 5.2; RFC 9110 sections 5.5 and 5.6.2: malformed field lines.
     Row(.folded, ok + " A: b\r\n"), Row(.folded, ok + "A: b\r\n\tc\r\n"), Row(.folded, ok + "A: b\r\n \r\n"),
     Row(.noColon, ok + "A\r\n"), Row(.noColon, ok + "A b\r\n"), Row(.noColon, ok + "HTTP/1.1 200 OK\r\n"),
     Row(.blankBeforeColon, ok + "A : b\r\n"), Row(.blankBeforeColon, ok + "Content-Length\t: 5\r\n"),
@@ -163,7 +163,7 @@ extension ResponseParserTests {
     Row(.length, ok + "Content-Length: 99999999999999999999999999999999999\r\n"),
     Row(.lengthTwice, ok + "Content-Length: 5\r\nContent-Length: 5\r\n"),
     Row(.lengthTwice, ok + "Content-Length: 5\r\nContent-Length: 6\r\n"),
-    // RFC 9112 section 6.1 and 6.3.
+    // RFC 9112 sections 6.1 and 6.3: an uncertain length of the body.
     Row(.bothLengths, ok + "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n"),
     Row(.bothLengths, ok + "Transfer-Encoding: chunked\r\nContent-Length: 0\r\n\r\n"),
     Row(.coding, ok + "Transfer-Encoding: gzip\r\n"),
@@ -220,7 +220,7 @@ extension ResponseParserTests {
     Row(.noColon, chunked + "0\r\nA\r\n", "head :status=200"),
     Row(.lineEnd, chunked + "0\r\n\n", "head :status=200"),
     Row(.name, chunked + "0\r\n: a\r\n", "head :status=200"),
-    // The limits of a head, of an informational one, and of trailers.
+    // The limits on the size of a head, of an informational head, and of trailers.
     Row(.tooLong, "HTTP/1.1 200 " + long.dropLast(12)), Row(.tooLong, ok + "A: " + long.dropLast(2)),
     Row(.tooLong, "HTTP/1.1 100 \r\nA: " + long.dropLast(2)),
     Row(.tooLong, chunked + "0\r\n" + long + "x", "head :status=200"),

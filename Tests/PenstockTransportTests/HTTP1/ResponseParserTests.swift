@@ -5,20 +5,22 @@ import Testing
 
 @testable import PenstockTransport
 
-/// RFC 9110 and RFC 9112: which answers are well formed, and where each ends. Each row is parsed whole, byte by byte,
-/// split at every place, and cut at every place.
+/// Tests of RFC 9110 and RFC 9112: which answers are well formed, and where each answer ends. Each row is
+/// parsed in several ways: as a whole, byte by byte, in two parts split at every position, and cut off at
+/// every position.
 @Suite struct ResponseParserTests {
   struct Row: CustomTestStringConvertible, Sendable {
     let testDescription: String
     let bytes: String
     let log: [String]
     let flaw: ResponseFlaw?
-    /// Whether the connection may be used again; nil: it does not matter.
+    /// Whether the connection may be used for another request; nil: the test does not check this.
     let persists: Bool?
-    /// Whether the answer ends with the connection.
+    /// Whether the answer ends when the connection ends.
     let untilClose: Bool
 
-    /// An answer that is well formed. The log has its head, its body, its trailers and its end.
+    /// An answer that is well formed. `log`: the expected events, with the head, the body, the trailers and
+    /// the end.
     init(_ name: String, _ bytes: String, _ log: String..., persists: Bool = true, untilClose: Bool = false) {
       testDescription = name
       self.bytes = bytes
@@ -28,7 +30,7 @@ import Testing
       self.untilClose = untilClose
     }
 
-    /// An answer with a flaw, which is at its end.
+    /// An answer whose last byte makes the flaw. `log`: the expected events before the flaw.
     init(_ flaw: ResponseFlaw, _ bytes: String, _ log: String...) {
       testDescription = "\(flaw): \(bytes.prefix(80).debugDescription)"
       self.bytes = bytes
@@ -41,19 +43,19 @@ import Testing
 
   static let limit = 1024
 
-  /// What the parser says of bytes that come in pieces.
+  /// The events of the parser for an answer that it gets in several pieces.
   struct Said: Equatable, CustomStringConvertible {
     var log: [String] = []
     var flaw: ResponseFlaw?
     var isOver = false
-    /// How many bytes were used.
+    /// The number of bytes that the parser has used.
     var used = 0
 
     var hasFlaw: Bool { flaw != nil }
     var description: String { "\(log) \(flaw.map { "\($0)" } ?? "no flaw") over \(isOver) used \(used)" }
   }
 
-  /// An expectation that prints only its words if it fails.
+  /// Checks an expectation. If it fails, only `words` are printed.
   static func expect(_ holds: Bool, _ words: @autoclosure () -> String) {
     if !holds { Issue.record("\(words())") }
   }
@@ -68,10 +70,10 @@ import Testing
     String(String.UnicodeScalarView(bytes.map { Unicode.Scalar($0) }))
   }
 
-  /// The bytes of a text whose characters are bytes.
+  /// Converts a text to bytes: each character is one byte.
   static func raw(_ text: String) -> [UInt8] { text.unicodeScalars.map { UInt8($0.value) } }
 
-  /// Gives the pieces to the parser, and merges the pieces of the body.
+  /// Passes the pieces to the parser, and joins the parts of the body in the log.
   static func parse(_ parser: ResponseParser, _ pieces: [ArraySlice<UInt8>]) -> Said {
     var said = Said()
     var body: [UInt8] = []
@@ -82,7 +84,7 @@ import Testing
     for piece in pieces {
       var rest = piece
       while true {
-        // Bytes that the parser reads beyond its view are found by the sanitizers.
+        // The piece is copied, so that the sanitizers find any read beyond its end.
         let copy = [UInt8](rest)
         var goesOn = true
         copy.withUnsafeBytes { view in
@@ -150,14 +152,15 @@ import Testing
         Self.check(row, [bytes[..<cut], bytes[cut...]], "split at \(cut)")
       }
     }
-    // Two bytes at a time, and an empty piece between them.
+    // Pieces of two bytes, with an empty piece between each two.
     let pairs = stride(from: 0, to: bytes.count, by: 2).flatMap {
       [bytes[$0..<min($0 + 2, bytes.count)], bytes[0..<0]]
     }
     Self.check(row, pairs, "two at a time")
   }
 
-  /// Cut anywhere, an answer has neither ended nor a flaw; the parser says at which position it was cut.
+  /// An answer that is cut off anywhere has neither an end nor a flaw. `position` returns the place where it
+  /// was cut off.
   @Test(arguments: golden)
   func cutAnywhere(_ row: Row) {
     let bytes = Self.raw(row.bytes)
@@ -174,7 +177,7 @@ import Testing
     }
   }
 
-  /// A flaw is found with the byte that makes it, or with the end of its line, and not before.
+  /// A flaw is reported with the byte that makes it, or at the end of its line, and not earlier.
   @Test(arguments: flaws)
   func notBefore(_ row: Row) {
     let bytes = Self.raw(row.bytes)
@@ -195,7 +198,7 @@ import Testing
     }
   }
 
-  /// Bytes behind an answer are not used.
+  /// The parser does not use bytes after the end of an answer.
   @Test(arguments: golden.filter { !$0.untilClose })
   func bytesBehind(_ row: Row) {
     let bytes = Self.raw(row.bytes) + [0x48]
@@ -246,7 +249,8 @@ import Testing
     #expect(text(parser.words(try #require(said.flaw))) == words)
   }
 
-  /// A header list over the limit is no flaw, as long as it is not four times too large: its size is known.
+  /// A header list over the limit is not a flaw, up to four times the limit. The parser then still knows its
+  /// size.
   @Test func headersOverTheLimit() {
     for count in [1, 30, 31, 60] {
       let parser = ResponseParser(maxHeaderList: 2048)
@@ -257,7 +261,8 @@ import Testing
     }
   }
 
-  /// Random bytes: any way of cutting them gives the same, and the parser never reads behind them.
+  /// Random bytes give equal events, however they are split into pieces. The parser never reads beyond a
+  /// piece.
   @Test func randomBytes() {
     var random = SplitMix(state: 1)
     let parts = Self.golden.map { Self.raw($0.bytes) }.filter { $0.count < 400 }
@@ -285,7 +290,8 @@ import Testing
         at = end
       }
       var split = Self.parse(ResponseParser(maxHeaderList: Self.limit), pieces)
-      // The bytes of a line with a flaw may have been taken in pieces.
+      // The parser may have used the first bytes of the line with the flaw in earlier pieces, so `used` is
+      // not compared.
       if whole.hasFlaw { split.used = whole.used }
       Self.expect(split == whole, "\(bytes): \(split), whole: \(whole)")
     }
