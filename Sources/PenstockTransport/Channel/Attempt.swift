@@ -39,7 +39,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   private var pieces = PieceQueue()
   private var isHalfClosed = false
   private var headersCame = false
-  /// Whether the body has the status, and is read without demand.
+  /// Whether the body contains the call's status. The body is then read even if the call asks for no message.
   private var readsStatus = false
   var isScheduled = false
   private var wasPickedAgain = false
@@ -371,7 +371,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
       } else if framing?.isBusy == true {
         return core.work.scheduleLater(self)
       } else if !stream.bodyIsEmpty, headersCame || readsStatus, let framing {
-        // The last message is not read ahead: the status would have to wait behind a message that the call
+        // The last message is not offered ahead of demand. The status would have to wait behind a message that the call
         // has not asked for.
         if hasDelivered, !call.wantsMessage,
           framing.beginsWithTwo(stream.body, limit: Attempt.aheadLimit)
@@ -379,8 +379,8 @@ final class Attempt: StreamOwner, TurnTask, Queued {
           call.offerMessage()
           guard self.stream === stream, self.call != nil else { return }
         }
-        // At the stream's end the rest is decoded even if the call has not asked for it, because a message
-        // that is cut off is an error.
+        // When the stream has ended, the rest is decoded even if the call has not asked for it, because a message that
+        // is cut off is an error.
         guard call.wantsMessage || stream.end != nil || readsStatus else { return }
         let consumed = decode(stream.body, framing)
         stream.consume(consumed)
@@ -459,8 +459,8 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   private func finish(_ status: Status, _ call: Call) {
     self.call = nil
     var why = Leave.cancelled
-    // "When a client receives Trailers before the client's END_STREAM, then the client should send RST_STREAM with
-    // NO_ERROR" (gRPC over HTTP2, "Early Server Closure").
+    // The answer is complete. "When a client receives Trailers before the client's END_STREAM, then the client should
+    // send RST_STREAM with NO_ERROR" (gRPC over HTTP2, "Early Server Closure").
     if let end = stream?.end, end.isComplete { why = .done }
     count(call, status.code == .ok)
     leave(why)

@@ -108,8 +108,9 @@ extension ClientCall {
     }
   }
 
-  /// Looks, under the lock, whether the calling thread may go on to wait. nil: it may; then the wait is in slices if
-  /// this function sets `interruptible`, and the function is called after each.
+  /// Checks, under the lock, whether the calling thread may continue to wait. nil: it may. If this function
+  /// sets `interruptible`, the wait ends after `Runtime.interruptibleSlice`, and this function is called
+  /// again.
   @inline(never) @_optimize(size)
   private func mind(_ care: WaitCare, _ awaited: Awaited, _ interruptible: inout Bool) -> Outcome? {
     if care.needsThisThread { return .wouldDeadlock }

@@ -29,7 +29,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   // The lock, and the state under it.
   let lock = Lock()
   var waiters = CallWaiters()
-  /// What a thread that waits has to look at; nil: nothing.
+  /// The conditions that a waiting thread has to check; nil: there are none.
   var care: WaitCare?
   var received = ShortQueue<Message>()
   /// The request message of `unary`, until `firstRun` sends it.
@@ -317,12 +317,13 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
       lock.unlock()
       return breaks
     }
-    // Wakes all waiters, which from now on look how long nothing has been sent.
+    // Wakes all waiters. From now on they check how long no message has been sent.
     unlock(andWake: .end)
     return false
   }
 
-  /// Notes that another thread half-closes the call, and waits for no message before that. Any thread.
+  /// Notes the user's promise that another thread will half-close the call, and will not wait for a message
+  /// before that. Any thread.
   @inline(never) @_optimize(size)
   public func promiseHalfClose() -> Outcome {
     lock.withLock {

@@ -1,22 +1,25 @@
 import PenstockCall
 
-/// The reasons for which a thread must not simply wait for a call. Most calls have none, and no such object. Used under
-/// the call's lock.
+/// The conditions that a thread in a blocking function has to check before it waits for a call. Most calls
+/// have no conditions, and so no such object. Under the call's lock.
 final class WaitCare {
-  /// How long a thread waits without a message being sent, although the half-close was promised, in nanoseconds.
+  /// The time in ns for which a thread waits for a promised half-close while no message is sent.
   private static let patience: UInt64 = 5_000_000_000
 
-  /// Executors that have to run a callback before the call can end.
+  /// Executors that still have to run a callback before the call can end.
   private var needed: [any Executor] = []
-  /// Whether the call is bidi and its stream half-duplex: no message can be relied on before the half-close.
+  /// Whether the call is bidi and its stream is half-duplex: the server may send no message before the
+  /// half-close.
   var takesTurns = false
-  /// Whether another thread half-closes the call, and waits for no message before that.
+  /// Whether the user has promised that another thread will half-close the call, and will not wait for a
+  /// message before that.
   var isPromised = false
-  /// How many messages had been sent when a waiting thread looked last, and since when nothing has been sent.
+  /// `sent`: the number of sent messages when a waiting thread last checked. `idleSince`: the time (monotonic
+  /// ns) since when no message has been sent.
   private var sent = -1
   private var idleSince: UInt64 = 0
 
-  /// False: the executor was noted before.
+  /// Adds an executor to `needed`. False: it was in the list already.
   func note(_ executor: any Executor) -> Bool {
     if needed.contains(where: { $0 === executor }) { return false }
     needed.append(executor)
@@ -27,7 +30,8 @@ final class WaitCare {
   /// can't end while this thread waits.
   var needsThisThread: Bool { needed.contains { $0.isOnThisThread } }
 
-  /// Whether the half-close may still come: it was promised, and messages are sent meanwhile.
+  /// Whether a half-close is still expected: it was promised, and a message was sent within the last
+  /// `patience`.
   func expectsHalfClose(sent count: Int, inFlight: Int, now: UInt64) -> Bool {
     guard isPromised else { return false }
     if count != sent || inFlight > 0 {

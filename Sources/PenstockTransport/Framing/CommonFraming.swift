@@ -2,8 +2,8 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 
-/// The parts that the framings of gRPC, gRPC-Web and Connect have in common: the request's header list, prefixes before
-/// messages, and compression. ResponseFields.swift has what they read of answers.
+/// The common parts of the framings of gRPC, gRPC-Web and Connect: the request's header list, the prefixes of
+/// messages, and compression. ResponseFields.swift has the parts that read answers.
 class CommonFraming: Framing {
   enum Encoding {
     case identity, gzip
@@ -14,7 +14,8 @@ class CommonFraming: Framing {
   final var limit: Int { decoder.limit }
   final let sends: Compression
   private let timeout: InsertedField
-  /// Whether a message is framed by the prefix before it; otherwise `frame` is asked.
+  /// Whether each message is sent with a prefix before it. If not, the function `frame` of the subclass
+  /// frames it.
   private let isPrefixed: Bool
   final var receives = Encoding.identity
   final var httpStatus = 0
@@ -25,7 +26,8 @@ class CommonFraming: Framing {
     didSet { isPacking = deflation != nil }
   }
 
-  /// `lastFlag`: the flag of the frame that ends an answer; 0: there is none.
+  /// Makes the framing. `lastFlag`: the flag of the frame that ends an answer; 0: the protocol has no such
+  /// frame.
   @inline(__always)
   init(
     _ compression: Compression, maxReceiveBytes: Int, lastFlag: UInt8 = 0,
@@ -41,45 +43,47 @@ class CommonFraming: Framing {
 
   // MARK: The protocol's own
 
-  /// The protocol's name in texts.
+  /// The protocol's name, for error texts.
   var title: StaticString { "gRPC" }
-  /// The name of the field with the encoding of messages.
+  /// The name of the header field with the compression of messages.
   var encodingName: StaticString { "grpc-encoding" }
-  /// The start of the content-type, before the name of the messages' encoding.
+  /// The first part of the content-type. The name of the messages' encoding, such as "proto", follows it.
   var typeStart: StaticString { "application/grpc+" }
 
-  /// The fields with the user agent.
+  /// The indices of the common fields that contain the user agent.
   var agents: Range<Int> { 7..<8 }
 
-  /// Adds the fields that all requests of a channel have: pseudo headers, a field of the protocol's own, content-type,
-  /// accepted encodings, user agent, and others.
+  /// Adds the fields that all requests of a channel have: pseudo headers, a field of this protocol,
+  /// content-type, accepted compressions, user agent, and perhaps others.
   func addCommon(_ defaults: RequestDefaults, to fields: FieldList) -> Bool { false }
 
-  /// Whether the protocol uses the field, beside `HeaderRules.isReserved`, so that metadata can't have it.
+  /// Whether the protocol itself uses the header field `name`, so that metadata can't have it.
+  /// `HeaderRules.isReserved` has the names that no protocol permits.
   func isOwn(_ name: ByteView) -> Bool { false }
 
-  /// Whether the content-type of an answer is the protocol's.
+  /// Whether the content-type of an answer belongs to this protocol.
   func fit(_ type: ByteView?) -> ContentType.Fit { .foreign }
-  /// Whether the content-type is the usual one, which metadata does not have.
+  /// Whether the content-type is the protocol's usual one. A usual content-type is not added to the metadata.
   func isUsual(_ type: ByteView) -> Bool { true }
-  /// The status in a head. `isAll`: whether the head is the whole answer. nil: the head has none.
+  /// The status in the head of an answer. `isAll`: the head is the whole answer. nil: the head has no status.
   func status(inHead fields: Metadata, isAll: Bool) -> Status? { nil }
-  /// Frames a message in the protocol's own way.
+  /// Frames a message without a prefix, in a way that the protocol defines.
   func frame(_ bytes: ByteBuffer, compressed: Bool) -> FramedMessage { .inHeaders(size: 0, wireSize: 0) }
-  /// The step that follows from the content of the last frame.
+  /// Returns the step for the content of the last frame (`lastFlag`), which has the status.
   func lastFrame(_ content: ByteBuffer) -> BodyStep { .needsMore }
 
   // MARK: Request
 
-  /// Adds the fields in the order of gRPC over HTTP2, "Requests": reserved headers, then Timeout, then the rest of
-  /// Call-Definition, then Custom-Metadata.
+  /// Adds the fields in the order of the section "Requests" of PROTOCOL-HTTP2: reserved headers, Timeout, the
+  /// rest of Call-Definition, Custom-Metadata.
   override func requestHeaders(
     _ request: Request, _ defaults: RequestDefaults, now: UInt64, into fields: FieldList
   ) -> Bool {
     addHeaders(request, defaults, owner: defaults, encoding: sends, now: now, into: fields)
   }
 
-  /// `owner`: the owner of the common fields. `length`: the body's length; -1: there is no field with it.
+  /// Adds all header fields. `owner`: the object that owns the common fields. `length`: the length of the
+  /// body; -1: no field with the length is added.
   @inline(__always)
   final func addHeaders(
     _ request: Request, _ defaults: RequestDefaults, owner: AnyObject, encoding: Compression,
@@ -114,7 +118,7 @@ class CommonFraming: Framing {
     left.map { fields.add(timeout, $0) } ?? true
   }
 
-  /// Sets the path, behind the target's prefix and before `query`.
+  /// Sets the path: the target's prefix, then the method's path, then `query`.
   @inline(never) @_optimize(size)
   final func addPath(
     of request: Request, _ defaults: RequestDefaults, query: ByteBuffer? = nil, to fields: FieldList
@@ -146,7 +150,7 @@ class CommonFraming: Framing {
     return fields.setValue(at: 5, typeStart.bytes, subtype, ByteView(start: nil, count: 0))
   }
 
-  /// Adds the metadata and the credentials.
+  /// Adds the metadata and the credentials of the request.
   @inline(never) @_optimize(size)
   final func addCustom(of request: Request, to fields: FieldList) -> Bool {
     guard borrow(request.metadata, { addAll($0, of: request, to: fields) }) else { return false }
@@ -162,7 +166,7 @@ class CommonFraming: Framing {
     for index in 0..<custom.count {
       let name = custom.name(at: index)
       if HeaderRules.isReserved(name) || bytesEqual(name, "user-agent") || isOwn(name) { continue }
-      // For a name that the credentials have, only the credentials' value is sent.
+      // If the credentials have a field with this name, only the credentials' value is sent.
       if let credentials = request.settings.credentials, credentials.index(of: name) != nil { continue }
       guard addCustom(fields, name, custom.value(at: index)) else { return false }
     }
@@ -178,7 +182,7 @@ class CommonFraming: Framing {
       && fields.add(name, made: room.count - before, indexed: true)
   }
 
-  /// Adds the pseudo headers, to be followed by the other common fields.
+  /// Adds the pseudo headers. The caller then adds the other common fields.
   @inline(never) @_optimize(size)
   final func addPseudoHeaders(
     _ method: StaticString, _ defaults: RequestDefaults, to fields: FieldList
@@ -197,7 +201,7 @@ class CommonFraming: Framing {
     return pack(message)
   }
 
-  /// Begins to compress a message.
+  /// Begins to compress a message, and compresses its first slice.
   @inline(never) @_optimize(size)
   final func pack(_ message: Message) -> FramedMessage {
     deflation = Deflation(message)
@@ -213,7 +217,7 @@ class CommonFraming: Framing {
       let (plain, waits) = (done.input, !done.behind.isEmpty)
       deflation = done.next()
       if waits, deflation == nil { break }
-      // A message that compression does not make smaller is sent uncompressed, with the compressed flag off.
+      // A message that does not become smaller is sent uncompressed, with the compressed flag off.
       let shrinks = packed.count < plain.count
       return piece(shrinks ? packed : plain, compressed: shrinks)
     case .noMemory: break
@@ -274,16 +278,16 @@ class CommonFraming: Framing {
   }
 
   override func beginsWithTwo(_ bytes: ByteView, limit: Int) -> Bool {
-    // The size of a compressed message once it is unpacked is not known.
+    // A compressed message is excluded, because its size after decompression is not known.
     guard beginsWithMessage(bytes), bytes[0] == 0 else { return false }
     let length = Int(UInt32(bigEndian: bytes.loadUnaligned(fromByteOffset: 1, as: UInt32.self)))
     guard length <= limit else { return false }
     let rest = ByteView(rebasing: bytes[(MessagePrefix.size + length)...])
-    // The last frame is no message.
+    // The last frame (with a flag above 1) is not a message.
     return beginsWithMessage(rest) && rest[0] <= 1
   }
 
-  /// Decompresses a message; "gRPC Compression", "Test cases" 5 and 6, say which failures there are.
+  /// Decompresses a message. The failures follow "Test cases" 5 and 6 of the document "gRPC Compression".
   @inline(never) @_optimize(size)
   final func expand(_ message: ByteBuffer) -> BodyStep {
     switch receives {
@@ -325,19 +329,19 @@ class CommonFraming: Framing {
 
   // MARK: End
 
-  /// Whether the bytes of the body that have come end in the middle of a message.
+  /// Whether the received bytes of the body end in the middle of a message.
   var isCut: Bool { decoder.isMidMessage }
 
   override func status(_ end: StreamEnd, trailers: consuming Status?, deadlineHasPassed: Bool) -> Status {
     guard case .trailers = end, let status = trailers else { return failure(end, deadlineHasPassed) }
-    // If the last message is cut off, a failure that the server has reported explains this better than the
-    // cut.
+    // If the last message is cut off and the server has reported a failure, that failure is the better
+    // explanation.
     return decoder.isMidMessage && status.code == .ok ? failure(.body, false) : status
   }
 }
 
 extension BodyPiece {
-  /// A piece with a message and its prefix: "Length-Prefixed-Message".
+  /// Makes a piece from a message and its prefix (a "Length-Prefixed-Message" in PROTOCOL-HTTP2).
   public init(compressed: Bool, _ bytes: ByteBuffer, length: UInt32) {
     var prefix: UInt64 = 0
     MessagePrefix.write(compressed: compressed, length: length, to: &prefix)

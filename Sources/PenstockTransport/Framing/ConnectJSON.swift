@@ -2,10 +2,10 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 
-/// Reads the JSON that Connect has for statuses: "Error" and "EndStreamResponse".
+/// Reads the JSON texts of Connect that contain a status: "Error" and "EndStreamResponse".
 enum ConnectJSON {
-  /// Reads an error, the whole text, into a status. A code that is missing or unknown leaves the status's own. False: the
-  /// text is no object, or malformed, and nothing was read.
+  /// Reads the text of an error into a status. If the code is missing or unknown, the status keeps its code.
+  /// False: the text is malformed or not an object, and the status is unchanged.
   @inline(never) @_optimize(size)
   static func read(error text: ByteView, into status: Status) -> Bool {
     var scanner = JSONScanner(text)
@@ -15,7 +15,8 @@ enum ConnectJSON {
     return true
   }
 
-  /// Reads the end of a stream into a status and the metadata of its trailers. nil: it is malformed.
+  /// Reads the JSON at the end of a stream. Returns the status, and adds the metadata to `trailers`. nil: the
+  /// text is malformed.
   @inline(never) @_optimize(size)
   static func end(_ text: ByteView, _ trailers: Metadata) -> Status? {
     var scanner = JSONScanner(text)
@@ -25,7 +26,7 @@ enum ConnectJSON {
     let key = ByteBuffer()
     while scanner.nextMember(key) {
       if bytesEqual(key.view, "error") {
-        // A null is no error, as it is none in other clients.
+        // The value null is not an error. Other clients read it in this way, too.
         isError = scanner.peek() != 0x6E
         _ = error.read(&scanner)
       } else if bytesEqual(key.view, "metadata") {
@@ -38,7 +39,7 @@ enum ConnectJSON {
     return status
   }
 
-  /// Reads {"name": ["value", ...], ...}. Values that a header could not have are left out.
+  /// Reads {"name": ["value", ...], ...} into `trailers`. Values that are not valid in a header are left out.
   @inline(never) @_optimize(size)
   private static func read(_ scanner: inout JSONScanner, _ trailers: Metadata) {
     let key = ByteBuffer()
@@ -63,10 +64,10 @@ enum ConnectJSON {
 private struct ConnectError {
   private var code: StatusCode?
   private let message = ByteBuffer()
-  /// The details, as fields of a google.rpc.Status.
+  /// The details, encoded as fields of a google.rpc.Status.
   private let details = ByteBuffer()
 
-  /// Reads a value. False: it is no object.
+  /// Reads a JSON value as an error. False: the value is not an object.
   @inline(never) @_optimize(size)
   mutating func read(_ scanner: inout JSONScanner) -> Bool {
     guard scanner.opens(JSONScanner.object) else { return false }
@@ -85,7 +86,8 @@ private struct ConnectError {
     return true
   }
 
-  /// Puts the error into a status. The details are as over gRPC: a google.rpc.Status among the trailers.
+  /// Copies the error to a status. The trailers get the details in the form that gRPC uses: an encoded
+  /// google.rpc.Status.
   @inline(never) @_optimize(size)
   func settle(_ status: Status) {
     if let code { status.setCode(code) }
@@ -98,7 +100,7 @@ private struct ConnectError {
     if writer.isComplete, encoded.append(details.view) { status.takeDetails(encoded.view) }
   }
 
-  /// Reads a detail. One without a type, or whose value is no base64, is left out.
+  /// Reads one detail. A detail without a type, or whose value is not base64, is left out.
   @inline(never) @_optimize(size)
   private func readDetail(_ scanner: inout JSONScanner) {
     guard scanner.opens(JSONScanner.object) else { return }
@@ -126,7 +128,7 @@ private struct ConnectError {
     if !writer.isComplete || !outer.isComplete { details.truncate(to: before) }
   }
 
-  /// The code of a name such as "not_found": the names are those of gRPC in small letters, but for one.
+  /// The code for a name such as "not_found". All names except "canceled" are gRPC's names in lower case.
   @inline(never) @_optimize(size)
   private static func code(_ name: ByteView) -> StatusCode? {
     if bytesEqual(name, "canceled") { return .cancelled }

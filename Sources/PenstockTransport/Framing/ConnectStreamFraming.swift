@@ -1,8 +1,8 @@
 import PenstockCall
 import PenstockWire
 
-/// Connect's streams, from the client's side ("Streaming RPCs"): messages in envelopes, which are like gRPC's frames, and
-/// the status as JSON in the last one.
+/// The client side of Connect's streams ("Streaming RPCs"). Messages are sent in envelopes, which have the
+/// form of gRPC's frames. The last envelope has the status as JSON.
 final class ConnectStreamFraming: CommonFraming {
   private let labels: RequestLabels?
 
@@ -56,7 +56,7 @@ final class ConnectStreamFraming: CommonFraming {
   }
 }
 
-/// The fields of Connect, in streams and in unary calls.
+/// The header fields of Connect, for streams and for unary calls.
 extension CommonFraming {
   @inline(never) @_optimize(size)
   final func addConnect(
@@ -67,7 +67,8 @@ extension CommonFraming {
       && fields.add(accepts, "gzip") && fields.add("user-agent", lasting: defaults.userAgent.view)
   }
 
-  /// "Keys beginning with "connect-" are reserved"; beside these, the encodings of HTTP.
+  /// "Keys beginning with "connect-" are reserved". The header fields for HTTP's own compression are also
+  /// reserved.
   @inline(never) @_optimize(size)
   final func isConnectField(_ name: ByteView) -> Bool {
     bytesEqual(name, "content-encoding") || bytesEqual(name, "accept-encoding")

@@ -2,26 +2,26 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 
-/// Connect's unary calls, from the client's side ("Unary (Request-Response) RPCs"): the body is the message, and an error is
-/// JSON with an HTTP status. A method without side effects is called by GET, with the message in the URL, if that is not
-/// too long.
+/// The client side of Connect's unary calls ("Unary (Request-Response) RPCs"). The body is the message. An
+/// error is JSON with an HTTP status other than 200. A method without side effects is called by GET, with the
+/// message in the URL, unless the URL would be too long.
 final class ConnectUnaryFraming: CommonFraming {
   private let request: Request
   private let defaults: RequestDefaults
   private var hasMessage = false
-  /// The query of a GET; nil: the request is a POST.
+  /// The query of a GET with the message; nil: the request is a POST.
   private var query: ByteBuffer?
-  /// The length and the encoding of the body.
+  /// The length in bytes and the compression of the request's body.
   private var length = 0
   private var encoding = Compression.identity
-  /// How the answer ends if its body is in order: a status with all trailers.
+  /// The status with all trailers that ends the call if the answer's body has no fault.
   private var answer: Status?
   private var isError = false
-  /// The length of the answer's body; -1: not known.
+  /// The length of the answer's body in bytes; -1: not known.
   private var bodyLength = -1
-  /// The answer's body, once it is whole.
+  /// The answer's body; nil: it was not received completely yet.
   private var body: ByteBuffer?
-  /// Whether the rest of the body does not matter.
+  /// Whether the result of the call is known, so that further bytes of the body are ignored.
   private var isDone = false
 
   @inline(never) @_optimize(size)
@@ -86,13 +86,14 @@ final class ConnectUnaryFraming: CommonFraming {
     encoding = compressed ? .gzip : .identity
     length = bytes.count
     if length > 0 { return .piece(BodyPiece(bytes)) }
-    // No byte of the body would say that the message was sent.
+    // The body has no bytes, so no sent byte can show that the message was sent. The message therefore counts
+    // as sent with the headers.
     messagesInHeaders = 1
     return .inHeaders(size: 0, wireSize: 0)
   }
 
-  /// Puts the message into the URL. Parameters come in the order of "Query-Get", "to maximize hit rates on shared caches".
-  /// nil: the request has to be a POST.
+  /// Puts the message into the URL. The parameters are in the order of "Query-Get", "to maximize hit rates on
+  /// shared caches". nil: the request has to be a POST.
   @inline(never) @_optimize(size)
   private func frameAsGET(_ bytes: ByteBuffer, compressed: Bool) -> FramedMessage? {
     guard defaults.rpc.wantsGET(request) else { return nil }
@@ -152,17 +153,18 @@ final class ConnectUnaryFraming: CommonFraming {
       return .ended(Status(isError ? answer.code : .internal, words: text))
     }
     guard isError else { return headers(fields, type, trailers: answer) }
-    // The status has all metadata of the answer.
+    // Without headers for the call, all metadata of the answer goes into the status.
     _ = copyCustom(fields, to: answer.trailers, trailers: answer)
     let text = ByteBuffer().say("the answer has no error that can be read: HTTP status ").say(httpStatus)
     _ = answer.setMessage(text.view)
     return endsStream ? .ended(answer) : .statusInBody
   }
 
-  /// The status by the answer's HTTP status, if that is an error: it explains more than a fault of the body.
+  /// The status for a fault of the body. If the HTTP status is an error, the status for it is used, because
+  /// it explains more than the fault.
   private func answer(or fault: Status) -> Status { isError ? answer ?? fault : fault }
 
-  /// Ends the reading of a body that has a fault.
+  /// Stops reading a body that has a fault.
   private func fail(_ fault: Status) -> BodyStep {
     isDone = true
     return isError ? .trailers(answer(or: fault)) : .failed(fault)
@@ -210,7 +212,7 @@ final class ConnectUnaryFraming: CommonFraming {
 
   override func proceed() -> BodyStep { told(super.proceed()) }
 
-  /// The step of a whole body: the content of an error is a status.
+  /// Returns the step for a whole body. The body of an error contains a status.
   private func told(_ step: consuming BodyStep) -> BodyStep {
     guard isError, let answer else { return step }
     switch consume step {

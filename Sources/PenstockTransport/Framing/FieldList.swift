@@ -39,14 +39,15 @@ final class FieldList {
   private var commonSize = 0
   private var commonOwner: AnyObject?
   let blocks = KnownBlocks()
-  /// The number of the request's block in `blocks`; then this list has no fields, and `made` has those that are put into
-  /// the block. 0: the request's fields are in this list.
+  /// The number of the kept header block in `blocks` that the request uses. This list then has no fields, and
+  /// `made` has the fields that are inserted into the block. 0: the request's fields are in this list.
   private(set) var block: UInt8 = 0
-  /// Set for a request that has only the common fields, this path, and perhaps inserted fields.
+  /// The path of a request that has only the common fields, this path, and perhaps inserted fields
+  /// (`InsertedField`); otherwise nil.
   var path: ByteBuffer?
-  /// How many inserted fields the list has, behind the pseudo headers.
+  /// The number of inserted fields (`InsertedField`) in the list. They follow the pseudo headers.
   private var inserted = 0
-  /// Whether the request ends with its headers.
+  /// Whether the request has no body, so that END_STREAM is in the HEADERS frame.
   var hasNoBody = false
 
   /// Whether messages flow in both directions on the request's stream.
@@ -68,9 +69,9 @@ final class FieldList {
     made.removeAll(keepingCapacity: true)
   }
 
-  /// Called for a request of `owner` that has only the common fields, `path`, and perhaps inserted fields. True:
-  /// its header block is known, so no field has to be added. `timeout`: nanoseconds; nil: none. `length`: the body's
-  /// length; -1: no field has it.
+  /// Called for a request of `owner` that has only the common fields, `path`, and perhaps inserted fields.
+  /// True: `blocks` has its header block, so the caller need not add fields. `timeout`: in nanoseconds; nil:
+  /// no timeout. `length`: the length of the body; -1: no field for it.
   func repeats(
     _ owner: AnyObject, _ path: ByteBuffer, _ field: InsertedField, timeout: UInt64?, length: Int = -1
   ) -> Bool {
@@ -89,7 +90,7 @@ final class FieldList {
     return true
   }
 
-  /// Called when nghttp2 has got the list, as the request of stream `id`.
+  /// Called when nghttp2 has accepted the list as the request of stream `id`.
   func submitted(_ id: Int32) {
     if block == 0 { return spelled(id) }
     if made.isEmpty { blocks.repeated(id) } else { blocks.repeated(id, inserting: made.view) }
@@ -105,7 +106,7 @@ final class FieldList {
     blocks.spelled(id, commonOwner, path, inserted: inserted, size: size)
   }
 
-  /// Adds a field directly behind the pseudo headers.
+  /// Adds an inserted field directly after the pseudo headers.
   @inline(never) @_optimize(size)
   func add(_ field: InsertedField, _ value: UInt64) -> Bool {
     guard let room = room(InsertedField.mostBytes) else { return false }
@@ -148,7 +149,7 @@ final class FieldList {
     fields[index].hints.remove(.valueLasts)
   }
 
-  /// Changes the value of one of the common fields to the parts, one behind the other. False: no memory.
+  /// Changes the value of the common field at `index` to the three parts in a row. False: no memory.
   @inline(never) @_optimize(size)
   func setValue(at index: Int, _ first: ByteView, _ second: ByteView, _ third: ByteView) -> Bool {
     let most = first.count + second.count + third.count
@@ -162,7 +163,7 @@ final class FieldList {
     return true
   }
 
-  /// Moves the last field to `index`; the fields from there on move back by one.
+  /// Moves the last field to `index`. The fields from `index` on move back by one place.
   func moveLast(to index: Int) {
     guard index < count, let fields else { return }
     let last = fields[count - 1]
@@ -197,8 +198,8 @@ final class FieldList {
     add(name.bytes, value.bytes, [.nameLasts, .valueLasts])
   }
 
-  /// The buffer for a value that is made for the list, with room for `most` more bytes. The caller appends them, then
-  /// adds the field, or sets it. nil: no memory.
+  /// The buffer `made`, for a value that is made for the list, with room for `most` more bytes. The caller
+  /// appends the value, and then adds or sets the field. nil: no memory.
   @inline(never)
   func room(_ most: Int) -> ByteBuffer? {
     let before = made.view
@@ -207,8 +208,8 @@ final class FieldList {
     return made
   }
 
-  /// Adds a field whose value was made: the last `count` bytes of the list's buffer. `indexed` is false for a
-  /// value that is hardly ever sent twice, and would only push useful fields out of HPACK's table.
+  /// Adds a field whose value is the last `count` bytes of `made`. `indexed` is false for a value that is
+  /// rarely sent twice, so that it displaces no useful field in HPACK's table.
   func add(_ name: ByteView, made count: Int, indexed: Bool) -> Bool {
     add(name, ByteView(rebasing: made.view.suffix(count)), indexed ? [] : .comesOnce)
   }

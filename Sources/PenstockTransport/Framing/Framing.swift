@@ -57,8 +57,8 @@ class Framing {
     _ request: Request, _ defaults: RequestDefaults, now: UInt64, into fields: FieldList
   ) -> Bool { false }
   func encode(_ message: Message) -> FramedMessage { .inHeaders(size: 0, wireSize: 0) }
-  /// Whether a message is being compressed, which takes long. Other messages may wait behind it. `encodeNext`
-  /// goes on, one turn later.
+  /// Whether a large message is being compressed, in slices. Other messages may wait behind it. A call of
+  /// `encodeNext` in a later turn does the next slice.
   final var isPacking = false
   func encodeNext() -> FramedMessage { .later }
 
@@ -71,15 +71,15 @@ class Framing {
   /// next turn does the next slice.
   final var isBusy = false
   func proceed() -> BodyStep { .needsMore }
-  /// Whether `bodyEnds` has to be asked.
+  /// Whether the attempt has to call `bodyEnds` when the stream has ended.
   final var hearsEnd = false
-  /// The last step of a body whose end nothing in it marks: the stream has ended in order, and `decode` has taken the
-  /// whole body. Asked once, if `hearsEnd`.
+  /// Returns the last step of a body whose own bytes do not mark its end. Called once if `hearsEnd`, when the
+  /// stream has ended without an error and `decode` has used the whole body.
   func bodyEnds() -> BodyStep { .needsMore }
-  /// The status that trailers carry; nil: the framing has it elsewhere.
+  /// The status that the trailers in `block` contain; nil: the protocol has the status elsewhere.
   func status(ofTrailers block: HeaderBlock) -> Status? { nil }
-  /// The status of a stream that has ended, after `decode` has taken the whole body. `trailers`: the status
-  /// that came in the trailers, or in the body instead of trailers.
+  /// The status of a stream that has ended, after `decode` has used the whole body. `trailers`: the status
+  /// from the trailers, or from the body in protocols that have it there.
   func status(_ end: StreamEnd, trailers: consuming Status?, deadlineHasPassed: Bool) -> Status {
     trailers ?? Status(.unknown)
   }
@@ -98,10 +98,10 @@ class Framing {
 
 enum FramedMessage {
   case piece(BodyPiece)
-  /// The message goes in the headers: `messagesInHeaders` counts it. `size`: its size, compressed or not, and
-  /// `wireSize` as it is sent.
+  /// The message is sent in the headers, and is counted in `messagesInHeaders`. `size`: its size in bytes,
+  /// perhaps compressed. `wireSize`: its size as it is sent.
   case inHeaders(size: Int, wireSize: Int)
-  /// The message is encoded later, by `encodeNext`: `isPacking` is true until then.
+  /// The message is not encoded yet. `encodeNext` does so in later turns; until then `isPacking` is true.
   case later
   case failed(Status)
 }
@@ -110,9 +110,10 @@ enum ResponseStart {
   /// An informational (1xx) response. The final response follows.
   case informational
   case headers(Metadata)
-  /// The body has the status, and no message: the call hears of no headers, and its demand does not matter.
+  /// The body contains the status and no message. The call gets no headers, and the body is read even without
+  /// demand.
   case statusInBody
-  /// The call ends with this status, and the body does not matter.
+  /// The call ends with this status, and the body is ignored.
   case ended(Status)
 }
 

@@ -1,8 +1,8 @@
 import PenstockCall
 import PenstockWire
 
-/// gRPC over HTTP/2, from the client's side: the document "gRPC over HTTP2" (PROTOCOL-HTTP2), with "HTTP to gRPC
-/// Status Code Mapping" and "gRPC Compression".
+/// The client side of gRPC over HTTP/2. It implements gRPC's documents "gRPC over HTTP2" (PROTOCOL-HTTP2),
+/// "HTTP to gRPC Status Code Mapping" and "gRPC Compression".
 final class GRPCFraming: CommonFraming {
   @inline(__always)
   init(compression: Compression, maxReceiveBytes: Int) {

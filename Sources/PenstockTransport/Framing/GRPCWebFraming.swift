@@ -1,16 +1,17 @@
 import PenstockCall
 import PenstockWire
 
-/// gRPC-Web, from the client's side (PROTOCOL-WEB): gRPC's frames, and the trailers in one more frame at the end of the
-/// body. With `isText` the body is in base64, both ways.
+/// The client side of gRPC-Web (PROTOCOL-WEB). The body has gRPC's frames, and one more frame at the end with
+/// the trailers. With `isText` the bodies of the request and of the answer are in base64.
 final class GRPCWebFraming: CommonFraming {
   private let labels: RequestLabels?
   private let isText: Bool
-  /// The reader of an answer in base64, which may come even if it was not asked for, or not come if it was.
+  /// The decoder of an answer in base64; nil: the answer is not in base64. The server may choose either form,
+  /// whatever the request has asked for.
   private var base64: Base64Stream?
-  /// The decoded bytes behind a message: at most two.
+  /// Decoded bytes after the end of a message, at most two.
   private let surplus = ByteBuffer()
-  /// The status in the head, which counts if there is none in the body.
+  /// The status in the head of the answer. It is used if the body contains no status.
   private var statusInHead: Status?
 
   private static let trailersFlag: UInt8 = 0x80
@@ -38,7 +39,7 @@ final class GRPCWebFraming: CommonFraming {
       && fields.add("x-grpc-web", "1") && fields.add("content-type", type)
       && fields.add("grpc-accept-encoding", "identity,gzip") && fields.add("user-agent", lasting: agent)
       && fields.add("x-user-agent", lasting: agent)
-      // A proxy answers in base64 only if it is asked to.
+      // Some proxies answer in base64 only if the request asks for it.
       && (!isText || fields.add("accept", "application/grpc-web-text"))
   }
 
@@ -47,7 +48,8 @@ final class GRPCWebFraming: CommonFraming {
     bytesEqual(name, "x-grpc-web") || bytesEqual(name, "x-user-agent") || bytesEqual(name, "accept")
   }
 
-  /// A frame in base64, with padding: "the implementation may send base64-encoded "chunks" with potential padding".
+  /// Encodes a message as a frame in base64, with padding: "the implementation may send base64-encoded
+  /// "chunks" with potential padding".
   @inline(never) @_optimize(size)
   override func frame(_ bytes: ByteBuffer, compressed: Bool) -> FramedMessage {
     guard let length = UInt32(exactly: bytes.count) else {
@@ -55,7 +57,7 @@ final class GRPCWebFraming: CommonFraming {
     }
     var prefix: UInt64 = 0
     MessagePrefix.write(compressed: compressed, length: length, to: &prefix)
-    // The prefix and the first byte are two groups of base64.
+    // The prefix (5 bytes) and the first byte of the message are two groups of base64.
     if let first = bytes.view.first { prefix |= UInt64(first) << 40 }
     let out = ByteBuffer()
     let isWritten = withUnsafeBytes(of: prefix.littleEndian) {
@@ -106,14 +108,14 @@ final class GRPCWebFraming: CommonFraming {
     base64 == nil && super.beginsWithMessage(bytes)
   }
 
-  /// The decoder gets no more bytes than it waits for, rounded up to a group of base64, so at most two bytes are left
-  /// when a message is whole.
+  /// Decodes base64, and then messages. The decoder gets at most the bytes that it waits for, rounded up to a
+  /// group of base64. So at most two bytes are left when a message is complete.
   @inline(never) @_optimize(size)
   private func decodeText(_ bytes: ByteView) -> (consumed: Int, step: BodyStep) {
     var at = 0
     while true {
       if !surplus.isEmpty {
-        // They are not a whole prefix.
+        // One or two bytes are less than the prefix of a message, so this call usually returns `needsMore`.
         let step = super.decode(surplus.view).step
         surplus.removeAll(keepingCapacity: true)
         if case .needsMore = step {} else { return (bytes.count, step) }
@@ -135,7 +137,8 @@ final class GRPCWebFraming: CommonFraming {
     }
   }
 
-  /// The trailers: "Key-value pairs encoded as a HTTP/1 headers block (without the terminating newline)".
+  /// Reads the trailers: "Key-value pairs encoded as a HTTP/1 headers block (without the terminating
+  /// newline)".
   @inline(never) @_optimize(size)
   override func lastFrame(_ content: ByteBuffer) -> BodyStep {
     let fields = Metadata()

@@ -1,7 +1,7 @@
 import PenstockWire
 
-/// A header field whose value differs from request to request: these are the only fields in which requests with a known
-/// header block differ (KnownBlocks.swift). Its value is a number.
+/// A header field with a number as its value, which differs between requests. Requests that use one kept
+/// header block (KnownBlocks.swift) differ only in these fields.
 enum InsertedField {
   case grpcTimeout, connectTimeout, contentLength
 
@@ -13,10 +13,10 @@ enum InsertedField {
     }
   }
 
-  /// The most bytes that a value takes.
+  /// The most bytes of a value.
   static let mostBytes = 20
 
-  /// Appends the value. A timeout is given in nanoseconds. False: no memory.
+  /// Appends the value. The unit of a timeout is nanoseconds. False: no memory.
   func write(_ value: UInt64, into out: ByteBuffer) -> Bool {
     switch self {
     case .grpcTimeout: return Timeout.write(nanoseconds: value, into: out)
@@ -27,18 +27,18 @@ enum InsertedField {
 
   // MARK: HPACK
 
-  /// The most bytes that the fields of one request take in HPACK.
+  /// The most bytes of all inserted fields of one request, encoded by HPACK.
   static let mostEncoded = 64
 
-  /// Appends the field as HPACK has it: a literal that is never indexed (RFC 7541 section 6.2.3). Returns the size of
-  /// the value; nil: no memory.
+  /// Appends the field, encoded by HPACK as a literal that is never indexed (RFC 7541 section 6.2.3). Returns
+  /// the size of the value in bytes; nil: no memory.
   @inline(never) @_optimize(size)
   func encode(_ value: UInt64, into out: ByteBuffer) -> Int? {
     guard let space = out.spare(atLeast: InsertedField.mostEncoded)?.baseAddress else { return nil }
     let head: Int
     switch self {
     case .grpcTimeout:
-      // The name in Huffman's code.
+      // The field name "grpc-timeout", Huffman-encoded.
       space.storeBytes(of: UInt64(0x494d_b2c8_ca9a_8910).littleEndian, as: UInt64.self)
       space.storeBytes(of: UInt64(0x7f6a_4f).littleEndian, toByteOffset: 8, as: UInt64.self)
       head = 11
@@ -47,7 +47,7 @@ enum InsertedField {
       UnsafeMutableRawBufferPointer(start: space + 2, count: name.count).copyBytes(from: name)
       head = 2 + name.count
     case .contentLength:
-      // The name is number 28 in the static table.
+      // The field name "content-length" is number 28 in HPACK's static table.
       space.storeBytes(of: UInt16(0x0d1f).littleEndian, as: UInt16.self)
       head = 2
     }
@@ -55,7 +55,7 @@ enum InsertedField {
     let before = out.count
     guard write(value, into: out) else { return nil }
     let count = out.count - before
-    // There was room for all of it, so the bytes have not moved.
+    // The buffer already had room for the whole value, so its bytes have not moved in memory.
     space.storeBytes(of: UInt8(truncatingIfNeeded: count), toByteOffset: head, as: UInt8.self)
     return count
   }

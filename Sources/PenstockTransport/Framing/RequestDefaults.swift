@@ -1,7 +1,7 @@
 import PenstockCall
 import PenstockWire
 
-/// The part that all requests of a channel have in common.
+/// The data that all requests of a channel share.
 final class RequestDefaults {
   let privacy: Privacy
   /// The authority, without a NUL.
@@ -9,12 +9,13 @@ final class RequestDefaults {
   let userAgent: ByteBuffer
   let framings: Framings
   let rpc: RPCProtocol
-  /// The path of a target that is a URL, without a slash at its end: it stands before the path of each method. nil:
-  /// none.
+  /// The path of a target that is a URL, without a slash at its end. It is put before the path of each
+  /// method. nil: the target has no path.
   let prefix: ByteBuffer?
-  /// The longest path, with its query, that a GET may have, in bytes.
+  /// The longest path of a GET request in bytes, with its query.
   let mostURLBytes: Int
-  /// The owner of the header fields that Connect's unary calls have in common; those of other calls belong to this object.
+  /// The owner of the common header fields of Connect's unary calls. This `RequestDefaults` owns the common
+  /// fields of all other calls.
   let unary = Unary()
 
   final class Unary {}

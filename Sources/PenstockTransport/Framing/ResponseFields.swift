@@ -2,7 +2,7 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 
-/// The parts of answers that several protocols have in common.
+/// The parts of reading an answer that several protocols share.
 extension CommonFraming {
   @inline(never) @_optimize(size)
   final func failure(_ end: StreamEnd, _ deadlineHasPassed: Bool) -> Status {
@@ -12,14 +12,14 @@ extension CommonFraming {
       return isCut
         ? Status(.internal, "the stream ended in the middle of a message")
         : Status(.internal, "the server closed the stream without sending trailers")
-    // The cases from here on follow the table of codes in the section "Errors", from the client's side. A code that
-    // is not in the table is INTERNAL, as RFC 9113 section 7 allows.
+    // The cases from here on follow the table of codes in the section "Errors" of PROTOCOL-HTTP2, for a
+    // client. A code that is not in the table gives INTERNAL, as RFC 9113 section 7 allows.
     case .cancelled(let words):
       // "When a call fails with CANCELLED status the client is encouraged to check whether the deadline has expired."
       if deadlineHasPassed { return Status(.deadlineExceeded, "deadline exceeded") }
       return Status(.cancelled, words: words)
-    // "... with additional error detail provided by runtime to indicate that the exhausted resource is bandwidth":
-    // `words` ends with "too much traffic".
+    // PROTOCOL-HTTP2: "... with additional error detail provided by runtime to indicate that the exhausted
+    // resource is bandwidth". `words` ends with "too much traffic".
     case .tooMuch(let words): return Status(.resourceExhausted, words: words)
     case .insecure(let words): return Status(.permissionDenied, words: words)
     case .reset(let words): return Status(.internal, words: words)
@@ -35,8 +35,9 @@ extension CommonFraming {
     }
   }
 
-  /// The status of an answer whose body has the status, however the stream has ended behind that. `else`: the one that
-  /// counts without it.
+  /// The status of an answer in a protocol that has the status in the body. A status from the body
+  /// (`trailers`) is used in any case, also if the stream has then ended with an error. `else`: the status to
+  /// use if the body has none and is complete.
   @inline(never) @_optimize(size)
   final func statusInBody(
     _ end: StreamEnd, _ trailers: consuming Status?, else other: Status?, _ deadlineHasPassed: Bool
@@ -47,7 +48,7 @@ extension CommonFraming {
     return failure(.body, false)
   }
 
-  /// The failure of an answer whose metadata in the body is too large.
+  /// The failure of an answer whose body contains too large metadata.
   final var tooManyTrailers: Status {
     let text = ByteBuffer().say("the received trailers are over the limit of ").say(Limits.statusInBodyBytes)
     return Status(.resourceExhausted, words: text.say(" bytes"))
@@ -55,8 +56,8 @@ extension CommonFraming {
 
   // MARK: Head
 
-  /// Reads a head. Its status counts if the head is the whole answer, or if its HTTP status is an error: "if grpc-status
-  /// was provided, it must be used".
+  /// Reads the head of an answer. A status in the head ends the call if the head is the whole answer, or if
+  /// its HTTP status is an error: "if grpc-status was provided, it must be used".
   @inline(never) @_optimize(size)
   final func start(_ fields: Metadata, endsStream: Bool) -> ResponseStart {
     httpStatus = httpStatus(of: fields)
@@ -75,7 +76,7 @@ extension CommonFraming {
     fields.index(of: name.bytes).map { fields.value(at: $0) }
   }
 
-  /// The status of an answer that is not the protocol's; nil: it is one.
+  /// The status of an answer that does not belong to this protocol; nil: the answer belongs to it.
   @inline(never) @_optimize(size)
   final func notOurs(_ type: ByteView?, _ fields: Metadata) -> Status? {
     var code = StatusMapping.fromHTTPStatus(httpStatus)
@@ -109,12 +110,12 @@ extension CommonFraming {
     }
   }
 
-  /// The headers of an answer. `trailers`: the status that gets the fields whose names begin with "trailer-"; nil:
-  /// they are headers like others.
+  /// Makes the metadata from the head of an answer. `trailers`: a status that gets the fields whose names
+  /// begin with "trailer-"; nil: such fields are ordinary metadata.
   @inline(never) @_optimize(size)
   final func headers(_ fields: Metadata, _ type: ByteView?, trailers: Status? = nil) -> ResponseStart {
     let metadata = Metadata()
-    // The usual content-type is left out of the metadata.
+    // The usual content-type is not added to the metadata.
     if let type, !isUsual(type), metadata.add(("content-type" as StaticString).bytes, type) != .ok {
       return .ended(Status(.resourceExhausted, "no memory for the response headers"))
     }
@@ -131,7 +132,7 @@ extension CommonFraming {
 
   final var grpcStatusName: ByteView { ("grpc-status" as StaticString).bytes }
 
-  /// The number in ":status"; 0: it is malformed.
+  /// The number in the field ":status"; 0: the field is malformed.
   final func httpStatus(of fields: Metadata) -> Int {
     guard let index = fields.index(of: (":status" as StaticString).bytes) else { return 0 }
     let value = fields.value(at: index)
@@ -168,8 +169,8 @@ extension CommonFraming {
 
   private func say(_ text: ByteBuffer, _ status: Status) { _ = status.setMessage(text.view) }
 
-  /// Takes the details from "grpc-status-details-bin". Their raw bytes also stay in the trailers, decoded from base64
-  /// where that is possible.
+  /// Reads the details from the field "grpc-status-details-bin". The field also stays in the trailers,
+  /// decoded from base64 if possible.
   private func addDetails(_ wire: ByteView, to status: Status) {
     let decoded = ByteBuffer()
     if Base64.decode(HeaderRules.trimmed(wire), into: decoded) == .ok {
@@ -179,8 +180,8 @@ extension CommonFraming {
     }
   }
 
-  /// Copies the metadata of `fields` into the status's trailers. A "-bin" value that does not decode is left out,
-  /// because the status counts in any case.
+  /// Copies the metadata of `fields` to the trailers of `status`. A "-bin" value that is not valid base64 is
+  /// left out, because the status is valid without it.
   final func addAll(_ fields: Metadata, to status: Status) {
     let trailers = status.trailers
     _ = copyCustom(fields, to: trailers, trailers: nil)
@@ -194,9 +195,9 @@ extension CommonFraming {
     case noMemory
   }
 
-  /// Copies Custom-Metadata without the reserved names, "-bin" values decoded. Returns the first malformed field; the
-  /// others are copied. `trailers`: the status that gets the fields whose names begin with "trailer-", without that; nil:
-  /// they are copied like others.
+  /// Copies Custom-Metadata without the reserved names, and decodes "-bin" values. Returns the first
+  /// malformed field; all other fields are copied. `trailers`: a status that gets the fields whose names
+  /// begin with "trailer-", without this prefix; nil: such fields are copied like all others.
   @inline(never) @_optimize(size)
   final func copyCustom(_ fields: Metadata, to headers: Metadata, trailers: Status?) -> Copied {
     var outcome = Copied.done
@@ -240,7 +241,7 @@ extension CommonFraming {
 }
 
 extension StreamEnd {
-  /// Whether the peer has ended its answer in order.
+  /// Whether the peer has ended its answer without an error.
   var isComplete: Bool {
     switch self {
     case .trailers, .body: return true

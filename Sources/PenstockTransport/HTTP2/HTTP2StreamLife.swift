@@ -25,7 +25,7 @@ enum HTTP2StreamLife: CaseIterable {
   /// nghttp2 has the HEADERS frame of the request, and has not sent it yet. nghttp2 also has the body that
   /// follows.
   case openingWithBody
-  /// Its HEADERS frame is on its way, with END_STREAM.
+  /// nghttp2 has the HEADERS frame of the request with END_STREAM, and has not sent it yet.
   case openingWhole
   /// The HEADERS frame was sent, and no bytes of the body are ready to be sent.
   case idle
@@ -42,7 +42,7 @@ enum HTTP2StreamLife: CaseIterable {
   enum Event {
     case added
     case submitted(withBody: Bool)
-    /// Submitted with END_STREAM in the HEADERS frame.
+    /// The request was submitted to nghttp2 with END_STREAM in its HEADERS frame.
     case submittedWhole
     case headersLeft
     case bodyGiven

@@ -1,14 +1,14 @@
 import CMemory
 import PenstockWire
 
-/// Keeps header blocks that nghttp2 has encoded, for later requests that differ only in their inserted fields: the
-/// timeout, and the length of the body.
+/// Keeps header blocks that nghttp2 has encoded, for later requests that differ only in their inserted fields
+/// (`InsertedField`): the timeout, and the length of the body.
 ///
 /// From the second such request on, all fields except the path are in HPACK's table, and nghttp2 never puts
 /// the path there. So the block only refers to the table and does not change it. As long as no field is added
 /// to the table, nghttp2 would encode equal bytes again. Instead, the session gives nghttp2 the request
 /// without fields, and appends the kept block to the empty HEADERS frame that nghttp2 makes. This saves 2,700
-/// instructions per call. The request's own fields are inserted into the block.
+/// instructions per call. The request's inserted fields are put into the block.
 ///
 /// Requests are sent in the order in which nghttp2 got them. A request that nghttp2 got without fields is
 /// sent before any further byte is received, because SETTINGS of the peer may change the table.
@@ -17,7 +17,7 @@ final class KnownBlocks {
     let owner: AnyObject
     let path: ByteBuffer
     let block: ByteBuffer
-    /// The offset in `block` at which fields are inserted.
+    /// The offset in `block` at which the inserted fields are put.
     let split: Int
     let size: Int
 
@@ -48,15 +48,15 @@ final class KnownBlocks {
   /// stream id of the last request for which nghttp2 has made a HEADERS frame.
   private var lastRepeated: Int32 = 0
   private var lastMade: Int32 = 0
-  /// The inserted fields of requests that nghttp2 got without fields, oldest first: the stream id, the length, and that
-  /// many bytes.
+  /// The inserted fields of requests that nghttp2 got without fields, oldest request first. Each entry has
+  /// the stream id, the number of bytes of the fields, and these bytes.
   private let inserts = ByteBuffer()
   private static let insertHead = 5
 
   static let frameHead = 9
   private static let endHeaders: UInt8 = 4
   private static let endStream: UInt8 = 1
-  /// The index of the header field before which fields are inserted.
+  /// The index of the header field before which the inserted fields are put.
   static let insertIndex = 4
 
   init() {
@@ -100,8 +100,8 @@ final class KnownBlocks {
   /// block to its frame later.
   func repeated(_ id: Int32) { lastRepeated = id }
 
-  /// Called after request `id`, which has inserted fields, was submitted to nghttp2 with an empty header list.
-  /// `fields`: for these `reserveInserts` has made room.
+  /// Called after request `id`, which has inserted fields, was submitted to nghttp2 with an empty header
+  /// list. `fields`: the encoded fields, for which `reserveInserts` has made room.
   @inline(never) @_optimize(size)
   func repeated(_ id: Int32, inserting fields: ByteView) {
     lastRepeated = id
@@ -114,8 +114,8 @@ final class KnownBlocks {
   }
 
   /// Called after request `id` was submitted to nghttp2 with all its fields. `path`: nil if the block must
-  /// not be kept, because requests with this path may differ in more than inserted fields. `size`: the size of
-  /// the header list without these.
+  /// not be kept, because requests with this path may differ in other fields than the inserted ones. `size`:
+  /// the size of the header list without the inserted fields.
   func spelled(_ id: Int32, _ owner: AnyObject?, _ path: ByteBuffer?, inserted: Int, size: Int) {
     lastSpelled = id
     spelledOwner = owner
@@ -205,7 +205,8 @@ final class KnownBlocks {
   }
 
   /// The offset at which field `index` of `block` begins, or the end of the block if it has fewer fields.
-  /// nil: a field before that offset changes HPACK's table (RFC 7541 section 6), or contains a large number.
+  /// nil: a field before that offset changes HPACK's table (RFC 7541 section 6), or contains a number that
+  /// takes too many bytes.
   @inline(never) @_optimize(size)
   static func offset(in block: ByteView, of index: Int) -> Int? {
     var at = 0
@@ -225,7 +226,7 @@ final class KnownBlocks {
         if byte & 0x60 != 0 { return nil }
         if byte & 0xf == 0 { skipString() }
         if byte & 0xf == 0xf {
-          // The number of the name takes another byte.
+          // The number of the field name in HPACK's table takes one more byte.
           guard at < block.count, block[at] < 0x80 else { return nil }
           at += 1
         }

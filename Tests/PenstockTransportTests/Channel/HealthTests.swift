@@ -128,7 +128,7 @@ import Testing
     #expect(world.connects == 2 && one.watches.count == 1 && two.watches.count == 1)
   }
 
-  /// The health service and the calls speak the channel's protocol.
+  /// The health checks use the RPC protocol of the channel, as its calls do.
   @Test(arguments: [RPCProtocol.grpc, .grpcWeb, .grpcWebText, .connect])
   func overEachProtocol(_ rpc: RPCProtocol) throws {
     final class State { var socket: SimulatedSocket? }
@@ -185,7 +185,7 @@ import Testing
     #expect(rest.call(client).message == [7])
   }
 
-  /// The first call is sent only after the first answer of the health service has come.
+  /// The channel sends the first call only after the health service has answered for the first time.
   @Test func callsWaitForTheFirstAnswer() throws {
     let server = server(1, nil)
     let client = try client(1)

@@ -4,9 +4,9 @@ import Testing
 
 @testable import PenstockTransport
 
-/// An answer as a call sees it: in words, so that two can be compared.
+/// The events of an answer as a call gets them, in a form that two answers can be compared.
 struct Seen: Equatable {
-  /// nil: the call hears of no headers.
+  /// The response headers; nil: the call gets no headers.
   var headers: [String]?
   var messages: [[UInt8]] = []
   var code = StatusCode.ok
@@ -37,7 +37,8 @@ func metadata(_ pairs: [(String, String)]) -> Metadata {
   return made
 }
 
-/// Gives a framing an answer as an attempt does, the body in pieces that end at `cuts`.
+/// Passes an answer to a framing as an attempt does. The body is passed in pieces that end at the offsets
+/// `cuts`.
 func play(_ answer: WireAnswer, to framing: Framing, cuts: [Int] = []) -> Seen {
   var seen = Seen()
   func ended(_ status: Status) -> Seen {
@@ -98,8 +99,8 @@ func play(_ answer: WireAnswer, to framing: Framing, cuts: [Int] = []) -> Seen {
   return ended(framing.status(answer.end, trailers: trailers, deadlineHasPassed: false))
 }
 
-/// Plays an answer in every way in which its body may come, and expects the same each time: whole, byte by byte, cut in
-/// two anywhere, and in random pieces.
+/// Plays an answer as a whole, byte by byte, split in two at every offset, and in random pieces. Expects
+/// equal events each time, and returns them.
 func playAnyhow(_ answer: WireAnswer, to framing: () -> Framing) -> Seen {
   let seen = play(answer, to: framing())
   let count = answer.body.count
@@ -113,7 +114,7 @@ func playAnyhow(_ answer: WireAnswer, to framing: () -> Framing) -> Seen {
   return seen
 }
 
-/// A request for the tests of framings.
+/// Makes a request for the tests of framings.
 func aRequest(
   _ kind: CallKind = .unary, _ fields: [(String, String)] = [], subtype: String? = nil,
   deadline: UInt64? = nil,
@@ -135,7 +136,7 @@ func someDefaults(_ rpc: RPCProtocol, prefix: String? = nil, mostURLBytes: Int =
     prefix: prefix.map { bytes($0) }, mostURLBytes: mostURLBytes)
 }
 
-/// The header list of a request, as lines.
+/// Returns the header list of a request, one line for each field.
 func lines(_ framing: Framing, _ request: Request, _ defaults: RequestDefaults, now: UInt64 = 0) -> [String] {
   let list = FieldList()
   #expect(framing.requestHeaders(request, defaults, now: now, into: list))
@@ -150,7 +151,8 @@ func flatten(_ piece: BodyPiece) -> [UInt8] {
   return [UInt8](out.bytes.view)
 }
 
-/// The bytes of a message as a framing sends it, in slices if it is compressed; nil: it goes in the headers, or fails.
+/// Returns the bytes that a framing sends for a message; a message that is compressed takes several slices.
+/// nil: the message is sent in the headers, or encoding has failed.
 func sent(_ message: [UInt8], by framing: Framing) -> [UInt8]? {
   var framed = framing.encode(buffer(message))
   while case .later = framed { framed = framing.encodeNext() }
@@ -169,11 +171,11 @@ func gzipped(_ bytes: [UInt8]) -> [UInt8] {
   }
 }
 
-/// A frame, or an envelope: flags, length, content.
+/// Makes a frame of gRPC-Web or an envelope of Connect: flags, length, content.
 func frame(_ flags: UInt8, _ content: [UInt8]) -> [UInt8] { [flags] + big(UInt32(content.count)) + content }
 func frame(_ flags: UInt8, _ content: String) -> [UInt8] { frame(flags, Array(content.utf8)) }
 
-/// Random numbers that are the same each time.
+/// A generator of random numbers that gives equal numbers in each run.
 struct Dice: RandomNumberGenerator {
   private var state: UInt64
 

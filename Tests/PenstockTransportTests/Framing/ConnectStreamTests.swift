@@ -4,7 +4,8 @@ import Testing
 
 @testable import PenstockTransport
 
-/// Connect's streams, by the sections "Streaming-Request", "Streaming-Response" and "Error and EndStreamResponse".
+/// Tests of Connect's streams, ordered by the sections "Streaming-Request", "Streaming-Response" and "Error
+/// and EndStreamResponse" of Connect's document.
 @Suite struct ConnectStreamTests {
   static let proto = [("content-type", "application/connect+proto")]
 
@@ -29,7 +30,8 @@ import Testing
       ])
   }
 
-  /// "Positive integer as ASCII string of at most 10 digits"; the server never gets more time than is left.
+  /// The timeout is a "Positive integer as ASCII string of at most 10 digits", in milliseconds. It is rounded
+  /// down, so that the server never gets more time than is left.
   @Test(
     arguments: [
       (0, "1"), (999_999, "1"), (1_000_000, "1"), (1_999_999, "1"), (2_000_000, "2"), (5_000_999_999, "5000"),
@@ -47,7 +49,7 @@ import Testing
     #expect(sent(long, by: framing(aRequest { $0.compression = .gzip })) == frame(1, gzipped(long)))
   }
 
-  /// The examples of the document.
+  /// The examples in Connect's document.
   @Test func examples() {
     let json = [("content-type", "application/connect+json")]
     let request = aRequest(.clientStream, subtype: "json")
@@ -102,8 +104,8 @@ import Testing
     var details = 0
   }
 
-  /// The cases of the conformance suite among them: null-error, null-code, missing-code, unrecognized-code,
-  /// allow-unrecognized-fields.
+  /// These rows include the cases of Connect's conformance suite: null-error, null-code, missing-code,
+  /// unrecognized-code, allow-unrecognized-fields.
   @Test(arguments: [
     End(json: "{}", code: .ok), End(json: " { } ", code: .ok), End(json: "{\"error\": null}", code: .ok),
     End(json: "{\"error\": {}}", code: .unknown),
@@ -147,7 +149,7 @@ import Testing
     #expect(seen.code == .internal && seen.message == "the end of the stream is malformed JSON", "\(json)")
   }
 
-  /// Deep nesting is refused, and what is merely large costs nothing.
+  /// Deeply nested JSON is refused. JSON that is only large is read, and takes no long time.
   @Test func hostileEnds() {
     func code(_ json: String) -> StatusCode {
       play(WireAnswer(fields: ConnectStreamTests.proto, body: frame(2, json)), to: framing()).code
@@ -165,7 +167,7 @@ import Testing
         == .ok)
     let many = "{\"metadata\": {\"x\": [" + String(repeating: "\"\",", count: 5000) + "\"\"]}}"
     #expect(code(many) == .resourceExhausted)
-    // Ten thousand details take as long as they are, not that squared.
+    // The time for ten thousand details must grow with their number, not with its square.
     let detail = "{\"type\": \"a.B\", \"value\": \"AQI\"}"
     let details =
       "{\"error\": {\"code\": \"aborted\", \"details\": [" + String(repeating: detail + ",", count: 10_000)
@@ -212,7 +214,7 @@ import Testing
     #expect(
       play(answer, to: framing())
         == Seen(code: .internal, message: "the server closed the stream without sending trailers"))
-    // gRPC's status says nothing here.
+    // A "grpc-status" has no meaning in Connect.
     let grpc = WireAnswer(fields: ConnectStreamTests.proto + [("grpc-status", "5")], endsWithHead: true)
     #expect(play(grpc, to: framing()).code == .internal)
   }

@@ -4,7 +4,8 @@ import Testing
 
 @testable import PenstockTransport
 
-/// Connect's unary calls, by the sections "Unary-Request", "Unary-Get-Request" and "Unary-Response".
+/// Tests of Connect's unary calls, ordered by the sections "Unary-Request", "Unary-Get-Request" and
+/// "Unary-Response" of Connect's document.
 @Suite struct ConnectUnaryTests {
   static let proto = [("content-type", "application/proto")]
   static let json = [("content-type", "application/json")]
@@ -14,7 +15,7 @@ import Testing
     ConnectUnaryFraming(request, defaults ?? self.defaults)
   }
 
-  /// A request whose method has no side effects.
+  /// Makes a request whose method has no side effects, so that it may be a GET.
   func reading(
     _ fields: [(String, String)] = [], subtype: String? = nil, deadline: UInt64? = nil,
     _ change: (inout CallSettings) -> Void = { _ in }
@@ -46,7 +47,7 @@ import Testing
     let framing = framing()
     #expect(sent([], by: framing) == nil && framing.messagesInHeaders == 1)
     #expect(lines(framing, aRequest(), defaults)[4] == "content-length: 0")
-    // A second message would change the first.
+    // A unary call has only one message, so a second message must be refused.
     guard case .failed = framing.encode(buffer([1])) else {
       Issue.record("two messages")
       return
@@ -65,7 +66,8 @@ import Testing
         "content-length: \(packed.count)", "connect-protocol-version: 1", "content-type: application/json",
         "content-encoding: gzip", "accept-encoding: gzip", "user-agent: penstock/1",
       ])
-    // A message that does not shrink, and one that stays plain.
+    // A message that compression does not make smaller, and a message with `staysPlain`, are sent
+    // uncompressed.
     let small = framing(request)
     #expect(sent([1], by: small) == [1])
     #expect(!lines(small, request, defaults).contains("content-encoding: gzip"))
@@ -112,14 +114,14 @@ import Testing
 
   @Test func parameters() {
     #expect(path(reading(), []) == "/a.B/C?connect=v1&base64=1&encoding=proto&message=")
-    // The message of the document's example.
+    // The message of the example in Connect's document.
     #expect(
       path(reading(subtype: "json"), Array("{\"name\":\"Buf\"}".utf8))
         == "/a.B/C?connect=v1&encoding=json&message=%7B%22name%22%3A%22Buf%22%7D")
     #expect(
       path(reading(subtype: "x"), Array("aZ09-._~ /?&=%+é".utf8))
         == "/a.B/C?connect=v1&encoding=x&message=aZ09-._~%20%2F%3F%26%3D%25%2B%C3%A9")
-    // A text that is not UTF-8 is binary.
+    // A text that is not valid UTF-8 is sent in base64.
     #expect(path(reading(subtype: "x"), [0xFF, 1]) == "/a.B/C?connect=v1&base64=1&encoding=x&message=_wE")
     #expect(path(reading(), [1], someDefaults(.connect, prefix: "/p/q")).hasPrefix("/p/q/a.B/C?connect=v1&"))
   }
@@ -139,7 +141,7 @@ import Testing
     #expect(RPCProtocol.connect.wantsGET(reading()))
   }
 
-  /// The URL's limit counts the target's prefix, the path and the query.
+  /// The limit on the URL applies to the target's prefix, the method's path and the query together.
   @Test func mostURLBytes() {
     let message = [UInt8](repeating: 7, count: 100)
     for prefix in [nil, "/v1"] {
@@ -156,14 +158,16 @@ import Testing
     }
   }
 
-  /// A message that fits is not compressed, so that caches see one URL; a larger one may fit when it is.
+  /// A message that fits into the URL is not compressed, so that caches see only one URL for it. A larger
+  /// message is compressed, and may fit then.
   @Test func compressedGET() {
     let long = [UInt8](repeating: 7, count: 10_000)
     let request = reading { $0.compression = .gzip }
     #expect(!path(request, [1, 2, 3]).contains("compression"))
     let made = path(request, long)
     #expect(made.hasPrefix("/a.B/C?connect=v1&base64=1&compression=gzip&encoding=proto&message="))
-    // What is too long even so is a POST, and compressed.
+    // If the compressed message is still too long for the URL, the request is a POST with the compressed
+    // message.
     let framing = framing(request, someDefaults(.connect, mostURLBytes: 80))
     #expect(sent(long, by: framing) == gzipped(long))
     #expect(lines(framing, request, defaults).contains("content-encoding: gzip"))
@@ -232,8 +236,8 @@ import Testing
     var message: String?
   }
 
-  /// The cases of the conformance suite among them: null, null-code, missing-code, unrecognized-code,
-  /// allow-unrecognized-fields.
+  /// These rows include the cases of Connect's conformance suite: null, null-code, missing-code,
+  /// unrecognized-code, allow-unrecognized-fields.
   @Test(arguments: [
     Failed(json: "null", code: .unauthenticated), Failed(json: "", code: .unauthenticated),
     Failed(json: "{", code: .unauthenticated), Failed(json: "<html>", code: .unauthenticated),
@@ -246,7 +250,7 @@ import Testing
     Failed(
       status: "422", json: "{\"code\": \"out_of_range\", \"message\": \"oops\", \"foobar\": \"baz\"}",
       code: .outOfRange, message: "oops"),
-    // The code counts, and not the HTTP status.
+    // The code in the JSON is used, and not the HTTP status.
     Failed(status: "500", json: "{\"code\": \"not_found\"}", code: .notFound, message: ""),
     Failed(status: "204", json: "{\"code\": \"not_found\"}", code: .notFound, message: ""),
     Failed(
@@ -275,7 +279,7 @@ import Testing
       ("failed_precondition", .failedPrecondition), ("aborted", .aborted), ("out_of_range", .outOfRange),
       ("unimplemented", .unimplemented), ("internal", .internal), ("unavailable", .unavailable),
       ("data_loss", .dataLoss), ("unauthenticated", .unauthenticated),
-      // These are no codes of Connect: the HTTP status counts.
+      // These are not codes of Connect, so the HTTP status is used.
       ("ok", .unavailable), ("OK", .unavailable), ("NOT_FOUND", .unavailable), ("", .unavailable),
       ("5", .unavailable),
     ] as [(String, StatusCode)])
@@ -285,7 +289,8 @@ import Testing
       play(WireAnswer(status: "503", fields: ConnectUnaryTests.json, body: body), to: framing()).code == code)
   }
 
-  /// Details come out as over gRPC: in "grpc-status-details-bin", a google.rpc.Status.
+  /// The details of an error are in the trailers in the form that gRPC uses: a google.rpc.Status in
+  /// "grpc-status-details-bin".
   @Test func details() throws {
     let json = """
       {"details": [
@@ -316,7 +321,7 @@ import Testing
       text(first.typeURL) == "type.googleapis.com/google.rpc.RetryInfo"
         && [UInt8](first.value) == [0x0A, 2, 8, 60])
     let field = try #require(value(status.trailers, "grpc-status-details-bin"))
-    // An empty value may be written or not.
+    // An encoder may write an empty value as a field, or leave the field out.
     #expect(field == [UInt8](encoded.view) || field.count == encoded.count + 2)
     #expect(seen.code == .unavailable && seen.message == "overloaded: back off and retry")
   }
@@ -365,7 +370,8 @@ import Testing
     #expect(play(other, to: framing()).code == .permissionDenied)
   }
 
-  /// A body that is cut off: an announced length, or the stream's end, says so. An error keeps its HTTP status.
+  /// A body that is cut off is recognised by the announced length, or by the end of the stream. If the HTTP
+  /// status is an error, the status for it stays.
   @Test func cutAnywhere() {
     let body: [UInt8] = [1, 2, 3, 4, 5]
     for count in 0..<body.count {
@@ -386,7 +392,7 @@ import Testing
     }
   }
 
-  /// An error's body over the limit is not kept, and its HTTP status counts.
+  /// The body of an error is dropped if it exceeds the limit, and the HTTP status is used.
   @Test func hostileErrors() {
     let request = aRequest { $0.maxReceiveBytes = 10 }
     func code(_ json: String, _ more: [(String, String)] = [], packed: Bool = false) -> StatusCode {

@@ -5,7 +5,7 @@ import Testing
 
 @testable import PenstockTransport
 
-/// gRPC-Web, by the sections of PROTOCOL-WEB.
+/// Tests of gRPC-Web, ordered by the sections of PROTOCOL-WEB.
 @Suite struct GRPCWebTests {
   static let web = [("content-type", "application/grpc-web+proto")]
   static let text = [("content-type", "application/grpc-web-text+proto")]
@@ -53,7 +53,8 @@ import Testing
     }
   }
 
-  /// A frame in base64: the prefix and the first byte of the content, then the rest.
+  /// Makes a frame in base64 in two parts: the prefix with the first byte of the content, and the other
+  /// bytes.
   func textFrame(_ flags: UInt8, _ content: [UInt8]) -> [UInt8] {
     base64(Array(frame(flags, content).prefix(6))) + base64(Array(content.dropFirst()))
   }
@@ -71,7 +72,8 @@ import Testing
         == Seen(
           headers: ["x-h: 1"], messages: [[1, 2], []], code: .failedPrecondition, message: "er ror",
           trailers: ["x-a: 1", "x-a: 2", "x-bin: \u{1}\u{2}"]))
-    // The same in base64: as a whole, and each frame with padding of its own, or each few bytes.
+    // The answer in base64 gives equal events: encoded as a whole, with padding after each frame, or with
+    // padding after every few bytes.
     let whole = playAnyhow(WireAnswer(fields: GRPCWebTests.text + [("x-h", "1")], body: base64(body))) {
       framing(isText: true)
     }
@@ -90,7 +92,7 @@ import Testing
     }
   }
 
-  /// "10000001b: a compressed trailer".
+  /// PROTOCOL-WEB: "10000001b: a compressed trailer".
   @Test func compression() {
     let long = [UInt8](repeating: 7, count: 900)
     let body = frame(1, gzipped(long)) + frame(0x81, gzipped(Array(GRPCWebTests.trailers.utf8)))
@@ -104,7 +106,7 @@ import Testing
     let other = play(
       WireAnswer(fields: GRPCWebTests.web + [("grpc-encoding", "br")], body: body), to: framing())
     #expect(other.code == .internal)
-    // The limit on messages is none on trailers.
+    // The limit on the size of messages does not apply to trailers.
     let small = aRequest(.serverStream) { $0.maxReceiveBytes = 10 }
     let trailers = frame(0x81, gzipped(Array(GRPCWebTests.trailers.utf8)))
     let limited = WireAnswer(fields: GRPCWebTests.web + [("grpc-encoding", "gzip")], body: trailers)
@@ -115,16 +117,16 @@ import Testing
       play(WireAnswer(fields: GRPCWebTests.web, body: much), to: framing(small)).code == .resourceExhausted)
   }
 
-  /// "Trailers may be sent together with response headers, with no message in the body."
+  /// PROTOCOL-WEB: "Trailers may be sent together with response headers, with no message in the body."
   @Test func trailersOnly() {
     let fields = GRPCWebTests.web + [("grpc-status", "8"), ("grpc-message", "full"), ("x-t", "1")]
     let expected = Seen(code: .resourceExhausted, message: "full", trailers: ["x-t: 1"])
     #expect(play(WireAnswer(fields: fields, endsWithHead: true), to: framing()) == expected)
-    // The head does not end the stream, but nothing follows.
+    // The head does not end the stream, but the body is empty.
     var later = expected
     later.headers = ["x-t: 1"]
     #expect(play(WireAnswer(fields: fields), to: framing()) == later)
-    // A status in the body counts more.
+    // A status in the body replaces the status in the head.
     let body = frame(0x80, "grpc-status: 9\r\n")
     #expect(play(WireAnswer(fields: fields, body: body), to: framing()).code == .failedPrecondition)
     let error = WireAnswer(status: "503", fields: fields)
@@ -172,7 +174,7 @@ import Testing
   func types(_ type: String) {
     let body = frame(0, [5]) + frame(0x80, "grpc-status: 0\r\n")
     let isText = type.contains("text")
-    // The answer says whether it is in base64, whatever was asked for.
+    // The content-type of the answer decides whether it is in base64, whatever the request has asked for.
     for asksText in [false, true] {
       let answer = WireAnswer(fields: [("content-type", type)], body: isText ? base64(body) : body)
       let seen = playAnyhow(answer) { framing(isText: asksText) }
@@ -220,7 +222,7 @@ import Testing
     #expect(text.code == row.code && text.message == row.words)
   }
 
-  /// Lines may end with a line feed alone; what is no field, or could be none, is left out.
+  /// A trailer line may end with a line feed alone. Lines that are not valid header fields are left out.
   @Test func linesOfTrailers() {
     let body = frame(
       0x80, "grpc-status:0\nx-a:1\r\nno field\r\nx-b: a\u{0}b\r\nbad name: 1\r\n:x: 1\r\n\r\nX-C:  c \r\nx-d:"
@@ -247,7 +249,8 @@ import Testing
     #expect(seen.code == .internal)
   }
 
-  /// An answer that is cut off anywhere is an error; the stream's own end explains it, if it has one.
+  /// An answer that is cut off at any byte is an error. If the stream has ended with an error, that error is
+  /// reported.
   @Test(arguments: [false, true])
   func cutAnywhere(_ isText: Bool) {
     let plain = frame(0, [1, 2, 3]) + frame(0x80, "grpc-status: 0\r\n")
@@ -260,7 +263,7 @@ import Testing
       let lost = play(WireAnswer(fields: fields, body: part, end: .lost(bytes("gone"))), to: framing())
       #expect(lost.code == .unavailable && lost.message == "gone")
     }
-    // With the trailers the answer is complete, however the stream ends behind them.
+    // After the trailers the answer is complete, even if the stream then ends with an error.
     #expect(
       play(WireAnswer(fields: fields, body: body, end: .lost(bytes("gone"))), to: framing()).code == .ok)
   }
@@ -284,7 +287,7 @@ import Testing
     }
   }
 
-  /// The call reads ahead only if another message follows: not the trailers.
+  /// A message is offered ahead of demand only if another message follows it, and not if the trailers follow.
   @Test func readsAheadOnlyMessages() {
     let one = frame(0, [1])
     func begins(_ body: [UInt8]) -> Bool {
