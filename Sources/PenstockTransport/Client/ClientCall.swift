@@ -26,7 +26,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   /// The links to the call's parent and to its side calls, which its hops make (SideCalls.swift).
   var sideLinks = SideCallLinks()
 
-  // The lock, and the state under it.
+  // The lock, and the fields that it guards.
   let lock = Lock()
   var waiters = CallWaiters()
   /// The conditions that a waiting thread has to check; nil: there are none.

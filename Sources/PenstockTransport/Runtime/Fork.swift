@@ -21,8 +21,8 @@ public enum Fork {
     let generation = Process.generation
     var runtimes: [Runtime] = []
     var saved: Process.Saved?
-    /// How many times `prepare` was called without `parent` or `child`: the host program and a language's binding may
-    /// both call it.
+    /// The number of calls of `prepare` without a call of `parent` or `child` so far. It may be 2, because
+    /// the host program and a language binding may both call these functions.
     var depth = 1
 
     func has(_ runtime: Runtime) -> Bool { runtimes.contains { $0 === runtime } }

@@ -144,7 +144,7 @@ public final class Lookup: InboxItem {
     finish(services == nil ? runtime.platform.addresses(of: name, port: port) : servers())
   }
 
-  /// The addresses that getaddrinfo has for a host.
+  /// Looks up the addresses of a host with getaddrinfo.
   @inline(never) @_optimize(size)
   static func addresses(of name: UnsafeRawPointer?, port: UInt16) -> ResolverOutcome {
     var list: UnsafeMutablePointer<addrinfo>?

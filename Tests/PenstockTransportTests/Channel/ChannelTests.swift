@@ -4,7 +4,7 @@ import Testing
 
 @testable import PenstockTransport
 
-/// Channels against scripted peers: connections, limits, retries, flow control.
+/// Tests of channels against scripted peers: connections, limits, retries, flow control.
 @Suite(.timeLimit(.minutes(1))) struct ChannelTests {
   let certificates = Certificates.shared
 

@@ -4,7 +4,7 @@ import Testing
 
 @testable import PenstockTransport
 
-/// Channels that connect or fail to connect: addresses, silent peers, TLS.
+/// Tests of channels that connect or fail to connect: addresses, silent peers, TLS.
 @Suite(.timeLimit(.minutes(1))) struct ConnectTests {
   let certificates = Certificates.shared
 

@@ -5,7 +5,8 @@ import Testing
 
 @testable import PenstockTransport
 
-/// Calls on channels with a connect step and a resolver that these tests define. The step is not TLS.
+/// Tests of calls on channels with a connect step and a resolver that these tests define. The step is not
+/// TLS.
 @Suite(.timeLimit(.minutes(1))) struct ConnectorTests {
   let certificates = Certificates.shared
 

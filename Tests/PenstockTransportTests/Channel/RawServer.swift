@@ -123,7 +123,7 @@ struct Frame: Equatable {
     Frame(type: 8, stream: stream, payload: big(n))
   }
 
-  /// The usual frames of an answer: head, trailers and a message.
+  /// This function and the two below make the usual frames of an answer: head, trailers and message.
   static func head(_ stream: Int32, _ more: [(String, String)] = []) -> Frame {
     .headers(stream, [(":status", "200"), ("content-type", "application/grpc")] + more)
   }

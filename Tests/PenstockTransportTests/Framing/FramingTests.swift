@@ -303,7 +303,7 @@ import Testing
   }
 
   @Test func details() throws {
-    // google.rpc.Status {code: 5, message: "m", details: [{type_url: "t/a.B", value: 01 02}]}
+    // The encoded google.rpc.Status {code: 5, message: "m", details: [{type_url: "t/a.B", value: 01 02}]}.
     let encoded: [UInt8] =
       [0x08, 5, 0x12, 1, 0x6d, 0x1a, 11, 0x0a, 5] + Array("t/a.B".utf8) + [0x12, 2, 1, 2]
     let base64 = ByteBuffer()

@@ -300,7 +300,8 @@ import Testing
     let session = HTTP2Session.make(HTTP2Limits())!
     let bytes = drain(session)
     #expect(Array(bytes[..<24]) == Array("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".utf8))
-    // ENABLE_PUSH 0, INITIAL_WINDOW_SIZE 1 MiB, MAX_HEADER_LIST_SIZE 16 KiB, MAX_FRAME_SIZE 64 KiB.
+    // The client's first SETTINGS: ENABLE_PUSH 0, INITIAL_WINDOW_SIZE 1 MiB, MAX_HEADER_LIST_SIZE 16 KiB,
+    // MAX_FRAME_SIZE 64 KiB.
     #expect(
       Array(bytes[24...]) == Frame.settings([(2, 0), (4, 1 << 20), (6, 16384), (5, 65536)]).encoded)
   }

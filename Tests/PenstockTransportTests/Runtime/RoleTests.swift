@@ -276,7 +276,7 @@ extension RuntimeTests {
         must(runtime.wait(for: WaitCell(), deadline: at, interruptible: false) == .timedOut, "timed out")
         must(Runtime.monotonicNow() >= at, "early")
       }
-      // A deadline that has passed.
+      // A wait whose deadline has passed ends at once.
       #expect(runtime.wait(for: WaitCell(), deadline: 1, interruptible: false) == .timedOut)
       let set = WaitCell()
       set.set()

@@ -5,7 +5,7 @@ import Testing
 
 @testable import PenstockTransport
 
-/// Two TLSEngines, a client and a server, connected in memory.
+/// Tests of two TLSEngines, a client and a server, connected in memory.
 @Suite struct TLSEngineTests {
   let certificates = Certificates.shared
 
