@@ -50,7 +50,8 @@ def run(program, target, axis, value, calls):
 
 
 def least_calls(axis, value):
-    """The least number of calls at a point. It is large enough to use each channel, or each place in flight, a few times."""
+    """The least number of calls for one value of an axis: enough to use each channel, or each of the concurrent calls' slots, a
+    few times."""
     return 4 * max(value if axis in ("in-flight", "channels") else 1, 10 if axis == "bytes" else 200)
 
 

@@ -49,8 +49,8 @@ final class PrometheusText {
     raw("\n")
   }
 
-  /// Writes a label's value: "Backslash, double-quote and line feed have to be escaped". A path has no line
-  /// feed.
+  /// Writes a label's value: "Backslash, double-quote and line feed have to be escaped". The values
+  /// here are paths of methods, which have no line feed.
   private func label(_ bytes: Slice<ByteView>) {
     for byte in bytes {
       if byte == 0x22 || byte == 0x5c { raw("\\") }

@@ -5,7 +5,8 @@
 enum Limits {
   /// Frames and TLS messages without use for any call. Beyond: the connection ends.
   static let framesWithoutUse = 10_000
-  /// Frames without use that are subtracted from the count in each second. Beyond: they stay in the count.
+  /// Frames without use that a connection forgives in each second: it subtracts them from its count of such
+  /// frames. Beyond: the other frames stay in the count.
   static let forgivenEachSecond: UInt64 = 100
   /// A header block, in multiples of `max_header_list_bytes`. Beyond: the connection ends.
   static let headerBlockLists = 4

@@ -1,6 +1,6 @@
 import PenstockCall
 
-// The part of the model for the call's inputs, in the order in which the call carries them out.
+// How the model handles each input of a call. It carries the inputs out in the same order as the call does.
 
 extension Model {
   enum Input {

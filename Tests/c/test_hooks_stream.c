@@ -334,7 +334,7 @@ TEST(hooks_stream_cancel_comes_as_a_status) {
   CHECK_INT(atomic_load(&code), PENSTOCK_STATUS_CANCELLED);
 }
 
-/* ---- Events that wait ---- */
+/* ---- Events that wait for a ticket ---- */
 
 static void *resume_soon(void *pointer) {
   OK(penstock_ticket_resolve(*(penstock_ticket *)pointer, PENSTOCK_NEXT));

@@ -43,7 +43,7 @@ static const char *at(const char *first, const char *second) {
   return text;
 }
 
-/* Makes a unary call, and gives its code and a part of its message. */
+/* Makes a unary call. Returns its status code, and copies the first `size` - 1 bytes of its status JSON into `words`. */
 static int32_t code_of(penstock_channel *channel, const char *options, char *words, size_t size) {
   penstock_call_options *parsed = NULL;
   penstock_reply *reply = NULL;

@@ -100,7 +100,7 @@ static penstock_ticket take_ticket(penstock_hop *hop, hop_record *self, uint64_t
   return ticket;
 }
 
-/* Uses a ticket before the callback returns; false: the event can't have one. */
+/* Takes a ticket for the event and resolves it before the callback returns; false: the event can't have one. */
 static bool use_early(penstock_hop *hop, hop_record *self) {
   penstock_ticket ticket = penstock_hop_ticket(hop);
   if (!ticket) return false;

@@ -369,8 +369,9 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     return change(start)
   }
 
-  /// Sets the deadline (monotonic ns); nil: no deadline. Before the first `next` the call's deadline changes
-  /// at once. After a status the deadline changes when the function calls `next` again.
+  /// Sets the deadline (monotonic ns); nil: no deadline. Before the interceptor's function first calls
+  /// `next`, the call's deadline changes at once. If `next` has returned a status, the new deadline takes
+  /// effect when the interceptor's function calls `next` again.
   @inline(never) @_optimize(size)
   func setDeadline(_ time: UInt64?) -> Outcome {
     guard isBeforeStart else { return notBeforeStart }

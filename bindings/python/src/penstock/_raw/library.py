@@ -120,7 +120,10 @@ def _check(library: ctypes.CDLL, file: str) -> None:
 
 
 def _bind(library: ctypes.CDLL) -> None:
-    """Raises AttributeError, with the symbol's name, if the library lacks a function of the headers."""
+    """Sets the argument and result types of the library's functions.
+
+    Raises AttributeError, with the symbol's name, if the library lacks a function of the headers.
+    """
     # Imported only when the library is loaded, so that importing the package takes less time.
     from .functions import PROTOTYPES
 
