@@ -75,14 +75,15 @@ def layer(where):
 
 
 class Bench:
-    def __init__(self, library):
+    def __init__(self, library, protocol="grpc"):
+        self.protocol = protocol
         self.environment = {**os.environ, "LD_LIBRARY_PATH": str(library)}
         self.program = harness.build_c("counted_client", [ROOT / "benchmarks" / "counted_client.c"], optimize="-O2")
         self.target = harness.peer("--stream-window", str(1 << 30)).address
 
     def measure(self, what, folder):
         _, arguments, few, many = SCENARIOS[what]
-        command = [self.program, "--target", self.target, "--what", *arguments, "--calls"]
+        command = [self.program, "--target", self.target, "--protocol", self.protocol, "--what", *arguments, "--calls"]
         runs = [callgrind.run([*command, calls], folder / "callgrind", self.environment) for calls in (few, many)]
         return runs[1].per_call(runs[0], many - few)
 
@@ -158,6 +159,7 @@ examples, after `make lib peer`:
     parser.add_argument("--functions", type=int, metavar="N", help="also the N dearest functions")
     parser.add_argument("--callers", metavar="REGEX", help="also who calls the functions that it finds")
     parser.add_argument("--library", type=pathlib.Path, default=harness.LIBRARY, help="the folder of libpenstock.so")
+    parser.add_argument("--protocol", default="grpc", help="over HTTP/2: grpc, grpc-web, grpc-web-text or connect")
     parser.add_argument("--append", metavar="TITLE",
                         help="of all scenarios: keeps the figures, adds a row to the history in docs/benchmarks.md")
     parser.add_argument("--order", action="store_true", help="writes the list of functions that stand side by side")
@@ -165,11 +167,11 @@ examples, after `make lib peer`:
     unknown = [what for what in arguments.scenarios if what not in SCENARIOS]
     if unknown:
         parser.error(f"no scenario {', '.join(unknown)}")
-    if arguments.append and arguments.scenarios:
-        parser.error("--append is of all scenarios")
+    if arguments.append and (arguments.scenarios or arguments.protocol != "grpc"):
+        parser.error("--append is of all scenarios of gRPC")
     found = {}
     with harness.workspace() as folder:
-        bench = Bench(arguments.library.resolve())
+        bench = Bench(arguments.library.resolve(), arguments.protocol)
         for what in arguments.scenarios or SCENARIOS:
             found[what] = bench.measure(what, folder)
         if arguments.order:

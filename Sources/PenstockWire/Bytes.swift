@@ -6,6 +6,13 @@ public func bytesEqual(_ a: ByteView, _ b: ByteView) -> Bool {
   return memcmp(left, right, a.count) == 0
 }
 
+/// The position of the first byte of this value; nil: there is none.
+@inline(never)
+public func position(of byte: UInt8, in bytes: ByteView) -> Int? {
+  guard let start = bytes.baseAddress, let found = memchr(start, Int32(byte), bytes.count) else { return nil }
+  return UnsafeRawPointer(found) - start
+}
+
 public func bytesEqual(_ a: ByteView, _ b: StaticString) -> Bool { bytesEqual(a, b.bytes) }
 
 /// Whether `a` and `lower` are equal without regard to the case of ASCII letters. `lower` must be in lower
@@ -17,6 +24,7 @@ public func equalIgnoringCase(_ a: ByteView, _ lower: StaticString) -> Bool {
 
 func hasPrefixIgnoringCase(_ a: ByteView, _ lower: ByteView) -> Bool {
   guard a.count >= lower.count else { return false }
+  if bytesEqual(slice(a, from: 0, to: lower.count), lower) { return true }
   for i in 0..<lower.count where lowercase(a[i]) != lower[i] { return false }
   return true
 }

@@ -130,7 +130,7 @@ extension ContentType {
     _ value: ByteView?, _ start: StaticString, _ encoding: ByteView?, isOptional: Bool = false
   ) -> Fit {
     guard let value else { return .foreign }
-    let media = HeaderRules.trimmed(slice(value, from: 0, to: value.firstIndex(of: 0x3B) ?? value.count))
+    let media = HeaderRules.trimmed(slice(value, from: 0, to: position(of: 0x3B, in: value) ?? value.count))
     let start = start.bytes
     if isOptional, media.count == start.count &- 1, hasPrefixIgnoringCase(start, media) { return .fits }
     guard hasPrefixIgnoringCase(media, start) else { return .foreign }

@@ -15,7 +15,8 @@ static penstock_channel *open_current(const char *more) {
   penstock_error *error = NULL;
   snprintf(options, sizeof(options), "{\"tls\": false, \"http\": \"2\", \"protocol\": \"%s\"%s}", protocols[current],
            more);
-  if (!OK(penstock_channel_new(peer_address(), options, &channel, &error))) printf("  %s\n", penstock_error_json(error));
+  if (!OK(penstock_channel_new(peer_address(), options, &channel, &error)))
+    printf("  %s\n", penstock_error_json(error));
   penstock_error_release(error);
   return channel;
 }
@@ -55,8 +56,9 @@ static const char *field(const penstock_metadata *metadata, const char *name) {
 
 TEST_EACH(protocols_unary) {
   penstock_channel *channel = open_current("");
-  penstock_reply *reply = ask(channel, "ping", 4, "{\"metadata\": {\"x-headers-a\": \"1\", \"x-trailers-b\": \"2\","
-                                                 " \"x-trailers-c-bin\": \"AAEC/w==\"}}");
+  penstock_reply *reply = ask(channel, "ping", 4,
+                              "{\"metadata\": {\"x-headers-a\": \"1\", \"x-trailers-b\": \"2\","
+                              " \"x-trailers-c-bin\": \"AAEC/w==\"}}");
   has_message(reply, "ping", 4);
   CHECK_STR(field(penstock_reply_headers(reply), "x-headers-a"), "1");
   CHECK_STR(field(penstock_reply_trailers(reply), "x-trailers-b"), "2");
@@ -99,8 +101,9 @@ TEST_EACH(protocols_compression) {
   penstock_channel *channel = open_current("");
   char text[2000];
   memset(text, 'x', sizeof(text));
-  penstock_reply *reply = ask(channel, text, sizeof(text),
-                              "{\"compression\": \"gzip\", \"metadata\": {\"x-compress\": \"gzip\", \"x-echo-metadata\": \"1\"}}");
+  penstock_reply *reply =
+      ask(channel, text, sizeof(text),
+          "{\"compression\": \"gzip\", \"metadata\": {\"x-compress\": \"gzip\", \"x-echo-metadata\": \"1\"}}");
   has_message(reply, text, sizeof(text));
   const char *name = current == CONNECT ? "seen-content-encoding" : "seen-grpc-encoding";
   CHECK_STR(field(penstock_reply_trailers(reply), name), "gzip");
@@ -173,7 +176,8 @@ TEST_EACH(protocols_streams) {
   CHECK_FINISH(call, PENSTOCK_STATUS_OK);
   penstock_call_release(call);
 
-  call = start_with(channel, BIDI, PENSTOCK_KIND_BIDI, "{\"compression\": \"gzip\", \"metadata\": {\"x-compress\": \"gzip\"}}");
+  call = start_with(channel, BIDI, PENSTOCK_KIND_BIDI,
+                    "{\"compression\": \"gzip\", \"metadata\": {\"x-compress\": \"gzip\"}}");
   for (int i = 0; i < 20; i++) {
     char text[600];
     memset(text, 'a' + i, 500);
@@ -275,7 +279,8 @@ TEST(protocols_get) {
               UNARY "?connect=v1&encoding=json&message=%7B%22a%22%3A%201%7D");
     check_get(channel, "ping", "{\"idempotency\": \"idempotent\", \"metadata\": {\"x-echo-metadata\": \"1\"}}", UNARY);
   }
-  penstock_reply *reply = ask(channel, "x", 1, "{\"idempotency\": \"no_side_effects\", \"metadata\": {\"x-status\": \"5\"}}");
+  penstock_reply *reply =
+      ask(channel, "x", 1, "{\"idempotency\": \"no_side_effects\", \"metadata\": {\"x-status\": \"5\"}}");
   CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_NOT_FOUND);
   penstock_reply_release(reply);
   char *large = malloc(20000);
@@ -284,7 +289,8 @@ TEST(protocols_get) {
   check_get(channel, large, SAFE "}", UNARY);
   reply = ask(channel, large, 19999, SAFE ", \"compression\": \"gzip\"}");
   has_message(reply, large, 19999);
-  CHECK_HAS(field(penstock_reply_trailers(reply), "seen-path"), "?connect=v1&base64=1&compression=gzip&encoding=proto&");
+  CHECK_HAS(field(penstock_reply_trailers(reply), "seen-path"),
+            "?connect=v1&base64=1&compression=gzip&encoding=proto&");
   penstock_reply_release(reply);
   free(large);
   penstock_channel_release(channel);

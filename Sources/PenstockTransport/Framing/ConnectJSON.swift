@@ -118,7 +118,7 @@ private struct ConnectError {
     guard !type.isEmpty, Base64.decode(text.view, into: value) == .ok else { return }
     let any = ByteBuffer()
     let url = ByteBuffer()
-    if type.view.firstIndex(of: 0x2F) == nil { url.say("type.googleapis.com/") }
+    if position(of: 0x2F, in: type.view) == nil { url.say("type.googleapis.com/") }
     var writer = ProtoWriter(into: any)
     writer.bytes(1, url.say(type.view).view)
     writer.bytes(2, value.view)

@@ -33,7 +33,8 @@ final class ConnectStreamFraming: CommonFraming {
   }
 
   override func fit(_ type: ByteView?) -> ContentType.Fit {
-    ContentType.fit(type, typeStart, labels?.subtype)
+    if labels == nil, let type, bytesEqual(type, "application/connect+proto") { return .fits }
+    return ContentType.fit(type, typeStart, labels?.subtype)
   }
 
   override func status(inHead fields: Metadata, isAll: Bool) -> Status? {

@@ -19,6 +19,7 @@ final class ConnectUnaryFraming: CommonFraming {
   private var isError = false
   /// The length of the answer's body in bytes; -1: not known.
   private var bodyLength = -1
+  private var hasBegun = false
   /// The answer's body; nil: it was not received completely yet.
   private var body: ByteBuffer?
   /// Whether the result of the call is known, so that further bytes of the body are ignored.
@@ -53,9 +54,14 @@ final class ConnectUnaryFraming: CommonFraming {
       request.settings.getUse = .sent
       return addGET(now, to: fields)
     }
-    if defaults.rpc.wantsGET(request) { request.settings.getUse = .passedOver }
+    if wantsGET { request.settings.getUse = .passedOver }
     return addHeaders(
       request, defaults, owner: defaults.unary, encoding: encoding, length: length, now: now, into: fields)
+  }
+
+  /// Most calls are not even looked at closely.
+  private var wantsGET: Bool {
+    request.settings.idempotency == .noSideEffects && defaults.rpc.wantsGET(request)
   }
 
   @inline(never) @_optimize(size)
@@ -96,7 +102,7 @@ final class ConnectUnaryFraming: CommonFraming {
   /// shared caches". nil: the request has to be a POST.
   @inline(never) @_optimize(size)
   private func frameAsGET(_ bytes: ByteBuffer, compressed: Bool) -> FramedMessage? {
-    guard defaults.rpc.wantsGET(request) else { return nil }
+    guard wantsGET else { return nil }
     let most = defaults.mostURLBytes - request.pathView.count - (defaults.prefix?.count ?? 0)
     if bytes.count > most { return nil }
     let name = request.labels?.subtype ?? ("proto" as StaticString).bytes
@@ -154,7 +160,8 @@ final class ConnectUnaryFraming: CommonFraming {
     }
     guard isError else { return headers(fields, type, trailers: answer) }
     // Without headers for the call, all metadata of the answer goes into the status.
-    _ = copyCustom(fields, to: answer.trailers, trailers: answer)
+    var trailers: Metadata? = answer.trailers
+    _ = copyCustom(fields, to: &trailers, trailers: answer)
     let text = ByteBuffer().say("the answer has no error that can be read: HTTP status ").say(httpStatus)
     _ = answer.setMessage(text.view)
     return endsStream ? .ended(answer) : .statusInBody
@@ -171,11 +178,13 @@ final class ConnectUnaryFraming: CommonFraming {
   }
 
   override func fit(_ type: ByteView?) -> ContentType.Fit {
-    ContentType.fit(type, typeStart, request.labels?.subtype)
+    if request.labels == nil, let type, bytesEqual(type, "application/proto") { return .fits }
+    return ContentType.fit(type, typeStart, request.labels?.subtype)
   }
 
   override func decode(_ bytes: ByteView) -> (consumed: Int, step: BodyStep) {
     if isDone { return (bytes.count, .needsMore) }
+    hasBegun = true
     let (consumed, event) = decoder.push(bytes)
     switch event {
     case .needsMore: return (consumed, .needsMore)
@@ -194,7 +203,10 @@ final class ConnectUnaryFraming: CommonFraming {
   }
 
   override func space() -> UnsafeMutableRawBufferPointer? { bodyLength >= 0 ? super.space() : nil }
-  override func beginsWithMessage(_ bytes: ByteView) -> Bool { bodyLength >= 0 && bytes.count >= bodyLength }
+  /// A few bytes of a body whose length is not known are taken like a message.
+  override func beginsWithMessage(_ bytes: ByteView) -> Bool {
+    bodyLength >= 0 ? bytes.count >= bodyLength : bytes.count <= 4096 && !hasBegun
+  }
   override func beginsWithTwo(_ bytes: ByteView, limit: Int) -> Bool { false }
 
   override func bodyEnds() -> BodyStep {

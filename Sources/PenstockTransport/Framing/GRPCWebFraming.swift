@@ -6,11 +6,12 @@ import PenstockWire
 final class GRPCWebFraming: CommonFraming {
   private let labels: RequestLabels?
   private let isText: Bool
-  /// The decoder of an answer in base64; nil: the answer is not in base64. The server may choose either form,
-  /// whatever the request has asked for.
+  /// Whether the content-type of the answer says that it is in base64. The server may choose either form, whatever the
+  /// request has asked for.
+  private var answersText = false
   private var base64: Base64Stream?
   /// Decoded bytes after the end of a message, at most two.
-  private let surplus = ByteBuffer()
+  private lazy var surplus = ByteBuffer()
   /// The status in the head of the answer. It is used if the body contains no status.
   private var statusInHead: Status?
 
@@ -77,15 +78,16 @@ final class GRPCWebFraming: CommonFraming {
     let start = start(fields, endsStream: endsStream)
     guard case .headers = start else { return start }
     statusInHead = status(inHead: fields, isAll: false)
-    if fit(value(of: "content-type", in: fields), "application/grpc-web-text+") == .fits {
-      base64 = Base64Stream()
-    }
+    if answersText { base64 = Base64Stream() }
     return start
   }
 
-  override func fit(_ type: ByteView?) -> ContentType.Fit {
-    let text = fit(type, "application/grpc-web-text+")
-    return text == .foreign ? fit(type, "application/grpc-web+") : text
+  override func fit(_ given: ByteView?) -> ContentType.Fit {
+    answersText = isText
+    if labels == nil, let given, bytesEqual(given, type.bytes) { return .fits }
+    let text = fit(given, "application/grpc-web-text+")
+    answersText = text != .foreign
+    return answersText ? text : fit(given, "application/grpc-web+")
   }
 
   private func fit(_ type: ByteView?, _ start: StaticString) -> ContentType.Fit {
@@ -141,14 +143,16 @@ final class GRPCWebFraming: CommonFraming {
   /// newline)".
   @inline(never) @_optimize(size)
   override func lastFrame(_ content: ByteBuffer) -> BodyStep {
+    // Most calls end so.
+    if bytesEqual(content.view, "grpc-status: 0\r\n") { return .trailers(Status(.ok)) }
     let fields = Metadata()
     let name = ByteBuffer()
     var rest = content.view
     while !rest.isEmpty {
-      let end = rest.firstIndex(of: 0x0A) ?? rest.count
+      let end = position(of: 0x0A, in: rest) ?? rest.count
       let line = ByteView(rebasing: rest[..<end])
       rest = ByteView(rebasing: rest[min(end + 1, rest.count)...])
-      guard let colon = line.firstIndex(of: 0x3A) else { continue }
+      guard let colon = position(of: 0x3A, in: line) else { continue }
       name.removeAll(keepingCapacity: true)
       var value = ByteView(rebasing: line[(colon + 1)...])
       if value.last == 0x0D { value = ByteView(rebasing: value.dropLast()) }
@@ -167,5 +171,5 @@ final class GRPCWebFraming: CommonFraming {
     statusInBody(end, trailers, else: statusInHead, deadlineHasPassed)
   }
 
-  override var isCut: Bool { super.isCut || !surplus.isEmpty || !(base64?.isAtGroup ?? true) }
+  override var isCut: Bool { super.isCut || base64 != nil && !(surplus.isEmpty && base64!.isAtGroup) }
 }

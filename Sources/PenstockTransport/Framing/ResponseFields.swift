@@ -114,13 +114,17 @@ extension CommonFraming {
   /// begin with "trailer-"; nil: such fields are ordinary metadata.
   @inline(never) @_optimize(size)
   final func headers(_ fields: Metadata, _ type: ByteView?, trailers: Status? = nil) -> ResponseStart {
-    let metadata = Metadata()
+    var metadata: Metadata?
     // The usual content-type is not added to the metadata.
-    if let type, !isUsual(type), metadata.add(("content-type" as StaticString).bytes, type) != .ok {
-      return .ended(Status(.resourceExhausted, "no memory for the response headers"))
+    if let type, !isUsual(type) {
+      let made = Metadata()
+      metadata = made
+      guard made.add(("content-type" as StaticString).bytes, type) == .ok else {
+        return .ended(Status(.resourceExhausted, "no memory for the response headers"))
+      }
     }
-    switch copyCustom(fields, to: metadata, trailers: trailers) {
-    case .done: return .headers(metadata)
+    switch copyCustom(fields, to: &metadata, trailers: trailers) {
+    case .done: return .headers(metadata ?? .none)
     case .noMemory: return .ended(Status(.resourceExhausted, "no memory for the response headers"))
     case .malformed(let name):
       let text = ByteBuffer().say("the response header \"").say(name.view).say("\" is not base64")
@@ -183,8 +187,8 @@ extension CommonFraming {
   /// Copies the metadata of `fields` to the trailers of `status`. A "-bin" value that is not valid base64 is
   /// left out, because the status is valid without it.
   final func addAll(_ fields: Metadata, to status: Status) {
-    let trailers = status.trailers
-    _ = copyCustom(fields, to: trailers, trailers: nil)
+    var trailers: Metadata? = status.trailers
+    _ = copyCustom(fields, to: &trailers, trailers: nil)
   }
 
   // MARK: Metadata
@@ -195,23 +199,25 @@ extension CommonFraming {
     case noMemory
   }
 
-  /// Copies Custom-Metadata without the reserved names, and decodes "-bin" values. Returns the first
-  /// malformed field; all other fields are copied. `trailers`: a status that gets the fields whose names
-  /// begin with "trailer-", without this prefix; nil: such fields are copied like all others.
+  /// Copies Custom-Metadata without the reserved names, and decodes "-bin" values. `headers` are made if there is anything
+  /// to copy. Returns the first malformed field; all other fields are copied. `trailers`: a status that gets the fields
+  /// whose names begin with "trailer-", without this prefix; nil: such fields are copied like all others.
   @inline(never) @_optimize(size)
-  final func copyCustom(_ fields: Metadata, to headers: Metadata, trailers: Status?) -> Copied {
+  final func copyCustom(_ fields: Metadata, to headers: inout Metadata?, trailers: Status?) -> Copied {
     var outcome = Copied.done
     let prefix = ("trailer-" as StaticString).bytes
     for index in 0..<fields.count {
       var name = fields.name(at: index)
-      var metadata = headers
-      if let trailers, name.count > prefix.count,
+      var isTrailer = false
+      if trailers != nil, name.count > prefix.count,
         bytesEqual(ByteView(rebasing: name[..<prefix.count]), prefix)
       {
         name = ByteView(rebasing: name[prefix.count...])
-        metadata = trailers.trailers
+        isTrailer = true
       }
       guard HeaderRules.isValidName(name), !HeaderRules.isReserved(name), !isOwn(name) else { continue }
+      let metadata = isTrailer ? trailers?.trailers ?? Metadata() : headers ?? Metadata()
+      if !isTrailer { headers = metadata }
       let value = HeaderRules.trimmed(fields.value(at: index))
       guard HeaderRules.isBinary(name) else {
         if metadata.add(name, value) != .ok { return .noMemory }

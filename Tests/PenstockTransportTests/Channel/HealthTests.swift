@@ -150,7 +150,8 @@ import Testing
         }
         switch rpc {
         case .grpc:
-          return Frame.head(stream).encoded + Frame.message(stream, [7]).encoded + Frame.trailers(stream).encoded
+          return Frame.head(stream).encoded + Frame.message(stream, [7]).encoded
+            + Frame.trailers(stream).encoded
         case .grpcWeb:
           return answer(stream, types[1], framed([7]) + frame(0x80, "grpc-status: 0\r\n"), end: true)
         case .grpcWebText:
