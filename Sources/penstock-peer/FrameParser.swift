@@ -2,17 +2,20 @@ import PenstockTransport
 import PenstockWire
 
 /// Parses the steps of a script that send something: a verb, then words such as `end`, `stream=3`, `hex=00ff`.
-enum FrameParser {
-  static func frame(_ verb: ByteView, _ words: inout Words) -> FrameStep? {
+struct FrameParser {
+  /// The content-type of `answer`.
+  let answerType: ByteBuffer
+
+  func frame(_ verb: ByteView, _ words: inout Words) -> FrameStep? {
     let frame = FrameStep()
     guard begin(frame, verb, &words) else { return nil }
     while let word = words.next() {
-      guard option(frame, word) else { return nil }
+      guard FrameParser.option(frame, word) else { return nil }
     }
     return frame
   }
 
-  private static func begin(_ frame: FrameStep, _ verb: ByteView, _ words: inout Words) -> Bool {
+  private func begin(_ frame: FrameStep, _ verb: ByteView, _ words: inout Words) -> Bool {
     if bytesEqual(verb, "headers") || bytesEqual(verb, "trailers") || bytesEqual(verb, "answer") {
       frame.kind = .headers
       frame.type = 1
@@ -20,7 +23,7 @@ enum FrameParser {
       if verb.first == 0x61 {
         frame.fields = [
           FrameStep.Field(name: Text(":status"), value: Text("200")),
-          FrameStep.Field(name: Text("content-type"), value: Text("application/grpc")),
+          FrameStep.Field(name: Text("content-type"), value: answerType),
         ]
       }
       return true
@@ -33,13 +36,13 @@ enum FrameParser {
     if bytesEqual(verb, "data") { return true }
     if bytesEqual(verb, "rst") {
       frame.type = 3
-      guard let word = words.next(), let code = errorCode(word) else { return false }
-      return bigEndian(code, into: frame.payload)
+      guard let word = words.next(), let code = FrameParser.errorCode(word) else { return false }
+      return FrameParser.bigEndian(code, into: frame.payload)
     }
     if bytesEqual(verb, "window") {
       frame.type = 8
       guard let word = words.next(), let increment = decimal(word) else { return false }
-      return bigEndian(increment, into: frame.payload)
+      return FrameParser.bigEndian(increment, into: frame.payload)
     }
     if bytesEqual(verb, "raw") {
       frame.kind = .raw
@@ -68,7 +71,7 @@ enum FrameParser {
     if bytesEqual(verb, "goaway") {
       frame.kind = .goaway
       frame.type = 7
-      guard let word = words.next(), let code = errorCode(word) else { return false }
+      guard let word = words.next(), let code = FrameParser.errorCode(word) else { return false }
       frame.code = code
       return true
     }

@@ -15,6 +15,8 @@ struct Options {
   var key: ByteView?
   var clientCA: ByteView?
   var script: ByteView?
+  /// The content-type of a script's `answer`.
+  var answerType = ("application/grpc" as StaticString).bytes
   /// The versions of HTTP that clients may speak.
   var protocols: ServerProtocols = [.http1, .http2]
   /// The path before each method's path, without a slash at its end; empty: there is none.
@@ -38,6 +40,7 @@ struct Options {
       --http auto|2|1.1           the versions of HTTP that clients may speak (auto: both)
       --prefix PATH               the methods' paths are below this one, such as /api
       --script FILE               play a script instead of serving
+      --answer-type TYPE          the content-type of a script's answers (application/grpc)
       --print-requests            a line of JSON on stdout for each call, or each frame that a script saw
       --exit-with-stdin           end when standard input ends
       --help
@@ -86,7 +89,7 @@ struct Options {
 
   private func isKnown(_ name: ByteView) -> Bool {
     let known: [StaticString] = [
-      "--listen", "--cert", "--key", "--client-ca", "--script", "--prefix", "--http",
+      "--listen", "--cert", "--key", "--client-ca", "--script", "--answer-type", "--prefix", "--http",
       "--max-concurrent-streams",
       "--max-message-bytes",
       "--stream-window", "--max-frame-bytes",
@@ -108,6 +111,8 @@ struct Options {
       clientCA = value
     } else if bytesEqual(name, "--script") {
       script = value
+    } else if bytesEqual(name, "--answer-type") {
+      answerType = value
     } else if bytesEqual(name, "--http") {
       protocols = bytesEqual(value, "2") ? .http2 : bytesEqual(value, "1.1") ? .http1 : [.http1, .http2]
       return protocols != [.http1, .http2] || bytesEqual(value, "auto")

@@ -32,7 +32,7 @@ public func penstockPeerMain(
   if let failure = loop.watchSignals() { return Console.complain(failure, exit: 1) }
   var script: Script?
   if let path = options.script {
-    switch Script.load(path) {
+    switch Script.load(path, answerType: options.answerType) {
     case .failed(let why): return Console.complain(why, exit: 2)
     case .loaded(let loaded): script = loaded
     }

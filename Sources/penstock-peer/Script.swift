@@ -81,7 +81,7 @@ final class Script {
   }
 
   /// Reads and parses the file at `path`. It is read with zlib, which is linked anyway and reads plain files, too.
-  static func load(_ path: ByteView) -> Loaded {
+  static func load(_ path: ByteView, answerType: ByteView) -> Loaded {
     let name = Text().put(path)
     let text = Text()
     guard name.append(byte: 0), let start = name.view.baseAddress,
@@ -95,7 +95,7 @@ final class Script {
       if n == 0 { break }
       text.commit(Int(n))
     }
-    var parser = ScriptParser(text)
+    var parser = ScriptParser(text, answerType: answerType)
     if let wrong = parser.parse() { return .failed(Text().put(path).put(": ").put(wrong.view)) }
     return .loaded(parser.script)
   }

@@ -7,8 +7,12 @@ struct ScriptParser {
   private var section: Script.Section?
   private var frame: FrameStep?
   private var depth = 0
+  private let frames: FrameParser
 
-  init(_ text: ByteBuffer) { self.text = text }
+  init(_ text: ByteBuffer, answerType: ByteView) {
+    self.text = text
+    frames = FrameParser(answerType: Text().put(answerType))
+  }
 
   /// Parses the script. Returns nil if it is well formed, otherwise a text that names the first malformed line.
   mutating func parse() -> ByteBuffer? {
@@ -108,7 +112,7 @@ struct ScriptParser {
       section.steps.append(.again)
       return words.next() == nil
     }
-    guard let made = FrameParser.frame(verb, &words) else { return false }
+    guard let made = frames.frame(verb, &words) else { return false }
     frame = made
     section.steps.append(.send(made))
     return true
