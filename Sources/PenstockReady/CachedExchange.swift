@@ -13,12 +13,14 @@ final class CachedResponse {
       + (status?.message.count ?? 0)
   }
 
-  /// Begins the key by which the cache finds the response of a call. The key has the method and the values of
-  /// the metadata in `names` (nil: "authorization"), each with its length, so that different calls have
-  /// different keys. The message is added later. nil: no memory.
-  static func beginKey(_ path: ByteBuffer, _ metadata: Metadata, _ names: [ByteBuffer]?) -> ByteBuffer? {
+  /// Begins the key of a call: the method, the encoding of its messages and the chosen metadata, each with its length,
+  /// so that different calls have different keys. The message is added later. Without `names` the chosen metadata is
+  /// "authorization". nil: no memory.
+  static func beginKey(
+    _ path: ByteBuffer, _ encoding: ByteView?, _ metadata: Metadata, _ names: [ByteBuffer]?
+  ) -> ByteBuffer? {
     let key = ByteBuffer()
-    var isComplete = append(path.view, to: key)
+    var isComplete = append(path.view, to: key) && append(encoding ?? ByteView(start: nil, count: 0), to: key)
     func add(_ name: ByteView) {
       var occurrence = 0
       while isComplete, let index = metadata.index(of: name, occurrence: occurrence) {

@@ -32,7 +32,10 @@ public final class ResponseCache: ReadyInterceptor, @unchecked Sendable {
     callbacks.onStart = { handle, state in
       let (hop, exchange) = behind(handle, state, CachedExchange.self)
       guard let metadata = hop.metadata else { return next }
-      exchange.key = CachedResponse.beginKey(hop.path, metadata, exchange.cache.options.metadata)
+      let labels = hop.labels
+      exchange.key = withExtendedLifetime(labels) {
+        CachedResponse.beginKey(hop.path, labels?.subtype, metadata, exchange.cache.options.metadata)
+      }
       exchange.ticket = exchange.key == nil ? 0 : hop.takeTicket()
       return exchange.ticket == 0 ? next : hold
     }
