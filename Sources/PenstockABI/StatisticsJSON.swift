@@ -27,6 +27,8 @@ func json(_ stats: CallStatistics, _ values: CallValues?) -> JSON.Value? {
     object.set("received", json(stats.received))
     object.set("peer", stats.connection.map { JSON.string($0.peer.view) } ?? JSON.null)
     object.set("local", stats.connection?.local.map { JSON.string($0.view) } ?? JSON.null)
+    object.set("protocol", protocolName(stats.connection))
+    object.set("http", httpVersion(stats.connection))
     object.set("connection_silent_ms", silentMilliseconds(stats.connection, stats.endedAt))
     object.set("tls", stats.connection?.security.map { json($0) } ?? JSON.null)
   }.value
@@ -66,6 +68,16 @@ private func silentMilliseconds(_ connection: ConnectionFacts?, _ end: UInt64) -
 /// is 0, because there is no connection.
 func silentMilliseconds(_ heardAt: UInt64, _ now: UInt64) -> JSON.Value? {
   heardAt == 0 ? JSON.null : JSON.int(now > heardAt ? (now - heardAt) / 1_000_000 : 0)
+}
+
+/// The protocol of the calls on the connection; null without a connection.
+func protocolName(_ connection: ConnectionFacts?) -> JSON.Value? {
+  connection.map { JSON.string($0.rpc.name) } ?? JSON.null
+}
+
+/// The version of HTTP on the connection; null without a connection.
+func httpVersion(_ connection: ConnectionFacts?) -> JSON.Value? {
+  connection.map { JSON.string($0.http) } ?? JSON.null
 }
 
 private func json(_ traffic: CallStatistics.Traffic) -> JSON.Value? {

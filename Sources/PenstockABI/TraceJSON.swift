@@ -247,7 +247,9 @@ private func fillStanding(_ object: JSON.Object, _ view: CallView, _ now: UInt64
   object.set("age_ms", JSON.int(milliseconds(view.record.createdAt, now)))
   object.set("deadline_ms", view.deadline.map { JSON.int(milliseconds(now, $0)) } ?? JSON.null)
   object.set("attempts", JSON.int(view.attempts))
-  object.set("connection_silent_ms", silentMilliseconds(view.heardAt, now))
+  object.set("protocol", protocolName(view.connection))
+  object.set("http", httpVersion(view.connection))
+  object.set("connection_silent_ms", silentMilliseconds(view.connection?.heardAt.value ?? 0, now))
   object.set("holder", json(view.holder, now))
   for (key, lane) in [("outbound" as StaticString, Lane.outbound), ("inbound", .inbound)] {
     object.set(

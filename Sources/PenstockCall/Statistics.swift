@@ -78,6 +78,11 @@ public final class ConnectionFacts {
   /// The peer's address, such as "127.0.0.1:50051".
   public let peer: ByteBuffer
   public let local: ByteBuffer?
+  /// The protocol of the calls on the connection.
+  public let rpc: RPCProtocol
+  private let isHTTP1: Bool
+  /// The version of HTTP, "2" or "1.1".
+  public var http: StaticString { isHTTP1 ? "1.1" : "2" }
   /// What is known about the connection's TLS; nil: cleartext.
   public let security: SecurityFacts?
   /// When the last byte came from the peer, in monotonic nanoseconds.
@@ -86,9 +91,14 @@ public final class ConnectionFacts {
   /// thread.
   public var tally: AttemptTally?
 
-  public init(peer: ByteBuffer, local: ByteBuffer?, security: SecurityFacts?) {
+  public init(
+    peer: ByteBuffer, local: ByteBuffer?, security: SecurityFacts?, rpc: RPCProtocol = .grpc,
+    isHTTP1: Bool = false
+  ) {
     self.peer = peer
     self.local = local
+    self.rpc = rpc
+    self.isHTTP1 = isHTTP1
     self.security = security
   }
 }

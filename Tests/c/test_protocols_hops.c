@@ -80,6 +80,9 @@ static void check_detour(penstock_channel *from, detour detour, const char *type
   CHECK_INT(penstock_reply_code(reply), 0);
   CHECK(ready_message_is(reply, "ping"));
   CHECK_STR(trailer(reply, "seen-content-type"), type);
+  char facts[64];
+  snprintf(facts, sizeof(facts), "\"protocol\":\"%s\",\"http\":\"2\"", detour.protocol);
+  CHECK_HAS(penstock_reply_stats_json(reply), facts);
   penstock_reply_release(reply);
   penstock_call *call = start_call(from, BIDI, PENSTOCK_KIND_BIDI);
   OK(penstock_call_send(call, "one", 3));

@@ -63,12 +63,14 @@ TEST(stats_grow_with_the_call) {
   CHECK_INT(number(json, "duration_us"), -1);
   CHECK_INT(number(json, "attempts"), 0);
   CHECK_INT(number(json, "peer"), -1);
+  CHECK_HAS(json, "\"protocol\":null,\"http\":null");
   CHECK_INT(number(json, "connection_silent_ms"), -1);
   json = seen.json[PENSTOCK_EVENT_HEADERS];
   char peer[80];
   snprintf(peer, sizeof(peer), "\"peer\":\"%s\"", peer_address());
   CHECK_HAS(json, peer);
   CHECK_HAS(json, "\"local\":\"127.0.0.1:");
+  CHECK_HAS(json, "\"protocol\":\"grpc\",\"http\":\"2\"");
   CHECK_INT(number(json, "tls"), -1);
   CHECK(number(json, "connection_silent_ms") >= 0);
   CHECK_INT(number(json, "attempts"), 1);

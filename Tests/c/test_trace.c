@@ -277,6 +277,7 @@ TEST(trace_tells_what_else_a_call_waits_for) {
   check_holder(call, "waiting for the caller to ask for a message");
   char *json = NULL;
   OK(penstock_call_trace_json(call, &json));
+  CHECK_HAS(json, "\"protocol\":\"grpc\",\"http\":\"2\"");
   CHECK_HAS(json, "\"connection_silent_ms\":");
   CHECK(!strstr(json, "\"connection_silent_ms\":null"));
   penstock_free(json);

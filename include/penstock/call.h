@@ -165,6 +165,7 @@ PENSTOCK_API const penstock_metadata *penstock_reply_trailers(const penstock_rep
  *     and "bytes" of "sent" count the messages that have left the last hop, even if they were never written to a
  *     connection
  *   "peer", "local": "127.0.0.1:50051", "unix:/path"; null without a connection
+ *   "protocol": "grpc", "grpc-web", "grpc-web-text" or "connect", and "http": "2" or "1.1"; null without a connection
  *   "connection_silent_ms": how long the server has sent nothing on the connection, for this call or any other: until
  *     now, or until the end of a call that has ended. null without a connection, and if the server has sent something
  *     after that end
@@ -356,8 +357,9 @@ PENSTOCK_API void *penstock_call_value(const penstock_call *call, const char *ke
  *    yet), "running" (the callback in which this function is called), "taken" (a hop has taken the call and has not
  *    answered), "connection", "place" (the server allows no more calls at once), "demand" (a message has not been asked
  *    for), "server", "loop" (the call's loop is about to go on)
- *  "age_ms", "deadline_ms" (left; null: no deadline), "attempts", "connection_silent_ms" (how long nothing has come on
- *    the connection of the last attempt; null without one), and "outbound", "inbound": the events that wait at hops,
+ *  "age_ms", "deadline_ms" (left; null: no deadline), "attempts", "protocol", "http" and "connection_silent_ms" (what the
+ *    connection of the last attempt speaks, as in penstock_reply_stats_json, and how long nothing has come on it; null
+ *    without one), and "outbound", "inbound": the events that wait at hops,
  *    each {"hop", "place" in the chain, "level", "attempt", "state" (as in "holder", or "queued": behind another
  *    event), "event", "for_ms", "waiting": how many more events wait unseen in front of the hop}. These members are
  *    absent once the call has ended, and if the loop does not answer

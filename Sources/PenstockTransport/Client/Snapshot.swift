@@ -8,9 +8,8 @@ public struct CallView {
   /// The deadline in monotonic ns; nil: the call has no deadline.
   public let deadline: UInt64?
   public let attempts: UInt64
-  /// The time (monotonic ns) when the connection of the last attempt last received a byte; 0: the attempt has
-  /// no connection.
-  public let heardAt: UInt64
+  /// The connection of the last attempt.
+  public let connection: ConnectionFacts?
   public let standings: [Standing]
   public let holder: Holder
 
@@ -19,7 +18,7 @@ public struct CallView {
     record = CallRecord(call)
     deadline = call.request.deadline
     attempts = call.measures.attempts.value
-    heardAt = call.connection?.heardAt.value ?? 0
+    connection = call.connection
     standings = call.standings
     holder = call.holder(standings)
   }

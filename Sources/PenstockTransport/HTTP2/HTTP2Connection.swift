@@ -83,7 +83,7 @@ final class HTTP2Connection: TransportConnection, TurnTask {
     destination = channel.destination
     knownFacts = ConnectionFacts(
       peer: peer, local: link.socket.localAddress.map { ByteBuffer().say($0.text()) },
-      security: link.engine?.facts())
+      security: link.engine?.facts(), rpc: channel.defaults.rpc)
     self.owner = owner
     super.init()
     confine(self)
