@@ -103,11 +103,8 @@ class TestService:
     call, since connectrpc does not tell it of a message."""
 
     def __init__(self):
-        self.holds = {}
+        self.holds = service.Holds()
         self.written = {}
-
-    def held(self, key):
-        return self.holds.setdefault(key, asyncio.Event())
 
     @staticmethod
     def echo(context):
@@ -131,7 +128,7 @@ class TestService:
     async def empty(self, ask, context):
         headers = self.echo(context)
         if "x-release" in headers:
-            self.held(headers["x-release"]).set()
+            self.holds.release(headers["x-release"])
         if "x-count" in headers:
             context.response_trailers.add("x-written", str(self.written.get(headers["x-count"], 0)))
         return testing.Empty()
@@ -170,8 +167,7 @@ class TestService:
 
     async def full_duplex(self, asks, context):
         headers = self.echo(context)
-        if "x-hold" in headers:
-            await self.held(headers["x-hold"]).wait()
+        await self.holds.wait(headers.get("x-hold"))
         async for ask in asks:
             self.status(ask)
             async for answer in self.responses(ask, headers):
@@ -254,6 +250,8 @@ def echo_app():
 
 def page(status, location):
     """The body and the headers of a page that a gateway may answer with."""
+    if status == 204:
+        return b"", []
     body = f"<html><head><title>{status}</title></head><body><h1>{status}</h1>{'no call came here. ' * 40}</body></html>".encode()
     headers = [(b"content-type", b"text/html; charset=utf-8"), (b"content-length", str(len(body)).encode())]
     if 300 <= status < 400:

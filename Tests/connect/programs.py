@@ -17,7 +17,8 @@ FULL = ("ping_pong", "many_both_ways")
 # connectrpc sends no headers before the first message.
 GRPCIO = ("headers_first",)
 HEAVY = ("unary_1000", "concurrent_large_unary", "channel_soak", "large_compressed")
-HEAVY_FULL = ("streams_1000",)
+# With a server that lets so many streams into one connection.
+THOUSAND = ("streams_1000",)
 STYLES = ("blocking", "callback", "host-callback")
 
 
@@ -29,6 +30,10 @@ class Programs:
     def run(self, route):
         if not route.can & {"c", "translates"}:
             return
+        # Envoy's bridge does not decode gRPC's messages.
+        spoilt = {"special_status_message"} if "bridge" in route.can else set()
+        if "up" not in route.can:
+            spoilt |= {"client_streaming", "half_duplex", "many_requests", "many_both_ways", "message_limits"}
         names = list(EVERY)
         full = "full" in route.can
         for when, more in (("resets" in route.can, RESETS), (full, FULL), (full and "resets" in route.can, RESETS_FULL),
@@ -38,7 +43,8 @@ class Programs:
         for style in STYLES:
             more = []
             if "heavy" in route.can and style != "blocking":
-                more = [*HEAVY, *(HEAVY_FULL if full else ())]
+                more = [*HEAVY, *(THOUSAND if "thousand" in route.can else ())]
             options = {"protocol": route.protocol, "tls": route.tls or False, **route.options}
             command = [self.program, "--target", route.target, "--style", style, "--channel", json.dumps(options)]
-            harness.run_cases(self.suite, f"c {route.name} {style}", command, names + more)
+            chosen = [name for name in (*names, *more) if name not in spoilt]
+            harness.run_cases(self.suite, f"c {route.name} {style}", command, chosen)

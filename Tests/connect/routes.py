@@ -1,6 +1,7 @@
 """The servers and proxies of this suite, and the routes through them."""
 
 import contextlib
+import os
 import pathlib
 import re
 import shutil
@@ -15,7 +16,7 @@ from through_envoy import Envoy, typed
 
 HERE = ROOT / "Tests" / "connect"
 # What connectrpc can do on any server that hands bodies on as they come.
-ALL = frozenset({"c", "streams", "json", "state", "gzip", "headers first", "client address", "resets"})
+ALL = frozenset({"c", "streams", "up", "json", "state", "gzip", "headers first", "client address", "resets"})
 GET = frozenset({"get"})
 
 
@@ -69,7 +70,7 @@ class Translating(Envoy):
 
 
 NGINX = """
-daemon off; master_process on; worker_processes 1; worker_shutdown_timeout 10s;
+{user} daemon off; master_process on; worker_processes 1; worker_shutdown_timeout 10s;
 pid {folder}/nginx.pid; error_log {folder}/error.log warn;
 events {{ worker_connections 4096; }}
 http {{
@@ -115,6 +116,8 @@ class Nginx:
         self.ports = {name: Port() for name in self.PORTS}
         (self.folder / "nginx.conf").write_text(NGINX.format(
             folder=self.folder, certificates=certificates.folder, server=server,
+            # Its workers write bodies into the folder.
+            user="user root;" if os.geteuid() == 0 else "",
             **{name: port.address for name, port in self.ports.items()}))
         self.process = Process([self.program(), "-p", self.folder, "-c", self.folder / "nginx.conf", "-e",
                                 self.folder / "error.log"])

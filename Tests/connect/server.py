@@ -75,7 +75,8 @@ async def on_hypercorn(arguments, plain, secure, wsgi):
     config = hypercorn.config.Config()
     config.errorlog = "-" if os.environ.get("PROBE_LOG") else None
     config.keep_alive_timeout = arguments.keep_alive
-    config.h2_max_concurrent_streams = 1000
+    # After so many requests it ends a connection without care for the streams that come meanwhile.
+    config.keep_alive_max_requests = 1 << 30
     config.wsgi_max_body_size = 1 << 30
     config.bind = [f"fd://{(secure or plain).fileno()}"]
     if secure:

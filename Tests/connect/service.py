@@ -3,6 +3,7 @@
 import asyncio
 import collections
 import contextlib
+import threading
 
 import probe_pb2 as pb
 
@@ -39,15 +40,39 @@ class Call:
         return next((value for key, value in self.headers if key == name), None)
 
 
+class Holds:
+    """Calls that wait until another one lets them go. They may be in the event loops of several threads: pyvoy has one for each
+    port."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.waiting = collections.defaultdict(list)
+        self.released = set()
+
+    async def wait(self, key):
+        if not key:
+            return
+        loop, event = asyncio.get_running_loop(), asyncio.Event()
+        with self.lock:
+            if key in self.released:
+                return
+            self.waiting[key].append((loop, event))
+        await event.wait()
+
+    def release(self, key):
+        with self.lock:
+            self.released.add(key)
+            waiting = self.waiting.pop(key, [])
+        for loop, event in waiting:
+            loop.call_soon_threadsafe(event.set)
+
+
 class Probe:
     def __init__(self):
-        self.holds = {}
+        self.holds = Holds()
         # Of each call with an x-id: its state, and how often it has come.
         self.states = {}
         self.times = collections.Counter()
-
-    def held(self, key):
-        return self.holds.setdefault(key, asyncio.Event())
 
     @contextlib.asynccontextmanager
     async def follow(self, call):
@@ -73,18 +98,14 @@ class Probe:
             if key:
                 self.states[key] = state
 
-    async def wait(self, key):
-        if key:
-            await self.held(key).wait()
-
     async def answers(self, ask, call, seen):
         """The answers to a request."""
         seen.messages += 1
-        await self.wait(ask.hold)
+        await self.holds.wait(ask.hold)
         for index in range(ask.answers or 1):
             if ask.answers >= 0:
                 yield pb.Answer(data=ask.data.ljust(ask.size, b"\0"), text=ask.text, number=ask.number + index, seen=seen)
-        await self.wait(ask.hold_after)
+        await self.holds.wait(ask.hold_after)
 
     @staticmethod
     def end(ask, call):
@@ -94,7 +115,7 @@ class Probe:
     async def unary(self, ask, call):
         async with self.follow(call) as seen:
             seen.messages = 1
-            await self.wait(ask.hold)
+            await self.holds.wait(ask.hold)
             self.end(ask, call)
             return pb.Answer(data=ask.data.ljust(ask.size, b"\0"), text=ask.text, number=ask.number, seen=seen)
 
@@ -109,7 +130,7 @@ class Probe:
             data, last = [], pb.Ask()
             async for ask in asks:
                 seen.messages += 1
-                await self.wait(ask.hold)
+                await self.holds.wait(ask.hold)
                 data.append(ask.data)
                 last = ask
             self.end(last, call)
@@ -125,7 +146,7 @@ class Probe:
             self.end(last, call)
 
     async def release(self, ask, call):
-        self.held(ask.text).set()
+        self.holds.release(ask.text)
         return pb.Answer()
 
     async def state(self, ask, call):

@@ -55,7 +55,6 @@ class Single:
         for protocol in (CONNECT, WEB):
             run(f"uvicorn ends kept connections, {protocol}", self.kept, "uvicorn", "1.1", protocol)
         run("hypercorn ends kept connections, h1", self.kept, "hypercorn", "1.1", CONNECT)
-        run("hypercorn ends kept connections, h2c", self.kept, "hypercorn", "2", CONNECT)
         run("uvicorn ends each connection as calls come", self.raced)
         for kind, http in (("uvicorn", "1.1"), ("hypercorn", "2"), ("hypercorn", "1.1")):
             run(f"{kind} goes away and comes back, {http}", self.away, kind, http)

@@ -13,7 +13,11 @@ from programs import Programs
 from routes import ALL, CONNECT, GET, GRPC, TEXT, WEB, Nginx, Pyvoy, Translating, grpcio, over, route, server
 
 # Envoy's filters know neither JSON nor what grpcio tells of compression, and the address of the client is Envoy's.
-TRANSLATED = frozenset({"streams", "state", "translates", "resets"})
+TRANSLATED = frozenset({"streams", "up", "state", "translates", "resets"})
+# It decodes what has come of a request as one text in base64, so that messages that are padded each must come one at a time.
+AS_TEXT = TRANSLATED - {"up"}
+# Applications without coroutines see the whole request before they answer, and no cancelling.
+WSGI = frozenset({"json", "gzip", "headers first"}) | GET
 # A program of a proxy, and why its tests are skipped without it.
 ABSENT = "{} is not there: scripts/doctor --check or scripts/setup-tests installs it"
 
@@ -76,14 +80,12 @@ class Connect:
                 route("hypercorn grpc-web tls", found.tls, WEB, "", two, tls=self.roots))
 
     def wsgi(self):
-        """Applications without coroutines: they see the whole request before they answer, and no cancelling."""
-        can = frozenset({"json", "gzip", "headers first"}) | GET
         with server("wsgi") as found:
             self.both(
-                route("wsgi connect h1", found.address, CONNECT, "1.1", can | {"streams", "half"}),
-                route("wsgi connect h2c", found.address, CONNECT, "2", can | {"streams"}))
+                route("wsgi connect h1", found.address, CONNECT, "1.1", WSGI | {"streams", "up", "half"}),
+                route("wsgi connect h2c", found.address, CONNECT, "2", WSGI | {"streams", "up"}))
         with server("wsgiref") as found:
-            self.both(route("wsgiref connect", found.address, CONNECT, "1.1", can))
+            self.both(route("wsgiref connect", found.address, CONNECT, "1.1", WSGI))
 
     def pyvoy(self):
         program = pathlib.Path(sys.executable).parent / "pyvoy"
@@ -92,12 +94,16 @@ class Connect:
         with Pyvoy(self.certificates) as found:
             one, two = over("1.1", ALL), over("2", ALL)
             self.both(
-                route("pyvoy connect h2c", found.address, CONNECT, "2", two | GET | {"heavy"}),
+                route("pyvoy connect h2c", found.address, CONNECT, "2", two | GET | {"heavy", "thousand"}),
                 route("pyvoy connect h1", found.address, CONNECT, "1.1", one | GET),
                 route("pyvoy connect tls", found.tls, CONNECT, "", two | GET, tls=self.roots),
                 route("pyvoy grpc tls", found.tls, GRPC, "", two, tls=self.roots),
                 route("pyvoy grpc-web h2c", found.address, WEB, "2", two),
                 route("pyvoy grpc-web h1 tls", found.tls, WEB, "1.1", one, tls=self.roots))
+        with Pyvoy(self.certificates, "wsgi") as found:
+            self.both(
+                route("pyvoy wsgi connect h1", found.address, CONNECT, "1.1", WSGI | {"streams", "up", "half"}),
+                route("pyvoy wsgi connect h2c", found.address, CONNECT, "2", WSGI | {"streams", "up"}))
 
     # ---- Proxies ----
 
@@ -113,12 +119,12 @@ class Connect:
                 route("envoy grpc-web h2c", plain, WEB, "2", two),
                 route("envoy grpc-web tls", tls, WEB, "", two, tls=self.roots),
                 route("envoy grpc-web h1 tls", tls, WEB, "1.1", one, tls=self.roots),
-                route("envoy grpc-web-text h1", plain, TEXT, "1.1", one),
-                route("envoy grpc-web-text h2c", plain, TEXT, "2", two | {"heavy"}),
-                route("envoy grpc-web-text tls", tls, TEXT, "", two, tls=self.roots),
-                route("envoy connect h1", plain, CONNECT, "1.1", one | GET),
-                route("envoy connect h2c", plain, CONNECT, "2", two | GET),
-                route("envoy connect tls", tls, CONNECT, "", two | GET, tls=self.roots))
+                route("envoy grpc-web-text h1", plain, TEXT, "1.1", over("1.1", AS_TEXT)),
+                route("envoy grpc-web-text h2c", plain, TEXT, "2", over("2", AS_TEXT) | {"heavy", "thousand"}),
+                route("envoy grpc-web-text tls", tls, TEXT, "", over("2", AS_TEXT), tls=self.roots),
+                route("envoy connect h1", plain, CONNECT, "1.1", one | GET | {"bridge"}),
+                route("envoy connect h2c", plain, CONNECT, "2", two | GET | {"bridge"}),
+                route("envoy connect tls", tls, CONNECT, "", two | GET | {"bridge"}, tls=self.roots))
 
         with grpcio() as behind, Translating(self.folder, self.certificates, behind.address) as proxy:
             for each in routes(proxy):
