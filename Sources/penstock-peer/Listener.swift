@@ -164,7 +164,7 @@ final class Listener: Source {
       }
       let link = Link(client, engine)
       if let section = script?.section(for: connections), !section.serves {
-        Player(loop, link, section, number: connections, prints: options.printsRequests).start()
+        Player(loop, link, section, options, number: connections).start()
       } else {
         Doorman(loop, link, options, free, number: connections).start()
       }

@@ -15,6 +15,8 @@ struct Options {
   var key: ByteView?
   var clientCA: ByteView?
   var script: ByteView?
+  /// How often a script is played on each connection.
+  var times = 1
   /// The content-type of a script's `answer`.
   var answerType = ("application/grpc" as StaticString).bytes
   /// The versions of HTTP that clients may speak.
@@ -40,6 +42,7 @@ struct Options {
       --http auto|2|1.1           the versions of HTTP that clients may speak (auto: both)
       --prefix PATH               the methods' paths are below this one, such as /api
       --script FILE               play a script instead of serving
+      --times N                   play the script N times on each connection (1)
       --answer-type TYPE          the content-type of a script's answers (application/grpc)
       --print-requests            a line of JSON on stdout for each call, or each frame that a script saw
       --exit-with-stdin           end when standard input ends
@@ -89,7 +92,7 @@ struct Options {
 
   private func isKnown(_ name: ByteView) -> Bool {
     let known: [StaticString] = [
-      "--listen", "--cert", "--key", "--client-ca", "--script", "--answer-type", "--prefix", "--http",
+      "--listen", "--cert", "--key", "--client-ca", "--script", "--times", "--answer-type", "--prefix", "--http",
       "--max-concurrent-streams",
       "--max-message-bytes",
       "--stream-window", "--max-frame-bytes",
@@ -126,6 +129,9 @@ struct Options {
         return number > 0
       } else if bytesEqual(name, "--max-message-bytes") {
         maxMessageBytes = number
+      } else if bytesEqual(name, "--times") {
+        times = number
+        return number > 0
       } else if bytesEqual(name, "--stream-window") {
         streamWindow = number
         return number > 0

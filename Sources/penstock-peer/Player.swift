@@ -31,13 +31,13 @@ final class Player: Source {
   /// How long, in nanoseconds, a closing connection waits for the client's own close.
   private static let lingering: UInt64 = 1_000_000_000
 
-  init(_ loop: Loop, _ link: Link, _ section: Script.Section, number: Int, prints: Bool) {
+  init(_ loop: Loop, _ link: Link, _ section: Script.Section, _ options: Options, number: Int) {
     self.loop = loop
     self.link = link
-    steps = section.steps
+    steps = options.times > 1 ? [.repeated(options.times)] + section.steps + [.again] : section.steps
     self.number = number
-    self.prints = prints
-    input = PlayerInput(number: number, prints: prints)
+    prints = options.printsRequests
+    input = PlayerInput(number: number, prints: options.printsRequests)
     super.init()
     fd = link.fd
   }

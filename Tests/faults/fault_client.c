@@ -7,6 +7,7 @@
  *   --styles A,B       see interop_client (by default blocking,callback)
  *   --calls A,B        unary, bidi or both (the default)
  *   --repeat N         makes each call N times more, and reports how much the heap grows in the second half of them
+ *   --at-once N        makes each call N times more, all at the same time on one channel (in a style with callbacks)
  *
  * Prints a line of JSON for each target, call and style: the code, the message, the number of messages received, the
  * milliseconds, the attempts in the statistics, the hops per attempt that were made and destroyed, and the descriptors
@@ -25,7 +26,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { TARGETS = 64 };
+enum { TARGETS = 64, CROWD = 1000 };
 
 typedef struct outcome {
   int32_t code;
@@ -152,6 +153,29 @@ static void one_in_a_thread(client *client, bool bidi, const char *options, outc
   }
 }
 
+/* Makes `count` calls at the same time, each of which has to end with the same code. */
+static void all_at_once(client *client, bool bidi, const char *options, int count, int32_t code) {
+  static rpc *calls[CROWD];
+  if (!client_open(client)) {
+    return;
+  }
+  const char *method = bidi ? "/penstock.Echo/Bidi" : "/penstock.Echo/Unary";
+  for (int i = 0; i < count; i++) {
+    calls[i] = rpc_start(client, method, bidi ? PENSTOCK_KIND_BIDI : PENSTOCK_KIND_UNARY, options);
+    if (calls[i] && rpc_send(calls[i], "ping", 4) == PENSTOCK_OK) {
+      rpc_half_close(calls[i]);
+    }
+  }
+  for (int i = 0; i < count; i++) {
+    penstock_reply *reply = calls[i] ? rpc_finish(calls[i]) : NULL;
+    if (reply) {
+      CHECK_STATUS(reply, code, NULL);
+    }
+    rpc_free(calls[i]);
+  }
+  client_close(client);
+}
+
 static void tell(const char *target, bool bidi, style style, const outcome *outcome, const int *before,
                  const int *after, int64_t grown) {
   printf("{\"target\": \"%s\", \"call\": \"%s\", \"style\": \"%s\", \"code\": \"%s\", \"message\": \"", target,
@@ -168,7 +192,7 @@ static void tell(const char *target, bool bidi, style style, const outcome *outc
 
 int main(int argc, char **argv) {
   const char *targets[TARGETS], *styles = "blocking,callback", *calls = "unary,bidi", *channel = "{\"tls\": false}";
-  int target_count = 0, repeat = 0;
+  int target_count = 0, repeat = 0, crowd = 0;
   long deadline = 5000;
   for (int i = 1; i + 1 < argc; i += 2) {
     const char *name = argv[i] + 2, *value = argv[i + 1];
@@ -184,6 +208,8 @@ int main(int argc, char **argv) {
       calls = value;
     } else if (strcmp(name, "repeat") == 0) {
       repeat = atoi(value);
+    } else if (strcmp(name, "at-once") == 0 && atoi(value) <= CROWD) {
+      crowd = atoi(value);
     } else {
       fprintf(stderr, "fault_client: %s?\n", argv[i]);
       return 2;
@@ -208,6 +234,9 @@ int main(int argc, char **argv) {
         alarm((unsigned)(deadline / 1000 + 100));
         int before[] = {count_entries("/proc/self/fd"), count_entries("/proc/self/task")};
         one(&client, bidi, options, &found);
+        if (crowd) {
+          all_at_once(&client, bidi, options, crowd, found.code);
+        }
         int after[] = {count_entries("/proc/self/fd"), threads_left(before[1])};
         size_t half = 0;
         for (int k = 0; k < repeat; k++) {

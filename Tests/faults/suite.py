@@ -126,10 +126,11 @@ class Faults:
         self.certificates = harness.Certificates(folder)
 
     def calls(self, target, *, tls=False, deadline=5000, styles=("blocking", "callback"), calls="unary,bidi", repeat=0,
-              channel=None):
+              channel=None, at_once=0):
         """The reports of the client's calls."""
         command = [self.client, "--target", target, "--channel", json.dumps({"tls": tls, **(channel or {})}), "--deadline",
-                   str(deadline), "--styles", ",".join(styles), "--calls", calls, "--repeat", str(repeat)]
+                   str(deadline), "--styles", ",".join(styles), "--calls", calls, "--repeat", str(repeat),
+                   "--at-once", str(at_once)]
         with Process(command, self.malloc) as process:
             status, lines = process.wait(150)
         told = [json.loads(line) for line in lines if line.startswith("{")]
@@ -219,6 +220,21 @@ class Faults:
                 for protocol in ("grpc-web", "grpc-web-text", "connect"):
                     for kind in story.kinds:
                         self.play(story, protocol, kind, ("callback",), 0, "--answer-type", answer_type(protocol, kind))
+
+    def crowds(self):
+        """Makes a hundred calls of a host-driven runtime at the same time, each on a connection of its own to a server that
+        plays the script. Each call has to end with the status that one call alone has."""
+        for story in self.stories():
+            if story.http == "1.1" and not story.counts_connections:
+                self.suite.run(f"{story.name} crowd", self.crowd, story, story.protocols[0], story.kinds[-1])
+
+    def crowd(self, story, protocol, kind):
+        channel = {**story.channel(protocol), "http1_max_connections": 100}
+        # A connection that is kept serves several of the calls.
+        with peer("--script", story.path, "--times", "200") as server:
+            told, = self.calls(server.address, deadline=story.deadline, styles=("host-callback",), calls=kind,
+                               channel=channel, at_once=100)
+        self.judge(story, told)
 
     def valgrind(self):
         for name in VALGRIND:
@@ -482,6 +498,8 @@ def main():
         suite.section("scripts")
         faults.over_protocols()
         suite.section("scripts over other protocols")
+        faults.crowds()
+        suite.section("a hundred calls at once")
         faults.over_tls()
         suite.section("scripts within TLS")
         if not malloc:
