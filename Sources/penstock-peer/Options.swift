@@ -92,10 +92,8 @@ struct Options {
 
   private func isKnown(_ name: ByteView) -> Bool {
     let known: [StaticString] = [
-      "--listen", "--cert", "--key", "--client-ca", "--script", "--times", "--answer-type", "--prefix", "--http",
-      "--max-concurrent-streams",
-      "--max-message-bytes",
-      "--stream-window", "--max-frame-bytes",
+      "--listen", "--cert", "--key", "--client-ca", "--script", "--times", "--answer-type", "--prefix",
+      "--http", "--max-concurrent-streams", "--max-message-bytes", "--stream-window", "--max-frame-bytes",
     ]
     for option in known where bytesEqual(name, option) { return true }
     return false

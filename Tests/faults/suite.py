@@ -23,10 +23,14 @@ INTEROP = ROOT / "Tests" / "interop"
 SLOW = re.compile(r"deadline_ms|delay|DEADLINE_EXCEEDED")
 REPEATS = 24
 # One script of each kind also runs under valgrind.
-VALGRIND = ("close-after-headers", "connect-reset", "continuation", "details-malformed", "garbage", "goaway-drops-stream",
-            "gzip-bomb", "gzip-garbage", "half-frame", "half-message", "headers-too-large", "hpack-garbage", "http1-answer",
-            "http-503", "message-too-large", "no-message", "push-promise", "rst-after-message", "rst-refused-once",
-            "silence-after-message", "two-messages", "window-overflow-stream")
+VALGRIND = ("close-after-headers", "connect-reset", "continuation", "details-malformed", "garbage",
+            "goaway-drops-stream", "gzip-bomb", "gzip-garbage", "half-frame", "half-message", "headers-too-large",
+            "hpack-garbage", "http-503", "http1-answer", "http1-both-lengths", "http1-chunk-size-huge",
+            "http1-close-mid-chunk", "http1-connect-end-cut-json", "http1-connect-error", "http1-connect-error-cut",
+            "http1-folding", "http1-headers-flood", "http1-rubbish-behind", "http1-reset-without-answer",
+            "http1-text-not-base64", "http1-web-trailers-cut", "message-too-large", "no-message", "push-promise",
+            "rst-after-message", "rst-refused-once", "silence-after-message", "two-messages",
+            "window-overflow-stream")
 
 
 class Story:
@@ -237,16 +241,17 @@ class Faults:
         self.judge(story, told)
 
     def valgrind(self):
-        for name in VALGRIND:
-            self.suite.run(f"valgrind {name}", self.under_valgrind, name)
+        for story in self.stories():
+            if story.name in VALGRIND:
+                self.suite.run(f"valgrind {story.name}", self.under_valgrind, story)
 
-    def under_valgrind(self, name):
-        story = Story(HERE / f"{name}.script")
+    def under_valgrind(self, story):
         deadline = max(story.deadline, 3000)
-        kinds = ("unary", "bidi") if not story.counts_connections else ("bidi",)
+        kinds = story.kinds if not story.counts_connections else ("bidi",)
         with peer("--script", story.path) as server, \
                 Process([*harness.VALGRIND, self.client, "--target", server.address, "--deadline", str(deadline),
-                         "--styles", "callback", "--calls", ",".join(kinds)]) as process:
+                         "--styles", "callback", "--calls", ",".join(kinds), "--channel",
+                         json.dumps({"tls": False, **story.channel(story.protocols[0])})]) as process:
             status, lines = process.wait(60)
         check_equal(status, 0, "\n".join(lines)[:1500])
         check_equal(sum(line.startswith("{") for line in lines), len(kinds), "calls")
