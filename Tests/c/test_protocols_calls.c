@@ -2,6 +2,7 @@
 #include "calls.h"
 
 #include <ctype.h>
+#include <unistd.h>
 
 static const char *const protocols[] = {"grpc", "grpc-web", "grpc-web-text", "connect"};
 enum { PROTOCOLS = 4, CONNECT = 3 };
@@ -297,4 +298,30 @@ TEST(protocols_get) {
   channel = open_current(", \"max_get_url_bytes\": 60");
   check_get(channel, "ping", SAFE "}", UNARY);
   penstock_channel_release(channel);
+}
+
+/* ---- A target that is a URL ---- */
+
+TEST_EACH(protocols_below_a_prefix) {
+  char *const arguments[] = {"--prefix", "/api/v1", NULL};
+  char address[64], target[96], options[96];
+  int input;
+  int output = start_peer(address, sizeof(address), arguments, &input);
+  snprintf(target, sizeof(target), "http://%s/api/v1", address);
+  snprintf(options, sizeof(options), "{\"http\": \"2\", \"protocol\": \"%s\"}", protocols[current]);
+  penstock_channel *channel = NULL;
+  REQUIRE_OK(penstock_channel_new(target, options, &channel, NULL));
+  for (int i = 0; i < 3; i++) {
+    penstock_reply *reply = ask(channel, "ping", 4, SAFE "}");
+    has_message(reply, "ping", 4);
+    CHECK_STR(field(penstock_reply_trailers(reply), "seen-path"),
+              current == CONNECT ? "/api/v1" UNARY "?connect=v1&base64=1&encoding=proto&message=cGluZw"
+                                 : "/api/v1" UNARY);
+    penstock_reply_release(reply);
+    check_echo(channel);
+  }
+  exchange(channel, 3);
+  penstock_channel_release(channel);
+  close(input);
+  close(output);
 }
