@@ -64,7 +64,7 @@ TEST(tls_a_client_certificate_that_is_asked_for) {
 }
 
 TEST(tls_and_cleartext_do_not_meet) {
-  check_refused(peer_address(), "", "the peer does not speak TLS: it answered in cleartext HTTP/2");
+  check_refused(peer_address(), "", "the peer does not speak TLS: it answered \"HTTP/1.1 400");
   penstock_channel *channel = NULL;
   REQUIRE_OK(penstock_channel_new(tls_address(false), "{\"tls\": false}", &channel, NULL));
   penstock_reply *reply = unary(channel, "x");
