@@ -5,6 +5,8 @@ public struct Base64Stream {
   private var bits: UInt32 = 0
   private var have = 0
   private var padding = 0
+  /// Whether a character has come that is not base64, or not in this place. Nothing behind it is decoded.
+  public private(set) var isBroken = false
 
   public init() {}
 
@@ -12,13 +14,13 @@ public struct Base64Stream {
   public var isAtGroup: Bool { have == 0 }
 
   /// Decodes the characters from `at` on, as long as `space` has room for the three bytes of a group, and
-  /// moves `at` behind them. Returns the number of bytes written to `space`; nil: the text is not base64.
+  /// moves `at` behind them. Returns the number of bytes written to `space`.
   @inline(never) @_optimize(size)
   public mutating func decode(
     _ text: ByteView, from at: inout Int, into space: UnsafeMutableRawBufferPointer
-  ) -> Int? {
+  ) -> Int {
     var count = 0
-    while at < text.count, space.count &- count >= 3 {
+    while at < text.count, space.count &- count >= 3, !isBroken {
       let letter = text[at]
       at &+= 1
       if letter == 0x3D, have >= 2 {
@@ -28,7 +30,8 @@ public struct Base64Stream {
         have &+= 1
         bits = bits << 6 | UInt32(value)
       } else {
-        return nil
+        isBroken = true
+        break
       }
       guard have &+ padding == 4 else { continue }
       for index in 0..<(3 &- padding) {

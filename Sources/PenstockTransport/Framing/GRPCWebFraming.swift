@@ -124,10 +124,10 @@ final class GRPCWebFraming: CommonFraming {
       }
       let step = withUnsafeTemporaryAllocation(byteCount: 3072, alignment: 1) { space -> BodyStep? in
         let room = UnsafeMutableRawBufferPointer(rebasing: space.prefix((decoder.missing + 2) / 3 * 3))
-        guard let count = base64?.decode(bytes, from: &at, into: room) else {
-          return .failed(Status(.internal, "the body is not base64"))
+        guard let count = base64?.decode(bytes, from: &at, into: room), count > 0 else {
+          return base64?.isBroken == true
+            ? .failed(Status(.internal, "the body is not base64")) : .needsMore
         }
-        if count == 0 { return .needsMore }
         let (used, step) = super.decode(ByteView(rebasing: space[..<count]))
         if used < count, !surplus.append(ByteView(rebasing: space[used..<count])) {
           return .failed(Status(.resourceExhausted, "no memory for a received message"))

@@ -243,6 +243,14 @@ import Testing
         && many.message == "the received trailers are over the limit of 65536 bytes")
   }
 
+  /// The bytes before a wrong letter count first, in however many pieces they come.
+  @Test func faultBeforeBadBase64() {
+    let body = base64([0, 0, 0xFF, 0xFF, 0xFF, 1]) + Array("!!!!".utf8)
+    let small = aRequest(.serverStream) { $0.maxReceiveBytes = 100 }
+    let seen = playAnyhow(WireAnswer(fields: GRPCWebTests.text, body: body)) { framing(small) }
+    #expect(seen.code == .resourceExhausted)
+  }
+
   @Test(arguments: ["!!!!", "=AAA", "A===", "AA=A", "AAAAAAA", "AAAA=", "AA=", "AAAAA"])
   func badBase64(_ body: String) {
     let seen = playAnyhow(WireAnswer(fields: GRPCWebTests.text, body: Array(body.utf8))) { framing() }

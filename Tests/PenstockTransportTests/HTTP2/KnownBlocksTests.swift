@@ -40,7 +40,7 @@ import Testing
     }
   }
 
-  final class Caller: StreamOwner {
+  class Caller: StreamOwner {
     let request: Request
     let defaults: RequestDefaults
     let compression: Compression
@@ -52,17 +52,33 @@ import Testing
     }
 
     override func streamOpens(_ stream: TransportStream, _ fields: FieldList) -> Bool {
-      GRPCFraming(compression: compression, maxReceiveBytes: 100)
-        .requestHeaders(request, defaults, now: 0, into: fields)
+      framing().requestHeaders(request, defaults, now: 0, into: fields)
     }
+
+    func framing() -> Framing { GRPCFraming(compression: compression, maxReceiveBytes: 100) }
 
     /// The fields that the peer must decode.
     func fields() -> [String] {
       let list = FieldList()
-      let isMade = GRPCFraming(compression: compression, maxReceiveBytes: 100)
-        .requestHeaders(request, defaults, now: 0, into: list)
+      let isMade = framing().requestHeaders(request, defaults, now: 0, into: list)
       #expect(isMade)
       return (0..<list.count).map { "\(text(list.name(at: $0))!): \(text(list.value(at: $0))!)" }
+    }
+  }
+
+  /// A call of the defaults' protocol, with a message of this size.
+  final class OtherCaller: Caller {
+    let size: Int
+
+    init(_ request: Request, _ defaults: RequestDefaults, size: Int) {
+      self.size = size
+      super.init(request, defaults)
+    }
+
+    override func framing() -> Framing {
+      let framing = Framings().make(request, defaults)
+      _ = framing.encode(buffer([UInt8](repeating: 1, count: size)))
+      return framing
     }
   }
 
@@ -87,11 +103,14 @@ import Testing
       #expect(Frame.settings(pairs).encoded.withUnsafeBytes { session.receive($0) })
     }
 
+    /// `count`: the size of the request's message; -1: there is none.
     func add(_ caller: Caller, bytes count: Int = 3) {
       let stream = HTTP2Stream()
       stream.owner = caller
-      let body = buffer([UInt8](repeating: 7, count: count))
-      stream.append(BodyPiece(compressed: false, body, length: UInt32(count)))
+      if count >= 0 {
+        let body = buffer([UInt8](repeating: 7, count: count))
+        stream.append(BodyPiece(compressed: false, body, length: UInt32(count)))
+      }
       stream.endsAfterPieces = true
       streams.append(stream)
       session.add(stream)
@@ -117,8 +136,8 @@ import Testing
           if size >= 0 { inflater.resize(size) }
         }
         guard frame.type == 1 else { continue }
-        #expect(frame.flags == 4)
         let fields = try #require(inflater.read(frame.payload))
+        #expect(frame.flags == (fields.first == ":method: GET" ? 5 : 4))
         #expect(fields == callers[frame.stream]?.fields())
         lengths.append(frame.payload.count)
       }
@@ -214,6 +233,36 @@ import Testing
 
   let framing = GRPCFraming(compression: .identity, maxReceiveBytes: 100)
 
+  /// The blocks of other protocols: with a timeout, a body's length, both and neither, and those of unary calls and of
+  /// streams with one path.
+  @Test func otherProtocols() throws {
+    let pair = try Pair()
+    let all = [RPCProtocol.connect, .grpcWeb, .grpcWebText].map {
+      RequestDefaults(
+        privacy: .tls, authority: bytes("host:1"), userAgent: bytes("x/1"), rpc: $0, mostURLBytes: 8192)
+    }
+    for defaults in all {
+      for kind in [CallKind.unary, .bidi] {
+        for round in 0..<6 {
+          let path = bytes("/a.B/C")
+          let deadline: UInt64? = round % 2 == 0 ? nil : 5_000_000_000
+          let request = Request(kind: kind, path: path.view, metadata: Metadata(), deadline: deadline)!
+          pair.add(OtherCaller(request, defaults, size: 95 + round))
+          _ = try pair.read()
+          // The first two requests of a protocol fill HPACK's table, and the block of the second is kept.
+          if round >= 3 { #expect(pair.streams.last?.block != 0, "\(defaults.rpc) \(kind) \(round)") }
+        }
+        // A GET ends with its headers, and is never kept.
+        let request = KnownBlocksTests.request("/a.B/C")
+        request.settings.idempotency = .noSideEffects
+        pair.add(OtherCaller(request, all[0], size: 3), bytes: -1)
+        _ = try pair.read()
+        #expect(pair.streams.last?.block == 0 && pair.streams.last?.life == .ended)
+      }
+    }
+    pair.end()
+  }
+
   /// The output has no room. The frame of a kept block must not wait, so no kept block is used then. None is
   /// used either while another HEADERS frame waits.
   @Test func outputWithoutRoom() throws {
@@ -289,6 +338,8 @@ import Testing
     limits.outputSize = next(2) == 0 ? 200 : 1 << 18
     let pair = try Pair(limits)
     let other = RequestDefaults(privacy: .tls, authority: bytes("other:2"), userAgent: bytes("x/1"))
+    let connect = RequestDefaults(
+      privacy: .tls, authority: bytes("host:1"), userAgent: bytes("x/1"), rpc: .connect, mostURLBytes: 200)
     let full = SendQueue(copies: true)
     let zeros = buffer([UInt8](repeating: 0, count: limits.outputSize))
     #expect(withExtendedLifetime(zeros) { full.append(zeros.view) })
@@ -305,6 +356,11 @@ import Testing
         case 1, 4: pair.add(Caller(KnownBlocksTests.request(path, deadline: UInt64(next(1 << 40))), defaults))
         case 2: pair.add(Caller(KnownBlocksTests.request(path), defaults, .gzip))
         case 3 where next(2) == 0: pair.add(Caller(KnownBlocksTests.request(path), other))
+        case 5, 6:
+          let request = KnownBlocksTests.request(path, deadline: next(2) == 0 ? nil : UInt64(next(1 << 40)))
+          let mayGet = next(4) == 0
+          if mayGet { request.settings.idempotency = .noSideEffects }
+          pair.add(OtherCaller(request, connect, size: next(300)), bytes: mayGet ? -1 : 3)
         default: pair.add(Caller(KnownBlocksTests.request(path), defaults))
         }
       }

@@ -1,0 +1,155 @@
+import PenstockWire
+import Testing
+
+/// The reader of JSON that a peer has sent (RFC 8259).
+@Suite struct JSONScannerTests {
+  /// All strings of a text, keys with a colon, in their order; nil: it is malformed.
+  func strings(_ text: [UInt8]) -> [String]? {
+    text.withUnsafeBytes { view in
+      var scanner = JSONScanner(view)
+      var found: [String] = []
+      func read(_ scanner: inout JSONScanner) {
+        let out = ByteBuffer()
+        switch scanner.peek() {
+        case JSONScanner.object:
+          guard scanner.opens(JSONScanner.object) else { return }
+          while scanner.nextMember(out) {
+            found.append(String(decoding: out.view, as: UTF8.self) + ":")
+            read(&scanner)
+          }
+        case JSONScanner.array:
+          guard scanner.opens(JSONScanner.array) else { return }
+          while scanner.nextElement() { read(&scanner) }
+        case 0x22: if scanner.string(into: out) { found.append(String(decoding: out.view, as: UTF8.self)) }
+        default: scanner.skip()
+        }
+      }
+      read(&scanner)
+      return scanner.isAtEnd ? found : nil
+    }
+  }
+
+  func strings(_ text: String) -> [String]? { strings(Array(text.utf8)) }
+
+  @Test(
+    arguments: [
+      ("{}", []), ("[]", []), (" [ ] ", []), ("\"a\"", ["a"]),
+      ("{\"a\":\"b\",\"c\":[\"d\",{\"e\":\"f\"}]}", ["a:", "b", "c:", "d", "e:", "f"]),
+      ("[1,-0.5e+3,0,true,false,null,\"x\"]", ["x"]), ("[0.1E9,1e5,-1]", []),
+      ("\"\\\"\\\\\\/\\b\\f\\n\\r\\t\"", ["\"\\/\u{8}\u{c}\n\r\t"]),
+      ("\"\\u0041\\u00e9\\u20ac\\ud83d\\ude00\"", ["Aé€😀"]),
+      ("\"\\ud83d\"", ["\u{fffd}"]), ("\"\\ude00\\ud83dx\"", ["\u{fffd}\u{fffd}x"]),
+      ("\"\\ud83d\\u0041\"", ["\u{fffd}A"]),
+      ("\"\\uD83D\\uDE00\"", ["😀"]), ("\"\\u0000\"", ["\u{0}"]), ("\"\u{7f}é\"", ["\u{7f}é"]),
+    ] as [(String, [String])])
+  func reads(_ text: String, _ expected: [String]) { #expect(strings(text) == expected) }
+
+  @Test(arguments: [
+    "", " ", "{", "}", "[", "]", "[1", "[1,", "[1,]", "[,1]", "[1 2]", "{\"a\"}", "{\"a\":}", "{\"a\":1,}",
+    "{1:2}", "{\"a\":1 \"b\":2}",
+    "{\"a\":1]", "[1}", "01", "-", "+1", "1.", ".1", "1e", "1e+", "- 1", "0x1", "1_0", "tru", "nul", "True",
+    "NaN", "'a'", "\"a",
+    "\"\\", "\"\\u12\"", "\"\\u12g4\"", "\"\\x41\"", "\"\\ud83d\\u12\"", "\"\n\"", "\"\t\"", "[] []", "1 2",
+    "{} x", "\u{feff}{}", "[\u{0}]",
+    "1\u{0}",
+  ])
+  func refuses(_ text: String) { #expect(strings(text) == nil) }
+
+  /// Every prefix of a text is malformed, and a value that nobody reads is skipped like one that is read.
+  @Test func prefixesAndSkips() {
+    let text = Array("{\"a\": [1.5e3, {\"b\": \"\\u00e9\"}, null], \"c\": \"d\"}".utf8)
+    for count in 0..<text.count { #expect(strings(Array(text[..<count])) == nil) }
+    text.withUnsafeBytes { view in
+      var scanner = JSONScanner(view)
+      let key = ByteBuffer()
+      var keys: [String] = []
+      let opens = scanner.opens(JSONScanner.object)
+      while scanner.nextMember(key) { keys.append(String(decoding: key.view, as: UTF8.self)) }
+      let isAtEnd = scanner.isAtEnd
+      #expect(opens && keys == ["a", "c"] && isAtEnd)
+    }
+    // A value that is not of the wanted kind is skipped, and read no further.
+    text.withUnsafeBytes { view in
+      var scanner = JSONScanner(view)
+      let out = ByteBuffer()
+      let isString = scanner.string(into: out)
+      let isArray = scanner.opens(JSONScanner.array)
+      let isAtEnd = scanner.isAtEnd
+      #expect(!isString && !isArray && isAtEnd)
+    }
+  }
+
+  @Test func depth() {
+    func nested(_ depth: Int) -> String {
+      String(repeating: "[", count: depth) + String(repeating: "]", count: depth)
+    }
+    #expect(strings(nested(64)) == [] && strings(nested(65)) == nil && strings(nested(1_000_000)) == nil)
+    #expect(strings(String(repeating: "{\"a\":", count: 1_000_000)) == nil)
+  }
+}
+
+/// base64 in pieces.
+@Suite struct Base64StreamTests {
+  func decode(_ text: String, room: Int = 100, cuts: [Int] = []) -> [UInt8]? {
+    let letters = Array(text.utf8)
+    var stream = Base64Stream()
+    var out: [UInt8] = []
+    var from = 0
+    for to in cuts + [letters.count] {
+      let isGood = letters[from..<to].withUnsafeBytes { view in
+        var at = 0
+        return withUnsafeTemporaryAllocation(byteCount: room, alignment: 1) { space in
+          while at < view.count {
+            let count = stream.decode(ByteView(rebasing: view[...]), from: &at, into: space)
+            if stream.isBroken { return false }
+            out += space[..<count]
+          }
+          return true
+        }
+      }
+      guard isGood else { return nil }
+      from = to
+    }
+    return stream.isAtGroup ? out : nil
+  }
+
+  @Test(
+    arguments: [
+      ("", []), ("AQID", [1, 2, 3]), ("AQ==", [1]), ("AQI=", [1, 2]), ("AQ==AQI=AQID", [1, 1, 2, 1, 2, 3]),
+      ("+/+/", [251, 255, 191]),
+    ] as [(String, [UInt8])])
+  func decodes(_ text: String, _ expected: [UInt8]) {
+    for room in [3, 4, 5, 100] {
+      #expect(decode(text, room: room) == expected)
+      #expect(decode(text, room: room, cuts: Array(0..<text.utf8.count)) == expected)
+    }
+  }
+
+  @Test(arguments: [
+    "A", "AQ", "AQI", "AQ=", "=", "A=", "AQ=A", "AQ=I", "A===", "AQID=", "-_-_", "AQ ID", "AQID\n", "AQ===",
+  ])
+  func refuses(_ text: String) {
+    #expect(decode(text) == nil)
+    #expect(decode(text, cuts: Array(0..<text.utf8.count)) == nil)
+  }
+}
+
+/// What a URL's query needs.
+@Suite struct QueryTests {
+  @Test func percentCoding() {
+    let all = (0...255).map { UInt8($0) }
+    let out = ByteBuffer()
+    #expect(all.withUnsafeBytes { PercentCoding.encodeForURL($0, into: out) })
+    let text = String(decoding: out.view, as: UTF8.self)
+    #expect(text.filter { $0 == "%" }.count == 256 - 66 && !text.contains(" ") && text.contains("%FF"))
+    let back = ByteBuffer()
+    #expect(PercentCoding.decode(out.view, into: back) && [UInt8](back.view) == all)
+  }
+
+  @Test func base64() {
+    let out = ByteBuffer()
+    _ = out.append("+/")
+    #expect(([0xFB, 0xFF, 0xBF, 0x01] as [UInt8]).withUnsafeBytes { Base64.encodeForURL($0, into: out) })
+    #expect(String(decoding: out.view, as: UTF8.self) == "+/-_-_AQ")
+  }
+}
