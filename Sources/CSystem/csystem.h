@@ -296,6 +296,13 @@ static inline int32_t cs_no_delay(int32_t fd) { return cs_set_option(fd, IPPROTO
 static inline int32_t cs_user_timeout(int32_t fd, int32_t milliseconds) {
   return cs_set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, milliseconds);
 }
+/* Makes the kernel look whether a silent peer is there: after `idle` seconds, once within `timeout` seconds. */
+static inline void cs_keep_alive(int32_t fd, int32_t idle, int32_t timeout) {
+  (void)cs_set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, idle);
+  (void)cs_set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, timeout);
+  (void)cs_set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 1);
+  (void)cs_set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+}
 static inline int32_t cs_reuse_address(int32_t fd) { return cs_set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1); }
 /* The next four functions send and receive without waiting. They return the number of bytes, or -errno. If cs_recv or
  * cs_recvv returns 0, the stream has ended. */
@@ -313,6 +320,12 @@ static inline int64_t cs_sendv(int32_t fd, const struct iovec *vectors, size_t c
 }
 static inline int64_t cs_recv(int32_t fd, void *bytes, size_t count) {
   ssize_t n = recv(fd, bytes, count, MSG_DONTWAIT);
+  return n < 0 ? -(int64_t)errno : (int64_t)n;
+}
+/* Like cs_recv, of one byte, which stays. */
+static inline int64_t cs_peek(int32_t fd) {
+  char byte;
+  ssize_t n = recv(fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
   return n < 0 ? -(int64_t)errno : (int64_t)n;
 }
 static inline int64_t cs_recvv(int32_t fd, struct iovec *vectors, size_t count) {

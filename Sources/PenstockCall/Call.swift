@@ -446,6 +446,12 @@ public final class Call {
     }
   }
 
+  /// Asks the caller whether it waits for its turn (`CallAbove.callTakesTurns`).
+  @inline(never) @_optimize(size)
+  public func takesTurns(hasMessage: Bool) -> Bool {
+    above?._withUnsafeGuaranteedRef { $0.callTakesTurns(hasMessage: hasMessage) } ?? false
+  }
+
   /// Opens the call on the driving thread, after `awaitOpen`. `message` is the one request message, if the
   /// caller passes it here; nil if it may have been posted as an input.
   public func open(_ message: consuming Message?) {

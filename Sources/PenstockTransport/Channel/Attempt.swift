@@ -2,19 +2,6 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 
-/// How long an attempt may wait while the channel can't connect (gRPC's "wait for ready").
-enum Patience: Int, Comparable {
-  /// The attempt fails at once.
-  case none
-  /// The attempt waits until the channel has tried to connect once more. Used for an attempt that is picked again (see
-  /// `Attempt`), or that follows an attempt that the server has not processed.
-  case oneConnection
-  /// The attempt waits until the channel has a connection, for any time.
-  case anyTime
-
-  static func < (one: Patience, other: Patience) -> Bool { one.rawValue < other.rawValue }
-}
-
 /// One attempt of a call. It connects three objects: the call above it, the call's framing, and a stream of a
 /// connection. If the stream ends and no byte of the request was written, the attempt is *picked again*: the channel
 /// finds another connection, and the attempt starts again on it. If bytes of the request were written and the server
@@ -38,6 +25,8 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   /// The pieces of the request's body, until there is a stream that sends them.
   private var pieces = PieceQueue()
   private var isHalfClosed = false
+  /// Whether no message may come before the call's half-close: the stream is half-duplex, and the call bidi.
+  private var takesTurns = false
   private var headersCame = false
   /// Whether the body contains the call's status. The body is then read even if the call asks for no message.
   private var readsStatus = false
@@ -316,6 +305,9 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     switch consume step {
     case .needsMore, .busy: break
     case .message(let whole, let size):
+      if takesTurns, !isHalfClosed, call?._withUnsafeGuaranteedRef({ $0.takesTurns(hasMessage: true) }) ?? false {
+        return failSoon(TransportStream.halfDuplex())
+      }
       if size < whole.count { withCore { $0.runtime.watch.hasRun = true } }
       message = whole
       messageSize = UInt32(clamping: size)
@@ -430,6 +422,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
       wasPickedAgain = true
       pieces = stream.takePieces()
       self.stream = nil
+      takesTurns = false
       return attachLate()
     }
     var isLate = false
@@ -439,11 +432,25 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     }
     if let status = borrow(framing, { $0.status(end, trailers: trailers.take(), deadlineHasPassed: isLate) })
     {
-      if case .unprocessed = end, !headersCame, core.closedBecause == nil {
-        status.canRepeat = stream.wasPassedOver ? .passedOver : .unprocessed
+      if !headersCame, core.closedBecause == nil {
+        status.canRepeat = stream.repeats(end, call.request.settings.idempotency)
       }
       finish(status, call)
     }
+  }
+
+  @inline(never) @_optimize(size)
+  override func streamJoins(_ stream: TransportStream, _ facts: ConnectionFacts) {
+    call?._withUnsafeGuaranteedRef { call in
+      call.connection = facts
+      takesTurns = stream.isHalfDuplex && call.request.kind == .bidi
+      if takesTurns, !isHalfClosed, call.takesTurns(hasMessage: false) { awaited() }
+    }
+  }
+
+  @inline(never) @_optimize(size)
+  override func awaited() {
+    if takesTurns, !isHalfClosed, call != nil { failSoon(TransportStream.halfDuplex()) }
   }
 
   /// Ends the call with a status from the transport.

@@ -41,12 +41,13 @@ public final class Channel: @unchecked Sendable {
     }
     var context: TLSContext?
     let isCleartext = parsed.isUnix || parsed.security == .cleartext
-    let tls = options.usesDefaultTLS && isCleartext ? nil : options.tls
+    var tls = options.usesDefaultTLS && isCleartext ? nil : options.tls
     if parsed.security != .unsaid, (tls != nil) != (parsed.security == .tls) {
       return .failed(
         SetupFailure(
           "target", ByteBuffer().say("\"tls\" contradicts the URL: https:// has TLS, and http:// has none")))
     }
+    tls?.http = options.wantedHTTP
     if let tls {
       switch TLSContext.make(role: .client, options: tls) {
       case .failed(let failure): return .failed(failure)

@@ -22,6 +22,8 @@ public struct ChannelOptions {
   /// The RPC protocol of the calls, such as gRPC.
   public var rpc = RPCProtocol.grpc
   public var http = HTTPChoice.auto
+  /// The version of HTTP that is wanted. gRPC's `auto` is HTTP/2.
+  var wantedHTTP: HTTPChoice { rpc == .grpc && http == .auto ? .http2 : http }
   /// The longest path of a GET request in bytes, with its query. A call with a longer path is sent as a POST.
   public var mostURLBytes = 8192
   /// The most connections of HTTP/1.1 to one address.

@@ -97,7 +97,7 @@ class Destination {
     maxConnectionAge = options.maxConnectionAge
     silence = options.silence
     checksHealth = options.checksHealth
-    http = options.rpc == .grpc && options.http == .auto ? .http2 : options.http
+    http = options.wantedHTTP
     http1Connections = options.http1Connections
     http1IdleTimeout = options.http1IdleTimeout
     connectionsCap = options.mostConnections

@@ -3,6 +3,13 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 
+/// The party that a connector works for. It is told on the driving thread, once.
+protocol ConnectorOwner: AnyObject {
+  /// All steps are done: the owner takes the link, and makes a connection of it. False: there is no memory for it.
+  func connectorDone(_ connector: Connector, _ link: Link, _ peer: ByteBuffer) -> Bool
+  func connectorFailed(_ connector: Connector, _ words: ByteBuffer)
+}
+
 /// Makes one connection. It connects a socket, and runs the steps on it one after the other. Then a
 /// connection of the negotiated HTTP version takes over the link.
 ///
@@ -25,7 +32,10 @@ final class Connector: ReadyHandler, TurnTask {
   private let peer: ByteBuffer
   private let channel: ChannelCore
   /// The owner, to which the result is reported; nil: the result was reported, or is not wanted any more.
-  private var owner: Subchannel?
+  private var owner: (any ConnectorOwner)?
+  /// For an owner with several connectors: the next one in its list, and the time at which it gives this one up.
+  var next: Connector?
+  var until: UInt64 = .max
 
   private static let readBudget = 256 << 10
   private static let leastRoom = 32 << 10
@@ -37,7 +47,8 @@ final class Connector: ReadyHandler, TurnTask {
 
   /// Begins to connect. The result is not reported to the owner from within this function.
   @inline(never) @_optimize(size)
-  static func start(_ address: SocketAddress, _ channel: ChannelCore, _ owner: Subchannel) -> Started {
+  static func start(_ address: SocketAddress, _ channel: ChannelCore, _ owner: any ConnectorOwner) -> Started
+  {
     switch channel.runtime.platform.connect(to: address) {
     case .failed(let code): return .failed(ByteBuffer().say(errno: code))
     case .socket(let socket, let connecting):
@@ -59,7 +70,8 @@ final class Connector: ReadyHandler, TurnTask {
   }
 
   private init(
-    _ link: Link, _ first: ConnectStep?, _ peer: ByteBuffer, _ channel: ChannelCore, _ owner: Subchannel
+    _ link: Link, _ first: ConnectStep?, _ peer: ByteBuffer, _ channel: ChannelCore,
+    _ owner: any ConnectorOwner
   ) {
     self.link = link
     self.first = first
@@ -150,15 +162,12 @@ final class Connector: ReadyHandler, TurnTask {
 
   @inline(never) @_optimize(size)
   private func finish() {
-    guard let owner else { return }
-    guard let connection = HTTPVersion.chosen(on: link).connection(on: link, peer, channel, owner) else {
-      return fail(ByteBuffer().say("no memory for a connection"))
-    }
+    guard let told = owner else { return }
     phase = .over
-    self.owner = nil
-    channel.runtime.hand(link.socket.descriptor, to: connection)
-    owner.connectorMade(connection)
-    connection.begin()
+    owner = nil
+    if told.connectorDone(self, link, peer) { return }
+    link.close()
+    told.connectorFailed(self, ByteBuffer().say("no memory for a connection"))
   }
 
   // MARK: The end
@@ -183,7 +192,7 @@ final class Connector: ReadyHandler, TurnTask {
   private func fail(_ words: ByteBuffer) {
     let told = owner
     close()
-    told?.connectorFailed(words)
+    told?.connectorFailed(self, words)
   }
 
   /// Stops connecting, and reports nothing to the owner.

@@ -10,7 +10,7 @@ import PenstockWire
 ///
 /// After a GOAWAY, or when the subchannel is not wanted any more, a connection accepts no new streams. It
 /// then stays in `draining` until its streams have ended.
-final class Subchannel: Timer {
+final class Subchannel: Timer, ConnectorOwner {
   /// The address, with the weight, priority and attributes that the resolver gave with its last answer.
   var endpoint: Endpoint
   var address: SocketAddress { endpoint.address }
@@ -258,15 +258,19 @@ final class Subchannel: Timer {
   // MARK: News from connector and connection
 
   @inline(never) @_optimize(size)
-  func connectorMade(_ connection: TransportConnection) {
-    connector = nil
+  func connectorDone(_ connector: Connector, _ link: Link, _ peer: ByteBuffer) -> Bool {
+    let version = HTTPVersion.chosen(on: link, channel.destination.http)
+    guard let connection = version.connection(on: link, peer, channel, self) else { return false }
+    self.connector = nil
     fresh = connection
     if let security = connection.facts?.security { channel.note(.secured, address, nil, security) }
+    connection.begin()
+    return true
   }
 
   @inline(never) @_optimize(size)
-  func connectorFailed(_ words: ByteBuffer) {
-    connector = nil
+  func connectorFailed(_ connector: Connector, _ words: ByteBuffer) {
+    self.connector = nil
     lose(.failed, words)
   }
 
@@ -320,6 +324,15 @@ final class Subchannel: Timer {
 
   /// Whether any interceptor listens to the channel's connection events.
   var hasListeners: Bool { channel.listeners?.isAnybody ?? false }
+
+  /// An event of a further connection, of which the subchannel itself does not know.
+  @inline(never) @_optimize(size)
+  func noteFurther(
+    _ kind: ConnectionNews.Kind, _ words: ByteBuffer?, milliseconds: UInt64 = 0,
+    security: SecurityFacts? = nil
+  ) {
+    channel.note(kind, address, words, milliseconds: milliseconds, security)
+  }
 
   /// Called when a connection with calls has been silent for `time` nanoseconds.
   @inline(never) @_optimize(size)

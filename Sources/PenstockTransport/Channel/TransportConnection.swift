@@ -41,8 +41,9 @@ class TransportConnection: ReadyHandler {
   /// Sets `hasAnswered` back to false. Called when the only answer so far was to a health check.
   func forgetAnswer() {}
 
-  /// Begins to speak HTTP. From now on the connection owns the link, and the bytes that the connector's steps
-  /// have left in it. Before this call the connection does not call its subchannel.
+  /// Takes over the events of the descriptor, and begins to speak HTTP. From now on the connection owns the link,
+  /// and the bytes that the connector's steps have left in it. Before this call the connection does not call its
+  /// subchannel.
   func begin() {}
   /// The reason why the connection accepts no new streams any more; nil: it accepts them.
   var leaving: ByteBuffer? { nil }
@@ -62,19 +63,24 @@ class TransportConnection: ReadyHandler {
 
 /// The HTTP version of a connection. To add a version, add a case.
 enum HTTPVersion {
-  case http2
+  case http2, http1
 
   /// The version with this name in ALPN (RFC 7301). nil: the library does not support that protocol.
   init?(alpn name: ByteView) {
-    guard bytesEqual(name, "h2") else { return nil }
-    self = .http2
+    if bytesEqual(name, "h2") {
+      self = .http2
+    } else if bytesEqual(name, "http/1.1") {
+      self = .http1
+    } else {
+      return nil
+    }
   }
 
-  /// The version that the peer has chosen in TLS. Without a choice it is HTTP/2 (RFC 9113 section 3.3, "prior
-  /// knowledge").
+  /// The version that the peer has chosen in TLS. Without a choice it is HTTP/2 if nothing else is wanted (RFC 9113
+  /// section 3.3, "prior knowledge"), and HTTP/1.1 otherwise.
   @inline(never) @_optimize(size)
-  static func chosen(on link: Link) -> HTTPVersion {
-    link.engine.flatMap { HTTPVersion(alpn: $0.alpn) } ?? .http2
+  static func chosen(on link: Link, _ wanted: HTTPChoice) -> HTTPVersion {
+    link.engine.flatMap { HTTPVersion(alpn: $0.alpn) } ?? (wanted == .http2 ? .http2 : .http1)
   }
 
   /// Makes a connection, which takes over `link` after all steps of a connector. nil: no memory.
@@ -84,6 +90,7 @@ enum HTTPVersion {
   ) -> TransportConnection? {
     switch self {
     case .http2: return HTTP2Connection.make(link, peer, channel, owner)
+    case .http1: return HTTP1Pool.make(link, peer, channel, owner)
     }
   }
 }

@@ -1,4 +1,5 @@
 import PenstockCall
+import PenstockChannel
 import PenstockWire
 
 /// The layer above a stream. Its functions are called on the driving thread, and never while the owner calls
@@ -27,6 +28,8 @@ class StreamOwner: CallBelow {
   func streamReceives(_ bytes: ByteView) -> Int { 0 }
   /// Called when `body`, `end` or `piecesSent` has changed since the last call. The owner checks all three.
   func streamChanged(_ stream: TransportStream) {}
+  /// A stream that was opened before it had a connection has one now, with these facts. Must only record.
+  func streamJoins(_ stream: TransportStream, _ facts: ConnectionFacts) {}
 }
 
 /// One request and its answer on a connection. An attempt sends and receives only through this class, and so
@@ -68,6 +71,25 @@ class TransportStream {
     confine(self)
   }
 
+  /// Whether the answer can't be read reliably before the request has ended.
+  var isHalfDuplex: Bool { false }
+
+  /// The status of a call that has messages both ways at once on a half-duplex stream.
+  @inline(never) @_optimize(size)
+  static func halfDuplex() -> Status {
+    let words = ByteBuffer().say(
+      "a message was read before the call's half-close, but HTTP/1.1 is half-duplex: ")
+    return Status(.unimplemented, words: words.say("half-close the call first, or use HTTP/2"))
+  }
+
+  /// Whether the request of a stream that has ended like this, without an answer, may be sent again.
+  @inline(never) @_optimize(size)
+  final func repeats(_ end: StreamEnd, _ idempotency: Idempotency) -> Repeat {
+    if case .unprocessed = end { return wasPassedOver ? .passedOver : .unprocessed }
+    if case .unanswered = end, idempotency != .unknown { return .unprocessed }
+    return .no
+  }
+
   // MARK: Verbs
 
   /// Opens the stream as soon as the connection permits. The stream then sends the pieces that were added.
@@ -94,6 +116,11 @@ class TransportStream {
     swap(&all, &pieces)
     return all
   }
+
+  /// The pieces that were not moved, for `restore`.
+  final func copyPieces() -> PieceQueue { pieces }
+  /// Puts back pieces that were moved, and that the kernel has not got.
+  final func restore(_ all: consuming PieceQueue) { pieces = all }
 
   /// Whether the owner has added the whole request, and it has a body.
   final var isWholeRequest: Bool { endsAfterPieces && bytesToSend > 0 }

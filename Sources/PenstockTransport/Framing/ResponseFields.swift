@@ -23,7 +23,7 @@ extension CommonFraming {
     case .tooMuch(let words): return Status(.resourceExhausted, words: words)
     case .insecure(let words): return Status(.permissionDenied, words: words)
     case .reset(let words): return Status(.internal, words: words)
-    case .neverSent(let words), .unprocessed(let words), .lost(let words):
+    case .neverSent(let words), .unprocessed(let words), .unanswered(let words), .lost(let words):
       return Status(.unavailable, words: words)
     case .broken(let words): return Status(.internal, words: words)
     case .answerTooLarge(let words): return Status(.resourceExhausted, words: words)
@@ -251,7 +251,7 @@ extension StreamEnd {
   var isComplete: Bool {
     switch self {
     case .trailers, .body: return true
-    case .neverSent, .unprocessed, .cancelled, .tooMuch, .insecure, .reset, .lost, .broken, .answerTooLarge,
+    case .neverSent, .unprocessed, .unanswered, .cancelled, .tooMuch, .insecure, .reset, .lost, .broken, .answerTooLarge,
       .requestTooLarge, .noMemory:
       return false
     }

@@ -217,6 +217,7 @@ final class ResponseParser {
     return true
   }
 
+  @inline(never) @_optimize(size)
   private func take(_ line: ByteView) -> Event? {
     switch place {
     case .statusLine: return takeStatus(line)
@@ -231,6 +232,7 @@ final class ResponseParser {
 
   /// Parses the status line. RFC 9112 section 4: "status-line = HTTP-version SP status-code SP [
   /// reason-phrase ]".
+  @inline(never) @_optimize(size)
   private func takeStatus(_ line: ByteView) -> Event? {
     guard line.count > 8, line[5] == 0x31, line[6] == 0x2E, isDigit(line[7]), line[8] == 0x20 else {
       return fail(.version, line, 0)
@@ -283,6 +285,7 @@ final class ResponseParser {
     return nil
   }
 
+  @inline(never) @_optimize(size)
   private func keep(_ value: ByteView) {
     if place == .informational || block.note(name.view, value, limit: maxHeaderList) { return }
     block.add(name.view, value, limit: maxHeaderList)
@@ -313,6 +316,7 @@ final class ResponseParser {
 
   /// Parses the field "content-length" (RFC 9110 section 8.6). A list of equal lengths is refused, although
   /// the RFC permits a recipient to accept it.
+  @inline(never) @_optimize(size)
   private func takeLength(_ value: ByteView) -> ResponseFlaw? {
     if place == .trailers { return .framingInTrailers }
     if block.length >= 0 { return .lengthTwice }
@@ -339,6 +343,7 @@ final class ResponseParser {
   }
 
   /// Called at the empty line after the fields. Finds out how the body ends (RFC 9112 section 6.3).
+  @inline(never) @_optimize(size)
   private func endFields() -> Event? {
     let isInformational = place == .informational
     if place == .trailers {
@@ -375,6 +380,7 @@ final class ResponseParser {
   // MARK: Chunks
 
   /// Parses the line with the size of a chunk. RFC 9112 section 7.1: "chunk-size [ chunk-ext ]".
+  @inline(never) @_optimize(size)
   private func takeSize(_ line: ByteView) -> Event? {
     var size = 0
     var at = 0

@@ -92,6 +92,7 @@ final class HTTP2Connection: TransportConnection, TurnTask {
 
   @inline(never) @_optimize(size)
   override func begin() {
+    runtime.hand(link.socket.descriptor, to: self)
     wantsWrite()
     let input = link.input
     if input.isEmpty { return }

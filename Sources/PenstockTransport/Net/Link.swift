@@ -16,6 +16,9 @@ final class Link {
   private let plain = ByteBuffer()
   private var watchesOutput = false
   private var ignoresInput = false
+  var isInputIgnored: Bool { ignoresInput }
+  /// The events by which the loop tells of input.
+  private var inputEvents = CS_EPOLLIN
 
   /// Makes a link. `copies`: the connection will use TLS, which needs the bytes that it encrypts in one piece
   /// of memory.
@@ -78,11 +81,41 @@ final class Link {
   /// Sets whether the loop reports that the socket can take more bytes. If the link is clogged, the loop does
   /// not report bytes to read.
   func watchOutput(_ on: Bool) {
-    let isClogged = on && isClogged
-    guard on != watchesOutput || isClogged != ignoresInput else { return }
-    watchesOutput = on
-    ignoresInput = isClogged
-    runtime.rewatch(socket.descriptor, (isClogged ? 0 : CS_EPOLLIN) | (on ? CS_EPOLLOUT : 0))
+    watch(input: !on || !isClogged, output: on)
+  }
+
+  /// Makes the loop tell, or not, when there are bytes to receive, and when there is room to send.
+  func watch(input: Bool, output: Bool) {
+    guard output != watchesOutput || input == ignoresInput else { return }
+    watchesOutput = output
+    ignoresInput = !input
+    rewatch()
+  }
+
+  private func rewatch() {
+    runtime.rewatch(
+      socket.descriptor, (ignoresInput ? 0 : inputEvents) | (watchesOutput ? CS_EPOLLOUT : 0))
+  }
+
+  /// Makes the loop tell `handler` of the descriptor's events from here on, and of the peer's end with the bytes before
+  /// it.
+  @inline(never) @_optimize(size)
+  func hand(to handler: any ReadyHandler) {
+    runtime.hand(socket.descriptor, to: handler)
+    inputEvents = CS_EPOLLIN | CS_EPOLLRDHUP
+    rewatch()
+  }
+
+  /// Makes the loop tell nothing: an end of the connection can't be left out of the events.
+  @inline(never) @_optimize(size)
+  func unwatch() { runtime.unwatch(socket.descriptor) }
+
+  /// Undoes `unwatch`. False: the system refused.
+  @inline(never) @_optimize(size)
+  func watchAgain(_ handler: any ReadyHandler) -> Bool {
+    ignoresInput = false
+    return runtime.watch(
+      socket.descriptor, inputEvents | (watchesOutput ? CS_EPOLLOUT : 0), handler)
   }
 
   // MARK: The end

@@ -61,6 +61,19 @@ class Socket {
     _ = cs_user_timeout(descriptor, Int32(clamping: max(time / 1_000_000, 1)))
   }
 
+  /// Makes the kernel look whether the peer is still there when the connection has been silent for `idle` nanoseconds,
+  /// and end the connection if there is no answer within `timeout`.
+  @inline(never) @_optimize(size)
+  func keepAlive(idle: UInt64, timeout: UInt64) {
+    cs_keep_alive(
+      descriptor, Int32(clamping: max(idle / 1_000_000_000, 1)),
+      Int32(clamping: max(timeout / 1_000_000_000, 1)))
+  }
+
+  /// Whether nothing has come, and the peer has not ended the connection.
+  @inline(never) @_optimize(size)
+  var isQuiet: Bool { cs_peek(descriptor) == -Int64(EAGAIN) }
+
   var localAddress: SocketAddress? {
     var storage = sockaddr_storage()
     var length = UInt32(MemoryLayout<sockaddr_storage>.size)

@@ -18,7 +18,8 @@ public final class TLSContext {
   public enum Role { case client, server }
 
   let role: Role
-  let usesALPN: Bool
+  /// The versions of HTTP that are negotiated by ALPN; nil: none are.
+  let http: HTTPChoice?
   let verifiesPeer: Bool
   let serverName: ByteBuffer?
   let handle: OpaquePointer
@@ -28,7 +29,7 @@ public final class TLSContext {
 
   private init(role: Role, options: TLSOptions, handle: OpaquePointer, bioMethod: OpaquePointer) {
     self.role = role
-    self.usesALPN = options.usesALPN
+    http = options.usesALPN ? options.http : nil
     self.verifiesPeer = role == .server ? options.requiresClientCertificate : options.verifiesPeer
     serverName = options.serverName
     self.handle = handle
@@ -100,34 +101,40 @@ public final class TLSContext {
     guard SSL_CTX_set_cipher_list(handle, "ECDHE+AESGCM:ECDHE+CHACHA20:DHE+AESGCM:DHE+CHACHA20") == 1 else {
       return SetupFailure("", TLSContext.reason("OpenSSL has none of the allowed cipher suites"))
     }
-    if options.usesALPN { offerHTTP2() }
+    if let http { offer(http) }
     if let failure = trust(options) { return failure }
     return identify(options)
   }
 
-  private func offerHTTP2() {
+  /// The names of versions as ALPN has them, the preferred one first (RFC 7301 section 3.1).
+  private static func protocols(_ http: HTTPChoice) -> StaticString {
+    switch http {
+    case .auto: "\u{02}h2\u{08}http/1.1"
+    case .http2: "\u{02}h2"
+    case .http1: "\u{08}http/1.1"
+    }
+  }
+
+  @inline(never) @_optimize(size)
+  private func offer(_ http: HTTPChoice) {
+    let protocols = TLSContext.protocols(http)
     switch role {
     case .client:
-      let protocols: StaticString = "\u{02}h2"
       _ = SSL_CTX_set_alpn_protos(handle, protocols.utf8Start, UInt32(protocols.utf8CodeUnitCount))
     case .server:
+      // The literal lives for ever.
       SSL_CTX_set_alpn_select_cb(
         handle,
-        { _, selected, selectedCount, offered, offeredCount, _ in
-          guard let offered, let selected, let selectedCount else { return SSL_TLSEXT_ERR_ALERT_FATAL }
-          let count = Int(offeredCount)
-          var at = 0
-          while at < count {
-            let length = Int(offered[at])
-            if length == 2, count - at > 2, offered[at + 1] == 0x68, offered[at + 2] == 0x32 {
-              selected.pointee = offered + at + 1
-              selectedCount.pointee = 2
-              return SSL_TLSEXT_ERR_OK
-            }
-            at += 1 + length
+        { _, selected, selectedCount, offered, offeredCount, ours in
+          guard let offered, let selected, let ours = ours?.assumingMemoryBound(to: UInt8.self) else {
+            return SSL_TLSEXT_ERR_ALERT_FATAL
           }
-          return SSL_TLSEXT_ERR_ALERT_FATAL
-        }, nil)
+          var choice: UnsafeMutablePointer<UInt8>?
+          let count = UInt32(strlen(UnsafeRawPointer(ours).assumingMemoryBound(to: CChar.self)))
+          let result = SSL_select_next_proto(&choice, selectedCount, ours, count, offered, offeredCount)
+          selected.pointee = UnsafePointer(choice)
+          return result == OPENSSL_NPN_NEGOTIATED ? SSL_TLSEXT_ERR_OK : SSL_TLSEXT_ERR_ALERT_FATAL
+        }, UnsafeMutableRawPointer(mutating: protocols.utf8Start))
     }
   }
 

@@ -114,7 +114,7 @@ public final class TLSEngine {
       return .failed
     }
     guard result == 1 else { return settle(result) == .needsMore ? .needsMore : .failed }
-    if context.usesALPN, HTTPVersion(alpn: alpn) == nil {
+    if context.http == .http2, HTTPVersion(alpn: alpn) != .http2 {
       fail(
         ByteBuffer().say(
           context.role == .client

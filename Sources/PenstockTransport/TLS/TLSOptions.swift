@@ -23,9 +23,10 @@ public struct TLSOptions {
   /// Server: whether the server asks for a client certificate, and refuses clients without a valid
   /// certificate.
   public var requiresClientCertificate = false
-  /// Whether the protocol "h2" is offered and required by ALPN (RFC 9113 section 3.2). Only a test sets this
-  /// to false.
+  /// Whether the version of HTTP is negotiated by ALPN. Only a test sets this to false.
   public var usesALPN = true
+  /// The versions of HTTP that a client offers and a server takes. HTTP/2 alone is required, too (RFC 9113 section 3.2).
+  public var http = HTTPChoice.http2
 
   public init() {}
 }

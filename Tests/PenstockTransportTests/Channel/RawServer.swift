@@ -173,6 +173,13 @@ final class Peer: @unchecked Sendable {
   /// Ends the connection at once. Later actions of the script have no effect.
   func shutdown() { Glibc.shutdown(descriptor, Int32(SHUT_RDWR)) }
 
+  /// Ends the connection now, by a reset.
+  func reset() {
+    var linger = Glibc.linger(l_onoff: 1, l_linger: 0)
+    setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &linger, socklen_t(MemoryLayout<Glibc.linger>.size))
+    close()
+  }
+
   func send(_ bytes: [UInt8]) {
     if let engine {
       if !shake() { return }

@@ -20,8 +20,14 @@ final class LineFraming: Framing {
   }
 
   static func hex(_ bytes: [UInt8]) -> [UInt8] {
-    let digits = Array("0123456789abcdef".utf8)
-    return bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }
+    [UInt8](unsafeUninitializedCapacity: 2 * bytes.count) { place, count in
+      for byte in bytes {
+        for digit in [byte >> 4, byte & 15] {
+          place[count] = digit < 10 ? digit + 0x30 : digit + 0x57
+          count += 1
+        }
+      }
+    }
   }
 
   static func bytes(ofHex text: some Sequence<UInt8>) -> [UInt8] {
@@ -53,7 +59,7 @@ final class LineFraming: Framing {
 
   override func responseHeaders(_ block: HeaderBlock, endsStream: Bool) -> ResponseStart {
     guard endsStream else { return .headers(Metadata()) }
-    let said = value(block.fields, "x-status")!
+    guard let said = value(block.fields, "x-status") else { return .ended(Status(.unknown)) }
     return .ended(status(said[...]))
   }
 
@@ -79,10 +85,11 @@ final class LineFraming: Framing {
   override func status(_ end: StreamEnd, trailers: consuming Status?, deadlineHasPassed: Bool) -> Status {
     if let said = trailers { return said }
     switch end {
-    case .lost(let words), .unprocessed(let words): return Status(.unavailable, words: words)
-    case .trailers, .body, .neverSent, .cancelled, .tooMuch, .insecure, .reset, .broken, .answerTooLarge,
-      .requestTooLarge, .noMemory:
-      break
+    case .lost(let words), .unprocessed(let words), .unanswered(let words), .neverSent(let words):
+      return Status(.unavailable, words: words)
+    case .broken(let words): return Status(.internal, words: words)
+    case .answerTooLarge(let words): return Status(.resourceExhausted, words: words)
+    case .trailers, .body, .cancelled, .tooMuch, .insecure, .reset, .requestTooLarge, .noMemory: break
     }
     return Status(.internal, "the stream ended without a status")
   }

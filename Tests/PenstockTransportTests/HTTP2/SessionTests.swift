@@ -70,7 +70,7 @@ import Testing
       case .broken(let words):
         log.append("violation")
         self.words = text(words)
-      case .lost(let words): log.append("lost: \(text(words)!)")
+      case .lost(let words), .unanswered(let words): log.append("lost: \(text(words)!)")
       case .answerTooLarge(let words): log.append("too large: \(text(words)!)")
       case .requestTooLarge(let size, let limit): log.append("request too large \(size) \(limit)")
       case .noMemory: log.append("no memory")

@@ -1,0 +1,497 @@
+import CSystem
+import PenstockCall
+import PenstockChannel
+import PenstockWire
+
+/// One connection of a pool: a link, and one request at a time on it with its answer.
+///
+/// In each turn it reads the waiting bytes and tells the stream's owner; it writes once, at the turn's end. It reads no more
+/// while the owner has not taken as many bytes as a window has.
+final class HTTP1Connection: ReadyHandler, TurnTask {
+  var life = HTTP1Life.idle
+  let facts: ConnectionFacts
+  /// The next connection of the pool, and the one that was used before this one, while both are idle.
+  var next: HTTP1Connection?
+  var below: HTTP1Connection?
+  /// Since when there is no request, or since when the present one is on the connection.
+  private(set) var since: UInt64
+  /// When listeners were last told that the connection is silent.
+  var silentAt: UInt64 = 0
+  /// Whether any answer has come.
+  private(set) var hasAnswered = false
+  /// Whether this side has ended it.
+  private(set) var wasGivenUp = false
+  var isScheduled = false
+
+  let link: Link
+  let parser: ResponseParser
+  private(set) var pool: HTTP1Pool?
+  /// The stream of the present request; nil: there is none, or its owner has left.
+  private(set) var stream: HTTP1Stream?
+  /// The stream whose owner has to be told.
+  private var changed: HTTP1Stream?
+  /// The body of the present request, until the kernel has got a byte of the request.
+  var unsent = PieceQueue()
+  var isUnsent = false
+  /// The body that the head of the request has announced, and whether its end is in the output.
+  var body = RequestHead.Body.none
+  var isBodyEnded = false
+  /// Whether nothing can be written any more. An answer may still be read.
+  var isDeaf = false
+  private var peerHasEnded = false
+  /// Whether nothing is read, because the owner has as many bytes to take as a window has; and whether that is over.
+  private(set) var isPaused = false
+  private var wasPaused = false
+  /// Whether the loop does not watch the descriptor, because it would tell of the connection's end again and again.
+  private(set) var isUnwatched = false
+  /// How many of TLS's own messages have come since bytes of an answer did.
+  private var eventsWithoutUse = 0
+
+  /// How many bytes are read in one turn before other connections are served.
+  static let readBudget = 256 << 10
+  /// How many bytes are read at most after a write has failed.
+  static let lastBudget = 1 << 20
+  /// How many bytes of an answer that nobody wants are read, if they are there already, so that the connection can be kept.
+  private static let restBudget = 64 << 10
+  private static let leastSpace = 4096
+
+  @inline(never) @_optimize(size)
+  init(_ link: Link, _ peer: ByteBuffer, _ pool: HTTP1Pool) {
+    self.link = link
+    self.pool = pool
+    parser = ResponseParser(maxHeaderList: pool.destination.limits.maxHeaderList)
+    facts = ConnectionFacts(
+      peer: peer, local: link.socket.localAddress.map { ByteBuffer().say($0.text()) },
+      security: link.engine?.facts(), rpc: pool.rpc, isHTTP1: true)
+    since = pool.runtime.now
+    confine(self)
+    facts.heardAt.set(since)
+    if let keepalive = pool.destination.keepalive {
+      link.socket.limitUnacknowledged(keepalive.timeout)
+      link.socket.keepAlive(idle: keepalive.interval, timeout: keepalive.timeout)
+    }
+  }
+
+  /// Takes over the descriptor's events, and the bytes that have come already.
+  @inline(never) @_optimize(size)
+  func begin() {
+    link.hand(to: self)
+    if let engine = link.engine {
+      receiveRecords(engine)
+    } else if !link.input.isEmpty {
+      receive(link.input.view)
+    }
+  }
+
+  // MARK: Streams
+
+  /// Whether a request may be given to the connection. The loop is told of the peer's end; the socket is asked only if the
+  /// loop has not looked lately.
+  func lookIfUsable() -> Bool {
+    guard let pool, !peerHasEnded else { return false }
+    if pool.runtime.clock &- pool.runtime.polledAt > HTTP1Connection.lately, !link.socket.isQuiet {
+      receiveAll(HTTP1Connection.restBudget)
+    }
+    return life == .idle
+  }
+
+  private static let lately: UInt64 = 200_000
+
+  /// Gives the connection, which is idle, a stream.
+  func assign(_ stream: HTTP1Stream) {
+    guard let pool else { return }
+    _ = life.handle(.assigned)
+    self.stream = stream
+    stream.connection = self
+    since = pool.runtime.now
+    silentAt = since
+    pool.lend(facts)
+    pool.watchSilence(since)
+    _ = borrow(stream.owner) { $0.streamJoins(stream, facts) }
+    parser.begin()
+    isUnsent = true
+    isBodyEnded = false
+    wantsWrite()
+  }
+
+  @inline(never)
+  func wantsWrite() {
+    if life != .closed, let pool { pool.work.scheduleWrite(self) }
+  }
+
+  /// The owner has taken bytes.
+  @inline(never)
+  func consumed(_ stream: HTTP1Stream) {
+    if isPaused, stream.body.count <= window / 2 { goOn() }
+  }
+
+  @inline(never) @_optimize(size)
+  private func goOn() {
+    isPaused = false
+    wasPaused = true
+    wantsWrite()
+  }
+
+  @inline(never) @_optimize(size)
+  private func pause() {
+    isPaused = true
+    if !isUnwatched { link.watch(input: false, output: !link.isSent) }
+  }
+
+  private var window: Int { pool.map { $0.destination.limits.streamWindow } ?? 0 }
+
+  /// The owner of the stream has left.
+  @inline(never) @_optimize(size)
+  func left() {
+    stream = nil
+    unsent.removeAll()
+    switch life {
+    case .idle, .closed: return
+    case .receiving:
+      // The rest of the answer may be there already: then the connection is kept.
+      if parser.hasBegun { receiveAll(HTTP1Connection.restBudget) }
+      if life != .receiving { return }
+    case .opening, .sending: break
+    }
+    wasGivenUp = true
+    follow(.left, ByteBuffer().say("a call has ended before its answer"))
+  }
+
+  @inline(never) @_optimize(size)
+  private func follow(_ event: HTTP1Life.Event, _ words: @autoclosure () -> ByteBuffer) {
+    switch life.handle(event) {
+    case .nothing: break
+    case .keep: keep()
+    case .close: end(words())
+    }
+  }
+
+  @inline(never) @_optimize(size)
+  private func keep() {
+    guard let pool else { return }
+    since = pool.runtime.now
+    if isPaused { goOn() }
+    pool.keep(self)
+  }
+
+  func mark() { changed = stream }
+
+  private func tell() {
+    guard let told = changed.take(), let owner = told.owner else { return }
+    owner.streamChanged(told)
+  }
+
+  // MARK: Reading
+
+  func ready(_ events: UInt32) {
+    if life == .closed { return }
+    if events & (CS_EPOLLRDHUP | CS_EPOLLERR | CS_EPOLLHUP) != 0 { peerHasEnded = true }
+    if !isPaused {
+      if events & ~CS_EPOLLOUT != 0 { receiveAll(HTTP1Connection.readBudget) }
+    } else if events & (CS_EPOLLERR | CS_EPOLLHUP) != 0 {
+      isUnwatched = true
+      link.unwatch()
+    }
+    tell()
+    if events & CS_EPOLLOUT != 0 { wantsWrite() }
+  }
+
+  /// Reads and handles the waiting bytes, and tells the owner of all but the last.
+  func receiveAll(_ most: Int) {
+    var budget = most
+    // With TLS the next bytes may be here already.
+    if wasPaused, let engine = link.engine { receiveRecords(engine) }
+    wasPaused = false
+    while budget > 0, life != .closed, let pool {
+      let room = stream.map { window - $0.body.count } ?? window
+      if room <= 0 { return pause() }
+      var capacity = 0
+      let moved: Socket.Moved
+      var straight = UnsafeMutableRawBufferPointer(start: nil, count: 0)
+      if let engine = link.engine {
+        if link.isClogged { return }
+        guard let space = engine.input.spare(atLeast: HTTP1Pool.scratchSize / 2) else {
+          return close(ByteBuffer().say("no memory to receive"))
+        }
+        capacity = space.count
+        moved = link.socket.receive(into: space)
+      } else if let space = messageSpace {
+        straight = space
+        (moved, capacity) = receive(space, and: pool.scratch)
+      } else {
+        let space = UnsafeMutableRawBufferPointer(rebasing: pool.scratch.prefix(room))
+        capacity = space.count
+        moved = link.socket.receive(into: space)
+      }
+      switch moved {
+      case .wouldBlock: return isUnwatched ? close(Link.ended(during)) : ()
+      case .end: return connectionEnded(isWhole: link.engine == nil)
+      case .failed(let code): return close(Link.lost(code, during))
+      case .bytes(let n):
+        facts.heardAt.set(pool.runtime.lastNow)
+        budget -= n
+        if let engine = link.engine {
+          engine.input.commit(n)
+          receiveRecords(engine)
+        } else if straight.count > 0 {
+          receive(ByteView(rebasing: ByteView(straight).prefix(n)))
+          if n > straight.count, life != .closed {
+            receive(ByteView(rebasing: ByteView(pool.scratch).prefix(n - straight.count)))
+          }
+        } else {
+          receive(ByteView(rebasing: ByteView(pool.scratch).prefix(n)))
+        }
+        // A read of less than the space has usually emptied the socket; if not, epoll reports the rest.
+        if n < capacity { return }
+        tell()
+      }
+    }
+  }
+
+  /// The space within a message for the next bytes, which are certainly bytes of the body.
+  private var messageSpace: UnsafeMutableRawBufferPointer? {
+    guard parser.bodyAhead >= HTTP1Connection.leastSpace, let stream, stream.bodyIsEmpty, stream.end == nil,
+      let space = stream.owner?.streamSpace(), space.count >= HTTP1Connection.leastSpace
+    else { return nil }
+    return UnsafeMutableRawBufferPointer(rebasing: space.prefix(parser.bodyAhead))
+  }
+
+  /// Receives bytes of a message, and the bytes behind them into `rest`.
+  @inline(never) @_optimize(size)
+  private func receive(_ space: UnsafeMutableRawBufferPointer, and rest: UnsafeMutableRawBufferPointer)
+    -> (Socket.Moved, Int)
+  {
+    withUnsafeTemporaryAllocation(of: iovec.self, capacity: 2) { vectors in
+      vectors[0] = iovec(iov_base: space.baseAddress, iov_len: space.count)
+      vectors[1] = iovec(iov_base: rest.baseAddress, iov_len: rest.count)
+      guard let start = vectors.baseAddress else { return (.wouldBlock, 0) }
+      return (link.socket.receive(start, 2), space.count + rest.count)
+    }
+  }
+
+  @inline(never) @_optimize(size)
+  private func receiveRecords(_ engine: TLSEngine) {
+    while life != .closed, let pool {
+      let room = stream.map { window - $0.body.count } ?? window
+      if room <= 0 { return pause() }
+      let space = messageSpace ?? UnsafeMutableRawBufferPointer(rebasing: pool.scratch.prefix(room))
+      switch engine.read(into: space) {
+      case .bytes(let n): receive(ByteView(rebasing: ByteView(space)[..<n]))
+      case .needsMore:
+        let events = engine.takeEvents()
+        if events == 0 { return }
+        eventsWithoutUse += events
+        if eventsWithoutUse > Limits.framesWithoutUse {
+          return close(
+            ByteBuffer().say("the connection ended: too many TLS messages without use for any call"))
+        }
+      case .closed: return connectionEnded(isWhole: true)
+      case .failed:
+        // Sends the alert that tells the peer the reason.
+        link.flush()
+        return close(engine.failure ?? ByteBuffer().say("TLS failed"))
+      }
+    }
+  }
+
+  @inline(never)
+  private func receive(_ bytes: ByteView) {
+    var at = 0
+    eventsWithoutUse = 0
+    switch life {
+    case .idle, .opening: return close(ByteBuffer().say("the server sent bytes without a request"))
+    case .sending, .receiving: break
+    case .closed: return
+    }
+    if !hasAnswered {
+      hasAnswered = true
+      pool?.answered()
+    }
+    while true {
+      let (count, event) = parser.push(ByteView(rebasing: bytes[at...]))
+      at += count
+      switch event {
+      case .needsMore: return
+      case .body(let part): if !take(part) { return }
+      case .head(let endsAnswer):
+        if endsAnswer, at < bytes.count { return tooMuch(bytes.count - at) }
+        takeHead(endsAnswer)
+        if endsAnswer { return answered(.trailers, bytes.count - at) }
+      case .trailers:
+        takeTrailers()
+        return answered(.trailers, bytes.count - at)
+      case .end: return answered(.body, bytes.count - at)
+      case .failed(let flaw): return broken(flaw)
+      }
+    }
+  }
+
+  private func takeHead(_ endsAnswer: Bool) {
+    guard let stream, isWithinLimit() else { return }
+    _ = borrow(stream.owner) { $0.streamReceives(head: parser.block, endsStream: endsAnswer) }
+    mark()
+  }
+
+  @inline(never) @_optimize(size)
+  private func takeTrailers() {
+    guard let stream, stream.end == nil, isWithinLimit() else { return }
+    _ = borrow(stream.owner) { $0.streamReceives(trailers: parser.block) }
+  }
+
+  /// Whether the fields that have come are within the limit; if not, the stream ends.
+  @inline(never) @_optimize(size)
+  private func isWithinLimit() -> Bool {
+    if parser.block.size <= maxHeaderList { return true }
+    let words = ByteBuffer().say("the received headers are over the limit of ").say(maxHeaderList)
+      .say(" bytes (max_header_list_bytes)")
+    stream?.finish(.answerTooLarge(words))
+    mark()
+    return false
+  }
+
+  private var maxHeaderList: Int { pool.map { $0.destination.limits.maxHeaderList } ?? 0 }
+
+  /// Passes on a part of the body. False: the connection has closed.
+  private func take(_ part: ByteView) -> Bool {
+    guard let stream, stream.end == nil else { return true }
+    stream.received(part.count)
+    var taken = 0
+    if stream.bodyIsEmpty {
+      taken = min(max(borrow(stream.owner) { $0.streamReceives(part) } ?? 0, 0), part.count)
+    }
+    mark()
+    if taken == part.count || stream.keep(ByteView(rebasing: part[taken...])) { return true }
+    stream.finish(.noMemory)
+    close(ByteBuffer().say("no memory to receive"))
+    return false
+  }
+
+  /// The answer is complete. `surplus`: how many bytes have come behind it, which nobody has asked for.
+  @inline(never) @_optimize(size)
+  private func answered(_ how: StreamEnd, _ surplus: Int) {
+    if surplus > 0 { return tooMuch(surplus) }
+    mark()
+    let answered = stream.take()
+    _ = borrow(answered) { $0.finish(how, on: self) }
+    follow(
+      .answered(keeps: parser.persists && !peerHasEnded && pool?.keepsConnections == true),
+      ByteBuffer().say(
+        peerHasEnded || !parser.persists
+          ? "the server has ended the connection with its answer" : "the connection is no longer used"))
+  }
+
+  @inline(never) @_optimize(size)
+  private func tooMuch(_ surplus: Int) {
+    let words = ByteBuffer().say("the server broke the rules of HTTP/1.1: ").say(surplus)
+      .say(" bytes behind the end of its answer")
+    stream?.finish(.broken(words))
+    close(words)
+  }
+
+  @inline(never) @_optimize(size)
+  private func broken(_ flaw: ResponseFlaw) {
+    let words = parser.words(flaw)
+    stream?.finish(
+      flaw == .tooLong ? .answerTooLarge(words) : flaw == .noMemory ? .noMemory : .broken(words))
+    close(words)
+  }
+
+  // MARK: Writing
+
+  func runInTurn() {
+    if life == .closed { return }
+    if wasPaused {
+      receiveAll(HTTP1Connection.readBudget)
+      if isUnwatched, !isPaused, life != .closed { goOn() }
+      tell()
+    }
+    write()
+    tell()
+  }
+
+  /// Ends a stream of which nothing is in the output; the connection is kept.
+  @inline(never) @_optimize(size)
+  func refuse(_ end: StreamEnd) {
+    mark()
+    stream?.finish(end, on: self)
+    stream = nil
+    follow(.left, ByteBuffer())
+  }
+
+  // MARK: The end
+
+  var during: StaticString {
+    switch life {
+    case .idle, .opening: " without a request"
+    case .sending: " while a request was sent"
+    case .receiving: " before the answer was complete"
+    case .closed: ""
+    }
+  }
+
+  /// The peer has ended the connection. `isWhole`: it has done so regularly, with TLS by close_notify.
+  @inline(never) @_optimize(size)
+  private func connectionEnded(isWhole: Bool) {
+    peerHasEnded = true
+    if life == .sending || life == .receiving, isWhole, parser.connectionEnded() { return answered(.body, 0) }
+    let text = Link.ended(during)
+    if life == .sending || life == .receiving {
+      if let position = parser.position() {
+        text.say(", ").say(position.view)
+      } else if !parser.hasBegun {
+        text.say(": it has sent no answer")
+      }
+    }
+    close(text)
+  }
+
+  /// Closes at once; a request that is under way ends.
+  @inline(never) @_optimize(size)
+  func close(_ words: ByteBuffer) {
+    guard life != .closed else { return }
+    let was = life
+    _ = life.handle(.over)
+    if let stream = stream.take() {
+      if changed !== stream { tell() }
+      changed = stream
+      stream.finish(how(was, words, stream), on: self)
+    }
+    end(words)
+    tell()
+  }
+
+  /// How a stream ends whose connection has closed.
+  @inline(never) @_optimize(size)
+  private func how(_ was: HTTP1Life, _ words: ByteBuffer, _ stream: HTTP1Stream) -> StreamEnd {
+    if was == .opening { return .neverSent(words) }
+    if isUnsent {
+      stream.restore(unsent)
+      return .neverSent(words)
+    }
+    return parser.hasBegun ? .lost(words) : .unanswered(words)
+  }
+
+  /// The connection is closed: frees what it has, and tells the pool.
+  @inline(never) @_optimize(size)
+  private func end(_ words: ByteBuffer) {
+    unsent.removeAll()
+    link.close()
+    let told = pool.take()
+    told?.ended(self, words)
+  }
+
+  @inline(never) @_optimize(size)
+  func closeGracefully(_ words: ByteBuffer) {
+    guard life != .closed, let pool else { return }
+    wasGivenUp = true
+    // If other code in the program has closed the loop's descriptors, the number of the socket may be another file's
+    // by now.
+    if !pool.runtime.hasLostDescriptors, let engine = link.engine {
+      engine.close()
+      link.flush()
+    }
+    close(words)
+  }
+
+  func closeInChild() { link.socket.close() }
+}

@@ -1,0 +1,73 @@
+/// The life of a connection of HTTP/1.1, which has one call at a time.
+///
+/// | | assigned | headGiven | requestSent | answered(keeps) | answered | left | drained | over |
+/// |---|---|---|---|---|---|---|---|---|
+/// | idle | opening | - | - | - | - | - | close | closed |
+/// | opening | - | sending | - | - | - | keep | - | closed |
+/// | sending | - | - | receiving | close | close | close | - | closed |
+/// | receiving | - | - | - | keep | close | close | - | closed |
+/// | closed | - | - | - | - | - | - | - | - |
+///
+/// Each cell has the state that follows, or an action: after "keep" the state is `idle`, and after "close" it is `closed`; "-"
+/// changes nothing.
+///
+/// An answer that is complete before its request is sent leaves the connection of no use: the peer would take the rest of
+/// the request for the next one.
+enum HTTP1Life: CaseIterable {
+  /// There is no call.
+  case idle
+  /// A call has the connection, and nothing of its request was made.
+  case opening
+  /// The request is being sent; its answer may have begun.
+  case sending
+  /// The kernel has all of the request.
+  case receiving
+  case closed
+
+  enum Event: Equatable {
+    case assigned
+    /// The head of the request is in the output.
+    case headGiven
+    case requestSent
+    /// The answer is complete. `keeps`: whether the peer keeps the connection.
+    case answered(keeps: Bool)
+    /// The call wants nothing more.
+    case left
+    /// The connection takes no new calls.
+    case drained
+    case over
+  }
+
+  enum Action: Equatable {
+    case nothing
+    /// The connection is free for the next call.
+    case keep
+    case close
+  }
+
+  mutating func handle(_ event: Event) -> Action {
+    switch (self, event) {
+    case (.idle, .assigned): return become(.opening)
+    case (.opening, .headGiven): return become(.sending)
+    case (.sending, .requestSent): return become(.receiving)
+    case (.opening, .left), (.receiving, .answered(keeps: true)): return become(.idle, .keep)
+    case (.idle, .drained), (.sending, .answered), (.sending, .left), (.receiving, .answered(keeps: false)),
+      (.receiving, .left):
+      return become(.closed, .close)
+    case (.idle, .over), (.opening, .over), (.sending, .over), (.receiving, .over): return become(.closed)
+    case (.idle, .headGiven), (.idle, .requestSent), (.idle, .answered), (.idle, .left),
+      (.opening, .assigned), (.opening, .requestSent), (.opening, .answered), (.opening, .drained),
+      (.sending, .assigned), (.sending, .headGiven), (.sending, .drained),
+      (.receiving, .assigned), (.receiving, .headGiven), (.receiving, .requestSent), (.receiving, .drained),
+      (.closed, .assigned), (.closed, .headGiven), (.closed, .requestSent), (.closed, .answered),
+      (.closed, .left),
+      (.closed, .drained), (.closed, .over):
+      return .nothing
+    }
+  }
+
+  private mutating func become(_ next: HTTP1Life, _ action: Action = .nothing) -> Action {
+    self = next
+    return action
+  }
+}

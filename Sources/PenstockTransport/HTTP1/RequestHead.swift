@@ -1,0 +1,111 @@
+import CMemory
+import PenstockChannel
+import PenstockWire
+
+/// Writes the head of a request (RFC 9112 sections 3 and 5) from the fields that a framing has added.
+struct RequestHead {
+  private var method = ByteView(start: nil, count: 0)
+  private var path = ByteView(start: nil, count: 0)
+  private var authority = ByteView(start: nil, count: 0)
+  private let fields: FieldList
+
+  init(_ fields: FieldList) {
+    self.fields = fields
+    for index in 0..<fields.count {
+      let name = fields.name(at: index)
+      guard name.first == 0x3A else { break }
+      switch name.count {
+      case 5: path = fields.value(at: index)
+      case 10: authority = fields.value(at: index)
+      default: if name[1] == 0x6D { method = fields.value(at: index) }
+      }
+    }
+  }
+
+  /// The body of a request.
+  enum Body: Equatable {
+    case none
+    case length(Int)
+    case chunked
+  }
+
+  /// A GET has no body, and the other methods may have one (RFC 9110 section 8.6).
+  func body(_ bytes: Int, isWhole: Bool) -> Body {
+    if !isWhole { return .chunked }
+    return bytes == 0 && bytesEqual(method, "GET") ? .none : .length(bytes)
+  }
+
+  /// Appends the head, which has no flaw. False: there is no memory.
+  func write(_ body: Body, into out: ByteBuffer) -> Bool {
+    var size = method.count + path.count + authority.count + 96
+    for index in 0..<fields.count { size += fields.name(at: index).count + fields.value(at: index).count + 4 }
+    guard let space = out.spare(atLeast: size) else { return false }
+    var at = put(method, in: space, 0)
+    at = put(" ", in: space, at)
+    at = put(path, in: space, at)
+    at = put(" HTTP/1.1\r\nhost: ", in: space, at)
+    at = put(authority, in: space, at)
+    for index in 0..<fields.count {
+      let name = fields.name(at: index)
+      if name.first == 0x3A || RequestHead.isOurs(name) { continue }
+      at = put("\r\n", in: space, at)
+      at = put(name, in: space, at)
+      at = put(": ", in: space, at)
+      at = put(fields.value(at: index), in: space, at)
+    }
+    switch body {
+    case .none: break
+    case .length: at = put("\r\ncontent-length: ", in: space, at)
+    case .chunked: at = put("\r\ntransfer-encoding: chunked", in: space, at)
+    }
+    out.commit(at)
+    if case .length(let count) = body { out.say(count) }
+    return out.append("\r\n\r\n")
+  }
+
+  private func put(_ text: StaticString, in space: UnsafeMutableRawBufferPointer, _ at: Int) -> Int {
+    put(text.bytes, in: space, at)
+  }
+
+  /// Copies bytes to `at`, and returns the index behind them. `write` has made sure that there is room.
+  @inline(never)
+  private func put(_ bytes: ByteView, in space: UnsafeMutableRawBufferPointer, _ at: Int) -> Int {
+    if let start = bytes.baseAddress, let room = space.baseAddress { memcpy(room + at, start, bytes.count) }
+    return at + bytes.count
+  }
+
+  /// Whether the transport itself decides about the field.
+  private static func isOurs(_ name: ByteView) -> Bool {
+    switch name.count {
+    case 2: return bytesEqual(name, "te")
+    case 14: return bytesEqual(name, "content-length")
+    case 17: return bytesEqual(name, "transfer-encoding")
+    default: return false
+    }
+  }
+
+  /// The reason why the head can't be written: a byte that would end a part of it early, and let the server see another
+  /// request. nil: there is none.
+  func flaw() -> ByteBuffer? {
+    if method.isEmpty || hasBytes(method, below: 0x21) { return say("the method", method) }
+    if path.first != 0x2F || hasBytes(path, below: 0x21) { return say("the path", path) }
+    if hasBytes(authority, below: 0x21) { return say("the authority", authority) }
+    for index in 0..<fields.count {
+      let name = fields.name(at: index)
+      if hasBytes(name, below: 0x21) || name.isEmpty { return say("the name of a header", name) }
+      if hasBytes(fields.value(at: index), below: 0x20) { return say("the value of a header", name) }
+    }
+    return nil
+  }
+
+  /// Whether there is a control character, or another byte below `least`.
+  private func hasBytes(_ bytes: ByteView, below least: UInt8) -> Bool {
+    for byte in bytes where byte < least || byte == 0x7F { return true }
+    return false
+  }
+
+  @inline(never) @_optimize(size)
+  private func say(_ part: StaticString, _ bytes: ByteView) -> ByteBuffer {
+    ByteBuffer().say(part).say(" can't be sent over HTTP/1.1: \"").say(printable: bytes, limit: 60).say("\"")
+  }
+}
