@@ -22,6 +22,10 @@ func tell(_ news: ConnectionNews, to registration: Registration, of target: Byte
   event.tls_version = text(version)
   event.tls_cipher = text(cipher)
   event.tls_alpn = text(alpn)
+  if let connection = news.connection {
+    event.protocol = cString(connection.rpc.name)
+    event.http = cString(connection.http)
+  }
   function(registration.userData.pointer, &event)
   withExtendedLifetime((target, address, words, version, cipher, alpn)) {}
 }

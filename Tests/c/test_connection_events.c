@@ -7,7 +7,7 @@
 typedef struct log {
   pthread_mutex_t mutex;
   char kinds[256];
-  char address[16][64], message[16][256], target[16][64], version[16][16], alpn[16][16];
+  char address[16][64], message[16][256], target[16][64], version[16][16], alpn[16][16], speaks[32];
   uint64_t ms[16];
   latch any, finalized;
   penstock_channel *closes;       /* the channel to close at the first event; NULL: none */
@@ -30,6 +30,9 @@ static void heard(void *user_data, const penstock_connection_event *event) {
   copy(self->target[event->kind], 64, event->target);
   copy(self->version[event->kind], 16, event->tls_version);
   copy(self->alpn[event->kind], 16, event->tls_alpn);
+  bool is_ready = event->kind == PENSTOCK_CONNECTION_READY;
+  CHECK((event->protocol != NULL) == is_ready && (event->http != NULL) == is_ready);
+  if (is_ready) snprintf(self->speaks, sizeof(self->speaks), "%s/%s", event->protocol, event->http);
   self->ms[event->kind] = event->ms;
   pthread_mutex_unlock(&self->mutex);
   if (self->closes) OK(penstock_channel_close(self->closes));

@@ -75,6 +75,9 @@ typedef struct penstock_connection_event {
   const char *tls_version; /* with SECURED, such as "TLSv1.3"; NULL with other events, like the next two */
   const char *tls_cipher;  /* with SECURED, such as "TLS_AES_256_GCM_SHA384" */
   const char *tls_alpn;    /* with SECURED, the negotiated protocol, such as "h2" */
+  const char *protocol;    /* with READY, the protocol of the calls, such as "connect"; NULL with other events, like
+                              the next one */
+  const char *http;        /* with READY, the version of HTTP, "2" or "1.1" */
 } penstock_connection_event;
 
 typedef void (*penstock_connection_callback)(void *user_data, const penstock_connection_event *event);

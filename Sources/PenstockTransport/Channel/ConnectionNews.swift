@@ -41,17 +41,20 @@ public final class ConnectionNews {
   public let words: ByteBuffer?
   public let milliseconds: UInt64
   public let security: SecurityFacts?
+  /// What is known about the connection, with `ready`.
+  public let connection: ConnectionFacts?
   fileprivate var next: ConnectionNews?
 
   fileprivate init(
     _ kind: Kind, _ address: ByteBuffer?, _ words: ByteBuffer?, _ milliseconds: UInt64,
-    _ security: SecurityFacts?
+    _ security: SecurityFacts?, _ connection: ConnectionFacts?
   ) {
     self.kind = kind
     self.address = address
     self.words = words
     self.milliseconds = milliseconds
     self.security = security
+    self.connection = connection
   }
 }
 
@@ -88,11 +91,11 @@ extension ChannelCore {
   @inline(never) @_optimize(size)
   func note(
     _ kind: ConnectionNews.Kind, _ address: SocketAddress? = nil, _ words: ByteBuffer? = nil,
-    milliseconds: UInt64 = 0, _ security: SecurityFacts? = nil
+    milliseconds: UInt64 = 0, _ security: SecurityFacts? = nil, _ connection: ConnectionFacts? = nil
   ) {
     guard let listeners, listeners.isAnybody else { return }
     let text = address.map { ByteBuffer().say($0.text()) }
-    news.append(ConnectionNews(kind, text, words, milliseconds, security))
+    news.append(ConnectionNews(kind, text, words, milliseconds, security, connection))
     if closedBecause == nil { work.schedule(self) }
   }
 

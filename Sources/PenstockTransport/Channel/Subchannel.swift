@@ -278,7 +278,7 @@ final class Subchannel: Timer, ConnectorOwner {
   func connectionReady(_ ready: TransportConnection) {
     ready.facts?.tally = tally
     ready.wasReady = true
-    note(.ready)
+    channel.note(.ready, address, nil, milliseconds: 0, nil, ready.facts)
     guard fresh === ready else { return }
     fresh = nil
     if connection == nil { connection = ready } else { others.append(ready) }

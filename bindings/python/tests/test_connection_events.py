@@ -44,6 +44,12 @@ def test_a_connection_from_its_beginning(server: str) -> None:
             assert ready.seconds == 0
         eventually(lambda: all_of_it.kinds()[-1] == "LOST")
     assert all_of_it.kinds() == ["RESOLVING", "CONNECTING", "READY", "LOST"]
+    assert [(event.protocol, event.http) for event in all_of_it.events] == [
+        (None, None),
+        (None, None),
+        ("grpc", "2"),
+        (None, None),
+    ]
 
 
 def test_a_wait_after_a_failure() -> None:

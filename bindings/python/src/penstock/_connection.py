@@ -56,6 +56,10 @@ class ConnectionEvent:
     """The version of TLS, such as "TLSv1.3". This field and the next two are None except with `SECURED`."""
     tls_cipher: Optional[str]
     tls_alpn: Optional[str]
+    protocol: Optional[str] = None
+    """The protocol of the calls, such as "connect". This field and the next one are None except with `READY`."""
+    http: Optional[str] = None
+    """The version of HTTP, "2" or "1.1"."""
 
 
 def _text(given: Optional[bytes]) -> Optional[str]:
@@ -75,4 +79,6 @@ def event_from(raw: Any) -> Optional[ConnectionEvent]:
         _text(raw.tls_version),
         _text(raw.tls_cipher),
         _text(raw.tls_alpn),
+        _text(raw.protocol),
+        _text(raw.http),
     )

@@ -47,6 +47,8 @@ class penstock_connection_event(Structure):
         ("tls_version", c_char_p),
         ("tls_cipher", c_char_p),
         ("tls_alpn", c_char_p),
+        ("protocol", c_char_p),
+        ("http", c_char_p),
     ]
 
 
