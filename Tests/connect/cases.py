@@ -48,7 +48,7 @@ class Route:
     "gzip", "state" (holding calls and asking for their state), "headers first" (of a failed call, apart from its trailers),
     "client address" (of the client itself), "resets" (a connection lives on after a stream was reset, or was answered early),
     "c" (the C program's service), "translates" (to gRPC), "bridge" (to gRPC from Connect), "heavy" (large messages, and many
-    calls), "thousand" (open streams).
+    calls), "thousand" (open streams), "empty" (streams without a request).
     """
 
     name: str
@@ -293,10 +293,14 @@ class Cases:
         check_equal([answer.number for answer in answers], list(range(300)))
         check(all(answer.data == b"x" * 3000 for answer in answers), "other bytes than were sent")
         check_equal(list(self.caller.server_stream(pb.Ask(answers=-1), timeout=LIMIT)), [], "an empty stream")
+
+    case_long_streams.needs = frozenset({"streams", "up"})
+
+    def case_no_requests(self):
         check_equal(list(self.caller.bidi([], timeout=LIMIT)), [], "a stream without requests")
         check_equal(self.caller.client_stream([], timeout=LIMIT).data, b"", "no requests")
 
-    case_long_streams.needs = frozenset({"streams", "up"})
+    case_no_requests.needs = frozenset({"streams", "up", "empty"})
 
     def case_full_duplex(self):
         """Each request after the answer to the one before, over one stream."""
@@ -558,6 +562,7 @@ class Cases:
                     clients.add(caller.all(kind, asked())[0][0].seen.client)
                 if turn % 5 == 0:
                     failure(lambda: caller.one("unary", pb.Ask(failure=fails())))
-            check_equal(len(clients), 1, f"connections: {clients}")
+            # After a call that has failed, the end of its answer may still be on its way: then the next has another connection.
+            check(len(clients) <= 2, f"{len(clients)} connections: {clients}")
 
     case_connection_is_kept.needs = frozenset({"client address"})

@@ -30,8 +30,8 @@ class Programs:
     def run(self, route):
         if not route.can & {"c", "translates"}:
             return
-        # Envoy's bridge does not decode gRPC's messages.
-        spoilt = {"special_status_message"} if "bridge" in route.can else set()
+        # Envoy's bridge does not decode gRPC's messages, and takes no large ones.
+        spoilt = {"special_status_message", "message_limits"} if "bridge" in route.can else set()
         if "up" not in route.can:
             spoilt |= {"client_streaming", "half_duplex", "many_requests", "many_both_ways", "message_limits"}
         names = list(EVERY)

@@ -16,7 +16,7 @@ from through_envoy import Envoy, typed
 
 HERE = ROOT / "Tests" / "connect"
 # What connectrpc can do on any server that hands bodies on as they come.
-ALL = frozenset({"c", "streams", "up", "json", "state", "gzip", "headers first", "client address", "resets"})
+ALL = frozenset({"c", "streams", "up", "json", "state", "gzip", "headers first", "client address", "resets", "empty"})
 GET = frozenset({"get"})
 
 
