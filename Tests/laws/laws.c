@@ -5,6 +5,9 @@
  *
  *   laws HOST:PORT     a penstock-peer
  *   LAWS_SEED, LAWS_CALLS (1500)
+ *   LAWS_CHANNEL       the options of the channel; {"tls": false} by default
+ *   LAWS_OTHER         the options of the channel to which hops redirect calls; those of the first by default
+ *   LAWS_HALF_DUPLEX   if set, no call receives before its half-close
  *
  * Ends with `N passed, N failed`; N counts calls. */
 #define _GNU_SOURCE 1
@@ -35,6 +38,7 @@ static atomic_int calls_done;
 static atomic_int codes[17];
 static atomic_int answers; /* answers of the server that callers got */
 static atomic_bool stopping;
+static bool half_duplex;
 static atomic_uint_least64_t used[4]; /* how often the use of a ticket gave OK, ALREADY, GONE, or another result */
 
 /* Gives the trial (this program's record of a call) of some open call, or NULL. The trial exists at least until the
@@ -191,7 +195,7 @@ static void run_call(trial *trial, int slot, uint64_t *random) {
     for (uint32_t i = 0; i < messages; i++) {
       int length = snprintf(content, sizeof(content), "message %u", i);
       if (penstock_call_send(call, content, (size_t)length) != PENSTOCK_OK) break;
-      if (kind == PENSTOCK_KIND_BIDI && chance(random, 50) && !receive_one(trial, call, &next)) break;
+      if (kind == PENSTOCK_KIND_BIDI && !half_duplex && chance(random, 50) && !receive_one(trial, call, &next)) break;
     }
     penstock_call_half_close(call);
     if (chance(random, 50)) {
@@ -273,6 +277,10 @@ int main(int argc, char **argv) {
   text = getenv("LAWS_CALLS");
   int calls = text ? atoi(text) : 1500;
   atomic_store(&calls_left, calls);
+  half_duplex = getenv("LAWS_HALF_DUPLEX") != NULL;
+  const char *options[2] = {getenv("LAWS_CHANNEL"), getenv("LAWS_OTHER")};
+  if (!options[own]) options[own] = "{\"tls\": false}";
+  if (!options[other]) options[other] = options[own];
   printf("LAWS_SEED=%llu\n", (unsigned long long)seed);
   fflush(stdout);
   for (int i = 0; i < slot_count + side_slot_count; i++) pthread_mutex_init(&slots[i].mutex, NULL);
@@ -280,7 +288,7 @@ int main(int argc, char **argv) {
   snprintf(targets[own], sizeof(targets[own]), "%s", argv[1]);
   snprintf(targets[other], sizeof(targets[other]), "dns:///%s", argv[1]);
   for (int i = own; i <= other; i++) {
-    if (penstock_channel_new(targets[i], "{\"tls\": false}", &channels[i], &error) == PENSTOCK_OK) continue;
+    if (penstock_channel_new(targets[i], options[i], &channels[i], &error) == PENSTOCK_OK) continue;
     printf("%s\n0 passed, 1 failed\n", penstock_error_message(error));
     return 1;
   }
