@@ -1,7 +1,6 @@
 """The fault suite; `run` in this folder starts it. docs/peer.md has the language of the scripts."""
 
 import contextlib
-import functools
 import json
 import pathlib
 import re
@@ -148,22 +147,11 @@ class Faults:
     # ---- Scripts ----
 
     def stories(self):
-        """The scripts that the library can play a part in."""
+        """All scripts of the folder."""
         stories = [Story(path) for path in sorted(HERE.glob("*.script"))]
         check(len(stories) >= 30, f"{len(stories)} scripts")
         check(sum(story.is_open for story in stories) <= 1, "scripts with alternatives")
-        return [story for story in stories if story.http == "2" or self.has_http1]
-
-    @functools.cached_property
-    def has_http1(self):
-        """Whether the library under test speaks the protocols of HTTP/1.1."""
-        with peer("--http", "1.1") as server:
-            told = self.calls(server.address, channel={"protocol": "connect", "http": "1.1"})
-        if all(one["code"] == "OK" for one in told):
-            return True
-        print(f"no calls over HTTP/1.1: {told[0]['message']}")
-        self.suite.skipped += 1
-        return False
+        return stories
 
     def scripts(self):
         for story in self.stories():
@@ -217,8 +205,6 @@ class Faults:
 
     def over_protocols(self):
         """A script of HTTP/2 whose answer does not go beyond the headers ends the calls of all protocols alike."""
-        if not self.has_http1:
-            return
         for story in self.stories():
             if story.http == "2" and story.is_silent and not story.is_slow and not story.needs_tls:
                 for protocol in ("grpc-web", "grpc-web-text", "connect"):
