@@ -305,7 +305,9 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     switch consume step {
     case .needsMore, .busy: break
     case .message(let whole, let size):
-      if takesTurns, !isHalfClosed, call?._withUnsafeGuaranteedRef({ $0.takesTurns(hasMessage: true) }) ?? false {
+      if takesTurns, !isHalfClosed,
+        call?._withUnsafeGuaranteedRef({ $0.takesTurns(hasMessage: true) }) ?? false
+      {
         return failSoon(TransportStream.halfDuplex())
       }
       if size < whole.count { withCore { $0.runtime.watch.hasRun = true } }

@@ -328,10 +328,10 @@ final class Subchannel: Timer, ConnectorOwner {
   /// An event of a further connection, of which the subchannel itself does not know.
   @inline(never) @_optimize(size)
   func noteFurther(
-    _ kind: ConnectionNews.Kind, _ words: ByteBuffer?, milliseconds: UInt64 = 0,
-    security: SecurityFacts? = nil
+    _ kind: ConnectionNews.Kind, _ words: ByteBuffer?, _ connection: ConnectionFacts? = nil,
+    milliseconds: UInt64 = 0, security: SecurityFacts? = nil
   ) {
-    channel.note(kind, address, words, milliseconds: milliseconds, security)
+    channel.note(kind, address, words, milliseconds: milliseconds, security, connection)
   }
 
   /// Called when a connection with calls has been silent for `time` nanoseconds.

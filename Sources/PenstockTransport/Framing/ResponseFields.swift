@@ -251,7 +251,8 @@ extension StreamEnd {
   var isComplete: Bool {
     switch self {
     case .trailers, .body: return true
-    case .neverSent, .unprocessed, .unanswered, .cancelled, .tooMuch, .insecure, .reset, .lost, .broken, .answerTooLarge,
+    case .neverSent, .unprocessed, .unanswered, .cancelled, .tooMuch, .insecure, .reset, .lost, .broken,
+      .answerTooLarge,
       .requestTooLarge, .noMemory:
       return false
     }

@@ -44,6 +44,7 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
   private var wasPaused = false
   /// Whether the loop does not watch the descriptor, because it would tell of the connection's end again and again.
   private(set) var isUnwatched = false
+  private var behind = 0  // How many bytes have come behind those that are being parsed.
   /// How many of TLS's own messages have come since bytes of an answer did.
   private var eventsWithoutUse = 0
 
@@ -234,7 +235,9 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
           engine.input.commit(n)
           receiveRecords(engine)
         } else if straight.count > 0 {
+          behind = max(n - straight.count, 0)
           receive(ByteView(rebasing: ByteView(straight).prefix(n)))
+          behind = 0
           if n > straight.count, life != .closed {
             receive(ByteView(rebasing: ByteView(pool.scratch).prefix(n - straight.count)))
           }
@@ -369,7 +372,7 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
   /// The answer is complete. `surplus`: how many bytes have come behind it, which nobody has asked for.
   @inline(never) @_optimize(size)
   private func answered(_ how: StreamEnd, _ surplus: Int) {
-    if surplus > 0 { return tooMuch(surplus) }
+    if surplus + behind > 0 { return tooMuch(surplus + behind) }
     mark()
     let answered = stream.take()
     _ = borrow(answered) { $0.finish(how, on: self) }

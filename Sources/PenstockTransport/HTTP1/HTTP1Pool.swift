@@ -260,7 +260,7 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
     let connection = HTTP1Connection(link, peer, self)
     add(connection)
     if let security = connection.facts.security { owner?.noteFurther(.secured, nil, security: security) }
-    owner?.noteFurther(.ready, nil)
+    owner?.noteFurther(.ready, nil, connection.facts)
     becomeIdle(connection)
     connection.begin()
     if connection.life == .idle, !queue.isEmpty, let first = popIdle() { keep(first) }
