@@ -91,6 +91,7 @@ TEST(connection_events_of_one_connection) {
   CHECK_STR(all.address[1], "(null)");
   CHECK_STR(all.address[5], peer_address());
   CHECK_STR(all.version[5], "(null)");
+  CHECK_STR(all.speaks, "grpc/2");
   OK(penstock_channel_close(channel));
   EVENTUALLY(has(&all, "RCYL"));
   CHECK_STR(all.address[7], peer_address());
@@ -240,4 +241,22 @@ TEST(connection_events_alone_make_no_hop) {
   penstock_free(json);
   penstock_channel_release(channel);
   latch_wait(&self.finalized, 1);
+}
+
+/* Each connection of HTTP/1.1 is told as ready, also one that the pool makes for a further call. */
+TEST(connection_events_over_http1) {
+  log all = LOG_INIT;
+  penstock_runtime *runtime = new_runtime(NULL);
+  penstock_channel *channel = open_at(runtime, peer_address(), "{\"tls\": false, \"protocol\": \"connect\"}");
+  observe(&all, channel);
+  penstock_call *first = start_call(channel, SERVER_STREAM, PENSTOCK_KIND_SERVER_STREAM);
+  penstock_call *second = start_call(channel, SERVER_STREAM, PENSTOCK_KIND_SERVER_STREAM);
+  EVENTUALLY(has(&all, "RCYCY"));
+  CHECK_STR(all.speaks, "connect/1.1");
+  penstock_call_release(first);
+  penstock_call_release(second);
+  penstock_channel_release(channel);
+  latch_wait(&all.finalized, 1);
+  OK(penstock_runtime_shutdown(runtime, 20000));
+  penstock_runtime_release(runtime);
 }

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import builtins
 import json
+import socket
 import sys
-from typing import Any, Callable, Dict, List, Tuple, cast
+import threading
+from typing import Any, Callable, Dict, Iterator, List, Tuple, cast
 
 import pytest
 
@@ -309,3 +311,55 @@ def test_stubs_of_a_side_channel_keep_their_own_encoding(peer: Peer) -> None:
         channel.add_interceptor(Asks())
         assert sent_type(channel, "abc") == "application/grpc+reversed"
     assert types == ["application/grpc"]
+
+
+# ---- Half duplex ----
+
+
+@pytest.fixture
+def half_duplex(peer: Peer) -> Iterator[Channel]:
+    with Channel(f"http://{peer.target}", options={"protocol": "connect", "http": "1.1"}) as channel:
+        yield channel
+
+
+def test_streams_over_http_1(half_duplex: Channel) -> None:
+    given = [str(i).encode() * 1000 for i in range(200)]
+    bidi = half_duplex.stream_stream(ECHO + "Bidi")
+    assert list(bidi(given)) == given
+    # The requests of an iterator are sent on a thread, while this one receives.
+    assert list(bidi(iter(given))) == given
+    assert half_duplex.stream_unary(ECHO + "ClientStream")(iter(given)) == b"".join(given)
+    assert list(half_duplex.unary_stream(ECHO + "ServerStream")(b"x", metadata={"x-count": "3"})) == [b"x"] * 3
+    call = bidi(given)
+    assert list(call) == given
+    assert (call.stats["protocol"], call.stats["http"]) == ("connect", "1.1")
+
+
+def test_a_list_too_large_to_be_sent_at_once(half_duplex: Channel) -> None:
+    given = [bytes([i]) * 300_000 for i in range(8)]
+    assert list(half_duplex.stream_stream(ECHO + "Bidi")(given)) == given
+
+
+def test_an_iterator_that_waits_for_a_response_never_hangs() -> None:
+    """The server takes the request and does not answer it, as servers do that wait for all of it."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        with Channel(f"http://127.0.0.1:{port}", options={"protocol": "connect"}) as channel:
+            answered = threading.Event()
+
+            def requests() -> Iterator[bytes]:
+                yield b"first"
+                answered.wait()
+
+            call = channel.stream_stream(ECHO + "Bidi")(requests())
+            with pytest.raises(RpcError, match="half-close") as raised:
+                next(call)
+            answered.set()
+            assert raised.value.code() is StatusCode.UNIMPLEMENTED
+
+
+def test_http_versions_in_statistics(peer: Peer) -> None:
+    for http in ("1.1", "2"):
+        with Channel(f"http://{peer.target}", options={"protocol": "grpc-web", "http": http}) as channel:
+            _, call = channel.unary_unary(ECHO + "Unary").with_call(b"x")
+            assert (call.stats["protocol"], call.stats["http"]) == ("grpc-web", http)
