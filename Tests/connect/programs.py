@@ -40,7 +40,8 @@ class Programs:
                            (full and "translates" in route.can, GRPCIO),
                            ("resets" in route.can and "translates" not in route.can, COMPRESSED)):
             names += more if when else ()
-        for style in STYLES:
+        # Every style where there are most cases, otherwise one.
+        for style in STYLES if "heavy" in route.can else STYLES[1:2]:
             more = []
             if "heavy" in route.can and style != "blocking":
                 more = [*HEAVY, *(THOUSAND if "thousand" in route.can else ())]

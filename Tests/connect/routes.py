@@ -154,7 +154,7 @@ def route(name, address, protocol, http, can, tls=None, **options):
 
 def over(version, can):
     """What a route can do over this version of HTTP: over HTTP/1.1 bidi is half-duplex."""
-    return can | {"full" if version == "2" else "half"}
+    return can | ({"full"} if version == "2" else set())
 
 
 __all__ = ["ALL", "CONNECT", "GET", "GRPC", "TEXT", "WEB", "Nginx", "Pyvoy", "Translating", "grpcio", "over", "route", "server"]

@@ -60,7 +60,7 @@ class Connect:
         with server("uvicorn", *self.secure()) as found:
             can = over("1.1", ALL | GET)
             self.both(
-                route("uvicorn connect", found.address, CONNECT, "", can | {"heavy"}),
+                route("uvicorn connect", found.address, CONNECT, "", can | {"heavy", "half"}),
                 route("uvicorn connect tls", found.tls, CONNECT, "", can, tls=self.roots),
                 route("uvicorn grpc-web", found.address, WEB, "", over("1.1", ALL)))
 
@@ -82,7 +82,7 @@ class Connect:
     def wsgi(self):
         with server("wsgi") as found:
             self.both(
-                route("wsgi connect h1", found.address, CONNECT, "1.1", WSGI | {"streams", "up", "half"}),
+                route("wsgi connect h1", found.address, CONNECT, "1.1", WSGI | {"streams", "up"}),
                 route("wsgi connect h2c", found.address, CONNECT, "2", WSGI | {"streams", "up"}))
         with server("wsgiref") as found:
             self.both(route("wsgiref connect", found.address, CONNECT, "1.1", WSGI - GET))
@@ -103,7 +103,7 @@ class Connect:
                 route("pyvoy grpc-web h1 tls", found.tls, WEB, "1.1", one, tls=self.roots))
         with Pyvoy(self.certificates, "wsgi") as found:
             self.both(
-                route("pyvoy wsgi connect h1", found.address, CONNECT, "1.1", WSGI | {"streams", "up", "half"}),
+                route("pyvoy wsgi connect h1", found.address, CONNECT, "1.1", WSGI | {"streams", "up"}),
                 route("pyvoy wsgi connect h2c", found.address, CONNECT, "2", WSGI | {"streams", "up"}))
 
     # ---- Proxies ----
