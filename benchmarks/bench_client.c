@@ -13,6 +13,7 @@
  *   --tls           the CA's certificate; without, cleartext
  *   --window        the HTTP/2 window of a stream and of the connection; without, the library's defaults
  *   --max-window    how large the windows may grow; without, not at all
+ *   --options       more members of the channel's options, such as '"protocol": "connect"'
  *   --spin          the runtime's "spin_us"
  *   --interceptors  how many interceptors, each with on_start and on_status
  *
@@ -144,7 +145,7 @@ int main(int argc, char **argv) {
                 .slowest = 1,
                 .mutex = PTHREAD_MUTEX_INITIALIZER,
                 .changed = PTHREAD_COND_INITIALIZER};
-  const char *what = "unary", *style = "blocking", *tls = NULL;
+  const char *what = "unary", *style = "blocking", *tls = NULL, *more = NULL;
   long calls = 1000, window = 0, most = 0, interceptors = 0, spin = -1, copies = 1;
   for (int i = 1; i < argc; i += 2) {
     const char *name = argv[i], *value = argv[i + 1];
@@ -157,6 +158,8 @@ int main(int argc, char **argv) {
       style = value;
     else if (strcmp(name, "--tls") == 0)
       tls = value;
+    else if (strcmp(name, "--options") == 0)
+      more = value;
     else if (strcmp(name, "--calls") == 0)
       calls = atol(value);
     else if (strcmp(name, "--in-flight") == 0)
@@ -191,7 +194,8 @@ int main(int argc, char **argv) {
     snprintf(windows, sizeof(windows),
              ", \"initial_stream_window_bytes\": %ld, \"initial_connection_window_bytes\": %ld", window, window);
   snprintf(channel, sizeof(channel),
-           "{\"tls\": %s, \"max_receive_message_bytes\": 67108864, \"max_window_bytes\": %ld%s}", roots, most, windows);
+           "{\"tls\": %s, \"max_receive_message_bytes\": 67108864, \"max_window_bytes\": %ld%s%s%s}", roots, most,
+           windows, more ? ", " : "", more ? more : "");
   snprintf(runtime, sizeof(runtime), "{\"spin_us\": %ld}", spin);
   self.channel_options = channel;
   penstock_error *error = NULL;

@@ -92,6 +92,7 @@ PROGRAMS = {
                        ["penstock_first.c", "first_call.h", "../include/penstock/*.h"]),
     "cycle.so": (lambda name, sources: in_c(name, sources, "-shared", "-fPIC", "-ldl"), ["cycle.c"]),
     "bare": (bare, ["bare.c", "bare_*.c", "bare*.h"]),
+    "bare_http1": (in_c, ["bare_http1.c"]),
     "grpc-swift-client": (with_swift, ["grpc-swift/Package.swift", "grpc-swift/Sources/grpc-swift-client/*.swift"]),
 }
 

@@ -3,6 +3,7 @@
  *
  *   counted_client --target T --what serial|flight|pingpong|up|down [--calls N] [--in-flight N] [--bytes N]
  *                  [--interceptors N] [--filtered N] [--tls CA.pem] [--copy 0|1] [--protocol P]
+ *                  [--http V]
  *
  *   serial        one blocking unary call after the other
  *   flight        batches of --in-flight unary calls in callback style: the next batch starts when the last has ended
@@ -11,7 +12,8 @@
  *   --copy          for `up`: 1 copies each message (the default); 0 sends the same message again and again, uncopied
  *   --interceptors  how many interceptors, each with on_start and on_status
  *   --filtered      how many interceptors whose filters do not match the calls
- *   --protocol      the channel's protocol, over HTTP/2: grpc (the default), grpc-web, grpc-web-text or connect
+ *   --protocol      the channel's protocol: grpc (the default), grpc-web, grpc-web-text or connect
+ *   --http          the version of HTTP: 2 (the default) or 1.1, which has a connection for each call in flight
  *
  * One thread does everything, so that the order of events is always the same: for `flight` the runtime is in host mode;
  * for blocking calls the caller drives the loop, and the longest linger keeps the runtime's own thread from taking it
@@ -187,7 +189,7 @@ static void add_interceptors(long count, const char *methods) {
 }
 
 int main(int argc, char **argv) {
-  const char *target = NULL, *what = "serial", *roots = NULL, *protocol = "grpc";
+  const char *target = NULL, *what = "serial", *roots = NULL, *protocol = "grpc", *http = "2";
   long calls = 100, interceptors = 0, filtered = 0, copies = 1;
   for (int i = 1; i + 1 < argc; i += 2) {
     const char *name = argv[i], *value = argv[i + 1];
@@ -195,6 +197,7 @@ int main(int argc, char **argv) {
     if (strcmp(name, "--what") == 0) what = value;
     if (strcmp(name, "--tls") == 0) roots = value;
     if (strcmp(name, "--protocol") == 0) protocol = value;
+    if (strcmp(name, "--http") == 0) http = value;
     if (strcmp(name, "--calls") == 0) calls = atol(value);
     if (strcmp(name, "--in-flight") == 0) in_flight = atol(value);
     if (strcmp(name, "--bytes") == 0) bytes = (size_t)atol(value);
@@ -220,7 +223,7 @@ int main(int argc, char **argv) {
 
   char options[1000], tls[900] = "false";
   if (roots) snprintf(tls, sizeof(tls), "{\"roots_file\": \"%s\"}", roots);
-  snprintf(options, sizeof(options), "{\"tls\": %s, \"http\": \"2\", \"protocol\": \"%s\"}", tls, protocol);
+  snprintf(options, sizeof(options), "{\"tls\": %s, \"http\": \"%s\", \"protocol\": \"%s\"}", tls, http, protocol);
   const bool by_host = run == flight;
   need("runtime", penstock_runtime_new(by_host ? "{\"mode\": \"host\"}" : "{\"linger_us\": 10000000}", &runtime, NULL));
   need("channel", penstock_channel_new_on(runtime, target, options, &channel, NULL));

@@ -53,6 +53,11 @@ median. `bare` is a client without a library."""
 WHERE = """Written by `benchmarks/run where`: the cost of a call or message for a client, against `penstock-peer`: the numbers of
 system calls, of voluntary and other switches and of page faults, and the CPU time in microseconds by layer, including the
 kernel. `library` is libpenstock or grpc++, `references` is Swift's reference counting, `copies` is copying of messages."""
+PROTOCOLS = """Written by `make bench` (alone: `benchmarks/run protocols`): unary calls of 64 bytes to one `penstock-peer`, by
+turns in one run. Over HTTP/1.1 each call in flight has a connection. `bare client` writes prepared requests to as many sockets
+and reads the answers, without a library. From Python, this library is beside `connectrpc`, whose client is pyqwest; both have
+the same messages and no compression. Ratios are medians of those of each round."""
+PROTOCOLS_COUNTED = "Instructions of the client per call, by callgrind:"
 CHAINS = """Written by `make bench` (alone: `benchmarks/run interceptors`): a unary call that a stub at the bottom of the chain
 answers, with 32 interceptors (8 in Python) and without, so no server and no socket is measured. The figures are CPU time,
 except for the pause that another thread resumes, which is wall time."""
@@ -98,6 +103,27 @@ def far(found):
               f"{one['ratio']:.2f}"]
              for trip, figures_ in found.items() for at, (name, one) in enumerate(figures_.items())]
     return rows(("round trip", "client", "MiB/s", "min .. max", "of grpcio"), cells)
+
+
+def protocols(found):
+    cells = []
+    for metric, clients in found.items():
+        for at, (name, one) in enumerate(clients.items()):
+            ratios = one["ratios"]
+            cells.append([metric if at == 0 else "", name, f"{one['rate']:,.0f}/s", f"{one['min']:,.0f} .. {one['max']:,.0f}",
+                          f"{one['cpu_us']:.1f}", f"{one['server_busy']:.0%}",
+                          *(f"{ratios[key]:.2f}" if key in ratios else "" for key in ("rate", "cpu_us", "cpu_of_bare"))])
+    return rows(("what", "client", "rate", "min .. max", "client CPU, us", "server", "rate, of gRPC or connectrpc", "CPU, of it",
+                 "CPU, of the bare client"), cells)
+
+
+def protocol_counts(found):
+    titles = list(next(iter(found.values())))
+    return rows(("", *titles), [[name, *(f"{one[title]:,.0f}" for title in titles)] for name, one in found.items()])
+
+
+def protocol_aims(found):
+    return rows(("aim", "ratio"), [[words, f"{value:.2f} {'met' if met else 'MISSED'}"] for words, value, met in found])
 
 
 def hop_costs(found):
@@ -166,9 +192,12 @@ def size(found):
 
 
 def page():
+    compared = figures("protocols")
     chains, growth, counted = figures("interceptors"), figures("growth")["axes"], figures("instructions")
     out = [HEAD, "## Beside other clients", "", COMPARED, "", table.markdown(figures("bench")),
            "## A server far away", "", FAR, "", *far(figures("far")), "",
+           "## Protocols", "", PROTOCOLS, "", *protocols(compared["rows"]), "", PROTOCOLS_COUNTED, "",
+           *protocol_counts(compared["instructions"]), "", *protocol_aims(compared["aims"]), "",
            "## Where the time of a call goes", "", WHERE, "", *where(figures("where")), "",
            "## Interceptors", "", CHAINS, "", *hop_costs(chains["hops"]), "", RATES, "", *hop_rates(chains["rates"]), "",
            *registry(chains["registry"]), "", "## Growth", "", GROWTH, ""]

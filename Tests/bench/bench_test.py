@@ -3,8 +3,10 @@ verdicts."""
 
 import argparse
 import concurrent.futures
+import http.server
 import pathlib
 import sys
+import threading
 import xml.dom.minidom
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -15,6 +17,7 @@ import clients  # noqa: E402
 import grpc  # noqa: E402
 import harness  # noqa: E402
 import plot  # noqa: E402
+import protocols  # noqa: E402
 import scenarios  # noqa: E402
 import servers  # noqa: E402
 import table  # noqa: E402
@@ -105,6 +108,60 @@ def h2load_counts(client, target):
     found_out(client, scenarios.Case("", "up", (), bytes=16), target)
 
 
+class WrongPages(http.server.BaseHTTPRequestHandler):
+    """Answers of Connect over HTTP/1.1, each with one wrong byte."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(200)
+        self.send_header("content-type", "application/proto")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body[:-1] + bytes([body[-1] ^ 1]))
+
+    def log_message(self, *_):
+        pass
+
+
+class WrongServer(http.server.ThreadingHTTPServer):
+    def handle_error(self, *_):
+        """A client that has found a wrong byte closes its connections."""
+
+
+def protocol_figures(bench, row, name):
+    """One short measurement of a client of a row."""
+    told = bench.once(name, protocols.ROWS[row][0], CALLS)
+    check(told["rate"] > 0 and told["cpu_us"] > 0 and told["server_busy"] > 0, told)
+
+
+def protocol_lies(bench, row, name):
+    try:
+        bench.once(name, protocols.ROWS[row][0], CALLS)
+    except harness.Failure as failure:
+        check("wrong" in str(failure), failure)
+    else:
+        raise harness.Failure("the wrong reply was not seen")
+
+
+def by_protocol(suite):
+    harness.generate_protos()
+    programs = protocols.build_peers.build(["bare_http1"])
+    with harness.peer() as peer, WrongServer(("127.0.0.1", 0), WrongPages) as lying:
+        threading.Thread(target=lying.serve_forever, daemon=True).start()
+        bench = protocols.Bench(servers.Server(peer), programs)
+        for row, (_, names) in protocols.ROWS.items():
+            for name in names:
+                suite.run(f"measures {row}, {name}", protocol_figures, bench, row, name)
+        bench.server.target = f"127.0.0.1:{lying.server_port}"
+        for row, (_, names) in protocols.ROWS.items():
+            for name in names:
+                if name == protocols.CONNECT1 or name == protocols.BARE or row.endswith("1 thread, HTTP/1.1"):
+                    suite.run(f"finds wrong replies {row}, {name}", protocol_lies, bench, row, name)
+        lying.shutdown()
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("patterns", nargs="*")
@@ -132,6 +189,7 @@ def main():
             suite.run("finds wrong replies h2load", h2load_counts, programs["h2load"], target)
         else:
             suite.skipped += 1
+        by_protocol(suite)
         lying.stop(None)
         common.end()
     return suite.end()

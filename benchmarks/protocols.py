@@ -1,0 +1,176 @@
+"""Measures unary calls over each protocol and each version of HTTP, by turns in one run against one penstock-peer.
+
+    run protocols [--rounds N] [--seconds S] [REGEX...]    some rows only: those whose name has one of them in it
+
+The C client makes calls over gRPC, gRPC-Web and Connect; `bare` (bare_http1.c) makes Connect's calls over HTTP/1.1 without a
+library. From Python this library's client is beside connectrpc's. Ratios are medians of those of each round. Instructions are
+counted by callgrind. Keeps its figures in benchmarks/figures, and writes docs/benchmarks.md.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import re
+import statistics
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "Tests" / "interop"))
+
+import build_peers
+import callgrind
+import clients
+import document
+import harness
+import servers
+import table
+from harness import ROOT
+
+HERE = ROOT / "benchmarks"
+GRPC, BARE, OTHER = "gRPC", "bare client, HTTP/1.1", "connectrpc"
+CONNECT1, CONNECT2 = "Connect, HTTP/1.1", "Connect, HTTP/2"
+# For each client of this library in C: its protocol, and the version of HTTP. The peer has all of them on one port.
+OPTIONS = {
+    GRPC: ("grpc", "2"),
+    "gRPC-Web, HTTP/2": ("grpc-web", "2"),
+    "gRPC-Web text, HTTP/2": ("grpc-web-text", "2"),
+    CONNECT2: ("connect", "2"),
+    CONNECT1: ("connect", "1.1"),
+    "gRPC-Web, HTTP/1.1": ("grpc-web", "1.1"),
+}
+# For each row: what is measured, its clients, and the client that the ratios refer to.
+ROWS = {
+    "unary, 1 in flight": ({"in_flight": 1}, (*OPTIONS, BARE)),
+    "unary, 100 in flight": ({"in_flight": 100}, (*OPTIONS, BARE)),
+    "Python: unary, 1 thread, HTTP/2": ({"threads": 1, "http": "2"}, ("penstock", OTHER)),
+    "Python: unary, 1 thread, HTTP/1.1": ({"threads": 1, "http": "1.1"}, ("penstock", OTHER)),
+    "Python: unary, 8 threads, HTTP/2": ({"threads": 8, "http": "2"}, ("penstock", OTHER)),
+    "Python: unary, 8 threads, HTTP/1.1": ({"threads": 8, "http": "1.1"}, ("penstock", OTHER)),
+}
+# The aims: the row, the client, the figure, the client that it is compared with, and the bound of the ratio.
+AIMS = (
+    *((row, name, "cpu_us", GRPC, "<=", 1.15) for row in ("unary, 1 in flight", "unary, 100 in flight")
+      for name in (CONNECT2, "gRPC-Web, HTTP/2")),
+    *((row, CONNECT1, "cpu_us", BARE, "<=", 1.3) for row in ("unary, 1 in flight", "unary, 100 in flight")),
+    *((row, "penstock", "rate", OTHER, ">=", 1.5) for row in ROWS if row.startswith("Python")),
+)
+COUNTED = {"unary, serial": (["serial"], 200, 1200), "unary, 100 in flight": (["flight", "--in-flight", 100], 1000, 4000)}
+PYTHON_PATH = os.pathsep.join((str(harness.GENERATED), str(ROOT / "bindings" / "python" / "src")))
+
+
+class Bench:
+    def __init__(self, server, programs):
+        self.server = server
+        self.client = clients.build_client()
+        self.bare = programs["bare_http1"]
+
+    def command(self, name, what):
+        """The command that measures, without the number of calls."""
+        if name in OPTIONS:
+            protocol, http = OPTIONS[name]
+            return [self.client, "--target", self.server.target, "--in-flight", what["in_flight"], "--options",
+                    f'"protocol": "{protocol}", "http": "{http}", "http1_max_connections": 100']
+        if name == BARE:
+            return [self.bare, "--target", self.server.target, "--in-flight", what["in_flight"]]
+        return [sys.executable, HERE / "connect_client.py", "--client", name, "--target", self.server.target, "--http",
+                what["http"], "--threads", what["threads"]]
+
+    def once(self, name, what, calls):
+        before = self.server.cpu()
+        child = clients.Child([*self.command(name, what), "--calls", calls], PYTHONPATH=PYTHON_PATH,
+                              PENSTOCK_LIBRARY=str(harness.LIBRARY / "libpenstock.so.0"))
+        told = json.loads(child.output.strip().split("\n")[-1])
+        # The server also had the warm-up.
+        served = (self.server.cpu() - before) * told["calls"] / (told["calls"] * 1.1)
+        return {"rate": told["calls"] / told["seconds"], "cpu_us": (told["user"] + told["system"]) / told["calls"] * 1e6,
+                "server_busy": served / told["seconds"], **{key: told[key] for key in ("p50_us", "p99_us") if told.get(key)}}
+
+    def row(self, title, rounds, seconds):
+        what, names = ROWS[title]
+        calls, taken = {}, {}
+        for name in names:
+            try:
+                calls[name] = max(int(self.once(name, what, 400)["rate"] * seconds), 200)
+                taken[name] = []
+            except harness.Failure as why:
+                print(f"{title}: {name} is left out: {why}", flush=True)
+        for number in range(rounds):
+            here = [name for name in names if name in taken]
+            turn = number % len(here)
+            for name in here[turn:] + here[:turn]:
+                told = self.once(name, what, calls[name])
+                taken[name].append(told)
+                calls[name] = max(int(told["rate"] * seconds), 200)
+        return {name: self.summary(title, name, taken) for name in names if name in taken}
+
+    @staticmethod
+    def summary(title, name, taken):
+        found = {key: statistics.median(one[key] for one in taken[name]) for key in taken[name][0]}
+        rates = [one["rate"] for one in taken[name]]
+        base = OTHER if OTHER in ROWS[title][1] else GRPC
+        ratios = {key: statistics.median(one[key] / other[key] for one, other in zip(taken[name], taken[base], strict=True))
+                  for key in ("rate", "cpu_us")} if base in taken else {}
+        if BARE in taken:
+            ratios["cpu_of_bare"] = statistics.median(
+                one["cpu_us"] / other["cpu_us"] for one, other in zip(taken[name], taken[BARE], strict=True))
+        return {**found, "min": min(rates), "max": max(rates), "ratios": ratios}
+
+    def counts(self, folder):
+        """Instructions of a call, by callgrind."""
+        environment = {**os.environ, "LD_LIBRARY_PATH": str(harness.LIBRARY)}
+        program = harness.build_c("counted_client", [HERE / "counted_client.c"], optimize="-O2")
+        found = {}
+        for name, (protocol, http) in OPTIONS.items():
+            found[name] = {}
+            for title, (arguments, few, many) in COUNTED.items():
+                command = [program, "--target", self.server.target, "--protocol", protocol, "--http", http, "--what",
+                           *arguments, "--calls"]
+                runs = [callgrind.run([*command, calls], folder / "callgrind", environment) for calls in (few, many)]
+                found[name][title] = runs[1].per_call(runs[0], many - few).total()
+                print(f"{name}, {title}: {found[name][title]:,.0f} instructions a call", flush=True)
+        return found
+
+
+def judged(rows):
+    """Each aim that was measured: its words, the ratio, and whether it is met."""
+    for row, name, figure, other, sign, bound in AIMS:
+        if name not in rows.get(row, {}) or other not in rows[row]:
+            continue
+        ratios = rows[row][name]["ratios"]
+        value = ratios["cpu_of_bare" if other == BARE else figure]
+        words = f"{row}, {name}: {'client CPU' if figure == 'cpu_us' else 'rate'} {sign} {bound:g} of {other}"
+        yield words, value, value <= bound if sign == "<=" else value >= bound
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--seconds", type=float, default=0.3)
+    parser.add_argument("patterns", nargs="*")
+    arguments = parser.parse_args()
+
+    def wanted(title):
+        return not arguments.patterns or any(re.search(pattern, title) for pattern in arguments.patterns)
+
+    results = {"rows": {}, "instructions": {}}
+    harness.generate_protos()
+    programs = build_peers.build(["bare_http1"])
+    with harness.workspace() as folder, harness.peer("--stream-window", str(servers.WINDOW)) as peer:
+        bench = Bench(servers.Server(peer), programs)
+        for title in filter(wanted, ROWS):
+            results["rows"][title] = bench.row(title, arguments.rounds, arguments.seconds)
+            print("\n".join(document.protocols({title: results["rows"][title]})), flush=True)
+        if wanted("instructions"):
+            results["instructions"] = bench.counts(folder)
+    results["aims"] = [[words, value, met] for words, value, met in judged(results["rows"])]
+    for words, value, met in results["aims"]:
+        print(f"{words}: {value:.2f}, {'met' if met else 'MISSED'}")
+    if not arguments.patterns:
+        results["aims"] = [[words, round(value, 2), met] for words, value, met in results["aims"]]
+        document.keep("protocols", {**table.rounded({"rows": results["rows"], "instructions": results["instructions"]}),
+                                    "aims": results["aims"]})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
