@@ -266,7 +266,8 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   }
 
   override func streamReceives(trailers block: HeaderBlock) {
-    trailers = borrow(framing) { $0.status(ofTrailers: block) } ?? nil
+    // A status that has come in the body stays.
+    if let status = borrow(framing, { $0.status(ofTrailers: block) }) ?? nil { trailers = status }
   }
 
   private var wantsMessage: Bool { call?._withUnsafeGuaranteedRef { $0.wantsMessage } ?? false }

@@ -151,7 +151,9 @@ final class HealthCheck: StreamOwner {
     if case .ended(let ended) = framing?.responseHeaders(block, endsStream: endsStream) { status = ended }
   }
 
-  override func streamReceives(trailers block: HeaderBlock) { status = framing?.status(ofTrailers: block) }
+  override func streamReceives(trailers block: HeaderBlock) {
+    if let ended = framing?.status(ofTrailers: block) { status = ended }
+  }
 
   @inline(never) @_optimize(size)
   override func streamReceives(_ bytes: ByteView) -> Int {

@@ -1,0 +1,55 @@
+import PenstockCall
+import PenstockWire
+import Testing
+
+@testable import PenstockTransport
+
+/// Answers of peers that are slow to end, or add to what they owe, over gRPC-Web and Connect on HTTP/2.
+@Suite(.timeLimit(.minutes(1))) struct ProtocolFaultTests {
+  func client(_ server: RawServer, _ rpc: RPCProtocol) -> TestClient {
+    TestClient(server.target) {
+      $0.rpc = rpc
+      $0.http = .http2
+    }!
+  }
+
+  static func head(_ id: Int32, _ status: String, _ type: String) -> Frame {
+    .headers(id, [(":status", status), ("content-type", type)])
+  }
+
+  /// Some proxies add HTTP trailers. The status in the body stays, whether it was read before them or not.
+  @Test(arguments: [RPCProtocol.grpcWeb, .connect], [false, true])
+  func trailersBehindTheStatusInTheBody(_ rpc: RPCProtocol, _ waits: Bool) {
+    let last =
+      rpc == .connect
+      ? frame(2, "{\"metadata\": {\"a\": [\"1\"]}}") : frame(0x80, "grpc-status: 0\r\na: 1\r\n")
+    let type = rpc == .connect ? "application/connect+proto" : "application/grpc-web+proto"
+    let server = RawServer { peer in
+      peer.begin()
+      let id = peer.request()
+      peer.send(ProtocolFaultTests.head(id, "200", type))
+      peer.send(Frame(type: 6, stream: 0, payload: [UInt8](repeating: 0, count: 8)))
+      _ = peer.frame(6)
+      peer.send(.data(id, frame(0, [7]) + last))
+      if waits {
+        // The answer to a PING says that the client has read what came before it.
+        for _ in 0..<3 {
+          peer.send(Frame(type: 6, stream: 0, payload: [UInt8](repeating: 0, count: 8)))
+          _ = peer.frame(6)
+        }
+      }
+      peer.send(.headers(id, [("server-timing", "a;dur=1")], end: true))
+      peer.waitForEnd()
+    }
+    defer { server.stop() }
+    let client = client(server, rpc)
+    let call = client.make("/a.B/C", .clientStream)
+    call.open()
+    #expect(call.send(buffer([1])) == .ok)
+    let answer = Answer(call.finish().1!)
+    #expect(
+      answer.code == .ok && answer.message == [7] && answer.trailer("a") == Array("1".utf8), "\(answer.words)"
+    )
+    #expect(server.complaints == [])
+  }
+}
