@@ -435,7 +435,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     }
     if let status = borrow(framing, { $0.status(end, trailers: trailers.take(), deadlineHasPassed: isLate) })
     {
-      if !headersCame, core.closedBecause == nil {
+      if !headersCame, !readsStatus, core.closedBecause == nil {
         status.canRepeat = stream.repeats(end, call.request.settings.idempotency)
       }
       finish(status, call)

@@ -52,4 +52,26 @@ import Testing
     )
     #expect(server.complaints == [])
   }
+
+  /// A server that has answered has processed the request, even if it resets the stream as refused.
+  @Test func refusedBehindAnError() {
+    let server = RawServer { peer in
+      peer.begin()
+      let id = peer.request()
+      peer.send(ProtocolFaultTests.head(id, "403", "application/json"))
+      // The answer to a PING says that the client has read what came before it.
+      peer.send(Frame(type: 6, stream: 0, payload: [UInt8](repeating: 0, count: 8)))
+      _ = peer.frame(6)
+      peer.send(.reset(id, 7))
+      let again = peer.readFrame()
+      if let again, again.type == 1 {
+        peer.send(ProtocolFaultTests.head(again.stream, "200", "application/proto"))
+        peer.send(.data(again.stream, [7], end: true))
+      }
+      peer.waitForEnd()
+    }
+    defer { server.stop() }
+    let answer = client(server, .connect).unary("/a.B/C", [1])
+    #expect(answer.code == .permissionDenied, "\(answer.words)")
+  }
 }
