@@ -171,10 +171,11 @@ final class ConnectUnaryFraming: CommonFraming {
   /// it explains more than the fault.
   private func answer(or fault: Status) -> Status { isError ? answer ?? fault : fault }
 
-  /// Stops reading a body that has a fault.
+  /// Ends the call because of a fault of the body. The rest of the body is not awaited, because it may never
+  /// end.
   private func fail(_ fault: Status) -> BodyStep {
     isDone = true
-    return isError ? .trailers(answer(or: fault)) : .failed(fault)
+    return .failed(answer(or: fault))
   }
 
   override func fit(_ type: ByteView?) -> ContentType.Fit {

@@ -53,6 +53,24 @@ import Testing
     #expect(server.complaints == [])
   }
 
+  /// The body of an error that is over the limit is not read to its end, which may never come.
+  @Test(arguments: [nil, 20_000, 30_000])
+  func errorWithoutEnd(_ length: Int?) {
+    let server = RawServer { peer in
+      peer.begin()
+      let id = peer.request()
+      var fields = [(":status", "403"), ("content-type", "application/json")]
+      if let length { fields.append(("content-length", "\(length)")) }
+      peer.send(.headers(id, fields))
+      for count in [10_000, 9_999] { peer.send(.data(id, [UInt8](repeating: 0x20, count: count))) }
+      peer.expect(peer.frame(3) != nil, "no RST_STREAM")
+      peer.waitForEnd()
+    }
+    defer { server.stop() }
+    let answer = client(server, .connect).unary("/a.B/C", [1]) { $0.maxReceiveBytes = 10 }
+    #expect(answer.code == .permissionDenied, "\(answer.words)")
+  }
+
   /// A server that has answered has processed the request, even if it resets the stream as refused.
   @Test func refusedBehindAnError() {
     let server = RawServer { peer in
@@ -73,5 +91,24 @@ import Testing
     defer { server.stop() }
     let answer = client(server, .connect).unary("/a.B/C", [1])
     #expect(answer.code == .permissionDenied, "\(answer.words)")
+  }
+
+  /// An empty body would be an empty message: a request without a message must not be taken for one.
+  @Test(arguments: [Idempotency.unknown, .noSideEffects])
+  func noRequestMessage(_ idempotency: Idempotency) {
+    let server = RawServer { peer in
+      peer.begin()
+      let id = peer.request()
+      peer.send(ProtocolFaultTests.head(id, "200", "application/proto"), .data(id, [7], end: true))
+      peer.waitForEnd()
+    }
+    defer { server.stop() }
+    let client = client(server, .connect)
+    let call = client.make("/a.B/C", .unary) { $0.idempotency = idempotency }
+    call.open()
+    #expect(call.halfClose() == .ok)
+    let answer = Answer(call.finish().1!)
+    #expect(answer.code == .internal && answer.words == "no request message in a call that needs one")
+    #expect(server.connections == 0)
   }
 }
