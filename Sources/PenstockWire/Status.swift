@@ -80,10 +80,12 @@ public enum StatusMapping {
   }
 
   /// The code for a response without `grpc-status` ("HTTP to gRPC Status Code Mapping"). HTTP status 200
-  /// gives UNKNOWN too, because a successful call always has a `grpc-status`.
-  public static func fromHTTPStatus(_ status: Int) -> StatusCode {
+  /// gives UNKNOWN too, because a successful call always has a `grpc-status`. Connect's table ("HTTP to Error
+  /// Code") has no 431.
+  public static func fromHTTPStatus(_ status: Int, isConnect: Bool = false) -> StatusCode {
     switch status {
-    case 400, 431: return .internal
+    case 400: return .internal
+    case 431: return isConnect ? .unknown : .internal
     case 401: return .unauthenticated
     case 403: return .permissionDenied
     case 404: return .unimplemented

@@ -61,6 +61,8 @@ class CommonFraming: Framing {
   /// `HeaderRules.isReserved` has the names that no protocol permits.
   func isOwn(_ name: ByteView) -> Bool { false }
 
+  /// The code for an answer with this HTTP status, and without a status of the protocol.
+  func code(ofHTTP status: Int) -> StatusCode { StatusMapping.fromHTTPStatus(status) }
   /// Whether the content-type of an answer belongs to this protocol.
   func fit(_ type: ByteView?) -> ContentType.Fit { .foreign }
   /// Whether the content-type is the protocol's usual one. A usual content-type is not added to the metadata.

@@ -26,6 +26,9 @@ final class ConnectStreamFraming: CommonFraming {
   }
 
   override func isOwn(_ name: ByteView) -> Bool { isConnectField(name) }
+  override func code(ofHTTP status: Int) -> StatusCode {
+    StatusMapping.fromHTTPStatus(status, isConnect: true)
+  }
 
   @inline(never) @_optimize(size)
   override func responseHeaders(_ block: HeaderBlock, endsStream: Bool) -> ResponseStart {

@@ -41,6 +41,9 @@ final class ConnectUnaryFraming: CommonFraming {
   override var encodingName: StaticString { "content-encoding" }
   override var typeStart: StaticString { "application/" }
   override func isOwn(_ name: ByteView) -> Bool { isConnectField(name) }
+  override func code(ofHTTP status: Int) -> StatusCode {
+    StatusMapping.fromHTTPStatus(status, isConnect: true)
+  }
 
   @inline(never) @_optimize(size)
   override func addCommon(_ defaults: RequestDefaults, to fields: FieldList) -> Bool {
@@ -150,7 +153,7 @@ final class ConnectUnaryFraming: CommonFraming {
     let type = value(of: "content-type", in: fields)
     isError = httpStatus != 200 && ContentType.fit(type, typeStart, ("json" as StaticString).bytes) == .fits
     if !isError, let status = notOurs(type, fields) { return .ended(status) }
-    let answer = Status(isError ? StatusMapping.fromHTTPStatus(httpStatus) : .ok)
+    let answer = Status(isError ? code(ofHTTP: httpStatus) : .ok)
     self.answer = answer
     takeEncoding(of: fields)
     if case .unknown(let name) = receives {

@@ -79,7 +79,7 @@ extension CommonFraming {
   /// The status of an answer that does not belong to this protocol; nil: the answer belongs to it.
   @inline(never) @_optimize(size)
   final func notOurs(_ type: ByteView?, _ fields: Metadata) -> Status? {
-    var code = StatusMapping.fromHTTPStatus(httpStatus)
+    var code = code(ofHTTP: httpStatus)
     if httpStatus == 200 {
       switch fit(type) {
       case .fits: return nil

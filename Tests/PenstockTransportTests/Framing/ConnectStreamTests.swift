@@ -200,6 +200,7 @@ import Testing
     Broken(name: "502", status: "502", code: .unavailable),
     Broken(name: "503", status: "503", code: .unavailable),
     Broken(name: "504", status: "504", code: .unavailable),
+    Broken(name: "431", status: "431", code: .unknown),
     Broken(name: "400", status: "400", code: .internal), Broken(name: "500", status: "500", code: .unknown),
     Broken(name: "204", status: "204", code: .unknown), Broken(name: "307", status: "307", code: .unknown),
     Broken(name: "800", status: "800", code: .unknown),

@@ -335,7 +335,7 @@ import Testing
       ("403", "application/proto", .permissionDenied),
       ("404", "text/plain", .unimplemented), ("408", nil, .unknown), ("412", nil, .unknown),
       ("413", nil, .unknown),
-      ("429", nil, .unavailable), ("431", nil, .internal), ("500", nil, .unknown), ("502", nil, .unavailable),
+      ("429", nil, .unavailable), ("431", nil, .unknown), ("500", nil, .unknown), ("502", nil, .unavailable),
       ("503", nil, .unavailable), ("504", nil, .unavailable), ("301", nil, .unknown), ("304", nil, .unknown),
       ("206", "application/proto", .unknown),
     ] as [(String, String?, StatusCode)])
