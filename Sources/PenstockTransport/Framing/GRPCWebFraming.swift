@@ -129,6 +129,8 @@ final class GRPCWebFraming: CommonFraming {
             ? .failed(Status(.internal, "the body is not base64")) : .needsMore
         }
         let (used, step) = super.decode(ByteView(rebasing: space[..<count]))
+        // Bytes behind the last frame are refused.
+        if used < count, decoder.isLast { return super.decode(ByteView(rebasing: space[used..<count])).step }
         if used < count, !surplus.append(ByteView(rebasing: space[used..<count])) {
           return .failed(Status(.resourceExhausted, "no memory for a received message"))
         }

@@ -205,6 +205,10 @@ import Testing
     Broken(
       name: "more behind the trailers", body: frame(0x80, "grpc-status: 0\r\n") + [0], code: .internal,
       words: "the body goes on behind its last frame"),
+    // In base64 the byte is in the last group of the trailers.
+    Broken(
+      name: "a byte behind the trailers", body: frame(0, [1, 2]) + frame(0x80, "grpc-status: 0\r\n") + [0],
+      code: .internal, words: "the body goes on behind its last frame"),
     Broken(
       name: "no status", body: frame(0x80, "x: 1\r\n"), code: .unknown,
       words: "the trailers have no grpc-status: HTTP status 200"),
