@@ -132,7 +132,8 @@ extension ContentType {
     guard let value else { return .foreign }
     let media = HeaderRules.trimmed(slice(value, from: 0, to: position(of: 0x3B, in: value) ?? value.count))
     let start = start.bytes
-    if isOptional, media.count == start.count &- 1, hasPrefixIgnoringCase(start, media) { return .fits }
+    let short = slice(start, from: 0, to: start.count &- 1)
+    if isOptional, media.count == short.count, hasPrefixIgnoringCase(media, short) { return .fits }
     guard hasPrefixIgnoringCase(media, start) else { return .foreign }
     let given = slice(media, from: start.count, to: media.count)
     let encoding = encoding ?? ("proto" as StaticString).bytes

@@ -169,7 +169,8 @@ import Testing
 
   @Test(arguments: [
     "application/grpc-web", "Application/GRPC-Web+Proto", "application/grpc-web+proto; charset=utf-8",
-    "application/grpc-web-text", "application/grpc-web-text+proto",
+    "application/grpc-web-text", "application/grpc-web-text+proto", "Application/gRPC-Web",
+    "APPLICATION/GRPC-WEB-text; x",
   ])
   func types(_ type: String) {
     let body = frame(0, [5]) + frame(0x80, "grpc-status: 0\r\n")
