@@ -13,8 +13,7 @@ import PenstockWire
 ///
 /// The fields are ordered so that an attempt takes only 144 bytes.
 final class Attempt: StreamOwner, TurnTask, Queued {
-  /// The channel's core. The reference is not counted: it is used only while there is a call, and the call holds the
-  /// channel.
+  /// The channel's core. The reference is not counted: the core is used only with a call, which holds the channel.
   private let channel: Unmanaged<ChannelCore>
   private var core: ChannelCore { channel.takeUnretainedValue() }
   /// The call; nil before the start and after the end. The reference is not counted. A call that has begun exists until
@@ -25,15 +24,14 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   /// The pieces of the request's body, until there is a stream that sends them.
   private var pieces = PieceQueue()
   private var isHalfClosed = false
-  /// Whether no message may come before the call's half-close: the stream is half-duplex, and the call bidi.
+  /// Whether no message may arrive before the call's half-close, because it is a bidi call on a half-duplex stream.
   private var takesTurns = false
   private var headersCame = false
   /// Whether the body contains the call's status. The body is then read even if the call asks for no message.
   private var readsStatus = false
   var isScheduled = false
   private var wasPickedAgain = false
-  /// Whether the call's hops, or the endpoint wish of its request (`EndpointWish`), take part in the choice of the
-  /// endpoint (ChannelCore+Choice.swift).
+  /// Whether the call's hops, or its request's `EndpointWish`, take part in the choice of the endpoint.
   private(set) var isChoosy = false
   /// Whether the attempt follows an earlier attempt that its server has certainly not processed.
   private var isRepeat = false
@@ -49,8 +47,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   /// The result of the response's head, until it is reported to the call.
   private var head: ResponseStart?
 
-  /// The size in bytes of the largest message that the attempt offers to the call before the call has asked for a
-  /// message.
+  /// The size in bytes of the largest message that is offered to the call before the call has asked for a message.
   private static let aheadLimit = 512
 
   /// The index of this attempt in the channel's list of attempts; -1: it is not in the list.
@@ -99,8 +96,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   /// The call; nil before the start and after the end.
   var owner: Call? { call?.takeUnretainedValue() }
 
-  /// Looks for a connection later than `start` does: when the whole request has been given, or again after a stream
-  /// that sent nothing.
+  /// Finds a connection later than `start` does: once the whole request is known, or after a stream that sent nothing.
   @inline(never) @_optimize(size)
   private func attachLate() { if isChoosy { core.ask(self) } else { core.attach(self) } }
 
@@ -177,8 +173,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
 
   override func another() -> CallBelow { Attempt(channel, isRepeat: true) }
 
-  /// Makes the attempt deliver, in the same turn, the message or the end that has already arrived. Later bytes need no
-  /// such call, because the stream reports them.
+  /// Delivers, in the same turn, the message or the end that has already arrived. The stream reports all later bytes.
   override func pull() {
     guard call != nil, let stream,
       message != nil || failure != nil || !stream.bodyIsEmpty || stream.end != nil
@@ -295,7 +290,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     return false
   }
 
-  /// Decodes `bytes` up to the end of one message, and stores the message. Returns the number of bytes that were used.
+  /// Decodes and stores one message from `bytes`. Returns the number of bytes that were used.
   private func decode(_ bytes: ByteView, _ framing: Framing) -> Int {
     let (consumed, step) = framing.decode(bytes)
     take(step)
@@ -330,8 +325,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     proceed()
   }
 
-  /// Reports to the call everything that has arrived. The call may end within this function, so it is retained here;
-  /// the caller holds the attempt.
+  /// Reports all arrivals to the call. It is retained, because it may end here. The caller holds the attempt.
   private func proceed() {
     guard let call else { return }
     _ = call.retain()
@@ -477,8 +471,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     call.inboundStatus(status)
   }
 
-  /// Called when the attempt ends. Counts the attempt for outlier detection, if that is on for the endpoint of its
-  /// connection.
+  /// Called at the end. Counts the attempt for outlier detection, if that is on for its connection's endpoint.
   @inline(__always)
   private func count(_ call: Call, _ isOK: Bool) {
     guard stream != nil else { return }
@@ -489,8 +482,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     }
   }
 
-  /// Called when the call ends the attempt. The attempt counts as a failure of the server only if the deadline has
-  /// passed.
+  /// Called when the call ends the attempt. The server counts as having failed only if the deadline has passed.
   @inline(never) @_optimize(size)
   private func countLate() {
     if isWaiting { notesWait(for: .nothing) }

@@ -17,12 +17,12 @@ public struct ChannelOptions {
   public var tls: TLSOptions? = TLSOptions() {
     didSet { usesDefaultTLS = false }
   }
-  /// Whether the user has not set TLS. A channel to a unix socket then has no TLS.
+  /// Whether `tls` still has its default value. In that case a channel to a unix socket has no TLS.
   private(set) var usesDefaultTLS = true
   /// The RPC protocol of the calls, such as gRPC.
   public var rpc = RPCProtocol.grpc
   public var http = HTTPChoice.auto
-  /// The version of HTTP that is wanted. gRPC's `auto` is HTTP/2.
+  /// The wanted HTTP version. With gRPC, `auto` means HTTP/2.
   var wantedHTTP: HTTPChoice { rpc == .grpc && http == .auto ? .http2 : http }
   /// The longest path of a GET request in bytes, with its query. A call with a longer path is sent as a POST.
   public var mostURLBytes = 8192

@@ -66,7 +66,7 @@ class Destination {
   /// The time in nanoseconds after which a silent connection with calls is reported to listeners; 0: never.
   final let silence: UInt64
   final let checksHealth: Bool
-  /// The HTTP version. `auto`: the server chooses in TLS. If it makes no choice, the version is HTTP/1.1.
+  /// The HTTP version. `auto`: the server chooses by ALPN in TLS; without a choice the version is HTTP/1.1.
   final let http: HTTPChoice
   /// The most connections of HTTP/1.1 to one address.
   final let http1Connections: Int

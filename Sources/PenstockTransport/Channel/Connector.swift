@@ -3,9 +3,10 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 
-/// The party that a connector works for. It is told on the driving thread, once.
+/// The object that a connector makes a connection for. It is told the result once, on the driving thread.
 protocol ConnectorOwner: AnyObject {
-  /// All steps are done: the owner takes the link, and makes a connection of it. False: there is no memory for it.
+  /// Called when all steps are done. The owner takes the link, and makes a connection from it. False: no
+  /// memory.
   func connectorDone(_ connector: Connector, _ link: Link, _ peer: ByteBuffer) -> Bool
   func connectorFailed(_ connector: Connector, _ words: ByteBuffer)
 }
@@ -33,7 +34,8 @@ final class Connector: ReadyHandler, TurnTask {
   private let channel: ChannelCore
   /// The owner, to which the result is reported; nil: the result was reported, or is not wanted any more.
   private var owner: (any ConnectorOwner)?
-  /// For an owner with several connectors: the next one in its list, and the time at which it gives this one up.
+  /// For an owner with several connectors. `next`: the next connector in the owner's list. `until`: the time
+  /// when the owner gives this connector up.
   var next: Connector?
   var until: UInt64 = .max
 

@@ -11,7 +11,8 @@ enum StreamEnd {
   case neverSent(ByteBuffer)
   /// Bytes of the request were written, but the peer has certainly not processed it.
   case unprocessed(ByteBuffer)
-  /// Some of the request was written, perhaps all of it, and no byte of an answer came: the peer may have processed it.
+  /// The connection ended after a part of the request or all of it was written, and before any byte of an
+  /// answer. The peer may have processed the request.
   case unanswered(ByteBuffer)
   /// In this case and the next three, the peer has reset the stream. The reasons are: the request was
   /// cancelled, too much traffic, a connection that is not secure enough, or another reason.

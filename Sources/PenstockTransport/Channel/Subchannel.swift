@@ -325,7 +325,8 @@ final class Subchannel: Timer, ConnectorOwner {
   /// Whether any interceptor listens to the channel's connection events.
   var hasListeners: Bool { channel.listeners?.isAnybody ?? false }
 
-  /// An event of a further connection, of which the subchannel itself does not know.
+  /// Reports an event of one of the connections within an HTTP/1.1 pool. The subchannel itself knows only the
+  /// pool.
   @inline(never) @_optimize(size)
   func noteFurther(
     _ kind: ConnectionNews.Kind, _ words: ByteBuffer?, _ connection: ConnectionFacts? = nil,

@@ -76,8 +76,8 @@ enum HTTPVersion {
     }
   }
 
-  /// The version that the peer has chosen in TLS. Without a choice it is HTTP/2 if nothing else is wanted (RFC 9113
-  /// section 3.3, "prior knowledge"), and HTTP/1.1 otherwise.
+  /// The version that the peer has chosen in TLS. Without a choice by TLS it is HTTP/2 if only HTTP/2 is
+  /// wanted (RFC 9113 section 3.3, "prior knowledge"), and HTTP/1.1 otherwise.
   @inline(never) @_optimize(size)
   static func chosen(on link: Link, _ wanted: HTTPChoice) -> HTTPVersion {
     link.engine.flatMap { HTTPVersion(alpn: $0.alpn) } ?? (wanted == .http2 ? .http2 : .http1)

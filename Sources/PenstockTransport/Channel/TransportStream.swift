@@ -28,7 +28,8 @@ class StreamOwner: CallBelow {
   func streamReceives(_ bytes: ByteView) -> Int { 0 }
   /// Called when `body`, `end` or `piecesSent` has changed since the last call. The owner checks all three.
   func streamChanged(_ stream: TransportStream) {}
-  /// A stream that was opened before it had a connection has one now, with these facts. Must only record.
+  /// Called when a stream that was opened without a connection has one now. `facts`: data about it. May only
+  /// record.
   func streamJoins(_ stream: TransportStream, _ facts: ConnectionFacts) {}
 }
 
@@ -71,10 +72,11 @@ class TransportStream {
     confine(self)
   }
 
-  /// Whether the answer can't be read reliably before the request has ended.
+  /// Whether the answer can be read reliably only after the whole request was sent, as in HTTP/1.1.
   var isHalfDuplex: Bool { false }
 
-  /// The status of a call that has messages both ways at once on a half-duplex stream.
+  /// The status of a bidi call on a half-duplex stream that asks for a message before it has sent all its
+  /// messages.
   @inline(never) @_optimize(size)
   static func halfDuplex() -> Status {
     let words = ByteBuffer().say(
@@ -82,7 +84,7 @@ class TransportStream {
     return Status(.unimplemented, words: words.say("half-close the call first, or use HTTP/2"))
   }
 
-  /// Whether the request of a stream that has ended like this, without an answer, may be sent again.
+  /// Whether the request may be sent again. `end`: how its stream has ended, without an answer.
   @inline(never) @_optimize(size)
   final func repeats(_ end: StreamEnd, _ idempotency: Idempotency) -> Repeat {
     if case .unprocessed = end { return wasPassedOver ? .passedOver : .unprocessed }
@@ -117,9 +119,9 @@ class TransportStream {
     return all
   }
 
-  /// The pieces that were not moved, for `restore`.
+  /// A copy of the pieces that were not moved yet, for a later `restore`.
   final func copyPieces() -> PieceQueue { pieces }
-  /// Puts back pieces that were moved, and that the kernel has not got.
+  /// Puts back pieces that were moved to the output of a connection that sent none of them.
   final func restore(_ all: consuming PieceQueue) { pieces = all }
 
   /// Whether the owner has added the whole request, and it has a body.

@@ -62,7 +62,8 @@ final class ConnectUnaryFraming: CommonFraming {
       request, defaults, owner: defaults.unary, encoding: encoding, length: length, now: now, into: fields)
   }
 
-  /// Most calls are not even looked at closely.
+  /// Whether the call is sent as a GET if its URL is short enough. The property `idempotency` is checked
+  /// first, for speed: it decides for most calls.
   private var wantsGET: Bool {
     request.settings.idempotency == .noSideEffects && defaults.rpc.wantsGET(request)
   }
@@ -162,7 +163,7 @@ final class ConnectUnaryFraming: CommonFraming {
       return .ended(Status(isError ? answer.code : .internal, words: text))
     }
     guard isError else { return headers(fields, type, trailers: answer) }
-    // Without headers for the call, all metadata of the answer goes into the status.
+    // The call gets no headers from this answer. So all metadata of the head goes into the status.
     var trailers: Metadata? = answer.trailers
     _ = copyCustom(fields, to: &trailers, trailers: answer)
     let text = ByteBuffer().say("the answer has no error that can be read: HTTP status ").say(httpStatus)
@@ -207,7 +208,8 @@ final class ConnectUnaryFraming: CommonFraming {
   }
 
   override func space() -> UnsafeMutableRawBufferPointer? { bodyLength >= 0 ? super.space() : nil }
-  /// A few bytes of a body whose length is not known are taken like a message.
+  /// Whether `bytes` are the whole body. A body of unknown length counts as whole if its first part has at
+  /// most 4096 bytes.
   override func beginsWithMessage(_ bytes: ByteView) -> Bool {
     bodyLength >= 0 ? bytes.count >= bodyLength : bytes.count <= 4096 && !hasBegun
   }

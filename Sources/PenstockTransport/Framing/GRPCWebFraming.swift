@@ -6,8 +6,8 @@ import PenstockWire
 final class GRPCWebFraming: CommonFraming {
   private let labels: RequestLabels?
   private let isText: Bool
-  /// Whether the content-type of the answer says that it is in base64. The server may choose either form, whatever the
-  /// request has asked for.
+  /// Whether the answer is in base64, by its content-type. The server may choose either form, whatever form
+  /// the request has asked for.
   private var answersText = false
   private var base64: Base64Stream?
   /// Decoded bytes after the end of a message, at most two.

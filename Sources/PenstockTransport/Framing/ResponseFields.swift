@@ -2,7 +2,7 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 
-/// The parts of reading an answer that several protocols share.
+/// The functions that read an answer and are common to several protocols.
 extension CommonFraming {
   @inline(never) @_optimize(size)
   final func failure(_ end: StreamEnd, _ deadlineHasPassed: Bool) -> Status {
@@ -199,9 +199,10 @@ extension CommonFraming {
     case noMemory
   }
 
-  /// Copies Custom-Metadata without the reserved names, and decodes "-bin" values. `headers` are made if there is anything
-  /// to copy. Returns the first malformed field; all other fields are copied. `trailers`: a status that gets the fields
-  /// whose names begin with "trailer-", without this prefix; nil: such fields are copied like all others.
+  /// Copies the custom metadata, without the reserved names, and decodes "-bin" values. Makes `headers` if
+  /// there is anything to copy. Returns the first malformed field; all other fields are copied. `trailers`: a
+  /// status that gets the fields whose names begin with "trailer-", without this prefix; nil: such fields are
+  /// copied like all others.
   @inline(never) @_optimize(size)
   final func copyCustom(_ fields: Metadata, to headers: inout Metadata?, trailers: Status?) -> Copied {
     var outcome = Copied.done

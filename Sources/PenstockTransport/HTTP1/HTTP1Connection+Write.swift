@@ -3,9 +3,10 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 
-/// How a connection writes its request. All that there is to send leaves in one system call.
+/// The part of a connection that writes its request. All bytes that can be sent now are sent in one system
+/// call.
 extension HTTP1Connection {
-  /// How often, at most, the socket is filled in one turn.
+  /// The most times that `write` fills the socket in one turn. After them, other connections are served.
   private static let writeRounds = 16
   private static let manyRecords = 128 << 10
 
@@ -19,7 +20,8 @@ extension HTTP1Connection {
       case .wouldBlock, .end: break
       case .failed(let code):
         isDeaf = true
-        // An answer that the peer sent before its end may explain the failure.
+        // The peer may have sent an answer before it closed the connection, and the answer may explain the
+        // failure.
         if !isPaused { receiveAll(HTTP1Connection.lastBudget) }
         if isPaused || life == .closed { return }
         return close(Link.lost(code, during))
@@ -33,7 +35,8 @@ extension HTTP1Connection {
     if !isUnwatched { link.watch(input: !isPaused && !link.isClogged, output: !link.isSent && !isDeaf) }
   }
 
-  /// Sends once. As long as the kernel has nothing of the request, an error has to tell that this is so.
+  /// Sends once. While the kernel has no byte of the request, TLS records are sent in a single system call.
+  /// If that call fails, certainly no byte of the request was sent.
   private func send() -> Socket.Moved {
     guard isUnsent, let engine = link.engine else { return link.send(HTTP1Connection.manyRecords) }
     guard link.makeRecords(engine, HTTP1Connection.manyRecords) else { return .failed(EPROTO) }
@@ -42,13 +45,14 @@ extension HTTP1Connection {
     return moved
   }
 
-  /// Keeps a piece of a request of which nothing was sent yet.
+  /// Keeps a copy of a piece of the body, as long as no byte of the request was sent. Another connection can
+  /// then send the request.
   @inline(never) @_optimize(size)
   func keepUnsent(_ piece: BodyPiece) {
     if isUnsent, life == .sending { unsent.append(piece) }
   }
 
-  /// The kernel has got bytes.
+  /// Called when the kernel has accepted bytes. The copies of the body's pieces are then no longer needed.
   private func sentSome() {
     if !isUnsent || life != .sending { return }
     isUnsent = false
@@ -61,11 +65,11 @@ extension HTTP1Connection {
     close(ByteBuffer().say("no memory to send"))
   }
 
-  /// Moves what there is to send into the link, as far as there is room. False: the connection has closed, or has nothing
-  /// more to send.
+  /// Moves the bytes of the request to the link's output, up to the size of the output. False: the connection
+  /// has closed, or the request can't be written.
   private func collect() -> Bool {
     guard let stream, let pool else { return true }
-    // More records are made only when the last have left, so that the waiting bytes stay bounded.
+    // New TLS records are made only when all earlier records were sent. So the waiting bytes stay bounded.
     if let engine = link.engine, !engine.output.isEmpty { return true }
     if life == .opening, !writeHead(stream, pool) { return false }
     guard life == .sending, !isBodyEnded else { return true }
@@ -86,7 +90,7 @@ extension HTTP1Connection {
     return false
   }
 
-  /// Writes the head of the request. False: it can't be written, and the stream has ended.
+  /// Writes the head of the request. False: the head can't be written, and the stream has ended.
   private func writeHead(_ stream: HTTP1Stream, _ pool: HTTP1Pool) -> Bool {
     let fields = pool.fields
     fields.clear()
@@ -111,7 +115,7 @@ extension HTTP1Connection {
     if borrow(stream.owner, { $0.streamSends() }) == true { mark() }
   }
 
-  /// Writes a chunk's size (RFC 9112 section 7.1).
+  /// Writes the line with a chunk's size (RFC 9112 section 7.1).
   @inline(never) @_optimize(size)
   private func addSize(_ count: Int) -> Bool {
     var shift = (Int.bitWidth - 1 - count.leadingZeroBitCount) & ~3

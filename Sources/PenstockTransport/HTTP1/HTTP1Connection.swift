@@ -3,56 +3,56 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 
-/// One connection of a pool: a link, and one request at a time on it with its answer.
+/// One connection of a pool. It has a link, and at most one request with its answer at a time.
 ///
-/// In each turn it reads the waiting bytes and tells the stream's owner; it writes once, at the turn's end. It reads no more
-/// while the owner has not taken as many bytes as a window has.
+/// In each turn the connection reads the waiting bytes, tells the stream's owner, and at the end writes once. It stops
+/// reading while the stream keeps a whole window of bytes that the owner has not taken.
 final class HTTP1Connection: ReadyHandler, TurnTask {
   var life = HTTP1Life.idle
   let facts: ConnectionFacts
-  /// The next connection of the pool, and the one that was used before this one, while both are idle.
+  /// `next`: the next connection in the pool's list of all. `below`: the next one in the list of idle connections.
   var next: HTTP1Connection?
   var below: HTTP1Connection?
-  /// Since when there is no request, or since when the present one is on the connection.
+  /// The time when the present request was assigned or, if the connection is idle, when the last request ended.
   private(set) var since: UInt64
-  /// When listeners were last told that the connection is silent.
+  /// The time when listeners were last told that the connection is silent.
   var silentAt: UInt64 = 0
-  /// Whether any answer has come.
+  /// Whether any byte of an answer was received.
   private(set) var hasAnswered = false
-  /// Whether this side has ended it.
+  /// Whether this side has ended the connection.
   private(set) var wasGivenUp = false
   var isScheduled = false
 
   let link: Link
   let parser: ResponseParser
   private(set) var pool: HTTP1Pool?
-  /// The stream of the present request; nil: there is none, or its owner has left.
+  /// The stream of the present request; nil: there is no request, or the stream's owner has left.
   private(set) var stream: HTTP1Stream?
-  /// The stream whose owner has to be told.
+  /// The stream whose owner `tell` has to tell that the stream has changed.
   private var changed: HTTP1Stream?
-  /// The body of the present request, until the kernel has got a byte of the request.
+  /// A copy of the body's pieces, as long as the kernel has accepted no byte of the request.
   var unsent = PieceQueue()
   var isUnsent = false
-  /// The body that the head of the request has announced, and whether its end is in the output.
+  /// The form of the body that the request's head announces. `isBodyEnded`: the body's end is in the output.
   var body = RequestHead.Body.none
   var isBodyEnded = false
-  /// Whether nothing can be written any more. An answer may still be read.
+  /// Whether nothing can be written any more, because a write has failed. An answer may still be read.
   var isDeaf = false
   private var peerHasEnded = false
-  /// Whether nothing is read, because the owner has as many bytes to take as a window has; and whether that is over.
+  /// `isPaused`: reading stops, because the stream's window is full. `wasPaused`: reading goes on in the next turn.
   private(set) var isPaused = false
   private var wasPaused = false
-  /// Whether the loop does not watch the descriptor, because it would tell of the connection's end again and again.
+  /// Whether the loop does not watch the descriptor. It would report the connection's end in each turn.
   private(set) var isUnwatched = false
   private var behind = 0  // How many bytes have come behind those that are being parsed.
-  /// How many of TLS's own messages have come since bytes of an answer did.
+  /// The number of TLS's own messages, such as key updates, since the last bytes of an answer.
   private var eventsWithoutUse = 0
 
-  /// How many bytes are read in one turn before other connections are served.
+  /// The most bytes that are read in one turn before other connections are served.
   static let readBudget = 256 << 10
-  /// How many bytes are read at most after a write has failed.
+  /// The most bytes that are read after a write has failed.
   static let lastBudget = 1 << 20
-  /// How many bytes of an answer that nobody wants are read, if they are there already, so that the connection can be kept.
+  /// The most bytes that are read of an unwanted answer. If it is complete then, the connection is kept.
   private static let restBudget = 64 << 10
   private static let leastSpace = 4096
 
@@ -73,7 +73,7 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
     }
   }
 
-  /// Takes over the descriptor's events, and the bytes that have come already.
+  /// Begins to receive the descriptor's events, and handles the bytes that are already in the link.
   @inline(never) @_optimize(size)
   func begin() {
     link.hand(to: self)
@@ -86,8 +86,8 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
 
   // MARK: Streams
 
-  /// Whether a request may be given to the connection. The loop is told of the peer's end; the socket is asked only if the
-  /// loop has not looked lately.
+  /// Whether the connection can have a request. The loop reports the peer's end. If the loop has not polled for the last
+  /// `lately` nanoseconds, the socket itself is asked.
   func lookIfUsable() -> Bool {
     guard let pool, !peerHasEnded else { return false }
     if pool.runtime.clock &- pool.runtime.polledAt > HTTP1Connection.lately, !link.socket.isQuiet {
@@ -98,7 +98,7 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
 
   private static let lately: UInt64 = 200_000
 
-  /// Gives the connection, which is idle, a stream.
+  /// Gives the idle connection a stream, whose request it then writes.
   func assign(_ stream: HTTP1Stream) {
     guard let pool else { return }
     _ = life.handle(.assigned)
@@ -120,7 +120,7 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
     if life != .closed, let pool { pool.work.scheduleWrite(self) }
   }
 
-  /// The owner has taken bytes.
+  /// Called when the owner has taken bytes. Reading goes on once half of the window is free.
   @inline(never)
   func consumed(_ stream: HTTP1Stream) {
     if isPaused, stream.body.count <= window / 2 { goOn() }
@@ -141,7 +141,7 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
 
   private var window: Int { pool.map { $0.destination.limits.streamWindow } ?? 0 }
 
-  /// The owner of the stream has left.
+  /// Called when the stream's owner has left.
   @inline(never) @_optimize(size)
   func left() {
     stream = nil
@@ -149,7 +149,7 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
     switch life {
     case .idle, .closed: return
     case .receiving:
-      // The rest of the answer may be there already: then the connection is kept.
+      // If the rest of the answer has already arrived, reading it makes the connection usable again.
       if parser.hasBegun { receiveAll(HTTP1Connection.restBudget) }
       if life != .receiving { return }
     case .opening, .sending: break
@@ -197,10 +197,10 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
     if events & CS_EPOLLOUT != 0 { wantsWrite() }
   }
 
-  /// Reads and handles the waiting bytes, and tells the owner of all but the last.
+  /// Reads and handles the waiting bytes. Tells the stream's owner before each further read, but not after the last one.
   func receiveAll(_ most: Int) {
     var budget = most
-    // With TLS the next bytes may be here already.
+    // With TLS, `engine` may already have the next bytes.
     if wasPaused, let engine = link.engine { receiveRecords(engine) }
     wasPaused = false
     while budget > 0, life != .closed, let pool {
@@ -251,7 +251,8 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
     }
   }
 
-  /// The space within a message for the next bytes, which are certainly bytes of the body.
+  /// The space in the stream owner's unfinished message, for bytes that certainly belong to the body. nil: no such
+  /// space.
   private var messageSpace: UnsafeMutableRawBufferPointer? {
     guard parser.bodyAhead >= HTTP1Connection.leastSpace, let stream, stream.bodyIsEmpty, stream.end == nil,
       let space = stream.owner?.streamSpace(), space.count >= HTTP1Connection.leastSpace
@@ -259,7 +260,7 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
     return UnsafeMutableRawBufferPointer(rebasing: space.prefix(parser.bodyAhead))
   }
 
-  /// Receives bytes of a message, and the bytes behind them into `rest`.
+  /// Receives bytes into `space`, a part of a message, and further bytes into `rest`.
   @inline(never) @_optimize(size)
   private func receive(_ space: UnsafeMutableRawBufferPointer, and rest: UnsafeMutableRawBufferPointer)
     -> (Socket.Moved, Int)
@@ -290,7 +291,7 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
         }
       case .closed: return connectionEnded(isWhole: true)
       case .failed:
-        // Sends the alert that tells the peer the reason.
+        // Sends the TLS alert, which tells the peer the reason.
         link.flush()
         return close(engine.failure ?? ByteBuffer().say("TLS failed"))
       }
@@ -341,7 +342,7 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
     _ = borrow(stream.owner) { $0.streamReceives(trailers: parser.block) }
   }
 
-  /// Whether the fields that have come are within the limit; if not, the stream ends.
+  /// Whether the received fields are within the size limit. If not, the stream ends.
   @inline(never) @_optimize(size)
   private func isWithinLimit() -> Bool {
     if parser.block.size <= maxHeaderList { return true }
@@ -354,7 +355,7 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
 
   private var maxHeaderList: Int { pool.map { $0.destination.limits.maxHeaderList } ?? 0 }
 
-  /// Passes on a part of the body. False: the connection has closed.
+  /// Passes a part of the body to the stream. False: the connection has closed.
   private func take(_ part: ByteView) -> Bool {
     guard let stream, stream.end == nil else { return true }
     stream.received(part.count)
@@ -369,7 +370,7 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
     return false
   }
 
-  /// The answer is complete. `surplus`: how many bytes have come behind it, which nobody has asked for.
+  /// Called when the answer is complete. `surplus`: the number of bytes after its end, which no request asked for.
   @inline(never) @_optimize(size)
   private func answered(_ how: StreamEnd, _ surplus: Int) {
     if surplus + behind > 0 { return tooMuch(surplus + behind) }
@@ -412,7 +413,7 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
     tell()
   }
 
-  /// Ends a stream of which nothing is in the output; the connection is kept.
+  /// Ends a stream of which nothing is in the output, and keeps the connection.
   @inline(never) @_optimize(size)
   func refuse(_ end: StreamEnd) {
     mark()
@@ -432,7 +433,7 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
     }
   }
 
-  /// The peer has ended the connection. `isWhole`: it has done so regularly, with TLS by close_notify.
+  /// Called when the peer has ended the connection. `isWhole`: the end was regular, which in TLS needs a close_notify.
   @inline(never) @_optimize(size)
   private func connectionEnded(isWhole: Bool) {
     peerHasEnded = true
@@ -448,7 +449,7 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
     close(text)
   }
 
-  /// Closes at once; a request that is under way ends.
+  /// Closes the connection at once, and ends the present request.
   @inline(never) @_optimize(size)
   func close(_ words: ByteBuffer) {
     guard life != .closed else { return }
@@ -463,7 +464,7 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
     tell()
   }
 
-  /// How a stream ends whose connection has closed.
+  /// The end of the stream on a connection that has closed. `was`: the connection's state before.
   @inline(never) @_optimize(size)
   private func how(_ was: HTTP1Life, _ words: ByteBuffer, _ stream: HTTP1Stream) -> StreamEnd {
     if was == .opening { return .neverSent(words) }
@@ -474,7 +475,7 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
     return parser.hasBegun ? .lost(words) : .unanswered(words)
   }
 
-  /// The connection is closed: frees what it has, and tells the pool.
+  /// Called when the connection is closed. Frees its resources, and tells the pool.
   @inline(never) @_optimize(size)
   private func end(_ words: ByteBuffer) {
     unsent.removeAll()
@@ -487,8 +488,7 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
   func closeGracefully(_ words: ByteBuffer) {
     guard life != .closed, let pool else { return }
     wasGivenUp = true
-    // If other code in the program has closed the loop's descriptors, the number of the socket may be another file's
-    // by now.
+    // If other code in the program has closed the loop's descriptors, the socket's number may be another file's now.
     if !pool.runtime.hasLostDescriptors, let engine = link.engine {
       engine.close()
       link.flush()

@@ -1,4 +1,4 @@
-/// The life of a connection of HTTP/1.1, which has one call at a time.
+/// The states of an HTTP/1.1 connection, which has at most one call at a time.
 ///
 /// | | assigned | headGiven | requestSent | answered(keeps) | answered | left | drained | over |
 /// |---|---|---|---|---|---|---|---|---|
@@ -8,32 +8,32 @@
 /// | receiving | - | - | - | keep | close | close | - | closed |
 /// | closed | - | - | - | - | - | - | - | - |
 ///
-/// Each cell has the state that follows, or an action: after "keep" the state is `idle`, and after "close" it is `closed`; "-"
-/// changes nothing.
+/// Each cell has the next state, or an action. After the action `keep` the state is `idle`, and after `close`
+/// it is `closed`. A "-" changes nothing.
 ///
-/// An answer that is complete before its request is sent leaves the connection of no use: the peer would take the rest of
-/// the request for the next one.
+/// If an answer is complete before its request was sent, the connection closes. Otherwise the peer would take
+/// the rest of the request for the next request.
 enum HTTP1Life: CaseIterable {
   /// There is no call.
   case idle
-  /// A call has the connection, and nothing of its request was made.
+  /// A call has the connection, and nothing of its request was written yet.
   case opening
-  /// The request is being sent; its answer may have begun.
+  /// The request is being sent. Its answer may have begun.
   case sending
-  /// The kernel has all of the request.
+  /// The kernel has accepted the whole request.
   case receiving
   case closed
 
   enum Event: Equatable {
     case assigned
-    /// The head of the request is in the output.
+    /// The head of the request was added to the output.
     case headGiven
     case requestSent
-    /// The answer is complete. `keeps`: whether the peer keeps the connection.
+    /// The answer is complete. `keeps`: whether the connection may be used again.
     case answered(keeps: Bool)
-    /// The call wants nothing more.
+    /// The call has ended, and needs no more bytes.
     case left
-    /// The connection takes no new calls.
+    /// The connection accepts no new calls.
     case drained
     case over
   }

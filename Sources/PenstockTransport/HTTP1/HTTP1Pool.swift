@@ -3,28 +3,28 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 
-/// The connections of HTTP/1.1 to one address. To the subchannel it is one connection, with a slot for each connection
-/// that there may be: each has one call at a time.
+/// The HTTP/1.1 connections to one address. The subchannel uses the whole pool like one connection. The pool has a
+/// slot for each connection that is allowed, because each connection has at most one call at a time.
 ///
 /// ```
 /// open --drain--> draining --no connection left--> closed
 /// open --no connection, and none could be made--> closed
 /// ```
-/// A stream gets the connection that was used last. If none is free, it waits here, and a connection is made for it,
-/// unless there are as many as there may be. Connections without a call close after a time, and the pool stays open
-/// without any: the next stream has one made.
+/// A stream gets the idle connection that was used last. If no connection is idle, the stream waits in the pool,
+/// and a connection is made for it, unless the limit is reached. A connection without a call closes after a time. A
+/// pool without connections stays open, and makes one for the next stream.
 ///
-/// All that the subchannel and the owners of waiting streams have to be told is told by `runInTurn`, because a stream's
-/// verbs tell nobody anything.
+/// The subchannel and the owners of waiting streams are told only by `runInTurn`, because no function that a
+/// stream's owner calls may call the owner back.
 final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
   private enum Phase { case open, draining, closed }
 
   let runtime: Runtime
   let work: TurnWork
   let destination: Destination
-  /// The header list of the request that is being written.
+  /// The header list of the request that is being written. All connections use it, one after the other.
   let fields = FieldList()
-  /// The space for received bytes, for one read of one connection.
+  /// The space for the bytes of one read. All connections use it, one after the other.
   let scratch: UnsafeMutableRawBufferPointer
   static let scratchSize = 64 << 10
 
@@ -32,39 +32,41 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
   private var phase = Phase.open
   private var isReady = false
   private var owner: Subchannel?
-  /// The channel, for further connectors. It closes its pools before it goes, and a closed one does not use it, so the
-  /// reference is not counted.
+  /// The channel, for further connectors. The reference is not counted: the channel closes its pools before it is
+  /// freed, and a closed pool does not use the channel.
   private unowned(unsafe) let channel: ChannelCore
   private let address: SocketAddress
   private let knownFacts: ConnectionFacts
   let rpc: RPCProtocol
   private var answeredCalls = false
 
-  /// All connections, and those without a call, the one that was used last first.
+  /// The list of all connections. `idle`: the list of those without a call, beginning with the one that was used
+  /// last.
   private var connections: HTTP1Connection?
   private var count = 0
   private var idle: HTTP1Connection?
   private var idleCount = 0
-  /// The connections that are being made.
+  /// The list of the connectors, each of which is making a connection.
   private var connectors: Connector?
   private var connecting = 0
   /// The streams that wait for a connection, oldest first.
   private var queue = HTTP1StreamList()
-  /// Streams that have ended here; their owners have to be told.
+  /// Streams that have ended in the pool, and whose owners were not told yet.
   private var ended = HTTP1StreamList()
-  /// The waits between attempts to connect that have failed, and when the next one may begin.
+  /// The back-off delays between failed attempts to connect. `retryAt`: the time when the next attempt may begin.
   private var backoff = Backoff()
   private var retryAt: UInt64 = 0
-  /// The reason why the pool has to end; nil: it goes on.
+  /// The reason why the pool has to close; nil: it stays open.
   private var failure: ByteBuffer?
-  /// The reason why the pool takes no more streams, if that is its own decision, and whether the subchannel knows.
+  /// The reason why the pool itself has decided to accept no more streams. `isLeaving`: the subchannel was told so.
   private var left: ByteBuffer?
   private var isLeaving = false
-  /// How long a connection with a call is silent before listeners are told; 0: they are not told.
+  /// The time in nanoseconds after which a silent connection with a call is reported to listeners; 0: never.
   private let silence: UInt64
   private var timer: HTTP1PoolTimer?
 
-  /// Makes a pool; nil: no memory. (In Embedded Swift an initializer that returns nil leaks its object.)
+  /// Makes a pool; nil: no memory. It is not an initializer, because in Embedded Swift an initializer that returns
+  /// nil leaks its object.
   @inline(never) @_optimize(size)
   static func make(_ link: Link, _ peer: ByteBuffer, _ channel: ChannelCore, _ owner: Subchannel)
     -> HTTP1Pool?
@@ -125,10 +127,10 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
 
   // MARK: For connections
 
-  /// The connection's next call is counted where the pool's calls are.
+  /// Makes the attempts on a connection count in the same counter (`tally`) as all attempts of the pool.
   func lend(_ facts: ConnectionFacts) { facts.tally = knownFacts.tally }
 
-  /// Whether a connection is kept after its answer.
+  /// Whether connections are kept after an answer.
   var keepsConnections: Bool { phase == .open }
 
   @inline(never) @_optimize(size)
@@ -138,7 +140,7 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
     retryAt = 0
   }
 
-  /// The connection has no call any more, and can have the next one.
+  /// Called when a connection has no call any more. It gets the next waiting stream, or becomes idle.
   func keep(_ connection: HTTP1Connection) {
     if let stream = queue.popFirst() {
       connection.assign(stream)
@@ -155,7 +157,7 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
     arm(at: Time.after(destination.http1IdleTimeout, connection.since))
   }
 
-  /// The connection is closed.
+  /// Called when a connection has closed.
   @inline(never) @_optimize(size)
   func ended(_ connection: HTTP1Connection, _ words: ByteBuffer) {
     remove(connection)
@@ -168,7 +170,7 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
 
   // MARK: Streams
 
-  /// Gives the stream a connection, or lets it wait for one.
+  /// Gives the stream an idle connection. If there is none, the stream waits.
   func add(_ stream: HTTP1Stream) {
     while let connection = popIdle() {
       if connection.lookIfUsable() { return connection.assign(stream) }
@@ -197,7 +199,7 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
 
   private static var unused: ByteBuffer { ByteBuffer().say("the channel does not use this address any more") }
 
-  /// The owner of a stream that waits here has left.
+  /// Called when the owner of a waiting stream has left.
   @inline(never) @_optimize(size)
   func forget(_ stream: HTTP1Stream) {
     queue.remove(stream)
@@ -214,7 +216,7 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
 
   // MARK: Connectors
 
-  /// Begins as many connections as streams wait for, as far as there may be more.
+  /// Begins to make a connection for each waiting stream, up to the limit.
   @inline(never) @_optimize(size)
   private func grow() {
     while phase == .open, failure == nil, queue.count > connecting,
@@ -234,7 +236,8 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
     }
   }
 
-  /// An attempt to connect has failed, or has given a connection of no use.
+  /// Called when an attempt to connect has failed, or when a connection has ended without any answer. Begins a
+  /// back-off delay.
   @inline(never) @_optimize(size)
   private func failed(_ words: ByteBuffer) {
     retryAt = backoff.begin(destination.backoff, now: runtime.now, random: runtime.platform.random())
@@ -251,7 +254,7 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
   func connectorDone(_ connector: Connector, _ link: Link, _ peer: ByteBuffer) -> Bool {
     remove(connector)
     if HTTPVersion.chosen(on: link, destination.http) == .http2 {
-      // The server speaks another version by now: the subchannel makes a connection of that kind.
+      // The server now speaks HTTP/2, so this pool ends. The subchannel makes an HTTP/2 connection instead.
       link.close()
       left = ByteBuffer().say("the server chose HTTP/2 for a further connection")
       drain()
@@ -361,12 +364,12 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
     }
   }
 
-  /// A call has begun on a connection: its silence is told.
+  /// Called when a call begins on a connection. Arms the timer for the report of a silent connection.
   func watchSilence(_ now: UInt64) { if silence > 0 { arm(at: Time.after(silence, now)) } }
 
   // MARK: The end
 
-  /// Tells the subchannel and the owners of streams what has happened.
+  /// Tells the subchannel and the owners of streams the changes of this turn.
   func runInTurn() {
     if phase != .closed {
       if let failure {
@@ -421,7 +424,7 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
     tell()
   }
 
-  /// Closes everything, and tells the subchannel; the owners of streams are told by the caller, or have been.
+  /// Closes all connections, and tells the subchannel. The caller then tells the owners of ended streams.
   @inline(never) @_optimize(size)
   private func close(_ words: ByteBuffer) {
     guard phase != .closed else { return }
@@ -434,7 +437,7 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
     if isReady {
       for _ in 0..<count { told?.noteFurther(.lost, words) }
     }
-    // The end of each connection is told already.
+    // The loop above has reported the end of each connection. So the subchannel must not report `lost` again.
     wasReady = false
     told?.connectionEnded(self, words)
     while let connection = connections { connection.closeGracefully(words) }
@@ -455,10 +458,10 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
   }
 }
 
-/// The one timer of a pool: for connections that are kept too long, or silent, for connectors that take too long, and for
-/// the next one after a failure.
+/// The pool's only timer. It is set for the earliest of these times: the connect timeout of a connector, the next
+/// attempt to connect after a failure, and the end of the permitted idle time or silence of a connection.
 final class HTTP1PoolTimer: Timer {
-  /// The pool disarms the timer before it goes.
+  /// The pool. The reference is not counted: the pool disarms the timer before the pool is freed.
   private unowned(unsafe) let pool: HTTP1Pool
 
   init(_ pool: HTTP1Pool) { self.pool = pool }

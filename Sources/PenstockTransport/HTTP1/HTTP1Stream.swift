@@ -1,14 +1,14 @@
 import PenstockCall
 import PenstockWire
 
-/// One request and its answer over HTTP/1.1. It waits in the pool's queue until a connection is free, and has that
-/// connection until the answer is complete.
+/// One request and its answer over HTTP/1.1. The stream waits in the pool's queue until a connection is free,
+/// and then has that connection until the answer is complete.
 final class HTTP1Stream: TransportStream {
-  /// The pool, until the owner leaves.
+  /// The pool; nil: the stream's owner has left.
   private var pool: HTTP1Pool?
-  /// The connection, while the request or its answer is under way.
+  /// The connection; nil: the stream waits in the pool, or has ended.
   var connection: HTTP1Connection?
-  /// The next stream in a list of the pool's.
+  /// The next stream in a list of the pool.
   var next: HTTP1Stream?
   var isQueued = false
 
@@ -46,14 +46,14 @@ final class HTTP1Stream: TransportStream {
     pool = nil
   }
 
-  /// The answer can't be had any more, or is complete.
+  /// Called by `connection` when the answer is complete, or can't be completed any more.
   func finish(_ how: StreamEnd, on connection: HTTP1Connection) {
     finish(how)
     self.connection = nil
   }
 }
 
-/// Streams, oldest first, linked by `next`.
+/// A list of streams, oldest first, linked by `next`.
 struct HTTP1StreamList {
   private var first: HTTP1Stream?
   private var last: HTTP1Stream?

@@ -29,13 +29,14 @@ struct RequestHead {
     case chunked
   }
 
-  /// A GET has no body, and the other methods may have one (RFC 9110 section 8.6).
+  /// The form of the body with `bytes` bytes. `isWhole`: no more bytes follow. A GET without bytes has no
+  /// body; other methods then announce the length 0 (RFC 9110 section 8.6).
   func body(_ bytes: Int, isWhole: Bool) -> Body {
     if !isWhole { return .chunked }
     return bytes == 0 && bytesEqual(method, "GET") ? .none : .length(bytes)
   }
 
-  /// Appends the head, which has no flaw. False: there is no memory.
+  /// Appends the head, in which `flaw` has found no flaw. False: no memory.
   func write(_ body: Body, into out: ByteBuffer) -> Bool {
     var size = method.count + path.count + authority.count + 96
     for index in 0..<fields.count { size += fields.name(at: index).count + fields.value(at: index).count + 4 }
@@ -67,14 +68,16 @@ struct RequestHead {
     put(text.bytes, in: space, at)
   }
 
-  /// Copies bytes to `at`, and returns the index behind them. `write` has made sure that there is room.
+  /// Copies `bytes` to the offset `at`, and returns the offset after them. The caller has made sure that
+  /// there is room.
   @inline(never)
   private func put(_ bytes: ByteView, in space: UnsafeMutableRawBufferPointer, _ at: Int) -> Int {
     if let start = bytes.baseAddress, let room = space.baseAddress { memcpy(room + at, start, bytes.count) }
     return at + bytes.count
   }
 
-  /// Whether the transport itself decides about the field.
+  /// Whether the transport itself writes this field or leaves it out, so that the framing's value is not
+  /// sent.
   private static func isOurs(_ name: ByteView) -> Bool {
     switch name.count {
     case 2: return bytesEqual(name, "te")
@@ -84,8 +87,8 @@ struct RequestHead {
     }
   }
 
-  /// The reason why the head can't be written: a byte that would end a part of it early, and let the server see another
-  /// request. nil: there is none.
+  /// The reason why the head can't be written; nil: it can. The reason is a byte that would end a part of the
+  /// head early, so that the server would see another request.
   func flaw() -> ByteBuffer? {
     if method.isEmpty || hasBytes(method, below: 0x21) { return say("the method", method) }
     if path.first != 0x2F || hasBytes(path, below: 0x21) { return say("the path", path) }
@@ -98,7 +101,7 @@ struct RequestHead {
     return nil
   }
 
-  /// Whether there is a control character, or another byte below `least`.
+  /// Whether the bytes contain a DEL character, or a byte below `least`.
   private func hasBytes(_ bytes: ByteView, below least: UInt8) -> Bool {
     for byte in bytes where byte < least || byte == 0x7F { return true }
     return false

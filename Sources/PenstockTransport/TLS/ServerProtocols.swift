@@ -1,8 +1,8 @@
 import COpenSSL
 import PenstockWire
 
-/// The versions of HTTP that a server speaks; penstock-peer is the only server. Its options are made without ALPN, which
-/// would demand HTTP/2.
+/// The versions of HTTP that a server speaks. Only the test server penstock-peer uses this type. It makes its
+/// `TLSOptions` without ALPN, because with ALPN they would demand HTTP/2.
 public struct ServerProtocols: OptionSet, Sendable {
   public let rawValue: UInt
 
@@ -13,8 +13,9 @@ public struct ServerProtocols: OptionSet, Sendable {
 }
 
 extension TLSContext {
-  /// Lets a server choose HTTP/2 if the client offers it, else HTTP/1.1 (RFC 7301), as far as `protocols` has them. A
-  /// client that offers neither is refused; one that offers nothing is not.
+  /// Makes a server choose HTTP/2 if the client offers it, or otherwise HTTP/1.1 (RFC 7301); `protocols` has
+  /// the versions that the server may choose. A client that offers other protocols only is refused. A client
+  /// without ALPN is accepted.
   public func choose(among protocols: ServerProtocols) {
     SSL_CTX_set_alpn_select_cb(
       handle,
@@ -41,6 +42,6 @@ extension TLSContext {
 }
 
 extension TLSEngine {
-  /// The protocol that ALPN has agreed on; empty: none.
+  /// The protocol that was agreed by ALPN; empty: none.
   public var agreedProtocol: ByteView { alpn }
 }

@@ -18,7 +18,7 @@ public final class TLSContext {
   public enum Role { case client, server }
 
   let role: Role
-  /// The versions of HTTP that are negotiated by ALPN; nil: none are.
+  /// The versions of HTTP that are negotiated by ALPN; nil: ALPN is not used.
   let http: HTTPChoice?
   let verifiesPeer: Bool
   let serverName: ByteBuffer?
@@ -106,7 +106,7 @@ public final class TLSContext {
     return identify(options)
   }
 
-  /// The names of versions as ALPN has them, the preferred one first (RFC 7301 section 3.1).
+  /// The protocol names for ALPN, each after its length, the preferred one first (RFC 7301 section 3.1).
   private static func protocols(_ http: HTTPChoice) -> StaticString {
     switch http {
     case .auto: "\u{02}h2\u{08}http/1.1"
@@ -122,7 +122,7 @@ public final class TLSContext {
     case .client:
       _ = SSL_CTX_set_alpn_protos(handle, protocols.utf8Start, UInt32(protocols.utf8CodeUnitCount))
     case .server:
-      // The literal lives for ever.
+      // The pointer to `ours` stays valid, because it points to a string literal.
       SSL_CTX_set_alpn_select_cb(
         handle,
         { _, selected, selectedCount, offered, offeredCount, ours in

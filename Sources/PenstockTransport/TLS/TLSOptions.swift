@@ -25,7 +25,8 @@ public struct TLSOptions {
   public var requiresClientCertificate = false
   /// Whether the version of HTTP is negotiated by ALPN. Only a test sets this to false.
   public var usesALPN = true
-  /// The versions of HTTP that a client offers and a server takes. HTTP/2 alone is required, too (RFC 9113 section 3.2).
+  /// The versions of HTTP that a client offers and a server accepts. If it is HTTP/2 alone, the peer must
+  /// agree to it by ALPN (RFC 9113 section 3.2).
   public var http = HTTPChoice.http2
 
   public init() {}
