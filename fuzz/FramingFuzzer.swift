@@ -3,12 +3,12 @@ import PenstockWire
 
 @testable import PenstockTransport
 
-// Fuzzes the decoders of gRPC, gRPC-Web and Connect with answers of any bytes: the result must not depend on the pieces in
-// which an answer comes, and no message may be over the limit.
+// Fuzzes the decoders of gRPC, gRPC-Web and Connect with answers of any bytes. The result must not depend on
+// the size of the pieces in which an answer arrives, and no message may be over the limit.
 
 private let limit = 20_000
 
-/// A number for all that a call sees of an answer.
+/// The numbers by which two results are compared. They count everything that a call receives from an answer.
 private struct Sum: Equatable {
   var messages = 0
   var bytes = 0
@@ -102,7 +102,8 @@ private func play(_ kind: UInt8, _ flags: UInt8, _ body: ByteView, piece: Int) -
   return sum
 }
 
-/// The first byte chooses the protocol, the second the head and the end, the third the pieces; the rest is the body.
+/// Fuzzes one answer. The first byte of the input selects the protocol, the second byte the head and the end
+/// of the answer, and the third byte the size of the pieces. The rest is the body.
 func fuzzFramings(_ all: ByteView) {
   guard all.count >= 3 else { return }
   let body = ByteView(rebasing: all[3...])
@@ -110,7 +111,8 @@ func fuzzFramings(_ all: ByteView) {
   precondition(play(all[0], all[1], body, piece: Int(all[2]) + 1) == whole)
 }
 
-/// Fuzzes the JSON of Connect: an error that was read, written as a google.rpc.Status, has the same code and details.
+/// Fuzzes the JSON of Connect. An error from the JSON, encoded as a google.rpc.Status, must have the same
+/// code and details when it is decoded.
 func fuzzConnectJSON(_ input: ByteView) {
   let trailers = Metadata()
   if let end = ConnectJSON.end(input, trailers) { precondition(end.code.rawValue <= 16) }

@@ -3,8 +3,8 @@ import PenstockWire
 
 @testable import PenstockTransport
 
-// Fuzzes the parser of HTTP/1.1's answers: the input is what a server sends on one connection. The parser
-// must not trap, and must find the same answers however the bytes are divided into pieces.
+// Fuzzes the parser of HTTP/1.1 answers. The input is all bytes that a server sends on one connection. The
+// parser must not trap, and must find the same answers for any size of the pieces in which the bytes arrive.
 
 /// The results of parsing all answers in `input`, as numbers: they must not depend on the size of the pieces.
 private func parse(_ input: ByteView, piece: Int) -> [Int] {
@@ -15,7 +15,7 @@ private func parse(_ input: ByteView, piece: Int) -> [Int] {
   parser.begin()
   while at < input.count {
     let end = min(input.count, at + piece)
-    // The copy lets the sanitizer see a read behind the bytes.
+    // The bytes are copied, so that the sanitizer finds a read beyond the end of a piece.
     let copy = [UInt8](input[at..<end])
     var isAtEnd = false
     copy.withUnsafeBytes { bytes in
@@ -42,7 +42,7 @@ private func parse(_ input: ByteView, piece: Int) -> [Int] {
         case .end:
           log += [body]
           body = 0
-          // Bytes that follow are another answer.
+          // The bytes after the end of an answer are parsed as another answer.
           parser.begin()
           if from == bytes.count { isAtEnd = true }
         case .failed(let flaw):
@@ -59,7 +59,7 @@ private func parse(_ input: ByteView, piece: Int) -> [Int] {
   return log
 }
 
-/// Names are in lower case, and no field is about the connection.
+/// Checks a block: names are in lower case, and no field concerns only the connection.
 private func check(_ block: HeaderBlock) {
   let fields = block.fields
   for index in 0..<fields.count {
@@ -72,7 +72,7 @@ private func check(_ block: HeaderBlock) {
   }
 }
 
-/// Fuzzes the parser; the first byte of the input is the size of the pieces.
+/// Fuzzes the parser. The first byte of the input is the size of the pieces.
 func fuzzHTTP1(_ all: ByteView) {
   guard let first = all.first else { return }
   let input = ByteView(rebasing: all[1...])

@@ -69,12 +69,12 @@ public enum Base64 {
     return .ok
   }
 
-  /// Like `encode`, but in the URL-safe alphabet (RFC 4648 section 5) and without padding.
+  /// Appends `bytes` to `out` in URL-safe base64 (RFC 4648 section 5), without padding. False: no memory.
   @inline(never) @_optimize(size)
   public static func encodeForURL(_ bytes: ByteView, into out: ByteBuffer) -> Bool {
     let before = out.count
     guard encode(bytes, padded: false, into: out), let start = out.view.baseAddress else { return false }
-    // These bytes belong to the buffer, and nobody else has seen them yet: so they may be changed.
+    // These bytes belong to `out`, and no other code has seen them yet. So they may be changed.
     let text = UnsafeMutableRawBufferPointer(
       start: UnsafeMutableRawPointer(mutating: start), count: out.count)
     for index in before..<text.count {
@@ -84,7 +84,7 @@ public enum Base64 {
     return true
   }
 
-  /// The character of base64 that stands for the lowest six bits of `byte`.
+  /// The base64 character for the lowest six bits of `byte`.
   private static func letter(_ byte: UInt8) -> UInt8 {
     let value = byte & 0x3F
     switch value {

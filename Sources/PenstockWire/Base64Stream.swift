@@ -1,20 +1,22 @@
-/// Decodes base64 that comes in pieces of any size. Padding may also stand in the middle, because a server
-/// may encode each part of its answer on its own (gRPC-Web, "Text-encoded streams").
+/// Decodes base64 that arrives in pieces of any size. Padding is also allowed in the middle, because a server
+/// may encode each part of its answer separately (gRPC-Web, "Text-encoded streams").
 public struct Base64Stream {
-  /// The values of the characters of the group of four that has begun, six bits each, and their number.
+  /// `bits`: the values, six bits each, of the characters of an unfinished group of four. `have`: their
+  /// number.
   private var bits: UInt32 = 0
   private var have = 0
   private var padding = 0
-  /// Whether a character has come that is not base64, or not in this place. Nothing behind it is decoded.
+  /// Whether a character was found that is not base64, or not allowed at its place. The characters after it
+  /// are not decoded.
   public private(set) var isBroken = false
 
   public init() {}
 
-  /// Whether no group of four characters has begun.
+  /// Whether the last group of four characters is complete.
   public var isAtGroup: Bool { have == 0 }
 
-  /// Decodes the characters from `at` on, as long as `space` has room for the three bytes of a group, and
-  /// moves `at` behind them. Returns the number of bytes written to `space`.
+  /// Decodes the characters from `at` on, as long as `space` has room for the three bytes of a group. Moves
+  /// `at` to the first character that was not used. Returns the number of bytes that were written to `space`.
   @inline(never) @_optimize(size)
   public mutating func decode(
     _ text: ByteView, from at: inout Int, into space: UnsafeMutableRawBufferPointer

@@ -60,8 +60,8 @@ public struct JSONScanner {
     return true
   }
 
-  /// Goes on to the next member of an object, and puts its key into `key`. Returns false at the end of the
-  /// object, or if reading fails.
+  /// Moves to the next member of an object, and stores the member's key in `key`. False: the object has
+  /// ended, or reading has failed.
   @inline(never) @_optimize(size)
   public mutating func nextMember(_ key: ByteBuffer) -> Bool {
     guard next(0x7D) else { return false }
@@ -71,7 +71,7 @@ public struct JSONScanner {
     return !isBroken
   }
 
-  /// Goes on to the next element of an array. Returns false at the end of the array, or if reading fails.
+  /// Moves to the next element of an array. False: the array has ended, or reading has failed.
   public mutating func nextElement() -> Bool { next(0x5D) }
 
   @inline(never) @_optimize(size)
@@ -89,8 +89,8 @@ public struct JSONScanner {
     return !isBroken
   }
 
-  /// Reads a string into `out`, with its escape sequences replaced. Nobody checks whether the other bytes are
-  /// UTF-8. Returns false if the next value is not a string; nothing is read then.
+  /// Reads a string into `out`, with its escape sequences replaced. It is not checked that the other bytes
+  /// are UTF-8. False: the next value is not a string, and nothing is read.
   @inline(never) @_optimize(size)
   public mutating func string(into out: ByteBuffer) -> Bool {
     guard take(0x22) else { return false }
@@ -152,7 +152,8 @@ public struct JSONScanner {
   @inline(never) @_optimize(size)
   private func append(_ code: UInt32, to out: ByteBuffer) -> Bool {
     var rest = code >> 11 == 0x1B ? 0xFFFD : code
-    // The bytes of the character: each turn moves them up by one byte and puts the one before them below.
+    // Builds the UTF-8 bytes from the last byte to the first, in one number. Each round moves the bytes up,
+    // and puts another byte below them.
     var bytes: UInt32 = 0
     var count = 1
     var most: UInt32 = 0x7F

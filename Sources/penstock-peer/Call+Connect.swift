@@ -1,8 +1,10 @@
 import PenstockWire
 
-/// The headers and the query of a request of the Connect protocol.
+/// Reads the headers and the query of a request of the Connect protocol.
 extension Call {
-  /// Reads timeout, version and codings. `coding` is the name of the header for the coding of the request.
+  /// Reads the timeout, the version and the compressions. `coding`: the name of the header field with the
+  /// request's compression; nil: no such field is read. `accepted`: the name of the field with the
+  /// compressions that the client accepts.
   func readConnectHeaders(coding: StaticString?, accepted: StaticString) {
     forgetGRPCHeaders()
     var isListed = false
@@ -33,7 +35,7 @@ extension Call {
     }
   }
 
-  /// Reads the query of a GET, and puts the message that it has into `message`.
+  /// Reads the query of a GET, and puts the message from the query into `message`.
   func readQuery(into message: ByteBuffer) {
     var (hasMessage, isBase64) = (false, false)
     let raw = ByteBuffer()
@@ -67,7 +69,8 @@ extension Call {
     }
   }
 
-  /// The encoded google.rpc.Status that the knobs ask for, in base64; nil: none, or they set no status.
+  /// The encoded google.rpc.Status that the client asks for by metadata, in base64; nil: the client asks for
+  /// none.
   func details() -> ByteView? {
     guard knobs.hasMessage && knobs.status != nil else { return nil }
     var found: ByteView?
@@ -76,7 +79,7 @@ extension Call {
   }
 }
 
-/// The parameters of a query, one by one.
+/// Reads the parameters of a URL's query, one after the other.
 struct Query {
   private var rest: ByteView
 
@@ -93,15 +96,15 @@ struct Query {
     return nil
   }
 
-  /// The value of the parameter `name`; nil: there is none.
+  /// The value of the parameter `name`; nil: the query has no such parameter.
   static func value(_ query: ByteView, _ name: StaticString) -> ByteView? {
     var reader = Query(query)
     while let (found, value) = reader.next() { if bytesEqual(found, name) { return value } }
     return nil
   }
 
-  /// Appends the bytes that a percent-encoded value stands for; a plus sign is a space. False: malformed, or no
-  /// memory.
+  /// Decodes a percent-encoded value, and appends its bytes to `out`. A plus sign means a space. False:
+  /// malformed, or no memory.
   static func decode(_ text: ByteView, into out: ByteBuffer) -> Bool {
     var at = 0
     while at < text.count {
@@ -120,7 +123,8 @@ struct Query {
     return true
   }
 
-  /// Appends the bytes of URL-safe base64 (RFC 4648 section 5), padded or not. False: malformed, or no memory.
+  /// Decodes URL-safe base64 (RFC 4648 section 5), with or without padding, and appends the bytes to `out`.
+  /// False: malformed, or no memory.
   static func decodeBase64(_ text: ByteView, into out: ByteBuffer) -> Bool {
     let letters = ByteBuffer()
     for byte in text {

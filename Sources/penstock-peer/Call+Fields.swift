@@ -1,9 +1,10 @@
 import PenstockWire
 
-/// The headers and trailers of the answer.
+/// Makes the headers and trailers of the answer.
 extension Call {
-  /// Adds the codings of messages, under the names of the protocol. If the call may use compression in either direction,
-  /// the client is told which encodings the server accepts.
+  /// Adds the header fields for compression. `used`: the name of the field with the answer's compression.
+  /// `accepted`: the name of the field with the compressions that the server accepts. No field is added if
+  /// neither side may compress.
   func addCodings(to list: FieldList, _ used: StaticString, _ accepted: StaticString) {
     guard knobs.compresses || requestCoding != .identity || mayCompress else { return }
     if clientTakesGzip && (knobs.compresses || mayCompress) { list.add(used, "gzip") }
@@ -20,7 +21,7 @@ extension Call {
     }
   }
 
-  /// Adds gRPC's status and the trailing metadata.
+  /// Adds gRPC's status and the trailing metadata to `list`.
   func addTrailers(to list: FieldList) {
     let code = status ?? 2
     if code == 0 {

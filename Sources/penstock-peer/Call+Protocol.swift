@@ -1,8 +1,8 @@
 import PenstockWire
 
-/// How the protocol of a request is found, where it is not gRPC.
+/// Finds the protocol of a request, if it is not gRPC.
 extension Call {
-  /// The name of the encoding of messages; empty: the request names none.
+  /// The name of the messages' encoding, such as "proto"; empty: the request does not name it.
   var subtype: ByteView { subtypeName.view }
   var protocolName: StaticString { isRefused ? "none" : framing.name }
 
@@ -29,7 +29,7 @@ extension Call {
     method = Method(path: session?.options.withoutPrefix(cut(path, before: "?")) ?? path)
   }
 
-  /// The headers that only gRPC has mean nothing in Connect.
+  /// Forgets the header fields that only gRPC uses, because they have no meaning in Connect.
   func forgetGRPCHeaders() {
     timeout = nil
     requestCoding = .identity
@@ -47,11 +47,11 @@ extension Call {
     return found
   }
 
-  /// Whether whole answers such as errors are compressed, too.
+  /// Whether the answer's body as a whole is compressed, as in Connect's unary calls. This includes errors.
   var compressesAnswer: Bool { knobs.compresses && clientTakesGzip }
 
-  /// The protocol of a request that is not gRPC, and its framing. False: none of them takes this request, and it is
-  /// refused.
+  /// Finds the protocol of a request that is not gRPC, and sets the framing. False: no protocol fits, and the
+  /// request was refused.
   func negotiate() -> Bool {
     var verb = ByteView(start: nil, count: 0)
     var type = ByteView(start: nil, count: 0)
@@ -84,8 +84,9 @@ extension Call {
 
   private var codecFits: Bool { codec != .other || method.takesAnyBytes || method.isUnknown }
 
-  /// Answers with an HTTP status alone. "gRPC servers SHOULD respond with HTTP status of 415" (gRPC over HTTP2,
-  /// "Requests", Content-Type); Connect requires it, and names what is supported in Accept-Post.
+  /// Answers with only an HTTP status. "gRPC servers SHOULD respond with HTTP status of 415" (gRPC over
+  /// HTTP2, "Requests", Content-Type). Connect requires this, and a field Accept-Post with the supported
+  /// content-types.
   @discardableResult
   func refuse(_ httpStatus: StaticString) -> Bool {
     guard let session else { return false }

@@ -1,6 +1,6 @@
 import PenstockWire
 
-/// The methods. `take` gets each message, and `takeEnd` the client's half-close.
+/// Implements the methods. `take` is called with each message, and `takeEnd` at the client's half-close.
 extension Call {
   func take(_ message: ByteBuffer, _ isCompressed: Bool) {
     var message = message
@@ -60,8 +60,8 @@ extension Call {
     }
   }
 
-  /// Answers with one reply, then ends the call. If the client has asked for an error status (`Knobs.status`), that
-  /// takes the place of the reply.
+  /// Answers with one reply, and then ends the call. If the client has asked for an error status
+  /// (`Knobs.status`), that status is sent in place of the reply.
   private func finish(_ body: ByteBuffer) { finish(Reply(body: body)) }
 
   func finish(_ answer: Reply) {
@@ -110,8 +110,8 @@ extension Call {
     }
   }
 
-  /// Appends a message of a client stream to `gathered`, with its prefix if `framed`. All of the stream's messages
-  /// together must be within the limit for one message.
+  /// Appends a message of a client stream to `gathered`; with `framed`, its prefix comes before it. The
+  /// messages of the stream together may be as large as one message may be.
   private func gather(_ message: ByteView, framed: Bool) {
     let limit = session?.options.maxMessageBytes ?? 0
     guard gathered.count + message.count <= limit else {
@@ -156,8 +156,8 @@ extension Call {
     if times > 0 { reply(Reply(body: body, times: times)) }
   }
 
-  /// The string that is the field `number` of a request, or its member `member` in JSON; empty if it is missing. nil: the
-  /// request is malformed, and the call has ended.
+  /// Returns a string of the request: the field `number`, or in JSON the member `member`. It is empty if it
+  /// is missing. nil: the request is malformed, and the call has ended.
   private func text(
     _ number: UInt32, _ member: StaticString, of request: ByteView, _ type: StaticString
   ) -> ByteBuffer? {
@@ -204,7 +204,8 @@ extension Call {
       var writer = ProtoWriter(into: body)
       writer.int(1, isKnown ? 1 : 3)  // SERVING, SERVICE_UNKNOWN
     }
-    // A Watch gets one reply and stays open. There is no further one, because the health never changes.
+    // Watch gets one reply, and its call stays open. No second reply follows, because the health never
+    // changes.
     if method == .healthCheck { finish(body) } else { reply(Reply(body: body)) }
   }
 }

@@ -1,6 +1,6 @@
 import PenstockWire
 
-/// The messages of grpc.testing, as far as the interop test cases use them.
+/// Reads those parts of the messages of grpc.testing that the interop test cases use.
 enum TestMessages {
   /// Decodes a BoolValue.
   static func bool(_ encoded: ByteView) -> Bool {
@@ -55,8 +55,8 @@ enum TestMessages {
 }
 
 extension Call {
-  /// Whether a request of this method may ask for compressed responses (`response_compressed`), and the client takes
-  /// gzip.
+  /// Whether responses may be compressed: the method's request has the field `response_compressed`, and the
+  /// client accepts gzip.
   var mayCompress: Bool {
     switch method {
     case .unaryCall, .cacheableUnary, .streamingOutput, .fullDuplex, .halfDuplex: return clientTakesGzip
@@ -90,7 +90,7 @@ extension Call {
     finish(answer)
   }
 
-  /// Answers a StreamingOutputCallRequest: a reply for each of its parameters, or a status.
+  /// Answers a StreamingOutputCallRequest: a reply for each of its response parameters, or a status.
   func answerStreaming(_ request: ByteView) {
     var reader = ProtoReader(request)
     while true {
@@ -121,7 +121,7 @@ extension Call {
     return true
   }
 
-  /// Writes a SimpleResponse or StreamingOutputCallResponse: `payload = 1` with `body = 2` of `size` zeros.
+  /// Writes a SimpleResponse or StreamingOutputCallResponse, whose payload has `size` zero bytes.
   func writeTestPayload(_ size: Int, into out: ByteBuffer) -> Bool {
     guard let inner = ProtoWriter.bytesFieldSize(2, size) else { return false }
     var writer = ProtoWriter(into: out)

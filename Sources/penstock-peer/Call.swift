@@ -1,22 +1,24 @@
 import PenstockTransport
 import PenstockWire
 
-/// One stream of the server: the request as it comes in, the answer as it goes out.
+/// One call of the server: receives the request, and sends the answer.
 ///
-/// While a reply is to be sent or waits for its time, no input is decoded, and bytes that are not decoded give no
-/// flow-control credit back to the client. So a call holds one message, one window of input and `highWater` bytes of
-/// output at most.
+/// While a reply is being sent or delayed, no input is decoded. Bytes that are not decoded give no
+/// flow-control credit back to the client. So a call keeps at most one message, one window of input, and
+/// `highWater` bytes of output.
 ///
 /// ```
 ///   receive -> [inbox] -> framing -> service (Call+Services) -> replies -> framing -> [output] -> provide
 /// ```
-/// The framing is the protocol: gRPC, gRPC-Web or Connect. The connection is the version of HTTP.
+/// The framing implements the protocol: gRPC, gRPC-Web or Connect. The connection implements the version of
+/// HTTP.
 ///
-/// Call objects are used again (`CallPool`): `begin` prepares one for a new stream, `reset` after its stream has ended.
+/// Call objects are reused (`CallPool`): `begin` prepares an object for a new stream, and `reset` clears it
+/// after the stream has ended.
 final class Call: Source {
-  /// A response message that waits for its time, or for room in the output.
+  /// A response message that is delayed, or that waits until the output has room for it.
   struct Reply {
-    /// The message; nil: `size` zeros in a test payload.
+    /// The message; nil: a test payload of `size` zeros.
     var body: ByteBuffer?
     var size = 0
     var delay: UInt64 = 0
@@ -27,7 +29,7 @@ final class Call: Source {
 
   unowned(unsafe) var session: ServerConnection?  // The session holds this call while the stream lives.
   private(set) var id: Int32 = 0
-  /// The index among the session's calls.
+  /// The index of this call in the session's list of calls.
   var index = 0
   var closeCode: UInt32 = 0
 
@@ -45,7 +47,7 @@ final class Call: Source {
   var codec = Codec.proto
   var requestCoding = Coding.identity
   var clientTakesGzip = false
-  /// The decoder of a body in base64.
+  /// The base64 decoder of the request's body; nil: the body is not in base64.
   var text: TextInput?
   private var skipper = MessageSkipper(limit: 0)
   private let inbox = ByteBuffer()
@@ -66,10 +68,10 @@ final class Call: Source {
   private var nextReply = 0
   private var deadline: UInt64 = .max
   private var waitsUntil: UInt64 = 0
-  /// Whether the delay of the next reply is over.
+  /// Whether the delay of the next reply has ended.
   private var isDue = false
   var messagesOut = 0
-  /// Whether the status is sent once all `replies` have been.
+  /// Whether the call ends with its status as soon as all `replies` were sent.
   var endsAfterReplies = false
   var status: Int?
   let statusMessage = ByteBuffer()
@@ -77,15 +79,16 @@ final class Call: Source {
   var isSubmitted = false
   private var isDeferred = false
   var trailersAreSubmitted = false
-  /// Whether the framing has added its last piece to the output.
+  /// Whether the framing has added the last piece of the body to the output.
   private var outputIsWhole = false
-  /// Whether the answer begins only when the call has ended: all output is kept until then.
+  /// Whether the answer begins only when the call has ended. All output is kept until then.
   private var holdsAnswer = false
-  /// Whether an answer about wrong headers waits for the end of the request. Then curl over HTTP/2 shows it: it takes the
-  /// RST_STREAM behind an early answer for a failure.
+  /// Whether an answer about wrong headers waits for the end of the request. This helps curl over HTTP/2:
+  /// after an earlier answer it would report the RST_STREAM as a failure, and not show the answer.
   private var waitsForInput = false
   private var wasReset = false
-  /// Whether the call has had a large message. If so, its buffers free their memory before it is used again.
+  /// Whether the call has had a large message. If so, its buffers free their memory before the object is
+  /// reused.
   private var wasLarge = false
 
   private static let highWater = 64 << 10
@@ -255,7 +258,7 @@ final class Call: Source {
     return .failed
   }
 
-  /// Gives the client credit for `count` bytes of decoded input.
+  /// Gives the client flow-control credit for `count` bytes of decoded input.
   private func giveCredit(_ count: Int) {
     let isLast = inbox.isEmpty && chunk.isEmpty
     let count = text.map { $0.consumed(count, isLast: isLast) } ?? count
@@ -264,7 +267,8 @@ final class Call: Source {
 
   // MARK: Going on
 
-  /// Goes on as far as possible: sends replies that are due, then takes the next message, until something is missing.
+  /// Sends the replies that are due, and takes the next messages, as long as input and room in the output
+  /// permit.
   func advance() {
     guard let session else { return }
     loop: while status == nil {
@@ -319,10 +323,10 @@ final class Call: Source {
     }
   }
 
-  /// Ends the call with DEADLINE_EXCEEDED. The client's own deadline gives it the same status at about the same time.
-  /// If output has not left completely, trailers can't follow, so RST_STREAM is sent: "servers should only use this
-  /// mechanism when they need to cancel a call but the payload byte sequence is incomplete" (gRPC over HTTP2,
-  /// "Errors").
+  /// Ends the call with DEADLINE_EXCEEDED, the status that the client itself sets at about the same time. If
+  /// a part of the output was not sent yet, trailers can't follow, so RST_STREAM is sent: "servers should
+  /// only use this mechanism when they need to cancel a call but the payload byte sequence is incomplete"
+  /// (gRPC over HTTP2, "Errors").
   private func deadlineExpired() {
     guard let session else { return }
     end(.deadlineExceeded, "the deadline has expired at the server")
@@ -391,7 +395,7 @@ final class Call: Source {
     if left > 0 { giveCredit(left) }
   }
 
-  /// Ends with OK, or with the status that the knobs ask for.
+  /// Ends the call with the status that the client asks for by metadata (`Knobs`), otherwise with OK.
   func endAsAsked() {
     end(knobs.status ?? 0, ByteView(start: nil, count: 0))
     guard knobs.status != nil && knobs.hasMessage else { return }
@@ -403,7 +407,7 @@ final class Call: Source {
 
   // MARK: Output
 
-  /// Tells the connection that there is something to send.
+  /// Tells the connection that the call has something to send.
   private func commit() {
     guard let session, !wasReset else { return }
     if !isSubmitted {
@@ -429,14 +433,14 @@ final class Call: Source {
     session.respond(self, hasBody: hasBody)
   }
 
-  /// Adds the last piece of the body. All messages are in the output already.
+  /// Adds the last piece of the body to the output, after all messages.
   private func finishOutput() {
     if outputIsWhole { return }
     outputIsWhole = true
     if let piece = framing.lastPiece(self) { output.append(piece) }
   }
 
-  /// Sends the trailers. False: the protocol has none.
+  /// Sends the trailers. False: the protocol has no trailers.
   private func submitTrailers() -> Bool {
     guard let session, !trailersAreSubmitted else { return true }
     session.fields.clear()
@@ -446,13 +450,13 @@ final class Call: Source {
     return true
   }
 
-  /// What follows the bytes of a body that the connection is given.
+  /// The part of the answer that follows the bytes that `provide` returns.
   enum Follows { case more, trailers, nothing }
 
   enum Provided {
-    /// The connection sends this many bytes of `output`.
+    /// The connection has to send this many bytes of `output`.
     case bytes(Int, Follows)
-    /// There is nothing to send now: `resume` follows.
+    /// There is nothing to send now. The call will call `resume` of the connection later.
     case nothing
   }
 

@@ -1,7 +1,7 @@
 import PenstockTransport
 import PenstockWire
 
-/// A stream of the Connect protocol: envelopes, of which the last one has the status and the trailers, as JSON.
+/// Connect's streams. Messages are in envelopes. The last envelope has the status and the trailers as JSON.
 final class ConnectStreamFraming: ServerFraming {
   override var name: StaticString { "connect" }
 
@@ -44,8 +44,8 @@ final class ConnectStreamFraming: ServerFraming {
   }
 }
 
-/// A unary call of the Connect protocol: the body is the message, and the HTTP status and a JSON body are the status. A
-/// GET has the message in its query.
+/// Connect's unary calls. The body is the message. An error is an HTTP status with a JSON body. The message
+/// of a GET is in its query.
 final class ConnectUnaryFraming: ServerFraming {
   private var body = ByteBuffer()
   private var limit = 0
@@ -113,7 +113,7 @@ final class ConnectUnaryFraming: ServerFraming {
     return true
   }
 
-  /// An error takes the place of a message that was to be sent.
+  /// Replaces the output by an error, even if it already has a message.
   private func replaceOutput(_ call: Call) {
     var text = Text()
     ConnectError.write(call, into: text)
@@ -139,10 +139,11 @@ enum ConnectError {
     200, 499, 500, 400, 504, 404, 409, 403, 429, 400, 409, 400, 501, 500, 503, 500, 401,
   ]
 
-  /// "Error Codes": the HTTP status for a code.
+  /// The HTTP status for a status code, by the table "Error Codes" of Connect.
   static func httpStatus(_ code: Int) -> Int { code > 0 && code < statuses.count ? statuses[code] : 500 }
 
-  /// Appends the Error for the call's status. A status that is not defined has a name that is not defined either.
+  /// Appends the JSON of an error with the call's status. A code that is not defined gets a name that is not
+  /// defined.
   static func write(_ call: Call, into text: ByteBuffer) {
     let code = call.status ?? 2
     text.put("{\"code\":\"")
@@ -160,7 +161,7 @@ enum ConnectError {
     text.put("}")
   }
 
-  /// "type" is the name of the message without the prefix of its URL.
+  /// Appends the details of a status. "type" is the type URL without its prefix.
   private static func write(_ status: StatusDetails, into text: ByteBuffer) {
     for i in 0..<status.count {
       let (url, value) = status.detail(at: i)
@@ -173,7 +174,7 @@ enum ConnectError {
     text.put("]")
   }
 
-  /// Appends an object with an array of the values for each name.
+  /// Appends a JSON object: for each name, an array of the values.
   static func write(metadata list: FieldList, into text: ByteBuffer) {
     var at = 0
     var isFirst = true

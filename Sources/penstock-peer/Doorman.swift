@@ -2,8 +2,9 @@ import CSystem
 import PenstockTransport
 import PenstockWire
 
-/// A connection whose version of HTTP is not known yet. With TLS, ALPN tells it; otherwise the first bytes do, because
-/// HTTP/2 begins with a preface that is no request of HTTP/1.1 (RFC 9113 section 3.4).
+/// A connection whose HTTP version is not known yet. In TLS the version is negotiated by ALPN. Otherwise the
+/// first bytes show it: HTTP/2 begins with a preface that is not a request of HTTP/1.1 (RFC 9113 section
+/// 3.4).
 final class Doorman: Source {
   private let loop: Loop
   private let link: Link
@@ -37,7 +38,7 @@ final class Doorman: Source {
         guard first.append(bytes) else { return leave() }
         if let isHTTP2 = version() { return handOver(isHTTP2) }
       case .wouldBlock:
-        // HTTP/2's server greets at once when the handshake is done.
+        // An HTTP/2 server sends its SETTINGS at once, without waiting for the client.
         if bytesEqual(link.agreedProtocol, "h2") { return handOver(true) }
         return flush()
       case .ended, .failed: return leave()
@@ -45,7 +46,7 @@ final class Doorman: Source {
     }
   }
 
-  /// Whether the client speaks HTTP/2; nil: that is not clear yet.
+  /// Whether the client speaks HTTP/2; nil: not known yet.
   private func version() -> Bool? {
     let agreed = link.agreedProtocol
     if bytesEqual(agreed, "h2") { return true }
@@ -68,7 +69,7 @@ final class Doorman: Source {
     }
   }
 
-  /// Sends what TLS has to say.
+  /// Sends the bytes that TLS has made, such as handshake messages.
   private func flush() {
     let flushed = link.flush()
     if flushed == .failed { return leave() }

@@ -58,7 +58,7 @@ final class FieldList {
 
   var count: Int { entries.count }
 
-  /// Calls `body` with each name and value; they are valid until the list changes.
+  /// Calls `body` with the name and value of each field. They are valid until the list changes.
   func forEach(_ body: (ByteView, ByteView) -> Void) {
     for entry in entries {
       let name =

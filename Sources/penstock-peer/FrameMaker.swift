@@ -1,15 +1,16 @@
 import CNghttp2
 import PenstockWire
 
-/// Turns the steps of a script that send something into bytes. Of nghttp2 only the HPACK encoder is used, which accepts
-/// any names and values.
+/// Turns the sending steps of a script into bytes. The only part of nghttp2 that it uses is the HPACK
+/// encoder, which accepts any names and values.
 final class FrameMaker {
   private var deflater: OpaquePointer?
 
   init() { nghttp2_hd_deflate_new(&deflater, 4096) }
   deinit { nghttp2_hd_deflate_del(deflater) }
 
-  /// Appends the bytes of `step` to `out`. `current` is the stream of a step that names none. False: no memory.
+  /// Appends the bytes of `step` to `out`. `current`: the stream of a step that names no stream. False: no
+  /// memory.
   func make(_ step: FrameStep, current: Int, into out: ByteBuffer) -> Bool {
     for _ in 0..<step.times {
       let bytes = ByteBuffer()

@@ -1,9 +1,10 @@
 import PenstockTransport
 import PenstockWire
 
-/// Parses the steps of a script that send something: a verb, then words such as `end`, `stream=3`, `hex=00ff`.
+/// Parses the sending steps of a script. A step is a verb, and then words such as `end`, `stream=3`,
+/// `hex=00ff`.
 struct FrameParser {
-  /// The content-type of `answer`.
+  /// The content-type for the verb `answer`.
   let answerType: ByteBuffer
 
   func frame(_ verb: ByteView, _ words: inout Words) -> FrameStep? {
@@ -128,8 +129,8 @@ struct FrameParser {
     return true
   }
 
-  /// Adds the bytes that the word `name=value` stands for to the payload. False: the value is malformed. nil: it is not
-  /// such a word.
+  /// If the word `name=value` describes bytes, adds these bytes to the payload. False: the value is
+  /// malformed. nil: the word does not describe bytes.
   private static func piece(_ frame: FrameStep, _ name: ByteView, _ value: ByteView) -> Bool? {
     let out = frame.payload
     if bytesEqual(name, "size") && frame.kind == .chunk {
@@ -197,15 +198,15 @@ struct FrameParser {
     return true
   }
 
-  /// The error code for a name of RFC 9113 section 7, or for a number; nil: it is neither.
+  /// The error code for a name (RFC 9113 section 7) or a number; nil: the word is neither.
   private static func errorCode(_ word: ByteView) -> Int? {
     if let number = decimal(word, limit: Int(UInt32.max)) { return number }
     for code in 0..<14 where bytesEqual(word, HTTP2Error.name(UInt32(code))) { return code }
     return nil
   }
 
-  /// The identifier of a setting of RFC 9113 section 6.5.2, by its name in lower case or its number; nil: it is
-  /// neither.
+  /// The identifier of an HTTP/2 setting, from its lower-case name (RFC 9113 section 6.5.2) or its number;
+  /// nil: the word is neither.
   private static func setting(_ name: ByteView) -> Int? {
     let names: [StaticString] = [
       "header-table-size", "enable-push", "max-concurrent-streams", "initial-window-size", "max-frame-size",

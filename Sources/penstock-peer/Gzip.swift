@@ -1,7 +1,7 @@
 import CZlib
 import PenstockWire
 
-/// The message encodings of `grpc-encoding`.
+/// The compression of messages, as the protocol's header field names it.
 enum Coding: Equatable {
   case identity, gzip, unknown
 

@@ -1,7 +1,7 @@
 import CJansson
 import PenstockWire
 
-/// Reads the requests that are JSON. They have one member at most that a service needs.
+/// Reads requests in JSON. A service needs at most one member of a request.
 enum JSONText {
   enum Outcome {
     case malformed
@@ -9,7 +9,7 @@ enum JSONText {
     case text(ByteBuffer)
   }
 
-  /// The string that is the member `name` of the object in `bytes`.
+  /// Reads the member `name` of the JSON object in `bytes`, which has to be a string.
   static func string(_ name: StaticString, of bytes: ByteView) -> Outcome {
     var isShort = false
     var error = json_error_t()

@@ -14,28 +14,28 @@ final class Link {
 
   enum Flushed: Equatable {
     case done, blocked, failed
-    /// The TLS handshake has not ended, so nothing can be sent yet: the client's next bytes have to be read first.
+    /// The TLS handshake is not done, so nothing can be sent yet. It needs more bytes from the client.
     case handshaking
   }
 
   private(set) var fd: Int32
-  /// Plain bytes that are to be sent.
+  /// The plaintext that waits to be sent.
   let output: SendQueue
   private let tls: TLSEngine?
   private var isOpen: Bool
 
-  /// How much room there has to be for TLS records before each read from the socket.
+  /// The room in bytes for TLS records that must be free before each read from the socket.
   private static let recordsSize = 64 << 10
 
   var isCleartext: Bool { tls == nil }
 
-  /// The protocol that ALPN has agreed on; empty: none, or the handshake is not done.
+  /// The protocol that was agreed by ALPN; empty: none, or the handshake is not done.
   var agreedProtocol: ByteView {
     guard isOpen, let tls else { return ByteView(start: nil, count: 0) }
     return tls.agreedProtocol
   }
 
-  /// Whether so many bytes wait to be sent (`most`) that no more should be made.
+  /// Whether more than `most` bytes wait to be sent, so that no more bytes should be made.
   var isFull: Bool { output.bytes.count + (tls.map { $0.output.count } ?? 0) > Link.most }
   private static let most = 1 << 20
 
@@ -53,8 +53,8 @@ final class Link {
     fd = -1
   }
 
-  /// Receives plain bytes into `space`. They are valid until `space` is used again. To be called until it gives
-  /// `wouldBlock`.
+  /// Receives plaintext into `space`, where it is valid until `space` is used again. The caller repeats the
+  /// call until it returns `wouldBlock`.
   func receive(_ space: UnsafeMutableRawBufferPointer) -> Received {
     guard let tls else { return receiveRaw(space) }
     while true {
@@ -117,8 +117,8 @@ final class Link {
     }
   }
 
-  /// Calls `step` until everything is sent. `step` sends something and returns the number of bytes or -errno; nil:
-  /// nothing is left to send.
+  /// Repeats `step` until everything is sent. `step` sends some bytes, and returns their number or -errno;
+  /// nil: there is nothing left to send.
   private func sendAll(_ step: () -> Int?) -> Flushed {
     while let n = step() {
       if n == -Int(EAGAIN) { return .blocked }
@@ -127,8 +127,8 @@ final class Link {
     return .done
   }
 
-  /// Sends `times` TLS 1.3 messages that may follow the handshake: key updates, each of which asks the client for one
-  /// in return, or session tickets.
+  /// Sends `times` messages of TLS 1.3: session tickets, or key updates. Each key update asks the client for
+  /// a key update in return.
   func say(_ message: Script.TLSMessage, times: Int) {
     guard let tls else { return }
     for _ in 0..<times {
@@ -139,7 +139,7 @@ final class Link {
     }
   }
 
-  /// Ends the server's direction, with TLS's close_notify first if there is TLS.
+  /// Ends the sending direction of the connection. With TLS, sends close_notify first.
   func halfClose() {
     if let tls {
       tls.close()
@@ -148,7 +148,7 @@ final class Link {
     _ = shutdown(fd, 1)  // SHUT_WR
   }
 
-  /// Makes the later close of the descriptor send RST in place of FIN.
+  /// Makes the later close of the descriptor send RST instead of FIN.
   func makeCloseAbrupt() {
     var value = linger(l_onoff: 1, l_linger: 0)
     _ = setsockopt(fd, SOL_SOCKET, SO_LINGER, &value, socklen_t(MemoryLayout<linger>.size))

@@ -3,8 +3,8 @@ import PenstockChannel
 import PenstockTransport
 import PenstockWire
 
-/// The listening socket. Each connection that it accepts becomes a `Session` or `Session1`, or, with a script, a
-/// `Player`.
+/// The listening socket. Each accepted connection becomes a `Doorman`, which finds out the HTTP version, or a
+/// `Player` if there is a script.
 final class Listener: Source {
   enum Opened {
     case open(Listener)
@@ -16,7 +16,7 @@ final class Listener: Source {
   private let script: Script?
   private let tls: TLSContext?
   private var connections = 0
-  /// The address in the form of a client's target; empty before the socket is bound.
+  /// The address, in the form of a client's target; empty before the socket is bound.
   private let address = ByteBuffer()
   private var port = 0
   private var path: ByteBuffer?
@@ -113,7 +113,7 @@ final class Listener: Source {
     Text(what).put(": ").put(errno: code)
   }
 
-  /// Splits "host:port"; the host is NUL-terminated.
+  /// Splits "host:port" into its parts. The host has a NUL at its end.
   private static func hostAndPort(_ text: ByteView) -> (ByteBuffer, UInt16)? {
     guard let colon = text.lastIndex(of: 0x3A),
       let port = decimal(part(text, colon + 1, text.count), limit: 65535)

@@ -4,9 +4,9 @@ import Synchronization
 
 /// An object that the loop calls when its descriptor is ready, when its timer is due, or at the end of a turn.
 class Source {
-  /// The descriptor; -1: none is watched.
+  /// The descriptor; -1: the loop watches none for this source.
   final var fd: Int32 = -1
-  /// The time at which `timeIsUp` is due; owned by the loop's heap.
+  /// The time when `timeIsUp` is due. Only the loop's heap of timers sets it.
   fileprivate(set) final var dueAt: UInt64 = 0
   fileprivate final var slot = -1
   fileprivate final var isMarked = false
@@ -19,8 +19,8 @@ class Source {
   func stop() {}
 }
 
-/// The event loop: an epoll, a heap of timers, and a list of the sources that are marked, because they have something
-/// to write.
+/// The event loop. It has an epoll, a heap of timers, and a list of marked sources, which have something to
+/// write.
 final class Loop {
   private let epoll: Int32
   private var sources: [Source?] = []
@@ -31,7 +31,7 @@ final class Loop {
   private let events: UnsafeMutableRawPointer
   private static let capacity: Int32 = 256
 
-  /// The buffer that connections receive into, one after the other.
+  /// The buffer for received bytes. All connections use it, one after the other.
   let receiveBuffer: UnsafeMutableRawBufferPointer
   private(set) var now: UInt64 = cs_monotonic()
 
@@ -73,7 +73,7 @@ final class Loop {
     sources[fd] = nil
   }
 
-  /// Marks a source: its `turnEnds` is called before the loop sleeps again.
+  /// Marks a source, so that its `turnEnds` is called before the loop sleeps again.
   func mark(_ source: Source) {
     if source.isMarked { return }
     source.isMarked = true
@@ -97,7 +97,8 @@ final class Loop {
         }
       }
       fire()
-      // The lists are exchanged, so that a source that is marked in a `turnEnds` is called in the next turn.
+      // The lists are exchanged first. So a source that is marked during a `turnEnds` is called in the next
+      // turn.
       swap(&marked, &marking)
       for source in marking {
         source.isMarked = false
@@ -176,7 +177,7 @@ final class Loop {
 
 // MARK: When to end
 
-/// Handles SIGTERM and SIGINT: the handler only writes to an eventfd, which the loop watches.
+/// Handles SIGTERM and SIGINT. The signal handler only writes to an eventfd, which the loop watches.
 enum Signals {
   static let descriptor = Atomic<Int32>(-1)
 

@@ -1,20 +1,21 @@
 import PenstockWire
 
-/// Follows the messages of a stream without keeping them, for a call that only counts them.
+/// Finds the messages of a stream without storing them, for a call that only counts its messages.
 struct MessageSkipper {
   private let limit: Int
-  /// How many bytes of the prefix have come.
+  /// The number of received bytes of the prefix.
   private var have = 0
   private var isCompressed = false
   private var length: UInt32 = 0
-  /// How many bytes of the message have passed.
+  /// The number of received bytes of the message.
   private var passed = 0
 
   init(limit: Int) { self.limit = limit }
 
   var isMidMessage: Bool { have > 0 }
 
-  /// Like `MessageDecoder.push`, but gives empty messages.
+  /// Finds the end of the next message in `bytes`, as `MessageDecoder.push` does, but returns it as an empty
+  /// message.
   mutating func push(_ bytes: ByteView) -> (consumed: Int, event: MessageDecoder.Event) {
     var used = 0
     while have < MessagePrefix.size {

@@ -41,7 +41,7 @@ enum Method: Equatable {
     hasPrefix(path, prefix) ? part(path, prefix.utf8CodeUnitCount, path.count) : nil
   }
 
-  /// Whether the client sends exactly one message. It is answered after the client's half-close.
+  /// Whether the client sends exactly one message, so that the server answers after the client's half-close.
   var takesOne: Bool {
     switch self {
     case .emptyCall, .unaryCall, .cacheableUnary, .streamingOutput, .echoUnary, .echoServerStream, .sayHello,
@@ -54,7 +54,8 @@ enum Method: Equatable {
     }
   }
 
-  /// Whether messages go both ways at once: then the response headers don't wait for the first message.
+  /// Whether messages flow in both directions at once. The response headers are then sent before the first
+  /// message.
   var isDuplex: Bool {
     switch self {
     case .fullDuplex, .echoBidi, .sayHelloBidi, .healthWatch: return true
@@ -67,7 +68,7 @@ enum Method: Equatable {
 
   var isUnknown: Bool { self == .unknownMethod || self == .unknownService }
 
-  /// Whether both sides send exactly one message, so that Connect has it without envelopes.
+  /// Whether both sides send exactly one message. Connect sends such messages without envelopes.
   var isUnary: Bool {
     switch self {
     case .emptyCall, .unaryCall, .cacheableUnary, .echoUnary, .sayHello, .healthCheck: return true
@@ -77,10 +78,10 @@ enum Method: Equatable {
     }
   }
 
-  /// Whether Connect may call the method with GET, because it has no side effects.
+  /// Whether Connect may call the method by GET, because the method has no side effects.
   var takesGet: Bool { isUnary && self != .unaryCall }
 
-  /// Whether messages may be in any encoding.
+  /// Whether the messages may be in any encoding, because the method does not decode them.
   var takesAnyBytes: Bool {
     switch self {
     case .echoUnary, .echoServerStream, .echoClientStream, .echoBidi: return true
@@ -103,25 +104,25 @@ enum Method: Equatable {
   }
 }
 
-/// The behaviour that the client asks for by metadata; see docs/peer.md.
+/// The behaviour that the client asks for by metadata (docs/peer.md).
 struct Knobs {
   var delay: UInt64 = 0
   var status: Int?
-  /// The number of messages after which the status ends the call.
+  /// The number of messages after which the server ends the call with `status`.
   var after: Int?
   var count: Int?
   var counts = false
   var echoesMetadata = false
   var compresses = false
-  /// Whether fields of the request are sent back in the headers or trailers.
+  /// Whether the server sends fields of the request back in its headers or trailers.
   var echoesFields = false
   var hasMessage = false
-  /// How an answer over HTTP/1.1 ends, where the client asks for it.
+  /// How the end of an HTTP/1.1 answer is marked; nil: the client asks for no particular way.
   var delimiting: Delimiting?
-  /// Whether an answer over HTTP/1.1 is the last one of its connection.
+  /// Whether the connection closes after this HTTP/1.1 answer.
   var closesConnection = false
 
-  /// How the end of a body is told in HTTP/1.1 (RFC 9112 section 6).
+  /// How the end of a body is marked in HTTP/1.1 (RFC 9112 section 6).
   enum Delimiting { case length, chunked, close }
 
   mutating func read(_ name: ByteView, _ value: ByteView) {

@@ -15,13 +15,14 @@ struct Options {
   var key: ByteView?
   var clientCA: ByteView?
   var script: ByteView?
-  /// How often a script is played on each connection.
+  /// The number of times that a script is played on each connection.
   var times = 1
-  /// The content-type of a script's `answer`.
+  /// The content-type that the script's verb `answer` uses.
   var answerType = ("application/grpc" as StaticString).bytes
   /// The versions of HTTP that clients may speak.
   var protocols: ServerProtocols = [.http1, .http2]
-  /// The path before each method's path, without a slash at its end; empty: there is none.
+  /// The path that comes before each method's path, without a slash at its end; empty: nothing comes before
+  /// it.
   var prefix = ("" as StaticString).bytes
   var maxConcurrentStreams = 0
   var maxMessageBytes = 128 << 20
@@ -83,7 +84,7 @@ struct Options {
     return true
   }
 
-  /// The method's path in a request's `path`; one that is not below the prefix is empty.
+  /// Removes the prefix from a request's `path`. Empty: the path does not begin with the prefix.
   func withoutPrefix(_ path: ByteView) -> ByteView {
     if prefix.isEmpty { return path }
     let isBelow = bytesEqual(part(path, 0, prefix.count), prefix)
@@ -99,7 +100,7 @@ struct Options {
     return false
   }
 
-  /// Sets the option `name`. False: it does not take this value.
+  /// Sets the option `name`. False: the option can't have this value.
   private mutating func set(_ name: ByteView, _ value: ByteView) -> Bool {
     if value.isEmpty { return false }
     if bytesEqual(name, "--listen") {

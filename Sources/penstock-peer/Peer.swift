@@ -1,18 +1,20 @@
 // penstock-peer: a server for the demo, the tests and the benchmarks.
 //
-// It runs in one of two ways. As a *server* it serves a handful of services: over HTTP/2, through nghttp2, or HTTP/1.1
-// (`ServerConnection`), with gRPC, gRPC-Web or Connect (`ServerFraming`). As a *scripted peer* it sends the frames of a
-// script, in which anything may be wrong: it makes these frames itself, and no HTTP library stands between the script
-// and the wire.
+// It runs in one of two ways. As a *server* it has a few services, over HTTP/2 (with nghttp2) or HTTP/1.1
+// (`ServerConnection`), with the protocol gRPC, gRPC-Web or Connect (`ServerFraming`). As a *scripted peer*
+// it sends the bytes that a script describes, which may break any rule. It makes these bytes itself, because
+// an HTTP library would refuse to send them.
 //
-// One thread, one epoll loop. Per turn: read all, dispatch all, write once. It keeps no more per stream than one
-// message each way, a window of bytes that were not read yet, and 64 KiB that wait for the client's window. It is a
-// tool for tests, on purpose without authentication, logging or configuration files.
+// One thread drives one epoll loop. In each turn the loop reads all input, handles it, and writes once. For
+// each stream the server keeps at most one message in each direction, a window of bytes that were not read
+// yet, and 64 KiB that wait for the client's window. Because the program is a tool for tests, it has no
+// authentication, logging or configuration files.
 
 import CSystem
 import PenstockWire
 
-/// The program's entry: the build renames `main` of an executable target to this symbol.
+/// The entry of the program. When an executable target is built, its function `main` is renamed to this
+/// symbol.
 @_cdecl("penstock_peer_main")
 public func penstockPeerMain(
   _ argc: Int32, _ argv: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>

@@ -3,11 +3,11 @@ import PenstockChannel
 import PenstockTransport
 import PenstockWire
 
-/// Plays a section of a script on one connection.
+/// Plays one section of a script on one connection.
 ///
-/// All events of the client are counted by kind as they come, and a wait of the script takes one from the count of its
-/// kind. So the order in which events of different kinds come matters only as far as the script's waits make it matter.
-/// After the last step the player sends nothing more, and reads until the client closes.
+/// The player counts the client's events by kind as they arrive. A wait of the script decreases the count of
+/// one kind. So events of different kinds may arrive in any order, unless the script waits in between. After
+/// the last step the player sends nothing more, and reads until the client closes.
 final class Player: Source {
   private let loop: Loop
   private let link: Link
@@ -28,7 +28,7 @@ final class Player: Source {
   private var isLingering = false
   private var isGone = false
 
-  /// How long, in nanoseconds, a closing connection waits for the client's own close.
+  /// The time in nanoseconds for which a closing connection waits until the client closes, too.
   private static let lingering: UInt64 = 1_000_000_000
 
   init(_ loop: Loop, _ link: Link, _ section: Script.Section, _ options: Options, number: Int) {
@@ -149,9 +149,9 @@ final class Player: Source {
 
   private func watch() { loop.rewatch(self, (isDeaf ? 0 : CS_EPOLLIN) | (isWriting ? CS_EPOLLOUT : 0)) }
 
-  /// Half-closes, so that the client sees the end at once, and keeps the descriptor until the client has closed, too.
-  /// If the descriptor were closed while bytes are unread, or still come, the kernel would reset the connection, and
-  /// the client could lose bytes that were sent before.
+  /// Half-closes the connection, so that the client sees its end at once. The descriptor stays open until the
+  /// client has closed, too. If it were closed while received bytes are unread or still arrive, the kernel
+  /// would reset the connection, and the client could lose bytes that were sent before.
   private func linger() {
     isDeaf = false
     isLingering = true

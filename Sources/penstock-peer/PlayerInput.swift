@@ -1,8 +1,7 @@
 import PenstockWire
 
-/// Counts the events that the client has caused, by kind. A client that does not begin with HTTP/2's preface speaks
-/// HTTP/1.1. Header blocks are not decoded, because no step of a script
-/// depends on their contents.
+/// Counts the client's events, by kind. A client that does not begin with the preface of HTTP/2 speaks
+/// HTTP/1.1. Header blocks are not decoded, because no step of a script depends on their contents.
 final class PlayerInput {
   private struct Stream {
     var id: Int
@@ -14,11 +13,11 @@ final class PlayerInput {
   private let number: Int
   private let prints: Bool
   private var hasPreface = false
-  /// The parser of requests of HTTP/1.1; it reports nothing more behind a malformed one.
+  /// The parser of HTTP/1.1 requests. After a malformed request it reports nothing more.
   private var requests: RequestParser?
   private var seen: [Int] = Array(repeating: 0, count: Script.Event.count)
   private var streams: [Stream] = []
-  /// The index of the current stream in `streams`; -1: there is none.
+  /// The index of the current stream in `streams`; -1: no stream is open yet.
   private var currentIndex = -1
 
   private static let preface: StaticString = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -31,7 +30,7 @@ final class PlayerInput {
   /// The id of the current stream (docs/peer.md); 1 before the first HEADERS.
   var current: Int { currentIndex >= 0 && currentIndex < streams.count ? streams[currentIndex].id : 1 }
 
-  /// Makes the `count`th stream that the client has opened the current one.
+  /// Makes the stream that the client has opened as its number `count` the current stream.
   func follow(_ count: Int) { currentIndex = min(count, streams.count) - 1 }
 
   func has(_ event: Script.Event, _ count: Int) -> Bool {

@@ -6,10 +6,11 @@ enum RPCWire: Equatable {
   case connectStream
   case connectUnary
   case connectGet
-  /// No content-type that any protocol has.
+  /// The content-type belongs to no protocol.
   case none
 
-  /// The protocol of a content-type, and the part of the value that names the encoding of messages; empty: protobuf.
+  /// The protocol of a content-type, and the part that names the messages' encoding. An empty part means
+  /// protobuf.
   static func of(contentType value: ByteView) -> (RPCWire, subtype: ByteView) {
     let type = HeaderRules.trimmed(cut(value, before: ";"))
     let none = part(type, 0, 0)
@@ -21,14 +22,16 @@ enum RPCWire: Equatable {
     return (rest.isEmpty || hasPrefix(rest, "grpc") ? .none : .connectUnary, rest)
   }
 
-  /// The part of `text` behind `prefix` and a plus sign; empty if it is `prefix` alone; nil: it is something else.
+  /// The part of `text` after `prefix` and a plus sign. Empty: `text` is only `prefix`. nil: `text` has
+  /// another form.
   private static func plus(_ text: ByteView, _ prefix: StaticString) -> ByteView? {
     guard let rest = after(text, prefix) else { return nil }
     if rest.isEmpty { return rest }
     return rest[0] == 0x2B && rest.count > 1 ? part(rest, 1, rest.count) : nil
   }
 
-  /// The part of `text` behind `prefix`, whose letters may be in any case.
+  /// The part of `text` after `prefix`; upper and lower case are equal. nil: `text` does not begin with
+  /// `prefix`.
   private static func after(_ text: ByteView, _ prefix: StaticString) -> ByteView? {
     let wanted = prefix.bytes
     guard text.count >= wanted.count else { return nil }
@@ -42,7 +45,7 @@ enum RPCWire: Equatable {
 /// The encoding of the messages of a call.
 enum Codec: Equatable {
   case proto, json
-  /// Some other name: only services that take any bytes take it.
+  /// Another name. Only the methods that accept any bytes (`Method.takesAnyBytes`) accept it.
   case other
 
   init(_ subtype: ByteView) {
@@ -63,7 +66,7 @@ func equalIgnoringCase(_ a: ByteView, _ lower: StaticString) -> Bool {
   return true
 }
 
-/// Whether a list of codings such as "br, gzip;q=0.5" has `name` with a weight that is not zero.
+/// Whether a list of compressions such as "br, gzip;q=0.5" contains `name` with a weight that is not zero.
 func lists(_ codings: ByteView, _ name: StaticString) -> Bool {
   var isListed = false
   HeaderRules.forEachBinaryValue(codings) { entry in

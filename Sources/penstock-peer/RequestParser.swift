@@ -1,7 +1,8 @@
 import PenstockWire
 
-/// Reads HTTP/1.1 requests (RFC 9112), without I/O. It is strict, because it has to find the client's mistakes: lines end
-/// with CRLF, nothing stands before a request, and whatever could be read in two ways is refused.
+/// Parses HTTP/1.1 requests (RFC 9112), without I/O. The parser is strict, because tests use it to find
+/// mistakes of the client. It requires CRLF as the line end, allows nothing before a request, and refuses
+/// every form that parsers could read in two ways.
 ///
 /// ```
 /// requestLine -> fields -> [counted | chunkSize -> chunk -> chunkEnd ... -> trailers] -> requestLine
@@ -10,14 +11,14 @@ import PenstockWire
 struct RequestParser {
   enum Event {
     case needsMore
-    /// A request begins. The views of an event are valid until `next` is called again.
+    /// A request begins. All views in an event are valid until `next` is called again.
     case request(method: ByteView, target: ByteView, isOld: Bool)
-    /// A header field; the name is in lower case.
+    /// A header field. Its name is in lower case.
     case field(name: ByteView, value: ByteView)
     case headersEnd
     case body(ByteView)
     case end
-    /// The status to answer with, and the reason.
+    /// The request is malformed. The values: the HTTP status for the answer, and the reason.
     case malformed(Int, StaticString)
   }
 
@@ -30,15 +31,16 @@ struct RequestParser {
   }
 
   let input = ByteBuffer()
-  /// Whether the client asks to go on only after 100 (Continue), or announces that it closes.
+  /// `expectsContinue`: the client sends the body only after 100 (Continue). `closes`: the client closes
+  /// after this request.
   private(set) var expectsContinue = false
   private(set) var closes = false
 
   private var state = State.requestLine
   private let name = ByteBuffer()
-  /// How many bytes of `input` the last event has views of.
+  /// The number of bytes of `input` that the views of the last event cover.
   private var used = 0
-  /// How many bytes of the current line have no CRLF in them.
+  /// The number of bytes of the current line that were searched, and that have no CRLF.
   private var searched = 0
   private var headBytes = 0
   private var hosts = 0
@@ -46,7 +48,7 @@ struct RequestParser {
   private var length: Int?
   private var isChunked = false
 
-  /// The longest line, and the most bytes of a head.
+  /// The size limits, in bytes, of a line and of a head.
   private static let lineLimit = 128 << 10
   private static let headLimit = 1 << 20
 
@@ -158,12 +160,12 @@ struct RequestParser {
     }
     name.removeAll(keepingCapacity: true)
     guard HeaderRules.lowercased(raw, into: name) else { return fail(500, "no memory") }
-    // None of the protocols has trailers in its requests.
+    // The trailers of a request are ignored, because none of the protocols uses them.
     if isTrailer { return next() }
     return note(value) ?? .field(name: name.view, value: value)
   }
 
-  /// Notes the fields that HTTP/1.1 itself needs. Returns nil, or the failure.
+  /// Records the fields that HTTP/1.1 itself uses. Returns the failure; nil: no failure.
   private mutating func note(_ value: ByteView) -> Event? {
     if bytesEqual(name.view, "host") {
       hosts += 1
@@ -207,7 +209,7 @@ struct RequestParser {
     return .body(bytes)
   }
 
-  /// The line before a chunk: its size, without the extensions that RFC 9112 section 7.1.1 allows.
+  /// Parses the line with the size of a chunk, and ignores chunk extensions (RFC 9112 section 7.1.1).
   private mutating func chunkSize() -> Event {
     let text: ByteView
     switch line() {
@@ -226,7 +228,7 @@ struct RequestParser {
     return next()
   }
 
-  /// The characters of a token (RFC 9110 section 5.6.2).
+  /// Whether a byte may be in a token (RFC 9110 section 5.6.2).
   private static func isTokenByte(_ byte: UInt8) -> Bool {
     switch byte {
     case 0x30...0x39, 0x41...0x5A, 0x61...0x7A: return true

@@ -8,7 +8,7 @@ final class Script {
     case failed(ByteBuffer)
   }
 
-  /// The events that can be waited for.
+  /// The kinds of events that a script can wait for.
   enum Event: Int {
     case preface, settings, settingsAck, headers, data, message, end, rst, ping, pingAck, goaway,
       windowUpdate, close, requestHead, request
@@ -61,10 +61,11 @@ final class Script {
   }
 
   final class Section {
-    /// The number of the connection; nil: all connections that no other section is for.
+    /// The number of the connection that plays this section; nil: all connections without a section of their
+    /// own.
     let connection: Int?
     var steps: [Step] = []
-    /// Whether the connection is served by a `Session`, and no steps are played.
+    /// Whether the connection is served normally by a `Session`, without a script.
     var serves = false
 
     init(_ connection: Int?) { self.connection = connection }
@@ -80,7 +81,8 @@ final class Script {
     return sections.last
   }
 
-  /// Reads and parses the file at `path`. It is read with zlib, which is linked anyway and reads plain files, too.
+  /// Reads and parses the file at `path`. zlib reads it, because it is linked anyway, and also reads files
+  /// that are not compressed.
   static func load(_ path: ByteView, answerType: ByteView) -> Loaded {
     let name = Text().put(path)
     let text = Text()
@@ -101,18 +103,18 @@ final class Script {
   }
 }
 
-/// A step that sends a frame of HTTP/2, a part of an answer of HTTP/1.1, or other bytes. Its parts may contradict each
-/// other.
+/// A step that sends a frame of HTTP/2, a part of an HTTP/1.1 answer, or other bytes. The parts of a step may
+/// contradict each other, because scripts test how clients handle malformed bytes.
 final class FrameStep {
   enum Stream {
-    /// The stream of the last HEADERS that were waited for.
+    /// The stream of the last HEADERS frame that the script has waited for.
     case current
     case number(Int)
   }
 
   enum Kind {
     case frame, headers, pushPromise, goaway, raw
-    /// Of HTTP/1.1: a head, a chunk, and the last chunk with the trailers.
+    /// Parts of an HTTP/1.1 answer: the head, a chunk, and the last chunk with the trailers.
     case response, chunk, lastChunk
 
     var hasFields: Bool {
@@ -133,24 +135,26 @@ final class FrameStep {
   var flags = 0
   var stream = Stream.current
   let payload = ByteBuffer()
-  /// The header fields, or the trailers of a last chunk. Those of HEADERS and PUSH_PROMISE are encoded when they are
-  /// sent, because the HPACK encoder has a state.
+  /// The header fields, or the trailers of a last chunk. The fields of HEADERS and PUSH_PROMISE are encoded
+  /// only when they are sent, because the HPACK encoder has a state.
   var fields: [Field] = []
-  /// The length that the frame's header says; nil: the true one.
+  /// The length in the frame's header, which may be wrong; nil: the true length.
   var length: Int?
-  /// The number of bytes of the frame that are sent; nil: all.
+  /// The number of bytes of the frame that are sent, if it is cut off; nil: all bytes.
   var cut: Int?
   var pad: Int?
-  /// How many bytes of the header block each HEADERS and CONTINUATION frame has; nil: one frame has all.
+  /// The number of bytes of the header block in each HEADERS and CONTINUATION frame; nil: one frame has the
+  /// whole block.
   var split: Int?
-  /// Whether END_HEADERS, or the empty line of HTTP/1.1, is left out.
+  /// Whether END_HEADERS, or in HTTP/1.1 the empty line, is left out.
   var isOpen = false
-  /// Whether GOAWAY names the current stream as the last one.
+  /// Whether the frame GOAWAY has the current stream as its last stream.
   var lastIsCurrent = false
   var last = 0
   var code = 0
   var promised = 2
-  /// The status line without its end; or the size of a chunk in hexadecimal, true or not.
+  /// HTTP/1.1: the status line without its line end, or the size of a chunk in hexadecimal, which may be
+  /// wrong.
   let line = ByteBuffer()
   var times = 1
 }

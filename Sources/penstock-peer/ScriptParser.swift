@@ -1,6 +1,7 @@
 import PenstockWire
 
-/// Parses a script, which has one step on each line. An indented line is a header field of the frame above it.
+/// Parses a script, which has one step on each line. An indented line is a header field of the step before
+/// it.
 struct ScriptParser {
   let script = Script()
   private let text: ByteBuffer
@@ -36,8 +37,8 @@ struct ScriptParser {
 
   // MARK: Lines
 
-  /// Parses `name: value` and adds the field to the frame above. The name may begin with a colon. Name and value may
-  /// contain escapes; the value `\*N` is N times "a".
+  /// Parses `name: value`, and adds the field to the step before it. The name may begin with a colon. Name
+  /// and value may contain escapes. The value `\*N` means N times "a".
   private func field(_ line: ByteView) -> Bool {
     guard let frame, frame.kind.hasFields else { return false }
     guard let colon = line.dropFirst().firstIndex(of: 0x3A) else { return false }
@@ -144,7 +145,8 @@ struct ScriptParser {
     return out
   }
 
-  /// Replaces the escapes `\n \r \t \0 \" \\` and `\xNN` by their bytes. nil: some other character follows a backslash.
+  /// Replaces each of the escapes `\n \r \t \0 \" \\` and `\xNN` by its byte. nil: another character follows
+  /// a backslash.
   static func unescape(_ text: ByteView) -> ByteBuffer? {
     let out = ByteBuffer()
     var at = 0
@@ -176,7 +178,7 @@ struct ScriptParser {
   }
 }
 
-/// Gives the words of a line. A quoted part of a word may contain spaces.
+/// Splits a line into words. A quoted part of a word may contain spaces.
 struct Words {
   private var rest: ByteView
 

@@ -1,14 +1,14 @@
 import PenstockWire
 
-/// One connection of the server as its calls know it, whichever version of HTTP it speaks: `Session` is HTTP/2,
-/// `Session1` HTTP/1.1.
+/// One connection of the server, independent of the HTTP version. The subclass `Session` implements HTTP/2,
+/// and `Session1` HTTP/1.1.
 class ServerConnection: Source {
   final let loop: Loop
   final let link: Link
   final let options: Options
   final let number: Int
   final let pool: CallPool
-  /// The header list that a call builds before it calls `respond` or `sendTrailers`.
+  /// The header list that a call fills before it calls `respond` or `sendTrailers`.
   final let fields = FieldList()
 
   init(_ loop: Loop, _ link: Link, _ options: Options, _ pool: CallPool, _ number: Int) {
@@ -21,19 +21,19 @@ class ServerConnection: Source {
     fd = link.fd
   }
 
-  /// The version of HTTP, as `--print-requests` tells it.
+  /// The HTTP version, for the output of `--print-requests`.
   var version: StaticString { "2" }
   var isHTTP2: Bool { true }
 
-  /// The call has taken `count` bytes of its input: the client may send as many more.
+  /// Called when the call has taken `count` bytes of its input. The client may then send as many bytes more.
   func consumed(_ call: Call, _ count: Int) {}
-  /// Sends `fields` as the headers of the answer. Without a body they are the whole answer.
+  /// Sends `fields` as the headers of the answer. Without a body, they are the whole answer.
   func respond(_ call: Call, hasBody: Bool) {}
-  /// The call has output again, after `Call.provide` gave nothing.
+  /// Called when the call has output again, after `Call.provide` has returned nothing.
   func resume(_ call: Call) {}
-  /// Sends `fields` as trailers.
+  /// Sends `fields` as the trailers.
   func sendTrailers(_ call: Call) {}
-  /// Breaks the answer off, because it can't be finished.
+  /// Ends the stream in the middle of the answer, because the answer can't be completed.
   func abort(_ call: Call) {}
 
   final func release(_ call: Call) {
@@ -44,7 +44,7 @@ class ServerConnection: Source {
   }
 }
 
-/// Call objects that can be used again, with the memory that their buffers have.
+/// Call objects that can be reused. Their buffers keep their memory.
 final class CallPool {
   private var free: [Call] = []
   private static let limit = 1024

@@ -1,43 +1,47 @@
 import PenstockTransport
 import PenstockWire
 
-/// The wire format of a call: how the body has the messages, and where the status is. A call uses one framing from its
-/// headers on; the framing is the call's own, because it may keep a part of the request.
+/// The wire format of a call: the form of the messages in the body, and the place of the status. Each call
+/// has its own framing, because a framing may keep a part of the request.
 ///
-/// This class is what all formats with envelopes have in common: a message is five bytes of prefix and its bytes.
+/// This class implements the common part of the formats with envelopes: a message is a prefix of five bytes,
+/// and then its own bytes.
 class ServerFraming {
   private final var decoder = MessageDecoder(limit: 0)
 
-  /// The name for `--print-requests`.
+  /// The name of the protocol, for the output of `--print-requests`.
   var name: StaticString { "" }
   /// Whether the answer is sent only when the call has ended.
   var isWhole: Bool { false }
 
-  /// Prepares for the call whose request headers have come, and reads those that belong to the protocol. What is wrong
-  /// with them ends the call.
+  /// Prepares for a call whose request headers have arrived, and reads the headers of the protocol. Wrong
+  /// headers end the call.
   func begin(_ call: Call, limit: Int) { decoder = MessageDecoder(limit: limit) }
 
   // MARK: Request
 
-  /// Takes bytes of the body up to the end of one message, like `MessageDecoder.push`.
+  /// Decodes bytes of the body up to the end of one message. Returns the number of bytes that were used, and
+  /// the event.
   func push(_ bytes: ByteView) -> (consumed: Int, event: MessageDecoder.Event) { decoder.push(bytes) }
-  /// The body has ended. Returns a message that is complete only now, and nil when asked again.
+  /// Called when the body has ended. Returns a message that only the end of the body completes; nil: no such
+  /// message, or it was returned before.
   func lastMessage() -> (ByteBuffer, isCompressed: Bool)? { nil }
-  /// Whether the body may not end here.
+  /// Whether the body would be cut off if it ended here.
   var isMidMessage: Bool { decoder.isMidMessage }
 
   // MARK: Answer
 
-  /// Adds the headers, and the whole answer if `isAlone` and the protocol allows that: the call has ended without a
-  /// message. Returns whether a body follows.
+  /// Adds the headers. `isAlone`: the call has ended without a message, so the headers are the whole answer
+  /// if the protocol allows this. Returns whether a body follows.
   func addHeaders(_ call: Call, to list: FieldList, isAlone: Bool) -> Bool { true }
-  /// The piece of the body for a message. nil: no memory, or the message is too large for the format.
+  /// Makes the piece of the body for a message. nil: no memory, or the message is too large for the format.
   func piece(_ message: ByteBuffer, compressed: Bool) -> BodyPiece? {
     UInt32(exactly: message.count).map { BodyPiece(compressed: compressed, message, length: $0) }
   }
-  /// The rest of the body, behind the last message, if the status is there.
+  /// Makes the last piece of the body, if the protocol has the status there; nil: it has the status
+  /// elsewhere.
   func lastPiece(_ call: Call) -> BodyPiece? { nil }
-  /// Adds the trailers, if the status is there. False: there are none.
+  /// Adds the trailers, if the protocol has the status there. False: the answer has no trailers.
   func addTrailers(_ call: Call, to list: FieldList) -> Bool { false }
 }
 
@@ -64,8 +68,8 @@ final class GRPCServerFraming: ServerFraming {
   }
 }
 
-/// gRPC-Web: the status is at the end of the body, as an envelope with header lines. All of the body is in base64 if
-/// `isText`.
+/// gRPC-Web. The status is at the end of the body, as an envelope that contains header lines. With `isText`
+/// the whole body is in base64.
 final class WebServerFraming: ServerFraming {
   private let isText: Bool
 
@@ -98,7 +102,7 @@ final class WebServerFraming: ServerFraming {
     return isText ? encoded(envelope) : BodyPiece(envelope)
   }
 
-  /// Each envelope is a base64 text of its own, with its padding.
+  /// Encodes one envelope in base64, with padding at its end.
   private func encoded(_ envelope: ByteBuffer) -> BodyPiece? {
     let text = ByteBuffer()
     return Base64.encode(envelope.view, padded: true, into: text) ? BodyPiece(text) : nil
@@ -106,7 +110,7 @@ final class WebServerFraming: ServerFraming {
 }
 
 enum Envelope {
-  /// The envelope of `bytes`, whose first byte is `flags`; nil: no memory.
+  /// Makes the envelope for `bytes`. `flags`: its first byte. nil: no memory.
   static func make(flags: UInt8, _ bytes: ByteView) -> ByteBuffer? {
     let envelope = ByteBuffer()
     guard let length = UInt32(exactly: bytes.count), let space = envelope.spare(atLeast: 5),
@@ -119,18 +123,18 @@ enum Envelope {
   }
 }
 
-/// The base64 of a gRPC-Web-text request as it comes, in pieces of any size. Each group of four letters may be padded,
-/// because clients encode the parts of a body one by one.
+/// Decodes the base64 of a gRPC-Web-text request, which arrives in parts of any size. Each group of four
+/// letters may have padding, because clients encode each part of a body separately.
 final class TextInput {
   private var group: (UInt8, UInt8, UInt8, UInt8) = (0, 0, 0, 0)
   private var have = 0
   let plain = ByteBuffer()
-  /// How many letters have come whose bytes were not taken yet.
+  /// The number of received letters whose decoded bytes the call has not taken yet.
   private var letters = 0
 
   var isMidGroup: Bool { have > 0 }
 
-  /// Decodes into `plain`. False: malformed, or no memory.
+  /// Decodes `text` into `plain`. False: malformed, or no memory.
   func decode(_ text: ByteView) -> Bool {
     plain.removeAll(keepingCapacity: true)
     letters += text.count
@@ -150,7 +154,8 @@ final class TextInput {
     return true
   }
 
-  /// How many letters `count` taken bytes stand for; all that are left if `isLast`, when no decoded bytes are left.
+  /// Returns the number of letters that `count` decoded bytes were made from. `isLast`: no decoded bytes are
+  /// left, so all remaining letters are returned.
   func consumed(_ count: Int, isLast: Bool) -> Int {
     let taken = isLast ? letters : min(letters, (count * 4 + 2) / 3)
     letters -= taken

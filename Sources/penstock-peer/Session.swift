@@ -3,27 +3,29 @@ import CSystem
 import PenstockTransport
 import PenstockWire
 
-/// One connection with HTTP/2: nghttp2 in the middle, a `Link` below, `Call`s above.
+/// One HTTP/2 connection. nghttp2 implements HTTP/2, a `Link` moves the bytes, and a `Call` serves each
+/// stream.
 ///
-/// No bytes are sent while input is being read: all output is sent together, at the end of the turn.
+/// No bytes are sent while input is being read. All output is sent together at the end of the turn.
 final class Session: ServerConnection {
-  /// nghttp2's session; nil: closed.
+  /// nghttp2's session; nil: the connection is closed.
   private(set) var handle: OpaquePointer?
   private var calls: [Call] = []
   private var watched = CS_EPOLLIN
   private var hasMoreToRead = false
 
-  /// If more bytes than this wait for the socket, nghttp2 is asked for no more.
+  /// The limit on bytes that wait for the socket. Above it, nghttp2 is not asked for more output.
   private static let outputLimit = 512 << 10
-  /// How many times the socket is read in a turn before other sessions are served.
+  /// The most reads from the socket in one turn. After them, other sessions are served.
   private static let readsPerTurn = 16
 
-  /// Takes over the connection, whose first bytes are `first`.
+  /// Takes over the connection. `first`: the bytes that the client has already sent.
   static func start(
     _ loop: Loop, _ link: Link, _ options: Options, _ pool: CallPool, number: Int, first: ByteView
   ) {
     let session = Session(loop, link, options, pool, number)
-    // nghttp2's handle has the session unretained. The loop keeps the session until `close` frees the handle.
+    // nghttp2 keeps a pointer to the session without a reference count. The loop holds the session until
+    // `close` frees the handle.
     session.handle = SessionCallbacks.makeHandle(Unmanaged.passUnretained(session).toOpaque())
     guard session.handle != nil, session.greet(), loop.watch(session, CS_EPOLLIN) else {
       return session.close()
@@ -48,7 +50,8 @@ final class Session: ServerConnection {
         set(NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, options.maxConcurrentStreams)
       }
       return nghttp2_submit_settings(handle, 0, entries.baseAddress, count) == 0
-        // The largest window for the connection, so that input that one stream leaves unread does not block the others.
+        // The connection gets the largest window, so that unread input of one stream does not block the other
+        // streams.
         && nghttp2_session_set_local_window_size(handle, 0, 0, Int32.max) == 0
     }
   }
@@ -88,11 +91,11 @@ final class Session: ServerConnection {
     loop.mark(self)
   }
 
-  /// Gives nghttp2 the bytes. False: the client has broken the protocol, and the session is closed.
+  /// Passes the bytes to nghttp2. False: the client has broken the protocol, and the session is closed.
   private func take(_ bytes: ByteView) -> Bool {
     let start = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self)
     if nghttp2_session_mem_recv(handle, start, bytes.count) >= 0 { return true }
-    // nghttp2's last frames, such as GOAWAY, are still sent.
+    // The last frames that nghttp2 has made, such as GOAWAY, are still sent.
     send()
     close()
     return false
@@ -138,7 +141,8 @@ final class Session: ServerConnection {
 
   // MARK: Calls
 
-  /// The stream's user data is the call, unretained: `calls` holds it until the stream closes.
+  /// Makes the call for a new stream. nghttp2 keeps a pointer to the call without a reference count; `calls`
+  /// holds the call until the stream closes.
   func open(_ id: Int32) -> Call {
     let call = pool.take()
     call.begin(self, id, index: calls.count)

@@ -2,8 +2,8 @@ import CSystem
 import PenstockTransport
 import PenstockWire
 
-/// One connection with HTTP/1.1: a `RequestParser`, a `Link` below, and one `Call` at a time above. A request that comes
-/// before the answer to the one before it is whole waits unread.
+/// One HTTP/1.1 connection: a `RequestParser`, a `Link` that moves the bytes, and at most one `Call` at a
+/// time. A request that arrives before the previous answer is complete stays unread until then.
 ///
 /// ```
 /// idle --request--> answering --answer whole, request whole--> idle
@@ -11,21 +11,21 @@ import PenstockWire
 ///                       \-- last answer, malformed request, broken off --> closing: written, half-closed, closed
 /// ```
 final class Session1: ServerConnection {
-  /// How the end of the answer is told (RFC 9112 section 6); nil: no answer has begun.
+  /// How the end of the answer is marked (RFC 9112 section 6); nil: no answer has begun.
   private var delimiting: Knobs.Delimiting?
   private var parser = RequestParser()
   private var call: Call?
   private var requests: Int32 = 0
   private var requestIsWhole = true
-  /// Whether the current request or answer says that it is the last one.
+  /// Whether the connection closes after the current answer, because the request or the answer says so.
   private var isLast = false
   private var isOld = false
-  /// Whether 100 (Continue) is still to be sent.
+  /// Whether the client waits for 100 (Continue), which was not sent yet.
   private var owesContinue = false
   private var isClosing = false
   private var isLingering = false
   private var isClosed = false
-  /// How many bytes the call was given and has not taken.
+  /// The number of received bytes of the body that the call has not taken yet.
   private var unread = 0
   private var hasMoreToRead = true
   private var watched = CS_EPOLLIN
@@ -33,13 +33,13 @@ final class Session1: ServerConnection {
   private static let outputLimit = 512 << 10
   private static let inputLimit = 256 << 10
   private static let readsPerTurn = 16
-  /// How long, in nanoseconds, a closing connection waits for the client's own close.
+  /// The time in nanoseconds for which a closing connection waits until the client closes, too.
   private static let lingering: UInt64 = 1_000_000_000
 
   override var version: StaticString { "1.1" }
   override var isHTTP2: Bool { false }
 
-  /// Takes over the connection, whose first bytes are `first`.
+  /// Takes over the connection. `first`: the bytes that the client has already sent.
   static func start(
     _ loop: Loop, _ link: Link, _ options: Options, _ pool: CallPool, number: Int, first: ByteView
   ) {
@@ -89,7 +89,7 @@ final class Session1: ServerConnection {
 
   // MARK: Requests
 
-  /// Takes as much of the input as can be taken now.
+  /// Parses the input, as far as the call and the window permit.
   private func takeRequests() {
     while !isClosing && !isClosed && unread <= options.streamWindow && !(requestIsWhole && call != nil) {
       switch parser.next() {
@@ -125,14 +125,14 @@ final class Session1: ServerConnection {
     }
   }
 
-  /// Lets the client send the body that it holds back.
+  /// Sends 100 (Continue), so that the client sends its body.
   private func invite() {
     owesContinue = false
     link.output.bytes.put("HTTP/1.1 100 Continue\r\n\r\n")
   }
 
-  /// Answers a malformed request, and closes. An answer that has begun is broken off, and a request that was answered
-  /// early gets no second answer.
+  /// Answers a malformed request, and closes the connection. An answer that has begun is cut off. A request
+  /// that already had its answer gets no second answer.
   private func refuse(_ status: Int, _ words: StaticString) {
     if delimiting == nil && (call != nil || requestIsWhole) {
       let text = link.output.bytes
@@ -152,7 +152,8 @@ final class Session1: ServerConnection {
 
   override func respond(_ call: Call, hasBody: Bool) {
     if owesContinue {
-      // A call that has ended needs no body. Whether the client sends it nevertheless is not known.
+      // A call that has ended needs no body. Since the client may or may not send it, the connection is
+      // closed after the answer.
       if call.status == nil { invite() } else { isLast = true }
     }
     let delimiting = delimiting(call, hasBody)
@@ -177,7 +178,8 @@ final class Session1: ServerConnection {
     loop.mark(self)
   }
 
-  /// How the end of the answer is told: as the client asks, else by its length if that is known.
+  /// How the end of the answer is marked: in the way that the client asks for, otherwise by the length if it
+  /// is known.
   private func delimiting(_ call: Call, _ hasBody: Bool) -> Knobs.Delimiting {
     let asked = call.knobs.delimiting ?? (call.status == nil ? .chunked : .length)
     if asked == .chunked && isOld { return .close }
@@ -186,7 +188,7 @@ final class Session1: ServerConnection {
 
   override func resume(_ call: Call) { loop.mark(self) }
 
-  /// The connection closes without the end of the answer.
+  /// Closes the connection before the answer is complete.
   override func abort(_ call: Call) {
     isClosing = true
     loop.mark(self)
@@ -207,7 +209,7 @@ final class Session1: ServerConnection {
     watch(flushed == .blocked)
   }
 
-  /// Moves output of the call to the link. Returns whether there may be more.
+  /// Moves output of the call to the link. Returns whether the call may have more output.
   private func makeOutput() -> Bool {
     while let call, let delimiting, !isClosing {
       if link.output.count >= Session1.outputLimit { return true }
@@ -233,7 +235,7 @@ final class Session1: ServerConnection {
     unread = 0
     isClosing = isLast
     release(call)
-    // The next request may be in the input.
+    // The input may already contain the next request.
     loop.mark(self)
   }
 
@@ -246,8 +248,8 @@ final class Session1: ServerConnection {
 
   // MARK: The end
 
-  /// Half-closes, and keeps the descriptor until the client has closed, too: bytes that come to a closed descriptor would
-  /// make the kernel reset the connection, and the client could lose the answer.
+  /// Half-closes the connection. The descriptor stays open until the client has closed, too: if bytes arrived
+  /// at a closed descriptor, the kernel would reset the connection, and the client could lose the answer.
   private func linger() {
     isLingering = true
     drop()
@@ -273,7 +275,7 @@ final class Session1: ServerConnection {
   }
 }
 
-/// Words and spellings of HTTP/1.1.
+/// The reason phrases of HTTP/1.1, and the spelling of its field names.
 enum HTTPReason {
   static func phrase(_ status: Int) -> StaticString {
     switch status {
@@ -298,7 +300,7 @@ enum HTTPReason {
     }
   }
 
-  /// Appends a field name with capitals, as most servers write it: clients have to take any case.
+  /// Appends a field name with capital letters, as most servers write it. Clients have to accept any case.
   static func put(name: ByteView, into text: ByteBuffer) {
     var isFirst = true
     for byte in name {

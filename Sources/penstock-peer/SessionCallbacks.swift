@@ -3,7 +3,7 @@ import CSystem
 import PenstockTransport
 import PenstockWire
 
-/// The callbacks that nghttp2 calls. Only this file turns nghttp2's pointers into objects of ours.
+/// The callbacks that nghttp2 calls. Only this file converts nghttp2's pointers to Swift objects.
 enum SessionCallbacks {
   /// Makes nghttp2's session; nil: no memory.
   static func makeHandle(_ session: UnsafeMutableRawPointer) -> OpaquePointer? {
@@ -14,7 +14,7 @@ enum SessionCallbacks {
     defer { nghttp2_session_callbacks_del(callbacks) }
     guard nghttp2_option_new(&option) == 0 else { return nil }
     defer { nghttp2_option_del(option) }
-    // A call gives flow-control credit back itself, when it has taken the bytes.
+    // nghttp2 must not give flow-control credit back by itself. A call does so when it has taken the bytes.
     nghttp2_option_set_no_auto_window_update(option, 1)
     nghttp2_option_set_no_closed_streams(option, 1)
     nghttp2_option_set_max_send_header_block_length(option, 4 << 20)
@@ -107,13 +107,14 @@ enum SessionCallbacks {
     }
     nghttp2_session_callbacks_set_data_source_read_length_callback(callbacks) {
       _, _, _, connection, stream, frame, _ in
-      // Larger DATA frames would save little, and hold up the other streams.
+      // Larger DATA frames would save little time, and would delay the other streams.
       let most: UInt32 = 64 << 10
       return Int(max(1, min(connection, stream, Int32(truncatingIfNeeded: min(frame, most)))))
     }
   }
 
-  /// The provider that nghttp2 asks for the contents of the response's DATA frames: `call`.
+  /// Makes the object from which nghttp2 gets the contents of the response's DATA frames. Its source is
+  /// `call`.
   static func provider(_ call: Call) -> nghttp2_data_provider {
     var provider = nghttp2_data_provider()
     provider.source.ptr = Unmanaged.passUnretained(call).toOpaque()

@@ -45,8 +45,8 @@ extension ByteBuffer {
     return self
   }
 
-  /// Appends `bytes` as a JSON string. Bytes that are not ASCII are taken for Latin-1, so that the JSON is always
-  /// valid.
+  /// Appends `bytes` as a JSON string. Bytes that are not ASCII are read as Latin-1, so that the JSON is
+  /// always valid.
   @discardableResult
   func put(json bytes: ByteView) -> ByteBuffer {
     _ = append(byte: 0x22)
@@ -68,7 +68,7 @@ extension ByteBuffer {
 }
 
 extension ByteBuffer {
-  /// Appends `bytes`, which are UTF-8, as a JSON string. Bytes that are no UTF-8 are replaced by U+FFFD.
+  /// Appends `bytes`, a text in UTF-8, as a JSON string. Invalid bytes are replaced by U+FFFD.
   @discardableResult
   func put(jsonText bytes: ByteView) -> ByteBuffer {
     let text = ByteBuffer()
@@ -102,7 +102,8 @@ func hexValue(_ byte: UInt8) -> UInt8? {
   }
 }
 
-/// The bytes from `from` to `to` of a view; bounds outside the view are moved to its ends.
+/// The bytes of a view from the offset `from` to the offset `to`. Offsets outside the view are moved to its
+/// ends.
 func part(_ bytes: ByteView, _ from: Int, _ to: Int) -> ByteView {
   let lower = min(max(from, 0), bytes.count)
   let upper = min(max(to, lower), bytes.count)
@@ -113,7 +114,7 @@ func hasPrefix(_ bytes: ByteView, _ prefix: StaticString) -> Bool {
   bytesEqual(part(bytes, 0, prefix.utf8CodeUnitCount), prefix)
 }
 
-/// The value of a decimal number; nil: `bytes` is something else, or more than `limit`.
+/// The value of a decimal number; nil: `bytes` is not a number, or it is over `limit`.
 func decimal(_ bytes: ByteView, limit: Int = Int(Int32.max)) -> Int? {
   if bytes.isEmpty || bytes.count > 18 { return nil }
   var value = 0
@@ -129,7 +130,7 @@ func cString(_ pointer: UnsafePointer<CChar>?) -> ByteView {
   return ByteView(start: pointer, count: strlen(pointer))
 }
 
-/// A standard stream, to which whole lines are written.
+/// A standard stream. Each write has one whole line.
 struct Console {
   nonisolated(unsafe) static let out = Console(descriptor: 1)  // The program has one thread.
 
