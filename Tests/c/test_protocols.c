@@ -1,5 +1,5 @@
-/* The protocol of a channel, as hops and callers see it: its name, the HTTP method of a request, the name of the
- * messages' encoding. No server of these protocols is needed: where there is no server, a hop answers. */
+/* The protocol of a channel, as hops and callers see it: its name, the HTTP method of a request, and the name of the
+ * messages' encoding. Most tests need no server, because a hop answers. */
 #include "syncer.h"
 
 #include <stddef.h>
@@ -75,7 +75,7 @@ TEST(protocol_of_a_hop_is_that_of_its_channel) {
     penstock_channel *channel = open_with(dead_address(), options),
                      *other = open_with(dead_address(), "{\"tls\": false}");
     CHECK_STR(run_noting(channel, NULL, (note){0}).protocol, names[i]);
-    /* After a redirect the protocol is that of the other channel. */
+    /* After a redirect, the hop's protocol is that of the channel that the call was redirected to. */
     CHECK_STR(run_noting(channel, NULL, (note){.to = other}).protocol, "grpc");
     CHECK_STR(run_noting(other, NULL, (note){.to = channel}).protocol, names[i]);
     penstock_channel_release(channel);
@@ -162,7 +162,7 @@ TEST(get_is_forbidden_by_call_options) {
   probe_wait_finalized(&probe);
 }
 
-/* The synchronous style: the function decides before it calls next, or answers instead of calling next. */
+/* The synchronous style: the interceptor's function decides before it calls next, or answers instead. */
 static int32_t decide(syncer *self, penstock_hop *hop) {
   penstock_request *request = penstock_hop_request(hop);
   CHECK_STR(penstock_hop_protocol(hop), "connect");
@@ -193,7 +193,8 @@ TEST(http_method_in_synchronous_style) {
   bench_close(&one, channel);
 }
 
-/* The asynchronous style: a bound hop decides in the callback, and another thread answers while the start waits. */
+/* The asynchronous style: the callback of a bound hop decides, and another thread answers while the call waits at
+ * on_start. */
 static void *answer_elsewhere(void *given) {
   penstock_hop *hop = given;
   penstock_request *request = penstock_hop_request(hop);
@@ -202,7 +203,7 @@ static void *answer_elsewhere(void *given) {
   OK(penstock_hop_deliver(hop, "x", 1));
   OK(answer_hop(hop, NULL));
   OK(penstock_hop_resolve(hop, PENSTOCK_TAKE));
-  /* The start does not wait any more, so the request can't be changed. */
+  /* on_start is over, so the request can't be changed any more. */
   CHECK(penstock_request_set_allows_get(request, 1) != PENSTOCK_OK);
   penstock_hop_release(hop);
   return NULL;
@@ -237,7 +238,7 @@ TEST(http_method_in_asynchronous_style) {
 
 /* ---- The name of the encoding ---- */
 
-/* The content-type of a unary call that the server has seen. */
+/* Copies the content-type of a unary call, as the server has seen it, to `text`. */
 static void seen_type(penstock_reply *reply, char *text, size_t size) {
   const void *value = NULL;
   snprintf(text, size, "-");
@@ -314,7 +315,7 @@ static penstock_codec_functions functions_named(const char *name) {
   return functions;
 }
 
-/* Makes a unary call with an object, and checks the content-type that the server has seen. */
+/* Makes a unary call with an object as its message, and checks the content-type that the server has seen. */
 static void check_codec(penstock_channel *channel, penstock_codec *codec, const char *options, const char *expected) {
   penstock_call_options *made = options_of(options);
   penstock_message *message = NULL;
@@ -331,8 +332,8 @@ static void check_codec(penstock_channel *channel, penstock_codec *codec, const 
   penstock_call_options_release(made);
 }
 
-/* A hop above the codec and one below it see the codec's name, and the lower hop sets another name if `context` is
- * one. */
+/* Two hops, above and below the codec, check the codec's name in the request. The lower hop sets another name if its
+ * `context` is a name. */
 static int32_t see_name(probe *self, penstock_hop *hop, int32_t event) {
   if (event != PENSTOCK_EVENT_START) return PENSTOCK_NEXT;
   CHECK_STR(penstock_request_content_subtype(penstock_hop_request(hop)), "json");
@@ -366,11 +367,11 @@ TEST(codec_names_the_encoding) {
   OK(penstock_registration_remove(id, NULL));
   probe_wait_finalized(&probe);
   penstock_channel_release(channel);
-  /* The codec's name overrides the channel's option. With a codec without a name the option holds. */
+  /* The codec's name overrides the channel's option. If the codec has no name, the option applies. */
   channel = open_with(peer_address(), "{\"tls\": false, \"content_subtype\": \"cbor\"}");
   check_codec(channel, json, "{" ECHO "}", "application/grpc+json");
   check_codec(channel, unnamed, "{" ECHO "}", "application/grpc+cbor");
-  /* The channel gets a codec, and then none again. */
+  /* The channel gets a codec, which is removed again later. */
   OK(penstock_channel_set_codec(channel, json));
   penstock_codec_release(json);
   penstock_codec_release(unnamed);
@@ -400,7 +401,7 @@ TEST(codec_with_a_wrong_name_or_an_older_table) {
     CHECK_ERROR(error, PENSTOCK_E_INVALID_ARGUMENT, NULL, "functions.name");
     CHECK(codec == NULL);
   }
-  /* The table of the first version has no field `name`: the bytes behind the table are not read. */
+  /* The table of the first version has no field `name`. The library must not read beyond that table. */
   penstock_codec_functions functions = functions_named("not valid");
   penstock_codec *codec = NULL;
   functions.struct_size = offsetof(penstock_codec_functions, name);

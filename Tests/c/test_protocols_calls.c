@@ -1,4 +1,4 @@
-/* Calls over each protocol and HTTP/2 (and gRPC beside them): they behave alike, whatever is on the wire. */
+/* Calls over each protocol on HTTP/2, and over gRPC for comparison. The results must not depend on the protocol. */
 #include "calls.h"
 
 #include <ctype.h>
@@ -7,7 +7,7 @@
 static const char *const protocols[] = {"grpc", "grpc-web", "grpc-web-text", "connect"};
 enum { PROTOCOLS = 4, CONNECT = 3 };
 
-/* The protocol of the running test, for its channels. */
+/* The protocol of the running test. `open_current` makes channels with it. */
 static int current;
 
 static penstock_channel *open_current(const char *more) {
@@ -22,7 +22,7 @@ static penstock_channel *open_current(const char *more) {
   return channel;
 }
 
-/* Runs `body` once for each protocol. */
+/* Defines a test that runs its body once for each protocol. */
 #define TEST_EACH(function)                                                                                            \
   static void function##_over_one(void);                                                                               \
   TEST(function) {                                                                                                     \
@@ -68,7 +68,7 @@ TEST_EACH(protocols_unary) {
   if (OK(penstock_metadata_get(penstock_reply_trailers(reply), "x-trailers-c-bin", 0, &value, &length)))
     CHECK(length == 4 && memcmp(value, "\0\1\2\377", 4) == 0);
   penstock_reply_release(reply);
-  /* Messages of no and of a few bytes, each many times: known header blocks are used. */
+  /* Many messages of 0 to 19 bytes, so that later calls use the kept header blocks of earlier calls. */
   for (int i = 0; i < 20; i++) {
     char text[20] = "0123456789012345678";
     reply = ask(channel, text, (size_t)i, i % 2 ? "{\"deadline_ms\": 60000}" : "{}");
@@ -213,7 +213,7 @@ TEST_EACH(protocols_deadline_and_cancel) {
   penstock_reply *reply = ask(channel, "x", 1, "{\"deadline_ms\": 50, \"metadata\": {\"x-delay-ms\": \"100000\"}}");
   CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_DEADLINE_EXCEEDED);
   penstock_reply_release(reply);
-  /* The server hears of the deadline. */
+  /* The deadline is sent to the server. */
   reply = ask(channel, "x", 1, "{\"deadline_ms\": 60000, \"metadata\": {\"x-echo-metadata\": \"1\"}}");
   const char *name = current == CONNECT ? "seen-connect-timeout-ms" : "seen-grpc-timeout";
   const char *left = field(penstock_reply_trailers(reply), name);

@@ -1,5 +1,5 @@
-/* Interceptors over the protocols: redirect between channels of different protocols, GET by a hop, URLs with a prefix, the
- * ready-made interceptors over Connect. */
+/* Interceptors with each protocol: redirects between channels of different protocols, a GET that a hop allows, URLs
+ * with a prefix, and the ready-made interceptors over Connect. */
 #include "calls.h"
 #include "ready.h"
 
@@ -35,7 +35,8 @@ TEST(url_prefix_stands_before_each_path) {
     probe probe;
     probe_init_with(&probe, "see", see_method, NULL);
     probe_add(&probe, channel, 0);
-    /* The peer has no such service. Several calls: later ones may use what earlier ones have prepared. */
+    /* The peer does not have this service. Several calls are made, because later calls may use header blocks that
+     * earlier calls have prepared. */
     for (int round = 0; round < 3; round++) {
       penstock_reply *reply = ready_unary(channel, "x", ECHOES);
       CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_UNIMPLEMENTED);
@@ -51,7 +52,7 @@ TEST(url_prefix_stands_before_each_path) {
 
 /* ---- Redirect ---- */
 
-/* Redirects each call to the next channel of a list, in on_start or when a status has come. */
+/* Redirects each call to the channel `to`, in on_start or when a status has arrived. */
 typedef struct detour {
   penstock_channel *to;
   const char *protocol; /* that of `to` */
@@ -117,7 +118,8 @@ TEST(restart_on_a_channel_of_another_protocol) {
   penstock_channel *connect = open_protocol("connect", ""), *dead = NULL, *wrong = open_protocol("connect", "/no");
   OK(penstock_channel_new(dead_address(), "{\"tls\": false}", &dead, NULL));
   check_detour(dead, (detour){connect, "connect", true}, "application/proto");
-  /* A unary error of Connect has no headers that could pass the hop, so it can begin again. */
+  /* A unary error of Connect gives the call no headers. So nothing has passed the hop yet, and the call can begin
+   * again. */
   detour detour = {connect, "connect", true};
   probe probe;
   probe_init_with(&probe, "redirect", redirect, &detour);
@@ -135,7 +137,7 @@ TEST(restart_on_a_channel_of_another_protocol) {
 
 /* ---- GET ---- */
 
-/* A hop sets the idempotency, and sees the method before and after the request was sent. */
+/* A hop sets the idempotency. It checks the HTTP method before and after the request was sent. */
 static int32_t make_safe(probe *self, penstock_hop *hop, int32_t event) {
   const char *later = self->context;
   penstock_request *request = penstock_hop_request(hop);
@@ -191,7 +193,8 @@ TEST(ready_cache_over_connect_by_get) {
                                         "{\"idempotency\": \"no_side_effects\", \"metadata\": {" ECHOES
                                         "}, \"content_subtype\": \"json\"}"};
   for (int i = 0; i < 6; i++) {
-    /* An answer in one encoding does not answer a request in another, though their bytes are equal. */
+    /* A cached answer in one encoding is not used for a request in another encoding, even if the requests' bytes are
+     * equal. */
     penstock_call_options *made = options_of(options[i % 2]);
     penstock_reply *reply = NULL;
     OK(penstock_channel_unary(channel, UNARY, "1", 1, made, &reply, NULL));

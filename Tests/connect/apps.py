@@ -1,9 +1,9 @@
-"""The applications that the servers here run: probe.Probe and grpc.testing.TestService on connectrpc, as ASGI and as WSGI, and
-pages that have nothing to do with calls, as gateways and load balancers give them.
+"""The applications that the servers of this suite run, as ASGI and as WSGI. They have the services probe.Probe and
+grpc.testing.TestService on connectrpc, and pages of HTML such as gateways and load balancers send instead of an answer.
 
     /probe.Probe/..., /grpc.testing.TestService/..., /penstock.Echo/...    the services
     /under/a/prefix/...            the same services
-    /page/STATUS/...               a page of HTML with this status; 3xx leads to the service itself
+    /page/STATUS/...               a page of HTML with this status; 3xx redirects to the service
 """
 
 import asyncio
@@ -24,7 +24,7 @@ CODES = (None, Code.CANCELED, Code.UNKNOWN, Code.INVALID_ARGUMENT, Code.DEADLINE
          Code.UNIMPLEMENTED, Code.INTERNAL, Code.UNAVAILABLE, Code.DATA_LOSS, Code.UNAUTHENTICATED)
 KINDS = {"unary": StreamType.UNARY, "server_stream": StreamType.SERVER_STREAM, "client_stream": StreamType.CLIENT_STREAM,
          "bidi_stream": StreamType.BIDI_STREAM}
-# What the server says of the request that the current task or thread answers: an ASGI scope, or a WSGI environ.
+# The request that the current task or thread answers, as the server describes it: an ASGI scope, or a WSGI environ.
 request = contextvars.ContextVar("request")
 
 
@@ -99,8 +99,8 @@ def was_compressed(context):
 
 
 class TestService:
-    """The part of Tests/interop/grpcio_server.py that needs no metadata of grpcio's own. `expect_compressed` is about the whole
-    call, since connectrpc does not tell it of a message."""
+    """Implements TestService, except what needs grpcio's own metadata (Tests/interop/grpcio_server.py).
+    `expect_compressed` is checked for the whole call, since connectrpc does not report it for each message."""
 
     def __init__(self):
         self.holds = service.Holds()
@@ -204,7 +204,7 @@ def testing_app():
 
 
 class Opaque:
-    """A codec that takes messages as they are."""
+    """A codec that passes the bytes of messages unchanged."""
 
     def __init__(self, name):
         self.label = name
@@ -236,7 +236,7 @@ class Echo:
 
 
 def echo_app():
-    """Messages of any codec that has one of these names: they come back as they are."""
+    """The service penstock.Echo, which sends messages back unchanged. It accepts several names of encodings."""
     echo, name = Echo(), "/penstock.Echo/"
     rows = (("Unary", "unary", echo.unary), ("ServerStream", "server_stream", echo.server_stream),
             ("ClientStream", "client_stream", echo.client_stream), ("Bidi", "bidi_stream", echo.bidi))
@@ -249,7 +249,7 @@ def echo_app():
 
 
 def page(status, location):
-    """The body and the headers of a page that a gateway may answer with."""
+    """The body and the headers of a page such as a gateway may send."""
     if status == 204:
         return b"", []
     body = f"<html><head><title>{status}</title></head><body><h1>{status}</h1>{'no call came here. ' * 40}</body></html>".encode()
@@ -322,7 +322,7 @@ class WsgiApp(ConnectWSGIApplication):
 
 
 def __getattr__(name):
-    """`asgi` and `wsgi`, for servers that load an application by its name."""
+    """Makes `asgi` or `wsgi` at the first use, for servers that load an application by its name."""
     if name == "asgi":
         value = Asgi()
     elif name == "wsgi":

@@ -1,4 +1,5 @@
-"""The cases that run over every route: Python calls of probe.Probe, whose answers tell what has come to the server."""
+"""The cases that run on every route. They call probe.Probe from Python; its answers describe the call as the server has
+seen it."""
 
 import base64
 import dataclasses
@@ -41,14 +42,15 @@ LIMIT = 20
 
 @dataclasses.dataclass
 class Route:
-    """How calls get to a server, and what the server and the way there can do.
+    """The way from the client to a server, and the features that work there.
 
-    `http`: the version that the server sees, "" if a proxy in between changes it. `can` names what works:
-    "streams", "up" (several requests in one stream), "full" (full-duplex streams), "half" (its case takes long), "get", "json",
-    "gzip", "state" (holding calls and asking for their state), "headers first" (of a failed call, apart from its trailers),
-    "client address" (of the client itself), "resets" (a connection lives on after a stream was reset, or was answered early),
-    "c" (the C program's service), "translates" (to gRPC), "bridge" (to gRPC from Connect), "heavy" (large messages, and many
-    calls), "thousand" (open streams), "empty" (streams without a request).
+    `http`: the HTTP version that the server sees; "" if a proxy on the way changes it. `can`: the features. They are
+    "streams", "up" (several requests in one stream), "full" (full-duplex streams), "half" (its case takes long), "get",
+    "json", "gzip", "state" (the service can hold calls and report their state), "headers first" (a failed call has headers
+    apart from its trailers), "client address" (the server sees the client's own), "resets" (a connection survives a stream
+    that was reset or answered early), "c" (the C program's service), "translates" (a proxy translates to gRPC), "bridge"
+    (a proxy translates from Connect to gRPC), "heavy" (large messages, and many calls), "thousand" (so many open streams),
+    "empty" (streams without a request).
     """
 
     name: str
@@ -65,7 +67,7 @@ class Route:
 
 
 class Caller:
-    """The methods of probe.Probe on a channel; messages are objects."""
+    """The methods of probe.Probe on a channel. Messages are objects of the generated classes."""
 
     def __init__(self, channel):
         for name, method in METHODS.items():
@@ -73,8 +75,8 @@ class Caller:
             setattr(self, name, make(service.SERVICE + method, pb.Ask.SerializeToString, pb.Answer.FromString))
 
     def all(self, kind, ask, **more):
-        """Makes a call of this kind with `ask`, twice if there may be several; returns the answers, and the call, from which
-        headers, trailers and so on can be read."""
+        """Makes a call of this kind with `ask`, which is sent twice if the kind has several requests. Returns the
+        answers, and the call, which has the headers, trailers and so on."""
         more.setdefault("timeout", LIMIT)
         if kind in ("unary", "get"):
             answer, call = getattr(self, kind).with_call(ask, **more)
@@ -90,7 +92,7 @@ class Caller:
 
 
 def failure(make):
-    """The RpcError that `make` ends with."""
+    """Calls `make`, and returns the RpcError that it raises."""
     try:
         found = make()
     except RpcError as error:
@@ -99,12 +101,12 @@ def failure(make):
 
 
 def header(answer, name):
-    """The values of a header, as the server has seen them."""
+    """The values of a request header, as the server has seen them."""
     return [field.value for field in answer.seen.headers if field.name == name]
 
 
 def eventually(what, expected, limit=LIMIT):
-    """Waits until `what` gives this."""
+    """Waits until `what()` returns `expected`."""
     until = time.monotonic() + limit
     while (found := what()) != expected:
         check(time.monotonic() < until, f"after {limit} s: found {found!r}, expected {expected!r}")
@@ -123,7 +125,7 @@ def fails(code=9, message=MESSAGE, details=()):
 
 
 class Cases:
-    """Each method `case_NAME` is a case; its attribute `needs` is what the route has to be able to do."""
+    """Each method `case_NAME` is a case. Its attribute `needs` has the features that the route must have."""
 
     def __init__(self, route):
         self.route = route
@@ -139,7 +141,8 @@ class Cases:
 
     @property
     def message(self):
-        """How the route gives back MESSAGE: Envoy's bridge to Connect leaves gRPC's percent-encoding as it is."""
+        """The status message that arrives when a server sends MESSAGE. Envoy's bridge to Connect does not decode gRPC's
+        percent-encoding."""
         if "bridge" not in self.route.can:
             return MESSAGE
         return "".join(chr(byte) if 32 <= byte < 127 and byte != 37 else f"%{byte:02X}" for byte in MESSAGE.encode())
@@ -151,7 +154,7 @@ class Cases:
         return KINDS if "up" in self.route.can else ("unary", "server_stream")
 
     def expected(self, kind, ask):
-        """The answers to `all` with this request."""
+        """The expected answers to a call of this kind with `ask`."""
         seen = {"data": ask.data, "text": ask.text, "number": ask.number}
         if kind == "client_stream":
             seen["data"] = ask.data + ask.data
@@ -159,7 +162,7 @@ class Cases:
 
     @staticmethod
     def plain(answers):
-        """The answers without the part that the server sees."""
+        """The answers without their description of the call (`seen`)."""
         return [pb.Answer(data=answer.data, text=answer.text, number=answer.number) for answer in answers]
 
     # ---- What comes to the server ----
@@ -176,7 +179,7 @@ class Cases:
             self.check_content_type(kind, answers[-1], "proto")
 
     def check_content_type(self, kind, answer, codec):
-        # A proxy that translates has another one at the server.
+        # If a proxy translates, the server sees another protocol and content-type.
         if "translates" in self.route.can:
             return
         expected = {CONTENT_TYPES[self.route.protocol] % codec}
@@ -195,7 +198,7 @@ class Cases:
             check_equal(self.plain(answers), self.expected(kind, pb.Ask()), kind)
 
     def case_metadata(self):
-        """Headers and trailers, of text and of bytes, and of the same name twice, there and back."""
+        """Metadata in both directions: texts, bytes, and several values of one name, in headers and in trailers."""
         sent = [("x-head-text", "a, b; c=\"d\""), ("x-head-bytes-bin", b"\0\xff,"), ("x-tail-text", "end of it"),
                 ("x-tail-bytes-bin", bytes(range(256))), ("x-tail-empty", "")]
         for kind in self.kinds:
@@ -229,7 +232,7 @@ class Cases:
                 found = call.trailing_metadata().get_all(name)
                 expected = [value for key, value in sent if key == name]
                 if not name.endswith("-bin"):
-                    # A server may join them with commas (RFC 9110, section 5.3).
+                    # A server may join the values with commas (RFC 9110, section 5.3).
                     found = [part.strip() for value in found for part in value.split(",")]
                 check_equal(found, expected, f"{kind}: {name}")
 
@@ -260,7 +263,7 @@ class Cases:
     case_get.needs = frozenset({"get"})
 
     def case_get_too_long(self):
-        """Over the limit of the URL it is POST."""
+        """A GET whose URL would be over the limit is sent as a POST."""
         ask = pb.Ask(data=os.urandom(9000))
         answer = self.caller.one("get", ask, idempotency=Idempotency.NO_SIDE_EFFECTS)
         check_equal((answer.seen.verb, answer.data), ("POST", ask.data))
@@ -283,7 +286,7 @@ class Cases:
     # ---- Streams ----
 
     def case_long_streams(self):
-        """Many messages of many sizes, each way."""
+        """Streams with many messages of many sizes, in each direction."""
         sizes = [index * 131 % 7000 for index in range(300)]
         asks = [pb.Ask(data=bytes([index % 256]) * size) for index, size in enumerate(sizes)]
         answer = self.caller.client_stream(iter(asks), timeout=LIMIT)
@@ -303,7 +306,7 @@ class Cases:
     case_no_requests.needs = frozenset({"streams", "up", "empty"})
 
     def case_full_duplex(self):
-        """Each request after the answer to the one before, over one stream."""
+        """On one stream, each request is sent after the answer to the request before it."""
         replies = threading.Semaphore(0)
 
         def asks():
@@ -320,7 +323,8 @@ class Cases:
     case_full_duplex.needs = frozenset({"full"})
 
     def case_half_duplex(self):
-        """Over HTTP/1.1 a receive ends the call if the half-close does not come within 5 seconds: it does not hang."""
+        """Over HTTP/1.1, a receive ends the call if the half-close does not follow within 5 seconds. The receive does
+        not hang."""
         begun = time.monotonic()
         gate = threading.Event()
 
@@ -346,7 +350,7 @@ class Cases:
                 check_equal((error.code().number, error.details()), (code, f"code {code}"), kind)
 
     def case_details(self):
-        """Message, details with their content, headers and trailers of a call that fails."""
+        """A failed call has its message, details with their content, headers and trailers."""
         sent = [("x-head-text", "a"), ("x-head-bytes-bin", b"\0\xff"), ("x-tail-text", "z"), ("x-tail-bytes-bin", b"\xff\0")]
         for kind in self.kinds:
             ask = pb.Ask(answers=-1, failure=fails(9, MESSAGE, DETAILS))
@@ -357,7 +361,7 @@ class Cases:
             for detail, expected in zip(error.status_details, DETAILS, strict=True):
                 check_equal(detail.unpack(type(expected)), expected, kind)
             if self.route.protocol == CONNECT and kind == "unary":
-                # The answer is a page of JSON: all that its head has is given as trailers.
+                # The answer is a page of JSON. All fields of its head become trailers.
                 for name, value in sent:
                     check_equal(error.trailing_metadata().get_all(name), [value], name)
             elif "headers first" in self.route.can:
@@ -403,7 +407,7 @@ class Cases:
             sent, received = call.stats["sent"], call.stats["received"]
             check(sent["bytes"] > 60000 and sent["compressed_bytes"] < 6000 and sent["wire_bytes"] < 6000, f"{kind} sent {sent}")
             check(received["bytes"] > 60000, f"{kind} received {received}")
-            # connectrpc takes the first of the encodings that the client accepts.
+            # connectrpc uses the first encoding that the client accepts.
             if self.route.protocol == CONNECT:
                 check(received["wire_bytes"] < 6000, f"{kind} received {received}")
             names = ("content-encoding",) if self.route.protocol == CONNECT and kind == "unary" else (
@@ -451,7 +455,7 @@ class Cases:
         return self.caller.state(pb.Ask(text=key), timeout=LIMIT).text
 
     def case_deadline(self):
-        """The client's deadline ends the call, and the server notices."""
+        """The client's deadline ends the call, and the server notices that."""
         for kind in self.kinds:
             key = f"deadline-{next(NUMBERS)}"
             begun = time.monotonic()
@@ -464,13 +468,13 @@ class Cases:
     case_deadline.needs = frozenset({"state", "resets"})
 
     def case_cancel(self):
-        """The server notices that a call is cancelled, before its first answer and after it. connectrpc looks for that only when
-        it has had the whole request."""
+        """The server notices that a call is cancelled, before and after its first answer. connectrpc notices this only
+        when it has received the whole request."""
         for field in ("hold", "hold_after"):
             for kind in ("server_stream", "bidi") if "translates" in self.route.can else ("server_stream",):
                 key = f"cancel-{next(NUMBERS)}"
                 ask = pb.Ask(**{field: "never"})
-                # Not so short that the server ends the call by its deadline.
+                # The deadline is long enough that the server does not end the call because of it.
                 more = {"metadata": [("x-id", key)], "timeout": 3 * LIMIT}
                 call = self.caller.server_stream(ask, **more) if kind == "server_stream" else self.caller.bidi([ask], **more)
                 if field == "hold_after":
@@ -484,7 +488,7 @@ class Cases:
     case_cancel.needs = frozenset({"state", "streams", "resets"})
 
     def case_release(self):
-        """A call that waits for another one on the same channel: neither holds the other back."""
+        """A call waits at the server until another call on the same channel releases it. Both calls succeed."""
         key = f"release-{next(NUMBERS)}"
         call = self.caller.server_stream(pb.Ask(hold=key, answers=2), metadata=[("x-id", key)], timeout=LIMIT)
         eventually(lambda: self.state(key), "running")
@@ -510,7 +514,7 @@ class Cases:
     case_large.needs = frozenset({"heavy"})
 
     def case_limit_of_receiving(self):
-        """A message over the limit ends its call, and the connection goes on."""
+        """A message over the limit ends its call, and the next call succeeds."""
         with self.route.channel(max_receive_message_bytes=10_000) as channel:
             caller = Caller(channel)
             for kind in self.kinds:
@@ -521,7 +525,7 @@ class Cases:
     case_limit_of_receiving.needs = frozenset({"resets"})
 
     def case_thousand_at_once(self):
-        """A thousand calls are begun before the first is waited for."""
+        """A thousand calls begin before the test waits for the first of them."""
         calls = [self.caller.server_stream(pb.Ask(number=number, data=b"x" * (number % 300)), timeout=60)
                  for number in range(1000)]
         for number, call in enumerate(calls):
@@ -531,7 +535,7 @@ class Cases:
     case_thousand_at_once.needs = frozenset({"streams", "heavy"})
 
     def case_threads(self):
-        """Many threads with calls of all kinds."""
+        """Many threads make calls of all kinds at the same time."""
         wrong = []
 
         def run(thread):
@@ -554,7 +558,7 @@ class Cases:
         check(not wrong, wrong[:3])
 
     def case_connection_is_kept(self):
-        """Calls one after the other go over one connection, also after errors."""
+        """Consecutive calls use one connection, also after errors."""
         with self.route.channel() as channel:
             caller, clients = Caller(channel), set()
             for turn in range(20):
@@ -562,7 +566,8 @@ class Cases:
                     clients.add(caller.all(kind, asked())[0][0].seen.client)
                 if turn % 5 == 0:
                     failure(lambda: caller.one("unary", pb.Ask(failure=fails())))
-            # After a call that has failed, the end of its answer may still be on its way: then the next has another connection.
+            # After a failed call, the end of its answer may not have arrived yet. The next call then uses another
+            # connection.
             check(len(clients) <= 2, f"{len(clients)} connections: {clients}")
 
     case_connection_is_kept.needs = frozenset({"client address"})

@@ -1,6 +1,6 @@
-"""The service of probe.proto on grpcio, for Envoy in front of it.
+"""Runs the service of probe.proto on grpcio, as the server behind Envoy.
 
-Prints {"address": ...} when it listens; the end of stdin ends it.
+Prints {"address": ...} when it listens, and ends at the end of stdin.
 """
 
 import asyncio
@@ -48,11 +48,11 @@ class GrpcCall(service.Call):
 
 
 class Ended(Exception):
-    """The status of the call is set."""
+    """Ends a method whose status was already set."""
 
 
 def handler(probe, name, kind, function):
-    """A method for grpcio, whose streams end with `Ended` without a word of grpcio's own."""
+    """Makes a method for grpcio. `Ended` ends a stream without a message of grpcio."""
     path = service.SERVICE + name
 
     async def one(ask, context):

@@ -1,4 +1,4 @@
-"""The cases of Tests/interop/client, in C, over the routes whose servers have grpc.testing.TestService."""
+"""Runs the cases of Tests/interop/client, a C program, on the routes whose servers have grpc.testing.TestService."""
 
 import json
 
@@ -7,17 +7,17 @@ import harness
 EVERY = ("empty_unary", "large_unary", "client_streaming", "server_streaming", "empty_stream", "custom_metadata",
          "cacheable_unary", "half_duplex", "unread_responses", "many_requests", "many_responses", "deadline_not_reached",
          "echo_any_bytes")
-# Cases in which streams are reset, or answered before the request has ended.
+# Cases in which a stream is reset, or is answered before its request has ended.
 RESETS = ("unimplemented_method", "unimplemented_service", "cancel_after_begin", "message_limits")
 RESETS_FULL = ("status_code_and_message", "special_status_message", "cancel_after_first_response",
                "timeout_on_sleeping_server")
-# Whether requests are compressed is known to connectrpc alone.
+# Only connectrpc reports whether a request was compressed.
 COMPRESSED = ("client_compressed_unary", "client_compressed_streaming")
 FULL = ("ping_pong", "many_both_ways")
 # connectrpc sends no headers before the first message.
 GRPCIO = ("headers_first",)
 HEAVY = ("unary_1000", "concurrent_large_unary", "channel_soak", "large_compressed")
-# With a server that lets so many streams into one connection.
+# Only for servers that allow so many streams on one connection.
 THOUSAND = ("streams_1000",)
 STYLES = ("blocking", "callback", "host-callback")
 
@@ -30,7 +30,7 @@ class Programs:
     def run(self, route):
         if not route.can & {"c", "translates"}:
             return
-        # Envoy's bridge does not decode gRPC's messages, and takes no large ones.
+        # Envoy's bridge does not decode gRPC's status messages, and accepts no large messages.
         spoilt = {"special_status_message", "message_limits"} if "bridge" in route.can else set()
         if "up" not in route.can:
             spoilt |= {"client_streaming", "half_duplex", "many_requests", "many_both_ways", "message_limits"}
@@ -40,7 +40,7 @@ class Programs:
                            (full and "translates" in route.can, GRPCIO),
                            ("resets" in route.can and "translates" not in route.can, COMPRESSED)):
             names += more if when else ()
-        # Every style where there are most cases, otherwise one.
+        # All styles run on the routes that have most cases, and one style on the others.
         for style in STYLES if "heavy" in route.can else STYLES[1:2]:
             more = []
             if "heavy" in route.can and style != "blocking":

@@ -15,13 +15,13 @@ from servers import Port
 from through_envoy import Envoy, typed
 
 HERE = ROOT / "Tests" / "connect"
-# What connectrpc can do on any server that hands bodies on as they come.
+# The features of connectrpc on a server that passes on each part of a body as soon as it arrives.
 ALL = frozenset({"c", "streams", "up", "json", "state", "gzip", "headers first", "client address", "resets", "empty"})
 GET = frozenset({"get"})
 
 
 class Server(Process):
-    """A server of this suite; `address` is where it listens, `tls` where it does with TLS."""
+    """A server of this suite. `address`: where it listens. `tls`: where it listens with TLS."""
 
     def __init__(self, program, *options):
         super().__init__([sys.executable, HERE / program, *options], environment())
@@ -46,7 +46,7 @@ def environment():
 
 
 class Pyvoy(Process):
-    """Envoy with the application inside."""
+    """Envoy that runs the application in its own process (pyvoy)."""
 
     def __init__(self, certificates, interface="asgi"):
         command = [pathlib.Path(sys.executable).parent / "pyvoy", f"apps:{interface}", "--port", "0", "--interface", interface,
@@ -61,7 +61,7 @@ class Pyvoy(Process):
 
 
 class Translating(Envoy):
-    """Envoy that makes gRPC of gRPC-Web and of Connect, over HTTP/1.1 and HTTP/2."""
+    """Envoy that translates gRPC-Web and Connect to gRPC, over HTTP/1.1 and HTTP/2."""
 
     codec = "AUTO"
     alpn = ("h2", "http/1.1")
@@ -105,7 +105,7 @@ http {{
 
 
 class Nginx:
-    """nginx that knows nothing of calls, in front of a server over HTTP/1.1."""
+    """nginx as an ordinary HTTP proxy, before a server of HTTP/1.1."""
 
     PORTS = ("buffered", "unbuffered", "tls", "few", "short", "away")
 
@@ -116,7 +116,7 @@ class Nginx:
         self.ports = {name: Port() for name in self.PORTS}
         (self.folder / "nginx.conf").write_text(NGINX.format(
             folder=self.folder, certificates=certificates.folder, server=server,
-            # Its workers write bodies into the folder.
+            # nginx's workers write bodies into the folder.
             user="user root;" if os.geteuid() == 0 else "",
             **{name: port.address for name, port in self.ports.items()}))
         self.process = Process([self.program(), "-p", self.folder, "-c", self.folder / "nginx.conf", "-e",
@@ -147,13 +147,13 @@ class Nginx:
 
 
 def route(name, address, protocol, http, can, tls=None, **options):
-    """`http`: the version on the wire of this client, as the option has it."""
+    """`http`: the HTTP version between the client and the next hop, as a value of the channel's option."""
     chosen = {"http": http} if http else {}
     return Route(name, f"{'https' if tls else 'http'}://{address}", protocol, {**chosen, **options}, frozenset(can), tls=tls)
 
 
 def over(version, can):
-    """What a route can do over this version of HTTP: over HTTP/1.1 bidi is half-duplex."""
+    """Adds the feature "full" over HTTP/2. Over HTTP/1.1, bidi calls are half-duplex."""
     return can | ({"full"} if version == "2" else set())
 
 

@@ -31,7 +31,7 @@ import uvicorn
 
 def listener(address="127.0.0.1:0"):
     host, port = address.rsplit(":", 1)
-    # asyncio sets TCP_NODELAY only on sockets whose protocol is named.
+    # asyncio sets TCP_NODELAY only on a socket whose protocol is given.
     found = socket.socket(proto=socket.IPPROTO_TCP)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -75,7 +75,7 @@ async def on_hypercorn(arguments, plain, secure, wsgi):
     config = hypercorn.config.Config()
     config.errorlog = "-" if os.environ.get("PROBE_LOG") else None
     config.keep_alive_timeout = arguments.keep_alive
-    # After so many requests it ends a connection without care for the streams that come meanwhile.
+    # After this many requests hypercorn closes a connection, even if new streams begin on it.
     config.keep_alive_max_requests = 1 << 30
     config.wsgi_max_body_size = 1 << 30
     config.bind = [f"fd://{(secure or plain).fileno()}"]
@@ -112,7 +112,7 @@ def main():
     parser.add_argument("--key")
     parser.add_argument("--keep-alive", type=int, default=60)
     arguments = parser.parse_args()
-    # Both servers and connectrpc log what a client does to them: cut connections, broken handshakes.
+    # The servers and connectrpc log the faults of clients, such as cut connections and failed handshakes.
     if not os.environ.get("PROBE_LOG"):
         logging.disable()
     if arguments.server == "wsgiref":

@@ -1,4 +1,5 @@
-"""The service of probe.proto, whatever carries its calls: connectrpc (see apps.py) or grpcio (see grpcio_server.py)."""
+"""The service of probe.proto, without a transport. connectrpc (apps.py) or grpcio (grpcio_server.py) carries its
+calls."""
 
 import asyncio
 import collections
@@ -8,32 +9,32 @@ import threading
 import probe_pb2 as pb
 
 SERVICE = "/probe.Probe/"
-# A path under which the servers have their services once more.
+# The service is also available below this path.
 PREFIX = "/under/a/prefix"
 
 
 class Call:
-    """A call, as the thing that carries it tells of it. Each carrier has a subclass."""
+    """A call, as the service sees it. connectrpc and grpcio each have a subclass."""
 
-    # Name and value of each header; a value of a name with -bin is as it was on the wire.
+    # Name and value of each header. The value of a "-bin" name is in base64, as it was on the wire.
     headers = ()
 
     def add_header(self, name, value):
-        """Adds a header to the answer; for what comes before the first message."""
+        """Adds a header to the answer. Must be called before the first message."""
         raise NotImplementedError
 
     def add_trailer(self, name, value):
         raise NotImplementedError
 
     def failure(self, code, message, details):
-        """The exception that ends the call."""
+        """Returns the exception that ends the call with this status."""
         raise NotImplementedError
 
     async def begin(self):
-        """The headers of the answer are complete."""
+        """Called when the headers of the answer are complete."""
 
     def seen(self):
-        """The `Seen` of the call."""
+        """Returns the `Seen` message that describes the call."""
         raise NotImplementedError
 
     def value(self, name):
@@ -41,8 +42,8 @@ class Call:
 
 
 class Holds:
-    """Calls that wait until another one lets them go. They may be in the event loops of several threads: pyvoy has one for each
-    port."""
+    """Holds calls until another call releases them. The calls may run in the event loops of several threads, because
+    pyvoy has a loop for each port."""
 
     def __init__(self):
         self.lock = threading.Lock()
@@ -70,13 +71,13 @@ class Holds:
 class Probe:
     def __init__(self):
         self.holds = Holds()
-        # Of each call with an x-id: its state, and how often it has come.
+        # For each call with an x-id: its state, and the number of times that it has arrived.
         self.states = {}
         self.times = collections.Counter()
 
     @contextlib.asynccontextmanager
     async def follow(self, call):
-        """Gives back the metadata whose names ask for it, and keeps the state of the call."""
+        """Sends metadata back in the headers or trailers, as its name demands, and records the state of the call."""
         key = call.value("x-id")
         state = "cancelled"
         if key:
@@ -99,7 +100,7 @@ class Probe:
                 self.states[key] = state
 
     async def answers(self, ask, call, seen):
-        """The answers to a request."""
+        """Yields the answers to one request."""
         seen.messages += 1
         await self.holds.wait(ask.hold)
         for index in range(ask.answers or 1):
@@ -153,7 +154,7 @@ class Probe:
         return pb.Answer(text=self.states.get(ask.text, ""), number=self.times[ask.text])
 
 
-# The methods: the name, the kind, and the method of Probe.
+# The methods: name, kind, and the method of Probe that implements it.
 METHODS = (
     ("Unary", "unary", Probe.unary),
     ("Get", "unary", Probe.unary),
@@ -166,7 +167,7 @@ METHODS = (
 
 
 class SyncProbe:
-    """The service for carriers without coroutines (WSGI): without `hold` and State."""
+    """The service for WSGI, which has no coroutines. It does not implement `hold` and State."""
 
     @staticmethod
     def begin(call):

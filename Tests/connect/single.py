@@ -1,4 +1,5 @@
-"""Cases with a server or a proxy of their own: pages that are no answers, kept connections that end, servers that go away."""
+"""Cases that need a server or proxy of their own: pages that are not answers, idle connections that the server closes,
+and servers that stop."""
 
 import collections
 import contextlib
@@ -13,7 +14,8 @@ from routes import route, server
 from servers import Port
 from service import PREFIX
 
-# HTTP statuses without a status of the protocol, by Connect's document ("Error codes") and gRPC's http-grpc-status-mapping.
+# The codes for HTTP statuses without a status of the protocol, by Connect's document ("Error codes") and gRPC's
+# http-grpc-status-mapping.
 STATUSES = {400: "INTERNAL", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "UNIMPLEMENTED", 429: "UNAVAILABLE",
             502: "UNAVAILABLE", 503: "UNAVAILABLE", 504: "UNAVAILABLE",
             200: "UNKNOWN", 204: "UNKNOWN", 301: "UNKNOWN", 302: "UNKNOWN", 307: "UNKNOWN", 308: "UNKNOWN", 405: "UNKNOWN",
@@ -22,14 +24,14 @@ LIMIT = 20
 
 
 def sockets(address):
-    """How many connections the server at `address` has, by the kernel's table."""
+    """The number of connections of the server at `address`, from the kernel's table."""
     wanted = f"0100007F:{int(address.rsplit(':', 1)[1]):04X}"
     rows = [line.split() for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]]
     return sum(row[1] == wanted and row[3] == "01" for row in rows)
 
 
 def outcome(make):
-    """The name of the status that a call ends with."""
+    """The name of the status that ends the call."""
     try:
         make()
     except RpcError as error:
@@ -60,7 +62,7 @@ class Single:
             run(f"{kind} goes away and comes back, {http}", self.away, kind, http)
 
     def pages(self, address, http, protocol):
-        """A page of HTML with any status is mapped, and its text is no message."""
+        """The HTTP status of a page of HTML becomes the call's code, and the page is not taken for a message."""
         with contextlib.ExitStack() as stack:
             for status, code in STATUSES.items():
                 channel = stack.enter_context(route("", f"{address}/page/{status}", protocol, http, ()).channel())
@@ -93,7 +95,7 @@ class Single:
                     check_equal(answers[0].seen.verb, "GET" if kind == "get" else "POST")
 
     def kept(self, kind, http, protocol):
-        """A server that ends connections on which nothing comes for a second: the calls after that do not notice."""
+        """The server closes connections that are idle for a second. Later calls do not fail because of this."""
         with server(kind, "--keep-alive", "1") as found, route("", found.address, protocol, http, ()).channel() as channel:
             caller = Caller(channel)
             for _ in range(2):
@@ -108,8 +110,8 @@ class Single:
                     caller.all(each, asked())
 
     def raced(self):
-        """A server that ends each connection right after an answer, while the next call may be on its way there. Calls that may
-        be repeated succeed; the others succeed or end with UNAVAILABLE; none is done twice."""
+        """The server closes each connection right after an answer, perhaps while the next call is being sent. Calls
+        that may be repeated succeed; other calls succeed or end with UNAVAILABLE. No call is processed twice."""
         with server("uvicorn", "--keep-alive", "0") as found, route("", found.address, CONNECT, "1.1", ()).channel() as channel:
             caller = Caller(channel)
             for kind, more in (("get", {"idempotency": Idempotency.NO_SIDE_EFFECTS}),
@@ -126,7 +128,7 @@ class Single:
             check(ends["OK"] >= 75 and set(ends) <= {"OK", "UNAVAILABLE"}, dict(ends))
 
     def away(self, kind, http):
-        """A server that is killed amid calls, is away, and comes back."""
+        """The server is killed during calls, and starts again later. Calls then succeed again."""
         with contextlib.ExitStack() as stack:
             port = Port()
             stack.callback(port.holder.close)
@@ -158,7 +160,7 @@ class Single:
 
 
 class Proxy:
-    """nginx between, which answers by itself where it can't pass on."""
+    """Cases with nginx before the server. nginx itself answers when it can't reach the server."""
 
     def __init__(self, suite, proxy, behind):
         self.suite = suite
@@ -179,14 +181,14 @@ class Proxy:
         return route("", f"{self.proxy.address(name)}{path}", protocol, "1.1", ()).channel()
 
     def refused(self, path, protocol, code):
-        """502, with a page of HTML."""
+        """nginx answers with 502 and a page of HTML."""
         with self.channel("buffered", path, protocol) as channel:
             for kind in KINDS:
                 error = failure(lambda kind=kind, channel=channel: Caller(channel).all(kind, asked()))
                 check_equal(error.code().name, code, f"{kind}: {error.details()}")
 
     def slow(self, protocol):
-        """504, when the server has not answered in time; cut off in the middle of the answer."""
+        """nginx answers with 504 if the server does not answer in time. If the answer has begun, nginx cuts it off."""
         with self.channel("buffered", "/slow", protocol) as channel:
             caller = Caller(channel)
             for kind in KINDS:
@@ -198,7 +200,7 @@ class Proxy:
             check(error.code().name in ("UNAVAILABLE", "INTERNAL"), f"{error}")
 
     def small(self, protocol):
-        """413, also when it comes while the request is still being sent."""
+        """nginx answers with 413, perhaps while the request is still being sent."""
         with self.channel("buffered", "/small", protocol) as channel:
             caller = Caller(channel)
             for size in (2_000, 100_000, 4_000_000):
@@ -208,7 +210,7 @@ class Proxy:
             check_equal(caller.one("unary", asked()).text, asked().text, "a small call after them")
 
     def few(self):
-        """Connection: close with every third answer: no call notices."""
+        """nginx sends `Connection: close` with every third answer. No call fails."""
         with self.channel("few") as channel:
             caller, wrong = Caller(channel), []
 
@@ -234,7 +236,7 @@ class Proxy:
                 eventually(lambda: sockets(self.proxy.address("short")), 0)
 
     def reused(self):
-        """Calls one after the other need one connection to nginx, and one from there to the server."""
+        """Consecutive calls use one connection to nginx, and nginx uses one connection to the server."""
         with self.channel("unbuffered") as channel:
             caller = Caller(channel)
             clients = {caller.all(KINDS[turn % 4], asked())[0][0].seen.client for turn in range(40)}

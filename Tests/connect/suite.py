@@ -1,4 +1,5 @@
-"""The suite of calls to servers of others, over Connect and gRPC-Web; `run` beside it starts it."""
+"""The suite of calls to other projects' servers, over Connect and gRPC-Web. The program `run` in this folder starts
+it."""
 
 import importlib.util
 import os
@@ -12,13 +13,14 @@ from cases import Cases
 from programs import Programs
 from routes import ALL, CONNECT, GET, GRPC, TEXT, WEB, Nginx, Pyvoy, Translating, grpcio, over, route, server
 
-# Envoy's filters know neither JSON nor what grpcio tells of compression, and the address of the client is Envoy's.
+# Envoy's filters do not know JSON, and not grpcio's reports about compression. The server sees Envoy's address as the
+# client's.
 TRANSLATED = frozenset({"streams", "up", "empty", "state", "translates", "resets"})
-# It decodes what has come of a request as one text in base64, so that messages that are padded each must come one at a time.
+# Envoy decodes the bytes that have arrived as one base64 text. So padded messages have to arrive one at a time.
 AS_TEXT = TRANSLATED - {"up"}
-# Applications without coroutines see the whole request before they answer, and no cancelling.
+# WSGI applications get the whole request before they answer, and are not told that a call was cancelled.
 WSGI = frozenset({"json", "gzip", "headers first"}) | GET
-# A program of a proxy, and why its tests are skipped without it.
+# The reason why tests are skipped if a proxy's program is missing.
 ABSENT = "{} is not there: scripts/doctor --check or scripts/setup-tests installs it"
 
 
@@ -31,7 +33,7 @@ class Connect:
         self.programs = Programs(suite)
 
     def there(self, name, found):
-        """Whether a program is there. If not, its tests are skipped; with CI=true that is a failure."""
+        """Whether a program was found. If not, its tests are skipped, or fail with CI=true."""
         if found or not self.suite.wants(name):
             return bool(found)
         if os.environ.get("CI") == "true":
@@ -46,7 +48,7 @@ class Connect:
             Cases(each).run(self.suite)
 
     def both(self, *routes):
-        """Every case of Python, and those of the C program, on each route."""
+        """Runs all Python cases and the C program's cases on each route."""
         for each in routes:
             self.python(each)
             self.programs.run(each)
@@ -65,8 +67,8 @@ class Connect:
                 route("uvicorn grpc-web", found.address, WEB, "", over("1.1", ALL)))
 
     def hypercorn(self):
-        """hypercorn 0.18 loses its HTTP/2 connection when data come for a stream that it has answered, and may send nothing more
-        on a connection on which a stream was reset."""
+        """hypercorn 0.18 loses its HTTP/2 connection when data arrives for a stream that it has already answered. It
+        may also send nothing more on a connection after a stream on it was reset."""
         with server("hypercorn", *self.secure()) as found:
             one, two = over("1.1", ALL), over("2", ALL - {"resets"})
             self.both(
@@ -92,7 +94,7 @@ class Connect:
         if not self.there("pyvoy", program.exists()):
             return
         with Pyvoy(self.certificates) as found:
-            # pyvoy 1.3 does not end the answer to a request of HTTP/1.1 that has no body.
+            # pyvoy 1.3 does not end its answer to an HTTP/1.1 request without a body.
             one, two = over("1.1", ALL - {"empty"}), over("2", ALL)
             self.both(
                 route("pyvoy connect h2c", found.address, CONNECT, "2", two | GET | {"heavy", "thousand"}),
@@ -139,7 +141,7 @@ class Connect:
             return
         with server("uvicorn") as behind, Nginx(self.folder, self.certificates, behind.address) as proxy:
             can = over("1.1", (ALL | GET) - {"client address"})
-            # It may keep what has come of an answer until more comes.
+            # nginx may keep the bytes of an answer until more bytes arrive.
             buffered = can - {"state"}
             web = over("1.1", ALL - {"client address"})
             self.both(

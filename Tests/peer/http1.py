@@ -1,4 +1,4 @@
-"""HTTP/1.1 of penstock-peer: http.client for whole calls, and plain sockets for the requests that it can't send."""
+"""Tests of penstock-peer over HTTP/1.1. Whole calls use http.client; requests that it can't send use plain sockets."""
 
 import http.client
 import json
@@ -19,7 +19,7 @@ def envelope(body, flags=0):
 
 
 class Connection:
-    """A socket, and what has come from it."""
+    """A socket, and the bytes that were received from it and not read yet."""
 
     def __init__(self, server):
         host, port = server.address.rsplit(":", 1)
@@ -31,7 +31,7 @@ class Connection:
             self.socket.sendall(part.encode() if isinstance(part, str) else part)
 
     def until(self, mark):
-        """The bytes up to `mark`, and `mark`."""
+        """Reads up to `mark`, and returns the bytes with `mark`."""
         while mark not in self.bytes:
             more = self.socket.recv(65536)
             check(more, f"the connection ended before {mark!r}: {self.bytes!r}")
@@ -41,7 +41,7 @@ class Connection:
         return found
 
     def rest(self):
-        """All that comes until the server closes."""
+        """Reads until the server closes, and returns the bytes."""
         while True:
             more = self.socket.recv(65536)
             if not more:
@@ -50,13 +50,13 @@ class Connection:
         return self.bytes
 
     def head(self):
-        """The status and the fields of the next answer."""
+        """Reads the head of the next answer. Returns the status and the fields."""
         lines = self.until(b"\r\n\r\n").decode("latin-1").split("\r\n")
         fields = dict(line.split(": ", 1) for line in lines[1:] if line)
         return int(lines[0].split()[1]), {name.lower(): value for name, value in fields.items()}
 
     def answer(self):
-        """Status, fields and body of the next answer."""
+        """Reads the next answer. Returns its status, fields and body."""
         status, fields = self.head()
         if "content-length" in fields:
             return status, fields, self.exactly(int(fields["content-length"]))
@@ -98,7 +98,8 @@ def greeting(told):
 
 
 def kept(server):
-    """One connection serves many requests, with either kind of body, and pieces that come byte by byte."""
+    """One connection serves many requests, whose bodies have a length or are chunked, and whose bytes arrive one by
+    one."""
     with Connection(server) as one:
         for _ in range(3):
             one.send(post(GREETER, HELLO))
@@ -129,7 +130,7 @@ def with_http_client(server):
 
 
 def delimited(server, kind):
-    """x-http1-length picks how the end of a body is told, for a unary call and for a stream."""
+    """x-http1-length selects how the end of the body is marked, for a unary call and for a stream."""
     for path, type_, body in ((UNARY, "application/proto", HELLO),
                               ("/penstock.Echo/ServerStream", "application/connect+proto", envelope(HELLO))):
         with Connection(server) as one:
@@ -157,7 +158,7 @@ def closed(server):
 
 
 def expected(server):
-    """100 (Continue) comes before the body, unless the answer is there already."""
+    """100 (Continue) is sent before the client sends the body, unless the answer is already known."""
     with Connection(server) as one:
         for _ in range(2):
             one.send(post(GREETER, HELLO, "Expect: 100-continue")[:-len(HELLO)])
@@ -171,7 +172,7 @@ def expected(server):
 
 
 def early(server):
-    """An answer may come before the request has ended, and the connection serves the next request after its end."""
+    """The server may answer before the request has ended. When it has ended, the connection serves the next request."""
     with Connection(server) as one:
         head = post(BIDI, b"", "X-After: 1", "X-Status: 9", "Transfer-Encoding: chunked", length=False)
         one.send(head.replace(b"/json", b"/connect+json"), "7\r\n", envelope(b"hi"), "\r\n")
@@ -183,7 +184,7 @@ def early(server):
 
 
 def duplex(server):
-    """Messages of a stream are answered as they come."""
+    """Each message of a stream is answered when it arrives."""
     with Connection(server) as one:
         head = post(BIDI, b"", "Transfer-Encoding: chunked", length=False)
         one.send(head.replace(b"/json", b"/connect+json"))
@@ -197,7 +198,8 @@ def duplex(server):
 
 
 def large(server):
-    """A client that writes all before it reads is answered, even if the answer is larger than all buffers."""
+    """A client that writes the whole request before it reads gets its answer, even if the answer is larger than all
+    buffers."""
     body = b"".join(envelope(bytes(100_000)) for _ in range(100))
     connection = http.client.HTTPConnection(server.address, timeout=30)
     connection.request("POST", "/penstock.Echo/ClientStream", body, {"Content-Type": "application/connect+proto"})
@@ -238,7 +240,7 @@ BAD = {
 
 
 def refused(server, name):
-    """A malformed request is answered with the right status, and the connection closes."""
+    """A malformed request is answered with the expected HTTP status, and the connection closes."""
     status, request = BAD[name]
     with Connection(server) as one:
         one.send(request)
@@ -264,7 +266,7 @@ def without_protocol(server):
 
 
 def told(server):
-    """--print-requests tells protocol, version and method."""
+    """--print-requests prints the protocol, the HTTP version and the method of a call."""
     with Connection(server) as one:
         one.send(post(f"{GREETER}?told", HELLO))
         greeting(one.answer())
@@ -275,7 +277,7 @@ def told(server):
 
 
 def cancelled(server):
-    """A client that closes ends its call."""
+    """When a client closes its connection, its call ends."""
     with Connection(server) as one:
         one.send(post("/grpc.health.v1.Health/Watch?gone", envelope(b"{}")).replace(b"/json", b"/connect+json"))
         one.until(b"SERVING")

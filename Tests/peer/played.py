@@ -1,4 +1,4 @@
-"""The words of scripts that HTTP/1.1 needs, and the scripts of Tests/faults that a client has to take."""
+"""Tests of the HTTP/1.1 steps of scripts, and of the scripts in Tests/faults whose answers a client has to accept."""
 
 import contextlib
 import re
@@ -47,7 +47,7 @@ def words(folder):
         one.send(HELLO)
         sent = b"".join(SENT[1:])
         check_equal(one.exactly(len(sent)), sent)
-        # Behind a malformed request the script hears of no other.
+        # After a malformed request, the script gets no events of further requests.
         one.send(request, "garbage\n", request)
         check_equal(one.rest(), b"")
         events = [server.told(event=...)["event"] for _ in range(5)]
@@ -69,7 +69,7 @@ def refused(folder):
 
 
 def plays(path):
-    """A script whose calls end with OK sends a whole answer that a simple strict parser takes."""
+    """A script whose calls end with OK sends a complete answer, which a simple strict parser accepts."""
     web = "protocol=grpc-web" in path.read_text()
     with peer("--script", path) as server, Connection(server) as one:
         one.send(post("/penstock.Echo/Bidi", envelope(b"ping")))
@@ -89,7 +89,7 @@ def plays(path):
 
 
 def ends(path):
-    """Every script comes to its end with a client that sends one request and half-closes."""
+    """Every script ends when a client sends one request and half-closes."""
     with peer("--print-requests", "--script", path) as server, Connection(server) as one:
         one.send(post("/penstock.Echo/Bidi", envelope(b"ping")))
         with contextlib.suppress(ConnectionError, OSError):
@@ -106,6 +106,6 @@ def run(suite, folder):
         if "http=1.1" not in text or "\ndeaf" in text:
             continue
         suite.run(f"scripts {path.stem}", ends, path)
-        # The parser here is too simple for two of them.
+        # The parser of this file is too simple for the scripts in ODD.
         if re.search("(unary|bidi)=OK", text) and path.stem not in ODD:
             suite.run(f"scripts plays {path.stem}", plays, path)

@@ -1,4 +1,4 @@
-"""The peer suite; `run` in this folder starts it."""
+"""Tests of penstock-peer with other projects' clients. The program `run` in this folder starts the suite."""
 
 import base64
 import gzip
@@ -30,7 +30,7 @@ class Peer:
     # ---- curl ----
 
     def curl(self, transport, path, *options, body=None):
-        """Status, fields and body of an answer, through curl."""
+        """Makes a request with curl. Returns the status, fields and body of the answer."""
         server = self.servers["tls" in transport]
         scheme = "https" if "tls" in transport else "http"
         version = "--http1.1" if "1.1" in transport else "--http2" if "tls" in transport else "--http2-prior-knowledge"
@@ -79,7 +79,7 @@ class Peer:
             check_equal((told, json.loads(body)["code"]), (status, code), query)
 
     def errors(self, transport):
-        """Each code with its HTTP status, its message and its details."""
+        """Each code is sent with its HTTP status, its message and its details."""
         expected = {1: (499, "canceled"), 2: (500, "unknown"), 3: (400, "invalid_argument"), 4: (504, "deadline_exceeded"),
                     5: (404, "not_found"), 6: (409, "already_exists"), 7: (403, "permission_denied"),
                     8: (429, "resource_exhausted"), 9: (400, "failed_precondition"), 10: (409, "aborted"),
@@ -142,7 +142,7 @@ class Peer:
         check_equal((status, answer["grpc-status"], body), (200, "7", b""))
 
     def text(self, transport):
-        """The base64 of a request may be padded after each piece, and that of an answer is."""
+        """The base64 of a request may have padding after each message. The server pads each envelope of its answer."""
         messages = [b"a", b"bc", b"def", bytes(20_000)]
         body = b"".join(base64.b64encode(envelope(message)) for message in messages)
         status, fields, answer = self.curl(
@@ -161,7 +161,7 @@ class Peer:
                 check_equal(told[0], status, path)
 
     def versions(self):
-        """--http leaves one version; ALPN then agrees on that one, or on none."""
+        """With --http, the server speaks only one version. ALPN then selects this version, or none."""
         for only, other in (("1.1", "2"), ("2", "1.1")):
             with peer("--http", only) as self.servers[False], \
                     peer("--http", only, "--tls", *self.certificates.server_options()) as self.servers[True]:

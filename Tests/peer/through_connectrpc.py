@@ -1,4 +1,5 @@
-"""penstock-peer's calls through connectrpc's client: Connect and gRPC-Web over both versions of HTTP, gRPC over HTTP/2."""
+"""Calls of connectrpc's client to penstock-peer: Connect and gRPC-Web over both versions of HTTP, and gRPC over
+HTTP/2."""
 
 import pathlib
 
@@ -10,7 +11,8 @@ from connectrpc.method import IdempotencyLevel, MethodInfo, StreamType
 from connectrpc.protocol import ProtocolType
 from harness import check, check_equal
 
-# A google.rpc.Status with one detail; and the message must be that of the status, because gRPC's clients compare.
+# A google.rpc.Status with one detail. Its message equals that of the call's status, because gRPC's clients compare
+# both.
 DETAILS = "CAkSA2EgYhoqCiN0eXBlLmdvb2dsZWFwaXMuY29tL3Byb2JlLnYxLkRldGFpbBIDAQL/"
 VERSIONS = {"1.1": pyqwest.HTTPVersion.HTTP1, "2": pyqwest.HTTPVersion.HTTP2}
 

@@ -11,7 +11,7 @@
 
 #define METHOD "/helloworld.Greeter/SayHello"
 
-/* Says how each call goes to the server: its protocol and its HTTP method. */
+/* Prints the protocol and the HTTP method by which a call was sent to the server. */
 static int32_t on_headers(penstock_hop *hop, void *state) {
   (void)state;
   printf("%s over %s: ", penstock_request_http_method(penstock_hop_request(hop)), penstock_hop_protocol(hop));
@@ -47,7 +47,7 @@ int main(int argc, char **argv) {
   penstock_interceptor says = PENSTOCK_INTERCEPTOR_INIT;
   says.name = "says";
   says.on_headers = on_headers;
-  /* "http://" is cleartext: over Connect that is HTTP/1.1. A prefix may follow the port. */
+  /* "http://" means cleartext. With Connect, a cleartext channel uses HTTP/1.1. A path prefix may follow the port. */
   snprintf(url, sizeof(url), "http://%s", argc > 1 ? argv[1] : "localhost:50051");
   if (penstock_channel_new(url,
                            "{\"protocol\": \"connect\", \"content_subtype\": \"json\", \"default_deadline_ms\": 5000}",

@@ -18,7 +18,7 @@ target = sys.argv[1] if len(sys.argv) > 1 else "localhost:50051"
 
 
 class Says(penstock.Interceptor):
-    """Says how each call goes to the server."""
+    """Prints the protocol and the HTTP method by which a call was sent to the server."""
 
     def on_headers(self, hop):
         print(f"{hop.http_method} over {hop.protocol}:", end=" ")

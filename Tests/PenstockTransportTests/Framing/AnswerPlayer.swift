@@ -4,7 +4,7 @@ import Testing
 
 @testable import PenstockTransport
 
-/// The events of an answer as a call gets them, in a form that two answers can be compared.
+/// The events that a call gets from an answer. Two answers are compared by them.
 struct Seen: Equatable {
   /// The response headers; nil: the call gets no headers.
   var headers: [String]?

@@ -149,7 +149,7 @@ import Testing
     #expect(seen.code == .internal && seen.message == "the end of the stream is malformed JSON", "\(json)")
   }
 
-  /// Deeply nested JSON is refused. JSON that is only large is read, and takes no long time.
+  /// Deeply nested JSON is refused. Large JSON is read, in a time that grows only with its size.
   @Test func hostileEnds() {
     func code(_ json: String) -> StatusCode {
       play(WireAnswer(fields: ConnectStreamTests.proto, body: frame(2, json)), to: framing()).code

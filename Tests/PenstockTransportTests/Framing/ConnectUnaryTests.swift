@@ -15,7 +15,7 @@ import Testing
     ConnectUnaryFraming(request, defaults ?? self.defaults)
   }
 
-  /// Makes a request whose method has no side effects, so that it may be a GET.
+  /// Makes a request for a method without side effects, so that the request may be sent as a GET.
   func reading(
     _ fields: [(String, String)] = [], subtype: String? = nil, deadline: UInt64? = nil,
     _ change: (inout CallSettings) -> Void = { _ in }

@@ -206,7 +206,8 @@ import Testing
     Broken(
       name: "more behind the trailers", body: frame(0x80, "grpc-status: 0\r\n") + [0], code: .internal,
       words: "the body goes on behind its last frame"),
-    // In base64 the byte is in the last group of the trailers.
+    // In base64, the additional byte is in the same group of four characters as the last bytes of the
+    // trailers.
     Broken(
       name: "a byte behind the trailers", body: frame(0, [1, 2]) + frame(0x80, "grpc-status: 0\r\n") + [0],
       code: .internal, words: "the body goes on behind its last frame"),
@@ -248,7 +249,8 @@ import Testing
         && many.message == "the received trailers are over the limit of 65536 bytes")
   }
 
-  /// The bytes before a wrong letter count first, in however many pieces they come.
+  /// A fault in the bytes before a wrong base64 character is the one that is reported, for any size of the
+  /// pieces.
   @Test func faultBeforeBadBase64() {
     let body = base64([0, 0, 0xFF, 0xFF, 0xFF, 1]) + Array("!!!!".utf8)
     let small = aRequest(.serverStream) { $0.maxReceiveBytes = 100 }

@@ -38,7 +38,7 @@ import Testing
       }
     }
     defer { server.stop() }
-    // The line's end would be a flaw of the path, so nothing is sent.
+    // The path has a line end, which makes the head invalid. So nothing is sent.
     let client = try #require(http1Client(server.target, .whole))
     let answer = client.unary("/a.B/C", [1, 2])
     #expect(answer.code == .internal)
@@ -48,7 +48,7 @@ import Testing
 
   struct Form: Sendable, CustomTestStringConvertible {
     let testDescription: String
-    /// How many connections three calls need.
+    /// The number of connections that three calls use.
     let connections: Int
     let script: @Sendable (Peer, [[UInt8]]) -> Void
     init(_ name: String, _ connections: Int = 1, _ script: @escaping @Sendable (Peer, [[UInt8]]) -> Void) {
@@ -127,7 +127,8 @@ import Testing
     #expect(server.connections == form.connections && server.complaints == [])
   }
 
-  /// With TLS the end of an answer that only the connection's end shows has to be said by close_notify.
+  /// Without a length, the end of the connection is the end of the answer. With TLS, only a close_notify
+  /// shows that the answer is complete.
   @Test func anAnswerThatIsCutOffIsLost() throws {
     let server = RawServer(tls: serverTLS { $0.http = .http1 }) { peer in
       guard let request = peer.readRequest() else { return }

@@ -2,7 +2,7 @@ import Testing
 
 @testable import PenstockTransport
 
-/// The table of `HTTP1Life`: each state with each event.
+/// Tests the table of `HTTP1Life`: each event in each state.
 @Suite struct HTTP1LifeTests {
   typealias Row = (HTTP1Life, [(HTTP1Life.Event, HTTP1Life, HTTP1Life.Action)])
 
@@ -11,7 +11,7 @@ import Testing
     .over,
   ]
 
-  /// The events that change a state; all others change nothing.
+  /// The events that change a state. All other events must change nothing.
   static let table: [Row] = [
     (.idle, [(.assigned, .opening, .nothing), (.drained, .closed, .close), (.over, .closed, .nothing)]),
     (.opening, [(.headGiven, .sending, .nothing), (.left, .idle, .keep), (.over, .closed, .nothing)]),

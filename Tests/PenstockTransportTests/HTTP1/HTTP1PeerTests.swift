@@ -6,7 +6,8 @@ import Testing
 
 @testable import PenstockTransport
 
-/// Servers that end, answer early, or break the rules: the results for calls, and for their connection.
+/// Tests with servers that close the connection, answer early, or break the rules. They check the calls'
+/// results, and whether the connection is kept.
 @Suite(.timeLimit(.minutes(1))) struct HTTP1PeerTests {
   static let rules = "the server broke the rules of HTTP/1.1: "
 
@@ -14,10 +15,10 @@ import Testing
     let testDescription: String
     let code: StatusCode
     let words: String
-    /// What the server sends after the request. It closes then.
+    /// Sends the server's answer to the request. The server then closes the connection.
     let script: @Sendable (Peer) -> Void
 
-    /// A call whose headers are too large is the only one that need not cost the connection.
+    /// Only an answer with too large headers leaves the connection usable. All other faults close it.
     var keepsConnection: Bool { words.contains("the received headers are over") }
 
     init(_ code: StatusCode, _ words: String, _ bytes: String) {
@@ -82,7 +83,8 @@ import Testing
     },
   ]
 
-  /// The call ends with these words, its connection closes, and the next call goes on with another one.
+  /// The faulty answer ends its call with the expected words and closes the connection. The next call
+  /// succeeds on another connection.
   @Test(arguments: stories)
   func whatTheCallHears(_ story: Story) throws {
     let server = RawServer(
@@ -113,7 +115,7 @@ import Testing
 
   // MARK: Kept connections
 
-  /// The server has closed a kept connection: the next call does not use it.
+  /// If the server has closed an idle connection, the next call does not use it.
   @Test(arguments: [false, true])
   func aKeptConnectionThatTheServerClosed(tls: Bool) throws {
     let lock = Lock()
@@ -136,7 +138,7 @@ import Testing
     }
   }
 
-  /// Bytes without a request are no answer to the next one.
+  /// Bytes that the server sends without a request are not taken for the answer to the next request.
   @Test func bytesOnAKeptConnection() throws {
     let server = RawServer { peer in
       guard let request = peer.readRequest() else { return }
@@ -148,7 +150,7 @@ import Testing
     let client = try #require(http1Client(server.target))
     for count in 1...5 {
       let answer = client.unary("/a.B/C", [1])
-      // The bytes may come with the answer.
+      // The additional bytes may arrive together with the answer. The call then fails.
       #expect(
         answer.code == .ok || answer.words.contains("bytes behind the end of its answer"), "\(answer.words)")
       wait { server.connections == count }
@@ -195,7 +197,8 @@ import Testing
 
   // MARK: Early answers
 
-  /// The answer comes while the request is being sent: it counts, and the connection closes.
+  /// An answer arrives while the request is still being sent. The call gets this answer, and the connection
+  /// closes.
   @Test(arguments: [false, true])
   func anEarlyAnswer(whole: Bool) throws {
     let server = RawServer(
@@ -245,7 +248,7 @@ import Testing
     #expect(server.connections == 1)
   }
 
-  /// The chunks of a request are gathered, and come in order.
+  /// The messages of a client stream arrive at the server in order. Several messages may be in one chunk.
   @Test func aClientStream() throws {
     let server = RawServer { peer in
       while let request = peer.readRequest() {
@@ -265,7 +268,7 @@ import Testing
     #expect(server.connections == 1 && server.complaints == [])
   }
 
-  /// A bidi call whose request ends before its answer begins.
+  /// A bidi call succeeds if the answer begins only after the whole request.
   @Test func halfDuplex() throws {
     let server = RawServer(Peer.echo1)
     defer { server.stop() }
@@ -282,7 +285,7 @@ import Testing
     #expect(server.connections == 1)
   }
 
-  /// A message before the half-close ends the call, and never hangs.
+  /// If a message arrives before the call's half-close, the call ends with an error, and does not hang.
   @Test func aMessageBeforeTheHalfClose() throws {
     let server = RawServer { peer in
       _ = peer.readHead()
@@ -305,7 +308,7 @@ import Testing
         + "call first, or use HTTP/2")
   }
 
-  /// An error of the server's is told as it is.
+  /// An error status that arrives before the half-close is reported to the call unchanged.
   @Test func anErrorBeforeTheHalfClose() throws {
     let server = RawServer { peer in
       _ = peer.readHead()
@@ -324,7 +327,8 @@ import Testing
 
   // MARK: Flow control
 
-  /// A call that is not read holds the server up: no more than the window, and what the kernel keeps, leaves it.
+  /// If a call does not read its answer, the server can send only a window of bytes and the content of the
+  /// kernel's buffers.
   @Test(arguments: [false, true])
   func anAnswerThatNobodyReads(tls: Bool) throws {
     let lock = Lock()
@@ -349,14 +353,14 @@ import Testing
     #expect(call.say([1]) == .ok)
     _ = call.halfClose()
     #expect(call.receive().1?.count == 50_000)
-    // The server has stopped once nothing more has left it for a while.
+    // The server counts as stopped when it has sent nothing for a while.
     var before = -1
     while before != lock.withLock({ sent }) {
       before = lock.withLock { sent }
       usleep(200_000)
     }
     #expect(before < 250)
-    // The loop sleeps meanwhile.
+    // The loop must sleep, instead of running turn after turn.
     let turns = client.runtime.runtime.work
     usleep(100_000)
     #expect(client.runtime.runtime.work - turns < 20)
@@ -365,7 +369,8 @@ import Testing
     #expect(Answer(try #require(call.finish().1)).code == .ok)
   }
 
-  /// So it is after the server has reset the connection, which the loop can't be told to keep quiet about.
+  /// If a call does not read its answer, the loop also sleeps after the server has reset the connection,
+  /// although epoll reports a reset connection in each turn.
   @Test func anAnswerThatNobodyReadsOnALostConnection() throws {
     let lock = Lock()
     nonisolated(unsafe) var isReset = false
@@ -395,7 +400,7 @@ import Testing
 
   // MARK: Cancelled calls
 
-  /// A call that ends before its answer costs its connection.
+  /// A call that ends before its answer closes its connection.
   @Test func aCancelledCall() throws {
     let server = RawServer(
       { peer in
@@ -417,7 +422,7 @@ import Testing
     #expect(server.connections == 2)
   }
 
-  /// If the rest of an answer is here already, the connection is kept.
+  /// If the rest of an answer has already arrived when its call ends, the connection is kept.
   @Test func anErrorWithAPage() throws {
     let server = RawServer { peer in
       while let request = peer.readRequest() {

@@ -5,7 +5,7 @@ import Testing
 
 @testable import PenstockTransport
 
-/// The pool of connections, in a world whose clock goes on only when the loop sleeps.
+/// Tests of the connection pool in a simulation, whose clock advances only while the loop sleeps.
 @Suite(.timeLimit(.minutes(1))) struct HTTP1PoolTests {
   static let second = SimulationTests.second
   static let millisecond: UInt64 = 1_000_000
@@ -14,23 +14,23 @@ import Testing
   let rest = ReconnectTests()
   let log = Log()
 
-  /// What the servers have got.
+  /// Records what the servers receive.
   final class Log {
     /// The sockets, in the order of their first requests.
     var sockets: [SimulatedSocket] = []
     var requests = 0
-    /// How many requests are being answered, and how many there were at most.
+    /// `busy`: the number of requests that are being answered. `most`: the highest value of `busy` so far.
     var busy = 0
     var most = 0
 
-    /// The records of calls in callback style, which have to outlive the calls.
+    /// The results of calls in callback style. They are stored here, because they must outlive the calls.
     var told: [Told] = []
 
     var open: Int { sockets.count { !$0.isClosed } }
     var closed: [Bool] { sockets.map { $0.isClosed } }
   }
 
-  /// Takes a whole request from the front of `bytes`.
+  /// Removes a whole request from the front of `bytes`, and returns it. nil: the request is not complete.
   static func take(_ bytes: inout [UInt8]) -> Request1? {
     let end = Array("\r\n\r\n".utf8)
     guard let head = bytes.firstRange(of: end) else { return nil }
@@ -55,7 +55,7 @@ import Testing
     return Array("HTTP/1.1 200 OK\r\n\(fields)Content-Length: \(body.count)\r\n\r\n".utf8) + body
   }
 
-  /// A server that hands each request to `reply`.
+  /// Makes a server that calls `reply` for each request.
   func serve(_ reply: @escaping (Request1, SimulatedSocket) -> Void) -> Simulation.Server {
     let log = log
     return { said, socket in
@@ -69,7 +69,7 @@ import Testing
     }
   }
 
-  /// A server that echoes after this time.
+  /// Makes a server that echoes each request after `time` nanoseconds.
   func echo(after time: UInt64 = 0) -> Simulation.Server {
     let (log, world) = (log, world)
     return serve { request, socket in
@@ -126,7 +126,7 @@ import Testing
     }
   }
 
-  /// The connection that was used last is used next, so that the others become idle, and close.
+  /// The next call uses the connection that was used last. So the other connections stay idle, and close.
   @Test func theOthersBecomeIdle() throws {
     world.servers[80] = echo(after: Self.millisecond)
     let client = try client { $0.http1IdleTimeout = 90 * Self.second }
@@ -140,7 +140,7 @@ import Testing
     #expect(world.connects == 3 && log.open == 1)
     pass(100 * Self.second, client)
     #expect(log.open == 0)
-    // The channel stays ready, and connects for the next call.
+    // The channel stays ready without connections, and makes one for the next call.
     #expect(client.channel.connectivity == .ready)
     #expect(call(client).message == [7])
     #expect(world.connects == 4)
@@ -179,7 +179,8 @@ import Testing
     #expect(answer.cause == "could not connect to ipv4:10.0.0.1:80: Connection refused")
   }
 
-  /// Further connections are refused: the calls wait for those that are there, and attempts have pauses between them.
+  /// The server refuses further connections. The calls wait for the existing connections, and back-off delays
+  /// separate the attempts to connect.
   @Test func furtherConnectionsAreRefused() throws {
     world.servers[80] = echo(after: Self.second)
     let client = try client()
@@ -194,7 +195,8 @@ import Testing
     #expect(calls.allSatisfy { $0.0.code == .ok })
   }
 
-  /// The connections are gone and none can be made: calls fail as on any channel, and the channel recovers.
+  /// All connections are lost and no new ones can be made. The calls fail with UNAVAILABLE, and the channel
+  /// recovers when the server is back.
   @Test func theServerGoesAway() throws {
     world.servers[80] = echo()
     let client = try client()
@@ -209,7 +211,7 @@ import Testing
     #expect(call(client).message == [7])
   }
 
-  /// A server that takes each request and ends the connection: attempts to connect have pauses.
+  /// The server ends the connection after each request. Back-off delays separate the attempts to connect.
   @Test func aServerThatEndsEachConnection() throws {
     world.servers[80] = serve { _, socket in socket.end() }
     let client = try client()
@@ -220,7 +222,7 @@ import Testing
     #expect(world.connects < 12)
   }
 
-  /// A further connection is not made in time.
+  /// A further connection is not established within the connect timeout.
   @Test func aConnectionThatIsNotMade() throws {
     world.servers[80] = echo(after: 60 * Self.second)
     let client = try client { $0.connectTimeout = 5 * Self.second }
@@ -261,7 +263,7 @@ import Testing
 
   // MARK: Age, and the end
 
-  /// Old connections finish their calls, and close.
+  /// At their greatest age, connections finish their calls and close.
   @Test func theConnectionsAreOld() throws {
     world.servers[80] = echo(after: 40 * Self.second)
     let client = try client { $0.maxConnectionAge = 60 * Self.second }
@@ -270,7 +272,7 @@ import Testing
     #expect(early.allSatisfy { $0.0.code == .ok })
     let late = begin(3, client)
     pass(15 * Self.second, client)
-    // The pool is old: those with calls go on, and the next calls have others.
+    // The pool has reached its greatest age. Its calls continue, and the next calls get a new pool.
     let next = begin(2, client)
     pass(45 * Self.second, client)
     #expect((late + next).allSatisfy { $0.0.code == .ok })
@@ -326,7 +328,7 @@ import Testing
     #expect(listener.times.map { ($0 &- began) / Self.second } == [30, 60, 90])
   }
 
-  /// Keepalive has no pings here: it is the kernel's.
+  /// HTTP/1.1 has no pings. Keepalive only sets options of the socket.
   @Test func keepalive() throws {
     world.servers[80] = echo()
     let client = try client { $0.keepaliveTime = 10 * Self.second }
@@ -338,8 +340,8 @@ import Testing
 
   // MARK: Random worlds
 
-  /// Servers that do one of many things to each request, on a loop that the host drives: every call ends, and the next one
-  /// succeeds once the servers are well.
+  /// Servers react to each request in a random way, on a loop that the host program drives. Every call ends.
+  /// When the servers work again, the next call succeeds.
   @Test(arguments: 0..<12)
   func randomServers(_ seed: Int) throws {
     var random = SplitMix1(state: UInt64(seed))
@@ -388,7 +390,7 @@ import Testing
     #expect(log.open == 0)
   }
 
-  /// Random numbers from a seed.
+  /// Makes random numbers from a seed.
   struct SplitMix1 {
     var state: UInt64
     mutating func next() -> UInt64 {

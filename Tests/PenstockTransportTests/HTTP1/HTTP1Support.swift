@@ -4,7 +4,8 @@ import PenstockWire
 
 @testable import PenstockTransport
 
-/// A client of HTTP/1.1, with the tests' own framing: each message is a line of hexadecimal digits.
+/// Makes an HTTP/1.1 client with the tests' own framing (`LineFraming`), in which each message is a line of
+/// hexadecimal digits.
 func http1Client(
   _ target: String, _ opening: Framing.Opening = .atOnce, mode: Runtime.Mode = .thread,
   platform: Platform = Platform(), tls: TLSOptions? = nil,
@@ -34,9 +35,9 @@ func http1Client(
   }
 }
 
-/// A request as a server has read it.
+/// A request that a server has read.
 struct Request1 {
-  /// The lines of the head, without their ends.
+  /// The lines of the head, without their line ends.
   var lines: [String]
   var body: [UInt8] = []
 
@@ -50,7 +51,7 @@ struct Request1 {
 extension ClientCall {
   func say(_ bytes: [UInt8]) -> Outcome { bytes.withUnsafeBytes { send($0) } }
 
-  /// The bytes of the next message; nil: there is none.
+  /// Receives the next message. nil: no message follows.
   func next() -> [UInt8]? {
     guard let message = receive().1 else { return nil }
     return withExtendedLifetime(message) { [UInt8](message.view) }
@@ -58,7 +59,7 @@ extension ClientCall {
 }
 
 extension Peer {
-  /// Reads a line, without its CR and LF. nil: the end of the connection came first.
+  /// Reads a line, without its CR and LF. nil: the connection has ended.
   func readLine() -> String? {
     var line: [UInt8] = []
     while let byte = read(1) {
@@ -80,7 +81,7 @@ extension Peer {
     return nil
   }
 
-  /// Reads a chunk; an empty one is the last, with the line behind it.
+  /// Reads a chunk and the line end after it. The last chunk is empty.
   func readChunk() -> [UInt8]? {
     guard let line = readLine(), let size = Int(line, radix: 16), let chunk = read(size), readLine() == ""
     else {
@@ -89,7 +90,7 @@ extension Peer {
     return chunk
   }
 
-  /// Reads a request with its body. nil: the client has closed.
+  /// Reads a request with its body. nil: the client has closed the connection.
   func readRequest() -> Request1? {
     guard var request = readHead() else { return nil }
     if let length = request.value("content-length") {
@@ -107,7 +108,7 @@ extension Peer {
 
   static let okLine = LineFraming.line(Status(.ok))
 
-  /// Sends an answer with these messages and the status OK, with a content-length.
+  /// Sends an answer that has a content-length, the messages, and the status OK.
   func answer(_ messages: [[UInt8]], _ fields: String = "") {
     let body = messages.flatMap { LineFraming.line($0) } + Peer.okLine
     send(Array("HTTP/1.1 200 OK\r\n\(fields)Content-Length: \(body.count)\r\n\r\n".utf8) + body)
@@ -121,17 +122,17 @@ extension Peer {
     send(Array("\(String(bytes.count, radix: 16))\r\n".utf8) + bytes + Array("\r\n".utf8))
   }
 
-  /// Sends the status OK and the last chunk.
+  /// Sends the status OK as a chunk, and then the last chunk.
   func endAnswer() {
     sendChunk(Peer.okLine)
     send("0\r\n\r\n")
   }
 
-  /// Answers each request with its own messages.
+  /// A server that answers each request with the messages of the request.
   static let echo1: RawServer.Script = { peer in
     while let request = peer.readRequest() { peer.answer(request.messages) }
   }
 
-  /// Waits until the client closes.
+  /// Reads until the client closes the connection.
   func waitForClose() { while read(1) != nil {} }
 }

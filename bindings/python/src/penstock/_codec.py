@@ -71,7 +71,7 @@ class _Serializers(NamedTuple):
 
 class Codec:
     """Owns a ``penstock_codec *`` that is made from the serializers of a method. ``name``: the name of their
-    encoding; None: the usual one."""
+    encoding; None: the default name, "proto"."""
 
     def __init__(
         self,
@@ -95,8 +95,8 @@ class Codec:
 
 
 def boxed(number: Optional[int]) -> Optional[Boxed]:
-    """The `Boxed` with this number in the registry, which the library gives as a ``void *``; None if there is
-    none."""
+    """The `Boxed` with this number in the registry; None: no object has this number. The library passes the number as
+    a ``void *``."""
     found = registry.get(number)
     return found if isinstance(found, Boxed) else None
 
@@ -105,8 +105,8 @@ def boxed(number: Optional[int]) -> Optional[Boxed]:
 
 
 def _tell(error: BaseException, text: str, *words: str) -> None:
-    """Logs an exception of a serializer or deserializer, which ends the call. If it is not an Exception (for example
-    KeyboardInterrupt), it is also raised in the Python code that waits on this thread."""
+    """Logs an exception of a serializer or deserializer, which ends the call. An exception that is not an Exception
+    (for example KeyboardInterrupt) is also raised in the Python code that waits on this thread."""
     if not isinstance(error, Exception):
         escape(error)
     _logger.error(text, *words, exc_info=error)

@@ -1,4 +1,4 @@
-"""Encodings of messages other than the one that generated stubs have."""
+"""Encodings of messages that replace the encoding of generated stubs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Codec:
     name: str = ""
 
     def encode(self, message: Any) -> bytes:
-        """Returns the bytes of a message that is to be sent. An exception ends the call with INTERNAL."""
+        """Returns the bytes of a message that is sent. An exception ends the call with INTERNAL."""
         raise NotImplementedError
 
     def decode(self, data: bytes, deserializer: Deserializer) -> Any:
@@ -49,7 +49,7 @@ class Codec:
 
 
 class JSONCodec(Codec):
-    """JSON for plain Python objects: dictionaries, lists, texts, numbers, booleans and None."""
+    """JSON for plain Python objects: dictionaries, lists, strings, numbers, booleans and None."""
 
     name = "json"
 
@@ -90,7 +90,8 @@ class ProtobufJSONCodec(Codec):
 
 
 def _class_of(deserializer: Deserializer) -> Callable[[], Any]:
-    """The generated class ``M`` of the deserializer ``M.FromString``. TypeError: it is another function."""
+    """Returns the generated class ``M``, if the deserializer is ``M.FromString``. TypeError: the deserializer is
+    another function."""
     owner = getattr(deserializer, "__self__", None)
     if not isinstance(owner, type) or not hasattr(owner, "DESCRIPTOR"):
         raise TypeError(
