@@ -1,5 +1,5 @@
-/* Unary calls over the Connect protocol: by POST, and by GET because the method has no side effects. Messages are JSON
- * here, so that curl can call the same method:
+/* Makes unary calls over the Connect protocol: by POST, and by GET because the method has no side effects. Messages
+ * are JSON here, so that curl can call the same method:
  *
  *     connect [TARGET]
  *     curl -H 'content-type: application/json' -d '{"name": "curl"}' http://TARGET/helloworld.Greeter/SayHello

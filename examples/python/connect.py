@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Unary calls over the Connect protocol: by POST, and by GET because the method has no side effects. Messages are JSON
-here, so that curl can call the same method:
+"""Makes unary calls over the Connect protocol: by POST, and by GET because the method has no side effects. Messages
+are JSON here, so that curl can call the same method:
 
     connect.py [TARGET]
     curl -H 'content-type: application/json' -d '{"name": "curl"}' http://TARGET/helloworld.Greeter/SayHello
     curl 'http://TARGET/helloworld.Greeter/SayHello?connect=v1&encoding=json&message=%7B%22name%22:%22curl%22%7D'
 
-With generated stubs, ``codec=penstock.ProtobufJSONCodec()`` sends their messages as JSON; without a codec they go as
-protobuf, which Connect takes as well.
+With generated stubs, ``codec=penstock.ProtobufJSONCodec()`` sends their messages as JSON. Without a codec they
+are sent as protobuf, which Connect servers accept, too.
 """
 
 import sys

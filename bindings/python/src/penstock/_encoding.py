@@ -10,8 +10,8 @@ Deserializer = Optional[Callable[[bytes], Any]]
 
 
 class Codec:
-    """Turns the messages of a channel's methods into bytes and back, instead of the serializers that each method has:
-    so stubs that were generated for protobuf can speak another encoding. Override `encode` and `decode`::
+    """Encodes and decodes all messages of a channel, in place of the serializers of each method. So stubs that were
+    generated for protobuf can use another encoding. Override `encode` and `decode`::
 
         class CBOR(penstock.Codec):
             name = "cbor"
@@ -24,7 +24,7 @@ class Codec:
 
         channel = penstock.Channel("localhost:50051", codec=CBOR())
 
-    Interceptors at `Level.OBJECT` see the objects that the program sends and gets, whichever the codec is.
+    Interceptors at `Level.OBJECT` see the objects that the program sends and receives, with any codec.
     """
 
     # The name of the encoding in the content-type, such as "json" in "application/grpc+json" and "application/json":
@@ -36,7 +36,7 @@ class Codec:
         raise NotImplementedError
 
     def decode(self, data: bytes, deserializer: Deserializer) -> Any:
-        """Returns the message in ``data``. ``deserializer`` is that of the method, None if it has none; with
+        """Returns the message in ``data``. ``deserializer``: the method's own; None if it has none. With
         generated stubs it is ``M.FromString``, where ``M`` is the class of the message. An exception ends the call
         with INTERNAL."""
         raise NotImplementedError
@@ -61,8 +61,8 @@ class JSONCodec(Codec):
 
 
 class ProtobufJSONCodec(Codec):
-    """Protobuf's JSON for generated messages (``google.protobuf.json_format``): the messages stay those of the stubs,
-    and JSON goes over the wire. Fields of a response that the class does not know are ignored.
+    """Sends generated messages as protobuf's JSON (``google.protobuf.json_format``). The program still uses the
+    classes of the stubs. Fields of a response that the class does not have are ignored.
 
     ModuleNotFoundError: the package protobuf is not installed."""
 
