@@ -188,7 +188,7 @@ enum Signals {
     }
     signal(SIGTERM, handler)
     signal(SIGINT, handler)
-    signal(SIGPIPE) { _ in }  // If the reader of stdout or of a socket has gone, write() gives an error.
+    signal(SIGPIPE) { _ in }  // If stdout or a socket has no reader any more, write() returns an error.
   }
 }
 

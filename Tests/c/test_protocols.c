@@ -349,7 +349,7 @@ TEST(codec_names_the_encoding) {
   char name[] = "json";
   functions = functions_named(name);
   OK(penstock_codec_new(&functions, &json, NULL));
-  name[0] = '?'; /* the name was copied */
+  name[0] = '?'; /* the library has copied the name */
   penstock_channel *channel = open_channel();
   check_codec(channel, unnamed, "{" ECHO "}", "application/grpc");
   check_codec(channel, json, "{" ECHO "}", "application/grpc+json");

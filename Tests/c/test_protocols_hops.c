@@ -55,7 +55,7 @@ TEST(url_prefix_stands_before_each_path) {
 /* Redirects each call to the channel `to`, in on_start or when a status has arrived. */
 typedef struct detour {
   penstock_channel *to;
-  const char *protocol; /* that of `to` */
+  const char *protocol; /* the protocol of `to` */
   bool restarts;
 } detour;
 

@@ -261,7 +261,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   }
 
   override func streamReceives(trailers block: HeaderBlock) {
-    // A status that has come in the body stays.
+    // If the trailers have no status, a status from the body stays.
     if let status = borrow(framing, { $0.status(ofTrailers: block) }) ?? nil { trailers = status }
   }
 
@@ -290,7 +290,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     return false
   }
 
-  /// Decodes and stores one message from `bytes`. Returns the number of bytes that were used.
+  /// Decodes `bytes` up to the end of one message, and stores the message. Returns the number of used bytes.
   private func decode(_ bytes: ByteView, _ framing: Framing) -> Int {
     let (consumed, step) = framing.decode(bytes)
     take(step)
@@ -325,7 +325,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     proceed()
   }
 
-  /// Reports all arrivals to the call. It is retained, because it may end here. The caller holds the attempt.
+  /// Reports everything that has arrived. The call is retained, because it may end here. The caller holds the attempt.
   private func proceed() {
     guard let call else { return }
     _ = call.retain()

@@ -14,8 +14,7 @@ class CommonFraming: Framing {
   final var limit: Int { decoder.limit }
   final let sends: Compression
   private let timeout: InsertedField
-  /// Whether each message is sent with a prefix before it. If not, the function `frame` of the subclass
-  /// frames it.
+  /// Whether each message is sent as a prefix and its bytes. If not, the subclass overrides `frame`.
   private let isPrefixed: Bool
   final var receives = Encoding.identity
   final var httpStatus = 0
@@ -69,7 +68,7 @@ class CommonFraming: Framing {
   func isUsual(_ type: ByteView) -> Bool { true }
   /// The status in the head of an answer. `isAll`: the head is the whole answer. nil: the head has no status.
   func status(inHead fields: Metadata, isAll: Bool) -> Status? { nil }
-  /// Frames a message without a prefix, in a way that the protocol defines.
+  /// Frames a message in the protocol's own form, if `isPrefixed` is false.
   func frame(_ bytes: ByteBuffer, compressed: Bool) -> FramedMessage { .inHeaders(size: 0, wireSize: 0) }
   /// Returns the step for the content of the last frame (`lastFlag`), which has the status.
   func lastFrame(_ content: ByteBuffer) -> BodyStep { .needsMore }

@@ -145,7 +145,7 @@ final class GRPCWebFraming: CommonFraming {
   /// newline)".
   @inline(never) @_optimize(size)
   override func lastFrame(_ content: ByteBuffer) -> BodyStep {
-    // Most calls end so.
+    // This check is for speed: these are the trailers of most calls.
     if bytesEqual(content.view, "grpc-status: 0\r\n") { return .trailers(Status(.ok)) }
     let fields = Metadata()
     let name = ByteBuffer()

@@ -23,7 +23,7 @@ enum Gzip {
 /// two slices.
 final class Deflation {
   enum Step {
-    /// A slice is done, and more follows.
+    /// A slice is done, and the message has more slices.
     case more
     case bytes(ByteBuffer)
     case noMemory

@@ -44,7 +44,7 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
   private var wasPaused = false
   /// Whether the loop does not watch the descriptor. It would report the connection's end in each turn.
   private(set) var isUnwatched = false
-  private var behind = 0  // How many bytes have come behind those that are being parsed.
+  private var behind = 0  // The number of received bytes after the bytes that are being parsed.
   /// The number of TLS's own messages, such as key updates, since the last bytes of an answer.
   private var eventsWithoutUse = 0
 

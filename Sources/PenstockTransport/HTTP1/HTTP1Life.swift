@@ -14,7 +14,7 @@
 /// If an answer is complete before its request was sent, the connection closes. Otherwise the peer would take
 /// the rest of the request for the next request.
 enum HTTP1Life: CaseIterable {
-  /// There is no call.
+  /// The connection has no call, and may get one.
   case idle
   /// A call has the connection, and nothing of its request was written yet.
   case opening

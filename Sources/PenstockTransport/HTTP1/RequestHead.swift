@@ -22,7 +22,7 @@ struct RequestHead {
     }
   }
 
-  /// The body of a request.
+  /// The form of a request's body on the wire.
   enum Body: Equatable {
     case none
     case length(Int)

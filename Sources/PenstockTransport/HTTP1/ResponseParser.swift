@@ -14,8 +14,8 @@ import PenstockWire
 /// any but over --flaw--> failed
 /// ```
 ///
-/// If a whole line is in the received bytes, it is parsed there. Otherwise the parts of the line are
-/// collected in `rest`.
+/// If the received bytes contain a whole line, the line is parsed in place. Otherwise its parts are collected
+/// in `rest`.
 final class ResponseParser {
   enum Event {
     /// All bytes are used, and the answer needs more bytes.
@@ -25,7 +25,7 @@ final class ResponseParser {
     case body(ByteView)
     /// The answer is complete, and its trailers are in `block`.
     case trailers
-    /// The answer is over.
+    /// The answer is complete, and has no trailers.
     case end
     case failed(ResponseFlaw)
   }

@@ -101,7 +101,7 @@ def boxed(number: Optional[int]) -> Optional[Boxed]:
     return found if isinstance(found, Boxed) else None
 
 
-# ---- Functions that C calls: none of them lets an exception reach C ----
+# ---- Functions that C calls. No exception may pass from them to C. ----
 
 
 def _tell(error: BaseException, text: str, *words: str) -> None:
