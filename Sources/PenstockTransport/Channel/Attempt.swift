@@ -212,8 +212,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     return wasPickedAgain || isRepeat ? .oneConnection : .none
   }
 
-  /// Whether the attempt was picked again before, and no address can be connected to now. Such an attempt fails, like
-  /// the attempts that were waiting when the connections failed.
+  /// Whether the attempt was picked again before and has to fail now, because no address can be connected to.
   @inline(never) @_optimize(size)
   private var isGivenUp: Bool { wasPickedAgain && patience < .anyTime && withCore { $0.pick == .fail } }
 

@@ -10,7 +10,7 @@ import PenstockWire
 final class HTTP1Connection: ReadyHandler, TurnTask {
   var life = HTTP1Life.idle
   let facts: ConnectionFacts
-  /// `next`: the next connection in the pool's list of all. `below`: the next one in the list of idle connections.
+  /// `next`: the next connection in the pool's list of connections. `below`: the next one in the list of idle ones.
   var next: HTTP1Connection?
   var below: HTTP1Connection?
   /// The time when the present request was assigned or, if the connection is idle, when the last request ended.
@@ -39,10 +39,10 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
   /// Whether nothing can be written any more, because a write has failed. An answer may still be read.
   var isDeaf = false
   private var peerHasEnded = false
-  /// `isPaused`: reading stops, because the stream's window is full. `wasPaused`: reading goes on in the next turn.
+  /// `isPaused`: reading stops, because the stream's window is full. `wasPaused`: it has to begin again.
   private(set) var isPaused = false
   private var wasPaused = false
-  /// Whether the loop does not watch the descriptor. It would report the connection's end in each turn.
+  /// Whether the loop no longer watches the descriptor, because it would report the connection's end in each turn.
   private(set) var isUnwatched = false
   private var behind = 0  // The number of received bytes after the bytes that are being parsed.
   /// The number of TLS's own messages, such as key updates, since the last bytes of an answer.
@@ -251,8 +251,7 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
     }
   }
 
-  /// The space in the stream owner's unfinished message, for bytes that certainly belong to the body. nil: no such
-  /// space.
+  /// The space in the owner's unfinished message, for bytes that certainly belong to the body. nil: no such space.
   private var messageSpace: UnsafeMutableRawBufferPointer? {
     guard parser.bodyAhead >= HTTP1Connection.leastSpace, let stream, stream.bodyIsEmpty, stream.end == nil,
       let space = stream.owner?.streamSpace(), space.count >= HTTP1Connection.leastSpace

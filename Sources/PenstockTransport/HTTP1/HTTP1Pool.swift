@@ -40,8 +40,7 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
   let rpc: RPCProtocol
   private var answeredCalls = false
 
-  /// The list of all connections. `idle`: the list of those without a call, beginning with the one that was used
-  /// last.
+  /// The list of all connections. `idle`: the list of connections without a call, the last used one first.
   private var connections: HTTP1Connection?
   private var count = 0
   private var idle: HTTP1Connection?
@@ -140,7 +139,7 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
     retryAt = 0
   }
 
-  /// Called when a connection has no call any more. It gets the next waiting stream, or becomes idle.
+  /// Called when a connection has no call any more. The connection gets the next waiting stream, or becomes idle.
   func keep(_ connection: HTTP1Connection) {
     if let stream = queue.popFirst() {
       connection.assign(stream)
@@ -437,7 +436,7 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
     if isReady {
       for _ in 0..<count { told?.noteFurther(.lost, words) }
     }
-    // The loop above has reported the end of each connection. So the subchannel must not report `lost` again.
+    // The end of each connection was reported just now. So the subchannel must not report `lost` again.
     wasReady = false
     told?.connectionEnded(self, words)
     while let connection = connections { connection.closeGracefully(words) }
