@@ -47,7 +47,7 @@ extension Call {
     return found
   }
 
-  /// Whether the answer's body as a whole is compressed, as in Connect's unary calls. This includes errors.
+  /// Whether Connect's errors, and the last envelope of its streams, are compressed.
   var compressesAnswer: Bool { knobs.compresses && clientTakesGzip }
 
   /// Finds the protocol of a request that is not gRPC, and sets the framing. False: no protocol fits, and the

@@ -55,7 +55,7 @@ enum TestMessages {
 }
 
 extension Call {
-  /// Whether responses may be compressed: the method's request has the field `response_compressed`, and the
+  /// Whether a request of this method may ask for compressed responses (field `response_compressed`), and the
   /// client accepts gzip.
   var mayCompress: Bool {
     switch method {

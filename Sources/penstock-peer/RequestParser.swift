@@ -31,8 +31,8 @@ struct RequestParser {
   }
 
   let input = ByteBuffer()
-  /// `expectsContinue`: the client sends the body only after 100 (Continue). `closes`: the client closes
-  /// after this request.
+  /// `expectsContinue`: the client sends the body only after 100 (Continue). `closes`: the connection
+  /// has to close after the answer.
   private(set) var expectsContinue = false
   private(set) var closes = false
 
@@ -209,7 +209,8 @@ struct RequestParser {
     return .body(bytes)
   }
 
-  /// Parses the line with the size of a chunk, and ignores chunk extensions (RFC 9112 section 7.1.1).
+  /// Parses the line with the size of a chunk. Chunk extensions are refused, although RFC 9112 section 7.1.1
+  /// allows them.
   private mutating func chunkSize() -> Event {
     let text: ByteView
     switch line() {

@@ -65,7 +65,7 @@ final class Script {
     /// own.
     let connection: Int?
     var steps: [Step] = []
-    /// Whether the connection is served normally by a `Session`, without a script.
+    /// Whether the connection is served as without a script, and no steps are played.
     var serves = false
 
     init(_ connection: Int?) { self.connection = connection }

@@ -5,11 +5,11 @@
     server.py wsgi [OPTIONS]         the WSGI application on hypercorn
     server.py wsgiref                the WSGI application on the server of Python's library: HTTP/1.0
 
-    --cert F --key F     it also listens with TLS
-    --keep-alive N       how many seconds a kept connection may be idle
-    --listen ADDRESS     instead of a port that the kernel picks
+    --cert F --key F     listens on a second port, with TLS
+    --keep-alive N       the seconds that an idle connection stays open
+    --listen ADDRESS     listens on this address, not on a port that the kernel picks
 
-Prints {"address": ..., "tls": ...} when it listens; the end of stdin ends it.
+Prints {"address": ..., "tls": ...} when it listens, and ends at the end of stdin.
 """
 
 import argparse

@@ -98,8 +98,7 @@ def greeting(told):
 
 
 def kept(server):
-    """One connection serves many requests, whose bodies have a length or are chunked, and whose bytes arrive one by
-    one."""
+    """One connection serves many requests. Their bodies have a length or are chunked, and bytes may arrive one by one."""
     with Connection(server) as one:
         for _ in range(3):
             one.send(post(GREETER, HELLO))

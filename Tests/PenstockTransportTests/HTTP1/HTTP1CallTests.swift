@@ -6,7 +6,7 @@ import Testing
 
 @testable import PenstockTransport
 
-/// Calls over HTTP/1.1 to scripted servers over real sockets.
+/// Tests of calls over HTTP/1.1, through real sockets, to servers that play a script.
 @Suite(.timeLimit(.minutes(1))) struct HTTP1CallTests {
   // MARK: Requests and answers
 

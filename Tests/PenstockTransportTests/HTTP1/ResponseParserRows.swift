@@ -8,7 +8,7 @@ extension ResponseParserTests {
   static let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
   static let golden: [Row] = [
-    // RFC 9112 sections 2.1 and 3: a whole answer.
+    // RFC 9112 sections 2.1 and 3: complete answers.
     Row(
       "content-length", ok + "Content-Length: 5\r\n\r\nhello", "head :status=200 content-length=5",
       "body hello", "end"),
@@ -22,7 +22,7 @@ extension ResponseParserTests {
       "reason", "HTTP/1.1 404 Not \tFound: \u{e9}!\r\nContent-Length: 0\r\n\r\n",
       "only :status=404 content-length=0"),
     Row("status 999", "HTTP/1.1 999 ?\r\nContent-Length: 0\r\n\r\n", "only :status=999 content-length=0"),
-    // Section 5: white space or tabs around values, or none; names in upper and lower case.
+    // Section 5: spaces or tabs around values, or none; names in upper and lower case.
     Row(
       "white space", ok + "A:b\r\nC: \t d e\tf \t\r\nEmpty:\r\nBlank: \t\r\nCONTENT-LENGTH:\t0 \r\n\r\n",
       "only :status=200 a=b c=d e\tf empty= blank= content-length=0"),
@@ -43,7 +43,7 @@ extension ResponseParserTests {
       ok
         + "Connection: keep-alive, foo\r\nKeep-Alive: timeout=5\r\nProxy-Connection: close\r\nTE: x\r\nUpgrade: h2c\r\n"
         + "X: 1\r\nContent-Length: 0\r\n\r\n", "only :status=200 x=1 content-length=0"),
-    // RFC 9112 sections 9.3 and 9.6: whether the connection may be used again.
+    // RFC 9112 sections 9.3 and 9.6: answers that decide whether the connection may be used again.
     Row(
       "close", ok + "Connection: close\r\nContent-Length: 0\r\n\r\n", "only :status=200 content-length=0",
       persists: false),
@@ -65,7 +65,7 @@ extension ResponseParserTests {
       "head :status=200 content-length=2", "body ab", "end"),
     // RFC 9110 section 2.5: a higher minor version than 1 is accepted.
     Row("HTTP/1.9", "HTTP/1.9 200 OK\r\nContent-Length: 0\r\n\r\n", "only :status=200 content-length=0"),
-    // Section 6.3: the end of the body.
+    // Section 6.3: the rules for the end of the body.
     Row(
       "until close", ok + "\r\nhello", "head :status=200", "body hello", "end", persists: false,
       untilClose: true),

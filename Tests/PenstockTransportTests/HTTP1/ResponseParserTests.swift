@@ -43,7 +43,7 @@ import Testing
 
   static let limit = 1024
 
-  /// The events of the parser for an answer that it gets in several pieces.
+  /// The parser's events for an answer that is passed to it in one or more pieces.
   struct Said: Equatable, CustomStringConvertible {
     var log: [String] = []
     var flaw: ResponseFlaw?
