@@ -1,12 +1,13 @@
-/* bare_http1: Connect's unary calls over HTTP/1.1, without a library: the least that a client has to do.
+/* bare_http1: makes Connect's unary calls over HTTP/1.1, without a library. It does the least work that a client has to
+ * do.
  *
  *   bare_http1 --target 127.0.0.1:PORT [--calls N] [--in-flight N] [--bytes N]
  *
- * It has one connection for each call in flight, and keeps it. It writes a prepared request, and reads the answer up to the
- * end that its Content-Length gives; it knows no other form of answer. The body is compared byte by byte. One thread waits in
- * epoll_wait for all connections.
+ * The client keeps one connection for each call in flight. It writes a prepared request, and reads the answer up to the
+ * end that its Content-Length gives. It does not support other forms of answers. The body is compared byte by byte. One
+ * thread waits in epoll_wait for all connections.
  *
- * Prints what bench_client prints.
+ * The output has the form of bench_client's.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -67,7 +68,7 @@ static void watch(const client *self, channel *on, uint32_t events, int how) {
   if (epoll_ctl(self->epoll, how, on->socket, &event) != 0) die("epoll_ctl");
 }
 
-/* Writes the rest of the request. If the socket takes no more, the loop goes on when it does. */
+/* Writes the rest of the request. If the socket accepts no more bytes, the loop continues when it does. */
 static void send_rest(client *self, channel *on) {
   ssize_t count = send(on->socket, self->request + on->sent, self->request_size - on->sent, MSG_NOSIGNAL);
   if (count < 0 && errno != EAGAIN) die("send");
@@ -86,7 +87,7 @@ static void start_call(client *self, channel *on) {
   send_rest(self, on);
 }
 
-/* The length of the whole answer, from its head; 0: the head has not ended. */
+/* Returns the length of the whole answer, from its head; 0: the head is not complete. */
 static size_t size_of(channel *on) {
   on->answer[on->got] = 0;
   const char *end = strstr(on->answer, "\r\n\r\n");

@@ -1,8 +1,9 @@
-"""Unary calls from Python over the Connect protocol, by this library or by connectrpc, whose client is pyqwest.
+"""Makes unary calls from Python over the Connect protocol, with this library or with connectrpc, whose client is
+pyqwest.
 
     connect_client.py --client penstock|connectrpc --target HOST:PORT --http 2|1.1 --calls N [--threads N] [--bytes N]
 
-Both use the same messages (google.protobuf), and compress nothing. Prints what bench_client prints.
+Both clients use the same messages (google.protobuf), without compression. The output has the form of bench_client's.
 """
 
 import argparse
@@ -37,7 +38,7 @@ def connectrpc_call(arguments):
 
 
 def run(call, message, calls, threads):
-    """Makes the calls, spread over the threads. Every answer is compared."""
+    """Makes the calls on several threads, and compares every answer with the expected one."""
     wrong = []
 
     def several(count):

@@ -1,10 +1,11 @@
-"""Measures unary calls over each protocol and each version of HTTP, by turns in one run against one penstock-peer.
+"""Measures unary calls over each protocol and each version of HTTP. The clients take turns against one penstock-peer.
 
-    run protocols [--rounds N] [--seconds S] [REGEX...]    some rows only: those whose name has one of them in it
+    run protocols [--rounds N] [--seconds S] [REGEX...]    only the rows whose name matches a REGEX
 
-The C client makes calls over gRPC, gRPC-Web and Connect; `bare` (bare_http1.c) makes Connect's calls over HTTP/1.1 without a
-library. From Python this library's client is beside connectrpc's. Ratios are medians of those of each round. Instructions are
-counted by callgrind. Keeps its figures in benchmarks/figures, and writes docs/benchmarks.md.
+The C client makes calls over gRPC, gRPC-Web and Connect. `bare` (bare_http1.c) makes Connect's calls over HTTP/1.1
+without a library. From Python, this library's client is compared with connectrpc's. A ratio is the median of the ratios
+of all rounds. Instructions are counted by callgrind. The figures are stored in benchmarks/figures, and
+docs/benchmarks.md is written.
 """
 
 import argparse
@@ -29,7 +30,7 @@ from harness import ROOT
 HERE = ROOT / "benchmarks"
 GRPC, BARE, OTHER = "gRPC", "bare client, HTTP/1.1", "connectrpc"
 CONNECT1, CONNECT2 = "Connect, HTTP/1.1", "Connect, HTTP/2"
-# For each client of this library in C: its protocol, and the version of HTTP. The peer has all of them on one port.
+# The protocol and the HTTP version of each C client of this library. The peer speaks all of them on one port.
 OPTIONS = {
     GRPC: ("grpc", "2"),
     "gRPC-Web, HTTP/2": ("grpc-web", "2"),
@@ -38,7 +39,7 @@ OPTIONS = {
     CONNECT1: ("connect", "1.1"),
     "gRPC-Web, HTTP/1.1": ("grpc-web", "1.1"),
 }
-# For each row: what is measured, its clients, and the client that the ratios refer to.
+# For each row: the measured calls, their clients, and the client that the ratios refer to.
 ROWS = {
     "unary, 1 in flight": ({"in_flight": 1}, (*OPTIONS, BARE)),
     "unary, 100 in flight": ({"in_flight": 100}, (*OPTIONS, BARE)),
@@ -65,7 +66,7 @@ class Bench:
         self.bare = programs["bare_http1"]
 
     def command(self, name, what):
-        """The command that measures, without the number of calls."""
+        """The command that runs the client, without the number of calls."""
         if name in OPTIONS:
             protocol, http = OPTIONS[name]
             return [self.client, "--target", self.server.target, "--in-flight", what["in_flight"], "--options",
@@ -80,7 +81,7 @@ class Bench:
         child = clients.Child([*self.command(name, what), "--calls", calls], PYTHONPATH=PYTHON_PATH,
                               PENSTOCK_LIBRARY=str(harness.LIBRARY / "libpenstock.so.0"))
         told = json.loads(child.output.strip().split("\n")[-1])
-        # The server also had the warm-up.
+        # The server's processor time includes the warm-up calls.
         served = (self.server.cpu() - before) * told["calls"] / (told["calls"] * 1.1)
         return {"rate": told["calls"] / told["seconds"], "cpu_us": (told["user"] + told["system"]) / told["calls"] * 1e6,
                 "server_busy": served / told["seconds"], **{key: told[key] for key in ("p50_us", "p99_us") if told.get(key)}}
@@ -116,7 +117,7 @@ class Bench:
         return {**found, "min": min(rates), "max": max(rates), "ratios": ratios}
 
     def counts(self, folder):
-        """Instructions of a call, by callgrind."""
+        """Counts the instructions of a call, by callgrind."""
         environment = {**os.environ, "LD_LIBRARY_PATH": str(harness.LIBRARY)}
         program = harness.build_c("counted_client", [HERE / "counted_client.c"], optimize="-O2")
         found = {}
@@ -132,7 +133,7 @@ class Bench:
 
 
 def judged(rows):
-    """Each aim that was measured: its words, the ratio, and whether it is met."""
+    """Yields each aim that was measured: its text, the ratio, and whether the aim is met."""
     for row, name, figure, other, sign, bound in AIMS:
         if name not in rows.get(row, {}) or other not in rows[row]:
             continue

@@ -1,9 +1,9 @@
 import PenstockWire
 import Testing
 
-/// The reader of JSON that a peer has sent (RFC 8259).
+/// Tests of the scanner for JSON from a peer (RFC 8259).
 @Suite struct JSONScannerTests {
-  /// All strings of a text, keys with a colon, in their order; nil: it is malformed.
+  /// All strings of a text in their order; a key gets a colon at its end. nil: the text is malformed.
   func strings(_ text: [UInt8]) -> [String]? {
     text.withUnsafeBytes { view in
       var scanner = JSONScanner(view)
@@ -55,7 +55,7 @@ import Testing
   ])
   func refuses(_ text: String) { #expect(strings(text) == nil) }
 
-  /// Every prefix of a text is malformed, and a value that nobody reads is skipped like one that is read.
+  /// Every prefix of a text is malformed. A value that was not read is skipped, and its form is checked.
   @Test func prefixesAndSkips() {
     let text = Array("{\"a\": [1.5e3, {\"b\": \"\\u00e9\"}, null], \"c\": \"d\"}".utf8)
     for count in 0..<text.count { #expect(strings(Array(text[..<count])) == nil) }
@@ -68,7 +68,7 @@ import Testing
       let isAtEnd = scanner.isAtEnd
       #expect(opens && keys == ["a", "c"] && isAtEnd)
     }
-    // A value that is not of the wanted kind is skipped, and read no further.
+    // A value of another kind than the wanted one is skipped as a whole.
     text.withUnsafeBytes { view in
       var scanner = JSONScanner(view)
       let out = ByteBuffer()
@@ -88,7 +88,7 @@ import Testing
   }
 }
 
-/// base64 in pieces.
+/// Tests of base64 that arrives in pieces.
 @Suite struct Base64StreamTests {
   func decode(_ text: String, room: Int = 100, cuts: [Int] = []) -> [UInt8]? {
     let letters = Array(text.utf8)
@@ -134,7 +134,7 @@ import Testing
   }
 }
 
-/// What a URL's query needs.
+/// Tests of the encodings in a URL's query.
 @Suite struct QueryTests {
   @Test func percentCoding() {
     let all = (0...255).map { UInt8($0) }

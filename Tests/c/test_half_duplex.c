@@ -1,5 +1,5 @@
-/* Bidi calls over HTTP/1.1, which is half-duplex: a thread that receives before the half-close, and a message that comes
- * before it, end the call with UNIMPLEMENTED, unless another thread has promised the half-close. */
+/* Bidi calls over HTTP/1.1, which is half-duplex. A call ends with UNIMPLEMENTED if a thread receives before the
+ * half-close, or if a message arrives before it, unless another thread has promised the half-close. */
 #include "calls.h"
 #include "syncer.h"
 
@@ -57,7 +57,7 @@ TEST(half_duplex_headers_before_half_close) {
   penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
   OK(penstock_call_send(call, "x", 1));
   const penstock_metadata *headers = NULL;
-  /* The server may send its headers at once. */
+  /* Both results are allowed, because the server may send its headers before the call ends. */
   penstock_result result = penstock_call_wait_headers(call, &headers);
   CHECK(result == PENSTOCK_OK || result == PENSTOCK_E_END);
   penstock_message *message = NULL;
@@ -131,7 +131,7 @@ static pthread_t begin_to_receive(receiver *self, penstock_call *call) {
   return thread;
 }
 
-/* The receive begins before there is a connection: the listener answers no connection yet. */
+/* The receive begins before there is a connection. The port is bound, but does not accept connections yet. */
 TEST(half_duplex_receive_before_the_connection) {
   struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
   socklen_t size = sizeof(address);
@@ -162,7 +162,7 @@ TEST(half_duplex_receive_before_the_connection) {
   close(listener);
 }
 
-/* A thread waits, and the half-close comes before the connection: the call is as good as any. */
+/* A thread waits, and another half-closes, both before there is a connection. The call succeeds. */
 TEST(half_duplex_half_close_before_the_connection) {
   penstock_channel *channel = open_http1(peer_address(), "1.1");
   for (int round = 0; round < 20; round++) {
@@ -180,7 +180,8 @@ TEST(half_duplex_half_close_before_the_connection) {
   penstock_channel_release(channel);
 }
 
-/* The promise is not kept: nothing is sent any more, and the server does not answer. */
+/* The promise is broken: the program sends nothing more, and the server does not answer. So the call ends after 5
+ * seconds. */
 TEST(half_duplex_promise_that_is_not_kept) {
   int listener = socket(AF_INET, SOCK_STREAM, 0);
   struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
@@ -240,7 +241,7 @@ static penstock_call *start_told(penstock_channel *channel, told *told) {
   return call;
 }
 
-/* The peer answers each message as it comes. */
+/* The peer answers each message when it arrives, so before the half-close. The call then ends with UNIMPLEMENTED. */
 TEST(half_duplex_message_before_half_close_in_callback_style) {
   penstock_channel *channel = open_http1(peer_address(), "1.1");
   told told;
@@ -252,7 +253,7 @@ TEST(half_duplex_message_before_half_close_in_callback_style) {
   CHECK_HAS(told.words, "half-close the call first, or use HTTP/2");
   CHECK_INT(atomic_load(&told.messages), 0);
   penstock_call_release(call);
-  /* With the promise it is delivered. */
+  /* With the promise, the early message is delivered. */
   call = start_told(channel, &told);
   OK(penstock_call_promise_half_close(call));
   OK(penstock_call_demand(call, 10));
@@ -264,7 +265,7 @@ TEST(half_duplex_message_before_half_close_in_callback_style) {
   CHECK_INT(atomic_load(&told.code), 0);
   CHECK_INT(atomic_load(&told.messages), 2);
   penstock_call_release(call);
-  /* Messages behind the half-close are as good as any. */
+  /* Messages after the half-close are delivered as usual. */
   call = start_told(channel, &told);
   OK(penstock_call_try_send(call, "ping", 4));
   OK(penstock_call_half_close(call));
@@ -278,7 +279,7 @@ TEST(half_duplex_message_before_half_close_in_callback_style) {
 
 /* ---- Interceptors ---- */
 
-/* A synchronous interceptor that waits in next keeps nobody from half-closing. */
+/* A synchronous interceptor that waits in penstock_hop_next does not prevent the half-close. */
 static int32_t pass(syncer *self, penstock_hop *hop) {
   (void)self;
   CHECK_RESULT(penstock_hop_next(hop), PENSTOCK_OK);
@@ -303,7 +304,7 @@ TEST(half_duplex_below_a_synchronous_interceptor) {
   bench_close(&one, channel);
 }
 
-/* A hop half-closes in the caller's place, so the caller's receive is in its turn. */
+/* A hop half-closes the call instead of the caller. So the caller may receive. */
 static int32_t close_after_first(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event == PENSTOCK_EVENT_SEND) OK(penstock_hop_half_close(hop));

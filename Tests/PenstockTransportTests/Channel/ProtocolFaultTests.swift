@@ -4,7 +4,8 @@ import Testing
 
 @testable import PenstockTransport
 
-/// Answers of peers that are slow to end, or add to what they owe, over gRPC-Web and Connect on HTTP/2.
+/// Tests of gRPC-Web and Connect on HTTP/2, with peers that end their answers late or send more than an
+/// answer.
 @Suite(.timeLimit(.minutes(1))) struct ProtocolFaultTests {
   func client(_ server: RawServer, _ rpc: RPCProtocol) -> TestClient {
     TestClient(server.target) {
@@ -17,7 +18,8 @@ import Testing
     .headers(id, [(":status", status), ("content-type", type)])
   }
 
-  /// Some proxies add HTTP trailers. The status in the body stays, whether it was read before them or not.
+  /// Some proxies add HTTP trailers. The call ends with the status in the body, whether it was read before or
+  /// after the trailers arrived.
   @Test(arguments: [RPCProtocol.grpcWeb, .connect], [false, true])
   func trailersBehindTheStatusInTheBody(_ rpc: RPCProtocol, _ waits: Bool) {
     let last =
@@ -32,7 +34,7 @@ import Testing
       _ = peer.frame(6)
       peer.send(.data(id, frame(0, [7]) + last))
       if waits {
-        // The answer to a PING says that the client has read what came before it.
+        // When the client has answered a PING, it has read all earlier bytes.
         for _ in 0..<3 {
           peer.send(Frame(type: 6, stream: 0, payload: [UInt8](repeating: 0, count: 8)))
           _ = peer.frame(6)
@@ -53,7 +55,8 @@ import Testing
     #expect(server.complaints == [])
   }
 
-  /// The body of an error that is over the limit is not read to its end, which may never come.
+  /// If the body of an error is over the limit, the call does not wait for the end of the body, which may
+  /// never come.
   @Test(arguments: [nil, 20_000, 30_000])
   func errorWithoutEnd(_ length: Int?) {
     let server = RawServer { peer in
@@ -71,13 +74,14 @@ import Testing
     #expect(answer.code == .permissionDenied, "\(answer.words)")
   }
 
-  /// A server that has answered has processed the request, even if it resets the stream as refused.
+  /// If the server has begun to answer, it has processed the request, even if it then resets the stream with
+  /// REFUSED_STREAM.
   @Test func refusedBehindAnError() {
     let server = RawServer { peer in
       peer.begin()
       let id = peer.request()
       peer.send(ProtocolFaultTests.head(id, "403", "application/json"))
-      // The answer to a PING says that the client has read what came before it.
+      // When the client has answered a PING, it has read all earlier bytes.
       peer.send(Frame(type: 6, stream: 0, payload: [UInt8](repeating: 0, count: 8)))
       _ = peer.frame(6)
       peer.send(.reset(id, 7))
@@ -93,7 +97,8 @@ import Testing
     #expect(answer.code == .permissionDenied, "\(answer.words)")
   }
 
-  /// An empty body would be an empty message: a request without a message must not be taken for one.
+  /// A request without a message must not be sent as a request with an empty body, because the server would
+  /// read that as an empty message.
   @Test(arguments: [Idempotency.unknown, .noSideEffects])
   func noRequestMessage(_ idempotency: Idempotency) {
     let server = RawServer { peer in

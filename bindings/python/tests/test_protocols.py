@@ -34,7 +34,7 @@ from penstock import (
 
 ECHO = "/penstock.Echo/"
 PROTOCOLS = ("grpc", "grpc-web", "grpc-web-text", "connect")
-# No call of these tests goes to the network: an interceptor answers it.
+# These calls do not reach the network, because an interceptor answers them.
 NOWHERE = "127.0.0.1:1"
 
 
@@ -106,7 +106,7 @@ def in_completions(decide: Callable[[Any], object]) -> CompletionInterceptor:
 
 
 class Both:
-    """A completion, with the protocol of its hop."""
+    """A completion, with the protocol that its hop has reported."""
 
     def __init__(self, done: Completion, hop: Hop) -> None:
         object.__setattr__(self, "done", done)
@@ -170,7 +170,7 @@ def test_protocol_and_method_follow_a_redirect() -> None:
 
 
 def sent_type(channel: Channel, request: Any = b"x", **options: Any) -> Any:
-    """The content-type that the peer has seen."""
+    """Makes a call, and returns the content-type that the peer has seen."""
     _, call = channel.unary_unary(ECHO + "Unary").with_call(request, metadata={"x-echo-metadata": "1"}, **options)
     return dict(call.trailing_metadata())["seen-content-type"]
 
@@ -189,7 +189,7 @@ def test_content_subtype_is_a_keyword_and_an_option(peer: Peer) -> None:
 
 
 class Reversed(Codec):
-    """An application's own encoding: the letters of a text, from the last to the first."""
+    """An application's own encoding: the letters of a string in reverse order."""
 
     name = "reversed"
 
@@ -208,7 +208,7 @@ def test_objects_pass_whichever_codec_it_is(peer: Peer, level: Level) -> None:
     with Channel(peer.target, tls=False, codec=Reversed()) as channel:
         channel.add_interceptor(watch)
         assert sent_type(channel, "abc") == "application/grpc+reversed"
-        # The keyword counts more than the codec.
+        # The keyword overrides the codec's name.
         assert sent_type(channel, "abc", content_subtype="x") == "application/grpc+x"
         assert list(channel.stream_stream(ECHO + "Bidi")(["abc", "de"])) == ["abc", "de"]
     assert set(map(type, sees)) == {Level.OBJECT: {str}, Level.BYTES: {bytes}, Level.BOTH: {str, bytes}}[level]
@@ -246,7 +246,7 @@ def test_generated_messages_as_json(peer: Peer, stubs: str, level: Any) -> None:
         request = hello.HelloRequest(name="\u00e4")
         call = channel.unary_unary(ECHO + "Unary", None, hello.HelloRequest.FromString)
         assert call(request) == request
-        # The server sends a field that the class does not know.
+        # The server sends a field that the generated class does not have.
         call = channel.unary_unary(
             ECHO + "Unary", testing_pb2.Payload.SerializeToString, hello.HelloRequest.FromString
         )
@@ -326,7 +326,7 @@ def test_streams_over_http_1(half_duplex: Channel) -> None:
     given = [str(i).encode() * 1000 for i in range(200)]
     bidi = half_duplex.stream_stream(ECHO + "Bidi")
     assert list(bidi(given)) == given
-    # The requests of an iterator are sent on a thread, while this one receives.
+    # The requests of an iterator are sent on another thread, while this thread receives.
     assert list(bidi(iter(given))) == given
     assert half_duplex.stream_unary(ECHO + "ClientStream")(iter(given)) == b"".join(given)
     assert list(half_duplex.unary_stream(ECHO + "ServerStream")(b"x", metadata={"x-count": "3"})) == [b"x"] * 3
@@ -341,7 +341,7 @@ def test_a_list_too_large_to_be_sent_at_once(half_duplex: Channel) -> None:
 
 
 def test_an_iterator_that_waits_for_a_response_never_hangs() -> None:
-    """The server takes the request and does not answer it, as servers do that wait for all of it."""
+    """The server reads the request and does not answer, as a server that waits for the whole request."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         with Channel(f"http://127.0.0.1:{port}", options={"protocol": "connect"}) as channel:
