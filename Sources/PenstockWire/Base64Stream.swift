@@ -12,7 +12,7 @@ public struct Base64Stream {
 
   public init() {}
 
-  /// Whether the last group of four characters is complete.
+  /// Whether no group of four characters is unfinished.
   public var isAtGroup: Bool { have == 0 }
 
   /// Decodes the characters from `at` on, as long as `space` has room for the three bytes of a group. Moves

@@ -142,8 +142,8 @@ enum ConnectError {
   /// The HTTP status for a status code, by the table "Error Codes" of Connect.
   static func httpStatus(_ code: Int) -> Int { code > 0 && code < statuses.count ? statuses[code] : 500 }
 
-  /// Appends the JSON of an error with the call's status. A code that is not defined gets a name that is not
-  /// defined.
+  /// Appends the JSON of an error with the call's status. A code N that is not defined gets the name
+  /// "code_N".
   static func write(_ call: Call, into text: ByteBuffer) {
     let code = call.status ?? 2
     text.put("{\"code\":\"")

@@ -75,8 +75,8 @@ class TransportStream {
   /// Whether the answer can be read reliably only after the whole request was sent, as in HTTP/1.1.
   var isHalfDuplex: Bool { false }
 
-  /// The status of a bidi call on a half-duplex stream that asks for a message before it has sent all its
-  /// messages.
+  /// The status of a bidi call that receives a message before its half-close, although its stream is
+  /// half-duplex.
   @inline(never) @_optimize(size)
   static func halfDuplex() -> Status {
     let words = ByteBuffer().say(

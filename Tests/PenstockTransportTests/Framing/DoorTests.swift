@@ -29,8 +29,8 @@ import Testing
   }
 }
 
-/// Plays the scenario in one order of events after the other, until a play keeps the laws. If none does,
-/// returns the first failure. The attempts of each play are released after it.
+/// Plays the scenario again and again, each time with another order of events, until a play keeps the laws.
+/// If no play does, returns the first failure. The attempts of each play are released after it.
 private func run(_ scenario: Scenario, _ channel: MemoryChannel, isVerbose: Bool) -> Play.Failure? {
   var failure: Play.Failure?
   for number in 0..<2_000 {
