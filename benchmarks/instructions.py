@@ -118,7 +118,7 @@ def print_functions(profile, limit):
 
 
 def print_callers(profile, pattern, limit):
-    """Prints the callers of the functions whose names match `pattern`, and how often they call them per call."""
+    """Prints the functions that call a function whose name matches `pattern`, and how often each does so per RPC."""
     wanted = re.compile(pattern)
     calls = collections.Counter()
     for (caller, callee), count in profile.calls.items():

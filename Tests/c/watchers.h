@@ -38,7 +38,7 @@ static inline int32_t on_pick(penstock_hop *hop, void *state) {
   CHECK_INT(penstock_hop_ticket(hop), 0);
   atomic_fetch_add(&self->all_picks, 1);
   if (server >= 0) atomic_fetch_add(&self->picks[server], 1);
-  /* The hops are asked from the top: the hop above was asked before. */
+  /* on_pick runs from the top hop down, so the hop above has seen this endpoint already. */
   if (self->above) CHECK(atomic_load(&self->above->all_picks) >= atomic_load(&self->all_picks));
   return self->decide ? self->decide(self, hop, server) : PENSTOCK_NEXT;
 }

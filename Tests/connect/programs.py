@@ -1,4 +1,5 @@
-"""Runs the cases of Tests/interop/client, a C program, on the routes whose servers have grpc.testing.TestService."""
+"""Runs the cases of Tests/interop/client, a C program, on the routes (protocol, HTTP version and server) whose
+servers have grpc.testing.TestService."""
 
 import json
 

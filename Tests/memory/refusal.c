@@ -1,5 +1,5 @@
-/* The second part of the canary: it refuses those allocations of the library's C side whose numbers the program has
- * chosen.
+/* The second part of the canary, the malloc that the tests preload (canary.c is the first part). This part lets
+ * allocations of the library's C side fail: those whose numbers the test program has chosen.
  *
  * The C side is nghttp2, jansson, zlib, OpenSSL and the buffers of the library: memory whose size a caller or a peer
  * chooses. The return address of the allocating function tells who requests it. A request of Swift itself

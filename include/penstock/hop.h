@@ -129,8 +129,8 @@ PENSTOCK_API const char *penstock_hop_why(const penstock_hop *hop);
 /* Gives the metadata of the event: in create and on_start the request's, in on_headers the response's, in on_status and
  * on_cancel the trailers. It can be changed in on_start, on_headers and on_status.
  * result: the metadata; NULL elsewhere, and for NULL.
- * memory: borrowed during the callback; from a bound hop it lives as long as the handle, but other code may change it
- * once the wait is over.
+ * memory: borrowed during the callback. From a bound hop, such as that of penstock_ticket_hop, it lives as long as the
+ * handle; once the event goes on from this hop, other hops and the library may change it.
  * threads: the callback's thread; for a bound hop any thread, one at a time. */
 PENSTOCK_API penstock_metadata *penstock_hop_metadata(penstock_hop *hop);
 /* Gives the message, in on_send and on_receive; if it has been replaced, the new one. Read it with

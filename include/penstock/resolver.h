@@ -41,11 +41,11 @@ static inline penstock_resolver_functions penstock_resolver_functions_init(void)
 /* The handle through which a resolver pushes. It does not retain its channel. */
 typedef struct penstock_resolver penstock_resolver;
 
-/* Lets `functions` (NULL: none is called) find the addresses of the channel from now on. The target's name is not
- * looked up any more; it stays the authority, and the name that TLS expects. The connection stays until addresses come.
- * If the channel had a resolver before, that one is closed.
- * result: E_INVALID_ARGUMENT: NULL, or a struct_size that is too small. E_UNSUPPORTED: fields that this version does
- * not know. E_CLOSED, E_FORKED.
+/* Lets `functions` find the addresses of the channel from now on; if it is NULL, the program pushes addresses unasked.
+ * The target's name is not looked up any more; it stays the authority, and the name that TLS expects. The connection
+ * stays until addresses come. If the channel had a resolver before, that one is closed.
+ * result: E_INVALID_ARGUMENT: `channel` or `resolver` is NULL, or struct_size is too small. E_UNSUPPORTED: fields that
+ * this version does not know. E_CLOSED, E_FORKED.
  * memory: the table is copied; its user_data is transferred, even on error, except if struct_size is too small.
  * *resolver is owned by the caller, and set before a function is called; free with penstock_resolver_release.
  * threads: any */

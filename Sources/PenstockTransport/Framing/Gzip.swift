@@ -87,7 +87,7 @@ final class Deflation {
 /// that.
 final class Inflation {
   enum Step {
-    /// A slice is done, and more follows.
+    /// This step has decompressed a slice, and there is more to decompress: `step` has to be called again.
     case more
     case bytes(ByteBuffer)
     /// The output exceeds the limit, and decompression has stopped.

@@ -197,7 +197,8 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
     if events & CS_EPOLLOUT != 0 { wantsWrite() }
   }
 
-  /// Reads and handles the waiting bytes. Tells the stream's owner before each further read, but not after the last one.
+  /// Reads and handles the waiting bytes. If it reads more than once, it tells the stream's owner of the bytes
+  /// between two reads; after the last read the caller tells the owner.
   func receiveAll(_ most: Int) {
     var budget = most
     // With TLS, `engine` may already have the next bytes.

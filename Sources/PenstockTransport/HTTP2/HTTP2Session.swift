@@ -44,7 +44,7 @@ final class HTTP2Session {
   var goAway: ByteBuffer?
   /// Whether the peer has sent a header block of any answer, or a GOAWAY after which it will still answer some streams.
   var hasAnswered = false
-  /// Whether the peer's GOAWAY lets streams of ours finish. The peer then still works on this connection.
+  /// Whether the peer's GOAWAY lets streams of ours finish. The peer then still answers those streams.
   var goAwayKeepsSome = false
   /// The error text for the failure of the connection; nil: it has not failed.
   var failure: ByteBuffer?

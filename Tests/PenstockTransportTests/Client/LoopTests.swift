@@ -2,7 +2,7 @@ import Testing
 
 @testable import PenstockTransport
 
-/// Tests of a user's runtime with several event loops.
+/// Tests of `ClientRuntime`, the runtime that a program creates, with several event loops.
 struct LoopTests {
   private func make(_ loops: UInt16) -> (runtime: ClientRuntime, loops: [RuntimeLoop])? {
     var options = Runtime.Options()
