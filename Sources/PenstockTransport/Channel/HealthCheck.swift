@@ -135,6 +135,8 @@ final class HealthCheck: StreamOwner {
 
   // MARK: From the stream
 
+  override var isCall: Bool { false }
+
   @inline(never) @_optimize(size)
   override func streamOpens(_ stream: TransportStream, _ fields: FieldList) -> Bool {
     guard let request, let framing else { return false }

@@ -10,6 +10,8 @@ import PenstockWire
 /// inherits from `CallBelow`, because an attempt is both, and a class has only one base class. A stream uses
 /// nothing of `CallBelow`.
 class StreamOwner: CallBelow {
+  /// Whether this is an attempt of a call, and not a health check.
+  var isCall: Bool { true }
   /// Called when the stream is about to open. The owner adds the header list to `fields`, and sets
   /// `isDuplex`. False: no memory; the stream ends.
   func streamOpens(_ stream: TransportStream, _ fields: FieldList) -> Bool { false }

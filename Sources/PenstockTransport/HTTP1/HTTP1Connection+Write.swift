@@ -24,7 +24,7 @@ extension HTTP1Connection {
         // failure.
         if !isPaused { receiveAll(HTTP1Connection.lastBudget) }
         if isPaused || life == .closed { return }
-        return close(Link.lost(code, during))
+        return close(Link.lost(code, life.during))
       }
       rounds -= 1
       if !link.isSent || rounds == 0 { break }

@@ -21,6 +21,8 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
   private(set) var hasAnswered = false
   /// Whether this side has ended the connection.
   private(set) var wasGivenUp = false
+  /// Whether the connection has ended after some time without a request.
+  private(set) var hadRest = false
   var isScheduled = false
 
   let link: Link
@@ -194,7 +196,8 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
       link.unwatch()
     }
     tell()
-    if events & CS_EPOLLOUT != 0 { wantsWrite() }
+    // TLS may have answered messages of its own.
+    if events & CS_EPOLLOUT != 0 || !link.isSent { wantsWrite() }
   }
 
   /// Reads and handles the waiting bytes. If it reads more than once, it tells the stream's owner of the bytes
@@ -226,9 +229,9 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
         moved = link.socket.receive(into: space)
       }
       switch moved {
-      case .wouldBlock: return isUnwatched ? close(Link.ended(during)) : ()
+      case .wouldBlock: return isUnwatched ? close(Link.ended(life.during)) : ()
       case .end: return connectionEnded(isWhole: link.engine == nil)
-      case .failed(let code): return close(Link.lost(code, during))
+      case .failed(let code): return close(Link.lost(code, life.during))
       case .bytes(let n):
         facts.heardAt.set(pool.runtime.lastNow)
         budget -= n
@@ -303,8 +306,10 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
     var at = 0
     eventsWithoutUse = 0
     switch life {
-    case .idle, .opening: return close(ByteBuffer().say("the server sent bytes without a request"))
-    case .sending, .receiving: break
+    case .sending where !isUnsent: break
+    case .receiving: break
+    case .idle, .opening, .sending:
+      return close(ByteBuffer().say("the server sent bytes without a request"))
     case .closed: return
     }
     if !hasAnswered {
@@ -424,21 +429,12 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
 
   // MARK: The end
 
-  var during: StaticString {
-    switch life {
-    case .idle, .opening: " without a request"
-    case .sending: " while a request was sent"
-    case .receiving: " before the answer was complete"
-    case .closed: ""
-    }
-  }
-
   /// Called when the peer has ended the connection. `isWhole`: the end was regular, which in TLS needs a close_notify.
   @inline(never) @_optimize(size)
   private func connectionEnded(isWhole: Bool) {
     peerHasEnded = true
     if life == .sending || life == .receiving, isWhole, parser.connectionEnded() { return answered(.body, 0) }
-    let text = Link.ended(during)
+    let text = Link.ended(life.during)
     if life == .sending || life == .receiving {
       if let position = parser.position() {
         text.say(", ").say(position.view)
@@ -455,6 +451,9 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
     guard life != .closed else { return }
     let was = life
     _ = life.handle(.over)
+    if was == .idle, let pool {
+      hadRest = Time.after(pool.destination.backoff.initial, since) <= pool.runtime.now
+    }
     if let stream = stream.take() {
       if changed !== stream { tell() }
       changed = stream

@@ -66,6 +66,16 @@ enum HTTP1Life: CaseIterable {
     }
   }
 
+  /// What the connection is doing, for the text of an error.
+  var during: StaticString {
+    switch self {
+    case .idle, .opening: " without a request"
+    case .sending: " while a request was sent"
+    case .receiving: " before the answer was complete"
+    case .closed: ""
+    }
+  }
+
   private mutating func become(_ next: HTTP1Life, _ action: Action = .nothing) -> Action {
     self = next
     return action

@@ -106,8 +106,10 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
   override func forgetAnswer() { answeredCalls = false }
   override var leaving: ByteBuffer? { left }
   override var slots: Int {
-    phase == .open ? destination.http1Connections - (count - idleCount) - queue.count : 0
+    phase == .open ? most - (count - idleCount) - queue.count : 0
   }
+  /// How many connections there may be. A health check has one more, for as long as the server is watched.
+  private var most: Int { destination.http1Connections + (isWatched ? 1 : 0) }
 
   override func newStream(_ owner: StreamOwner, sending pieces: consuming PieceQueue) -> TransportStream {
     HTTP1Stream(owner, sending: pieces, in: self)
@@ -141,6 +143,7 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
 
   /// Called when a connection has no call any more. The connection gets the next waiting stream, or becomes idle.
   func keep(_ connection: HTTP1Connection) {
+    if phase != .open { return connection.closeGracefully(HTTP1Pool.unused) }
     if let stream = queue.popFirst() {
       connection.assign(stream)
     } else {
@@ -162,7 +165,8 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
     remove(connection)
     if isReady { owner?.noteFurther(.lost, words) }
     if phase == .open {
-      if connection.hasAnswered || connection.wasGivenUp { grow() } else { failed(words) }
+      let isFailure = !connection.hasAnswered && !connection.wasGivenUp && !connection.hadRest
+      if isFailure { failed(words) } else { grow() }
     }
     work.schedule(self)
   }
@@ -219,7 +223,7 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
   @inline(never) @_optimize(size)
   private func grow() {
     while phase == .open, failure == nil, queue.count > connecting,
-      count + connecting < destination.http1Connections
+      count + connecting < most
     {
       if runtime.now < retryAt { return arm(at: retryAt) }
       owner?.noteFurther(.connecting, nil)
@@ -236,10 +240,12 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
   }
 
   /// Called when an attempt to connect has failed, or when a connection has ended without any answer. Begins a
-  /// back-off delay.
+  /// back-off delay, unless one runs: attempts that fail together count once.
   @inline(never) @_optimize(size)
   private func failed(_ words: ByteBuffer) {
-    retryAt = backoff.begin(destination.backoff, now: runtime.now, random: runtime.platform.random())
+    if retryAt <= runtime.now {
+      retryAt = backoff.begin(destination.backoff, now: runtime.now, random: runtime.platform.random())
+    }
     if count == 0, connecting == 0 {
       failure = failure ?? words
       work.schedule(self)
@@ -353,7 +359,7 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
         arm(at: until)
       }
     case .opening, .sending, .receiving:
-      guard silence > 0 else { break }
+      guard silence > 0, connection.stream?.owner?.isCall == true else { break }
       let heard = max(connection.facts.heardAt.value, connection.silentAt)
       if Time.after(silence, heard) <= now {
         owner?.connectionSilent(now &- max(connection.facts.heardAt.value, connection.since))

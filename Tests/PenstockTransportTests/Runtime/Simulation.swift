@@ -19,7 +19,8 @@ final class Simulation: Platform {
   var delay: UInt64 = 0
   private(set) var connects = 0
   private var events: [(at: UInt64, run: () -> Void)] = []
-  private var sockets: [Int32: SimulatedSocket] = [:]
+  /// The clients' ends of all connections, by their numbers.
+  private(set) var sockets: [Int32: SimulatedSocket] = [:]
 
   /// The resolver that is used in place of `names`; nil: `names` is used.
   var resolver: Resolver?
@@ -89,6 +90,8 @@ final class SimulatedSocket: Socket {
   var rest: [UInt8] = []
   /// The number of messages that the server has answered.
   var answered = 0
+  /// The bytes that arrive at the moment of the next write, which fails; nil: writes succeed.
+  var lastWords: [UInt8]?
   /// The limit in nanoseconds for sent bytes without an acknowledgement; nil: the system's limit.
   private(set) var mostUnacknowledged: UInt64?
 
@@ -130,6 +133,11 @@ final class SimulatedSocket: Socket {
   }
 
   override func send(_ bytes: ByteView) -> Moved {
+    if let lastWords {
+      arrived += lastWords
+      hasEnded = true
+      return .failed(ECONNRESET)
+    }
     let said = [UInt8](bytes)
     world.after(world.delay) { if !self.isClosed { self.server(said, self) } }
     return .bytes(said.count)
@@ -138,6 +146,7 @@ final class SimulatedSocket: Socket {
   /// A `SendQueue` can only send to a descriptor. So this function sends its bytes through a pair of sockets,
   /// and passes them to the server.
   override func send(_ queue: SendQueue) -> Moved {
+    if lastWords != nil { return send(ByteView(start: nil, count: 0)) }
     var ends: [Int32] = [0, 0]
     precondition(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &ends) == 0)
     defer { ends.forEach { cs_close($0) } }

@@ -16,7 +16,9 @@ import Testing
     private var descriptor: Int32 = -1
     let engine: TLSEngine
     private(set) var isShaken = false
-    private var input: [UInt8] = []
+    /// The decrypted bytes that were received, and the number of all received bytes.
+    private(set) var input: [UInt8] = []
+    private(set) var received = 0
     let name = "penstock-clogged-\(getpid())-\(Runtime.monotonicNow())"
 
     init(_ engine: TLSEngine) {
@@ -61,6 +63,7 @@ import Testing
       while true {
         let n = recv(descriptor, &place, place.count, Int32(MSG_DONTWAIT))
         if n <= 0 { break }
+        received += n
         _ = place.withUnsafeBytes { engine.input.append(ByteView(rebasing: $0[..<n])) }
         if !isShaken { isShaken = engine.handshake() == .done }
         while isShaken, case .bytes(let n) = place.withUnsafeMutableBytes({ engine.read(into: $0) }) {
