@@ -119,6 +119,7 @@ final class Subchannel: Timer, ConnectorOwner {
 
   func resetBackoff() {
     health?.resetBackoff()
+    connection?.resetBackoff()
     tell(follow(.reset))
   }
 

@@ -41,6 +41,9 @@ class TransportConnection: ReadyHandler {
   /// Sets `hasAnswered` back to false. Called when the only answer so far was to a health check.
   func forgetAnswer() {}
 
+  /// Ends a wait before a further attempt to connect.
+  func resetBackoff() {}
+
   /// Takes over the events of the descriptor, and begins to speak HTTP. From now on the connection owns the link,
   /// and the bytes that the connector's steps have left in it. Before this call the connection does not call its
   /// subchannel.

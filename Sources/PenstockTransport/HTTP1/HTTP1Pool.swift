@@ -135,6 +135,13 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
   var keepsConnections: Bool { phase == .open }
 
   @inline(never) @_optimize(size)
+  override func resetBackoff() {
+    backoff = Backoff()
+    retryAt = 0
+    grow()
+  }
+
+  @inline(never) @_optimize(size)
   func answered() {
     answeredCalls = true
     backoff = Backoff()

@@ -137,6 +137,22 @@ import Testing
     #expect(world.sockets[socket.descriptor] == nil || world.sockets.values.count { !$0.isClosed } == 1)
   }
 
+  /// A further connection, too, is tried at once when the program wants it.
+  @Test func theBackOffIsReset() throws {
+    world.servers[80] = pool.echo(after: 500 * Self.second)
+    let client = try pool.client()
+    _ = pool.begin(1, client)
+    pool.pass(Self.second, client)
+    let server = world.servers.removeValue(forKey: 80)
+    _ = pool.begin(1, client)
+    pool.pass(100 * Self.second, client)
+    world.servers[80] = server
+    let before = world.connects
+    client.channel.transport.resetBackoff()
+    pool.pass(Self.millisecond, client)
+    #expect(before > 3 && world.connects == before + 1)
+  }
+
   final class Listener: NewsListeners {
     var ready: [ConnectionFacts?] = []
     override var isAnybody: Bool { true }
