@@ -1,4 +1,5 @@
-/* Shared by the files of bare's client. */
+/* Declarations for the source files of the bare client: a client of prepared HTTP/2 frames, with which the library is
+ * compared. */
 #ifndef BARE_CLIENT_H
 #define BARE_CLIENT_H
 

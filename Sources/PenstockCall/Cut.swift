@@ -83,7 +83,8 @@ public final class Cut {
     untold = isTold ? 0 : 1
   }
 
-  // Adds an event to the record, or closes the `Cut` if the record would exceed its limits (invariant I15).
+  // Adds an event to the record. If the record would exceed its limits, `close` drops it instead, and the call
+  // goes on without a restart from here (invariant I15 in docs/architecture.md).
   @inline(never) @_optimize(size)
   private func keep(_ event: Event, isTold: Bool) {
     guard failure == nil else { return }

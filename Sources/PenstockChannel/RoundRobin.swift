@@ -15,6 +15,10 @@
 /// | i was ready | - | i fails; refresh; of all: fail | - | i is connecting; connect(i), refresh | serve |
 /// | i failed | i is ready; serve | refresh; of all: fail | connect(i) | - | - |
 ///
+/// rest: the channel goes idle, and keep(nil) drops all its connections. rested: endpoint i has waited long
+/// enough after a failure. left, leftUnused: no connection of i takes new calls any more, and the last one has
+/// answered calls, or none. room: a connection of i can take another call.
+///
 /// In each cell of the first table: the actions, then the state that follows. In each cell of the second
 /// table: the new state of endpoint i, then the actions. "-" changes nothing. If all endpoints have failed,
 /// fail comes after connectAll instead of serve. "of all: fail": fail comes if no endpoint is ready or

@@ -39,7 +39,8 @@ struct WaitQueue<Element: Queued> {
     return nil
   }
 
-  /// Called when an element no longer waits. The element may be in this queue or in another queue.
+  /// Called when an element no longer waits. The caller does not know which queue has the element, so `gone` is at
+  /// least the number of elements of this queue that no longer wait.
   @inline(never) @_optimize(size)
   mutating func forget() {
     gone += 1

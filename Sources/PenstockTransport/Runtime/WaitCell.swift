@@ -44,8 +44,8 @@ public class WaitCell: @unchecked Sendable {
   }
 
   /// Sets the cell without an atomic read-modify-write. Called on the driving thread, if no other thread
-  /// waits for the cell. Other threads can then change the word only by a late nudge, and that nudge may be
-  /// lost.
+  /// waits for the cell. Other threads can then change the word only by a nudge, which wakes a waiter without
+  /// setting the cell. The store may overwrite such a nudge: nobody waits for it any more.
   final func setUnshared() { word.store(word.load(ordering: .relaxed) | WaitCell.set, ordering: .relaxed) }
 
   /// Clears the flag for the next wait. After a reset, and before the next wait, the caller must check the
