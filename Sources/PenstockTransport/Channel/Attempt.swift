@@ -267,14 +267,28 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   private var wantsMessage: Bool { call?._withUnsafeGuaranteedRef { $0.wantsMessage } ?? false }
 
   override func streamReceives(_ bytes: ByteView) -> Int {
-    guard message == nil, failure == nil, wantsMessage else { return 0 }
-    return borrow(framing) { framing in
+    guard message == nil, failure == nil, wantsMessage else { return takeLast(bytes) }
+    let taken = takeMessage(bytes)
+    if message == nil || taken == bytes.count { return taken }
+    return taken + takeLast(ByteView(rebasing: bytes[taken...]))
+  }
+
+  private func takeMessage(_ bytes: ByteView) -> Int {
+    borrow(framing) { framing in
       // The call may be paused at the headers. Until it knows of them, only a message that has arrived as a whole is
       // decoded, because that needs no further memory.
       guard headersCame || (headersWait && framing.beginsWithMessage(bytes)), !framing.isBusy else {
         return 0
       }
       return decode(bytes, framing)
+    } ?? 0
+  }
+
+  /// Decodes the frame with the status, if `bytes` begin with it. It needs no demand, because trailers need none either.
+  private func takeLast(_ bytes: ByteView) -> Int {
+    guard headersCame || headersWait, failure == nil else { return 0 }
+    return borrow(framing) { framing in
+      framing.beginsWithLast(bytes) && !framing.isBusy ? decode(bytes, framing) : 0
     } ?? 0
   }
 

@@ -132,7 +132,7 @@ final class ConnectUnaryFraming: CommonFraming {
 
   @inline(never) @_optimize(size)
   override func responseHeaders(_ block: HeaderBlock, endsStream: Bool) -> ResponseStart {
-    let start = readHead(block.fields, endsStream: endsStream)
+    let start = takePlainHead(block) ?? readHead(block.fields, endsStream: endsStream)
     var most = limit
     switch start {
     case .informational, .ended: return start
@@ -146,6 +146,14 @@ final class ConnectUnaryFraming: CommonFraming {
     }
     decoder.expect(bodyLength >= 0 ? bodyLength : most &+ (most < .max ? 1 : 0), isCertain: bodyLength >= 0)
     return start
+  }
+
+  /// Takes a head with only the usual fields; nil: it has others.
+  private func takePlainHead(_ block: HeaderBlock) -> ResponseStart? {
+    guard block.isPlainHead(with: .proto), request.labels == nil else { return nil }
+    httpStatus = 200
+    answer = Status(.ok)
+    return .headers(.none)
   }
 
   private func readHead(_ fields: Metadata, endsStream: Bool) -> ResponseStart {

@@ -91,6 +91,8 @@ class Framing {
   func space() -> UnsafeMutableRawBufferPointer? { nil }
   /// Whether `bytes` begin with a whole message. False also if an earlier message is unfinished.
   func beginsWithMessage(_ bytes: ByteView) -> Bool { false }
+  /// Whether `bytes` begin with the whole last frame, uncompressed. It is read even without demand.
+  func beginsWithLast(_ bytes: ByteView) -> Bool { false }
   /// Whether `bytes` begin with two whole messages, and the first message is not compressed and has at most
   /// `limit` bytes.
   func beginsWithTwo(_ bytes: ByteView, limit: Int) -> Bool { false }

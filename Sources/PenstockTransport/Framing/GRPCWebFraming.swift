@@ -72,9 +72,16 @@ final class GRPCWebFraming: CommonFraming {
 
   // MARK: Response
 
-  @inline(never) @_optimize(size)
   override func responseHeaders(_ block: HeaderBlock, endsStream: Bool) -> ResponseStart {
-    let fields = block.fields
+    if block.isPlainHead(with: .web), !endsStream, !isText, labels == nil {
+      httpStatus = 200
+      return .headers(.none)
+    }
+    return responseHeaders(block.fields, endsStream)
+  }
+
+  @inline(never) @_optimize(size)
+  private func responseHeaders(_ fields: Metadata, _ endsStream: Bool) -> ResponseStart {
     let start = start(fields, endsStream: endsStream)
     guard case .headers = start else { return start }
     statusInHead = status(inHead: fields, isAll: false)
@@ -108,6 +115,10 @@ final class GRPCWebFraming: CommonFraming {
   override func space() -> UnsafeMutableRawBufferPointer? { base64 == nil ? super.space() : nil }
   override func beginsWithMessage(_ bytes: ByteView) -> Bool {
     base64 == nil && super.beginsWithMessage(bytes)
+  }
+
+  override func beginsWithLast(_ bytes: ByteView) -> Bool {
+    bytes.first == GRPCWebFraming.trailersFlag && beginsWithMessage(bytes)
   }
 
   /// Decodes base64, and then messages. The decoder gets at most the bytes that it waits for, rounded up to a
@@ -146,7 +157,9 @@ final class GRPCWebFraming: CommonFraming {
   @inline(never) @_optimize(size)
   override func lastFrame(_ content: ByteBuffer) -> BodyStep {
     // This check is for speed: these are the trailers of most calls.
-    if bytesEqual(content.view, "grpc-status: 0\r\n") { return .trailers(Status(.ok)) }
+    if bytesEqual(content.view, "grpc-status: 0\r\n") || bytesEqual(content.view, "grpc-status:0\r\n") {
+      return .trailers(Status(.ok))
+    }
     let fields = Metadata()
     let name = ByteBuffer()
     var rest = content.view

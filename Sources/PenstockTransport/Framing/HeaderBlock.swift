@@ -1,9 +1,10 @@
 import CMemory
 import PenstockCall
+import PenstockChannel
 import PenstockWire
 
-/// A header block that is being received. The three usual fields of a gRPC server's answers are only noted as
-/// bits, so they take no memory and no search. If a block has any other field, all its fields are stored in a
+/// A header block that is being received. The usual fields of a server's answers are only noted as bits, so
+/// they take no memory and no search. If a block has any other field, all its fields are stored in a
 /// list. A connection has one such object for all its blocks, one after the other.
 final class HeaderBlock {
   /// The usual fields that were received; each is noted at most once. `others`: at least one other field was
@@ -18,6 +19,12 @@ final class HeaderBlock {
     static var success: Noted { Noted(rawValue: 4) }
     /// Any other field.
     static var others: Noted { Noted(rawValue: 8) }
+    /// The field "content-type: application/grpc-web+proto".
+    static var web: Noted { Noted(rawValue: 16) }
+    /// The field "content-type: application/proto".
+    static var proto: Noted { Noted(rawValue: 32) }
+    /// The field "content-length". Its value is in `length`.
+    static var length: Noted { Noted(rawValue: 64) }
   }
 
   var noted = Noted(rawValue: 0)
@@ -34,6 +41,8 @@ final class HeaderBlock {
 
   /// Whether the block has only the fields ":status: 200" and "content-type: application/grpc".
   var isPlainHead: Bool { noted == [.ok, .grpc] }
+  /// Whether the block has only the fields ":status: 200", `type`, and perhaps the length.
+  func isPlainHead(with type: Noted) -> Bool { noted.subtracting(.length) == [.ok, type] }
   /// Whether the block has only the field "grpc-status: 0".
   var isPlainTrailers: Bool { noted == .success }
 
@@ -46,8 +55,8 @@ final class HeaderBlock {
     length = -1
   }
 
-  /// Notes one of the three usual fields, if it is the first such field and comes before all other fields;
-  /// ":status" must be the very first field. False: the caller has to check the field, and then `add` it.
+  /// Notes one of the usual fields, if it is the first such field and comes before all other fields; ":status"
+  /// must be the very first field. False: the caller has to check the field, and then `add` it.
   @inline(__always)
   func note(_ name: ByteView, _ value: ByteView, limit: Int) -> Bool {
     switch name.count {
@@ -66,9 +75,30 @@ final class HeaderBlock {
 
   @inline(__always)
   private func note(_ field: Noted, _ count: Int, _ limit: Int) -> Bool {
-    guard noted.isDisjoint(with: [field, .others]), size &+ count <= limit else { return false }
+    // After another field (8), or the usual fields of another protocol than gRPC (16, 32, 64), none is noted.
+    guard noted.rawValue & (field.rawValue | 120) == 0, size &+ count <= limit else { return false }
     noted.formUnion(field)
     size &+= count
+    return true
+  }
+
+  /// Notes the usual content-type of another protocol than gRPC. False: the field has to be checked and added.
+  @inline(never) @_optimize(size)
+  func noteType(_ name: ByteView, _ value: ByteView, limit: Int) -> Bool {
+    guard noted == .ok, bytesEqual(name, "content-type") else { return false }
+    if bytesEqual(value, "application/grpc-web+proto") { return note(.web, 70, limit) }
+    return bytesEqual(value, "application/proto") && note(.proto, 61, limit)
+  }
+
+  /// Notes the field "content-length" with the value `digits`, which is the number `length`. False: the caller
+  /// has to `add` the field.
+  @inline(never) @_optimize(size)
+  func noteLength(_ digits: ByteView, limit: Int) -> Bool {
+    let isExact = digits.count == 1 || digits.first != 0x30
+    let isInPlace = noted == [.ok, .proto] || noted == [.ok, .web]
+    guard isExact, isInPlace, size + digits.count + 46 <= limit else { return false }
+    noted.insert(.length)
+    size += digits.count + 46
     return true
   }
 
@@ -84,6 +114,7 @@ final class HeaderBlock {
   /// stored.
   @inline(never) @_optimize(size)
   func add(_ name: ByteView, _ value: ByteView, limit: Int) {
+    if noteType(name, value, limit: limit) { return }
     size += name.count + value.count + 32
     noted.insert(.others)
     guard size <= limit else { return }
@@ -92,7 +123,9 @@ final class HeaderBlock {
 
   /// Called when the whole block was received. False: no memory for the block.
   func finish() -> Bool {
-    if !isPlainHead, !isPlainTrailers, !spellOut() { isOutOfMemory = true }
+    if !isPlainHead, !isPlainTrailers, !isPlainHead(with: .proto), !isPlainHead(with: .web), !spellOut() {
+      isOutOfMemory = true
+    }
     return !isOutOfMemory
   }
 
@@ -110,6 +143,14 @@ final class HeaderBlock {
     if noted.contains(.ok) { isDone = list.add(":status", "200") }
     if noted.contains(.grpc), isDone { isDone = list.add("content-type", "application/grpc") }
     if noted.contains(.success), isDone { isDone = list.add("grpc-status", "0") }
+    if noted.contains(.web), isDone { isDone = list.add("content-type", "application/grpc-web+proto") }
+    if noted.contains(.proto), isDone { isDone = list.add("content-type", "application/proto") }
+    if noted.contains(.length), isDone {
+      let digits = ByteBuffer().say(length)
+      isDone = withExtendedLifetime(digits) {
+        list.add(("content-length" as StaticString).bytes, digits.view) == .ok
+      }
+    }
     noted = .others
     return isDone
   }

@@ -253,12 +253,36 @@ import Testing
       (head + [("grpc-status", "0")], false, false), ([("grpc-status", "1")], false, false),
       ([("grpc-status", "0"), ("x-a", "1"), ("grpc-status", "0")], false, false), ([], false, false),
     ]
-    for row in rows {
+    let others = ["application/grpc-web+proto", "application/proto"].map { [head[0], ("content-type", $0)] }
+    let further = others.flatMap { fields in
+      [fields, fields.reversed(), fields + [head[1]], fields + [fields[1]], fields + [("grpc-status", "0")]]
+    }
+    for row in rows + further.map({ (fields: $0, head: false, trailers: false) }) {
       let block = block(row.fields)
       #expect(block.isPlainHead == row.head && block.isPlainTrailers == row.trailers)
       #expect(block.size == row.fields.reduce(0) { $0 + $1.0.utf8.count + $1.1.utf8.count + 32 })
       #expect(pairs(block.fields).sorted() == row.fields.map { "\($0.0): \($0.1)" }.sorted())
     }
+    #expect(block(others[0]).isPlainHead(with: .web) && !block(others[0]).isPlainHead(with: .proto))
+    #expect(block(others[1]).isPlainHead(with: .proto) && !block(others[1]).isPlainHead(with: .web))
+    #expect(
+      further.filter { block($0).isPlainHead(with: .web) || block($0).isPlainHead(with: .proto) }.count == 2)
+  }
+
+  /// The length of a body is noted behind a usual content-type, if its digits are the usual form of the number.
+  @Test(arguments: [("7", true), ("0", true), ("10", true), ("07", false), ("00", false)])
+  func lengths(_ digits: String, _ isNoted: Bool) {
+    let fields = [(":status", "200"), ("content-type", "application/proto")]
+    let value = bytes(digits)
+    let block = block(fields)
+    block.length = Int(digits)!
+    #expect(!block.noteLength(value.view, limit: block.size + 45 + digits.utf8.count))
+    #expect(block.noteLength(value.view, limit: .max) == isNoted)
+    #expect(block.isPlainHead(with: .proto))
+    if isNoted {
+      #expect(pairs(block.fields) == fields.map { "\($0.0): \($0.1)" } + ["content-length: \(digits)"])
+    }
+    #expect(!self.block([fields[0]]).noteLength(value.view, limit: .max))
   }
 
   @Test func goodHeaders() throws {

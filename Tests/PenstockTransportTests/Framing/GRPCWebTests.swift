@@ -311,4 +311,18 @@ import Testing
     #expect(begins(one + one) && begins(one + frame(1, [1])))
     #expect(!begins(one + frame(0x80, "")) && !begins(one))
   }
+
+  /// The last frame is read ahead of demand only as a whole, and not compressed.
+  @Test func readsTheLastFrameAhead() {
+    let last = frame(0x80, "grpc-status:0\r\n")
+    func begins(_ body: [UInt8]) -> Bool { body.withUnsafeBytes { framing().beginsWithLast($0) } }
+    #expect(begins(last) && begins(last + [1]) && !begins([]) && !begins(Array(last.dropLast())))
+    #expect(!begins(frame(0, [1])) && !begins(frame(0x81, [1])))
+    for words in ["grpc-status:0\r\n", "grpc-status: 0\r\n"] {
+      let seen = playAnyhow(WireAnswer(fields: GRPCWebTests.web, body: frame(0, [1]) + frame(0x80, words))) {
+        framing()
+      }
+      #expect(seen == Seen(headers: [], messages: [[1]]))
+    }
+  }
 }
