@@ -176,6 +176,11 @@ final class FieldList {
       ?? ByteView(start: nil, count: 0)
   }
 
+  /// Whether the name is a constant of the program.
+  func hasKnownName(at index: Int) -> Bool {
+    index < count && fields?[index].hints.contains(.nameLasts) == true
+  }
+
   func value(at index: Int) -> ByteView {
     fields.map { ByteView(start: $0[index].value, count: $0[index].valueCount) }
       ?? ByteView(start: nil, count: 0)

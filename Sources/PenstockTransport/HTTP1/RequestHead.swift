@@ -49,9 +49,9 @@ struct RequestHead {
     for index in 0..<fields.count {
       let name = fields.name(at: index)
       if name.first == 0x3A || RequestHead.isOurs(name) { continue }
-      at = put("\r\n", in: space, at)
+      at = put(0x0D, 0x0A, in: space, at)
       at = put(name, in: space, at)
-      at = put(": ", in: space, at)
+      at = put(0x3A, 0x20, in: space, at)
       at = put(fields.value(at: index), in: space, at)
     }
     switch body {
@@ -66,6 +66,12 @@ struct RequestHead {
 
   private func put(_ text: StaticString, in space: UnsafeMutableRawBufferPointer, _ at: Int) -> Int {
     put(text.bytes, in: space, at)
+  }
+
+  private func put(_ one: UInt8, _ next: UInt8, in space: UnsafeMutableRawBufferPointer, _ at: Int) -> Int {
+    space[at] = one
+    space[at + 1] = next
+    return at + 2
   }
 
   /// Copies `bytes` to the offset `at`, and returns the offset after them. The caller has made sure that
@@ -95,16 +101,39 @@ struct RequestHead {
     if hasBytes(authority, below: 0x21) { return say("the authority", authority) }
     for index in 0..<fields.count {
       let name = fields.name(at: index)
-      if hasBytes(name, below: 0x21) || name.isEmpty { return say("the name of a header", name) }
-      if hasBytes(fields.value(at: index), below: 0x20) { return say("the value of a header", name) }
+      if !fields.hasKnownName(at: index), name.isEmpty || hasBytes(name, below: 0x21) {
+        return say("the name of a header", name)
+      }
+      // The pseudo headers come first, and are checked above.
+      if name.first != 0x3A, hasBytes(fields.value(at: index), below: 0x20) {
+        return say("the value of a header", name)
+      }
     }
     return nil
   }
 
-  /// Whether the bytes contain a DEL character, or a byte below `least`.
+  /// Whether the bytes contain a DEL character, or a byte below `least`. Eight bytes are checked at a time; the
+  /// last eight may overlap those before.
+  @inline(never)
   private func hasBytes(_ bytes: ByteView, below least: UInt8) -> Bool {
-    for byte in bytes where byte < least || byte == 0x7F { return true }
-    return false
+    guard let start = bytes.baseAddress else { return false }
+    if bytes.count < 8 {
+      for byte in bytes where byte < least || byte == 0x7F { return true }
+      return false
+    }
+    let ones: UInt64 = 0x0101_0101_0101_0101
+    let (bound, delete) = (ones &* UInt64(least), ones &* 0x7F)
+    let last = bytes.count &- 8
+    var found: UInt64 = 0
+    var at = 0
+    while true {
+      let word = start.loadUnaligned(fromByteOffset: at, as: UInt64.self)
+      let deleted = word ^ delete
+      // The subtraction sets the highest bit of a byte that is too small.
+      found |= (word &- bound) & ~word | (deleted &- ones) & ~deleted
+      if at >= last { return found & (ones &* 0x80) != 0 }
+      at = min(at &+ 8, last)
+    }
   }
 
   @inline(never) @_optimize(size)

@@ -202,19 +202,17 @@ final class ResponseParser {
       line = rest.view
     }
     guard line.count > 1, line[line.count - 2] == 0x0D else { return .flaw(.lineEnd) }
-    return .whole(ByteView(rebasing: line.dropLast(2)))
+    return .whole(ByteView(rebasing: line[..<(line.count - 2)]))
   }
 
   /// Whether the received bytes agree with "HTTP/". A peer with another protocol is recognised by its first
   /// bytes, because it may never send the end of a line.
   private func isHTTP(_ ahead: ByteView) -> Bool {
     let start = ("HTTP/" as StaticString).bytes
-    var index = rest.count
-    for byte in ahead where index < start.count {
-      if byte != start[index] { return false }
-      index += 1
-    }
-    return true
+    let count = min(start.count - rest.count, ahead.count)
+    if count <= 0 { return true }
+    return bytesEqual(
+      ByteView(rebasing: ahead[..<count]), ByteView(rebasing: start[rest.count..<(rest.count + count)]))
   }
 
   @inline(never) @_optimize(size)
@@ -262,7 +260,7 @@ final class ResponseParser {
   /// Parses a header or trailer line. RFC 9112 section 5: "field-line = field-name ":" OWS field-value OWS".
   private func takeField(_ line: ByteView) -> ResponseFlaw? {
     if isBlank(line[0]) { return .folded }
-    guard let colon = line.firstIndex(of: 0x3A) else { return .noColon }
+    guard let colon = PenstockWire.position(of: 0x3A, in: line) else { return .noColon }
     if colon > 0, isBlank(line[colon - 1]) { return .blankBeforeColon }
     let value = HeaderRules.trimmed(ByteView(rebasing: line[(colon + 1)...]))
     if let flaw = lower(ByteView(rebasing: line[..<colon])) { return flaw }
@@ -294,14 +292,17 @@ final class ResponseParser {
   /// Copies a field name to `name` in lower case, and checks that it is a token (RFC 9110 section 5.6.2).
   private func lower(_ field: ByteView) -> ResponseFlaw? {
     name.removeAll(keepingCapacity: true)
-    guard let space = name.spare(atLeast: field.count) else { return .noMemory }
-    for index in 0..<field.count {
-      let byte = field[index]
+    guard let from = field.baseAddress, !field.isEmpty else { return .name }
+    guard let space = name.spare(atLeast: field.count), let to = space.baseAddress else { return .noMemory }
+    var index = 0
+    while index < field.count {
+      let byte = from.load(fromByteOffset: index, as: UInt8.self)
       guard isToken(byte) else { return .name }
-      space[index] = byte &- 0x41 < 26 ? byte | 0x20 : byte
+      to.storeBytes(of: byte &- 0x41 < 26 ? byte | 0x20 : byte, toByteOffset: index, as: UInt8.self)
+      index &+= 1
     }
     name.commit(field.count)
-    return field.isEmpty ? .name : nil
+    return nil
   }
 
   /// Parses the options in the field "connection", which are separated by commas (RFC 9110 section 7.6.1).
@@ -327,7 +328,7 @@ final class ResponseParser {
     }
     if value.isEmpty { return .length }
     block.length = length
-    keep(value)
+    if place == .informational || !block.noteLength(value, limit: maxHeaderList) { keep(value) }
     return nil
   }
 
@@ -424,13 +425,11 @@ final class ResponseParser {
     return letter &- 0x61 < 6 ? Int(letter &- 0x57) : nil
   }
 
-  /// Whether a byte may be in a token: a letter, a digit, or one of "!#$%&'*+-.^_`|~".
+  /// Whether a byte may be in a token: a letter, a digit, or one of "!#$%&'*+-.^_`|~". Each byte below 0x80 has a
+  /// bit in one of two words.
   private func isToken(_ byte: UInt8) -> Bool {
-    if (byte | 0x20) &- 0x61 < 26 || isDigit(byte) { return true }
-    switch byte {
-    case 0x21, 0x23...0x27, 0x2A, 0x2B, 0x2D, 0x2E, 0x5E...0x60, 0x7C, 0x7E: return true
-    default: return false
-    }
+    let word: UInt64 = byte < 0x40 ? 0x03FF_6CFA_0000_0000 : byte < 0x80 ? 0x57FF_FFFF_C7FF_FFFE : 0
+    return word >> UInt64(byte & 63) & 1 != 0
   }
 
   /// Whether there is a control character, such as CR or NUL. A tab is allowed (RFC 9110 section 5.5).
