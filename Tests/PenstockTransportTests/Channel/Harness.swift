@@ -9,6 +9,8 @@ import PenstockWire
 final class TestClient {
   let runtime: ClientRuntime
   let channel: ClientChannel
+  /// Keeps the objects that record callbacks until the runtime has shut down, which may call them.
+  private var told: [Told] = []
 
   convenience init?(
     _ target: String, mode: Runtime.Mode = .thread,
@@ -60,6 +62,7 @@ final class TestClient {
     // The deadline ends a call that would otherwise wait for ever.
     options.deadline = 30_000_000_000
     change(options)
+    if let told { self.told.append(told) }
     let name = bytes(path)
     let (outcome, call) = ClientCall.make(channel, name.view, kind, options, told?.callbacks)
     guard outcome == .ok, let call else { fatalError("\(outcome)") }
@@ -82,7 +85,7 @@ final class TestClient {
   }
 }
 
-/// Records the callbacks of a call in callback style. The object must outlive the call.
+/// Records the callbacks of a call in callback style. The call's `TestClient` keeps the object.
 final class Told {
   /// The sizes in bytes of the messages that the call has received.
   var messages: [Int] = []
