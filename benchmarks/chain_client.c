@@ -10,7 +10,7 @@
  *   all           every callback, create and destroy included
  *   pause_same    on_start pauses, and resolves its ticket before it returns
  *   pause_other   on_start pauses, and another thread resolves the ticket
- *   below         start_status, with one pause_same hop above them, so that the hops can't share one set of counts
+ *   below         start_status, with one pause_same hop above them, so that the library can't handle the hops as one run
  *   filtered      interceptors whose filters do not match the calls
  *   register      makes no calls: registers and removes an interceptor --calls times, among N others
  *

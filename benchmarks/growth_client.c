@@ -53,7 +53,7 @@ static void check(const penstock_reply *reply) {
   exit(1);
 }
 
-/* ---- Callback style: the driving thread writes the counters; the main thread does so for the first calls ---- */
+/* ---- Callback style: the main thread starts the first calls; then callbacks count calls that end, and start others ---- */
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t all_ended = PTHREAD_COND_INITIALIZER;

@@ -84,8 +84,8 @@ static inline int32_t cm_driven(const void *runtime, int32_t change) {
   return count += change;
 }
 static inline int32_t cm_drives(void) { return cm_driven(NULL, 0); }
-/* In full Swift there is no gate: the Swift runtime has its own locks, which another thread may hold when the process
- * forks, and which no gate can guard. */
+/* In full Swift nothing keeps threads out of the allocator while the process forks: another thread may then hold a lock
+ * of the Swift runtime, which this library can't guard. */
 static inline int32_t cm_count(void) { return 1; }
 static inline int32_t cm_is_open(void) { return 1; }
 static inline void cm_pass(void) {}

@@ -12,6 +12,9 @@ import PenstockWire
 /// | idle, playing | is recorded, goes on | -> waiting | - |
 /// | waiting | is recorded, waits behind the events to be sent again | -> waiting | -> playing, then idle |
 /// | dropped | goes on | - | - |
+///
+/// dropped: everything below the cut has been dropped, by the `again` of a cut above it or because the part of
+/// the call below has ended. The cut records and plays nothing any more.
 public final class Cut {
   struct Entry {
     let event: Event

@@ -119,7 +119,7 @@ extension Hop {
     }
   }
 
-  /// Why `status` comes with no recorded request for a RESTART. Any thread.
+  /// Why there is no recorded request that a RESTART could send again when the hop sees `status`. Any thread.
   public func whyNoStart(_ status: Status?) -> Refusal {
     status?.isLocal == true ? .isLocal : records ? .recordGone : .notRecorded
   }

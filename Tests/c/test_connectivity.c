@@ -266,7 +266,7 @@ static void *give_up_often(void *channel) {
   return NULL;
 }
 
-/* Several threads give up calls that wait to connect; one of them drives the runtime. */
+/* Several threads make calls with short deadlines on a channel that can't connect; one of them drives the runtime. */
 TEST(connectivity_calls_that_wait_are_given_up) {
   penstock_channel *channel = open_at(dead_address(), "{\"tls\": false, \"initial_backoff_ms\": 60000}");
   pthread_t threads[4];

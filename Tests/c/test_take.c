@@ -227,7 +227,7 @@ TEST(interceptor_take_has_room_again_for_what_was_read) {
   probe_wait_finalized(&probe);
 }
 
-/* Cancel and deadline reach a hop that has taken the call. */
+/* A hop has answered on_start with TAKE, so that it answers the call itself. It still hears of a cancel and a deadline. */
 static int32_t take_and_wait(probe *self, penstock_hop *hop, int32_t event) {
   (void)hop;
   if (event == PENSTOCK_EVENT_CANCEL) latch_signal(self->context);

@@ -90,8 +90,9 @@ final class HeaderBlock {
     return bytesEqual(value, "application/proto") && note(.proto, 61, limit)
   }
 
-  /// Notes the field "content-length" with the value `digits`, which is the number `length`. False: the caller
-  /// has to `add` the field.
+  /// Notes that the block has the field "content-length" with the value `digits`, which the caller has already
+  /// read as a number into `length`. False: the field does not come behind the usual ones, or the block would
+  /// exceed `limit` bytes, and the caller has to `add` the field.
   @inline(never) @_optimize(size)
   func noteLength(_ digits: ByteView, limit: Int) -> Bool {
     let isExact = digits.count == 1 || digits.first != 0x30

@@ -1,5 +1,5 @@
-"""The functions for making calls: those of runtime.h, message.h, call.h, channel.h, registration.h, codec.h and
-resolver.h, picker.h."""
+"""The functions for making calls: those of runtime.h, message.h, call.h, channel.h, registration.h, codec.h,
+resolver.h and picker.h."""
 
 from __future__ import annotations
 
