@@ -45,8 +45,8 @@ import Testing
     }
   }
 
-  /// The cells of the tables at time 30: a state, an event, the state that follows, and the actions. In a
-  /// cell that is not here nothing happens.
+  /// The cells of the tables in RoundRobin.swift, with the clock at 30 ns: a state, an event, the state that
+  /// follows, and the actions. In a cell that is not here nothing happens.
   static var cells: [Cell] {
     var all: [Cell] = [
       ("idle", .wanted, "naming", Actions(.resolve)),

@@ -1,4 +1,5 @@
-/* call.h: the request in call options, from which calls begin, set without JSON. */
+/* call.h: the functions that set, without JSON, the request in call options. Each call with these options starts with
+ * a copy of that request. */
 #include "calls.h"
 #include "hops.h"
 

@@ -129,8 +129,8 @@ TEST(side_call_meets_what_is_registered_now_for_its_method) {
   probe_wait_finalized(&other_kind);
 }
 
-/* The interceptor that makes the side call is removed while its call runs: the side call still starts at its old place.
- */
+/* The interceptor that makes the side call is removed while its call runs: the side call still starts where
+ * the interceptor was in the chain. */
 TEST(side_call_of_a_removed_interceptor_starts_at_its_old_place) {
   penstock_channel *channel = open_channel();
   plan token;

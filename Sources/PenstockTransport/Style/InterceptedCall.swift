@@ -176,8 +176,9 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     waits?.set()
   }
 
-  /// Called when other code has ended the call, or when the hop ends. Makes `next` return. A function that
-  /// has not begun is not run any more. Later orders of the function are ignored.
+  /// Called when other code than the interceptor's function has ended the call, or when the hop ends. Makes
+  /// `next` return. If the function has not begun, it is not run any more. If it runs, its later calls of the
+  /// hop's functions do nothing.
   @inline(never) @_optimize(size)
   func end(_ status: Status?) {
     guard stage != .over else { return }

@@ -379,7 +379,7 @@ import Testing
     let client = try client("names.test", world)
     #expect(call(client).message == [7])
     pass(40 * Self.second, client, world)
-    // From now on the resolver gives no answer.
+    // From now on the resolver stays silent: it gives neither addresses nor an error.
     names.answer = nil
     socket?.end()
     pass(Self.millisecond, client, world)

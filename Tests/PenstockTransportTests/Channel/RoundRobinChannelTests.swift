@@ -178,8 +178,8 @@ import Testing
     }
   }
 
-  /// Even the only server may be ejected, if the configuration permits 100 %. The calls' error text then has
-  /// the reason.
+  /// Even the only server may be ejected, if the configuration permits 100 %. The calls' error text then
+  /// gives the reason for the ejection.
   @Test func allServersAreLeftOut() throws {
     world.servers[1] = { _, socket in
       if !socket.hasBegun { socket.answer(Frame.settings().encoded) }

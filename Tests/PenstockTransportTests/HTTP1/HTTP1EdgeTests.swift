@@ -80,7 +80,8 @@ import Testing
     #expect(next.allSatisfy { $0.0.code == .ok })
   }
 
-  /// So it is when the only connection had no request.
+  /// The server closes the only connection, which had no request yet. The channel stays READY, and the next call
+  /// makes a new connection.
   @Test func aConnectionWithoutARequest() throws {
     world.servers[80] = pool.echo()
     let client = try pool.client()

@@ -58,7 +58,7 @@ class Level(enum.IntEnum):
     OBJECT = c.LEVEL_OBJECT
     """Above the codec: messages are the caller's objects."""
     BOTH = c.LEVEL_BOTH
-    """One hop at each level."""
+    """Both: the interceptor has one hop above the codec, and one below."""
 
 
 def level_of(interceptor: object) -> Level:
