@@ -156,7 +156,7 @@ func read(_ reader: JSONReader, into options: inout RateLimit.Options) -> Failur
     case "max_wait_ms": option.milliseconds(0...86_400_000) { options.maxWait = $0 }
     /// How many calls may wait; a further call that would have to wait ends at once.
     case "max_waiting": option.count(0...2_147_483_647) { options.maxWaiting = UInt64($0) }
-    /// The status code of the calls that the rate limit ends at once.
+    /// The status code of a call that ends at once, because it would wait too long or behind too many others.
     case "code": option.code { options.code = $0 }
     default: option.unknown
     }

@@ -86,8 +86,8 @@ public final class Cut {
     untold = isTold ? 0 : 1
   }
 
-  // Adds an event to the record. If the record would exceed its limits, `close` drops it instead, and the call
-  // goes on without a restart from here (invariant I15 in docs/architecture.md).
+  // Adds an event to the record. If that would exceed a limit, or the message can't be copied, it closes the
+  // `Cut`: the call goes on, but can't be sent again from here (docs/architecture.md, invariant I15).
   @inline(never) @_optimize(size)
   private func keep(_ event: Event, isTold: Bool) {
     guard failure == nil else { return }

@@ -205,8 +205,8 @@ struct FrameParser {
     return nil
   }
 
-  /// The identifier of an HTTP/2 setting, from its lower-case name (RFC 9113 section 6.5.2) or its number;
-  /// nil: the word is neither.
+  /// The identifier of an HTTP/2 setting. The word is its name in RFC 9113 section 6.5.2, without "SETTINGS_"
+  /// and in lower case with dashes, or its number; nil: neither.
   private static func setting(_ name: ByteView) -> Int? {
     let names: [StaticString] = [
       "header-table-size", "enable-push", "max-concurrent-streams", "initial-window-size", "max-frame-size",

@@ -41,8 +41,9 @@ extension Model {
   func restart(_ hop: Hop) {
     guard let start = hop.recordedStart else { return }
     hop.restarts += 1
-    // The events in the hop's inbound lane are dropped. The hop asks again for the messages among them, but
-    // not for held ones: for those it has asked already.
+    // The events in the hop's inbound lane are dropped. The hop asks again for each message from below among
+    // them, but not for a held one, for which it has asked again already. A message of its own gives back the
+    // demand that was reserved for it.
     for slot in hop.inbound.slots where slot.item.kind == .receive {
       if slot.isInjected {
         hop.reserved -= 1

@@ -1,5 +1,5 @@
-/* Sixteen threads block in calls on one channel, and end one after the other: every wait ends, whichever thread drives.
- */
+/* Sixteen threads make many blocking calls on one channel, each thread a different number, so the threads end one after
+ * the other. Every wait must end, whichever thread drives. */
 #include "calls.h"
 
 #define THREADS 16

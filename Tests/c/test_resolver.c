@@ -120,7 +120,7 @@ TEST(resolver_errors_are_told) {
   penstock_channel *channel =
       open_with(&self, "{\"tls\": false, \"connect_timeout_ms\": 50, \"initial_backoff_ms\": 20, "
                        "\"max_backoff_ms\": 20}");
-  /* The resolver pushes nothing, so the calls fail. */
+  /* Nothing has been pushed yet, so this call fails. */
   CHECK_INT(code_of(channel, "{}", words, sizeof(words)), PENSTOCK_STATUS_UNAVAILABLE);
   CHECK_HAS(words, "the name of orders.example:443 did not resolve in time");
   latch_wait(&self.resolved, 3);

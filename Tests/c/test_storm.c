@@ -192,7 +192,8 @@ TEST(storm_on_a_thread) { run_storm(NULL); }
 TEST(storm_without_drivers) { run_storm("{\"caller_drives\": false}"); }
 TEST(storm_on_a_host_runtime) { run_storm("{\"mode\": \"host\"}"); }
 
-/* Tickets used from many threads at once, late and twice: each is spent once. */
+/* Tickets used from many threads at once, late and twice: no more are spent than were taken. A few may be gone unspent,
+ * because their calls have ended. */
 typedef struct tickets {
   _Atomic uint64_t slots[64];
   atomic_uint next;

@@ -103,7 +103,7 @@ TEST(sync_nest_of_three_is_one_worker) {
   bench_close(&bench);
 }
 
-/* ---- With one worker all calls end ---- */
+/* ---- One worker is enough for any number of calls ---- */
 
 static void count_reply(penstock_call *call, penstock_reply *reply, void *user_data) {
   (void)call;

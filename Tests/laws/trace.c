@@ -1,4 +1,5 @@
-/* The events of a call's hops are recorded, and checked law by law once the call has ended. */
+/* Records the events of a call's hops. Each event is checked at once: one callback at a time, on the right thread, none
+ * after destroy. Once the call has ended, the record is checked against laws 1 to 3. */
 #include "laws.h"
 
 #include <sched.h>

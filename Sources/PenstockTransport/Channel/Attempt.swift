@@ -173,7 +173,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
 
   override func another() -> CallBelow { Attempt(channel, isRepeat: true) }
 
-  /// Delivers, in the same turn, the message or the end that has already arrived. The stream reports all later bytes.
+  /// Schedules the delivery of the arrived message or end for the end of this turn. The stream reports later bytes.
   override func pull() {
     guard call != nil, let stream,
       message != nil || failure != nil || !stream.bodyIsEmpty || stream.end != nil

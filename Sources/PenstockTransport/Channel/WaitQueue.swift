@@ -39,8 +39,8 @@ struct WaitQueue<Element: Queued> {
     return nil
   }
 
-  /// Called when an element no longer waits. The caller does not know which queue has the element, so `gone` is at
-  /// least the number of elements of this queue that no longer wait.
+  /// Called when an element no longer waits. The caller need not know which queue has the element, and may tell
+  /// several queues. So `gone` may be too high; then the queue is only swept earlier.
   @inline(never) @_optimize(size)
   mutating func forget() {
     gone += 1

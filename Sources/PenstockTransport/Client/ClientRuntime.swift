@@ -108,7 +108,8 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
     if isShared { Process.withLock { users += 1 } } else { lock.withLock { users += 1 } }
   }
 
-  /// Subtracts one from the number of users, the channels and handles that need the runtime. When no user is left, the loops end by themselves. Never blocks.
+  /// Subtracts one from the number of users, the channels and handles that need the runtime. When no user is
+  /// left, the loops end by themselves. Never blocks.
   public func removeUser() {
     isOutOfReach()
     removeHolder()

@@ -111,7 +111,8 @@ final class ResponseParser {
   }
 
   /// The position of the last received byte, for an error text: for example "in the middle of the answer's
-  /// headers". nil: the answer has not begun, or is complete.
+  /// headers". nil: the answer has not begun, is complete or has failed, or has a body that ends with the
+  /// connection.
   @inline(never) @_optimize(size)
   func position() -> ByteBuffer? {
     let text = ByteBuffer()
