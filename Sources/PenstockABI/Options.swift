@@ -150,7 +150,7 @@ extension ParsedChannelOptions {
       default: option.unknown
       }
     }
-    guard failure == nil, transport.rpc == .grpc, transport.http == .http1 else { return failure }
+    guard failure == nil, transport.rpc.needsHTTP2, transport.http == .http1 else { return failure }
     return reader.member("http")?.fail(because: ("gRPC needs HTTP/2" as StaticString).bytes)
   }
 

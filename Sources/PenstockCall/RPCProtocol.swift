@@ -14,6 +14,14 @@ public enum RPCProtocol: UInt8, Sendable {
 }
 
 extension RPCProtocol {
+  /// Whether the protocol works only over HTTP/2, because it needs its trailers.
+  public var needsHTTP2: Bool {
+    switch self {
+    case .grpc: true
+    case .grpcWeb, .grpcWebText, .connect: false
+    }
+  }
+
   /// Whether the request should be an HTTP GET. The message is not known yet: if it makes the URL too long,
   /// the request is a POST nevertheless.
   public func wantsGET(_ request: Request) -> Bool { wantsGET(request.kind, request.settings) }

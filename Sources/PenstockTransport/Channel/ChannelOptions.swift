@@ -23,7 +23,7 @@ public struct ChannelOptions {
   public var rpc = RPCProtocol.grpc
   public var http = HTTPChoice.auto
   /// The wanted HTTP version. With gRPC, `auto` means HTTP/2.
-  var wantedHTTP: HTTPChoice { rpc == .grpc && http == .auto ? .http2 : http }
+  var wantedHTTP: HTTPChoice { rpc.needsHTTP2 && http == .auto ? .http2 : http }
   /// The longest path of a GET request in bytes, with its query. A call with a longer path is sent as a POST.
   public var mostURLBytes = 8192
   /// The most connections of HTTP/1.1 to one address.
