@@ -19,8 +19,8 @@ class Source {
   func stop() {}
 }
 
-/// The event loop. It has an epoll, a heap of timers, and a list of marked sources, which have something to
-/// write.
+/// The event loop. It has an epoll, a heap of timers, and a list of marked sources, whose `turnEnds` is called at
+/// the end of the turn to read on, or to write.
 final class Loop {
   private let epoll: Int32
   private var sources: [Source?] = []

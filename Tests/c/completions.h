@@ -20,7 +20,7 @@ typedef enum act {
  * thread handles the events whose act is to come later. */
 typedef struct style {
   act acts[7]; /* the act for each event; the index is PENSTOCK_EVENT_... */
-  /* Each callback calls `look` first. */
+  /* Called in each callback but on_cancel, when the arguments below are set, and before the act; NULL: nothing is called. */
   void (*look)(struct style *self, int32_t event, penstock_hop *hop);
   void *context;
   atomic_int seen[7];

@@ -18,7 +18,8 @@ typedef struct stream {
   int number;
   size_t sizes[MESSAGES];
   int messages;
-  /* The bytes that the server sends. */
+  /* The messages of the stream with their prefixes, before they are cut into frames; `sent` of these `size` bytes are in
+   * frames so far. */
   uint8_t *body;
   size_t size, sent;
   bool has_begun, has_ended;

@@ -169,8 +169,8 @@ TEST(picker_answers_are_checked) {
   end_servers(&all);
 }
 
-/* The picker is asked about a waiting call again when the endpoints change, and a new picker is asked, too. The call
- * ends at its deadline. */
+/* A call that the picker lets wait ends at its deadline. Another waiting call has no deadline: the picker is asked about
+ * it again when the endpoints change; then a new picker is asked, which chooses, and the call succeeds. */
 TEST(picker_waits) {
   servers all;
   start_servers(&all, NULL);

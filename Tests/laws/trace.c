@@ -136,7 +136,8 @@ static bool only_after(const hop_record *hop, int32_t event, int32_t first) {
   return true;
 }
 
-/* The hop above hop i: the one that was entered before it, since the call last began again; NULL: none was. */
+/* The hop above hop i: the one that was entered just before it. NULL: none was, or a synchronous function has called next
+ * again between the two, so that the hop above is not known. */
 static hop_record *above_of(trial *trial, int i) {
   return i > 0 && trial->hops[i - 1].run == trial->hops[i].run ? &trial->hops[i - 1] : NULL;
 }

@@ -19,7 +19,8 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
   var silentAt: UInt64 = 0
   /// Whether any byte of an answer was received.
   private(set) var hasAnswered = false
-  /// Whether this side has ended the connection.
+  /// Whether this side has given the connection up without a fault of the peer: its call has left before the
+  /// answer was complete, or it was closed gracefully. Such an end is no failed attempt to connect.
   private(set) var wasGivenUp = false
   /// Whether the connection has ended after some time without a request.
   private(set) var hadRest = false
@@ -156,7 +157,8 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
       if life != .receiving { return }
     case .opening, .sending: break
     }
-    wasGivenUp = true
+    // A connection on which nothing was written is kept.
+    wasGivenUp = life != .opening
     follow(.left, ByteBuffer().say("a call has ended before its answer"))
   }
 
