@@ -143,7 +143,8 @@ public final class Registration {
       || all.onSent != nil || all.onPick != nil
   }
 
-  /// Whether the interceptor's hop at this level may RESTART. A hop per attempt may not.
+  /// Whether the interceptor's hop at `level` may RESTART. A hop that is made for each attempt may not; such hops
+  /// are at the bytes level only.
   func records(at level: Level) -> Bool { replayBytes > 0 && (level == .object || !isPerAttempt) }
 
   // The chains that have the registration and count its calls, and the sums of the counts of chains that were

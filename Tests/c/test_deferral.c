@@ -319,8 +319,8 @@ static int32_t hold_then_pause(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_PAUSE;
 }
 
-/* Checks the memory that is kept while one hop records, and the hop below it holds up to hold_bytes in this lane and
- * then pauses. */
+/* Checks how much memory is kept in the lane of `event` while one hop keeps the request for a RESTART, and the hop below
+ * it holds up to hold_bytes and then pauses. */
 static void check_kept_by_hops(int32_t event) {
   observed observed;
   if (!observe(&observed, "{\"tls\": false}")) return;

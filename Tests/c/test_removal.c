@@ -110,7 +110,7 @@ static void wait_in_finalizer(void *user_data) {
   atomic_store(&own->in_finalizer, penstock_registration_wait_removed(own->id, -1));
 }
 
-/* If the wait could never end, the function returns an error at once. */
+/* Removing an interceptor waits for its hops. If that wait could never end, the removal returns an error at once. */
 TEST(removal_wait_would_deadlock) {
   own_wait own = {open_channel(), 0, -1, -1};
   probe probe;

@@ -154,7 +154,7 @@ extern atomic_int sides_made, sides_cancelled;
 void make_side_call(penstock_hop *hop, hop_record *maker, uint64_t *random);
 /* Checks in create that this hop may be in its call, if that is a side call, and that the call's deadline is right. */
 void check_side_hop(trial *trial, penstock_hop *hop, int number);
-/* Checks all side calls of a call that has ended. */
+/* Checks that all side calls of a call that has ended have kept the laws. */
 void check_sides(trial *trial);
 
 /* ---- The registrations (hops.c, synchronous.c) ---- */

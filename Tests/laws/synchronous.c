@@ -7,8 +7,8 @@
 
 atomic_int functions_run;
 
-/* Gives the trial (this program's record) of the call, which exists at least until the function has returned. NULL:
- * another function has made the call. */
+/* Gives the trial (this program's record) of the hop's call. The trial exists at least until the synchronous
+ * interceptor's function has returned. NULL: the call has no trial, because a synchronous function has made it. */
 static trial *trial_inside(penstock_hop *call) {
   const void *value = NULL;
   size_t length = 0;

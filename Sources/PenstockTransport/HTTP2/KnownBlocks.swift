@@ -100,8 +100,8 @@ final class KnownBlocks {
   /// block to its frame later.
   func repeated(_ id: Int32) { lastRepeated = id }
 
-  /// Called after request `id`, which has inserted fields, was submitted to nghttp2 with an empty header
-  /// list. `fields`: the encoded fields, for which `reserveInserts` has made room.
+  /// Called after request `id` was submitted to nghttp2 with an empty header list. Its block is a known one with
+  /// `fields`, encoded fields of its own, for which `reserveInserts` has made room.
   @inline(never) @_optimize(size)
   func repeated(_ id: Int32, inserting fields: ByteView) {
     lastRepeated = id

@@ -277,7 +277,7 @@ import Testing
     server.ends = "0"
     server.end("0")
     pass(20, client)
-    // The third stream begins at once, and each later stream after a back-off delay.
+    // The third stream begins as soon as the second has ended, and each later stream after a back-off delay.
     #expect(
       server.watches.dropFirst().map { ($0 - began) / 1_000_000 } == [0, 100, 1700, 4260, 8356, 14910])
   }

@@ -23,7 +23,7 @@ typedef enum style {
   STYLE_HOST_CALLBACK, /* callbacks out of penstock_runtime_poll */
 } style;
 
-/* Finds the style that has this name. False: there is none. */
+/* Finds the style (the way in which a call is made and waited for) that has this name. False: there is none. */
 bool style_read(const char *name, style *style);
 extern const char *const style_names[];
 
@@ -85,7 +85,7 @@ void rpc_cancel(rpc *self, const char *reason);
 bool rpc_has_ended(rpc *self);
 /* How many messages the transport has taken, in callback style. */
 uint64_t rpc_sent(rpc *self);
-/* Checks that the call ended once. If it has not ended, waits for its end first. */
+/* Frees the call. Waits for its end first, if it has not ended, and checks that it ended once. */
 void rpc_free(rpc *self);
 
 /* Makes a whole unary call, in the shortest way that the style has. NULL: the call could not be started; a failure is
