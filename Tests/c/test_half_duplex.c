@@ -1,5 +1,5 @@
 /* Bidi calls over HTTP/1.1, which is half-duplex. A call ends with UNIMPLEMENTED if a thread receives before the
- * half-close, or if a message arrives before it, unless another thread has promised the half-close. */
+ * half-close, or, in callback style, if a message arrives before it, unless another thread has promised the half-close. */
 #include "calls.h"
 #include "syncer.h"
 

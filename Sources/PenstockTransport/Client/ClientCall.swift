@@ -313,7 +313,8 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     let care = takesCare()
     care.takesTurns = true
     if !isHalfClosed, !care.isPromised {
-      let breaks = hasMessage || waiters.isAwaited(.message) || waiters.isAwaited(.headers)
+      // In blocking style an early message waits until a thread asks for it.
+      let breaks = hasMessage && isCallbackStyle || waiters.isAwaited(.message) || waiters.isAwaited(.headers)
       lock.unlock()
       return breaks
     }

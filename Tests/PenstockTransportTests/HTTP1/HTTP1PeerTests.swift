@@ -308,6 +308,31 @@ import Testing
         + "call first, or use HTTP/2")
   }
 
+  /// In blocking style, an answer that is complete before the half-close waits until a thread asks for it.
+  @Test func anAnswerBeforeTheHalfClose() throws {
+    let lock = Lock()
+    nonisolated(unsafe) var hasAnswered = false
+    let server = RawServer { peer in
+      _ = peer.readHead()
+      _ = peer.readChunk()
+      peer.answer([[7]])
+      lock.withLock { hasAnswered = true }
+      peer.waitForClose()
+    }
+    defer { server.stop() }
+    let client = try #require(http1Client(server.target))
+    let call = client.make("/a.B/C", .bidi)
+    call.open()
+    #expect(call.say([1]) == .ok)
+    wait { lock.withLock { hasAnswered } }
+    // The loop has time to read the answer.
+    usleep(50_000)
+    _ = call.halfClose()
+    #expect(call.next() == [7])
+    #expect(call.receive().1 == nil)
+    #expect(Answer(try #require(call.finish().1)).code == .ok)
+  }
+
   /// An error status that arrives before the half-close is reported to the call unchanged.
   @Test func anErrorBeforeTheHalfClose() throws {
     let server = RawServer { peer in
