@@ -5,7 +5,7 @@ import PenstockWire
 // direct call. If the type were a protocol, Swift would retain and release the object around each such call,
 // by atomic operations.
 
-/// What a started attempt still waits for.
+/// The kind of thing that a started attempt still waits for.
 public enum Lack: UInt8, Equatable, Sendable {
   case nothing
   /// The attempt waits for the addresses of the target's name.
@@ -37,7 +37,7 @@ open class CallBelow {
   /// Starts the attempt, as `start(_:)` does, but the call may refuse the picked endpoint: the request asks
   /// for an endpoint with an attribute, or a hop decides in `Call.accepts`.
   open func startChoosing(_ call: Call) { start(call) }
-  /// What the hops may read while `Call.accepts` asks them about the picked endpoint. If `name` is nil, this
+  /// The endpoint that the hops may read while `Call.accepts` asks them about the picked endpoint. If `name` is nil, this
   /// is the endpoint's address; otherwise it is the value of the endpoint's attribute of this name. The bytes
   /// end with a NUL.
   open func offered(_ name: ByteView?) -> ByteBuffer? { nil }
@@ -55,7 +55,7 @@ open class CallBelow {
   /// The call has ended, so the attempt frees its stream (it sends RST_STREAM with CANCEL if the stream is
   /// open), and delivers nothing more.
   open func reset() {}
-  /// What the attempt still waits for after its start.
+  /// The kind of thing that the attempt still waits for after its start.
   open var lacks: Lack { .nothing }
 }
 

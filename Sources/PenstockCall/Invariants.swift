@@ -63,7 +63,7 @@
       return nil
     }
 
-    /// What is wrong with the position of start, which is at a hop or has left the last one; nil: nothing.
+    /// The flaw in the position of start, which is at a hop or has left the last one; nil: nothing.
     private var brokenHead: StaticString? {
       if startAt > hops.count + 1 { return "I11: start is beyond the transport" }
       if leg == .open, startAt != hops.count + 1 {
@@ -128,7 +128,7 @@
       fatalError("invariant I2: a hop is destroyed without an ending")
     }
 
-    /// What is wrong with a hop of the run (the hops that count together); nil: nothing. Such a hop must not
+    /// The flaw of a hop of the run (the hops that count together); nil: nothing. Such a hop must not
     /// have a value in any member that is for one hop alone.
     fileprivate var brokenInRun: StaticString? {
       let isAsMade =

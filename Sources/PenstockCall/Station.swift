@@ -15,7 +15,7 @@ final class Station {
     case pause(Claim)
   }
 
-  /// What keeps a lane shut: the ticket of a paused event, or a job that runs a callback on an executor.
+  /// The reason why a lane is shut: the ticket of a paused event, or a job that runs a callback on an executor.
   enum Claim: Equatable { case ticket(UInt64), job }
 
   struct Parked {

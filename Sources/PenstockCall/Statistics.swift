@@ -72,7 +72,7 @@ public final class AttemptTally {
   public init() {}
 }
 
-/// What is known about the connection of a call. Calls and their replies keep this object; only `heardAt` and
+/// The known facts about the connection of a call. Calls and their replies keep this object; only `heardAt` and
 /// `tally` ever change.
 public final class ConnectionFacts {
   /// The peer's address, such as "127.0.0.1:50051".
@@ -83,7 +83,7 @@ public final class ConnectionFacts {
   private let isHTTP1: Bool
   /// The version of HTTP, "2" or "1.1".
   public var http: StaticString { isHTTP1 ? "1.1" : "2" }
-  /// What is known about the connection's TLS; nil: cleartext.
+  /// The known facts about the connection's TLS; nil: cleartext.
   public let security: SecurityFacts?
   /// When the last byte came from the peer, in monotonic nanoseconds.
   public let heardAt = Measure()
@@ -103,7 +103,7 @@ public final class ConnectionFacts {
   }
 }
 
-/// What is known about the TLS of a connection.
+/// The known facts about the TLS of a connection.
 open class SecurityFacts {
   /// The version, the cipher and the ALPN protocol, such as "TLSv1.3", "TLS_AES_256_GCM_SHA384" and "h2".
   public final let version: ByteBuffer

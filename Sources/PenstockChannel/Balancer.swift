@@ -47,7 +47,7 @@ public enum Balancer: Equatable {
     }
   }
 
-  /// What an attempt that wants an endpoint gets now. It stays the same until the next event.
+  /// The answer for an attempt that wants an endpoint now. It stays the same until the next event.
   public var pick: Pick {
     switch self {
     case .pickFirst(let first): return first.pick

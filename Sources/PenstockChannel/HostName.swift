@@ -8,7 +8,7 @@ public enum HostName {
   private static let longest = 253
   private static let longestLabel = 63
 
-  /// What makes `name` invalid, in words; nil: it is valid.
+  /// The flaw that makes `name` invalid, in words; nil: it is valid.
   public static func flaw(_ name: ByteView) -> StaticString? {
     if name.isEmpty { return "it is empty" }
     // OpenSSL would take a name that begins with a dot as a pattern for all names with that ending.

@@ -52,7 +52,7 @@ public struct Keepalive: Equatable {
   public mutating func slow(to interval: UInt64) { self.interval = max(self.interval, interval) }
 }
 
-/// What keepalive has to know about a connection when it decides.
+/// The facts about a connection by which keepalive decides.
 public struct KeepaliveView: Equatable {
   /// When a byte last came from the peer, in monotonic nanoseconds.
   public var heard: UInt64

@@ -1,4 +1,4 @@
-/// What outlier detection records about one endpoint.
+/// The record that outlier detection keeps of one endpoint.
 public struct OutlierRecord: Equatable, Sendable {
   /// How many calls have ended since the interval began: with OK (`succeeded`), or with another code
   /// (`failed`).

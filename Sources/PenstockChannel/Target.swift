@@ -107,7 +107,7 @@ public struct Target {
     return named(ByteView(rebasing: rest[..<end]), text, security, path.isEmpty ? nil : prefix)
   }
 
-  /// What makes the path of a URL unusable before the path of a method, in words; nil: nothing.
+  /// The flaw that makes a URL's path unusable before the path of a method, in words; nil: nothing.
   private static func pathFlaw(_ path: ByteView) -> StaticString? {
     if path.count > mostPrefixBytes { return "its path is longer than 1024 bytes" }
     // The number of dots, plain or encoded, and of other characters in the segment so far.

@@ -94,7 +94,7 @@ public final class BearerToken: ReadyInterceptor {
   }
 }
 
-/// What the interceptor has to know about one call.
+/// The facts about one call that the interceptor keeps.
 final class TokenUse {
   let store: TokenStore
   /// Whether the call may be in the store's list of waiting calls. Only on the driving thread.

@@ -42,7 +42,7 @@ final class CachedResponse {
   }
 }
 
-/// What the cache has to know about one call.
+/// The facts about one call that the cache keeps.
 final class CachedExchange {
   let cache: ResponseCache
   /// The ticket of the start, which is held; 0: no ticket is open.

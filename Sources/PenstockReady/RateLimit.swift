@@ -19,7 +19,7 @@ public final class RateLimit: ReadyInterceptor, @unchecked Sendable {
     public init() {}
   }
 
-  /// What the rate limit has to know about one call.
+  /// The facts about one call that the rate limit keeps.
   private final class Turn {
     let limit: RateLimit
     /// The time at which the call may start, in monotonic nanoseconds; 0: the call did not have to wait.

@@ -7,7 +7,7 @@ import Testing
 @Suite struct TargetTests {
   struct Good: CustomTestStringConvertible, Sendable {
     let testDescription: String
-    /// What the target names: "name HOST PORT", or addresses.
+    /// The content of the target: "name HOST PORT", or addresses.
     let place: String
     let authority: String
     let host: String

@@ -100,7 +100,7 @@ class FakeBelow: CallBelow {
   override func reset() { onReset() }
   override func another() -> CallBelow { onAnother?() ?? self }
 
-  // What the server does: the functions below report it to the call.
+  // The actions of the server: the functions below report it to the call.
 
   /// Whether the stream is open, so that the server can respond.
   var isOpen: Bool { true }

@@ -31,7 +31,7 @@ extension Model {
     }
   }
 
-  /// What a callback on an executor has done. It takes effect when the call learns of the callback's verdict.
+  /// The effect of a callback on an executor. It takes effect when the call learns of the callback's verdict.
   struct Visited {
     let hop: Hop
     let kind: EventKind
@@ -40,7 +40,7 @@ extension Model {
     let finishing: Item?
     let count: Int
     let injected: [Item]
-    /// What on_start has changed in the request: the metadata, the deadline, the channel.
+    /// The changes of on_start in the request: the metadata, the deadline, the channel.
     let marks: [Int]
     let deadline: UInt64?
     let channel: Int?

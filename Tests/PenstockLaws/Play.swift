@@ -84,7 +84,7 @@ final class Play {
     return play.model.broken.map { Failure(law: $0.law, what: $0.what, trace: play.trace) }
   }
 
-  /// What the server does in the present attempt.
+  /// The plan of the server for the present attempt.
   var server: ServerPlan { scenario.servers[min(max(attempts, 1), scenario.servers.count) - 1] }
 
   func log(_ line: @autoclosure () -> String) { if isVerbose { trace.append(line()) } }

@@ -7,7 +7,7 @@ struct Scenario: Sendable {
   var kind: CallKind
   var hops: [HopPlan]
   var steps: [Step]
-  /// What the server does in each attempt. The last plan also applies to all further attempts.
+  /// The plan of the server for each attempt. The last plan also applies to all further attempts.
   var servers: [ServerPlan]
   /// If the call is opened in one step with its only message and the half-close: the size of that message.
   /// nil: the call is opened only with start.
@@ -46,7 +46,7 @@ struct ExecutorPlan: Sendable {
   var refusals: Int
 }
 
-/// What one hop does. The hops are in the order that the chain must have: object level, bytes level, bytes
+/// The plan of one hop. The hops are in the order that the chain must have: object level, bytes level, bytes
 /// level per attempt.
 struct HopPlan: Sendable {
   enum Create: Sendable { case none, next, skip, nonsense }
@@ -112,7 +112,7 @@ struct HopPlan: Sendable {
   var ending: Int? { chosen?.inbound ?? chosen?.outbound }
 }
 
-/// What a callback does at one event: its operations, and the verdict that it returns.
+/// The plan of a callback for one event: its operations, and the verdict that it returns.
 struct Reaction: Sendable {
   var operations: [Operation]
   var verdict: Int32

@@ -64,7 +64,7 @@ import Testing
     #expect(Self.decode(hex("08 ffffffffffffffff7f"))?.code == -1)
   }
 
-  /// What the decoder tolerates: if a field comes twice, the last value counts; unknown fields, groups and
+  /// The decoder's tolerances: if a field comes twice, the last value counts; unknown fields, groups and
   /// wrong wire types are skipped; the message need not be UTF-8.
   @Test func lenience() {
     #expect(

@@ -41,7 +41,7 @@ public final class ConnectionNews {
   public let words: ByteBuffer?
   public let milliseconds: UInt64
   public let security: SecurityFacts?
-  /// What is known about the connection, with `ready`.
+  /// The known facts about the connection, with `ready`.
   public let connection: ConnectionFacts?
   fileprivate var next: ConnectionNews?
 

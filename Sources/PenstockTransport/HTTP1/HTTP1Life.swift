@@ -66,7 +66,7 @@ enum HTTP1Life: CaseIterable {
     }
   }
 
-  /// What the connection is doing, for the text of an error.
+  /// The present work of the connection, for the text of an error.
   var during: StaticString {
     switch self {
     case .idle, .opening: " without a request"
