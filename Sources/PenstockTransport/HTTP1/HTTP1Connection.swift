@@ -224,7 +224,8 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
         moved = link.socket.receive(into: space)
       } else if let space = messageSpace {
         straight = space
-        (moved, capacity) = receive(space, and: pool.scratch)
+        capacity = space.count + pool.scratch.count
+        moved = link.socket.receive(into: space, then: pool.scratch)
       } else {
         let space = UnsafeMutableRawBufferPointer(rebasing: pool.scratch.prefix(room))
         capacity = space.count
@@ -263,19 +264,6 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
       let space = stream.owner?.streamSpace(), space.count >= HTTP1Connection.leastSpace
     else { return nil }
     return UnsafeMutableRawBufferPointer(rebasing: space.prefix(parser.bodyAhead))
-  }
-
-  /// Receives bytes into `space`, a part of a message, and further bytes into `rest`.
-  @inline(never) @_optimize(size)
-  private func receive(_ space: UnsafeMutableRawBufferPointer, and rest: UnsafeMutableRawBufferPointer)
-    -> (Socket.Moved, Int)
-  {
-    withUnsafeTemporaryAllocation(of: iovec.self, capacity: 2) { vectors in
-      vectors[0] = iovec(iov_base: space.baseAddress, iov_len: space.count)
-      vectors[1] = iovec(iov_base: rest.baseAddress, iov_len: rest.count)
-      guard let start = vectors.baseAddress else { return (.wouldBlock, 0) }
-      return (link.socket.receive(start, 2), space.count + rest.count)
-    }
   }
 
   @inline(never) @_optimize(size)

@@ -100,6 +100,18 @@ class Socket {
     }
   }
 
+  /// Receives bytes into `space`, and the bytes after them into `rest`.
+  @inline(never) @_optimize(size)
+  final func receive(into space: UnsafeMutableRawBufferPointer, then rest: UnsafeMutableRawBufferPointer)
+    -> Moved
+  {
+    withUnsafeTemporaryAllocation(of: iovec.self, capacity: 2) { vectors in
+      vectors[0] = iovec(iov_base: space.baseAddress, iov_len: space.count)
+      vectors[1] = iovec(iov_base: rest.baseAddress, iov_len: rest.count)
+      return vectors.baseAddress.map { receive($0, 2) } ?? .wouldBlock
+    }
+  }
+
   func send(_ bytes: ByteView) -> Moved {
     while true {
       let n = Int(cs_send(descriptor, bytes.baseAddress, bytes.count))
