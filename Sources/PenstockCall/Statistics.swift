@@ -56,6 +56,12 @@ public struct Measures: ~Copyable {
     public let compressedBytes = Measure()
     public let wireBytes = Measure()
 
+    /// Adds the bytes of a message, compressed or not, and those that it takes on the wire.
+    public func add(bytes size: Int, wireBytes wireSize: Int) {
+      wireBytes.add(wireSize)
+      compressedBytes.add(size)
+    }
+
     var snapshot: CallStatistics.Traffic {
       CallStatistics.Traffic(
         messages: messages.value, bytes: bytes.value, compressedBytes: compressedBytes.value,
@@ -70,6 +76,10 @@ public final class AttemptTally {
   public var failed = 0
 
   public init() {}
+
+  public func count(_ isOK: Bool) {
+    if isOK { succeeded += 1 } else { failed += 1 }
+  }
 }
 
 /// The known facts about the connection of a call. Calls and their replies keep this object; only `heardAt` and

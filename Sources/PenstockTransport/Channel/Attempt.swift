@@ -39,7 +39,8 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   private var told: UInt32 = 0
   /// The size of `message` in bytes as it was received; it may have been compressed.
   private var messageSize: UInt32 = 0
-  private var storedIndex: Int32 = -1
+  /// The index of this attempt in the channel's list of attempts; -1: it is not in the list.
+  @Small var listIndex = -1
   private var message: Message?
   private var trailers: Status?
   /// A status that ends the call once `message` was delivered.
@@ -49,12 +50,6 @@ final class Attempt: StreamOwner, TurnTask, Queued {
 
   /// The size in bytes of the largest message that is offered to the call before the call has asked for a message.
   private static let aheadLimit = 512
-
-  /// The index of this attempt in the channel's list of attempts; -1: it is not in the list.
-  var listIndex: Int {
-    get { Int(storedIndex) }
-    set { storedIndex = Int32(truncatingIfNeeded: newValue) }
-  }
 
   init(_ channel: Unmanaged<ChannelCore>, isRepeat: Bool = false) {
     self.channel = channel
@@ -138,15 +133,9 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     case .failed(let status): failSoon(status)
     case .later: core.work.scheduleLater(self)
     case .inHeaders(let size, let wireSize):
-      call._withUnsafeGuaranteedRef { call in
-        call.measures.sent.wireBytes.add(wireSize)
-        call.measures.sent.compressedBytes.add(size)
-      }
+      call._withUnsafeGuaranteedRef { $0.measures.sent.add(bytes: size, wireBytes: wireSize) }
     case .piece(let piece):
-      call._withUnsafeGuaranteedRef { call in
-        call.measures.sent.wireBytes.add(piece.count)
-        call.measures.sent.compressedBytes.add(piece.bytes.count)
-      }
+      call._withUnsafeGuaranteedRef { $0.measures.sent.add(bytes: piece.bytes.count, wireBytes: piece.count) }
       if borrow(stream, { $0.send(piece) }) == nil { pieces.append(consume piece) }
     }
   }
@@ -338,13 +327,17 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     proceed()
   }
 
-  /// Reports everything that has arrived. The call is retained, because it may end here. The caller holds the attempt.
-  private func proceed() {
+  /// Calls `body` with the call, if there is one. The call is retained, because it may end within `body` and be freed.
+  @inline(__always)
+  private func withRetainedCall(_ body: (Call) -> Void) {
     guard let call else { return }
     _ = call.retain()
-    call._withUnsafeGuaranteedRef { proceed($0) }
+    call._withUnsafeGuaranteedRef(body)
     call.release()
   }
+
+  /// Reports everything that has arrived. The caller holds the attempt.
+  private func proceed() { withRetainedCall { proceed($0) } }
 
   /// Reports to the call everything that has arrived, in order. Each step may end the call or the attempt.
   private func proceed(_ call: Call) {
@@ -464,13 +457,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   }
 
   /// Ends the call with a status from the transport.
-  func finish(_ status: Status) {
-    guard let call else { return }
-    // The call is retained, because it may be freed at its end.
-    _ = call.retain()
-    call._withUnsafeGuaranteedRef { finish(status, $0) }
-    call.release()
-  }
+  func finish(_ status: Status) { withRetainedCall { finish(status, $0) } }
 
   @inline(never)
   private func finish(_ status: Status, _ call: Call) {
@@ -488,11 +475,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   @inline(__always)
   private func count(_ call: Call, _ isOK: Bool) {
     guard stream != nil else { return }
-    _ = borrow(call.connection) { facts in
-      if let tally = facts.tally {
-        if isOK { tally.succeeded += 1 } else { tally.failed += 1 }
-      }
-    }
+    _ = borrow(call.connection) { $0.tally?.count(isOK) }
   }
 
   /// Called when the call ends the attempt. The server counts as having failed only if the deadline has passed.

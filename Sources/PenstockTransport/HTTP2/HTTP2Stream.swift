@@ -24,7 +24,8 @@ final class HTTP2Stream: TransportStream, Queued {
   /// The number of the kept header block (`KnownBlocks`) that the request uses; 0: none.
   var block: UInt8 = 0
   var id: Int32 = -1
-  private var storedIndex: Int32 = -1
+  /// The index in the session's list of open streams; -1: it is not in the list.
+  @Small var listIndex = -1
   /// The bytes that the owner has taken, and whose credit was not returned to the peer; at most a window.
   private var uncredited: UInt32 = 0
   /// The length of the body that the response's head has announced (0: not announced), minus the bytes that
@@ -33,12 +34,6 @@ final class HTTP2Stream: TransportStream, Queued {
   /// The connection, which the stream keeps alive until the owner leaves. nil: the session has no connection,
   /// or the owner has left.
   private var connection: HTTP2Connection?
-
-  /// The index in the session's list of open streams; -1: it is not in the list.
-  var listIndex: Int {
-    get { Int(storedIndex) }
-    set { storedIndex = Int32(truncatingIfNeeded: newValue) }
-  }
 
   @inline(__always)
   init(
