@@ -50,11 +50,11 @@ final class Doorman: Source {
   private func version() -> Bool? {
     let agreed = link.agreedProtocol
     if bytesEqual(agreed, "h2") { return true }
-    if !agreed.isEmpty || !options.protocols.contains(.http2) { return false }
+    if !agreed.isEmpty || options.http == .http1 { return false }
     let preface = Doorman.preface.bytes
     let length = min(first.count, preface.count)
     guard bytesEqual(part(first.view, 0, length), part(preface, 0, length)) else {
-      return !options.protocols.contains(.http1)
+      return options.http == .http2
     }
     return length == preface.count ? true : nil
   }

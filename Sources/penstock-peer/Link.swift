@@ -32,7 +32,7 @@ final class Link {
   /// The protocol that was agreed by ALPN; empty: none, or the handshake is not done.
   var agreedProtocol: ByteView {
     guard isOpen, let tls else { return ByteView(start: nil, count: 0) }
-    return tls.agreedProtocol
+    return tls.alpn
   }
 
   /// Whether more than `most` bytes wait to be sent, so that no more bytes should be made.

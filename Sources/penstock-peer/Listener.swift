@@ -54,10 +54,8 @@ final class Listener: Source {
       tls.roots = .file(path)
       tls.requiresClientCertificate = true
     }
-    tls.usesALPN = false
-    let made = TLSContext.make(role: .server, options: tls)
-    if case .made(let context) = made { context.choose(among: options.protocols) }
-    return made
+    tls.http = options.http
+    return TLSContext.make(role: .server, options: tls)
   }
 
   private static func file(_ path: ByteView?) -> ByteBuffer? { path.flatMap { ByteBuffer(copying: $0) } }

@@ -20,7 +20,7 @@ struct Options {
   /// The content-type that the script's verb `answer` uses.
   var answerType = ("application/grpc" as StaticString).bytes
   /// The versions of HTTP that clients may speak.
-  var protocols: ServerProtocols = [.http1, .http2]
+  var http = HTTPChoice.auto
   /// The path that comes before each method's path, without a slash at its end; empty: nothing comes before
   /// it.
   var prefix = ("" as StaticString).bytes
@@ -116,8 +116,8 @@ struct Options {
     } else if bytesEqual(name, "--answer-type") {
       answerType = value
     } else if bytesEqual(name, "--http") {
-      protocols = bytesEqual(value, "2") ? .http2 : bytesEqual(value, "1.1") ? .http1 : [.http1, .http2]
-      return protocols != [.http1, .http2] || bytesEqual(value, "auto")
+      http = bytesEqual(value, "2") ? .http2 : bytesEqual(value, "1.1") ? .http1 : .auto
+      return http != .auto || bytesEqual(value, "auto")
     } else if bytesEqual(name, "--prefix") {
       prefix = value
       return value.first == 0x2F && value.last != 0x2F

@@ -206,7 +206,7 @@ public final class TLSEngine {
   var cipher: UnsafePointer<CChar>? { SSL_CIPHER_get_name(SSL_get_current_cipher(ssl)) }
 
   /// The protocol that ALPN has selected; empty: none. The view is valid as long as the engine lives.
-  var alpn: ByteView {
+  public var alpn: ByteView {
     var selected: UnsafePointer<UInt8>?
     var count: UInt32 = 0
     SSL_get0_alpn_selected(ssl, &selected, &count)
