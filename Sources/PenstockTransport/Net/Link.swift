@@ -16,7 +16,6 @@ final class Link {
   private let plain = ByteBuffer()
   private var watchesOutput = false
   private var ignoresInput = false
-  var isInputIgnored: Bool { ignoresInput }
   /// The events by which the loop tells of input.
   private var inputEvents = CS_EPOLLIN
 
@@ -109,14 +108,6 @@ final class Link {
   /// Makes the loop tell nothing: an end of the connection can't be left out of the events.
   @inline(never) @_optimize(size)
   func unwatch() { runtime.unwatch(socket.descriptor) }
-
-  /// Undoes `unwatch`. False: the system refused.
-  @inline(never) @_optimize(size)
-  func watchAgain(_ handler: any ReadyHandler) -> Bool {
-    ignoresInput = false
-    return runtime.watch(
-      socket.descriptor, inputEvents | (watchesOutput ? CS_EPOLLOUT : 0), handler)
-  }
 
   // MARK: The end
 
