@@ -1,12 +1,12 @@
 /// The states of an HTTP/1.1 connection, which has at most one call at a time.
 ///
-/// | | assigned | headGiven | requestSent | answered(keeps) | answered | left | drained | over |
-/// |---|---|---|---|---|---|---|---|---|
-/// | idle | opening | - | - | - | - | - | close | closed |
-/// | opening | - | sending | - | - | - | keep | - | closed |
-/// | sending | - | - | receiving | close | close | close | - | closed |
-/// | receiving | - | - | - | keep | close | close | - | closed |
-/// | closed | - | - | - | - | - | - | - | - |
+/// | | assigned | headGiven | requestSent | answered(keeps) | answered | left | over |
+/// |---|---|---|---|---|---|---|---|
+/// | idle | opening | - | - | - | - | - | closed |
+/// | opening | - | sending | - | - | - | keep | closed |
+/// | sending | - | - | receiving | close | close | close | closed |
+/// | receiving | - | - | - | keep | close | close | closed |
+/// | closed | - | - | - | - | - | - | - |
 ///
 /// Each cell has the next state, or an action. After the action `keep` the state is `idle`, and after `close`
 /// it is `closed`. A "-" changes nothing.
@@ -33,8 +33,6 @@ enum HTTP1Life: CaseIterable {
     case answered(keeps: Bool)
     /// The call has ended, and needs no more bytes.
     case left
-    /// The connection accepts no new calls.
-    case drained
     case over
   }
 
@@ -51,17 +49,15 @@ enum HTTP1Life: CaseIterable {
     case (.opening, .headGiven): return become(.sending)
     case (.sending, .requestSent): return become(.receiving)
     case (.opening, .left), (.receiving, .answered(keeps: true)): return become(.idle, .keep)
-    case (.idle, .drained), (.sending, .answered), (.sending, .left), (.receiving, .answered(keeps: false)),
-      (.receiving, .left):
+    case (.sending, .answered), (.sending, .left), (.receiving, .answered(keeps: false)), (.receiving, .left):
       return become(.closed, .close)
     case (.idle, .over), (.opening, .over), (.sending, .over), (.receiving, .over): return become(.closed)
     case (.idle, .headGiven), (.idle, .requestSent), (.idle, .answered), (.idle, .left),
-      (.opening, .assigned), (.opening, .requestSent), (.opening, .answered), (.opening, .drained),
-      (.sending, .assigned), (.sending, .headGiven), (.sending, .drained),
-      (.receiving, .assigned), (.receiving, .headGiven), (.receiving, .requestSent), (.receiving, .drained),
+      (.opening, .assigned), (.opening, .requestSent), (.opening, .answered),
+      (.sending, .assigned), (.sending, .headGiven),
+      (.receiving, .assigned), (.receiving, .headGiven), (.receiving, .requestSent),
       (.closed, .assigned), (.closed, .headGiven), (.closed, .requestSent), (.closed, .answered),
-      (.closed, .left),
-      (.closed, .drained), (.closed, .over):
+      (.closed, .left), (.closed, .over):
       return .nothing
     }
   }

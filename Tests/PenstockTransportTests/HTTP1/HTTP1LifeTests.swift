@@ -7,13 +7,12 @@ import Testing
   typealias Row = (HTTP1Life, [(HTTP1Life.Event, HTTP1Life, HTTP1Life.Action)])
 
   static let events: [HTTP1Life.Event] = [
-    .assigned, .headGiven, .requestSent, .answered(keeps: true), .answered(keeps: false), .left, .drained,
-    .over,
+    .assigned, .headGiven, .requestSent, .answered(keeps: true), .answered(keeps: false), .left, .over,
   ]
 
   /// The events that change a state. All other events must change nothing.
   static let table: [Row] = [
-    (.idle, [(.assigned, .opening, .nothing), (.drained, .closed, .close), (.over, .closed, .nothing)]),
+    (.idle, [(.assigned, .opening, .nothing), (.over, .closed, .nothing)]),
     (.opening, [(.headGiven, .sending, .nothing), (.left, .idle, .keep), (.over, .closed, .nothing)]),
     (
       .sending,
