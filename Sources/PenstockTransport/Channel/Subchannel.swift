@@ -264,7 +264,7 @@ final class Subchannel: Timer, ConnectorOwner {
     guard let connection = version.connection(on: link, peer, channel, self) else { return false }
     self.connector = nil
     fresh = connection
-    if let security = connection.facts?.security { channel.note(.secured, address, nil, security) }
+    if let security = connection.facts?.security { note(.secured, security: security) }
     connection.begin()
     return true
   }
@@ -279,7 +279,7 @@ final class Subchannel: Timer, ConnectorOwner {
   func connectionReady(_ ready: TransportConnection) {
     ready.facts?.tally = tally
     ready.wasReady = true
-    channel.note(.ready, address, nil, milliseconds: 0, nil, ready.facts)
+    note(.ready, connection: ready.facts)
     guard fresh === ready else { return }
     fresh = nil
     if connection == nil { connection = ready } else { others.append(ready) }
@@ -326,12 +326,12 @@ final class Subchannel: Timer, ConnectorOwner {
   /// Whether any interceptor listens to the channel's connection events.
   var hasListeners: Bool { channel.listeners?.isAnybody ?? false }
 
-  /// Reports an event of one of the connections within an HTTP/1.1 pool. The subchannel itself knows only the
-  /// pool.
+  /// Reports an event of a connection. An HTTP/1.1 pool, which is one connection to the subchannel, also calls this
+  /// function for each connection within it.
   @inline(never) @_optimize(size)
-  func noteFurther(
-    _ kind: ConnectionNews.Kind, _ words: ByteBuffer?, _ connection: ConnectionFacts? = nil,
-    milliseconds: UInt64 = 0, security: SecurityFacts? = nil
+  func note(
+    _ kind: ConnectionNews.Kind, _ words: ByteBuffer? = nil, milliseconds: UInt64 = 0,
+    security: SecurityFacts? = nil, connection: ConnectionFacts? = nil
   ) {
     channel.note(kind, address, words, milliseconds: milliseconds, security, connection)
   }
@@ -339,11 +339,6 @@ final class Subchannel: Timer, ConnectorOwner {
   /// Called when a connection with calls has been silent for `time` nanoseconds.
   @inline(never) @_optimize(size)
   func connectionSilent(_ time: UInt64) { note(.silent, milliseconds: time / 1_000_000) }
-
-  @inline(never) @_optimize(size)
-  private func note(_ kind: ConnectionNews.Kind, _ words: ByteBuffer? = nil, milliseconds: UInt64 = 0) {
-    channel.note(kind, address, words, milliseconds: milliseconds)
-  }
 
   // MARK: Health
 

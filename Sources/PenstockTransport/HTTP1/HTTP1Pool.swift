@@ -170,7 +170,7 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
   @inline(never) @_optimize(size)
   func ended(_ connection: HTTP1Connection, _ words: ByteBuffer) {
     remove(connection)
-    if isReady { owner?.noteFurther(.lost, words) }
+    if isReady { owner?.note(.lost, words) }
     if phase == .open {
       let isFailure = !connection.hasAnswered && !connection.wasGivenUp && !connection.hadRest
       if isFailure { failed(words) } else { grow() }
@@ -233,7 +233,7 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
       count + connecting < most
     {
       if runtime.now < retryAt { return arm(at: retryAt) }
-      owner?.noteFurther(.connecting, nil)
+      owner?.note(.connecting)
       switch Connector.start(address, channel, self) {
       case .failed(let words): failed(words)
       case .started(let connector):
@@ -257,7 +257,7 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
       failure = failure ?? words
       work.schedule(self)
     } else if !queue.isEmpty {
-      owner?.noteFurther(.backoff, words, milliseconds: (retryAt &- runtime.now) / 1_000_000)
+      owner?.note(.backoff, words, milliseconds: (retryAt &- runtime.now) / 1_000_000)
       arm(at: retryAt)
     }
   }
@@ -274,8 +274,8 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
     }
     let connection = HTTP1Connection(link, peer, self)
     add(connection)
-    if let security = connection.facts.security { owner?.noteFurther(.secured, nil, security: security) }
-    owner?.noteFurther(.ready, nil, connection.facts)
+    if let security = connection.facts.security { owner?.note(.secured, security: security) }
+    owner?.note(.ready, connection: connection.facts)
     becomeIdle(connection)
     connection.begin()
     if connection.life == .idle, !queue.isEmpty, let first = popIdle() { keep(first) }
@@ -447,7 +447,7 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
     timer = nil
     let told = owner.take()
     if isReady {
-      for _ in 0..<count { told?.noteFurther(.lost, words) }
+      for _ in 0..<count { told?.note(.lost, words) }
     }
     // The end of each connection was reported just now. So the subchannel must not report `lost` again.
     wasReady = false
