@@ -13,7 +13,7 @@ open class HopHandle {
   /// This object, if it is a `BoundHop`; nil if it is a `Hop`.
   open var bound: BoundHop? { nil }
 
-  /// What the handle belongs to: a `penstock_request` need not belong to a hop.
+  /// The owner of the handle: a `penstock_request` need not belong to a hop.
   public enum Form {
     case hop
     /// The request of call options (`penstock_call_options_request`).

@@ -40,7 +40,7 @@ import Testing
     #expect(ids(merged(Registry(), Registry())) == [])
   }
 
-  /// Whatever is added, changed and removed, the entries stay sorted: by priority, then by the order of first
+  /// The entries stay sorted after each addition, change and removal: by priority, then by the order of first
   /// registration.
   @Test func anyHistoryLeavesASortedList() {
     struct Expected {
