@@ -129,7 +129,9 @@ public struct Target {
       case 0x23: return "it has a fragment"
       case 0x2E: dots += 1
       case 0x25:
-        guard path.count - index >= 2, isHex(path[index]), isHex(path[index + 1]) else {
+        guard path.count - index >= 2, PercentCoding.hexValue(path[index]) != nil,
+          PercentCoding.hexValue(path[index + 1]) != nil
+        else {
           return "its path has a \"%\" without two hexadecimal digits"
         }
         if path[index] == 0x32, path[index + 1] | 0x20 == 0x65 { dots += 1 } else { others += 1 }
@@ -140,10 +142,6 @@ public struct Target {
       }
     }
     return nil
-  }
-
-  private static func isHex(_ byte: UInt8) -> Bool {
-    byte >= 0x30 && byte <= 0x39 || byte | 0x20 >= 0x61 && byte | 0x20 <= 0x66
   }
 
   /// Whether a segment of a path may contain this character: `pchar` of RFC 3986 section 3.3, but not "." or
@@ -306,12 +304,7 @@ public struct Target {
   /// `text` does not begin with it.
   private static func afterAnyCase(_ prefix: StaticString, _ text: ByteView) -> ByteView? {
     let bytes = prefix.bytes
-    guard text.count >= bytes.count else { return nil }
-    for index in 0..<bytes.count {
-      let byte = text[index]
-      guard (byte >= 0x41 && byte <= 0x5A ? byte | 0x20 : byte) == bytes[index] else { return nil }
-    }
-    return ByteView(rebasing: text[bytes.count...])
+    return hasPrefixIgnoringCase(text, bytes) ? ByteView(rebasing: text[bytes.count...]) : nil
   }
 
   private static func hasBlank(_ text: ByteView) -> Bool { text.contains { $0 <= 0x20 || $0 == 0x7F } }

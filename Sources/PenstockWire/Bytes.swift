@@ -22,7 +22,8 @@ public func equalIgnoringCase(_ a: ByteView, _ lower: StaticString) -> Bool {
   return a.count == b.count && hasPrefixIgnoringCase(a, b)
 }
 
-func hasPrefixIgnoringCase(_ a: ByteView, _ lower: ByteView) -> Bool {
+/// Whether `a` begins with `lower`. Upper and lower case letters of `a` are equal.
+public func hasPrefixIgnoringCase(_ a: ByteView, _ lower: ByteView) -> Bool {
   guard a.count >= lower.count else { return false }
   if bytesEqual(slice(a, from: 0, to: lower.count), lower) { return true }
   for i in 0..<lower.count where lowercase(a[i]) != lower[i] { return false }

@@ -30,8 +30,9 @@ public enum HeaderRules {
     return first != 0x20 && last != 0x20
   }
 
-  /// Whether a header field that came could have this value: it has no control characters but tabs.
-  @inline(never) @_optimize(size)
+  /// Whether a header field that came could have this value: it has no control characters, such as CR or NUL, but tabs
+  /// (RFC 9110 section 5.5).
+  @inline(never)
   public static func isFieldValue(_ value: ByteView) -> Bool {
     for byte in value where byte < 0x20 && byte != 0x09 || byte == 0x7F { return false }
     return true

@@ -73,7 +73,7 @@ public enum PercentCoding {
   /// both cases.
   private static func hexDigit(_ value: UInt8) -> UInt8 { value < 10 ? 0x30 &+ value : 0x37 &+ value }
 
-  static func hexValue(_ byte: UInt8) -> UInt8? {
+  public static func hexValue(_ byte: UInt8) -> UInt8? {
     switch byte {
     case 0x30...0x39: return byte &- 0x30
     case 0x41...0x46: return byte &- 0x37

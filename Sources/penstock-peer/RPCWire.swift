@@ -34,9 +34,7 @@ enum RPCWire: Equatable {
   /// `prefix`.
   private static func after(_ text: ByteView, _ prefix: StaticString) -> ByteView? {
     let wanted = prefix.bytes
-    guard text.count >= wanted.count else { return nil }
-    for i in 0..<wanted.count where lowerCase(text[i]) != wanted[i] { return nil }
-    return part(text, wanted.count, text.count)
+    return hasPrefixIgnoringCase(text, wanted) ? part(text, wanted.count, text.count) : nil
   }
 
   var isConnectUnary: Bool { self == .connectUnary || self == .connectGet }
@@ -55,15 +53,6 @@ enum Codec: Equatable {
       self = bytesEqual(subtype, "json") ? .json : .other
     }
   }
-}
-
-func lowerCase(_ byte: UInt8) -> UInt8 { byte >= 0x41 && byte <= 0x5A ? byte | 0x20 : byte }
-
-func equalIgnoringCase(_ a: ByteView, _ lower: StaticString) -> Bool {
-  let b = lower.bytes
-  guard a.count == b.count else { return false }
-  for i in 0..<a.count where lowerCase(a[i]) != b[i] { return false }
-  return true
 }
 
 /// Whether a list of compressions such as "br, gzip;q=0.5" contains `name` with a weight that is not zero.

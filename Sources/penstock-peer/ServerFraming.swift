@@ -123,35 +123,23 @@ enum Envelope {
   }
 }
 
-/// Decodes the base64 of a gRPC-Web-text request, which arrives in parts of any size. Each group of four
-/// letters may have padding, because clients encode each part of a body separately.
+/// Decodes the base64 of a gRPC-Web-text request, which arrives in parts of any size.
 final class TextInput {
-  private var group: (UInt8, UInt8, UInt8, UInt8) = (0, 0, 0, 0)
-  private var have = 0
+  private var stream = Base64Stream()
   let plain = ByteBuffer()
   /// The number of received letters whose decoded bytes the call has not taken yet.
   private var letters = 0
 
-  var isMidGroup: Bool { have > 0 }
+  var isMidGroup: Bool { !stream.isAtGroup }
 
   /// Decodes `text` into `plain`. False: malformed, or no memory.
   func decode(_ text: ByteView) -> Bool {
     plain.removeAll(keepingCapacity: true)
     letters += text.count
-    for letter in text {
-      switch have {
-      case 0: group.0 = letter
-      case 1: group.1 = letter
-      case 2: group.2 = letter
-      default: group.3 = letter
-      }
-      have += 1
-      if have < 4 { continue }
-      have = 0
-      let isDecoded = withUnsafeBytes(of: &group) { Base64.decode($0, into: plain) == .ok }
-      if !isDecoded { return false }
-    }
-    return true
+    var at = 0
+    guard let space = plain.spare(atLeast: text.count + 6) else { return false }
+    plain.commit(stream.decode(text, from: &at, into: space))
+    return !stream.isBroken
   }
 
   /// Returns the number of letters that `count` decoded bytes were made from. `isLast`: no decoded bytes are

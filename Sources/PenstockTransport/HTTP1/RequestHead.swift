@@ -13,12 +13,10 @@ struct RequestHead {
     self.fields = fields
     for index in 0..<fields.count {
       let name = fields.name(at: index)
-      guard name.first == 0x3A else { break }
-      switch name.count {
-      case 5: path = fields.value(at: index)
-      case 10: authority = fields.value(at: index)
-      default: if name[1] == 0x6D { method = fields.value(at: index) }
-      }
+      if name.first != 0x3A { break }
+      if bytesEqual(name, ":method") { method = fields.value(at: index) }
+      if bytesEqual(name, ":path") { path = fields.value(at: index) }
+      if bytesEqual(name, ":authority") { authority = fields.value(at: index) }
     }
   }
 
@@ -85,12 +83,7 @@ struct RequestHead {
   /// Whether the transport itself writes this field or leaves it out, so that the framing's value is not
   /// sent.
   private static func isOurs(_ name: ByteView) -> Bool {
-    switch name.count {
-    case 2: return bytesEqual(name, "te")
-    case 14: return bytesEqual(name, "content-length")
-    case 17: return bytesEqual(name, "transfer-encoding")
-    default: return false
-    }
+    bytesEqual(name, "te") || bytesEqual(name, "content-length") || bytesEqual(name, "transfer-encoding")
   }
 
   /// The reason why the head can't be written; nil: it can. The reason is a byte that would end a part of the

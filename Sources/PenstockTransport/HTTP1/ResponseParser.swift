@@ -1,4 +1,3 @@
-import CMemory
 import PenstockCall
 import PenstockChannel
 import PenstockWire
@@ -190,8 +189,8 @@ final class ResponseParser {
     }
     let ahead = ByteView(rebasing: bytes[at...])
     if place == .statusLine, !isHTTP(ahead) { return .flaw(.notHTTP) }
-    let end = ahead.baseAddress.flatMap { memchr($0, 0x0A, ahead.count) }
-    let count = end.flatMap { end in ahead.baseAddress.map { UnsafeRawPointer(end) - $0 + 1 } } ?? ahead.count
+    let end = PenstockWire.position(of: 0x0A, in: ahead)
+    let count = end.map { $0 + 1 } ?? ahead.count
     room -= count
     if room < 0 { return .flaw(place == .chunkSize ? .chunkLineTooLong : .tooLong) }
     at += count
@@ -239,7 +238,7 @@ final class ResponseParser {
     guard line.count > 12, line[9] > 0x30, isDigit(line[9]), isDigit(line[10]), isDigit(line[11]),
       line[12] == 0x20
     else { return fail(.status, line, 0) }
-    if hasControls(ByteView(rebasing: line[13...])) { return fail(.control, line, 0) }
+    if !HeaderRules.isFieldValue(ByteView(rebasing: line[13...])) { return fail(.control, line, 0) }
     isOld = line[7] == 0x30
     isChunked = false
     saysClose = false
@@ -265,23 +264,19 @@ final class ResponseParser {
     if colon > 0, isBlank(line[colon - 1]) { return .blankBeforeColon }
     let value = HeaderRules.trimmed(ByteView(rebasing: line[(colon + 1)...]))
     if let flaw = lower(ByteView(rebasing: line[..<colon])) { return flaw }
-    if hasControls(value) { return .control }
-    switch name.count {
-    case 2: if bytesEqual(name.view, "te") { return nil }
-    case 7: if bytesEqual(name.view, "upgrade") { return nil }
-    case 10:
-      if bytesEqual(name.view, "keep-alive") { return nil }
-      if bytesEqual(name.view, "connection") {
-        takeOptions(value)
-        return nil
-      }
-    case 14: if bytesEqual(name.view, "content-length") { return takeLength(value) }
-    case 16: if bytesEqual(name.view, "proxy-connection") { return nil }
-    case 17: if bytesEqual(name.view, "transfer-encoding") { return takeCoding(value) }
-    default: break
-    }
-    keep(value)
+    if !HeaderRules.isFieldValue(value) { return .control }
+    let name = name.view
+    if bytesEqual(name, "content-length") { return takeLength(value) }
+    if bytesEqual(name, "transfer-encoding") { return takeCoding(value) }
+    if bytesEqual(name, "connection") { takeOptions(value) }
+    if !isAboutTheConnection(name) { keep(value) }
     return nil
+  }
+
+  /// Whether a field with this name says nothing of the answer, only of the connection (RFC 9110 section 7.6.1).
+  private func isAboutTheConnection(_ name: ByteView) -> Bool {
+    bytesEqual(name, "connection") || bytesEqual(name, "keep-alive") || bytesEqual(name, "proxy-connection")
+      || bytesEqual(name, "te") || bytesEqual(name, "upgrade")
   }
 
   @inline(never) @_optimize(size)
@@ -386,9 +381,9 @@ final class ResponseParser {
   private func takeSize(_ line: ByteView) -> Event? {
     var size = 0
     var at = 0
-    while at < line.count, let digit = hex(line[at]) {
+    while at < line.count, let digit = PercentCoding.hexValue(line[at]) {
       if size >> 58 != 0 { return fail(.chunkTooLarge, line, 0) }
-      size = size << 4 | digit
+      size = size << 4 | Int(digit)
       at += 1
     }
     if at == 0 { return fail(.chunkSize, line, 0) }
@@ -412,7 +407,7 @@ final class ResponseParser {
     extensionBytes += text.count
     if extensionBytes > Limits.chunkExtensionBytes { return .extensions }
     guard HeaderRules.trimmed(text).first == 0x3B else { return .chunkSize }
-    return hasControls(text) ? .control : nil
+    return HeaderRules.isFieldValue(text) ? nil : .control
   }
 
   // MARK: Bytes of the grammar
@@ -420,23 +415,11 @@ final class ResponseParser {
   private func isDigit(_ byte: UInt8) -> Bool { byte &- 0x30 < 10 }
   private func isBlank(_ byte: UInt8) -> Bool { byte == 0x20 || byte == 0x09 }
 
-  private func hex(_ byte: UInt8) -> Int? {
-    if isDigit(byte) { return Int(byte &- 0x30) }
-    let letter = byte | 0x20
-    return letter &- 0x61 < 6 ? Int(letter &- 0x57) : nil
-  }
-
   /// Whether a byte may be in a token: a letter, a digit, or one of "!#$%&'*+-.^_`|~". Each byte below 0x80 has a
   /// bit in one of two words.
   private func isToken(_ byte: UInt8) -> Bool {
     let word: UInt64 = byte < 0x40 ? 0x03FF_6CFA_0000_0000 : byte < 0x80 ? 0x57FF_FFFF_C7FF_FFFE : 0
     return word >> UInt64(byte & 63) & 1 != 0
-  }
-
-  /// Whether there is a control character, such as CR or NUL. A tab is allowed (RFC 9110 section 5.5).
-  private func hasControls(_ bytes: ByteView) -> Bool {
-    for byte in bytes where byte < 0x20 && byte != 0x09 || byte == 0x7F { return true }
-    return false
   }
 
   // MARK: Flaws
