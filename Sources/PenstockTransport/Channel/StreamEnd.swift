@@ -29,6 +29,16 @@ enum StreamEnd {
   /// The headers of the request exceed the peer's limit.
   case requestTooLarge(size: UInt32, limit: UInt32)
   case noMemory
+
+  /// Whether the peer has ended its answer without an error.
+  var isComplete: Bool {
+    switch self {
+    case .trailers, .body: return true
+    case .neverSent, .unprocessed, .unanswered, .cancelled, .tooMuch, .insecure, .reset, .lost, .broken,
+      .answerTooLarge, .requestTooLarge, .noMemory:
+      return false
+    }
+  }
 }
 
 /// The reason why the owner of a stream leaves it.

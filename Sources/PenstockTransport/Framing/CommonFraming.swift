@@ -67,7 +67,10 @@ class CommonFraming: Framing {
   /// Whether the content-type is the protocol's usual one. A usual content-type is not added to the metadata.
   func isUsual(_ type: ByteView) -> Bool { true }
   /// The status in the head of an answer. `isAll`: the head is the whole answer. nil: the head has no status.
-  func status(inHead fields: Metadata, isAll: Bool) -> Status? { nil }
+  @inline(never) @_optimize(size)
+  func status(inHead fields: Metadata, isAll: Bool) -> Status? {
+    isAll || fields.index(of: grpcStatusName) != nil ? grpcStatus(of: fields) : nil
+  }
   /// Frames a message in the protocol's own form, if `isPrefixed` is false.
   func frame(_ bytes: ByteBuffer, compressed: Bool) -> FramedMessage { .inHeaders(size: 0, wireSize: 0) }
   /// Returns the step for the content of the last frame (`lastFlag`), which has the status.

@@ -144,7 +144,7 @@ final class ConnectUnaryFraming: CommonFraming {
     if bodyLength > most {
       return .ended(answer(or: status(.tooLarge(length: UInt32(clamping: bodyLength), limit: limit))))
     }
-    decoder.expect(bodyLength >= 0 ? bodyLength : most &+ (most < .max ? 1 : 0), isCertain: bodyLength >= 0)
+    decoder.expect(bodyLength >= 0 ? bodyLength : min(most, .max - 1) + 1, isCertain: bodyLength >= 0)
     return start
   }
 

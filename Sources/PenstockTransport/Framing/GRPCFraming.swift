@@ -31,11 +31,6 @@ final class GRPCFraming: CommonFraming {
 
   override func isUsual(_ type: ByteView) -> Bool { bytesEqual(type, "application/grpc") }
 
-  @inline(never) @_optimize(size)
-  override func status(inHead fields: Metadata, isAll: Bool) -> Status? {
-    isAll || fields.index(of: grpcStatusName) != nil ? grpcStatus(of: fields) : nil
-  }
-
   override func status(ofTrailers block: HeaderBlock) -> Status? {
     block.isPlainTrailers ? Status(.ok) : grpcStatus(of: block.fields)
   }

@@ -103,11 +103,6 @@ final class GRPCWebFraming: CommonFraming {
 
   override func isUsual(_ given: ByteView) -> Bool { bytesEqual(given, type) }
 
-  @inline(never) @_optimize(size)
-  override func status(inHead fields: Metadata, isAll: Bool) -> Status? {
-    isAll || fields.index(of: grpcStatusName) != nil ? grpcStatus(of: fields) : nil
-  }
-
   override func decode(_ bytes: ByteView) -> (consumed: Int, step: BodyStep) {
     base64 == nil ? super.decode(bytes) : decodeText(bytes)
   }

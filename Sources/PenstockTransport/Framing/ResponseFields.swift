@@ -246,16 +246,3 @@ extension CommonFraming {
     }
   }
 }
-
-extension StreamEnd {
-  /// Whether the peer has ended its answer without an error.
-  var isComplete: Bool {
-    switch self {
-    case .trailers, .body: return true
-    case .neverSent, .unprocessed, .unanswered, .cancelled, .tooMuch, .insecure, .reset, .lost, .broken,
-      .answerTooLarge,
-      .requestTooLarge, .noMemory:
-      return false
-    }
-  }
-}
