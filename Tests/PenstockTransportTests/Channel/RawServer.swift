@@ -298,6 +298,12 @@ final class Peer: @unchecked Sendable {
   /// Waits for the next request, and returns the number of its stream.
   func request() -> Int32 { frame(1)?.stream ?? -1 }
 
+  /// Whether the kernel's buffers are full, because the client does not read.
+  var isFull: Bool {
+    var one = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
+    return poll(&one, 1, 0) == 0
+  }
+
   /// Waits until `count` bytes can be read.
   func waitForUnread(_ count: Int32) {
     var size = count

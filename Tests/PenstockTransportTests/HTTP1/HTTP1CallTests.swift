@@ -1,4 +1,3 @@
-import Glibc
 import PenstockCall
 import PenstockChannel
 import PenstockWire
@@ -125,7 +124,7 @@ import Testing
       }
       #expect(answer.code == .ok, "\(answer.words)")
       #expect(answer.message?.count == count)
-      if form.connections == 3 { wait { server.connections == count } }
+      if form.connections == 3 { eventually("connection \(count)") { server.connections == count } }
     }
     #expect(server.connections == form.connections && server.complaints == [])
   }
@@ -179,9 +178,4 @@ import Testing
     }
     #expect(server.connections == 1)
   }
-}
-
-/// Waits until a condition holds, at most 20 seconds.
-func wait(_ condition: () -> Bool) {
-  for _ in 0..<20_000 where !condition() { usleep(1000) }
 }

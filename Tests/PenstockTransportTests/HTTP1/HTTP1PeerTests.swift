@@ -1,4 +1,3 @@
-import Glibc
 import PenstockCall
 import PenstockChannel
 import PenstockWire
@@ -118,33 +117,34 @@ import Testing
   /// If the server has closed an idle connection, the next call does not use it.
   @Test(arguments: [false, true])
   func aKeptConnectionThatTheServerClosed(tls: Bool) throws {
-    let lock = Lock()
-    nonisolated(unsafe) var hasClosed = false
+    let closed = Counter()
     let server = RawServer(
       tls: tls ? serverTLS { $0.http = .http1 } : nil,
       { peer in
         if let request = peer.readRequest() { peer.answer(request.messages) }
         peer.shutdown()
-        lock.withLock { hasClosed = true }
+        closed.up()
       })
     defer { server.stop() }
     let client = try #require(http1Client(server.target, tls: tls ? Certificates.shared.client() : nil))
     for count in 1...5 {
       let answer = client.unary("/a.B/C", [1])
       #expect(answer.code == .ok, "\(answer.words)")
-      wait { lock.withLock { hasClosed } }
-      lock.withLock { hasClosed = false }
+      eventually("the server closes the connection") { closed.now == count }
       #expect(server.connections == count)
     }
   }
 
-  /// Bytes that the server sends without a request are not taken for the answer to the next request.
+  /// The client closes an idle connection on which the server sends bytes without a request. So the bytes are not taken
+  /// for the answer to the next request.
   @Test func bytesOnAKeptConnection() throws {
+    let closed = Counter()
     let server = RawServer { peer in
       guard let request = peer.readRequest() else { return }
       peer.answer(request.messages)
       peer.send("HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n")
       peer.waitForClose()
+      closed.up()
     }
     defer { server.stop() }
     let client = try #require(http1Client(server.target))
@@ -153,8 +153,7 @@ import Testing
       // The additional bytes may arrive together with the answer. The call then fails.
       #expect(
         answer.code == .ok || answer.words.contains("bytes behind the end of its answer"), "\(answer.words)")
-      wait { server.connections == count }
-      usleep(2000)
+      eventually("the client closes the connection") { closed.now == count }
     }
     #expect(server.connections == 5)
   }
@@ -310,23 +309,25 @@ import Testing
 
   /// In blocking style, an answer that is complete before the half-close waits until a thread asks for it.
   @Test func anAnswerBeforeTheHalfClose() throws {
-    let lock = Lock()
-    nonisolated(unsafe) var hasAnswered = false
+    let answered = Counter()
     let server = RawServer { peer in
       _ = peer.readHead()
       _ = peer.readChunk()
       peer.answer([[7]])
-      lock.withLock { hasAnswered = true }
+      answered.up()
       peer.waitForClose()
     }
     defer { server.stop() }
-    let client = try #require(http1Client(server.target))
+    let client = try #require(http1Client(server.target, mode: .host))
     let call = client.make("/a.B/C", .bidi)
     call.open()
     #expect(call.say([1]) == .ok)
-    wait { lock.withLock { hasAnswered } }
-    // The loop has time to read the answer.
-    usleep(50_000)
+    eventually("the server answers") {
+      client.settle()
+      return answered.now == 1
+    }
+    // The loop reads the answer.
+    client.settle()
     _ = call.halfClose()
     #expect(call.next() == [7])
     #expect(call.receive().1 == nil)
@@ -353,13 +354,15 @@ import Testing
   // MARK: Flow control
 
   /// If a call does not read its answer, the server can send only a window of bytes and the content of the
-  /// kernel's buffers.
+  /// kernel's buffers, and the loop has nothing to do.
   @Test(arguments: [false, true])
   func anAnswerThatNobodyReads(tls: Bool) throws {
     let lock = Lock()
     nonisolated(unsafe) var sent = 0
+    nonisolated(unsafe) var busy: Peer?
     let server = RawServer(tls: tls ? serverTLS { $0.http = .http1 } : nil) { peer in
       _ = peer.readRequest()
+      lock.withLock { busy = peer }
       peer.answerHead()
       let line = LineFraming.line([UInt8](repeating: 1, count: 50_000))
       for _ in 0..<300 {
@@ -370,7 +373,7 @@ import Testing
     }
     defer { server.stop() }
     let client = try #require(
-      http1Client(server.target, tls: tls ? Certificates.shared.client() : nil) {
+      http1Client(server.target, mode: .host, tls: tls ? Certificates.shared.client() : nil) {
         $0.initialStreamWindow = 65535
       })
     let call = client.make("/a.B/C", .serverStream)
@@ -378,54 +381,51 @@ import Testing
     #expect(call.say([1]) == .ok)
     _ = call.halfClose()
     #expect(call.receive().1?.count == 50_000)
-    // The server counts as stopped when it has sent nothing for a while.
-    var before = -1
-    while before != lock.withLock({ sent }) {
-      before = lock.withLock { sent }
-      usleep(200_000)
+    eventually("the server can send no more") {
+      comesToRest(client) && lock.withLock { busy?.isFull == true }
     }
-    #expect(before < 250)
-    // The loop must sleep, instead of running turn after turn.
-    let turns = work(client)
-    usleep(100_000)
-    #expect(work(client) - turns < 20)
+    #expect(comesToRest(client))
+    #expect(lock.withLock { sent } < 250)
     for _ in 1..<300 { #expect(call.receive().1?.count == 50_000) }
     #expect(call.receive().1 == nil)
     #expect(Answer(try #require(call.finish().1)).code == .ok)
   }
 
-  /// The work that the loop has done, as the driving thread counts it.
-  private func work(_ client: TestClient) -> UInt64 {
-    nonisolated(unsafe) var work: UInt64 = 0
-    client.runtime.runtime.perform { work = client.runtime.runtime.work }
-    return work
+  /// Whether the loop, which the test drives, has nothing to do after some turns. A loop that runs turn after turn
+  /// instead of sleeping never comes to rest.
+  private func comesToRest(_ client: TestClient) -> Bool {
+    for _ in 0..<1000 {
+      client.turn()
+      if !isReadable(client.runtime.runtime.pollableFD) { return true }
+    }
+    return false
   }
 
   /// If a call does not read its answer, the loop also sleeps after the server has reset the connection,
   /// although epoll reports a reset connection in each turn.
   @Test func anAnswerThatNobodyReadsOnALostConnection() throws {
-    let lock = Lock()
-    nonisolated(unsafe) var isReset = false
+    let sent = Counter()
+    let mayReset = Counter()
     let server = RawServer { peer in
       _ = peer.readRequest()
       peer.answerHead()
       for _ in 0..<4 { peer.sendChunk(LineFraming.line([UInt8](repeating: 1, count: 50_000))) }
-      usleep(100_000)
+      sent.up()
+      eventually("the client has stopped reading") { mayReset.now == 1 }
       peer.reset()
-      lock.withLock { isReset = true }
     }
     defer { server.stop() }
-    let client = try #require(http1Client(server.target) { $0.initialStreamWindow = 65535 })
+    let client = try #require(http1Client(server.target, mode: .host) { $0.initialStreamWindow = 65535 })
     let call = client.make("/a.B/C", .serverStream)
     call.open()
     #expect(call.say([1]) == .ok)
     _ = call.halfClose()
     #expect(call.receive().1?.count == 50_000)
-    wait { lock.withLock { isReset } }
-    usleep(20_000)
-    let turns = work(client)
-    usleep(100_000)
-    #expect(work(client) - turns < 20)
+    eventually("the server has sent everything") { comesToRest(client) && sent.now == 1 }
+    #expect(comesToRest(client))
+    mayReset.up()
+    #expect(isReadable(client.runtime.runtime.pollableFD, milliseconds: 20_000), "no reset")
+    #expect(comesToRest(client))
     while call.receive().1 != nil {}
     #expect(Answer(try #require(call.finish().1)).code == .unavailable)
   }

@@ -344,7 +344,7 @@ import Testing
   /// When the servers work again, the next call succeeds.
   @Test(arguments: 0..<12)
   func randomServers(_ seed: Int) throws {
-    var random = SplitMix1(state: UInt64(seed))
+    var random = SplitMix(state: UInt64(seed))
     world.delay = random.next() % 3 * Self.millisecond
     var isIll = true
     let whole = Self.answer([[7]])
@@ -388,17 +388,5 @@ import Testing
     #expect(client.channel.close() == .ok)
     pass(Self.second, client)
     #expect(log.open == 0)
-  }
-
-  /// Makes random numbers from a seed.
-  struct SplitMix1 {
-    var state: UInt64
-    mutating func next() -> UInt64 {
-      state &+= 0x9E37_79B9_7F4A_7C15
-      var z = state
-      z = (z ^ (z >> 30)) &* 0xBF58_476D_1CE4_E5B9
-      z = (z ^ (z >> 27)) &* 0x94D0_49BB_1331_11EB
-      return z ^ (z >> 31)
-    }
   }
 }
