@@ -1,7 +1,7 @@
 """Functions and classes that the suites with servers share: to count tests, to end processes when their test ends, to build
 programs and to make certificates.
 
-Nothing here sleeps: a test waits for a process's output, with a time limit.
+A test waits for a process's output or for a condition, with a time limit. Nothing else sleeps here.
 """
 
 import contextlib
@@ -41,6 +41,17 @@ def check(holds, *why):
 
 def check_equal(found, expected, what=""):
     check(found == expected, f"{what}: found {found!r}, expected {expected!r}")
+
+
+def wait_for(condition, *what, limit=30):
+    """Waits until `condition` returns something true. `what` describes the condition if the wait fails; a function in it is
+    called for its result then."""
+    until = time.monotonic() + limit
+    while not condition():
+        if time.monotonic() >= until:
+            check(False, f"not within {limit} s:", *(part() if callable(part) else part for part in what))
+        # The pause between two looks at the condition.
+        time.sleep(0.005)
 
 
 class Suite:

@@ -16,7 +16,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "proxies
 
 import harness
 import names as dns
-from harness import Process, check, check_equal
+from harness import Process, check, check_equal, wait_for
 from load import KINDS, Caller, Load, penstock
 from names import Names
 from servers import HERE as PROXIES
@@ -147,9 +147,7 @@ class Network:
             Waiting(channel).end("OK")
             calls = [Waiting(channel, kind, **{"x-delay-ms": "3000"}) for kind in KINDS]
             reached = [call.arguments[1] for call in calls]
-            until = time.monotonic() + 20
-            while not set(reached) <= set(server.seen()):
-                check(time.monotonic() < until, "the calls have not reached the server")
+            wait_for(lambda: set(reached) <= set(server.seen()), "the calls reach the server")
             with link.being(dark=[FAR]):
                 for call in calls:
                     call.end("UNAVAILABLE", SILENCE, TIMED_OUT, least=0.4, most=3 + SLACK)
@@ -177,10 +175,8 @@ class Network:
             with link.being(dark=[FAR]):
                 Waiting(channel).end("UNAVAILABLE", SILENCE, TIMED_OUT)
                 calls = [Waiting(channel, kind, timeout=30) for kind in KINDS]
-                until = time.monotonic() + 20
-                while channel.connectivity != penstock.Connectivity.TRANSIENT_FAILURE:
-                    check(time.monotonic() < until, "the channel is", channel.connectivity)
-                    time.sleep(0.01)
+                wait_for(lambda: channel.connectivity == penstock.Connectivity.TRANSIENT_FAILURE,
+                         "TRANSIENT_FAILURE, not", lambda: channel.connectivity)
                 check(all(call.is_alive() for call in calls), "a call has not waited")
             for call in calls:
                 call.end("OK")
@@ -192,11 +188,7 @@ class Network:
                 calls.more(50)
                 before = len(calls.failed())
                 with calls.fault(), link.being(dark=[FAR]):
-                    # Waits until at least one call has failed.
-                    until = time.monotonic() + 20
-                    while len(calls.failed()) == before:
-                        check(time.monotonic() < until, "no call has failed")
-                        time.sleep(0.01)
+                    wait_for(lambda before=before: len(calls.failed()) > before, "a call fails")
                 calls.more(50)
             calls.stop()
             calls.judge([server], f"^UNAVAILABLE .*({SILENCE}|{TIMED_OUT})")
@@ -359,10 +351,7 @@ class Network:
             Waiting(channel).end("UNAVAILABLE", "did not resolve in time", least=0.49, most=0.5 + SLACK)
         with self.srv(wait_for_ready=True, **SOON) as channel:
             call = Waiting(channel)
-            until = time.monotonic() + 20
-            while len(names.questions) < 3:
-                check(time.monotonic() < until, "questions:", names.questions)
-                time.sleep(0.01)
+            wait_for(lambda: len(names.questions) >= 3, "three questions, not", names.questions)
             names.silent = False
             call.end("OK")
 

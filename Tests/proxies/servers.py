@@ -4,9 +4,8 @@ import contextlib
 import pathlib
 import socket
 import sys
-import time
 
-from harness import ROOT, Failure, Process, check
+from harness import ROOT, Failure, Process, wait_for
 
 HERE = ROOT / "Tests" / "proxies"
 
@@ -25,14 +24,14 @@ class Port:
 
     def wait(self, process=None):
         """Waits until a server listens at the port."""
-        until = time.monotonic() + 20
-        while True:
+        def listens():
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.number), 5):
-                return
-            check(time.monotonic() < until, "nothing listens on", self.address)
+                return True
             if process and process.popen.poll() is not None:
                 raise Failure(f"{process.name} has ended: {process.rest()[-5:]}")
-            time.sleep(0.01)
+            return False
+
+        wait_for(listens, "a server listens on", self.address)
 
 
 def children(process):
@@ -41,11 +40,8 @@ def children(process):
     return [int(child) for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def wait_gone(pids, limit=20):
-    until = time.monotonic() + limit
-    while any(pathlib.Path(f"/proc/{pid}").exists() for pid in pids):
-        check(time.monotonic() < until, "these processes go on:", pids)
-        time.sleep(0.01)
+def wait_gone(pids):
+    wait_for(lambda: not any(pathlib.Path(f"/proc/{pid}").exists() for pid in pids), "these processes end:", pids)
 
 
 class Server:
