@@ -6,7 +6,7 @@ import random
 import threading
 import time
 
-from harness import check, check_equal
+from harness import check, check_equal, wait_for
 from load import LOST, Caller, Load, penstock
 from servers import Server
 from through_envoy import Envoy
@@ -17,13 +17,6 @@ POLICY = {"loadBalancingConfig": [{"round_robin": {}}], "healthCheckConfig": {"s
 
 def target(servers):
     return "ipv4:" + ",".join(server.address for server in servers)
-
-
-def wait_for(condition, what, limit=30):
-    until = time.monotonic() + limit
-    while not condition():
-        check(time.monotonic() < until, "not within", limit, "s:", what)
-        time.sleep(0.01)
 
 
 class Chosen:
@@ -52,6 +45,12 @@ class Chosen:
                 return
             check(time.monotonic() < until, "it still gets calls")
 
+    @staticmethod
+    def wait_share(server):
+        """Waits until the server gets calls again."""
+        before = len(server.seen())
+        wait_for(lambda: len(server.seen()) > before + 20, "it gets its share again")
+
     # ---- Health checks by the client ----
 
     def health(self):
@@ -77,7 +76,7 @@ class Chosen:
                 calls.more(200)
                 check_equal(len(server.seen()), before, "calls to a server that does not serve")
                 server.do("health SERVING")
-                wait_for(lambda server=server, before=before: len(server.seen()) > before + 20, "it gets its share again")
+                self.wait_share(server)
             calls.stop()
             # No call was lost, and none failed.
             calls.judge(servers)
@@ -134,8 +133,7 @@ class Chosen:
                     server.end()
                 calls.more()
                 server.begin()
-                before = len(server.seen())
-                wait_for(lambda server=server, before=before: len(server.seen()) > before + 20, "it gets its share again")
+                self.wait_share(server)
             calls.stop()
             calls.judge(servers, LOST)
 
@@ -153,7 +151,7 @@ class Chosen:
             wait_for(lambda: channel.connectivity == penstock.Connectivity.IDLE, "idle")
             Caller(channel).call("unary", "two")
             channel.close_gracefully(20)
-            wait_for(lambda: channel.connectivity == penstock.Connectivity.SHUTDOWN, "closed", 10)
+            wait_for(lambda: channel.connectivity == penstock.Connectivity.SHUTDOWN, "closed", limit=10)
 
     # ---- Several connections to one address ----
 
@@ -212,12 +210,14 @@ class Chosen:
             calls = stack.enter_context(Load(channel, threads=16))
             for turn in range(4):
                 calls.more()
+                server = servers[turn % 2]
                 with calls.fault():
-                    servers[turn % 2].end(gently=turn < 2)
+                    server.end(gently=turn < 2)
                 calls.more()
-                servers[turn % 2].begin()
-                calls.more()
-                check(servers[turn % 2].peers() <= 3, "connections:", servers[turn % 2].peers())
+                server.begin()
+                # The other server ends next. So this one has to be connected again before that.
+                self.wait_share(server)
+                check(server.peers() <= 3, "connections:", server.peers())
             calls.stop()
             self.forgive_refused(calls, servers)
             calls.judge(servers, LOST + "|^(CANCELLED CANCELLED|UNAVAILABLE Cancelling all calls)$")
@@ -250,7 +250,7 @@ class Chosen:
                         calls.more(200)
                         check_equal(len(server.seen()), before, "calls to a server that does not serve")
                         server.do("health SERVING")
-                        wait_for(lambda server=server, before=before: len(server.seen()) > before + 20, "it gets its share again")
+                        self.wait_share(server)
                     calls.stop()
                     calls.judge(servers)
 
@@ -265,8 +265,7 @@ class Chosen:
             wait_for(lambda: proxy.gauge("cluster.servers.outlier_detection.ejections_active") == 1, "it is taken out")
             servers[0].do("succeed")
             wait_for(lambda: proxy.gauge("cluster.servers.outlier_detection.ejections_active") == 0, "it is let in again")
-            before = len(servers[0].seen())
-            wait_for(lambda: len(servers[0].seen()) > before + 20, "it gets its share again")
+            self.wait_share(servers[0])
             failed = len(calls.failed())
             calls.more(200)
             check_equal(len(calls.failed()), failed, "calls that have failed after it was let in again")
