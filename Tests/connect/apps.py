@@ -9,6 +9,7 @@ grpc.testing.TestService on connectrpc, and pages of HTML such as gateways and l
 import asyncio
 import contextvars
 
+import opaque
 import probe_pb2 as pb
 import service
 import testing_pb2 as testing
@@ -78,16 +79,20 @@ class App(ConnectASGIApplication):
         return self.endpoints_path
 
 
-def probe_app():
-    probe = service.Probe()
+def probe_endpoints(maker, probe, methods):
+    """The endpoints of probe.Probe, which `probe` implements. `maker`: the class of connectrpc that makes them."""
 
     def endpoint(name, kind, function):
         path = service.SERVICE + name
-        return path, getattr(Endpoint, kind)(
+        return path, getattr(maker, kind)(
             method=method(path, kind, pb.Ask, pb.Answer, idempotency_of(name)),
             function=lambda ask, context: function(probe, ask, ConnectCall(context)))
 
-    return App(service.SERVICE, dict(endpoint(*row) for row in service.METHODS))
+    return dict(endpoint(*row) for row in methods)
+
+
+def probe_app():
+    return App(service.SERVICE, probe_endpoints(Endpoint, service.Probe(), service.METHODS))
 
 
 # ---- grpc.testing.TestService, for the cases of Tests/interop/client ----
@@ -152,6 +157,7 @@ class TestService:
     async def responses(self, ask, headers):
         for parameters in ask.response_parameters:
             if parameters.interval_us:
+                # The request asks for this pause before the message. No test waits for it.
                 await asyncio.sleep(parameters.interval_us / 1e6)
             yield testing.StreamingOutputCallResponse(payload=testing.Payload(body=bytes(parameters.size)))
             if key := headers.get("x-counted"):
@@ -203,36 +209,9 @@ def testing_app():
 # ---- penstock.Echo ----
 
 
-class Opaque:
-    """A codec that passes the bytes of messages unchanged."""
-
-    def __init__(self, name):
-        self.label = name
-
-    def name(self):
-        return self.label
-
-    def encode(self, message):
-        return bytes(message)
-
-    def decode(self, data, _):
-        return bytes(data)
-
-
-class Echo:
-    async def unary(self, ask, context):
-        return ask
-
-    async def server_stream(self, ask, context):
-        for _ in range(int(context.request_headers.get("x-repeat", "1"))):
-            yield ask
-
-    async def client_stream(self, asks, context):
-        return b"".join([ask async for ask in asks])
-
-    async def bidi(self, asks, context):
-        async for ask in asks:
-            yield ask
+class Echo(opaque.Echo):
+    def value(self, context, name):
+        return context.request_headers.get(name)
 
 
 def echo_app():
@@ -242,7 +221,7 @@ def echo_app():
             ("ClientStream", "client_stream", echo.client_stream), ("Bidi", "bidi_stream", echo.bidi))
     endpoints = {name + row[0]: getattr(Endpoint, row[1])(method=method(name + row[0], row[1], bytes, bytes), function=row[2])
                  for row in rows}
-    return App(name, endpoints, [Opaque(codec) for codec in ("proto", "json", "thing")])
+    return App(name, endpoints, [opaque.Codec(codec) for codec in ("proto", "json", "thing")])
 
 
 # ---- ASGI ----
@@ -305,15 +284,7 @@ class WsgiApp(ConnectWSGIApplication):
     path = service.SERVICE
 
     def __init__(self):
-        probe = service.SyncProbe()
-
-        def endpoint(name, kind, function):
-            path = service.SERVICE + name
-            return path, getattr(EndpointSync, kind)(
-                method=method(path, kind, pb.Ask, pb.Answer, idempotency_of(name)),
-                function=lambda ask, context: function(probe, ask, ConnectCall(context)))
-
-        super().__init__(endpoints=dict(endpoint(*row) for row in service.SYNC_METHODS),
+        super().__init__(endpoints=probe_endpoints(EndpointSync, service.SyncProbe(), service.SYNC_METHODS),
                          codecs=google_protobuf_codecs(), read_max_bytes=None)
 
     def __call__(self, environ, start_response):

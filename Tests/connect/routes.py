@@ -9,7 +9,7 @@ import signal
 import sys
 
 import harness
-from cases import CONNECT, GRPC, TEXT, WEB, Route
+from calls import CONNECT, GRPC, TEXT, WEB, Route
 from harness import ROOT, Process, check
 from servers import Port
 from through_envoy import Envoy, typed
@@ -42,7 +42,7 @@ def grpcio():
 
 
 def environment():
-    return {"PYTHONPATH": f"{harness.GENERATED}:{HERE}"}
+    return {"PYTHONPATH": f"{harness.GENERATED}:{HERE}:{ROOT / 'Tests' / 'interop'}"}
 
 
 class Pyvoy(Process):

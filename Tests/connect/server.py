@@ -62,13 +62,11 @@ async def on_uvicorn(arguments, plain, secure):
     if secure:
         config = uvicorn.Config(**common, ssl_certfile=arguments.cert, ssl_keyfile=arguments.key)
         servers.append((uvicorn.Server(config), secure))
-    running = [asyncio.ensure_future(server.serve(sockets=[found])) for server, found in servers]
-    while not all(server.started for server, _ in servers):
-        await asyncio.sleep(0.01)
+    # The sockets listen already. So connections wait until the servers have started.
     say(address=address(plain), tls=address(secure) if secure else None)
-    await stdin_ends()
+    running = [stdin_ends(), *(server.serve(sockets=[found]) for server, found in servers)]
+    await asyncio.wait([asyncio.ensure_future(one) for one in running], return_when=asyncio.FIRST_COMPLETED)
     os._exit(0)
-    await asyncio.gather(*running)
 
 
 async def on_hypercorn(arguments, plain, secure, wsgi):

@@ -40,6 +40,14 @@ class Call:
     def value(self, name):
         return next((value for key, value in self.headers if key == name), None)
 
+    def echo_metadata(self):
+        """Sends metadata back in the headers or trailers, as its name demands."""
+        for name, value in self.headers:
+            if name.startswith("x-head-"):
+                self.add_header(name, value)
+            elif name.startswith("x-tail-"):
+                self.add_trailer(name, value)
+
 
 class Holds:
     """Holds calls until another call releases them. The calls may run in the event loops of several threads, because
@@ -77,17 +85,13 @@ class Probe:
 
     @contextlib.asynccontextmanager
     async def follow(self, call):
-        """Sends metadata back in the headers or trailers, as its name demands, and records the state of the call."""
+        """Sends metadata back, and records the state of the call."""
         key = call.value("x-id")
         state = "cancelled"
         if key:
             self.states[key] = "running"
             self.times[key] += 1
-        for name, value in call.headers:
-            if name.startswith("x-head-"):
-                call.add_header(name, value)
-            elif name.startswith("x-tail-"):
-                call.add_trailer(name, value)
+        call.echo_metadata()
         await call.begin()
         try:
             yield call.seen()
@@ -171,11 +175,7 @@ class SyncProbe:
 
     @staticmethod
     def begin(call):
-        for name, value in call.headers:
-            if name.startswith("x-head-"):
-                call.add_header(name, value)
-            elif name.startswith("x-tail-"):
-                call.add_trailer(name, value)
+        call.echo_metadata()
         return call.seen()
 
     @staticmethod

@@ -7,7 +7,7 @@ import pathlib
 import threading
 
 import probe_pb2 as pb
-from cases import CONNECT, KINDS, TEXT, WEB, Caller, asked, eventually, failure
+from calls import CONNECT, KINDS, LIMIT, TEXT, WEB, Caller, asked, eventually, failure
 from harness import check, check_equal
 from penstock import Connectivity, Idempotency, RpcError, StatusCode
 from routes import route, server
@@ -20,7 +20,6 @@ STATUSES = {400: "INTERNAL", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 4
             502: "UNAVAILABLE", 503: "UNAVAILABLE", 504: "UNAVAILABLE",
             200: "UNKNOWN", 204: "UNKNOWN", 301: "UNKNOWN", 302: "UNKNOWN", 307: "UNKNOWN", 308: "UNKNOWN", 405: "UNKNOWN",
             413: "UNKNOWN", 415: "UNKNOWN", 418: "UNKNOWN", 500: "UNKNOWN", 505: "UNKNOWN"}
-LIMIT = 20
 
 
 def sockets(address):

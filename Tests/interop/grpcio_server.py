@@ -20,6 +20,7 @@ import echo_pb2_grpc
 import grpc
 import helloworld_pb2
 import helloworld_pb2_grpc
+import opaque
 import tap
 import testing_pb2
 import testing_pb2_grpc
@@ -198,23 +199,11 @@ class Greeter(helloworld_pb2_grpc.GreeterServicer):
         return helloworld_pb2.HelloReply(message=f"Hello, {request.name}!")
 
 
-class Opaque(grpc.GenericRpcHandler):
+class Opaque(opaque.Echo, grpc.GenericRpcHandler):
     """The service penstock.Echo, with messages that are bytes, without protobuf."""
 
-    async def unary(self, request, context):
-        return request
-
-    async def server_stream(self, request, context):
-        repeat = next((value for name, value in context.invocation_metadata() if name == "x-repeat"), "1")
-        for _ in range(int(repeat)):
-            yield request
-
-    async def client_stream(self, requests, context):
-        return b"".join([request async for request in requests])
-
-    async def bidi(self, requests, context):
-        async for request in requests:
-            yield request
+    def value(self, context, name):
+        return next((value for key, value in context.invocation_metadata() if key == name), None)
 
     def service(self, details):
         return {

@@ -3,6 +3,7 @@ HTTP/2."""
 
 import pathlib
 
+import opaque
 import pyqwest
 from connectrpc.client import ConnectClientSync, ResponseMetadata
 from connectrpc.code import Code
@@ -15,22 +16,6 @@ from harness import check, check_equal
 # both.
 DETAILS = "CAkSA2EgYhoqCiN0eXBlLmdvb2dsZWFwaXMuY29tL3Byb2JlLnYxLkRldGFpbBIDAQL/"
 VERSIONS = {"1.1": pyqwest.HTTPVersion.HTTP1, "2": pyqwest.HTTPVersion.HTTP2}
-
-
-class Bytes:
-    """A codec whose messages are bytes."""
-
-    def __init__(self, name):
-        self.codec_name = name
-
-    def name(self):
-        return self.codec_name
-
-    def encode(self, message):
-        return message
-
-    def decode(self, data, message_class):
-        return bytes(data)
 
 
 KINDS = {"Unary": StreamType.UNARY, "ServerStream": StreamType.SERVER_STREAM, "ClientStream": StreamType.CLIENT_STREAM,
@@ -103,7 +88,7 @@ def run(suite, servers, certificates):
                 address = f"http{'s' if tls else ''}://{servers[tls].address}"
                 for codec in ("proto", "json", "own"):
                     transport = pyqwest.SyncHTTPTransport(tls_ca_cert=authority, http_version=number)
-                    client = ConnectClientSync(address, codec=Bytes(codec), protocol=protocol,
+                    client = ConnectClientSync(address, codec=opaque.Codec(codec), protocol=protocol,
                                                http_client=pyqwest.SyncClient(transport))
                     for test in (unary, streams, errors):
                         name = f"connectrpc {test.__name__} {protocol.name} {version} {'tls ' if tls else ''}{codec}"
