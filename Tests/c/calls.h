@@ -21,6 +21,16 @@ static inline penstock_call *start_with(penstock_channel *channel, const char *m
   return call;
 }
 
+/* Begins a unary call whose message is `number` in decimal. Every third call has a deadline. */
+static inline penstock_call *start_numbered(penstock_channel *channel, int number) {
+  char text[16];
+  snprintf(text, sizeof(text), "%d", number);
+  penstock_call *call = start_with(channel, UNARY, PENSTOCK_KIND_UNARY, number % 3 ? "{}" : "{\"deadline_ms\": 60000}");
+  OK(penstock_call_send(call, text, strlen(text)));
+  OK(penstock_call_half_close(call));
+  return call;
+}
+
 static inline void check_message(int line, penstock_call *call, const char *expected) {
   penstock_message *message = NULL;
   if (!check_result(__FILE__, line, "receive", penstock_call_receive(call, &message), PENSTOCK_OK)) return;

@@ -22,17 +22,11 @@ static void crowd(penstock_channel *channel) {
   enum { CALLS = 1000 };
   static penstock_call *calls[CALLS];
   for (int i = 0; i < CALLS; i++) {
-    char text[16];
-    sprintf(text, "%d", i);
-    calls[i] = start_with(channel, UNARY, PENSTOCK_KIND_UNARY, i % 3 ? "{}" : "{\"deadline_ms\": 60000}");
-    OK(penstock_call_send(calls[i], text, strlen(text)));
-    OK(penstock_call_half_close(calls[i]));
+    calls[i] = start_numbered(channel, i);
     if (i % 7 == 0) OK(penstock_call_cancel(calls[i / 2], NULL));
   }
   for (int i = 0; i < CALLS; i++) {
-    char text[16];
     penstock_reply *reply = NULL;
-    sprintf(text, "%d", i);
     OK(penstock_call_wait(calls[i], &reply));
     int32_t code = penstock_reply_code(reply);
     CHECK(code == PENSTOCK_STATUS_OK || (code == PENSTOCK_STATUS_CANCELLED && i < CALLS / 2));

@@ -14,6 +14,16 @@ static int32_t prefer(watcher *self, penstock_hop *hop) {
 
 static int32_t prefer_once_per_call(penstock_hop *hop, void *state) { return prefer(state, hop); }
 
+/* Pushes a snapshot of one address: that of a server, in zone a. */
+static void push_zone_a(servers *all, int server) {
+  char text[256];
+  snprintf(text, sizeof(text),
+           "{\"addresses\": [{\"address\": \"%s\", \"attributes\": {\"zone\": \"a\"}}], "
+           "\"service_config\": {\"loadBalancingConfig\": [%s]}}",
+           all->address[server], ROUND_ROBIN);
+  OK(penstock_resolver_push(all->resolver, text, NULL));
+}
+
 /* The hop that asks for a zone is made once per call, or per attempt; the call is unary or a stream. */
 TEST(pick_prefers_a_zone) {
   for (int i = 1; i < POLICIES * 2; i++) {
@@ -101,12 +111,7 @@ TEST(pick_requires_a_zone) {
   penstock_call *call = start_with(all.channel, UNARY, PENSTOCK_KIND_UNARY, "{\"wait_for_ready\": true}");
   OK(penstock_call_send(call, "x", 1));
   OK(penstock_call_half_close(call));
-  char text[256];
-  snprintf(text, sizeof(text),
-           "{\"addresses\": [{\"address\": \"%s\", \"attributes\": {\"zone\": \"a\"}}], "
-           "\"service_config\": {\"loadBalancingConfig\": [%s]}}",
-           all.address[2], ROUND_ROBIN);
-  OK(penstock_resolver_push(all.resolver, text, NULL));
+  push_zone_a(&all, 2);
   penstock_reply *reply = NULL;
   if (OK(penstock_call_wait(call, &reply))) CHECK_INT(outcome_of(&all, reply).server, 2);
   penstock_call_release(call);
@@ -191,12 +196,7 @@ TEST(pick_takes_turns_with_other_calls) {
     char *const one[] = {"--max-concurrent-streams", "1", NULL};
     start_servers(&all, one);
     open_servers(&all, ROUND_ROBIN, NULL);
-    char text[256];
-    snprintf(text, sizeof(text),
-             "{\"addresses\": [{\"address\": \"%s\", \"attributes\": {\"zone\": \"a\"}}], "
-             "\"service_config\": {\"loadBalancingConfig\": [%s]}}",
-             all.address[0], ROUND_ROBIN);
-    OK(penstock_resolver_push(all.resolver, text, NULL));
+    push_zone_a(&all, 0);
     CHECK_INT(ask(&all, NULL, "{\"wait_for_ready\": true}").code, 0);
     penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
     penstock_interceptor_id id = 0;

@@ -241,13 +241,7 @@ TEST_EACH(protocols_many_at_once) {
   penstock_channel *channel = open_current("");
   enum { CALLS = 300 };
   penstock_call *calls[CALLS];
-  for (int i = 0; i < CALLS; i++) {
-    char text[16];
-    sprintf(text, "%d", i);
-    calls[i] = start_with(channel, UNARY, PENSTOCK_KIND_UNARY, i % 3 ? "{}" : "{\"deadline_ms\": 60000}");
-    OK(penstock_call_send(calls[i], text, strlen(text)));
-    OK(penstock_call_half_close(calls[i]));
-  }
+  for (int i = 0; i < CALLS; i++) calls[i] = start_numbered(channel, i);
   for (int i = 0; i < CALLS; i++) {
     char text[16];
     sprintf(text, "%d", i);
