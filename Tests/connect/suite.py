@@ -2,7 +2,6 @@
 it."""
 
 import importlib.util
-import os
 import pathlib
 import sys
 
@@ -20,8 +19,6 @@ TRANSLATED = frozenset({"streams", "up", "empty", "state", "translates", "resets
 AS_TEXT = TRANSLATED - {"up"}
 # WSGI applications get the whole request before they answer, and are not told that a call was cancelled.
 WSGI = frozenset({"json", "gzip", "headers first"}) | GET
-# The reason why tests are skipped if a proxy's program is missing.
-ABSENT = "{} is not there: scripts/doctor --check or scripts/setup-tests installs it"
 
 
 class Connect:
@@ -31,17 +28,6 @@ class Connect:
         self.certificates = harness.Certificates(folder)
         self.roots = self.certificates.client_options()
         self.programs = Programs(suite)
-
-    def there(self, name, found):
-        """Whether a program was found. If not, its tests are skipped, or fail with CI=true."""
-        if found or not self.suite.wants(name):
-            return bool(found)
-        if os.environ.get("CI") == "true":
-            self.suite.note(name, ABSENT.format(name))
-        else:
-            print(f"skipped: {ABSENT.format(name)}")
-            self.suite.skipped += 1
-        return False
 
     def python(self, each):
         if any(self.suite.wants(f"{each.name} {name[5:]}") for name in dir(Cases) if name.startswith("case_")):
@@ -91,7 +77,7 @@ class Connect:
 
     def pyvoy(self):
         program = pathlib.Path(sys.executable).parent / "pyvoy"
-        if not self.there("pyvoy", program.exists()):
+        if not self.suite.there("pyvoy", program.exists()):
             return
         with Pyvoy(self.certificates) as found:
             # pyvoy 1.3 does not end its answer to an HTTP/1.1 request without a body.
@@ -111,7 +97,7 @@ class Connect:
     # ---- Proxies ----
 
     def envoy(self):
-        if not self.there("envoy", through_envoy.program()):
+        if not self.suite.there("envoy", through_envoy.program()):
             return
         one, two = over("1.1", TRANSLATED), over("2", TRANSLATED)
 
@@ -137,7 +123,7 @@ class Connect:
                 self.programs.run(each)
 
     def nginx(self):
-        if not self.there("nginx", Nginx.program()):
+        if not self.suite.there("nginx", Nginx.program()):
             return
         with server("uvicorn") as behind, Nginx(self.folder, self.certificates, behind.address) as proxy:
             can = over("1.1", (ALL | GET) - {"client address"})
@@ -162,7 +148,7 @@ def main():
         absent = [name for name in ("connectrpc", "hypercorn", "uvicorn") if not importlib.util.find_spec(name)]
         parts = (connect.uvicorn, connect.hypercorn, connect.wsgi, connect.pyvoy, connect.envoy, connect.nginx, connect.alone)
         for part in parts:
-            if part != connect.envoy and not all(connect.there(name, False) for name in absent):
+            if part != connect.envoy and not all(suite.there(name, False) for name in absent):
                 continue
             part()
             suite.section(part.__name__)

@@ -91,6 +91,18 @@ class Suite:
             return result
         return None
 
+    def there(self, name, found):
+        """Whether the program `name` was found. If not, its tests are skipped; with CI=true this is a failure."""
+        if found or not self.wants(name):
+            return bool(found)
+        absent = f"{name} is not there: scripts/doctor --check or scripts/setup-tests installs it"
+        if os.environ.get("CI") == "true":
+            self.note(name, absent)
+        else:
+            print(f"skipped: {absent}")
+            self.skipped += 1
+        return False
+
     def section(self, title):
         now = time.monotonic()
         print(f"{title}: {now - self.part:.1f} s, {self.passed} passed so far, {self.failed} failed", flush=True)

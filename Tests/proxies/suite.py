@@ -35,17 +35,6 @@ class Proxies:
     def channel(self, address, tls=False, **options):
         return penstock.Channel(address, tls=self.certificates.client_options() if tls else False, options=options)
 
-    def there(self, name, found):
-        """Whether the program `name` was found. If not, its tests are skipped; with CI=true this is a failure."""
-        if not self.suite.wants(name) or found:
-            return bool(found)
-        if os.environ.get("CI") == "true":
-            self.suite.note(name, f"{name} is not there: scripts/doctor --check or scripts/setup-tests installs it")
-        else:
-            print(f"skipped: {name} is not there; scripts/doctor --check or scripts/setup-tests installs it")
-            self.suite.skipped += 1
-        return False
-
     # ---- The calls that every proxy has to let through ----
 
     def passes(self, address, tls, servers):
@@ -73,7 +62,7 @@ class Proxies:
     # ---- nginx ----
 
     def nginx(self):
-        if not self.there("nginx", shutil.which("nginx", path=os.environ["PATH"] + ":/usr/sbin")):
+        if not self.suite.there("nginx", shutil.which("nginx", path=os.environ["PATH"] + ":/usr/sbin")):
             return
         run = self.suite.run
         with Server() as one, Server() as two:
@@ -107,7 +96,7 @@ class Proxies:
     # ---- haproxy ----
 
     def haproxy(self):
-        if not self.there("haproxy", shutil.which("haproxy", path=os.environ["PATH"] + ":/usr/sbin")):
+        if not self.suite.there("haproxy", shutil.which("haproxy", path=os.environ["PATH"] + ":/usr/sbin")):
             return
         run = self.suite.run
         with Server() as one, Server() as two, Haproxy(self.folder, self.certificates, one.address, two.address) as proxy:
@@ -161,7 +150,7 @@ class Proxies:
     # ---- Envoy ----
 
     def envoy(self):
-        if not self.there("envoy", through_envoy.program()):
+        if not self.suite.there("envoy", through_envoy.program()):
             return
         run = self.suite.run
         with Server() as one, Server() as two:
