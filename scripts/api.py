@@ -50,7 +50,7 @@ PARTS = ("result", "memory", "threads")
 
 def flaws_of_comment(header: str, name: str, parameters: str) -> list[str]:
     """Checks that each function has a comment with its purpose, then `result:`, `memory:` and `threads:`, which names
-    each parameter except the function's own handle and `error`."""
+    each parameter except the function's own handle and `error`, and says how to free each object that it gives out."""
     found = re.search(rf"/\*((?:(?!\*/).)*)\*/\nPENSTOCK_API [^;(]*\b{name}\(", header, flags=re.S)
     if not found:
         return [f"{name}: no comment of its own"]
@@ -66,6 +66,10 @@ def flaws_of_comment(header: str, name: str, parameters: str) -> list[str]:
         is_handle = at == 0 and re.match(r"(const )?penstock_\w+ \*\w+$", parameter)
         if named not in ("void", "error") and not is_handle and not re.search(rf"\b{named}\b", text):
             flaws.append(f"{name}: its comment does not name {named}")
+        memory = " ".join(said[3].split()) if len(said) > 3 else ""
+        is_output = re.match(r"(?!const )\w+ \*\*", parameter.strip()) and named != "error"
+        if is_output and not re.search(r"owned by the caller; free with penstock_\w*(free|release)\b", memory):
+            flaws.append(f"{name}: memory does not say that *{named} is owned by the caller, and how to free it")
     return flaws
 
 

@@ -11,10 +11,10 @@
  * penstock_error_release.
  *
  * memory: these phrases say who owns something: "borrowed during the call" (read before the function returns, never
- * kept), "copied" (the library makes its own), "lent until the finalizer has run" (read in place, never written),
- * "transferred, even on error" (the library's from now on), "owned by the caller; free with X", "static" (never freed).
- * "none" and "nothing is kept" mean that the arguments are borrowed during the call and nothing is given out. A table
- * whose struct_size is too small is not read: everything in it stays the caller's.
+ * kept), "copied" (the library makes its own), "retained" (the library adds a reference of its own), "lent until the
+ * finalizer has run" (read in place, never written), "transferred, even on error" (the library's from now on), "owned by
+ * the caller; free with X", "static" (never freed). "none" means that the arguments are borrowed during the call and
+ * nothing is given out. A table whose struct_size is too small is not read: everything in it stays the caller's.
  *
  * threads: "any" means any thread, also several threads at once, and also in any callback.
  *

@@ -34,8 +34,8 @@ typedef struct penstock_channel penstock_channel;
  *   "http1_idle_timeout_ms" (90000; 0 to 86400000): how long a connection of HTTP/1.1 is kept without a call; 0: it is
  *     closed after its call
  *   "authority": replaces the target's authority
- *   "content_subtype": the name of the messages' encoding in the content-type, such as "json" for "application/grpc+json",
- *     or with Connect for "application/json"; for calls whose options and codec name none
+ *   "content_subtype": the name of the messages' encoding in the content-type, such as "json" for
+ *     "application/grpc+json", or with Connect for "application/json"; for calls whose options and codec name none
  *   "user_agent": put before "penstock/VERSION"
  *   "default_deadline_ms" (none): the deadline of calls that have none of their own
  *   "max_receive_message_bytes" (4194304), "max_send_message_bytes" (2147483647): limits of one message
@@ -83,7 +83,7 @@ PENSTOCK_API penstock_result penstock_channel_new(const char *target, const char
                                                   penstock_error **error);
 /* Makes a channel on `runtime`; `target` and `options` as for penstock_channel_new.
  * result: as penstock_channel_new. E_CLOSED: the runtime has been shut down.
- * memory: the channel retains the runtime. *channel is owned by the caller; free with penstock_channel_release.
+ * memory: `runtime` is retained. *channel is owned by the caller; free with penstock_channel_release.
  * threads: any */
 PENSTOCK_API penstock_result penstock_channel_new_on(penstock_runtime *runtime, const char *target, const char *options,
                                                      penstock_channel **channel, penstock_error **error);
@@ -124,7 +124,7 @@ PENSTOCK_API penstock_result penstock_channel_close_gracefully(penstock_channel 
 
 /* Gives the state of the channel. It may have changed by the time the function returns.
  * result: PENSTOCK_CONNECTIVITY_...; SHUTDOWN for NULL and in a forked child.
- * memory: nothing is kept
+ * memory: none.
  * threads: any */
 PENSTOCK_API int32_t penstock_channel_connectivity(const penstock_channel *channel);
 /* Waits until the channel's state differs from `from` (PENSTOCK_CONNECTIVITY_...), for up to `timeout_ms` milliseconds
@@ -133,7 +133,7 @@ PENSTOCK_API int32_t penstock_channel_connectivity(const penstock_channel *chann
  * E_CLOSED: `from` is SHUTDOWN, and so is the state, for good.
  * E_INTERRUPTED: a signal handler ran, or may have run: also without a signal, a few times a second. E_WOULD_DEADLOCK,
  * E_FORKED.
- * memory: nothing is kept
+ * memory: none.
  * threads: any that may wait: not a callback on the thread that drives the runtime. */
 PENSTOCK_API penstock_result penstock_channel_wait_connectivity(penstock_channel *channel, int32_t from,
                                                                 int64_t timeout_ms, int32_t *now);
@@ -145,21 +145,21 @@ typedef int32_t (*penstock_connectivity_function)(void *user_data, int32_t state
  * only the last of them. The watch is over when `changed` returns 0 or has got SHUTDOWN. A watch does not make the
  * channel connect.
  * result: E_INVALID_ARGUMENT: NULL. E_CLOSED, E_FORKED.
- * memory: `user_data` is the library's until `finalizer` (nullable) has run: once, when the watch is over or its
- * runtime has ended, and on an error.
+ * memory: `user_data` is transferred, even on error: `finalizer` (nullable) gets it when the watch is over or its
+ * runtime has ended.
  * threads: any */
 PENSTOCK_API penstock_result penstock_channel_watch_connectivity(penstock_channel *channel,
                                                                  penstock_connectivity_function changed,
                                                                  void *user_data, penstock_finalizer finalizer);
 /* Makes an idle channel connect, without a call. Does not wait; in any other state it does nothing.
  * result: E_INVALID_ARGUMENT: NULL. E_CLOSED, E_FORKED.
- * memory: nothing is kept
+ * memory: none.
  * threads: any */
 PENSTOCK_API penstock_result penstock_channel_connect(penstock_channel *channel);
 /* Lets the next attempts to connect, and the next look-up of the name, begin at once instead of after their back-off:
  * for example when the network has come back. Does not wait.
  * result: E_INVALID_ARGUMENT: NULL. E_CLOSED, E_FORKED.
- * memory: nothing is kept
+ * memory: none.
  * threads: any */
 PENSTOCK_API penstock_result penstock_channel_reset_backoff(penstock_channel *channel);
 

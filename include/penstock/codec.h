@@ -43,9 +43,9 @@ typedef struct penstock_codec_functions {
    * NULL, no RESTART is possible at the object level. */
   void *(*copy)(void *user_data, void *object);
   /* The name of the encoding of the bytes: lower-case letters, digits, "-", "_" and "."; NUL-terminated, copied. A call
-   * with the codec is sent as "application/grpc+NAME", with Connect as "application/NAME" or "application/connect+NAME".
-   * NULL: "proto", and gRPC's content-type is "application/grpc". The option "content_subtype" of a call and
-   * penstock_request_set_content_subtype count more. */
+   * with the codec is sent as "application/grpc+NAME", with Connect as "application/NAME" or
+   * "application/connect+NAME". NULL: "proto", and gRPC's content-type is "application/grpc". The option
+   * "content_subtype" of a call and penstock_request_set_content_subtype count more. */
   const char *name;
 } penstock_codec_functions;
 
@@ -84,12 +84,12 @@ PENSTOCK_API void penstock_codec_release(penstock_codec *codec);
 
 /* Sets the codec of the calls that are created on the channel from now on; NULL: no codec.
  * result: E_INVALID_ARGUMENT, E_FORKED.
- * memory: the channel retains the codec.
+ * memory: `codec` is retained.
  * threads: any */
 PENSTOCK_API penstock_result penstock_channel_set_codec(penstock_channel *channel, penstock_codec *codec);
 /* Sets the codec of calls with these options, instead of the channel's; NULL: the channel's codec again.
  * result: E_INVALID_ARGUMENT.
- * memory: the options retain the codec.
+ * memory: `codec` is retained.
  * threads: one thread, before the options are shared. */
 PENSTOCK_API penstock_result penstock_call_options_set_codec(penstock_call_options *options, penstock_codec *codec);
 

@@ -56,17 +56,17 @@ PENSTOCK_API penstock_hop *penstock_hop_retain(penstock_hop *hop);
 PENSTOCK_API void penstock_hop_release(penstock_hop *hop);
 /* Tells the event of the running callback, or the event of a bound hop as long as it waits.
  * result: PENSTOCK_EVENT_...; PENSTOCK_EVENT_NONE otherwise, and for NULL.
- * memory: nothing is kept.
+ * memory: none.
  * threads: any */
 PENSTOCK_API int32_t penstock_hop_event(const penstock_hop *hop);
 /* Gives a number that names the call within the process.
  * result: the number; 0 for NULL.
- * memory: nothing is kept.
+ * memory: none.
  * threads: any */
 PENSTOCK_API uint64_t penstock_hop_call_id(const penstock_hop *hop);
 /* Tells the kind of the call.
  * result: PENSTOCK_KIND_...; -1 for NULL.
- * memory: nothing is kept.
+ * memory: none.
  * threads: any */
 PENSTOCK_API int32_t penstock_hop_kind(const penstock_hop *hop);
 /* In create: makes the hop's other callbacks in this call run on these executors, instead of those of the registration:
@@ -80,22 +80,22 @@ PENSTOCK_API penstock_result penstock_hop_set_executors(penstock_hop *hop, penst
 /* Tells the number of this instance of the hop: 1 for the first, and one more for each new instance. A new instance is
  * made by each RESTART of a hop above, and for a hop per attempt also when the library itself sends the request again.
  * result: the number; 0 for NULL.
- * memory: nothing is kept.
+ * memory: none.
  * threads: any */
 PENSTOCK_API uint32_t penstock_hop_attempt(const penstock_hop *hop);
 /* Tells the level of this hop: a registration with PENSTOCK_LEVEL_BOTH has one hop at each level.
  * result: PENSTOCK_LEVEL_OBJECT or PENSTOCK_LEVEL_BYTES; -1 for NULL.
- * memory: nothing is kept.
+ * memory: none.
  * threads: any */
 PENSTOCK_API int32_t penstock_hop_level(const penstock_hop *hop);
 /* Tells whether the call is protected on its way, by TLS or a unix socket. The answer is for the call's channel, or for
  * the channel to which a hop has redirected the call.
  * result: 1 if so; 0 in cleartext, and for NULL.
- * memory: nothing is kept.
+ * memory: none.
  * threads: any, also before there is a connection */
 PENSTOCK_API int32_t penstock_hop_is_secure(const penstock_hop *hop);
-/* Tells the protocol of the call's channel, or of the channel to which a hop has redirected the call: "grpc", "grpc-web",
- * "grpc-web-text" or "connect".
+/* Tells the protocol of the call's channel, or of the channel to which a hop has redirected the call: "grpc",
+ * "grpc-web", "grpc-web-text" or "connect".
  * result: NUL-terminated; NULL for NULL.
  * memory: static.
  * threads: any */
@@ -168,13 +168,13 @@ PENSTOCK_API penstock_status *penstock_hop_status(penstock_hop *hop);
 /* Gives, in on_demand, how many more messages are asked for; in on_sent, how many messages the transport has taken, or
  * hops below have dropped, since the last on_sent.
  * result: the number; 0 elsewhere, and for NULL.
- * memory: nothing is kept.
+ * memory: none.
  * threads: the callback's thread. */
 PENSTOCK_API uint64_t penstock_hop_count(const penstock_hop *hop);
 /* In on_demand: asks below for `n` messages, instead of the number that the layers above have asked for. If `n` is
  * smaller, penstock_hop_demand can ask for the rest later.
  * result: E_INVALID_ARGUMENT: NULL. E_STATE: not in on_demand. E_GONE; E_FORKED.
- * memory: nothing is kept.
+ * memory: none.
  * threads: the callback's thread. */
 PENSTOCK_API penstock_result penstock_hop_set_count(penstock_hop *hop, uint64_t n);
 
@@ -192,7 +192,7 @@ PENSTOCK_API penstock_request *penstock_hop_request(penstock_hop *hop);
  * (replay_bytes is 0), headers or a message have gone above this hop, or the status is a local cancel or deadline.
  * E_TOO_LARGE: the request was over replay_bytes. E_ALREADY: max_restarts is used up. E_UNSUPPORTED: objects that can't
  * be copied. E_NO_MEMORY; E_GONE; E_FORKED.
- * memory: nothing is kept.
+ * memory: none.
  * threads: the callback's thread. */
 PENSTOCK_API penstock_result penstock_hop_can_restart(const penstock_hop *hop);
 
@@ -268,7 +268,7 @@ PENSTOCK_API penstock_result penstock_hop_end_with(penstock_hop *hop, const pens
  * result: E_INVALID_ARGUMENT: NULL. E_STATE: the function has ended or answered the call, the call can't begin again,
  * or the hop is not that of a synchronous interceptor; penstock_hop_why says which. E_GONE: something else has ended
  * the call; penstock_hop_status tells how. E_FORKED.
- * memory: nothing is kept.
+ * memory: none.
  * threads: the function's thread. */
 PENSTOCK_API penstock_result penstock_hop_next(penstock_hop *hop);
 /* Ends the wait of a bound hop's event with `verdict`: NEXT (the event goes on, with its changes), DROP (messages),
@@ -276,7 +276,7 @@ PENSTOCK_API penstock_result penstock_hop_next(penstock_hop *hop);
  * result: E_INVALID_ARGUMENT: a NULL, or a verdict that this event does not allow (the event goes on waiting).
  * E_ALREADY: the event has been resolved. E_GONE: the call has ended, or went on without the event. E_STATE: a
  * callback's own hop. E_FORKED.
- * memory: nothing is kept.
+ * memory: none.
  * threads: any */
 PENSTOCK_API penstock_result penstock_hop_resolve(penstock_hop *hop, int32_t verdict);
 /* Sends a message of this hop's own, `length` bytes at `data`, toward the server: after the events that wait at this
@@ -297,7 +297,7 @@ PENSTOCK_API penstock_result penstock_hop_send_message(penstock_hop *hop, pensto
  * and the event of the running callback. Later messages from above go no further, and count as sent.
  * result: E_INVALID_ARGUMENT: NULL. E_STATE: before start has left this hop, or the hop has taken the call. E_ALREADY:
  * the hop has half-closed, or half-close has passed. E_GONE: the hop's part is over. E_FORKED.
- * memory: nothing is kept.
+ * memory: none.
  * threads: the callback's thread, or any thread that has retained the hop: then the half-close happens soon. */
 PENSTOCK_API penstock_result penstock_hop_half_close(penstock_hop *hop);
 /* Delivers a message, `length` bytes at `data`, toward the caller: an injected message, or part of the answer of a hop
@@ -332,7 +332,7 @@ PENSTOCK_API penstock_result penstock_hop_deliver_headers(penstock_hop *hop, con
 PENSTOCK_API penstock_result penstock_hop_deliver_status(penstock_hop *hop, const penstock_status *status);
 /* Asks the hops below, and through them the server, for `n` messages, in addition to those that were asked for before.
  * result: E_INVALID_ARGUMENT: NULL. E_GONE: the hop's part is over. E_FORKED.
- * memory: nothing is kept.
+ * memory: none.
  * threads: any */
 PENSTOCK_API penstock_result penstock_hop_demand(penstock_hop *hop, uint64_t n);
 
@@ -368,12 +368,12 @@ PENSTOCK_API penstock_ticket penstock_hop_ticket(penstock_hop *hop);
  * may be called before the callback has returned.
  * result: E_INVALID_ARGUMENT: 0, or a verdict that this event does not allow (the ticket stays). E_ALREADY: the ticket
  * is spent. E_GONE: the call has ended, or went on without the event.
- * memory: nothing is kept.
+ * memory: none.
  * threads: any */
 PENSTOCK_API penstock_result penstock_ticket_resolve(penstock_ticket ticket, int32_t verdict);
 /* Resolves `ticket` with `verdict` after `ms` milliseconds, unless the ticket is spent before.
  * result: as penstock_ticket_resolve.
- * memory: nothing is kept.
+ * memory: none.
  * threads: any */
 PENSTOCK_API penstock_result penstock_ticket_resolve_after(penstock_ticket ticket, int32_t verdict, uint64_t ms);
 /* Ends the call where the event of `ticket` waits, with `code` (0-16) and `message` (NULL is ""), as penstock_hop_end

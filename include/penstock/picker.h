@@ -28,8 +28,8 @@ typedef int32_t (*penstock_picker)(penstock_pick *pick, void *user_data);
  * policy chooses again. A channel with a picker connects to every address, as with round_robin. The new picker
  * is also asked about calls that wait already.
  * result: E_INVALID_ARGUMENT: the channel is NULL. E_CLOSED, E_FORKED.
- * memory: `user_data` is the library's until `finalizer` (nullable) has run: once, when the channel has another picker
- * or none, or has closed, and on an error.
+ * memory: `user_data` is transferred, even on error: `finalizer` (nullable) gets it when the channel has another picker
+ * or none, or has closed.
  * threads: any */
 PENSTOCK_API penstock_result penstock_channel_set_picker(penstock_channel *channel, penstock_picker picker,
                                                          void *user_data, penstock_finalizer finalizer);
@@ -43,7 +43,7 @@ PENSTOCK_API penstock_request *penstock_pick_request(penstock_pick *pick);
  * them for this attempt (on_pick), if the request rules them out (penstock_request_prefer), or if outlier detection has
  * taken them out.
  * result: at least 1; 0 outside of the picker, and for NULL.
- * memory: nothing is kept.
+ * memory: none.
  * threads: the picker's */
 PENSTOCK_API size_t penstock_pick_count(const penstock_pick *pick);
 /* Gives the address of the endpoint at `index`, such as "192.0.2.1:443", "[::1]:443" or "unix:/path".
@@ -53,7 +53,7 @@ PENSTOCK_API size_t penstock_pick_count(const penstock_pick *pick);
 PENSTOCK_API const char *penstock_pick_address(const penstock_pick *pick, size_t index);
 /* Gives the weight that the resolver has given the endpoint at `index`.
  * result: 1 if it has given none; 0 if there is no such endpoint, and for NULL.
- * memory: nothing is kept.
+ * memory: none.
  * threads: the picker's */
 PENSTOCK_API uint32_t penstock_pick_weight(const penstock_pick *pick, size_t index);
 /* Gives the value of the attribute `name` that the resolver has given the endpoint at `index`.

@@ -125,7 +125,7 @@ PENSTOCK_API penstock_metrics *penstock_metrics_retain(penstock_metrics *metrics
 PENSTOCK_API void penstock_metrics_release(penstock_metrics *metrics);
 /* Fills `table` with an interceptor that counts into `metrics`. Any number of tables may share the same metrics.
  * result: E_INVALID_ARGUMENT: a NULL. E_FORKED: the metrics of a parent of this process.
- * memory: the table retains the metrics; it is the caller's until it is registered.
+ * memory: `metrics` is retained; `table` is the caller's until it is registered.
  * threads: any */
 PENSTOCK_API penstock_result penstock_ready_metrics(penstock_metrics *metrics, penstock_interceptor *table);
 /* Gives the counters as JSON: {"methods": [{"method", "kind", "started", "in_flight", "sent": {"messages", "bytes"},

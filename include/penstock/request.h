@@ -54,13 +54,13 @@ PENSTOCK_API penstock_result penstock_request_set_authority(penstock_request *re
 /* Gives the milliseconds that are left until the deadline; for call options, those from a call's creation to its
  * deadline.
  * result: 0 if it has passed; -1 if there is none, or if the request is not readable.
- * memory: nothing is kept
+ * memory: none.
  * threads: as the head of this file says */
 PENSTOCK_API int64_t penstock_request_deadline_ms(const penstock_request *request);
 /* Moves the deadline to `ms` milliseconds from now, earlier or later; -1 is none. For call options `ms` counts from the
  * creation of a call, and -1 stands for the channel's default.
  * result: E_INVALID_ARGUMENT: NULL, or less than -1. E_STATE, E_GONE, E_FORKED: as the head of this file says.
- * memory: nothing is kept
+ * memory: none.
  * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_deadline_ms(penstock_request *request, int64_t ms);
 
@@ -71,70 +71,70 @@ PENSTOCK_API penstock_result penstock_request_set_deadline_ms(penstock_request *
 PENSTOCK_API const char *penstock_request_compression(const penstock_request *request);
 /* Sets the compression of messages on their way to the server to `name`, "identity" or "gzip".
  * result: E_INVALID_ARGUMENT: a NULL, or neither of them. E_STATE, E_GONE, E_FORKED: as the head of this file says.
- * memory: nothing is kept
+ * memory: none.
  * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_compression(penstock_request *request, const char *name);
 /* Gives the limit on one received message, in bytes, decompressed.
  * result: the limit; the library's default (4194304) if the request is not readable, but 0 for NULL.
- * memory: nothing is kept
+ * memory: none.
  * threads: as the head of this file says */
 PENSTOCK_API size_t penstock_request_max_receive_message_bytes(const penstock_request *request);
 /* Sets the limit on one received message to `bytes`.
  * result: E_INVALID_ARGUMENT: NULL, or over 2147483647. E_STATE, E_GONE, E_FORKED: as the head of this file says.
- * memory: nothing is kept
+ * memory: none.
  * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_max_receive_message_bytes(penstock_request *request, size_t bytes);
 /* Gives the limit on one message as it leaves the last hop, in bytes, uncompressed: a larger message ends the call with
  * RESOURCE_EXHAUSTED. A message of the caller is also checked against the limit of the call's options.
  * result: the limit; the library's default (2147483647) if the request is not readable, but 0 for NULL.
- * memory: nothing is kept
+ * memory: none.
  * threads: as the head of this file says */
 PENSTOCK_API size_t penstock_request_max_send_message_bytes(const penstock_request *request);
 /* Sets the limit on one sent message to `bytes`.
  * result: E_INVALID_ARGUMENT: NULL, or over 2147483647. E_STATE, E_GONE, E_FORKED: as the head of this file says.
- * memory: nothing is kept
+ * memory: none.
  * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_max_send_message_bytes(penstock_request *request, size_t bytes);
 
-/* The idempotency: how safe it is to call the method twice. Connect calls a unary method without side effects by an HTTP
- * GET, unless that is forbidden (penstock_request_set_allows_get). Over HTTP/1.1 a request with either of the last two is
- * sent again if its connection ends without a byte of an answer. */
+/* The idempotency: how safe it is to call the method twice. Connect calls a unary method without side effects by an
+ * HTTP GET, unless that is forbidden (penstock_request_set_allows_get). Over HTTP/1.1 a request with either of the last
+ * two is sent again if its connection ends without a byte of an answer. */
 #define PENSTOCK_IDEMPOTENCY_UNKNOWN         0
 #define PENSTOCK_IDEMPOTENCY_IDEMPOTENT      1
 #define PENSTOCK_IDEMPOTENCY_NO_SIDE_EFFECTS 2
 
 /* Gives the idempotency of the method: how safe it is to call it twice.
  * result: PENSTOCK_IDEMPOTENCY_...; UNKNOWN if the request is not readable.
- * memory: nothing is kept
+ * memory: none.
  * threads: as the head of this file says */
 PENSTOCK_API int32_t penstock_request_idempotency(const penstock_request *request);
 /* Sets the idempotency to `idempotency`, PENSTOCK_IDEMPOTENCY_....
  * result: E_INVALID_ARGUMENT: NULL, or none of them. E_STATE, E_GONE, E_FORKED: as the head of this file says.
- * memory: nothing is kept
+ * memory: none.
  * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_idempotency(penstock_request *request, int32_t idempotency);
-/* Gives the HTTP method of the request: "GET" for a unary call over Connect whose idempotency is NO_SIDE_EFFECTS, unless
- * GET is forbidden; else "POST". Until the request is sent, this is the method by what is known then: a message that makes
- * the URL longer than the channel's "max_get_url_bytes" turns a GET into a POST. From on_headers on, and in on_status of a
- * hop without replay_bytes, it is the method with which the request was sent.
+/* Gives the HTTP method of the request: "GET" for a unary call over Connect whose idempotency is NO_SIDE_EFFECTS,
+ * unless GET is forbidden; else "POST". Until the request is sent, this is the method by what is known then: a message
+ * that makes the URL longer than the channel's "max_get_url_bytes" turns a GET into a POST. From on_headers on, and in
+ * on_status of a hop without replay_bytes, it is the method with which the request was sent.
  * result: NUL-terminated; NULL if the request is not readable, or is that of call options.
  * memory: static.
  * threads: as the head of this file says */
 PENSTOCK_API const char *penstock_request_http_method(const penstock_request *request);
 /* Tells whether the request may be an HTTP GET, see penstock_request_http_method.
  * result: 1 or 0; 1 if the request is not readable, but 0 for NULL.
- * memory: nothing is kept
+ * memory: none.
  * threads: as the head of this file says */
 PENSTOCK_API int32_t penstock_request_allows_get(const penstock_request *request);
-/* Sets whether the request may be an HTTP GET: `allows` is 0 for no, anything else for yes. A GET has the message in its
- * URL, which servers and proxies may log and cache.
+/* Sets whether the request may be an HTTP GET: `allows` is 0 for no, anything else for yes. A GET has the message in
+ * its URL, which servers and proxies may log and cache.
  * result: E_INVALID_ARGUMENT: NULL. E_STATE, E_GONE, E_FORKED: as the head of this file says.
- * memory: nothing is kept
+ * memory: none.
  * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_allows_get(penstock_request *request, int32_t allows);
 /* Gives the name of the messages' encoding in the request's content-type, NUL-terminated: "json" for
- * "application/grpc+json", or with Connect for "application/json". It is the name of the call's codec, if neither a hop nor
- * an option has set another. The content-type of the response is among its headers as "content-type", unless it is
+ * "application/grpc+json", or with Connect for "application/json". It is the name of the call's codec, if neither a hop
+ * nor an option has set another. The content-type of the response is among its headers as "content-type", unless it is
  * "application/grpc".
  * result: "" for the usual encoding, "proto", and if the request is not readable.
  * memory: borrowed; lives until it is set again or the call ends.
@@ -162,18 +162,18 @@ PENSTOCK_API penstock_result penstock_request_set_user_agent(penstock_request *r
 /* Tells whether the call waits for a connection, however long it takes. Otherwise it fails with UNAVAILABLE where the
  * channel can't connect (docs/channel.md).
  * result: 1 or 0; 0 if the request is not readable.
- * memory: nothing is kept
+ * memory: none.
  * threads: as the head of this file says */
 PENSTOCK_API int32_t penstock_request_wait_for_ready(const penstock_request *request);
 /* Sets whether the call waits for a connection: `wait` is 0 for no, anything else for yes. The change holds from the
  * next attempt on.
  * result: E_INVALID_ARGUMENT: NULL. E_STATE, E_GONE, E_FORKED: as the head of this file says.
- * memory: nothing is kept
+ * memory: none.
  * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_wait_for_ready(penstock_request *request, int32_t wait);
 /* Tells whether the call has credentials; their value is not shown.
  * result: 1 or 0; 0 if the request is not readable.
- * memory: nothing is kept
+ * memory: none.
  * threads: as the head of this file says */
 PENSTOCK_API int32_t penstock_request_has_credentials(const penstock_request *request);
 /* Replaces the credentials of the call by one field, "authorization": `authorization` is visible ASCII and spaces, NUL-
@@ -204,7 +204,7 @@ PENSTOCK_API penstock_result penstock_request_prefer(penstock_request *request, 
  * result: E_INVALID_ARGUMENT: a NULL, or a channel of another runtime. E_CLOSED: that channel has been closed. E_STATE:
  * the channel is on another loop of the runtime ("loops" in runtime.h), or as the head of this file says. E_GONE,
  * E_FORKED: as it says.
- * memory: the other channel is retained until the call ends.
+ * memory: `channel` is retained until the call ends.
  * threads: in a callback of the hop, on its thread */
 PENSTOCK_API penstock_result penstock_request_set_channel(penstock_request *request, penstock_channel *channel);
 

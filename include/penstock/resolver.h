@@ -47,7 +47,7 @@ typedef struct penstock_resolver penstock_resolver;
  * result: E_INVALID_ARGUMENT: `channel` or `resolver` is NULL, or struct_size is too small. E_UNSUPPORTED: fields that
  * this version does not know. E_CLOSED, E_FORKED.
  * memory: the table is copied; its user_data is transferred, even on error, except if struct_size is too small.
- * *resolver is owned by the caller, and set before a function is called; free with penstock_resolver_release.
+ * *resolver is owned by the caller; free with penstock_resolver_release. It is set before a function is called.
  * threads: any */
 PENSTOCK_API penstock_result penstock_channel_set_resolver(penstock_channel *channel,
                                                            const penstock_resolver_functions *functions,

@@ -138,7 +138,7 @@ PENSTOCK_API penstock_result penstock_status_clear_details(penstock_status *stat
 /* Encodes code, message and details as a google.rpc.Status, in *data and *length: the contents of
  * grpc-status-details-bin before base64.
  * result: E_NO_MEMORY.
- * memory: *data is owned by the caller, never NULL; free with penstock_free.
+ * memory: *data is owned by the caller; free with penstock_free. It is never NULL.
  * threads: one thread at a time for one status. */
 PENSTOCK_API penstock_result penstock_status_details_bin(const penstock_status *status, void **data, size_t *length);
 
