@@ -45,7 +45,7 @@ static void check_status(const penstock_reply *reply) {
   check_reply(reply, none, length);
 }
 
-/* Checks the reply of a stream up, which is the number of the stream's messages. */
+/* Checks the reply of a client stream: the server counts the messages that it has received. */
 static void check_count(const penstock_reply *reply, long calls) {
   char wanted[32];
   snprintf(wanted, sizeof(wanted), "%ld", calls);

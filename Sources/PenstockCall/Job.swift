@@ -68,8 +68,9 @@ public final class Job: ExecutorJob {
     queue.goOn(after: self)
   }
 
-  /// Runs `ending`, the callback for the call's end, and then `destroy`. Called when no callback of the hop
-  /// runs in its other lane any more.
+  /// Gives the hop's last callbacks to the executor: `ending`, the callback for the call's end, if there is
+  /// one, and then this job, which is `destroy`. Called when no callback of the hop runs in its other lane any
+  /// more.
   @inline(never) @_optimize(size)
   func goLast(behind ending: Job?) {
     if let ending { queue.appendOrPerform(ending) }

@@ -69,8 +69,8 @@ public enum HeaderRules {
     }
   }
 
-  /// "Implementations must split Binary-Headers on "," before decoding the Base64-encoded values": calls `body` for
-  /// each value, still in base64, without blanks around it. An empty part counts too: it is an empty value.
+  /// Calls `body` for each value of a "-bin" field, still in base64, without blanks around it. gRPC's protocol demands
+  /// that such fields are split at commas. An empty part counts too: it is an empty value.
   public static func forEachBinaryValue(_ wire: ByteView, _ body: (ByteView) -> Void) {
     var from = 0
     for i in 0..<wire.count where wire[i] == 0x2C {

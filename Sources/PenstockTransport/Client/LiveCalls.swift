@@ -106,7 +106,7 @@ final class LiveCalls: ShutdownHook, @unchecked Sendable {
 
   func endInherited() { end(nil, .forked) }
 
-  /// An item that registers the shutdown hook of a new runtime on its driving thread.
+  /// Asks a new runtime, on its driving thread, to tell `live` when it shuts down.
   final class Registering: InboxItem {
     private let live: LiveCalls
     private unowned(unsafe) let runtime: Runtime

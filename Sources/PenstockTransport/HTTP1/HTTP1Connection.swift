@@ -258,7 +258,8 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
     }
   }
 
-  /// The space in the owner's unfinished message, for bytes that certainly belong to the body. nil: no such space.
+  /// The memory of the message that is being received, into which the socket can write directly. It is never longer
+  /// than the part of the body that is certainly still to come. nil: bytes go through the pool's buffer.
   private var messageSpace: UnsafeMutableRawBufferPointer? {
     guard parser.bodyAhead >= HTTP1Connection.leastSpace, let stream, stream.bodyIsEmpty, stream.end == nil,
       let space = stream.owner?.streamSpace(), space.count >= HTTP1Connection.leastSpace

@@ -4,8 +4,8 @@
 //   grpc-swift-client --target HOST:PORT --what unary|pingpong|up|down|duplex [--calls N] [--in-flight N] [--bytes N]
 //                     [--tls CA.pem] [--window N]
 //
-// Each of the calls at once is made by a task. Every reply is checked. Before the measurement a tenth of the calls is made,
-// on the same connection.
+// As many tasks as there are calls in flight each make one call after the other. Every reply is checked. A tenth of the
+// calls is made before the measurement, on the same connection.
 import GRPCCore
 import GRPCNIOTransportHTTP2Posix
 import Glibc
