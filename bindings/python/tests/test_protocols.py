@@ -297,7 +297,7 @@ def test_without_protobuf_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> 
         ProtobufJSONCodec()
 
 
-def test_stubs_of_a_side_channel_keep_their_own_encoding(peer: Peer) -> None:
+def test_stubs_of_a_side_channel_keep_their_own_encoding_unless_it_has_a_codec(peer: Peer) -> None:
     types: List[str] = []
 
     class Asks(SyncInterceptor):
@@ -305,12 +305,13 @@ def test_stubs_of_a_side_channel_keep_their_own_encoding(peer: Peer) -> None:
             if not types:
                 types.append("")
                 types[0] = sent_type(cast(Any, call.side_channel()))
+                types.append(sent_type(cast(Any, call.side_channel(codec=Reversed())), "abc"))
             call.next()
 
     with Channel(peer.target, tls=False, codec=Reversed()) as channel:
         channel.add_interceptor(Asks())
         assert sent_type(channel, "abc") == "application/grpc+reversed"
-    assert types == ["application/grpc"]
+    assert types == ["application/grpc", "application/grpc+reversed"]
 
 
 # ---- Half duplex ----

@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, Iterable, Optional, Union
 from . import _constants as c
 from . import _raw
 from ._arguments import Payload, Uncompressed, c_string, whole_number
+from ._encoding import Codec
 from ._errors import StateError, check_hop
 from ._executor import Executor, address
 from ._keywords import CallKeywords, Interceptors, takes
@@ -205,12 +206,17 @@ class Hop(RequestFields):
         StateError: the channel is on another loop of the runtime (``loops`` of `Runtime`)."""
         self._set(_raw.penstock_request_set_channel, channel._handle, "the call can't be sent there")
 
-    def side_channel(self, *, from_top: bool = False, detached: bool = False) -> SideChannel:
+    def side_channel(
+        self, *, from_top: bool = False, detached: bool = False, codec: Optional[Codec] = None
+    ) -> SideChannel:
         """Returns an object with the call methods of a channel, so stubs work on it. It makes side calls, further
         calls on this call's own channel, for a thread that may wait. The chain of a side call has only the
         interceptors below this hop; with ``from_top`` it has all of them. A side call inherits the deadline, and ends
-        with this call; with ``detached`` it does neither. The object keeps the hop."""
-        return SideChannel(self.retain(), side_flags(from_top, detached))
+        with this call; with ``detached`` it does neither. The object keeps the hop.
+
+        The serializers of its stubs are used even if this call's channel has a codec, because an interceptor need not
+        know which codec that is. ``codec`` replaces them, as ``codec`` of a `Channel` does."""
+        return SideChannel(self.retain(), side_flags(from_top, detached), codec)
 
     def _register(self, options: CallOptions, interceptors: Interceptors) -> None:
         """Registers the interceptors that the program has given to a side call, on the options of that call."""

@@ -11,6 +11,7 @@ from . import _call, _raw
 from ._arguments import Payload, Uncompressed, c_string
 from ._codec import fill
 from ._ctrl_c import escape, recover
+from ._encoding import Codec
 from ._errors import check, check_with
 from ._keywords import Interceptors
 from ._method import Caller
@@ -49,7 +50,8 @@ class SideChannel(Caller):
     A call raises GoneError if the hop's call has ended, and WouldDeadlockError in a callback; use `Hop.unary` there.
     """
 
-    def __init__(self, hop: Any, flags: int) -> None:
+    def __init__(self, hop: Any, flags: int, codec: Optional[Codec]) -> None:
+        self._encoding = codec
         self._hop = hop
         self._flags = flags
         self._own_waiters = Waiters()

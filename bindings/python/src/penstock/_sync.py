@@ -8,6 +8,7 @@ from typing import Any, Iterable, Optional
 from . import _constants as c
 from . import _raw
 from ._arguments import c_string
+from ._encoding import Codec
 from ._errors import GoneError, StateError, check_hop
 from ._hop import Hop, Registered
 from ._metadata import Metadata, MetadataLike
@@ -148,10 +149,12 @@ class InterceptedCall(RequestFields):
             put(handle, data, functions, "the call can't be answered with this")
         check_hop(handle, _raw.penstock_hop_deliver_status(handle, status._address()), words)
 
-    def side_channel(self, *, from_top: bool = False, detached: bool = False) -> SideChannel:
+    def side_channel(
+        self, *, from_top: bool = False, detached: bool = False, codec: Optional[Codec] = None
+    ) -> SideChannel:
         """An object that makes side calls, which do not meet this interceptor unless ``from_top`` is set; see
         `Hop.side_channel`."""
-        return self.hop.side_channel(from_top=from_top, detached=detached)
+        return self.hop.side_channel(from_top=from_top, detached=detached, codec=codec)
 
     @property
     def hop(self) -> Hop:
