@@ -3,20 +3,14 @@ import PenstockWire
 
 /// The client side of Connect's streams ("Streaming RPCs"). Messages are sent in envelopes, which have the
 /// form of gRPC's frames. The last envelope has the status as JSON.
-final class ConnectStreamFraming: CommonFraming {
-  private let labels: RequestLabels?
-
+final class ConnectStreamFraming: ConnectFraming {
   private static let endFlag: UInt8 = 0x02
 
   @inline(never) @_optimize(size)
   init(_ request: Request) {
-    labels = request.labels
-    super.init(
-      request.settings.compression, maxReceiveBytes: request.settings.maxReceiveBytes,
-      lastFlag: ConnectStreamFraming.endFlag, timeout: .connectTimeout)
+    super.init(request, lastFlag: ConnectStreamFraming.endFlag)
   }
 
-  override var title: StaticString { "Connect" }
   override var encodingName: StaticString { "connect-content-encoding" }
   override var typeStart: StaticString { "application/connect+" }
 
@@ -25,19 +19,9 @@ final class ConnectStreamFraming: CommonFraming {
     addConnect(defaults, "application/connect+proto", accepts: "connect-accept-encoding", to: fields)
   }
 
-  override func isOwn(_ name: ByteView) -> Bool { isConnectField(name) }
-  override func code(ofHTTP status: Int) -> StatusCode {
-    StatusMapping.fromHTTPStatus(status, isConnect: true)
-  }
-
   @inline(never) @_optimize(size)
   override func responseHeaders(_ block: HeaderBlock, endsStream: Bool) -> ResponseStart {
     start(block.fields, endsStream: endsStream)
-  }
-
-  override func fit(_ type: ByteView?) -> ContentType.Fit {
-    if labels == nil, let type, bytesEqual(type, "application/connect+proto") { return .fits }
-    return ContentType.fit(type, typeStart, labels?.subtype)
   }
 
   override func status(inHead fields: Metadata, isAll: Bool) -> Status? {
@@ -57,25 +41,5 @@ final class ConnectStreamFraming: CommonFraming {
 
   override func status(_ end: StreamEnd, trailers: consuming Status?, deadlineHasPassed: Bool) -> Status {
     statusInBody(end, trailers, else: nil, deadlineHasPassed)
-  }
-}
-
-/// The header fields of Connect, for streams and for unary calls.
-extension CommonFraming {
-  @inline(never) @_optimize(size)
-  final func addConnect(
-    _ defaults: RequestDefaults, _ type: StaticString, accepts: StaticString, to fields: FieldList
-  ) -> Bool {
-    addPseudoHeaders("POST", defaults, to: fields)
-      && fields.add("connect-protocol-version", "1") && fields.add("content-type", type)
-      && fields.add(accepts, "gzip") && fields.add("user-agent", lasting: defaults.userAgent.view)
-  }
-
-  /// "Keys beginning with "connect-" are reserved". The header fields for HTTP's own compression are also
-  /// reserved.
-  @inline(never) @_optimize(size)
-  final func isConnectField(_ name: ByteView) -> Bool {
-    bytesEqual(name, "content-encoding") || bytesEqual(name, "accept-encoding")
-      || bytesEqual(ByteView(rebasing: name.prefix(8)), "connect-")
   }
 }

@@ -5,7 +5,7 @@ import PenstockWire
 /// The client side of Connect's unary calls ("Unary (Request-Response) RPCs"). The body is the message. An
 /// error is JSON with an HTTP status other than 200. A method without side effects is called by GET, with the
 /// message in the URL, unless the URL would be too long.
-final class ConnectUnaryFraming: CommonFraming {
+final class ConnectUnaryFraming: ConnectFraming {
   private let request: Request
   private let defaults: RequestDefaults
   private var hasMessage = false
@@ -29,21 +29,13 @@ final class ConnectUnaryFraming: CommonFraming {
   init(_ request: Request, _ defaults: RequestDefaults) {
     self.request = request
     self.defaults = defaults
-    super.init(
-      request.settings.compression, maxReceiveBytes: request.settings.maxReceiveBytes,
-      timeout: .connectTimeout,
-      isPrefixed: false, opening: .whole)
+    super.init(request, isPrefixed: false, opening: .whole)
   }
 
   // MARK: Request
 
-  override var title: StaticString { "Connect" }
   override var encodingName: StaticString { "content-encoding" }
   override var typeStart: StaticString { "application/" }
-  override func isOwn(_ name: ByteView) -> Bool { isConnectField(name) }
-  override func code(ofHTTP status: Int) -> StatusCode {
-    StatusMapping.fromHTTPStatus(status, isConnect: true)
-  }
 
   @inline(never) @_optimize(size)
   override func addCommon(_ defaults: RequestDefaults, to fields: FieldList) -> Bool {
@@ -72,7 +64,7 @@ final class ConnectUnaryFraming: CommonFraming {
   private func addGET(_ now: UInt64, to fields: FieldList) -> Bool {
     fields.clear()
     fields.hasNoBody = true
-    let agent = request.labels?.userAgent.map { ByteView(rebasing: $0.view.dropLast()) }
+    let agent = labels?.userAgent.map { ByteView(rebasing: $0.view.dropLast()) }
     guard addPseudoHeaders("GET", defaults, to: fields),
       addPath(of: request, defaults, query: query, to: fields), fields.add("accept-encoding", "gzip"),
       fields.add("user-agent", agent ?? defaults.userAgent.view)
@@ -109,7 +101,7 @@ final class ConnectUnaryFraming: CommonFraming {
     guard wantsGET else { return nil }
     let most = defaults.mostURLBytes - request.pathView.count - (defaults.prefix?.count ?? 0)
     if bytes.count > most { return nil }
-    let name = request.labels?.subtype ?? ("proto" as StaticString).bytes
+    let name = labels?.subtype ?? ("proto" as StaticString).bytes
     // "Any encoding that uses binary data (such as proto) should use base64 encoding."
     let isBinary = compressed || bytesEqual(name, "proto") || !UTF8Repair.isValid(bytes.view)
     let query = ByteBuffer()
@@ -150,7 +142,7 @@ final class ConnectUnaryFraming: CommonFraming {
 
   /// Takes a head with only the usual fields; nil: it has others.
   private func takePlainHead(_ block: HeaderBlock) -> ResponseStart? {
-    guard block.isPlainHead(with: .proto), request.labels == nil else { return nil }
+    guard block.isPlainHead(with: .proto), labels == nil else { return nil }
     httpStatus = 200
     answer = Status(.ok)
     return .headers(.none)
@@ -188,11 +180,6 @@ final class ConnectUnaryFraming: CommonFraming {
   private func fail(_ fault: Status) -> BodyStep {
     isDone = true
     return .failed(answer(or: fault))
-  }
-
-  override func fit(_ type: ByteView?) -> ContentType.Fit {
-    if request.labels == nil, let type, bytesEqual(type, "application/proto") { return .fits }
-    return ContentType.fit(type, typeStart, request.labels?.subtype)
   }
 
   override func decode(_ bytes: ByteView) -> (consumed: Int, step: BodyStep) {

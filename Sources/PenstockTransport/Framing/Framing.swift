@@ -10,14 +10,7 @@ class Framings {
     let (compression, limit) = (request.settings.compression, request.settings.maxReceiveBytes)
     switch defaults.rpc {
     case .grpc: return GRPCFraming(compression: compression, maxReceiveBytes: limit)
-    case .grpcWeb, .grpcWebText, .connect: return makeOther(request, defaults)
-    }
-  }
-
-  @inline(never) @_optimize(size)
-  private func makeOther(_ request: Request, _ defaults: RequestDefaults) -> Framing {
-    switch defaults.rpc {
-    case .grpc, .grpcWeb: return GRPCWebFraming(request, isText: false)
+    case .grpcWeb: return GRPCWebFraming(request, isText: false)
     case .grpcWebText: return GRPCWebFraming(request, isText: true)
     case .connect:
       return request.kind == .unary

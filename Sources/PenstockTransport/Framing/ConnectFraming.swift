@@ -1,0 +1,44 @@
+import PenstockCall
+import PenstockWire
+
+/// The common parts of Connect's two framings: those of streams and of unary calls.
+class ConnectFraming: CommonFraming {
+  final let labels: RequestLabels?
+
+  @inline(never) @_optimize(size)
+  init(_ request: Request, lastFlag: UInt8 = 0, isPrefixed: Bool = true, opening: Opening = .atOnce) {
+    labels = request.labels
+    super.init(
+      request.settings.compression, maxReceiveBytes: request.settings.maxReceiveBytes, lastFlag: lastFlag,
+      timeout: .connectTimeout, isPrefixed: isPrefixed, opening: opening)
+  }
+
+  override var title: StaticString { "Connect" }
+
+  /// "Keys beginning with "connect-" are reserved". The header fields for HTTP's own compression are also
+  /// reserved.
+  @inline(never) @_optimize(size)
+  override func isOwn(_ name: ByteView) -> Bool {
+    bytesEqual(name, "content-encoding") || bytesEqual(name, "accept-encoding")
+      || bytesEqual(ByteView(rebasing: name.prefix(8)), "connect-")
+  }
+
+  override func code(ofHTTP status: Int) -> StatusCode {
+    StatusMapping.fromHTTPStatus(status, isConnect: true)
+  }
+
+  override func fit(_ type: ByteView?) -> ContentType.Fit {
+    ContentType.fit(type, typeStart, labels?.subtype)
+  }
+
+  /// Adds the fields that all POST requests of a channel have. `type`: the content-type. `accepts`: the name
+  /// of the field with the accepted compressions.
+  @inline(never) @_optimize(size)
+  final func addConnect(
+    _ defaults: RequestDefaults, _ type: StaticString, accepts: StaticString, to fields: FieldList
+  ) -> Bool {
+    addPseudoHeaders("POST", defaults, to: fields)
+      && fields.add("connect-protocol-version", "1") && fields.add("content-type", type)
+      && fields.add(accepts, "gzip") && fields.add("user-agent", lasting: defaults.userAgent.view)
+  }
+}
