@@ -15,26 +15,26 @@ import PenstockWire
 final class Attempt: StreamOwner, TurnTask, Queued {
   /// The channel's core. The reference is not counted: the core is used only with a call, which holds the channel.
   private let channel: Unmanaged<ChannelCore>
-  private var core: ChannelCore { channel.takeUnretainedValue() }
+  var core: ChannelCore { channel.takeUnretainedValue() }
   /// The call; nil before the start and after the end. The reference is not counted. A call that has begun exists until
   /// it has ended, and by then it has reset its attempt or has received its status.
-  private var call: Unmanaged<Call>?
+  private(set) var call: Unmanaged<Call>?
   private var framing: Framing?
-  private var stream: TransportStream?
+  var stream: TransportStream?
   /// The pieces of the request's body, until there is a stream that sends them.
-  private var pieces = PieceQueue()
-  private var isHalfClosed = false
+  var pieces = PieceQueue()
+  private(set) var isHalfClosed = false
   /// Whether no message may arrive before the call's half-close, because it is a bidi call on a half-duplex stream.
   private var takesTurns = false
   private var headersCame = false
   /// Whether the body contains the call's status. The body is then read even if the call asks for no message.
   private var readsStatus = false
   var isScheduled = false
-  private var wasPickedAgain = false
+  private(set) var wasPickedAgain = false
   /// Whether the call's hops, or its request's `EndpointWish`, take part in the choice of the endpoint.
   private(set) var isChoosy = false
   /// Whether the attempt follows an earlier attempt that its server has certainly not processed.
-  private var isRepeat = false
+  private(set) var isRepeat = false
   /// The value of the stream's `piecesSent` that was last reported to the call.
   private var told: UInt32 = 0
   /// The size of `message` in bytes as it was received; it may have been compressed.
@@ -44,7 +44,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   private var message: Message?
   private var trailers: Status?
   /// A status that ends the call once `message` was delivered.
-  private var failure: Status?
+  private(set) var failure: Status?
   /// The result of the response's head, until it is reported to the call.
   private var head: ResponseStart?
 
@@ -59,15 +59,12 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   }
 
   @inline(__always)
-  private func withCore<R>(_ body: (ChannelCore) -> R) -> R { channel._withUnsafeGuaranteedRef(body) }
+  func withCore<R>(_ body: (ChannelCore) -> R) -> R { channel._withUnsafeGuaranteedRef(body) }
 
   override var lacks: Lack {
     guard isWaiting else { return .nothing }
     return withCore { $0.lack == .slot && (isChoosy || $0.picker != nil) ? .endpoint : $0.lack }
   }
-  /// Whether the attempt waits for a connection, or for a free stream on a connection.
-  @inline(never)
-  var isWaiting: Bool { call != nil && stream == nil && failure == nil }
 
   // MARK: From the call
 
@@ -90,10 +87,6 @@ final class Attempt: StreamOwner, TurnTask, Queued {
 
   /// The call; nil before the start and after the end.
   var owner: Call? { call?.takeUnretainedValue() }
-
-  /// Finds a connection later than `start` does: once the whole request is known, or after a stream that sent nothing.
-  @inline(never) @_optimize(size)
-  private func attachLate() { if isChoosy { core.ask(self) } else { core.attach(self) } }
 
   /// Whether the framing can make the request headers now.
   private var mayOpen: Bool {
@@ -140,7 +133,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     }
   }
 
-  private var isPacking: Bool { framing?.isPacking ?? false }
+  var isPacking: Bool { framing?.isPacking ?? false }
 
   /// Compresses the next slice of a large message. One slice runs per turn, so that other calls are served in between.
   @inline(never) @_optimize(size)
@@ -177,33 +170,6 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   }
 
   // MARK: The connection
-
-  /// Opens a stream on `connection`, which can open at least one more stream.
-  func open(on connection: TransportConnection) {
-    guard let call, isWaiting else { return }
-    var all = PieceQueue()
-    swap(&all, &pieces)
-    let stream = connection.newStream(self, sending: all)
-    stream.endsAfterPieces = isHalfClosed && !isPacking
-    self.stream = stream
-    call._withUnsafeGuaranteedRef { $0.connection = connection.facts }
-    stream.open()
-  }
-
-  /// Tells the call's statistics that the attempt waits for `lack` from now on.
-  @inline(never) @_optimize(size)
-  func notesWait(for lack: Lack) { call?._withUnsafeGuaranteedRef { $0.waits(for: lack) } }
-
-  /// How long the attempt may wait while the channel has no connection.
-  @inline(never) @_optimize(size)
-  var patience: Patience {
-    if call?._withUnsafeGuaranteedRef({ $0.request.settings.waitsForReady }) ?? false { return .anyTime }
-    return wasPickedAgain || isRepeat ? .oneConnection : .none
-  }
-
-  /// Whether the attempt was picked again before and has to fail now, because no address can be connected to.
-  @inline(never) @_optimize(size)
-  private var isGivenUp: Bool { wasPickedAgain && patience < .anyTime && withCore { $0.pick == .fail } }
 
   /// Fails the attempt, because no connection can be made. Not called while the call calls a function of the attempt.
   func connectFailed(_ words: ByteBuffer) {

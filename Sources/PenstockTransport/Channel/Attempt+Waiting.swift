@@ -1,0 +1,39 @@
+import PenstockCall
+
+/// How an attempt waits for a connection, and begins on it.
+extension Attempt {
+  /// Whether the attempt waits for a connection, or for a free stream on a connection.
+  @inline(never)
+  var isWaiting: Bool { call != nil && stream == nil && failure == nil }
+
+  /// Finds a connection later than `start` does: once the whole request is known, or after a stream that sent nothing.
+  @inline(never) @_optimize(size)
+  func attachLate() { if isChoosy { core.ask(self) } else { core.attach(self) } }
+
+  /// Opens a stream on `connection`, which can open at least one more stream.
+  func open(on connection: TransportConnection) {
+    guard let call, isWaiting else { return }
+    var all = PieceQueue()
+    swap(&all, &pieces)
+    let stream = connection.newStream(self, sending: all)
+    stream.endsAfterPieces = isHalfClosed && !isPacking
+    self.stream = stream
+    call._withUnsafeGuaranteedRef { $0.connection = connection.facts }
+    stream.open()
+  }
+
+  /// Tells the call's statistics that the attempt waits for `lack` from now on.
+  @inline(never) @_optimize(size)
+  func notesWait(for lack: Lack) { call?._withUnsafeGuaranteedRef { $0.waits(for: lack) } }
+
+  /// How long the attempt may wait while the channel has no connection.
+  @inline(never) @_optimize(size)
+  var patience: Patience {
+    if call?._withUnsafeGuaranteedRef({ $0.request.settings.waitsForReady }) ?? false { return .anyTime }
+    return wasPickedAgain || isRepeat ? .oneConnection : .none
+  }
+
+  /// Whether the attempt was picked again before and has to fail now, because no address can be connected to.
+  @inline(never) @_optimize(size)
+  var isGivenUp: Bool { wasPickedAgain && patience < .anyTime && withCore { $0.pick == .fail } }
+}
