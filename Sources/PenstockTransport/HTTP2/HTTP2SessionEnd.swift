@@ -30,7 +30,7 @@ extension HTTP2Session {
     recent.update(repeating: nil, count: HTTP2Session.recentStreams)
     for stream in all {
       stream.listIndex = -1
-      if stream.life == .opening || stream.life == .openingWithBody {
+      if stream.life.isOpening {
         close(stream, .neverSent(words))
       } else if stream.id == culprit {
         // The stream whose frame broke the connection gets the reason. All other streams get a lost

@@ -74,6 +74,14 @@ enum HTTP2StreamLife: CaseIterable {
     }
   }
 
+  /// Whether nghttp2 has the request's headers, but has not sent them yet.
+  var isOpening: Bool {
+    switch self {
+    case .opening, .openingWithBody, .openingWhole: return true
+    case .created, .queued, .idle, .sending, .emptying, .ending, .ended, .closed: return false
+    }
+  }
+
   /// Whether nghttp2 knows of the stream.
   var isOpen: Bool {
     switch self {

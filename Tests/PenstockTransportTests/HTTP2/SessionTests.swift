@@ -13,6 +13,7 @@ import Testing
     let session: HTTP2Session
     let takes: Bool
     private let duplex: Bool
+    var hasNoBody = false
     var log: [String] = []
     var body: [UInt8] = []
     /// The output of the session while it received the test's input.
@@ -30,6 +31,7 @@ import Testing
 
     override func streamOpens(_ stream: TransportStream, _ fields: FieldList) -> Bool {
       fields.isDuplex = duplex
+      fields.hasNoBody = hasNoBody
       return fields.add(":method", "POST") && fields.add(":scheme", "http") && fields.add(":path", "/a.B/C")
         && fields.add(":authority", "x")
     }

@@ -103,6 +103,24 @@ extension SessionTests {
     #expect(session.isIdle)
   }
 
+  /// A request whose headers wait for room in the output was not sent either, whether a body follows them now, later
+  /// or never.
+  @Test(arguments: [(10, false), (0, false), (0, true)])
+  func aRequestThatWaitsForTheOutputIsUnprocessed(_ size: Int, _ hasNoBody: Bool) throws {
+    let session = try #require(HTTP2Session.make(HTTP2Limits()))
+    _ = drain(session)
+    #expect(Frame.settings().encoded.withUnsafeBytes { session.receive($0) })
+    let (stream, recorder) = add(size, whole: size > 0, to: session)
+    recorder.hasNoBody = hasNoBody
+    let out = SendQueue(copies: true)
+    let filler = [UInt8](repeating: 0, count: session.limits.outputSize)
+    #expect(filler.withUnsafeBytes { out.append($0) })
+    #expect(session.collect(into: out) == .more && stream.life.isOpening && out.count == filler.count)
+    session.abandon(bytes("over"))
+    session.dispatch()
+    #expect(recorder.log == ["never sent: over"])
+  }
+
   @Test func requestsThatWaitAndEndAreForgotten() throws {
     let session = try fullSession()
     for _ in 0..<10_000 {
