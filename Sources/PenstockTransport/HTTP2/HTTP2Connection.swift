@@ -256,7 +256,7 @@ final class HTTP2Connection: TransportConnection, TurnTask {
   private func closeAfterFailure() {
     let words = session.failure ?? ByteBuffer().say("HTTP/2 failed")
     if phase == .open || phase == .draining {
-      session.sayEnough()
+      session.sayFailure()
       _ = pass()
     }
     link.flush()

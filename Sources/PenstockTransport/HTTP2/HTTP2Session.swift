@@ -48,6 +48,7 @@ final class HTTP2Session {
   var goAwayKeepsSome = false
   /// The error text for the failure of the connection; nil: it has not failed.
   var failure: ByteBuffer?
+  var failureCode = NGHTTP2_NO_ERROR
   var tracker = FrameTracker()
   /// For `owe`: the bytes that may still come for streams that this side has ended, and the time of the last reduction
   /// of the debt.
@@ -426,8 +427,7 @@ final class HTTP2Session {
         fail(tracker.wrongPreface())
         return false
       }
-      let n = nghttp2_session_mem_recv(
-        session, start + at, count)
+      let n = nghttp2_session_mem_recv(session, start + at, count)
       if uncredited >= HTTP2Session.leastCredit {
         credited(nghttp2_session_consume_connection(session, uncredited))
         if !window.isWide { timeWindow(uncredited) }

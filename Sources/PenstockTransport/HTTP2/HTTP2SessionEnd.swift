@@ -4,11 +4,10 @@ import PenstockWire
 
 /// The functions that end a session and its streams.
 extension HTTP2Session {
-  /// Ends the session with a GOAWAY (ENHANCE_YOUR_CALM), if nghttp2 may still be called.
-  func sayEnough() {
-    if phase != .abandoned {
-      _ = nghttp2_session_terminate_session(session, NGHTTP2_ENHANCE_YOUR_CALM.rawValue)
-    }
+  /// Ends the session with a GOAWAY for its failure, if nghttp2 may still be called.
+  @inline(never) @_optimize(size)
+  func sayFailure() {
+    if phase != .abandoned { _ = nghttp2_session_terminate_session(session, failureCode.rawValue) }
   }
 
   /// Queues a GOAWAY without an error. It tells the peer that this side closes the connection.
@@ -54,9 +53,14 @@ extension HTTP2Session {
   /// error (no memory) the session fails, because otherwise the peer might wait for the credit for ever.
   func credited(_ result: Int32) { if result != 0 { fail(broken(result)) } }
 
+  /// Ends the session because of a failure. `code`: the error code for the peer. Without one the failure is not the
+  /// peer's, such as a lack of memory.
   @inline(never) @_optimize(size)
-  func fail(_ words: ByteBuffer) {
-    if failure == nil { failure = words }
+  func fail(_ words: ByteBuffer, _ code: nghttp2_error_code = NGHTTP2_INTERNAL_ERROR) {
+    if failure == nil {
+      failure = words
+      failureCode = code
+    }
     drain()
   }
 

@@ -186,7 +186,7 @@ extension HTTP2Session {
       $0.finish(.answerTooLarge(words))
       mark($0)
     }
-    fail(words)
+    fail(words, NGHTTP2_ENHANCE_YOUR_CALM)
   }
 
   private func received(_ bytes: ByteView, on id: Int32) {

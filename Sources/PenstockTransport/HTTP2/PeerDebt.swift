@@ -1,3 +1,4 @@
+import CNghttp2
 import CSystem
 import PenstockChannel
 import PenstockWire
@@ -61,6 +62,7 @@ extension HTTP2Session {
     guard tracker.owed > Limits.framesWithoutUse else { return }
     fail(
       ByteBuffer().say("the connection ended: over ").say(Limits.framesWithoutUse)
-        .say(" frames or TLS messages without use for any call (ENHANCE_YOUR_CALM)"))
+        .say(" frames or TLS messages without use for any call (ENHANCE_YOUR_CALM)"),
+      NGHTTP2_ENHANCE_YOUR_CALM)
   }
 }

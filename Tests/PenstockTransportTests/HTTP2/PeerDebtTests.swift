@@ -1,3 +1,4 @@
+import CNghttp2
 import PenstockCall
 import PenstockWire
 import Testing
@@ -252,5 +253,26 @@ import Testing
     }
     #expect(client.session.tracker.owed < 1_000)
     client.end()
+  }
+}
+
+extension SessionTests {
+  /// The GOAWAY of a session that has failed has the code for too many frames only if the peer has sent too many.
+  @Test func theGOAWAYOfAFailure() throws {
+    let failures: [(HTTP2Session) -> Void] = [
+      { $0.charge(2 * Limits.framesWithoutUse) }, { $0.flood(0) },
+      { $0.credited(NGHTTP2_ERR_NOMEM.rawValue) }, { $0.fail(bytes("no memory to send")) },
+    ]
+    let codes = try failures.map { fails in
+      let session = try #require(HTTP2Session.make(HTTP2Limits()))
+      _ = drain(session)
+      _ = Frame.settings().encoded.withUnsafeBytes { session.receive($0) }
+      fails(session)
+      session.sayFailure()
+      let goAway = try #require(frames(drain(session))?.first { $0.type == 7 })
+      session.abandon(bytes("over"))
+      return Array(goAway.payload[4..<8])
+    }
+    #expect(codes == [[0, 0, 0, 11], [0, 0, 0, 11], [0, 0, 0, 2], [0, 0, 0, 2]])
   }
 }
