@@ -99,7 +99,7 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
     return life == .idle
   }
 
-  private static let lately: UInt64 = 200_000
+  static let lately: UInt64 = 200_000
 
   /// Gives the idle connection a stream, whose request it then writes.
   func assign(_ stream: HTTP1Stream) {

@@ -126,11 +126,16 @@ import Testing
         closed.up()
       })
     defer { server.stop() }
-    let client = try #require(http1Client(server.target, tls: tls ? Certificates.shared.client() : nil))
+    // No thread polls between two calls, so the next call itself has to look at the connection.
+    let client = try #require(
+      http1Client(server.target, mode: .host, tls: tls ? Certificates.shared.client() : nil))
     for count in 1...5 {
       let answer = client.unary("/a.B/C", [1])
       #expect(answer.code == .ok, "\(answer.words)")
       eventually("the server closes the connection") { closed.now == count }
+      // A connection relies on a poll of the loop for this time, although the server may have closed it since then.
+      let looked = Runtime.monotonicNow() + HTTP1Connection.lately
+      eventually("the last poll is old") { Runtime.monotonicNow() > looked }
       #expect(server.connections == count)
     }
   }
