@@ -198,6 +198,19 @@ import Testing
     }
   }
 
+  /// An answer is parsed alike whichever answer came before it on the connection.
+  @Test(arguments: golden.filter { $0.persists == true && !$0.untilClose })
+  func nothingIsLeftOfTheAnswerBefore(_ before: Row) {
+    for row in Self.golden {
+      let parser = ResponseParser(maxHeaderList: Self.limit)
+      _ = Self.parse(parser, [Self.raw(before.bytes)[...]])
+      parser.begin()
+      let said = Self.parse(parser, [Self.raw(row.bytes)[...]])
+      Self.expect(
+        parser.persists == row.persists && said.isOver != row.untilClose, "\(row.testDescription): \(said)")
+    }
+  }
+
   /// The parser does not use bytes after the end of an answer.
   @Test(arguments: golden.filter { !$0.untilClose })
   func bytesBehind(_ row: Row) {
