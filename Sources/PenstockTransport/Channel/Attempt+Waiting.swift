@@ -1,4 +1,5 @@
 import PenstockCall
+import PenstockChannel
 
 /// How an attempt waits for a connection, and begins on it.
 extension Attempt {
