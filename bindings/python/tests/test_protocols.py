@@ -259,6 +259,18 @@ def test_generated_messages_as_json(peer: Peer, stubs: str, level: Any) -> None:
     assert objects == ([] if level is None else [request, testing_pb2.Payload(body=b"\xff\x00"), *messages])
 
 
+def test_equal_messages_have_equal_json() -> None:
+    struct = pytest.importorskip("google.protobuf.struct_pb2")
+    names = [f"k{number}" for number in range(20)]
+    one, other = struct.Struct(), struct.Struct()
+    for name in names:
+        one[name] = 1
+    for name in reversed(names):
+        other[name] = 1
+    codec = ProtobufJSONCodec()
+    assert one == other and codec.encode(one) == codec.encode(other)
+
+
 def test_a_response_that_is_not_json_is_internal(peer: Peer, stubs: str) -> None:
     import helloworld_pb2 as hello
 

@@ -62,7 +62,8 @@ class JSONCodec(Codec):
 
 class ProtobufJSONCodec(Codec):
     """Sends generated messages as protobuf's JSON (``google.protobuf.json_format``). The program still uses the
-    classes of the stubs. Fields of a response that the class does not have are ignored.
+    classes of the stubs. Equal messages have equal bytes. Fields of a response that the class does not have are
+    ignored.
 
     ModuleNotFoundError: the package protobuf is not installed."""
 
@@ -78,7 +79,9 @@ class ProtobufJSONCodec(Codec):
         self._format: Any = json_format
 
     def encode(self, message: Any) -> bytes:
-        text: str = self._format.MessageToJson(message, indent=None, ensure_ascii=False)
+        # The entries of a map have no order. Sorted, equal messages have equal bytes, and so equal URLs in a GET, which
+        # caches find again.
+        text: str = self._format.MessageToJson(message, indent=None, sort_keys=True, ensure_ascii=False)
         return text.encode()
 
     def decode(self, data: bytes, deserializer: Deserializer) -> Any:
