@@ -28,7 +28,8 @@ public struct Target {
   static let mostPrefixBytes = 1024
 
   public let location: Location
-  /// The value of ":authority": the host and, if the target gives one, the port, as the target writes them.
+  /// The value of ":authority": the host and, if the target gives one, the port, as the target writes them,
+  /// but without the zone of an IPv6 address.
   /// If the target has several addresses, it is the first of them; for a unix socket or a vsock it is
   /// "localhost".
   public let authority: ByteBuffer
@@ -168,9 +169,7 @@ public struct Target {
       } else if let flaw = HostName.flaw(host) {
         return wrong(text, ByteBuffer().say("its host name is wrong: ").say(flaw))
       }
-      guard let name = ByteBuffer(copying: host), let authority = authority(part, port) else {
-        return .noMemory
-      }
+      guard let name = copy(host, security), let authority = authority(part, port) else { return .noMemory }
       let location = Location.name(host: name, port: port ?? (security == .cleartext ? 80 : defaultPort))
       return .target(
         Target(location: location, authority: authority, host: name, security: security, prefix: prefix))
@@ -284,12 +283,27 @@ public struct Target {
     return UInt32(exactly: value)
   }
 
-  /// The value of ":authority": the host and port as they were written, with brackets around a bare IPv6
-  /// address.
+  /// The value of ":authority": the host and port as they were written, but an IPv6 address always in
+  /// brackets, and without its zone, which "has only local significance at the sending host" (RFC 6874
+  /// section 4).
   private static func authority(_ text: ByteView, _ port: UInt16?) -> ByteBuffer? {
-    guard port == nil, text.first != 0x5B, text.contains(0x3A) else { return ByteBuffer(copying: text) }
+    let isBare = port == nil && text.first != 0x5B && text.contains(0x3A)
+    let zone = text.firstIndex(of: 0x25)
+    if !isBare, zone == nil { return ByteBuffer(copying: text) }
+    let close = text.firstIndex(of: 0x5D) ?? text.count
     let whole = ByteBuffer()
-    return whole.append("[") && whole.append(text) && whole.append("]") ? whole : nil
+    return (!isBare || whole.append("[")) && whole.append(ByteView(rebasing: text[..<(zone ?? close)]))
+      && whole.append("]") && whole.append(ByteView(rebasing: text[min(close + 1, text.count)...]))
+      ? whole : nil
+  }
+
+  /// A copy of `host`. In the IPv6 address of a URL the zone is percent-encoded: "%25" begins it (RFC 6874).
+  private static func copy(_ host: ByteView, _ security: Security) -> ByteBuffer? {
+    guard let copied = ByteBuffer(copying: host), security != .unsaid, let zone = host.firstIndex(of: 0x25),
+      after("25", ByteView(rebasing: host[(zone + 1)...])) != nil, host.count > zone + 3
+    else { return ByteBuffer(copying: host) }
+    copied.truncate(to: zone + 1)
+    return copied.append(ByteView(rebasing: host[(zone + 3)...])) ? copied : nil
   }
 
   private static func after(_ prefix: StaticString, _ text: ByteView) -> ByteView? {

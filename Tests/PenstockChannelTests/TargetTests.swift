@@ -23,7 +23,11 @@ import Testing
   @Test(arguments: [
     Good("localhost:50051", "localhost 50051", "localhost:50051", "localhost"),
     Good("a_b.example.com.:1", "a_b.example.com. 1", "a_b.example.com.:1", "a_b.example.com."),
-    Good("[fe80::1%1]:2", "fe80::1%1 2", "[fe80::1%1]:2", "fe80::1%1"),
+    // The zone of an IPv6 address means something on this machine alone, and is not sent.
+    Good("[fe80::1%1]:2", "fe80::1%1 2", "[fe80::1]:2", "fe80::1%1"),
+    Good("[fe80::1%1]", "fe80::1%1 443", "[fe80::1]", "fe80::1%1"),
+    Good("fe80::1%1", "fe80::1%1 443", "[fe80::1]", "fe80::1%1"),
+    Good("[fe80::1%251]:2", "fe80::1%251 2", "[fe80::1]:2", "fe80::1%251"),
     Good("example.com", "example.com 443", "example.com", "example.com"),
     Good("dns:example.com:1", "example.com 1", "example.com:1", "example.com"),
     Good("dns:///example.com:65535", "example.com 65535", "example.com:65535", "example.com"),
@@ -179,6 +183,10 @@ import Testing
     GoodURL("http://127.0.0.1:5/x", .cleartext, "127.0.0.1 5", "127.0.0.1:5", "/x"),
     GoodURL("http://[::1]/x", .cleartext, "::1 80", "[::1]", "/x"),
     GoodURL("https://[2001:db8::1]:1", .tls, "2001:db8::1 1", "[2001:db8::1]:1"),
+    // RFC 6874: "%25" in a URL is the "%" before a zone.
+    GoodURL("https://[fe80::1%251]:2", .tls, "fe80::1%1 2", "[fe80::1]:2"),
+    GoodURL("http://[fe80::1%25eth0]", .cleartext, "fe80::1%eth0 80", "[fe80::1]"),
+    GoodURL("http://[fe80::1%1]:2", .cleartext, "fe80::1%1 2", "[fe80::1]:2"),
     GoodURL("https://a/%7Euser/%2f/x%20y", .tls, "a 443", "a", "/%7Euser/%2f/x%20y"),
     GoodURL("https://a/-_~!$&'()*+,;=:@", .tls, "a 443", "a", "/-_~!$&'()*+,;=:@"),
     GoodURL("https://a/.../.x/..x/%2E.%2e", .tls, "a 443", "a", "/.../.x/..x/%2E.%2e"),
