@@ -69,7 +69,7 @@ public struct MessageDecoder {
   public var limit: Int
   private var state = State.prefix(Prefix())
   /// The flag that marks the last frame; 0: there is no such flag.
-  private let lastFlag: UInt8
+  public let lastFlag: UInt8
   /// Whether the frame that is being received, or was received last, is marked as the last one.
   public private(set) var isLast = false
 

@@ -49,6 +49,9 @@ class CommonFraming: Framing {
   /// The first part of the content-type. The name of the messages' encoding, such as "proto", follows it.
   var typeStart: StaticString { "application/grpc+" }
 
+  /// The name of the messages' encoding; nil: the usual one, "proto".
+  var subtype: ByteView? { nil }
+
   /// The indices of the common fields that contain the user agent.
   var agents: Range<Int> { 7..<8 }
 

@@ -14,6 +14,7 @@ class ConnectFraming: CommonFraming {
   }
 
   override var title: StaticString { "Connect" }
+  override var subtype: ByteView? { labels?.subtype }
 
   /// "Keys beginning with "connect-" are reserved". The header fields for HTTP's own compression are also
   /// reserved.
@@ -28,7 +29,7 @@ class ConnectFraming: CommonFraming {
   }
 
   override func fit(_ type: ByteView?) -> ContentType.Fit {
-    ContentType.fit(type, typeStart, labels?.subtype)
+    ContentType.fit(type, typeStart, subtype)
   }
 
   /// Adds the fields that all POST requests of a channel have. `type`: the content-type. `accepts`: the name

@@ -28,6 +28,7 @@ final class GRPCWebFraming: CommonFraming {
 
   // MARK: Request
 
+  override var subtype: ByteView? { labels?.subtype }
   override var title: StaticString { "gRPC-Web" }
   override var typeStart: StaticString { isText ? "application/grpc-web-text+" : "application/grpc-web+" }
   private var type: StaticString { isText ? "application/grpc-web-text+proto" : "application/grpc-web+proto" }
@@ -98,7 +99,7 @@ final class GRPCWebFraming: CommonFraming {
   }
 
   private func fit(_ type: ByteView?, _ start: StaticString) -> ContentType.Fit {
-    ContentType.fit(type, start, labels?.subtype, isOptional: true)
+    ContentType.fit(type, start, subtype, isOptional: true)
   }
 
   override func isUsual(_ given: ByteView) -> Bool { bytesEqual(given, type) }

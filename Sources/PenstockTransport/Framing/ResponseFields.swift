@@ -9,9 +9,10 @@ extension CommonFraming {
     switch end {
     case .trailers: return Status(.internal, "the trailers were lost")
     case .body:
-      return isCut
-        ? Status(.internal, "the stream ended in the middle of a message")
-        : Status(.internal, "the server closed the stream without sending trailers")
+      if isCut { return Status(.internal, "the stream ended in the middle of a message") }
+      return decoder.lastFlag == 0
+        ? Status(.internal, "the server closed the stream without sending trailers")
+        : Status(.internal, "the body ended without its last frame, which has the status")
     // The cases from here on follow the table of codes in the section "Errors" of PROTOCOL-HTTP2, for a
     // client. A code that is not in the table gives INTERNAL, as RFC 9113 section 7 allows.
     case .cancelled(let words):
@@ -88,7 +89,9 @@ extension CommonFraming {
       }
     }
     let text = ByteBuffer().say("the answer is not ").say(title)
-    if code == .internal, httpStatus == 200 { text.say(" in the request's encoding") }
+    if code == .internal, httpStatus == 200 {
+      text.say(" in the request's encoding \"").say(subtype ?? ("proto" as StaticString).bytes).say("\"")
+    }
     text.say(": HTTP status ").say(httpStatus)
     if let type {
       text.say(", content-type \"").say(printable: type, limit: 80).say("\"")
@@ -102,10 +105,12 @@ extension CommonFraming {
 
   @inline(never) @_optimize(size)
   final func takeEncoding(of fields: Metadata) {
-    guard let value = value(of: encodingName, in: fields) else { return }
-    if bytesEqual(value, "gzip") {
+    guard let value = value(of: encodingName, in: fields), !value.isEmpty else { return }
+    // RFC 9110 section 8.4.1: "All content codings are case-insensitive", and "x-gzip" is equivalent to
+    // "gzip".
+    if equalIgnoringCase(value, "gzip") || equalIgnoringCase(value, "x-gzip") {
       receives = .gzip
-    } else if !bytesEqual(value, "identity") {
+    } else if !equalIgnoringCase(value, "identity") {
       receives = .unknown(ByteBuffer(copying: value) ?? ByteBuffer())
     }
   }
@@ -202,7 +207,7 @@ extension CommonFraming {
   /// Copies the custom metadata, without the reserved names, and decodes "-bin" values. Makes `headers` if
   /// there is anything to copy. Returns the first malformed field; all other fields are copied. `trailers`: a
   /// status that gets the fields whose names begin with "trailer-", without this prefix; nil: such fields are
-  /// copied like all others.
+  /// copied like all others. A malformed trailer is not reported.
   @inline(never) @_optimize(size)
   final func copyCustom(_ fields: Metadata, to headers: inout Metadata?, trailers: Status?) -> Copied {
     var outcome = Copied.done
@@ -224,8 +229,11 @@ extension CommonFraming {
         if metadata.add(name, value) != .ok { return .noMemory }
         continue
       }
+      let before = outcome
       copyBinary(name, value, to: metadata, &outcome)
       if case .noMemory = outcome { return .noMemory }
+      // Malformed trailers are left out, as in the other protocols.
+      if isTrailer { outcome = before }
     }
     return outcome
   }

@@ -214,7 +214,7 @@ import Testing
     let answer = WireAnswer(fields: ConnectStreamTests.proto, end: .trailers, endsWithHead: true)
     #expect(
       play(answer, to: framing())
-        == Seen(code: .internal, message: "the server closed the stream without sending trailers"))
+        == Seen(code: .internal, message: "the body ended without its last frame, which has the status"))
     // A "grpc-status" has no meaning in Connect.
     let grpc = WireAnswer(fields: ConnectStreamTests.proto + [("grpc-status", "5")], endsWithHead: true)
     #expect(play(grpc, to: framing()).code == .internal)

@@ -180,6 +180,8 @@ import Testing
       ConnectUnaryTests.proto + [
         ("x-h", "1"), ("trailer-x-t", "2"), ("trailer-x-bin", "AQI"), ("x-bin", "AwQ="), ("connect-x", "3"),
         ("trailer-connect-y", "4"), ("accept-encoding", "gzip"), ("trailer-", "5"),
+        // A malformed trailer is left out, as in the other protocols. A malformed header ends the call.
+        ("trailer-y-bin", "A*"),
       ]
     let expected = Seen(
       headers: ["x-h: 1", "x-bin: \u{3}\u{4}", "trailer-: 5"], messages: [[1, 2, 3]],
@@ -187,6 +189,8 @@ import Testing
     #expect(playAnyhow(WireAnswer(fields: fields, body: [1, 2, 3])) { framing() } == expected)
     let measured = WireAnswer(fields: fields + [("content-length", "3")], body: [1, 2, 3], end: .trailers)
     #expect(playAnyhow(measured) { framing() } == expected)
+    let broken = play(WireAnswer(fields: fields + [("x-bin", "A*")], body: [1, 2, 3]), to: framing())
+    #expect(broken.code == .internal && broken.message == "the response header \"x-bin\" is not base64")
   }
 
   @Test func emptyAnswers() {
@@ -204,6 +208,13 @@ import Testing
     let fields = ConnectUnaryTests.proto + [("content-encoding", "gzip")]
     let answer = WireAnswer(fields: fields, body: gzipped(long))
     #expect(playAnyhow(answer) { framing() } == Seen(headers: [], messages: [long]))
+    // RFC 9110 section 8.4.1: "All content codings are case-insensitive", and "x-gzip" is "gzip".
+    for (name, body) in [
+      ("GZip", gzipped(long)), ("x-gzip", gzipped(long)), ("", long), ("Identity", long),
+    ] {
+      let other = WireAnswer(fields: ConnectUnaryTests.proto + [("content-encoding", name)], body: body)
+      #expect(play(other, to: framing()) == Seen(headers: [], messages: [long]), "\(name)")
+    }
     let broken = play(WireAnswer(fields: fields, body: [1, 2, 3]), to: framing())
     #expect(broken.code == .internal && broken.message == "a received message is not valid gzip")
     let small = aRequest { $0.maxReceiveBytes = 899 }
@@ -345,6 +356,8 @@ import Testing
     #expect(seen.code == code && seen.headers == nil && seen.messages == [] && seen.trailers == ["x-h: 1"])
     #expect(
       seen.message.hasPrefix("the answer is not Connect") && seen.message.contains("HTTP status \(status)"))
+    // If the encoding is wrong, the text names the expected one.
+    #expect(seen.message.contains("encoding \"proto\"") == (code == .internal && status == "200"))
   }
 
   @Test(arguments: [

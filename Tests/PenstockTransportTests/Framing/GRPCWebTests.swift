@@ -193,10 +193,10 @@ import Testing
   @Test(arguments: [
     Broken(
       name: "nothing", body: [], code: .internal,
-      words: "the server closed the stream without sending trailers"),
+      words: "the body ended without its last frame, which has the status"),
     Broken(
       name: "no trailers", body: frame(0, [1]), code: .internal,
-      words: "the server closed the stream without sending trailers"),
+      words: "the body ended without its last frame, which has the status"),
     Broken(
       name: "a flag", body: frame(2, [1]), code: .internal,
       words: "the compressed flag of a received message is 2, neither 0 nor 1"),
