@@ -90,18 +90,21 @@ public final class CallOrigin {
   public let defaultAuthority: ByteBuffer
   public let privacy: Privacy
   public let rpc: RPCProtocol
+  /// The most bytes of the path and query of a GET request, without the prefix of the channel's target.
+  public let mostQueryBytes: Int
   let loop: CallLoop
   /// Records which callback runs now. Any thread may read the record.
   public let watch: CallWatch
 
   public init(
     target: ByteBuffer, defaultAuthority: ByteBuffer, privacy: Privacy = .cleartext, rpc: RPCProtocol = .grpc,
-    loop: CallLoop, watch: CallWatch = CallWatch()
+    mostQueryBytes: Int = 0, loop: CallLoop, watch: CallWatch = CallWatch()
   ) {
     self.target = target
     self.defaultAuthority = defaultAuthority
     self.privacy = privacy
     self.rpc = rpc
+    self.mostQueryBytes = mostQueryBytes
     self.loop = loop
     self.watch = watch
   }

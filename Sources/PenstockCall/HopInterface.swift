@@ -171,8 +171,26 @@ extension Hop {
   public var rpc: RPCProtocol { lastRoute?.rpc ?? call.origin.rpc }
   /// "GET" or "POST", as far as it is known at the callback.
   public var httpMethod: StaticString {
-    (route?.rpc ?? call.origin.rpc).httpMethod(call.request.kind, settings)
+    let method = (route?.rpc ?? call.origin.rpc).httpMethod(call.request.kind, settings)
+    return currentEvent == .send && method.utf8CodeUnitCount == 3 && !fitsInURL ? "POST" : method
   }
+
+  /// Whether the message that the hop sees fits into the URL of a GET. Also true if that is not known: the
+  /// message is an object, or may become shorter by compression.
+  @inline(never) @_optimize(size)
+  private var fitsInURL: Bool {
+    guard !seesObjects, let message, settings.compression == .identity || message.staysPlain else {
+      return true
+    }
+    let most = route?.mostQueryBytes ?? call.origin.mostQueryBytes
+    // `path` ends with a NUL.
+    let outcome = ConnectQuery.write(
+      message.view, encoding: labels?.subtype, compressed: false, most: most - (path.count - 1),
+      into: ByteBuffer())
+    if case .tooLong = outcome { return false }
+    return true
+  }
+
   private var lastRoute: CallRoute? { currentEvent == .status ? call.request.route : route }
   private var route: CallRoute? { shown({ $0.route }, kept: { $0.route }) }
 

@@ -174,14 +174,18 @@ open class CallRoute {
   public final let authority: ByteBuffer
   public final let privacy: Privacy
   public final let rpc: RPCProtocol
+  /// The most bytes of the path and query of a GET request, without the prefix of the channel's target.
+  public final let mostQueryBytes: Int
 
   public init(
-    target: ByteBuffer, authority: ByteBuffer, privacy: Privacy = .cleartext, rpc: RPCProtocol = .grpc
+    target: ByteBuffer, authority: ByteBuffer, privacy: Privacy = .cleartext, rpc: RPCProtocol = .grpc,
+    mostQueryBytes: Int = 0
   ) {
     self.target = target
     self.authority = authority
     self.privacy = privacy
     self.rpc = rpc
+    self.mostQueryBytes = mostQueryBytes
   }
 
   /// Makes an attempt on the route's channel for a call; nil: it could not be made. On the driving thread.

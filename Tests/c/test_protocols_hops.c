@@ -137,7 +137,8 @@ TEST(restart_on_a_channel_of_another_protocol) {
 
 /* ---- GET ---- */
 
-/* A hop sets the idempotency. It checks the HTTP method before and after the request was sent. */
+/* A hop sets the idempotency. It checks the HTTP method before and after the request was sent. In
+ * on_send the message is known, and so the method. */
 static int32_t make_safe(probe *self, penstock_hop *hop, int32_t event) {
   const char *later = self->context;
   penstock_request *request = penstock_hop_request(hop);
@@ -146,7 +147,8 @@ static int32_t make_safe(probe *self, penstock_hop *hop, int32_t event) {
     OK(penstock_request_set_idempotency(request, PENSTOCK_IDEMPOTENCY_NO_SIDE_EFFECTS));
     CHECK_STR(penstock_request_http_method(request), "GET");
   }
-  if (event == PENSTOCK_EVENT_HEADERS || event == PENSTOCK_EVENT_RECEIVE || event == PENSTOCK_EVENT_STATUS)
+  if (event == PENSTOCK_EVENT_SEND || event == PENSTOCK_EVENT_HEADERS || event == PENSTOCK_EVENT_RECEIVE ||
+      event == PENSTOCK_EVENT_STATUS)
     CHECK_STR(penstock_request_http_method(request), later);
   return PENSTOCK_NEXT;
 }

@@ -114,9 +114,10 @@ PENSTOCK_API int32_t penstock_request_idempotency(const penstock_request *reques
  * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_idempotency(penstock_request *request, int32_t idempotency);
 /* Gives the HTTP method of the request: "GET" for a unary call over Connect whose idempotency is NO_SIDE_EFFECTS,
- * unless GET is forbidden; else "POST". Until the request is sent, this is the method by what is known then: a message
- * that makes the URL longer than the channel's "max_get_url_bytes" turns a GET into a POST. From on_headers on, and in
- * on_status of a hop without replay_bytes, it is the method with which the request was sent.
+ * unless GET is forbidden; else "POST". A message that makes the URL longer than the channel's "max_get_url_bytes"
+ * turns a GET into a POST: in on_send at the bytes level this is known, unless compression may shorten the message; in
+ * earlier callbacks it is not. From on_headers on, and in on_status of a hop without replay_bytes, the result is the
+ * method with which the request was sent.
  * result: NUL-terminated; NULL if the request is not readable, or is that of call options.
  * memory: static.
  * threads: as the head of this file says */

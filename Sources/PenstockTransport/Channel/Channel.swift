@@ -80,6 +80,7 @@ public final class Channel: @unchecked Sendable {
 
   public var privacy: Privacy { core.defaults.privacy }
   public var rpc: RPCProtocol { core.defaults.rpc }
+  public var mostQueryBytes: Int { core.defaults.mostQueryBytes }
 
   /// Sets the certificates for connections that begin from now on. Any thread. A part that is nil is taken
   /// from the channel's options; if it is a file, the file is read again. Returns nil if the channel has no

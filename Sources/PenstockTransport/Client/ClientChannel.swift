@@ -44,8 +44,8 @@ public final class ClientChannel: @unchecked Sendable {
     self.transport = transport
     methods = transport.core.methods
     origin = CallOrigin(
-      target: target, defaultAuthority: authority, privacy: transport.privacy, rpc: transport.rpc, loop: loop,
-      watch: loop.runtime.watch)
+      target: target, defaultAuthority: authority, privacy: transport.privacy, rpc: transport.rpc,
+      mostQueryBytes: transport.mostQueryBytes, loop: loop, watch: loop.runtime.watch)
     self.defaults = defaults
     formsCallsNow = Atomic(defaults.contentType != nil)
     chains = ChannelChains(newestFirst: newestFirst)

@@ -142,7 +142,8 @@ private final class ClientRoute: CallRoute {
     self.channel = channel
     let origin = channel.origin
     super.init(
-      target: origin.target, authority: origin.defaultAuthority, privacy: origin.privacy, rpc: origin.rpc)
+      target: origin.target, authority: origin.defaultAuthority, privacy: origin.privacy, rpc: origin.rpc,
+      mostQueryBytes: origin.mostQueryBytes)
   }
 
   override func newBelow() -> CallBelow? { channel.transport.newAttempt() }

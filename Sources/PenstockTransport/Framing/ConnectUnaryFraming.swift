@@ -94,30 +94,22 @@ final class ConnectUnaryFraming: ConnectFraming {
     return .inHeaders(size: 0, wireSize: 0)
   }
 
-  /// Puts the message into the URL. The parameters are in the order of "Query-Get", "to maximize hit rates on
-  /// shared caches". nil: the request has to be a POST.
+  /// Puts the message into the URL. nil: the request has to be a POST.
   @inline(never) @_optimize(size)
   private func frameAsGET(_ bytes: ByteBuffer, compressed: Bool) -> FramedMessage? {
     guard wantsGET else { return nil }
-    let most = defaults.mostURLBytes - request.pathView.count - (defaults.prefix?.count ?? 0)
-    if bytes.count > most { return nil }
-    let name = labels?.subtype ?? ("proto" as StaticString).bytes
-    // "Any encoding that uses binary data (such as proto) should use base64 encoding."
-    let isBinary = compressed || bytesEqual(name, "proto") || !UTF8Repair.isValid(bytes.view)
     let query = ByteBuffer()
-    query.say("?connect=v1")
-    if isBinary { query.say("&base64=1") }
-    if compressed { query.say("&compression=gzip") }
-    query.say("&encoding=").say(name).say("&message=")
-    let wireSize = query.count
-    guard
-      isBinary
-        ? Base64.encodeForURL(bytes.view, into: query) : PercentCoding.encodeForURL(bytes.view, into: query)
-    else { return .failed(Status(.resourceExhausted, "no memory to encode a message")) }
-    if query.count > most { return nil }
-    self.query = query
-    messagesInHeaders = 1
-    return .inHeaders(size: bytes.count, wireSize: query.count - wireSize)
+    let most = defaults.mostQueryBytes - request.pathView.count
+    switch ConnectQuery.write(
+      bytes.view, encoding: subtype, compressed: compressed, most: most, into: query)
+    {
+    case .written(let size):
+      self.query = query
+      messagesInHeaders = 1
+      return .inHeaders(size: bytes.count, wireSize: size)
+    case .tooLong: return nil
+    case .noMemory: return .failed(Status(.resourceExhausted, "no memory to encode a message"))
+    }
   }
 
   // MARK: Response

@@ -12,17 +12,21 @@ final class RequestDefaults {
   /// The path of a target that is a URL, without a slash at its end. It is put before the path of each
   /// method. nil: the target has no path.
   let prefix: ByteBuffer?
-  /// The longest path of a GET request in bytes, with its query.
-  let mostURLBytes: Int
+  /// The most bytes of a GET request's path and query, without `prefix`.
+  let mostQueryBytes: Int
+  /// Whether all connections of the channel are half-duplex, because its options allow only HTTP/1.1.
+  let isHalfDuplex: Bool
   /// The owner of the common header fields of Connect's unary calls. This `RequestDefaults` owns the common
   /// fields of all other calls.
   let unary = Unary()
 
   final class Unary {}
 
+  /// Makes the defaults. `mostURLBytes`: the longest path of a GET request in bytes, with its query.
   init(
     privacy: Privacy, authority: ByteBuffer, userAgent: ByteBuffer, framings: Framings = Framings(),
-    rpc: RPCProtocol = .grpc, prefix: ByteBuffer? = nil, mostURLBytes: Int = 0
+    rpc: RPCProtocol = .grpc, prefix: ByteBuffer? = nil, mostURLBytes: Int = 0,
+    isHalfDuplex: Bool = false
   ) {
     self.privacy = privacy
     self.authority = authority
@@ -30,6 +34,7 @@ final class RequestDefaults {
     self.framings = framings
     self.rpc = rpc
     self.prefix = prefix
-    self.mostURLBytes = mostURLBytes
+    mostQueryBytes = mostURLBytes - (prefix?.count ?? 0)
+    self.isHalfDuplex = isHalfDuplex
   }
 }

@@ -152,6 +152,30 @@ def test_interceptors_see_protocol_and_method(style: Callable[..., Any], protoco
     assert seen == [(protocol, method, True), (protocol, "POST", False), (protocol, "POST", True)]
 
 
+def test_the_method_is_exact_when_the_message_is_known(peer: Peer) -> None:
+    seen: List[Tuple[str, str]] = []
+
+    def note(hop: Hop) -> None:
+        seen.append((hop.event.name, hop.http_method))
+
+    def call(size: int, **options: Any) -> List[str]:
+        seen.clear()
+        safe = Idempotency.NO_SIDE_EFFECTS
+        with Channel(peer.target, tls=False, options={"protocol": "connect", **options}) as channel:
+            channel.add_interceptor(Only(on_start=note, on_send=note, on_headers=note))
+            channel.unary_unary(ECHO + "Unary")(b"x" * size, idempotency=safe)
+        assert [name for name, _ in seen] == ["START", "SEND", "HEADERS"]
+        return [method for _, method in seen]
+
+    assert call(3) == ["GET", "GET", "GET"]
+    assert call(9000) == ["GET", "POST", "POST"]
+    path = len(ECHO + "Unary") + len("?connect=v1&base64=1&encoding=proto&message=")
+    assert call(3, max_get_url_bytes=path + 4) == ["GET", "GET", "GET"]
+    assert call(4, max_get_url_bytes=path + 4) == ["GET", "POST", "POST"]
+    # Before the message is compressed, it is not known whether it will fit.
+    assert call(9000, compression="gzip") == ["GET", "GET", "GET"]
+
+
 def test_protocol_and_method_follow_a_redirect() -> None:
     seen: List[Tuple[str, str]] = []
 

@@ -118,9 +118,10 @@ class RequestFields:
     @property
     def http_method(self) -> str:
         """The HTTP method of the request: ``"GET"`` for a unary call over Connect whose `idempotency` is
-        NO_SIDE_EFFECTS, unless `allows_get` is False; else ``"POST"``. Until the request is sent, this is the method
-        by what is known then: a message that makes the URL too long (``max_get_url_bytes``) turns a GET into a POST.
-        Afterwards it is the method with which the request was sent."""
+        NO_SIDE_EFFECTS, unless `allows_get` is False; else ``"POST"``. A message that makes the URL too
+        long (``max_get_url_bytes``) turns a GET into a POST: in `on_send` at the bytes level this is known, unless
+        compression may shorten the message; in earlier callbacks it is not. Once the request was sent, this is the
+        method with which it was sent."""
         return text_of(_raw.penstock_request_http_method(self._request()))
 
     @property
