@@ -34,7 +34,7 @@ class Programs:
         # Envoy's bridge does not decode gRPC's status messages, and accepts no large messages.
         spoilt = {"special_status_message", "message_limits"} if "bridge" in route.can else set()
         if "up" not in route.can:
-            spoilt |= {"client_streaming", "half_duplex", "many_requests", "many_both_ways", "message_limits"}
+            spoilt |= {"half_duplex", "many_both_ways"}
         names = list(EVERY)
         full = "full" in route.can
         for when, more in (("resets" in route.can, RESETS), (full, FULL), (full and "resets" in route.can, RESETS_FULL),

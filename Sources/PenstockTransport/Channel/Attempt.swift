@@ -146,11 +146,21 @@ final class Attempt: StreamOwner, TurnTask, Queued {
 
   override func halfClose() {
     isHalfClosed = true
-    if isPacking { return }
+    if hasRest, !addRest() { return }
     _ = borrow(stream) { $0.endBody() }
     if stream == nil, failure == nil, borrow(framing, { $0.opening == .whole }) == true {
       attachLate()
     }
+  }
+
+  private var hasRest: Bool { return borrow(framing) { $0.rest != .nothing } ?? false }
+
+  /// Adds the end of the body that the framing has kept. False: a message is still being compressed.
+  @inline(never) @_optimize(size)
+  private func addRest() -> Bool {
+    if isPacking { return false }
+    if let call, let framing, failure == nil { send(framing.lastPiece(), call) }
+    return true
   }
 
   override func another() -> CallBelow { Attempt(channel, isRepeat: true) }

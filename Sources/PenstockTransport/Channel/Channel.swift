@@ -66,7 +66,8 @@ public final class Channel: @unchecked Sendable {
     let privacy = context != nil ? Privacy.tls : parsed.isUnix ? .local : .cleartext
     let defaults = RequestDefaults(
       privacy: privacy, authority: options.authority ?? parsed.authority, userAgent: agent, rpc: options.rpc,
-      prefix: parsed.prefix, mostURLBytes: options.mostURLBytes)
+      prefix: parsed.prefix, mostURLBytes: options.mostURLBytes,
+      isHalfDuplex: options.isHTTP1(withTLS: context != nil))
     let destination = Destination(parsed, name, context, limits, options)
     let resolver = runtime.platform.makeResolver(parsed.location, services: options.services, runtime)
     return .made(Channel(ChannelCore(runtime, defaults, destination, resolver), runtime, tls))

@@ -22,7 +22,7 @@ class CommonFraming: Framing {
     didSet { isBusy = inflation != nil }
   }
   private var deflation: Deflation? {
-    didSet { isPacking = deflation != nil }
+    didSet { rest = deflation != nil ? .message : .nothing }
   }
 
   /// Makes the framing. `lastFlag`: the flag of the frame that ends an answer; 0: the protocol has no such

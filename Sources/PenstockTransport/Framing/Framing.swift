@@ -10,8 +10,8 @@ class Framings {
     let (compression, limit) = (request.settings.compression, request.settings.maxReceiveBytes)
     switch defaults.rpc {
     case .grpc: return GRPCFraming(compression: compression, maxReceiveBytes: limit)
-    case .grpcWeb: return GRPCWebFraming(request, isText: false)
-    case .grpcWebText: return GRPCWebFraming(request, isText: true)
+    case .grpcWeb: return GRPCWebFraming(request, defaults, isText: false)
+    case .grpcWebText: return GRPCWebFraming(request, defaults, isText: true)
     case .connect:
       return request.kind == .unary
         ? ConnectUnaryFraming(request, defaults) : ConnectStreamFraming(request)
@@ -50,10 +50,20 @@ class Framing {
     _ request: Request, _ defaults: RequestDefaults, now: UInt64, into fields: FieldList
   ) -> Bool { false }
   func encode(_ message: Message) -> FramedMessage { .inHeaders(size: 0, wireSize: 0) }
-  /// Whether a large message is being compressed, in slices. Other messages may wait behind it. A call of
-  /// `encodeNext` in a later turn does the next slice.
-  final var isPacking = false
+  /// The part of the request's body that the framing has not returned yet.
+  enum Rest: Equatable {
+    case nothing
+    /// A large message, which is being compressed in slices. Other messages may wait behind it. A call of
+    /// `encodeNext` in a later turn does the next slice.
+    case message
+    /// The last bytes so far. Their form depends on the bytes that follow, or on the end of the body.
+    case bytes
+  }
+  final var rest = Rest.nothing
+  final var isPacking: Bool { rest == .message }
   func encodeNext() -> FramedMessage { .later }
+  /// Returns the last piece of the body. Called at the half-close if `rest` is `bytes`.
+  func lastPiece() -> FramedMessage { .later }
 
   // MARK: Response
 
@@ -96,7 +106,7 @@ enum FramedMessage {
   /// The message is sent in the headers, and is counted in `messagesInHeaders`. `size`: its size in bytes,
   /// perhaps compressed. `wireSize`: its size as it is sent.
   case inHeaders(size: Int, wireSize: Int)
-  /// The message is not encoded yet. `encodeNext` does so in later turns; until then `isPacking` is true.
+  /// The message is not encoded yet. `encodeNext` does so in later turns; until then `rest` is `message`.
   case later
   case failed(Status)
 }

@@ -6,6 +6,12 @@ import PenstockWire
 final class GRPCWebFraming: CommonFraming {
   private let labels: RequestLabels?
   private let isText: Bool
+  /// Whether each request message in base64 ends with padding, so that the server can decode it at once. In
+  /// other calls only the body ends with padding, because some servers, such as Envoy, refuse padding in the
+  /// middle of the bytes that they have received.
+  private let padsEach: Bool
+  /// The last bytes of the request so far, at most two, which are not a whole group of base64.
+  private lazy var left = ByteBuffer()
   /// Whether the answer is in base64, by its content-type. The server may choose either form, whatever form
   /// the request has asked for.
   private var answersText = false
@@ -18,9 +24,10 @@ final class GRPCWebFraming: CommonFraming {
   private static let trailersFlag: UInt8 = 0x80
 
   @inline(never) @_optimize(size)
-  init(_ request: Request, isText: Bool) {
+  init(_ request: Request, _ defaults: RequestDefaults, isText: Bool) {
     labels = request.labels
     self.isText = isText
+    padsEach = request.kind.sendsOne || request.kind == .bidi && !defaults.isHalfDuplex
     super.init(
       request.settings.compression, maxReceiveBytes: request.settings.maxReceiveBytes,
       lastFlag: GRPCWebFraming.trailersFlag, isPrefixed: !isText)
@@ -50,8 +57,8 @@ final class GRPCWebFraming: CommonFraming {
     bytesEqual(name, "x-grpc-web") || bytesEqual(name, "x-user-agent") || bytesEqual(name, "accept")
   }
 
-  /// Encodes a message as a frame in base64, with padding: "the implementation may send base64-encoded
-  /// "chunks" with potential padding".
+  /// Encodes a message as a frame in base64: "the implementation may send base64-encoded "chunks" with
+  /// potential padding whenever the runtime needs to flush a byte buffer".
   @inline(never) @_optimize(size)
   override func frame(_ bytes: ByteBuffer, compressed: Bool) -> FramedMessage {
     guard let length = UInt32(exactly: bytes.count) else {
@@ -59,16 +66,49 @@ final class GRPCWebFraming: CommonFraming {
     }
     var prefix: UInt64 = 0
     MessagePrefix.write(compressed: compressed, length: length, to: &prefix)
-    // The prefix (5 bytes) and the first byte of the message are two groups of base64.
-    if let first = bytes.view.first { prefix |= UInt64(first) << 40 }
     let out = ByteBuffer()
     let isWritten = withUnsafeBytes(of: prefix.littleEndian) {
-      Base64.encode(ByteView(rebasing: $0[..<min(6, 5 + bytes.count)]), padded: true, into: out)
+      add(ByteView(rebasing: $0[..<MessagePrefix.size]), to: out)
     }
-    guard isWritten, Base64.encode(ByteView(rebasing: bytes.view.dropFirst()), padded: true, into: out) else {
-      return .failed(Status(.resourceExhausted, "no memory to encode a message"))
-    }
+    guard isWritten, add(bytes.view, to: out) else { return noMemory() }
+    if padsEach { return pad(out) }
+    if rest != .message { rest = left.isEmpty ? .nothing : .bytes }
     return .piece(BodyPiece(out))
+  }
+
+  @inline(never) @_optimize(size)
+  override func lastPiece() -> FramedMessage {
+    rest = .nothing
+    return pad(ByteBuffer())
+  }
+
+  /// Adds the whole groups of `left` and `bytes` to `out`, in base64. `left` gets the other bytes.
+  private func add(_ bytes: ByteView, to out: ByteBuffer) -> Bool {
+    var bytes = bytes
+    if !left.isEmpty {
+      let count = min(bytes.count, 3 - left.count)
+      guard left.append(ByteView(rebasing: bytes[..<count])) else { return false }
+      if left.count < 3 { return true }
+      guard addLeft(to: out) else { return false }
+      bytes = ByteView(rebasing: bytes[count...])
+    }
+    let whole = bytes.count / 3 * 3
+    return Base64.encode(ByteView(rebasing: bytes[..<whole]), padded: true, into: out)
+      && left.append(ByteView(rebasing: bytes[whole...]))
+  }
+
+  private func addLeft(to out: ByteBuffer) -> Bool {
+    defer { left.removeAll(keepingCapacity: true) }
+    return Base64.encode(left.view, padded: true, into: out)
+  }
+
+  /// Ends `out` with the bytes in `left`, and padding.
+  private func pad(_ out: ByteBuffer) -> FramedMessage {
+    addLeft(to: out) ? .piece(BodyPiece(out)) : noMemory()
+  }
+
+  private func noMemory() -> FramedMessage {
+    .failed(Status(.resourceExhausted, "no memory to encode a message"))
   }
 
   // MARK: Response

@@ -10,8 +10,10 @@ import Testing
   static let web = [("content-type", "application/grpc-web+proto")]
   static let text = [("content-type", "application/grpc-web-text+proto")]
 
-  func framing(_ request: Request = aRequest(.serverStream), isText: Bool = false) -> GRPCWebFraming {
-    GRPCWebFraming(request, isText: isText)
+  func framing(
+    _ request: Request = aRequest(.serverStream), isText: Bool = false, isHalfDuplex: Bool = false
+  ) -> GRPCWebFraming {
+    GRPCWebFraming(request, someDefaults(.grpcWeb, isHalfDuplex: isHalfDuplex), isText: isText)
   }
 
   func base64(_ bytes: [UInt8]) -> [UInt8] { Array(Data(bytes).base64EncodedString().utf8) }
@@ -53,10 +55,60 @@ import Testing
     }
   }
 
-  /// Makes a frame in base64 in two parts: the prefix with the first byte of the content, and the other
-  /// bytes.
-  func textFrame(_ flags: UInt8, _ content: [UInt8]) -> [UInt8] {
-    base64(Array(frame(flags, content).prefix(6))) + base64(Array(content.dropFirst()))
+  func textFrame(_ flags: UInt8, _ content: [UInt8]) -> [UInt8] { base64(frame(flags, content)) }
+
+  /// The body of a client stream is one base64 text. Only its end has padding, because servers such as Envoy
+  /// refuse padding in the middle.
+  @Test(arguments: [(CallKind.clientStream, false), (.bidi, true)])
+  func aBodyIsOneText(_ kind: CallKind, _ isHalfDuplex: Bool) {
+    var random = SplitMix(state: 3)
+    for gzips in [false, true] {
+      for count in 0..<40 {
+        let framing = framing(
+          aRequest(kind) { $0.compression = gzips ? .gzip : .identity }, isText: true,
+          isHalfDuplex: isHalfDuplex)
+        var expected: [UInt8] = []
+        var body: [UInt8] = []
+        for _ in 0..<count {
+          let size = Int(random.next() % 9) + (random.next() % 8 == 0 ? 100 : 0)
+          let message = [UInt8](repeating: UInt8(truncatingIfNeeded: random.next()), count: size)
+          let packed = gzipped(message)
+          expected += gzips && packed.count < size ? frame(1, packed) : frame(0, message)
+          body += sent(message, by: framing) ?? []
+          #expect((framing.rest == .bytes) == (expected.count % 3 != 0))
+          #expect(body == Array(base64(expected).prefix(expected.count / 3 * 4)))
+        }
+        if framing.rest == .bytes, case .piece(let piece) = framing.lastPiece() { body += flatten(piece) }
+        #expect(framing.rest == .nothing && body == base64(expected), "\(count) messages")
+      }
+    }
+  }
+
+  /// In a duplex call the server can decode each message at once.
+  @Test func aMessageOfADuplexCallHasItsPadding() {
+    let framing = framing(aRequest(.bidi), isText: true)
+    for count in 0..<5 {
+      let message = [UInt8](repeating: 9, count: count)
+      #expect(sent(message, by: framing) == base64(frame(0, message)) && framing.rest == .nothing)
+    }
+  }
+
+  /// Messages that wait behind a large one, which is being compressed, go on with its last bytes.
+  @Test func aLargeMessageInAClientStream() {
+    let framing = framing(aRequest(.clientStream) { $0.compression = .gzip }, isText: true)
+    let large = [7, 8].map { [UInt8](repeating: $0, count: 300_000 + Int($0)) }
+    let messages = [[1], large[0], [2, 3], large[1]]
+    var body: [UInt8] = []
+    for message in messages {
+      if case .piece(let piece) = framing.encode(buffer(message)) { body += flatten(piece) }
+    }
+    #expect(framing.rest == .message)
+    while framing.isPacking {
+      if case .piece(let piece) = framing.encodeNext() { body += flatten(piece) }
+    }
+    if framing.rest == .bytes, case .piece(let piece) = framing.lastPiece() { body += flatten(piece) }
+    let frames = [frame(0, messages[0]), frame(1, gzipped(messages[1])), frame(0, messages[2])]
+    #expect(body == base64(Array(frames.joined()) + frame(1, gzipped(messages[3]))))
   }
 
   // MARK: Answers
