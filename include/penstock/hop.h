@@ -102,7 +102,7 @@ PENSTOCK_API int32_t penstock_hop_is_secure(const penstock_hop *hop);
 PENSTOCK_API const char *penstock_hop_protocol(const penstock_hop *hop);
 /* Gives the target, as the program gave it, of the call's channel or of the channel to which a hop has redirected it.
  * result: NUL-terminated; NULL for NULL.
- * memory: borrowed from `hop`; lives as long as `hop`.
+ * memory: borrowed from `hop`; lives as long as `hop`, but after a redirect only until the call ends.
  * threads: any */
 PENSTOCK_API const char *penstock_hop_target(const penstock_hop *hop);
 
