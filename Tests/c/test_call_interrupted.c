@@ -147,6 +147,45 @@ static void interrupted_unary(void) {
 }
 TEST(call_interrupted_unary) { with_signals(interrupted_unary); }
 
+typedef struct stuck {
+  latch inside, leave, finalized;
+} stuck;
+static void stay(penstock_call *call, penstock_reply *reply, void *user_data) {
+  (void)call, (void)reply;
+  stuck *self = user_data;
+  latch_signal(&self->inside);
+  latch_wait(&self->leave, 1);
+}
+static void stuck_finalizer(void *user_data) { latch_signal(&((stuck *)user_data)->finalized); }
+
+/* The thread of the loop is stuck in a callback of another call. An interrupted call without hops does not wait until
+ * that callback returns. */
+TEST(call_interrupted_unary_while_the_loop_is_stuck) {
+  penstock_channel *channel = open_channel();
+  stuck self = {LATCH_INIT, LATCH_INIT, LATCH_INIT};
+  penstock_call_callbacks table = PENSTOCK_CALL_CALLBACKS_INIT;
+  table.user_data = &self;
+  table.finalizer = stuck_finalizer;
+  table.on_reply = stay;
+  penstock_call *call = NULL;
+  REQUIRE_OK(penstock_channel_call(channel, UNARY, PENSTOCK_KIND_UNARY, NULL, &table, &call, NULL));
+  OK(penstock_call_try_send(call, "x", 1));
+  OK(penstock_call_half_close(call));
+  penstock_call_release(call);
+  latch_wait(&self.inside, 1);
+  penstock_call_options *options = options_of("{\"interruptible\": true}");
+  penstock_reply *reply = NULL;
+  int64_t before = test_now_ms();
+  CHECK_RESULT(penstock_channel_unary(channel, UNARY, "x", 1, options, &reply, NULL), PENSTOCK_E_INTERRUPTED);
+  CHECK(test_now_ms() < before + 10000 * test_slow());
+  CHECK_INT(latch_count(&self.finalized), 0);
+  penstock_call_options_release(options);
+  latch_signal(&self.leave);
+  latch_wait(&self.finalized, 1);
+  check_echo(channel);
+  penstock_channel_release(channel);
+}
+
 static void not_interruptible(void) {
   penstock_channel *channel = open_channel();
   for (int i = 0; i < 20; i++) check_echo(channel);

@@ -229,7 +229,9 @@ extension ClientCall {
       }
       guard let asked = options?.onInterrupted, asked.callback(asked.userData.pointer) == 0 else {
         cancel(("interrupted" as StaticString).bytes)
-        _ = waitForEnd(interruptible: false)
+        // The hops of a call learn of its end before this function returns. Without hops this thread does not wait
+        // for long: the loop may be stuck in a callback of another call.
+        _ = waitForEnd(interruptible: !hasHops)
         return (.interrupted, nil)
       }
       outcome = wait(for: .end, &nothing)
