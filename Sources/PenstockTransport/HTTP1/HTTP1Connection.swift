@@ -58,6 +58,7 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
   /// The most bytes that are read of an unwanted answer. If it is complete then, the connection is kept.
   private static let restBudget = 64 << 10
   private static let leastSpace = 4096
+  static let lately: UInt64 = 200_000
 
   @inline(never) @_optimize(size)
   init(_ link: Link, _ peer: ByteBuffer, _ pool: HTTP1Pool) {
@@ -90,16 +91,15 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
   // MARK: Streams
 
   /// Whether the connection can have a request. The loop reports the peer's end. If the loop has not polled for the last
-  /// `lately` nanoseconds, the socket itself is asked.
+  /// `lately` nanoseconds, and the last answer ended before that, the socket itself is asked.
   func lookIfUsable() -> Bool {
     guard let pool, !peerHasEnded else { return false }
-    if pool.runtime.clock &- pool.runtime.polledAt > HTTP1Connection.lately, !link.socket.isQuiet {
+    let asked = max(pool.runtime.polledAt, since)
+    if pool.runtime.clock &- asked > HTTP1Connection.lately, !link.socket.isQuiet {
       receiveAll(HTTP1Connection.restBudget)
     }
     return life == .idle
   }
-
-  static let lately: UInt64 = 200_000
 
   /// Gives the idle connection a stream, whose request it then writes.
   func assign(_ stream: HTTP1Stream) {
