@@ -348,6 +348,38 @@ except KeyboardInterrupt:
     assert (printed, complaints) == ("3\n", "")
 
 
+def test_ctrl_c_ends_a_call_while_a_callback_holds_up_the_loop(server: str) -> None:
+    """The callback runs on the thread that drives the loop, and does not return before the wait has ended."""
+    text = """
+import time
+inside, leave = threading.Event(), threading.Event()
+class Stays(penstock.Interceptor):
+    def on_headers(self, hop):
+        inside.set()
+        left.append(leave.wait(20))
+left = []
+runtime = penstock.Runtime()
+other = penstock.Channel(target, tls=False, interceptors=[Stays()], runtime=runtime)
+channel = penstock.Channel(target, tls=False, runtime=runtime)
+thread = threading.Thread(target=lambda: other.unary_unary("/penstock.Echo/Unary")(b"x"))
+thread.start()
+inside.wait(20)
+before = len(runtime._waiters._inside)
+def interrupt():
+    while len(runtime._waiters._inside) == before: time.sleep(0.001)
+    os.kill(os.getpid(), signal.SIGINT)
+threading.Thread(target=interrupt).start()
+try:
+    channel.unary_unary("/penstock.Echo/Unary")(b"x")
+except KeyboardInterrupt:
+    print("interrupted", left)
+leave.set()
+thread.join()
+print(channel.unary_unary("/penstock.Echo/Unary")(b"still works"))
+"""
+    assert run(text, server) == "interrupted []\nb'still works'\n"
+
+
 def test_ctrl_c_in_a_callback_goes_to_the_waiting_code(server: str) -> None:
     text = """
 class Interrupted(penstock.Interceptor):

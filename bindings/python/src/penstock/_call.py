@@ -82,11 +82,35 @@ def send(waiters: Waiters, call: int, data: Sent) -> bool:
 def _sent(result: int, length: int) -> bool:
     if result == c.E_GONE:
         return False
+    _check_size(result, length)
+    check(result, "the message can't be sent")
+    return True
+
+
+def _check_size(result: int, length: int) -> None:
     if result == c.E_TOO_LARGE:
         text = f"the message to be sent is larger than the limit ({length} bytes)"
         raise local_error(StatusCode.RESOURCE_EXHAUSTED, text)
-    check(result, "the message can't be sent")
-    return True
+
+
+def unary(waiters: Waiters, channel: int, method: bytes, options: CallOptions, data: bytes) -> int:
+    """Makes a whole unary call in a single C function, and returns a ``penstock_reply *``, which the caller releases.
+
+    Each C function gives up the GIL and takes it back. If many threads make calls, a thread has to wait for the GIL
+    then, which takes two context switches."""
+    reply, error = c_void_p(), c_void_p()
+    try:
+        result = waiters.once(
+            _raw.penstock_channel_unary, channel, method, data, len(data), options.handle, byref(reply), byref(error)
+        )
+        _check_size(result, len(data))
+        check_with(result, error)
+    except BaseException:
+        _raw.penstock_reply_release(reply)
+        _raw.penstock_error_release(error)
+        raise
+    assert reply.value is not None
+    return reply.value
 
 
 def half_close(call: int) -> None:

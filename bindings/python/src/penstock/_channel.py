@@ -115,6 +115,8 @@ class Channel(Caller):
 
     # True once an interceptor at the object level has been registered.
     _has_object_level = False
+    # True once any interceptor has been registered.
+    _has_interceptors = False
 
     @property
     def _sees_objects(self) -> bool:
@@ -125,6 +127,11 @@ class Channel(Caller):
 
     def _start(self, method: bytes, kind: int, options: CallOptions) -> int:
         return _call.start(self._handle, method, kind, options)
+
+    def _unary(self, method: bytes, options: CallOptions, data: bytes) -> Optional[int]:
+        if self._has_interceptors or self._runtime._has_interceptors:
+            return None
+        return _call.unary(self._waiters, self._handle, method, options, data)
 
     # ---- Interceptors ----
 

@@ -63,6 +63,11 @@ def _is_of_the_library() -> bool:
         return False
 
 
+def has_escaped() -> bool:
+    """Whether `escape` has stored an exception for the calling thread."""
+    return threading.get_ident() in _escaping
+
+
 def raise_escaping() -> None:
     """Raises the exception that `escape` has stored for this thread, if there is one. Must be called after each C
     function that may have run callbacks."""

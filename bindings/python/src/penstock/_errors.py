@@ -130,6 +130,8 @@ def check_with(result: int, error: c_void_p) -> None:
         message: bytes = _raw.penstock_error_message(error)
         view: bytes = _raw.penstock_error_json(error)
     finally:
-        _raw.penstock_error_release(error)
+        # The handle is set to null first, so that a Ctrl-C during the release does not lead to a second release.
+        handle, error.value = error.value, None
+        _raw.penstock_error_release(handle)
     path = json.loads(view).get("path")
     raise library_error(result, message.decode("utf-8", "replace"), path)

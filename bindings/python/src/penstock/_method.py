@@ -54,15 +54,17 @@ class _MultiCallable:
             self._made_codec = Codec(method.serializer, method.deserializer, method.subtype)
         return self._made_codec
 
-    def _start(self, keywords: CallKeywords, codec: Optional[Codec]) -> int:
-        """Makes the call, and returns its handle, which the caller releases."""
-        channel = self._method.channel
+    def _options(self, keywords: CallKeywords, codec: Optional[Codec]) -> CallOptions:
         if keywords.content_subtype is None:
             keywords.content_subtype = self._method.subtype
         options = call_options(keywords, codec)
         if keywords.interceptors:
-            channel._register(options, keywords.interceptors)
-        return channel._start(self._method.name, self._kind, options)
+            self._method.channel._register(options, keywords.interceptors)
+        return options
+
+    def _start(self, keywords: CallKeywords, codec: Optional[Codec]) -> int:
+        """Makes the call, and returns its handle, which the caller releases."""
+        return self._method.channel._start(self._method.name, self._kind, self._options(keywords, codec))
 
     def _stream(self, call: int, requests: Optional[Requests], timeout: Optional[float]) -> Call:
         channel = self._method.channel
@@ -103,9 +105,15 @@ class UnaryUnary(_MultiCallable):
     def _ended(self, call: RequestArguments) -> int:
         codec = self._codec(call)
         data = _call.serialize(self._method.serializer, call.request, codec)
-        waiters = self._method.channel._waiters
+        channel = self._method.channel
+        options = self._options(call, codec)
+        if isinstance(data, bytes) and not call.interceptors:
+            reply = channel._unary(self._method.name, options, data)
+            if reply is not None:
+                return reply
+        waiters = channel._waiters
         with waiters:
-            handle = self._start(call, codec)
+            handle = channel._start(self._method.name, self._kind, options)
             try:
                 _call.send(waiters, handle, data)
                 return _call.finish(waiters, handle)
@@ -204,6 +212,12 @@ class Caller:
 
     def _start(self, method: bytes, kind: int, options: CallOptions) -> int:
         raise NotImplementedError
+
+    def _unary(self, method: bytes, options: CallOptions, data: bytes) -> Optional[int]:
+        """Makes a whole unary call, and returns its ``penstock_reply *``. None: no call was made, because this call
+        has to be made step by step. That holds for a call with interceptors: Ctrl-C then ends its wait at once, even
+        if an interceptor holds the end of the call."""
+        return None
 
     def unary_unary(
         self,

@@ -11,6 +11,7 @@ from ._codec import Codec
 from ._errors import check, check_with
 from ._keywords import CallKeywords
 from ._objects import own
+from ._wait import interrupted
 
 # How many parsed options are kept for later calls with the same arguments.
 _KEPT = 64
@@ -20,7 +21,7 @@ class CallOptions:
     """Parsed options, for any number of calls. The interceptors of a single call are registered on its options. Owns
     a ``penstock_call_options *``."""
 
-    __slots__ = ("__weakref__", "_has_object_level", "handle")
+    __slots__ = ("__weakref__", "_has_interceptors", "_has_object_level", "handle")
 
     def __init__(self, text: str) -> None:
         handle, error = c_void_p(), c_void_p()
@@ -28,7 +29,11 @@ class CallOptions:
         assert handle.value is not None
         self.handle: int = handle.value
         self._has_object_level = False
+        self._has_interceptors = False
         own(self, _raw.penstock_call_options_release, self.handle)
+        check(
+            _raw.penstock_call_options_set_on_interrupted(self.handle, interrupted, None, _raw.penstock_finalizer())
+        )
 
     def _registry_functions(self) -> Tuple[str, int]:
         return "penstock_call_options", self.handle

@@ -34,6 +34,8 @@ class Scope(Protocol):
 
     # Whether an interceptor at the object level has been registered, so that calls need codecs.
     _has_object_level: bool
+    # Whether any interceptor has been registered.
+    _has_interceptors: bool
 
     def _registry_functions(self) -> Tuple[str, int]:
         """The prefix of the scope's C functions, and the scope's handle."""
@@ -181,6 +183,7 @@ class Registration:
         check_with(result, error)
         self._id = number.value
         self._scope = scope
+        scope._has_interceptors = True
         if self._level is not Level.BYTES:
             scope._has_object_level = True
         scope._has_registered(self._id)

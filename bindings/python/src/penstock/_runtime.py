@@ -116,6 +116,8 @@ class Runtime:
 
     # True once an interceptor at the object level has been registered.
     _has_object_level = False
+    # True once any interceptor has been registered.
+    _has_interceptors = False
 
     def __init__(self, *, drive: bool = True, max_workers: int = 4, spin_us: int = 0, loops: int = 1) -> None:
         handle, error = c_void_p(), c_void_p()

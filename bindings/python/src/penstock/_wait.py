@@ -4,13 +4,26 @@ raises it."""
 from __future__ import annotations
 
 import threading
-from typing import Any, Callable, List, Set
+from typing import Any, Callable, List, Optional, Set
 
 from . import _constants as c
-from ._ctrl_c import call
+from . import _raw
+from ._ctrl_c import call, has_escaped, recover
 
 # The library's worker threads that run the function of a synchronous interceptor. They never drive a loop.
 workers: Set[int] = set()
+
+
+def _interrupted(_: Optional[int]) -> int:
+    """Called on the thread that waits in penstock_channel_unary, after a signal and otherwise a few times a second.
+    When it begins, Python runs the handlers of signals. The result 1 ends the wait."""
+    return int(has_escaped())
+
+
+# If a handler raises before the first line, C may take the result for 0. The next call of `_interrupted` returns 1.
+recover(_interrupted, lambda given: None)
+# C may call this trampoline as long as the process lives, so the module keeps it.
+interrupted = _raw.penstock_interrupted(_interrupted)
 
 
 class Waiters:
@@ -43,6 +56,11 @@ class Waiters:
     def forget(self) -> None:
         """Called in a forked child, which has none of the counted threads."""
         self._inside.clear()
+
+    def once(self, function: Callable[..., Any], *arguments: Any) -> int:
+        """Calls ``function``, and returns its result. Exceptions of Python's signal handlers are raised here."""
+        with self:
+            return call(function, *arguments)
 
     def wait(self, function: Callable[..., Any], *arguments: Any) -> int:
         """Calls ``function`` until no signal interrupts it, and returns its result. Between two calls Python's signal

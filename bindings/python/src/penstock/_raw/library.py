@@ -11,6 +11,11 @@ SONAME = "libpenstock.so.0"
 # The oldest library version that has every function this package calls. The major version has to be the same.
 MINIMUM = (0, 2, 0)
 
+# Functions that keep the GIL, because giving it up and taking it back would take longer than the function itself.
+# They only read memory. A function that takes a lock of the library must not be one of them: while another thread
+# forks the process, the lock waits for the end of the fork, and the fork waits for the GIL.
+_KEEP_THE_GIL = {"penstock_reply_code", "penstock_reply_message"}
+
 _lock = threading.Lock()
 _path: Optional[str] = None
 _functions: Dict[str, Any] = {}
@@ -127,8 +132,9 @@ def _bind(library: ctypes.CDLL) -> None:
     # Imported only when the library is loaded, so that importing the package takes less time.
     from .functions import PROTOTYPES
 
+    keeping = ctypes.PyDLL(library._name)
     for name, (restype, *argtypes) in PROTOTYPES.items():
-        function = getattr(library, name)
+        function = getattr(keeping if name in _KEEP_THE_GIL else library, name)
         function.restype = restype
         function.argtypes = argtypes
         _functions[name] = function
