@@ -56,7 +56,9 @@ kernel. `library` is libpenstock or grpc++, `references` is Swift's reference co
 PROTOCOLS = """Written by `make bench` (alone: `benchmarks/run protocols`): unary calls of 64 bytes to one `penstock-peer`, by
 turns in one run. Over HTTP/1.1 each call in flight has a connection. `bare client` writes prepared requests to as many sockets
 and reads the answers, without a library. From Python, this library is beside `connectrpc`, whose client is pyqwest; both have
-the same messages and no compression. Ratios are medians of those of each round."""
+the same messages and no compression. Ratios are medians of those of each round, with the lower and upper quartile. A call
+alone and Python's threads, which share one lock (the GIL), have three times as many rounds: their rates depend on whether
+the system runs those that wait for each other on one core or on both."""
 PROTOCOLS_COUNTED = "Instructions of the client per call, by callgrind:"
 CHAINS = """Written by `make bench` (alone: `benchmarks/run interceptors`): a unary call that a stub at the bottom of the chain
 answers, with 32 interceptors (8 in Python) and without, so no server and no socket is measured. The figures are CPU time,
@@ -109,12 +111,18 @@ def protocols(found):
     cells = []
     for metric, clients in found.items():
         for at, (name, one) in enumerate(clients.items()):
-            ratios = one["ratios"]
             cells.append([metric if at == 0 else "", name, f"{one['rate']:,.0f}/s", f"{one['min']:,.0f} .. {one['max']:,.0f}",
                           f"{one['cpu_us']:.1f}", f"{one['server_busy']:.0%}",
-                          *(f"{ratios[key]:.2f}" if key in ratios else "" for key in ("rate", "cpu_us", "cpu_of_bare"))])
+                          *(with_quartiles(one, key) for key in ("rate", "cpu_us", "cpu_of_bare"))])
     return rows(("what", "client", "rate", "min .. max", "client CPU, us", "server", "rate, of gRPC or connectrpc", "CPU, of it",
                  "CPU, of the bare client"), cells)
+
+
+def with_quartiles(one, key):
+    if key not in one["ratios"]:
+        return ""
+    ratio, quartiles = one["ratios"][key], one["quartiles"][key]
+    return f"{ratio:.2f}" + ("" if ratio == 1 else f" ({quartiles['lower']:.2f} .. {quartiles['upper']:.2f})")
 
 
 def protocol_counts(found):
@@ -123,7 +131,9 @@ def protocol_counts(found):
 
 
 def protocol_aims(found):
-    return rows(("aim", "ratio"), [[words, f"{value:.2f} {'met' if met else 'MISSED'}"] for words, value, met in found])
+    cells = [[words, f"{value:.2f} {'met' if met else 'MISSED'}", f"{lower:.2f} .. {upper:.2f}"]
+             for words, value, lower, upper, met in found]
+    return rows(("aim", "ratio", "quartiles"), cells)
 
 
 def hop_costs(found):
