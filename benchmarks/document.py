@@ -241,7 +241,8 @@ def main_table():
 def written():
     """The text that each page has to have, by its path, according to the kept figures."""
     summary = SUMMARY.read_text()
-    for mark, table_rows in (("main figures", main_table()), ("a hop", hop_costs(figures("interceptors")["hops"]))):
+    for mark, table_rows in (("main figures", main_table()), ("a hop", hop_costs(figures("interceptors")["hops"])),
+                             ("protocols", protocol_aims(figures("protocols")["aims"]))):
         begin, end = f"<!-- {mark} -->\n", f"<!-- end of {mark} -->"
         before, after = summary.split(begin)[0], summary.split(end)[1]
         summary = before + begin + "".join(f"{row}\n" for row in table_rows) + end + after
