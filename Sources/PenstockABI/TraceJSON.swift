@@ -69,7 +69,7 @@ private func name(_ what: TraceNote.What) -> StaticString {
   case .callback: "callback"
   case .executor: "executor"
   case .resolved: "resolved"
-  case .finished: "finished"
+  case .endedByHop: "ended_by_hop"
   case .restarted: "restarted"
   case .notRestarted: "not_restarted"
   case .redirected: "redirected"
@@ -88,7 +88,7 @@ private func json(_ note: TraceNote, _ record: CallRecord, _ log: TraceLog) -> J
     object.set("what", JSON.string(name(note.what)))
     if note.hop >= 0, note.hop < log.hops.count {
       object.set("hop", text(log.hops[note.hop].name))
-      object.set("place", JSON.int(note.hop))
+      object.set("index", JSON.int(note.hop))
       object.set("level", JSON.string(name(log.hops[note.hop].level)))
       object.set("attempt", JSON.int(Int(note.attempt)))
     } else {
@@ -101,7 +101,7 @@ private func json(_ note: TraceNote, _ record: CallRecord, _ log: TraceLog) -> J
     if let answer = note.verdict { object.set("verdict", verdict(answer)) }
     switch note.what {
     case .callback: if note.event != .destroy { object.set("took_us", JSON.int(note.took / 1000)) }
-    case .finished, .endedLocally, .ended:
+    case .endedByHop, .endedLocally, .ended:
       object.set("code", JSON.int(note.detail))
     case .resolved: if note.verdict == nil { object.set("code", JSON.int(note.detail)) }
     case .transport: if note.event == .status { object.set("code", JSON.int(note.detail)) }
@@ -156,7 +156,7 @@ private func state(_ standing: Standing) -> StaticString {
 private func json(_ standing: Standing, _ now: UInt64) -> JSON.Value? {
   JSON.object { object in
     object.set("hop", text(standing.name))
-    object.set("place", JSON.int(standing.hop))
+    object.set("index", JSON.int(standing.hop))
     object.set("level", JSON.string(name(standing.level)))
     object.set("attempt", JSON.int(Int(standing.attempt)))
     object.set("state", JSON.string(state(standing)))
@@ -206,7 +206,7 @@ private func json(_ holder: Holder, _ now: UInt64) -> JSON.Value? {
   case .taken(let hop): return made("taken", hop, named("taken by ", hop, ", which has not answered"))
   case .name: return plain("name", "waiting for the addresses of the name")
   case .connection: return plain("connection", "waiting for a connection")
-  case .slot: return plain("place", "waiting for the server to allow one more call on the connection")
+  case .slot: return plain("slot", "waiting for the server to allow one more call on the connection")
   case .endpoint:
     return plain("endpoint", "waiting for an endpoint that the picker, a hop or the request takes")
   case .demand: return plain("demand", "waiting for the caller to ask for a message")

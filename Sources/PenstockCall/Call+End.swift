@@ -48,7 +48,7 @@ extension Call {
       guard phase == .live, hop.isActive || !hop.isEntered else { return }
     }
     if trace != nil, index >= 0, index < hops.count {
-      note(.finished, hops[index], .status, detail: Int(status.code.rawValue))
+      note(.endedByHop, hops[index], .status, detail: Int(status.code.rawValue))
     }
     outboundEnd = min(outboundEnd, max(index, 0))
     if index < cutAt { tellSent(dropBottom(), from: cutAt - 1) }

@@ -11,7 +11,7 @@ public struct TraceNote {
     /// A ticket was resolved with a verdict, or with a status, whose code is then `detail`.
     case resolved
     /// The hop has ended the call; `detail` is the status code.
-    case finished
+    case endedByHop
     /// The call is sent again: after a RESTART by the hop, or, if there is no hop, because the server has not
     /// processed the request. `detail` says how often the call has been sent again from this hop, or from the
     /// attempt.

@@ -129,14 +129,14 @@ static void trace_of(penstock_channel *channel, const char *request, char *text,
   penstock_reply_release(reply);
 }
 
-TEST(trace_says_who_finished) {
+TEST(trace_says_which_hop_ended_the_call) {
   penstock_channel *channel = open_traced("true");
   probe guard;
   probe_init_with(&guard, "guard", finish_at_headers, NULL);
   probe_add(&guard, channel, 0);
   static char trace[65536];
   trace_of(channel, "x", trace, sizeof(trace));
-  CHECK_HAS(trace, "\"what\":\"finished\",\"hop\":\"guard\"");
+  CHECK_HAS(trace, "\"what\":\"ended_by_hop\",\"hop\":\"guard\"");
   CHECK_HAS(trace, "\"code\":7");
   penstock_channel_release(channel);
   probe_wait_finalized(&guard);
@@ -319,7 +319,7 @@ TEST(trace_tells_that_a_server_allows_no_more_calls) {
   check_holder(call, "\"connection_silent_ms\":null");
   static const uint8_t settings[] = {0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0};
   CHECK_INT(write(peer, settings, sizeof(settings)), (int64_t)sizeof(settings));
-  check_holder(call, "\"state\":\"place\"");
+  check_holder(call, "\"state\":\"slot\"");
   check_holder(call, "waiting for the server to allow one more call on the connection");
   end_call(call);
   penstock_channel_release(channel);

@@ -33,13 +33,13 @@ typedef struct penstock_request penstock_request;
  *   "credentials": {"authorization": "Bearer ..."}: header fields as in "metadata", which are sent over TLS only; on a
  *     channel without TLS the call ends with UNAUTHENTICATED before anything is sent. Hops see whether there are
  *     credentials, but not their values
- *   "idempotency": "unknown" (the default), "idempotent" or "no_side_effects": how safe it is to make the call twice. The
- *     last one lets Connect call a unary method by HTTP GET, see request.h
+ *   "idempotency": "unknown" (the default), "idempotent" or "no_side_effects": how safe it is to make the call twice.
+ *     The last one lets Connect call a unary method by HTTP GET, see request.h
  *   "wait_for_ready": whether the call waits for a connection, however long that takes; otherwise the call fails with
  *     UNAVAILABLE where the channel can't connect (docs/channel.md)
  *   "authority": replaces the channel's authority
- *   "content_subtype": the name of the messages' encoding in the content-type, such as "json"; without this option it is the
- *     name of the codec
+ *   "content_subtype": the name of the messages' encoding in the content-type, such as "json"; without this option it
+ *     is the name of the codec
  *   "compression": "identity" or "gzip" for sent messages
  *   "max_receive_message_bytes", "max_send_message_bytes": limits of one message
  *   "send_buffer_bytes": the size of the send buffer, in which sent messages wait until the transport takes them. A
@@ -280,12 +280,12 @@ PENSTOCK_API penstock_result penstock_call_half_close(penstock_call *call);
 
 /* Says that another thread sends the messages of a bidi call and half-closes it, without waiting for a message of the
  * response before that. Over HTTP/1.1 a bidi call is half-duplex: without this promise it ends with UNIMPLEMENTED if a
- * thread waits in penstock_call_receive or penstock_call_wait_headers before the half-close, or if a message comes before
- * it. With the promise these functions wait, and messages that come early are delivered; the call ends so only if the
- * thread waits while nothing has been sent for 5 seconds. Over HTTP/2, and for other kinds of calls, the promise has no
- * effect. See docs/protocols.md.
+ * thread waits in penstock_call_receive or penstock_call_wait_headers before the half-close, or if a message comes
+ * before it. With the promise these functions wait, and messages that come early are delivered; the call ends so only
+ * if the thread waits while nothing has been sent for 5 seconds. Over HTTP/2, and for other kinds of calls, the promise
+ * has no effect. See docs/protocols.md.
  * result: E_GONE: the call has ended. E_INVALID_ARGUMENT, E_FORKED.
- * memory: nothing is kept.
+ * memory: none.
  * threads: any */
 PENSTOCK_API penstock_result penstock_call_promise_half_close(penstock_call *call);
 
@@ -355,21 +355,22 @@ PENSTOCK_API void *penstock_call_value(const penstock_call *call, const char *ke
  *    3,204 ms", and in the states "paused", "held" and "executor" "for_ms"}; null once the call has ended, and if the
  *    loop does not answer within 100 ms. "state" is one of "paused", "held", "executor" (which has not run the callback
  *    yet), "running" (the callback in which this function is called), "taken" (a hop has taken the call and has not
- *    answered), "connection", "place" (the server allows no more calls at once), "demand" (a message has not been asked
- *    for), "server", "loop" (the call's loop is about to go on)
- *  "age_ms", "deadline_ms" (left; null: no deadline), "attempts", "protocol", "http" and "connection_silent_ms" (what the
- *    connection of the last attempt speaks, as in penstock_reply_stats_json, and how long nothing has come on it; null
- *    without one), and "outbound", "inbound": the events that wait at hops,
- *    each {"hop", "place" in the chain, "level", "attempt", "state" (as in "holder", or "queued": behind another
+ *    answered), "name" (its addresses), "connection", "slot" (the server allows no more calls on the connection at
+ *    once), "endpoint" (the picker, a hop or the request takes none of those that are ready), "demand" (a message has
+ *    not been asked for), "server", "loop" (the call's loop is about to go on)
+ *  "age_ms", "deadline_ms" (left; null: no deadline), "attempts", "protocol", "http" and "connection_silent_ms" (what
+ *    the connection of the last attempt speaks, as in penstock_reply_stats_json, and how long nothing has come on it;
+ *    null without one), and "outbound", "inbound": the events that wait at hops,
+ *    each {"hop", "index" in the chain, "level", "attempt", "state" (as in "holder", or "queued": behind another
  *    event), "event", "for_ms", "waiting": how many more events wait unseen in front of the hop}. These members are
  *    absent once the call has ended, and if the loop does not answer
  *  "events": null without the option "trace", else the latest events, each with "us" since the call's creation, "what",
- *    "hop" (null: the caller or the transport) with "place", "level" and "attempt", "lane", "event", "thread"
+ *    "hop" (null: the caller or the transport) with "index", "level" and "attempt", "lane", "event", "thread"
  *    ("driving" or "other"), "thread_id"; for "what":
  *    "callback": a callback has returned, with "verdict" and "took_us"
  *    "executor": an executor has been given a callback to run
  *    "resolved": a ticket has been resolved, with "verdict" or "code"
- *    "finished": the hop has ended the call with "code"
+ *    "ended_by_hop": the hop has ended the call with "code"
  *    "restarted": the call begins again, for the "restarts"-th time: "hop" has returned RESTART, or, if "hop" is null,
  *      the library itself sends the request again, which the server has not processed
  *    "not_restarted": a RESTART was not possible; "why" is a result such as "PENSTOCK_E_TOO_LARGE"
@@ -377,6 +378,8 @@ PENSTOCK_API void *penstock_call_value(const penstock_call *call, const char *ke
  *    "side_call": the hop has started a side call; "call" is its id
  *    "caller", "transport": the event has come from there, or has arrived there; a status of the transport has "code",
  *      an event "demand" or "sent" has "count"
+ *    "waiting": an attempt begins to wait, "for" one of the states "name", "connection", "slot" and "endpoint"; null:
+ *      the wait is over
  *    "ended_locally": a cancel or the deadline has ended the call with "code"
  *    "ended": the caller has got the status with "code"
  *  "dropped": how many older events are no longer kept}

@@ -73,8 +73,8 @@ def test_an_error_tells_who_ended_the_call(traced: Channel) -> None:
     traced.add_interceptor(Only(on_start=refuse), name="guard")
     with pytest.raises(RpcError) as raised:
         unary(traced)
-    finished = [event for event in raised.value.trace["events"] if event["what"] == "finished"]
-    assert [(event["hop"], event["code"]) for event in finished] == [("guard", 7)]
+    ended = [event for event in raised.value.trace["events"] if event["what"] == "ended_by_hop"]
+    assert [(event["hop"], event["code"]) for event in ended] == [("guard", 7)]
 
 
 def test_a_hop_sees_its_call_s_trace(traced: Channel) -> None:
