@@ -23,7 +23,7 @@ from penstock import (
 )
 from penstock._objects import registry
 
-CALLBACKS = ("on_start", "on_request", "on_half_close", "on_headers", "on_response", "on_status")
+CALLBACKS = ("on_start", "on_send", "on_half_close", "on_headers", "on_receive", "on_status")
 
 
 class Every(CompletionInterceptor):
@@ -42,8 +42,8 @@ class Every(CompletionInterceptor):
     def on_start(self, metadata: Metadata, done: Completion) -> None:
         self.came("on_start", done)
 
-    def on_request(self, message: bytes, done: Completion) -> None:
-        self.came("on_request", done)
+    def on_send(self, message: bytes, done: Completion) -> None:
+        self.came("on_send", done)
 
     def on_half_close(self, done: Completion) -> None:
         self.came("on_half_close", done)
@@ -51,8 +51,8 @@ class Every(CompletionInterceptor):
     def on_headers(self, metadata: Metadata, done: Completion) -> None:
         self.came("on_headers", done)
 
-    def on_response(self, message: bytes, done: Completion) -> None:
-        self.came("on_response", done)
+    def on_receive(self, message: bytes, done: Completion) -> None:
+        self.came("on_receive", done)
 
     def on_status(self, status: Status, done: Completion) -> None:
         self.came("on_status", done)
@@ -64,7 +64,7 @@ def test_completed_in_the_callback(channel: Channel) -> None:
     assert unary(channel) == b"x"
     assert sorted(interceptor.seen) == sorted(CALLBACKS)
     assert bidi(channel, [b"1", b"2", b"3"]) == [b"1", b"2", b"3"]
-    assert interceptor.seen.count("on_request") == interceptor.seen.count("on_response") == 4
+    assert interceptor.seen.count("on_send") == interceptor.seen.count("on_receive") == 4
 
 
 def test_completed_later_on_another_thread(channel: Channel) -> None:
@@ -85,10 +85,10 @@ class Changes(CompletionInterceptor):
         with pytest.raises(penstock.StateError):
             metadata["x-mine"] = "2"
 
-    def on_request(self, message: bytes, done: Completion) -> None:
+    def on_send(self, message: bytes, done: Completion) -> None:
         on_thread(lambda: done.next(message + b"?")).join()
 
-    def on_response(self, message: bytes, done: Completion) -> None:
+    def on_receive(self, message: bytes, done: Completion) -> None:
         done.next(message + b"!")
 
     def on_status(self, status: Status, done: Completion) -> None:
@@ -115,7 +115,7 @@ class PerCall:
         self.kind = kind
         self.messages = 0
 
-    def on_response(self, message: bytes, done: Completion) -> None:
+    def on_receive(self, message: bytes, done: Completion) -> None:
         self.messages += 1
         done.next()
 
@@ -150,9 +150,9 @@ def test_cancel_at_every_event(channel: Channel, callback: str, later: bool) -> 
         if which != callback:
             done.next()
         elif later:
-            on_thread(lambda: done.cancel(StatusCode.DATA_LOSS, "not today", trailers={"x-t": "1"}))
+            on_thread(lambda: done.end(StatusCode.DATA_LOSS, "not today", trailers={"x-t": "1"}))
         else:
-            done.cancel(StatusCode.DATA_LOSS, "not today", trailers={"x-t": "1"})
+            done.end(StatusCode.DATA_LOSS, "not today", trailers={"x-t": "1"})
 
     channel.add_interceptor(Every(end))
     with pytest.raises(RpcError) as caught:
@@ -194,7 +194,7 @@ def test_a_second_call_and_a_late_one_are_errors(channel: Channel) -> None:
         with pytest.raises(penstock.AlreadyError):
             done.next()
         with pytest.raises(penstock.AlreadyError):
-            done.cancel(StatusCode.ABORTED)
+            done.end(StatusCode.ABORTED)
         kept.append(done)
 
     channel.add_interceptor(Every(end))
@@ -222,7 +222,7 @@ def test_a_completion_that_has_been_called_does_no_more(channel: Channel, later:
     def again(done: Completion) -> None:
         actions: List[Callable[[], object]] = [
             done.next,
-            lambda: done.cancel(StatusCode.ABORTED),
+            lambda: done.end(StatusCode.ABORTED),
             lambda: done.resolve(Verdict.NEXT),
         ]
         for action in actions:
@@ -257,7 +257,7 @@ def test_one_of_many_threads_calls_it(channel: Channel) -> None:
     def call(done: Completion, ends: bool) -> None:
         ready.wait(20)
         try:
-            done.cancel(StatusCode.ABORTED) if ends else done.next()
+            done.end(StatusCode.ABORTED) if ends else done.next()
             results.append("cancel" if ends else "next")
         except penstock.AlreadyError:
             results.append(None)
@@ -287,7 +287,7 @@ def test_a_refused_verdict_leaves_it_open(channel: Channel) -> None:
             with pytest.raises(penstock.InvalidArgumentError):
                 done.resolve(Verdict.RESTART)
             assert done.method == "/penstock.Echo/Unary"
-            done.cancel(StatusCode.ABORTED, "still open")
+            done.end(StatusCode.ABORTED, "still open")
         else:
             done.next()
 
@@ -345,7 +345,7 @@ def unary_of(channel: Channel, method: str) -> Any:
 
 def test_an_exception_ends_the_call(channel: Channel) -> None:
     def end(which: str, done: Completion) -> None:
-        if which == "on_response":
+        if which == "on_receive":
             raise ValueError("mine")
         done.next()
 
@@ -360,7 +360,23 @@ def test_an_exception_ends_the_call(channel: Channel) -> None:
     assert caught.value.code() == StatusCode.INTERNAL
     assert "'every'" in (caught.value.details() or "")
     assert isinstance(caught.value.__cause__, ValueError)
-    assert heard == [("every", "on_response")]
+    assert heard == [("every", "on_receive")]
+
+
+def test_an_exception_in_create_reaches_the_caller(channel: Channel) -> None:
+    class Broken(CompletionInterceptor):
+        def create(self, method: str, kind: Kind) -> object:
+            raise ValueError("mine")
+
+    penstock.set_exception_hook(lambda *what: None)
+    try:
+        channel.add_interceptor(Broken())
+        with pytest.raises(RpcError, match="'Broken'") as caught:
+            unary(channel)
+    finally:
+        penstock.set_exception_hook(None)
+    assert caught.value.code() == StatusCode.INTERNAL
+    assert isinstance(caught.value.__cause__, ValueError)
 
 
 @pytest.mark.parametrize("callback", CALLBACKS)
@@ -405,13 +421,13 @@ def test_restart_by_completion(channel: Channel) -> None:
     seen: List[Any] = []
 
     def refuse_old(hop: penstock.Hop) -> None:
-        seen.append(hop.metadata["authorization"])
         if seen[-1] == "old":
             hop.end(StatusCode.UNAUTHENTICATED, "who")
 
     refresh = Refresh()
     channel.add_interceptor(refresh, priority=1)
-    channel.add_interceptor(Only(on_start=refuse_old))
+    note = Only(on_start=lambda hop: seen.append(hop.metadata["authorization"]), on_half_close=refuse_old)
+    channel.add_interceptor(note)
     assert unary(channel, timeout=30) == b"x"
     assert seen == ["old", "new"]
     with pytest.raises(penstock.StateError):

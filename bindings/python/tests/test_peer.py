@@ -285,7 +285,7 @@ class SendsItsOwn(penstock.Interceptor):
 
 
 class MarksByCompletion(penstock.CompletionInterceptor):
-    def on_request(self, message: Any, done: penstock.Completion) -> None:
+    def on_send(self, message: Any, done: penstock.Completion) -> None:
         done.next(penstock.Uncompressed(message))
 
 

@@ -51,7 +51,7 @@ def test_a_completion_of_what_has_not_begun_ends_the_call(server: str, event: st
     text = f"""
 class Look(penstock.CompletionInterceptor):
     def on_start(self, metadata, done): done.next()
-    def on_request(self, message, done): done.next()
+    def on_send(self, message, done): done.next()
 channel.add_interceptor(Look(), name="look")
 raise_in("{event}")
 interrupted_call()
@@ -177,7 +177,7 @@ def test_an_interrupt_when_a_callback_has_failed(server: str) -> None:
 import gc
 counted("penstock_hop_release", lambda: None)
 class Kept(penstock.CompletionInterceptor):
-    def on_request(self, message, done):
+    def on_send(self, message, done):
         kept.append(done)
         raise ValueError
 def interrupt(*_):
@@ -207,7 +207,7 @@ import random
 class Look(penstock.Interceptor):
     def on_receive(self, hop): hop.message = hop.message
 class Complete(penstock.CompletionInterceptor):
-    def on_request(self, message, done): done.next()
+    def on_send(self, message, done): done.next()
     def on_status(self, status, done): done.next()
 def interrupt(*_):
     global armed

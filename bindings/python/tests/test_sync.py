@@ -24,6 +24,7 @@ from penstock import (
     RpcError,
     Runtime,
     StateError,
+    Status,
     StatusCode,
     SyncInterceptor,
     Verdict,
@@ -107,9 +108,9 @@ def test_it_ends_a_call_before_and_after_next(channel: Channel) -> None:
     def function(call: InterceptedCall) -> None:
         if call.request == b"late":
             call.next()
-        call.cancel(StatusCode.PERMISSION_DENIED, "not you", trailers={"why": "because"})
+        call.end(StatusCode.PERMISSION_DENIED, "not you", trailers={"why": "because"})
         with pytest.raises(AlreadyError):
-            call.cancel(StatusCode.ABORTED)
+            call.end(StatusCode.ABORTED)
         with pytest.raises(StateError if call.kind is Kind.UNARY else AlreadyError):
             call.next() if call.deadline is None else None
 
@@ -125,7 +126,10 @@ def test_it_ends_a_call_before_and_after_next(channel: Channel) -> None:
 
     def late(call: InterceptedCall) -> None:
         call.next()
-        call.cancel(StatusCode.PERMISSION_DENIED, "not you", trailers={"why": "because"})
+        status = Status(StatusCode.PERMISSION_DENIED, "not you", trailers={"why": "because"})
+        with pytest.raises(TypeError):
+            call.end(status, "twice")
+        call.end(status)
 
     channel.add_interceptor(Function(late))
     ended(b"late")
@@ -250,9 +254,10 @@ def test_an_exception_ends_the_call_and_reaches_the_caller(
         raise ZeroDivisionError("in the function")
 
     channel.add_interceptor(Function(function), name="breaker")
-    with caplog.at_level(logging.ERROR, "penstock"), pytest.raises(RpcError, match="breaker") as caught:
+    with caplog.at_level(logging.ERROR, "penstock"), pytest.raises(RpcError) as caught:
         unary(channel)
     assert caught.value.code() == StatusCode.INTERNAL
+    assert caught.value.details() == "interceptor 'breaker': intercept raised ZeroDivisionError"
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
     assert "breaker" in caplog.records[-1].getMessage()
 

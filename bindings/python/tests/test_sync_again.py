@@ -183,7 +183,7 @@ def test_a_deadline_ends_another_next(channel: Channel) -> None:
 def test_no_next_after_an_end(channel: Channel) -> None:
     def function(call: InterceptedCall) -> None:
         call.next()
-        call.cancel(StatusCode.ABORTED)
+        call.end(StatusCode.ABORTED)
         with pytest.raises(StateError, match="the function has ended or answered the call"):
             call.next()
 

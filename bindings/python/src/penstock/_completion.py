@@ -22,7 +22,7 @@ from ._status import DetailLike, Status, StatusCode, StatusLike, as_status
 from ._ticket import message_of, set_message
 from ._verdict import Kind, Level, Verdict
 
-CALLBACKS = ("on_start", "on_request", "on_half_close", "on_headers", "on_response", "on_status", "on_cancel")
+CALLBACKS = ("on_start", "on_send", "on_half_close", "on_headers", "on_receive", "on_status", "on_cancel")
 
 
 class CompletionInterceptor:
@@ -51,7 +51,7 @@ class CompletionInterceptor:
     def on_start(self, metadata: Metadata, done: Completion) -> None:
         """Before anything is sent: the request's metadata, which may be changed until ``done`` is called."""
 
-    def on_request(self, message: bytes, done: Completion) -> None:
+    def on_send(self, message: bytes, done: Completion) -> None:
         """A message to the server. ``done.next(other)`` replaces it."""
 
     def on_half_close(self, done: Completion) -> None:
@@ -60,7 +60,7 @@ class CompletionInterceptor:
     def on_headers(self, metadata: Metadata, done: Completion) -> None:
         """Response headers; a trailers-only answer has none."""
 
-    def on_response(self, message: bytes, done: Completion) -> None:
+    def on_receive(self, message: bytes, done: Completion) -> None:
         """A message from the server. ``done.next(other)`` replaces it."""
 
     def on_status(self, status: Status, done: Completion) -> None:
@@ -72,7 +72,7 @@ class CompletionInterceptor:
 
 
 class Completion(RequestFields):
-    """Ends the wait of a callback's event, by `next`, `cancel` or `resolve`: one of them, once, on any thread. Until
+    """Ends the wait of a callback's event, by `next`, `end` or `resolve`: one of them, once, on any thread. Until
     then the request can be read. AlreadyError: one of the methods has been called before. GoneError: the call has
     ended, or the event has gone on without the completion. Neither error changes the call.
     """
@@ -97,7 +97,7 @@ class Completion(RequestFields):
                 set_message(self._handle, message)
         self._call(_raw.penstock_hop_resolve, c.NEXT)
 
-    def cancel(
+    def end(
         self,
         code: StatusLike,
         message: str = "",
@@ -181,7 +181,7 @@ def _shown(callback: str, done: Completion) -> tuple[Any, ...]:
     """The arguments of the callback besides its completion."""
     if callback in ("on_start", "on_headers"):
         return (Metadata._view(_raw.penstock_hop_metadata(done._handle), done._shown),)
-    if callback in ("on_request", "on_response"):
+    if callback in ("on_send", "on_receive"):
         return (message_of(done._handle),)
     if callback == "on_status":
         return (Status._view(_raw.penstock_hop_status(done._handle), done._shown),)
@@ -236,6 +236,7 @@ def _create(handle: int, number: Optional[int], state: Any) -> int:
         method = _raw.penstock_request_method(_raw.penstock_hop_request(handle)) or b""
         made = registered.methods.create(method.decode("utf-8", "replace"), Kind(_raw.penstock_hop_kind(handle)))
     except BaseException as error:
+        _raw.penstock_hop_set_value(handle, EXCEPTION_KEY, registry.add(Raised(error)), forget)
         report(registered.name, "create", error)
         # -1 is no verdict, so the library ends the call with INTERNAL, and names the interceptor.
         return -1
@@ -255,8 +256,6 @@ recover(_create, lambda given: None)
 recover(_destroy, forget_again, forget_again)
 _create_trampoline = _raw.penstock_hop_create(_create)
 _destroy_trampoline = _raw.penstock_hop_destroy(_destroy)
-# The callbacks whose fields in the C table have other names.
-_FIELDS = {"on_request": "on_send", "on_response": "on_receive"}
 _trampolines = {callback: _event_callback(callback) for callback in CALLBACKS[:-1]}
 _trampolines["on_cancel"] = _raw.penstock_hop_callback(_cancel)
 
@@ -278,7 +277,7 @@ def completion_table(
     for callback, trampoline in _trampolines.items():
         method = getattr(interceptor, callback)
         if factory or getattr(method, "__func__", method) is not getattr(CompletionInterceptor, callback):
-            setattr(given, _FIELDS.get(callback, callback), trampoline)
+            setattr(given, callback, trampoline)
     given.user_data = registry.add(registered)
     given.finalizer = forget
     table, error = _raw.penstock_interceptor(), c_void_p()

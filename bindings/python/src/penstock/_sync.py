@@ -15,7 +15,7 @@ from ._metadata import Metadata, MetadataLike
 from ._objects import Value, forget, registry, value_at
 from ._request import RequestFields, text_of
 from ._side import SideChannel
-from ._status import CodeLike, DetailLike, Status, StatusCode, code_number
+from ._status import CodeLike, DetailLike, Status, StatusCode, StatusLike, as_status, code_number
 from ._ticket import message_of, put, set_message
 from ._verdict import EventKind, Kind, Level
 
@@ -40,10 +40,11 @@ class SyncInterceptor:
 
     def intercept(self, call: InterceptedCall) -> None:
         """Reads ``call`` and may change it. Then it has to do one of three things: call `InterceptedCall.next`,
-        after which it may change the response; or end the call with `InterceptedCall.cancel`; or answer it with
+        after which it may change the response; or end the call with `InterceptedCall.end`; or answer it with
         `InterceptedCall.answer`.
 
-        An exception ends the call with INTERNAL; the caller's `RpcError` has it as its ``__cause__``."""
+        An exception ends the call with INTERNAL and a message that names its type; the caller's `RpcError` has it as
+        its ``__cause__``."""
         call.next()
 
 
@@ -95,7 +96,7 @@ class InterceptedCall(RequestFields):
         the caller gets.
 
         After a reply that has a status, `next` may be called again: the call begins again below this interceptor,
-        with the changes made since, and the new reply replaces the earlier one. StateError: `cancel` or `answer` has
+        with the changes made since, and the new reply replaces the earlier one. StateError: `end` or `answer` has
         been called; or the call can't begin again, because its request is too large to be kept, or because the
         headers of a stream have come. If it can't begin again, the caller gets the earlier reply.
         """
@@ -110,15 +111,16 @@ class InterceptedCall(RequestFields):
         other threads use `Hop.half_close`."""
         check_hop(self._inside(), _raw.penstock_hop_half_close(self._handle), "the requests can't be ended here")
 
-    def cancel(
+    def end(
         self,
-        code: CodeLike,
+        code: StatusLike,
         message: str = "",
         details: Iterable[DetailLike] = (),
         trailers: MetadataLike = None,
     ) -> None:
-        """Ends the call with the given status, before or after `next`."""
-        status = Status(code, message, details, trailers)
+        """Ends the call here, before or after `next`, as `Hop.end` does: with a `Status`, or with a code and the
+        rest."""
+        status = as_status(code, message, details, trailers)
         check_hop(
             self._handle,
             _raw.penstock_hop_end_with(self._inside(), status._address()),

@@ -113,6 +113,8 @@ def _intercept(handle: int, number: Optional[int]) -> int:
     except BaseException as error:
         _raw.penstock_hop_set_value(handle, EXCEPTION_KEY, registry.add(Raised(error)), forget)
         tell(registered.name, "intercept", error)
+        # The last step: it ends the call, which wakes the caller.
+        _finish(registered.name, "intercept", handle, error)
         return _INVALID
     finally:
         call._end()
