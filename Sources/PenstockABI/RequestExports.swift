@@ -402,6 +402,49 @@ public func penstock_request_set_credentials(
     })
 }
 
+// MARK: - The recorded messages
+
+@inline(never)
+private func record(_ handle: OpaquePointer?, _ edit: (Cut, Hop) -> Outcome) -> penstock_result {
+  if callOptions(handle) != nil || picker(handle) != nil { return PENSTOCK_E_STATE }
+  return withHop(
+    handle, { hop in hop.editRecord { edit($0, hop) } },
+    { bound in
+      let hop = bound.hop
+      return hop.currentEvent == .none
+        ? bound.editRecord { edit($0, hop) } : hop.editRecord { edit($0, hop) }
+    })
+}
+
+@_cdecl("penstock_request_message") @implementation
+public func penstock_request_message(
+  _ handle: OpaquePointer!, _ index: Int, _ message: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  guard let message else { return PENSTOCK_E_INVALID_ARGUMENT }
+  return record(handle) { cut, hop in
+    guard let shown = cut.message(at: index)?.fitting(hop.codec) else { return .notFound }
+    message.pointee = retained(shown)
+    return .ok
+  }
+}
+
+@_cdecl("penstock_request_set_message") @implementation
+public func penstock_request_set_message(
+  _ handle: OpaquePointer!, _ index: Int, _ message: OpaquePointer!
+) -> penstock_result {
+  guard let message else { return PENSTOCK_E_INVALID_ARGUMENT }
+  let given = object(message, Message.self)
+  // After the exchange this is the old message, which is released after all locks.
+  var own = given
+  let result = record(handle) { cut, hop in
+    guard let fitting = given.fitting(hop.codec) else { return hop.refuseForm() }
+    own = fitting
+    return cut.exchangeMessage(at: index, with: &own)
+  }
+  withExtendedLifetime(own) {}
+  return result
+}
+
 @_cdecl("penstock_request_set_channel") @implementation
 public func penstock_request_set_channel(_ handle: OpaquePointer!, _ channel: OpaquePointer!)
   -> penstock_result

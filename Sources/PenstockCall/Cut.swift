@@ -17,7 +17,7 @@ import PenstockWire
 /// the call below has ended. The cut records and plays nothing any more.
 public final class Cut {
   struct Entry {
-    let event: Event
+    var event: Event
     /// Whether the hops above are not to be told `sent` for this message, because they were told before or
     /// because the hop has sent the message itself. Then a further `sent` stops at the `Cut`.
     var isTold: Bool
@@ -35,8 +35,13 @@ public final class Cut {
   /// Whether there are hops below the `Cut`, which may change the events that pass it.
   let hasHops: Bool
   private(set) var state = State.idle
-  private(set) var bytes = 0
+  private var bytes = 0
   private(set) var entries: [Entry] = []
+  /// The index of the half-close in `entries`.
+  private var halfCloseAt = Int.max
+  /// Guards the three fields above: while a status waits, any thread may read and replace recorded messages.
+  /// The driving thread takes the lock to change them, and needs none to read what only it changes.
+  private let recordLock = SpinLock()
   /// The events to be sent again, followed by events that have come to the `Cut` since.
   private var queue = Fifo<Entry>()
   /// Whether the events could not all be sent again, because there was no memory for a copy.
@@ -94,14 +99,75 @@ public final class Cut {
     switch event {
     case .send(let message):
       if hasHops, let object = message.codecObject, !object.copies { return close(.unsupported) }
-      let room = max(message.charge, 1)
-      guard room <= limit - bytes, entries.count < most else { return close(.tooLarge) }
+      guard message.room <= bytesLeft, entries.count < most else { return close(.tooLarge) }
       guard let kept = hasHops ? message.copied() : message else { return close(.noMemory) }
-      bytes += room
-      entries.append(Entry(event: .send(kept), isTold: isTold))
-    case .halfClose: entries.append(Entry(event: event, isTold: true))
+      if !append(Entry(event: .send(kept), isTold: isTold), room: message.room) { close(.tooLarge) }
+    case .halfClose: _ = append(Entry(event: event, isTold: true), room: 0)
     case .start, .headers, .receive, .status: break
     }
+  }
+
+  /// How many more bytes of messages the record may have.
+  @inline(never)
+  var bytesLeft: Int {
+    recordLock.lock()
+    defer { recordLock.unlock() }
+    return limit - bytes
+  }
+
+  /// Appends an entry, whose message takes `room` bytes of the limit. Returns false if there is too little
+  /// room. Memory for the entry is taken before the lock.
+  @inline(never) @_optimize(size)
+  private func append(_ entry: Entry, room: Int) -> Bool {
+    var grown: [Entry] = []
+    if entries.count == entries.capacity {
+      grown.reserveCapacity(max(entries.count * 2, 4))
+      for entry in entries { grown.append(entry) }
+    }
+    recordLock.lock()
+    defer { recordLock.unlock() }
+    guard room <= limit - bytes else { return false }
+    if grown.capacity > 0 { swap(&entries, &grown) }
+    if case .halfClose = entry.event { halfCloseAt = min(halfCloseAt, entries.count) }
+    entries.append(entry)
+    bytes += room
+    return true
+  }
+
+  // MARK: - The recorded messages, while a status waits: any thread
+
+  /// The index of the entry that has the message at `index`; nil: there is none. A message may have come
+  /// after the half-close, although the server then refuses the call.
+  private func entry(ofMessage index: Int) -> Int? {
+    guard index >= 0, index < entries.count else { return nil }
+    let entry = index < halfCloseAt ? index : index + 1
+    return entry < entries.count ? entry : nil
+  }
+
+  /// The recorded message at `index`; nil: there is none. The record never changes this object.
+  @inline(never) @_optimize(size)
+  public func message(at index: Int) -> Message? {
+    recordLock.lock()
+    defer { recordLock.unlock() }
+    return entry(ofMessage: index).flatMap { entries[$0].event.message }
+  }
+
+  /// Records `message`, to which nobody else has a reference, instead of the message at `index`. Afterwards
+  /// `message` is the old one: the caller releases it where it holds no lock, because that may run user code.
+  @inline(never) @_optimize(size)
+  public func exchangeMessage(at index: Int, with message: inout Message) -> Outcome {
+    if let object = message.codecObject, !object.copies { return .unsupported }
+    recordLock.lock()
+    defer { recordLock.unlock() }
+    guard let index = entry(ofMessage: index), case .send(let old) = entries[index].event else {
+      return .notFound
+    }
+    let rest = bytes - old.room
+    guard message.room <= limit - rest else { return .tooLarge }
+    bytes = rest + message.room
+    entries[index].event = .send(message)
+    message = old
+    return .ok
   }
 
   /// Closes the `Cut`: the call can't be sent again from here, and nothing is recorded any more. If recorded
@@ -109,7 +175,10 @@ public final class Cut {
   @inline(never) @_optimize(size)
   func close(_ reason: Outcome) {
     if failure == nil { failure = reason }
-    entries = []
+    var old: [Entry] = []
+    recordLock.lock()
+    swap(&entries, &old)
+    recordLock.unlock()
     start = nil
     below = nil
   }

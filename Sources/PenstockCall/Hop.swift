@@ -294,7 +294,7 @@ public final class Hop: HopHandle {
   /// Reserves room for a message of the hop's own answer, which waits at the hop until the caller asks for
   /// it. Returns false if there is no room. Any thread.
   func takeRoom(_ message: Message) -> Bool {
-    let size = Hop.room(message)
+    let size = message.room
     // A message that was asked for already always has room. A refused message is never counted, not even for
     // a moment: otherwise a message of another thread might be refused because of it.
     var waiting = answersWaiting.load(ordering: .acquiring)
@@ -320,12 +320,9 @@ public final class Hop: HopHandle {
     return false
   }
 
-  /// The room that a message takes: at least one byte, because an empty message takes memory too.
-  private static func room(_ message: Message) -> Int { max(message.charge, 1) }
-
   func answerLeft(_ message: Message) {
     answersWaiting.wrappingSubtract(1, ordering: .acquiringAndReleasing)
-    answerBytes.wrappingSubtract(Hop.room(message), ordering: .acquiringAndReleasing)
+    answerBytes.wrappingSubtract(message.room, ordering: .acquiringAndReleasing)
   }
 
   /// Drops the answer that the hop has delivered so far, because the hop has not returned TAKE.

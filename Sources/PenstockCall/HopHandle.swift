@@ -75,6 +75,8 @@ open class BoundHop: HopHandle {
   open var request: Request? { nil }
   open var requestMetadata: Metadata? { request?.metadata }
   open func edit(_ change: (Request) -> Outcome) -> Outcome { refuse(.startOrStatusOnly) }
+  /// Calls `edit` with the record of the messages that are sent again.
+  open func editRecord(_ edit: (Cut) -> Outcome) -> Outcome { refuse(.statusOnly) }
   open func setDeadline(_ time: UInt64?) -> Outcome {
     edit {
       $0.deadline = time

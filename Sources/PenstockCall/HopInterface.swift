@@ -119,6 +119,22 @@ extension Hop {
     }
   }
 
+  /// Calls `edit` with the record of the messages that a RESTART sends. Only in on_status.
+  public func editRecord(_ edit: (Cut) -> Outcome) -> Outcome {
+    let outcome = check()
+    guard outcome == .ok else { return outcome }
+    guard currentEvent == .status else { return refuse(.statusOnly) }
+    return editRecord(editedStart, status, edit)
+  }
+
+  /// Calls `edit` with the record of the messages, while `status` waits at the hop. `start`: the recorded
+  /// request. Any thread.
+  @inline(never) @_optimize(size)
+  public func editRecord(_ start: Request?, _ status: Status?, _ edit: (Cut) -> Outcome) -> Outcome {
+    guard start != nil, let cut else { return refuse(whyNoStart(status)) }
+    return edit(cut)
+  }
+
   /// Why there is no recorded request that a RESTART could send again when the hop sees `status`. Any thread.
   public func whyNoStart(_ status: Status?) -> Refusal {
     status?.isLocal == true ? .isLocal : records ? .recordGone : .notRecorded

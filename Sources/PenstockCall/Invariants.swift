@@ -227,7 +227,7 @@
 
   extension Cut {
     fileprivate var broken: StaticString? {
-      if bytes > limit { return "I15: a cut is over its limit" }
+      if bytesLeft < 0 { return "I15: a cut is over its limit" }
       return failure == nil || (entries.isEmpty && start == nil)
         ? nil : "I15: a cut that is closed keeps something"
     }

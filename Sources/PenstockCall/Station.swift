@@ -60,7 +60,7 @@ final class Station {
     !parked.isEmpty && parked[0].wait == .none && (hasDemand || parked[0].event.kind != .receive)
   }
 
-  /// Adds an event that the hop has injected behind the parked events, but before a half-close or status.
+  /// Adds an event of the hop's own: behind the parked events, but before a half-close or status among them.
   func inject(_ event: Event) {
     let own = Parked(event: event, wait: .none, isOwn: true)
     if let last = parked.last, last.event.isLast {

@@ -72,6 +72,7 @@ extension HopPlayer {
         mark(metadata)
         mine.recordedStart?.marks.append(index)
       }
+      if recorded, mine.unreplayable == nil { replaceRecord(hop, mine, isGone: gone && context.isElsewhere) }
     case .setStartDeadline(let ms):
       guard let context, context.kind == .status else { break }
       let recorded = context.job?.hasStart ?? model.hasRecordedStart(mine)
@@ -95,6 +96,20 @@ extension HopPlayer {
       expect(result, expected, "delivers status \(item.id)")
       if result == .ok { mine.statusDelivered = true }
     }
+  }
+
+  /// Replaces each recorded message by its equal. A RESTART then sends what it would have sent anyway.
+  private func replaceRecord(_ hop: Hop, _ mine: Model.Hop, isGone: Bool) {
+    let count = mine.recorded.filter { $0.kind == .send }.count
+    let result = hop.editRecord { cut in
+      for index in 0..<count {
+        guard var equal = cut.message(at: index)?.fitting(hop.codec) else { return .notFound }
+        let replaced = cut.exchangeMessage(at: index, with: &equal)
+        guard replaced == .ok else { return replaced }
+      }
+      return cut.message(at: count) == nil ? .ok : .already
+    }
+    expect(result, isGone ? .gone : .ok, "replaces \(count) recorded messages")
   }
 
   /// Redirects the call to another channel: in on_start by a change of the request, in on_status by a change

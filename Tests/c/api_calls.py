@@ -192,6 +192,8 @@ class Call:
         if self.returns == "penstock_result":
             lines.append(f"penstock_result result = {call};")
             lines.append(f'check_outcome("{self.name}", result, {self.error});')
+            if "hop" in self.groups and "hop" in self.needed:
+                lines.append(f'check_why("{self.name}", result, hop);')
             if self.failed:
                 lines.append(f'if (result != PENSTOCK_OK) check_untouched("{self.name}", {" || ".join(self.failed)});')
             if any("new_cell" in line for line in self.before):

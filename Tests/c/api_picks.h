@@ -284,6 +284,12 @@ static inline void check_outcome(const char *function, penstock_result result, p
   }
 }
 
+/* Checks that `hop` says why a function has given E_STATE. Functions of a hop say it, and those of its request. */
+static inline void check_why(const char *function, penstock_result result, penstock_hop *hop) {
+  if (result != PENSTOCK_E_STATE || *penstock_hop_why(hop)) return;
+  test_failed(__FILE__, __LINE__, "%s gave PENSTOCK_E_STATE, and no reason", function);
+}
+
 /* Checks that a function that failed has not changed its output; `touched` says whether it has. */
 static inline void check_untouched(const char *function, bool touched) {
   if (touched) test_failed(__FILE__, __LINE__, "%s failed, and has touched an output", function);

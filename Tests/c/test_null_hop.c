@@ -42,6 +42,11 @@ TEST(null_hop) {
   CHECK_INT(penstock_request_wait_for_ready(NULL), 0);
   REFUSED(penstock_request_set_wait_for_ready(NULL, 1));
   REFUSED(penstock_request_prefer(NULL, "zone", "a", 0));
+  penstock_message *message = NULL;
+  REFUSED(penstock_request_message(NULL, 0, &message));
+  OK(penstock_message_new("x", 1, &message));
+  REFUSED(penstock_request_set_message(NULL, 0, message));
+  penstock_message_release(message);
   CHECK(penstock_hop_address(NULL) == NULL && penstock_hop_address_attribute(NULL, "zone") == NULL);
   CHECK_INT(penstock_request_has_credentials(NULL), 0);
   REFUSED(penstock_request_set_credentials(NULL, "x"));
@@ -99,6 +104,8 @@ static int32_t pass_nulls(probe *self, penstock_hop *hop, int32_t event) {
     REFUSED(penstock_hop_end_with(hop, NULL));
     REFUSED(penstock_request_set_channel(penstock_hop_request(hop), NULL));
     REFUSED(penstock_request_prefer(penstock_hop_request(hop), "zone", NULL, 1));
+    REFUSED(penstock_request_message(penstock_hop_request(hop), 0, NULL));
+    REFUSED(penstock_request_set_message(penstock_hop_request(hop), 0, NULL));
     OK(penstock_request_prefer(penstock_hop_request(hop), NULL, NULL, 1));
     CHECK(penstock_hop_address(hop) == NULL && penstock_hop_address_attribute(hop, NULL) == NULL);
     REFUSED(penstock_hop_trace_json(hop, NULL));

@@ -73,6 +73,25 @@ static void forget_below(trial *trial, int number, const char *target) {
   pthread_mutex_unlock(&trial->mutex);
 }
 
+/* Replaces each message of the request, which the next attempt sends, by its equal: this changes nothing. */
+static void replace_request(trial *trial, penstock_hop *call) {
+  penstock_request *request = penstock_hop_request(call);
+  penstock_message *message = NULL;
+  penstock_result result = PENSTOCK_OK;
+  for (size_t i = 0; result == PENSTOCK_OK; i++) {
+    result = penstock_request_message(request, i, &message);
+    if (result != PENSTOCK_OK) break;
+    result = penstock_request_set_message(request, i, message);
+    penstock_message_release(message);
+    if (result == PENSTOCK_E_NOT_FOUND) broken(trial, "synchronous", "message %zu is there and is not", i);
+  }
+  if (result == PENSTOCK_E_STATE) {
+    if (!*penstock_hop_why(call)) broken(trial, "synchronous", "request message: not said why");
+  } else if (result != PENSTOCK_E_NOT_FOUND) {
+    expect_end(trial, result, "request message");
+  }
+}
+
 static int32_t act(penstock_hop *call, trial *trial, int number, uint64_t *random) {
   uint32_t dice = below(random, 100);
   if (dice < 4) return 77;
@@ -97,6 +116,7 @@ static int32_t act(penstock_hop *call, trial *trial, int number, uint64_t *rando
   /* The function calls next again, up to twice: the call begins again below, or next is refused. */
   for (int i = 0; result == PENSTOCK_OK && dice >= 40 && dice < 52 && i < 2; i++) {
     forget_below(trial, number, target);
+    replace_request(trial, call);
     penstock_result again = penstock_hop_next(call);
     if (again == PENSTOCK_E_STATE) {
       if (!*penstock_hop_why(call)) broken(trial, "synchronous", "next again: not said why");

@@ -17,6 +17,7 @@
 
 #include "base.h"
 #include "channel.h"
+#include "message.h"
 #include "metadata.h"
 
 #ifdef __cplusplus
@@ -197,6 +198,22 @@ PENSTOCK_API penstock_result penstock_request_set_credentials(penstock_request *
  * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_prefer(penstock_request *request, const char *name, const char *value,
                                                      int32_t required);
+
+/* Gives the message at `index`, from 0, of those that a RESTART sends again: in on_status of a hop with replay_bytes,
+ * and while that status waits; in the function of a synchronous interceptor, when next has given a status.
+ * result: E_INVALID_ARGUMENT: a NULL. E_NOT_FOUND: there is no such message. E_STATE: elsewhere, and where the call
+ * can't begin again. E_GONE, E_FORKED: as the head of this file says.
+ * memory: *message is owned by the caller; free with penstock_message_release.
+ * threads: as the head of this file says */
+PENSTOCK_API penstock_result penstock_request_message(penstock_request *request, size_t index,
+                                                      penstock_message **message);
+/* Replaces the message at `index` by `message` in what a RESTART sends again, where penstock_request_message gives it.
+ * result: as penstock_request_message. E_TOO_LARGE: the request would be over replay_bytes. E_UNSUPPORTED: an object
+ * that can't be copied. E_STATE: also for an object where messages are bytes, and the other way round.
+ * memory: nothing is copied; `message` stays the caller's.
+ * threads: as the head of this file says */
+PENSTOCK_API penstock_result penstock_request_set_message(penstock_request *request, size_t index,
+                                                          penstock_message *message);
 
 /* Redirect: sends the rest of the call to `channel`, another channel of the same runtime. The interceptors, options and
  * deadline of the call stay. The call uses the other channel's connection, TLS and target, and also its authority,

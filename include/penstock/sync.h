@@ -34,11 +34,12 @@ extern "C" {
  * has restarted the call). If there was no message, a message that is set is added: together with the status OK this
  * makes a success of an error.
  * penstock_hop_next may be called again when penstock_hop_status gives a status: the call begins again below this hop,
- * with the request as it is now, and next waits for another response, as often as the function likes. The earlier
- * response is dropped; its metadata and status stay readable until the function returns, its message does not. The call
- * can begin again as long as no part of the response has gone above and the request has at most replay_bytes (65,536,
- * unless the table says otherwise). Otherwise next gives PENSTOCK_E_STATE, penstock_hop_why says why, and the response
- * stays. An interceptor with per_attempt keeps no request, so it can't begin the call again.
+ * with the request as it is now (penstock_request_message and _set_message read and replace its messages then), and
+ * next waits for another response, as often as the function likes. The earlier response is dropped; its metadata and
+ * status stay readable until the function returns, its message does not. The call can begin again as long as no part of
+ * the response has gone above and the request has at most replay_bytes (65,536, unless the table says otherwise).
+ * Otherwise next gives PENSTOCK_E_STATE, penstock_hop_why says why, and the response stays. An interceptor with
+ * per_attempt keeps no request, so it can't begin the call again.
  * Instead of next: penstock_hop_deliver_headers, _deliver and then _deliver_status answer the call, and nothing is
  * sent; the caller gets the messages as it asks for them. Before or after next penstock_hop_end ends the call. A
  * second end or answer gives E_ALREADY; if the call was ended elsewhere meanwhile (by a cancel, the deadline, a hop

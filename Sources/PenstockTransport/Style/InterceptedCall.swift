@@ -370,6 +370,14 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     return change(start)
   }
 
+  /// Calls `edit` with the record of the request messages, if `next` has returned a status.
+  @inline(never) @_optimize(size)
+  func editRecord(_ edit: (Cut) -> Outcome) -> Outcome {
+    guard isBeforeStart else { return notBeforeStart }
+    guard !isBeforeNext else { return hop.refuse(.startNotLeft) }
+    return isGone ? .gone : hop.editRecord(start, status, edit)
+  }
+
   /// Sets the deadline (monotonic ns); nil: no deadline. Before the interceptor's function first calls
   /// `next`, the call's deadline changes at once. If `next` has returned a status, the new deadline takes
   /// effect when the interceptor's function calls `next` again.

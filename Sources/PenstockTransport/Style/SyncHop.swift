@@ -53,6 +53,7 @@ final class SyncHop: BoundHop, @unchecked Sendable {
   override var request: Request? { running?.start }
   override var requestMetadata: Metadata? { running?.requestMetadata }
   override func edit(_ change: (Request) -> Outcome) -> Outcome { running?.edit(change) ?? outside }
+  override func editRecord(_ edit: (Cut) -> Outcome) -> Outcome { running?.editRecord(edit) ?? outside }
   override func setDeadline(_ time: UInt64?) -> Outcome { running?.setDeadline(time) ?? outside }
 
   override func setValue(_ key: ByteView, _ value: UserData?) -> Outcome {

@@ -147,6 +147,10 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
     }
   }
 
+  public override func editRecord(_ edit: (Cut) -> Outcome) -> Outcome {
+    whileOpen { kind == .status ? hop.editRecord(shownStart, shownStatus, edit) : refuse(.statusOnly) }
+  }
+
   /// Runs `change` if the event waits or its callback runs, and no other thread can resolve the event in the
   /// meantime. Otherwise returns `.gone`.
   private func whileOpen(_ change: () -> Outcome) -> Outcome {

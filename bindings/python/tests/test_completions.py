@@ -414,6 +414,8 @@ class Refresh(CompletionInterceptor):
     def refresh(self, done: Completion) -> None:
         self.request = done.request_metadata
         self.request["authorization"] = "new"
+        assert done.request_messages == [b"x"]
+        done.set_request_message(0, b"y")
         done.resolve(Verdict.RESTART)
 
 
@@ -428,7 +430,7 @@ def test_restart_by_completion(channel: Channel) -> None:
     channel.add_interceptor(refresh, priority=1)
     note = Only(on_start=lambda hop: seen.append(hop.metadata["authorization"]), on_half_close=refuse_old)
     channel.add_interceptor(note)
-    assert unary(channel, timeout=30) == b"x"
+    assert unary(channel, timeout=30) == b"y"
     assert seen == ["old", "new"]
     with pytest.raises(penstock.StateError):
         refresh.request["authorization"] = "newer"

@@ -16,10 +16,15 @@ from penstock import (
     Hop,
     Idempotency,
     Interceptor,
+    InvalidArgumentError,
+    Level,
+    LibraryError,
+    NotFoundError,
     RpcError,
     StateError,
     StatusCode,
     Ticket,
+    Uncompressed,
     Verdict,
 )
 
@@ -69,6 +74,56 @@ def test_a_stream_is_sent_again(channel: Channel) -> None:
     call = channel.stream_unary("/penstock.Echo/ClientStream")
     assert call(iter([b"a", b"b", b"c"])) is not None
     assert failing.attempts == [1, 2]
+
+
+def test_the_messages_that_are_sent_again_are_changed(channel: Channel) -> None:
+    class Change(Interceptor):
+        replay_bytes = 10
+
+        def on_send(self, hop: Hop) -> None:
+            with pytest.raises(StateError, match="allowed in on_status only"):
+                assert hop.request_messages
+
+        def on_status(self, hop: Hop) -> object:
+            if hop.status.code is not StatusCode.UNAUTHENTICATED:
+                return None
+            assert hop.request_messages == [b"a", b"b", b"c"]
+            hop.set_request_message(1, b"B")
+            hop.set_request_message(2, Uncompressed(b""))
+            with pytest.raises(NotFoundError):
+                hop.set_request_message(3, b"d")
+            with pytest.raises(LibraryError, match="TOO_LARGE"):
+                hop.set_request_message(0, b"more than ten")
+            with pytest.raises(InvalidArgumentError):
+                hop.set_request_message(-1, b"")
+            assert hop.request_messages == [b"a", b"B", b""]
+            return Verdict.RESTART
+
+    channel.add_interceptor(Change(), priority=2)
+    channel.add_interceptor(Failing(), priority=1)
+    assert channel.stream_unary("/penstock.Echo/ClientStream")(iter([b"a", b"b", b"c"]), timeout=30) == b"aB"
+
+
+def test_objects_that_are_sent_again_are_changed(channel: Channel) -> None:
+    class Change(Interceptor):
+        level = Level.OBJECT
+        replay_bytes = 1000
+
+        def on_status(self, hop: Hop) -> object:
+            if hop.status.code is not StatusCode.UNAUTHENTICATED:
+                return None
+            assert hop.request_messages == [["a"]]
+            hop.set_request_message(0, ["b", "c"])
+            return Verdict.RESTART
+
+    channel.add_interceptor(Change(), priority=2)
+    channel.add_interceptor(Failing(), priority=1)
+    echo = channel.unary_unary(
+        "/penstock.Echo/Unary",
+        request_serializer=lambda words: ",".join(words).encode(),
+        response_deserializer=bytes.decode,
+    )
+    assert echo(["a"], timeout=30) == "b,c"
 
 
 def test_max_restarts(channel: Channel) -> None:

@@ -101,6 +101,22 @@ def test_a_loop_tries_again_with_another_request(channel: Channel) -> None:
     ]
 
 
+def test_the_request_message_is_read_and_changed_after_next(channel: Channel) -> None:
+    def function(call: InterceptedCall) -> None:
+        assert call.request == b"ping"
+        call.request = b"first"
+        call.next()
+        assert call.request == b"first"
+        call.request = b"second"
+        assert call.request_messages == [b"second"]
+        assert call.next().message == b"second"
+        assert call.request == b"second"
+
+    interceptor = below(channel, function, Failing(1))
+    assert unary(channel, b"ping") == b"second"
+    interceptor.check()
+
+
 def test_what_an_earlier_reply_has_shown_stays_but_for_its_message(channel: Channel) -> None:
     seen: List[Any] = []
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import copy
 import ctypes
 import logging
-from ctypes import byref, c_void_p, sizeof
+from ctypes import byref, c_size_t, c_void_p, sizeof, string_at
 from typing import Any, Callable, NamedTuple, Optional
 
 from . import _raw
@@ -99,6 +99,16 @@ def boxed(number: Optional[int]) -> Optional[Boxed]:
     a ``void *``."""
     found = registry.get(number)
     return found if isinstance(found, Boxed) else None
+
+
+def content(message: int) -> Any:
+    """The content of a ``penstock_message *``: its bytes, or at the object level the caller's own object."""
+    if Boxed.ever:
+        item = boxed(_raw.penstock_message_object(message))
+        if item is not None:
+            return item.thing
+    length = c_size_t()
+    return string_at(_raw.penstock_message_bytes(message, byref(length)), length.value)
 
 
 # ---- Functions that C calls. No exception may pass from them to C. ----

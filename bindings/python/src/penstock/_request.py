@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional
+from ctypes import byref, c_void_p
+from typing import Any, Callable, List, Optional
 
 from . import _constants as c
 from . import _raw
 from ._arguments import c_string, milliseconds, whole_number
+from ._codec import Boxed, content, fill
 from ._errors import StateError, check_hop
 from ._metadata import Metadata
 from ._verdict import Idempotency
@@ -166,6 +168,38 @@ class RequestFields:
     @wait_for_ready.setter
     def wait_for_ready(self, wait: bool) -> None:
         self._set(_raw.penstock_request_set_wait_for_ready, int(bool(wait)), "wait_for_ready can't be set")
+
+    @property
+    def request_messages(self) -> List[Any]:
+        """The messages that a RESTART, or a further `InterceptedCall.next`, sends again: in `on_status` of an
+        interceptor with ``replay_bytes``, while that status waits, and after a `next` that has returned a status.
+        StateError elsewhere. `set_request_message` replaces one of them."""
+        found: List[Any] = []
+        request = self._request()
+        while True:
+            message = c_void_p()
+            result = _raw.penstock_request_message(request, len(found), byref(message))
+            if result == c.E_NOT_FOUND:
+                return found
+            check_hop(self._handle, result, "the request's messages can't be read here")
+            assert message.value is not None
+            try:
+                found.append(content(message.value))
+            finally:
+                _raw.penstock_message_release(message)
+
+    def set_request_message(self, index: int, data: Any) -> None:
+        """Replaces the message at ``index`` of `request_messages`. NotFoundError: there is no such message.
+        LibraryError: the request would be over ``replay_bytes``."""
+        request = self._request()
+        codec = _raw.penstock_hop_codec(self._handle) if Boxed.ever else None
+        message = c_void_p()
+        try:
+            fill(message, data, codec)
+            result = _raw.penstock_request_set_message(request, whole_number(index, "an index", 0, _LARGEST), message)
+            check_hop(self._handle, result, "the request's message can't be replaced")
+        finally:
+            _raw.penstock_message_release(message)
 
     def prefer(self, name: Optional[str], value: str = "", *, required: bool = False) -> None:
         """Asks for a server whose attribute ``name``, which the resolver gives, is ``value``. If such servers are

@@ -22,6 +22,10 @@ from ._verdict import EventKind, Kind, Level
 _current_thread = threading.get_ident
 
 
+# The kinds of call that have one request message.
+_ONE_REQUEST = (Kind.UNARY, Kind.SERVER_STREAM)
+
+
 class SyncInterceptor:
     """Sees each call from start to end in one function, which may wait.
 
@@ -217,13 +221,18 @@ class InterceptedCall(RequestFields):
     @property
     def request(self) -> Any:
         """The request message of a call that has one: its bytes, or at the object level the caller's own object;
-        setting replaces it. None: this kind of call has many requests, or none was sent. StateError: after
-        `next`."""
-        return _message(self._before_next())
+        setting replaces it, before `next` and for a further `next`. None: this kind of call has many requests, or
+        none was sent. StateError: after a `next` that has returned no status, or where the call can't begin again."""
+        if self._reply is None:
+            return _message(self._before_next())
+        return next(iter(self.request_messages), None) if self.kind in _ONE_REQUEST else None
 
     @request.setter
     def request(self, data: Any) -> None:
-        set_message(self._before_next(), data)
+        if self._reply is None:
+            set_message(self._before_next(), data)
+        else:
+            self.set_request_message(0, data)
 
     # ---- Call values ----
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
-from ctypes import byref, c_size_t, c_void_p
+from ctypes import byref, c_void_p
 from typing import Any, Iterable, Tuple
 
 from . import _constants as c
 from . import _raw
 from ._arguments import Uncompressed, c_string, milliseconds, sized
-from ._codec import Boxed, boxed, fill
+from ._codec import Boxed, content, fill
 from ._errors import StateError, check, check_hop
 from ._metadata import Metadata, MetadataLike
 from ._objects import own
@@ -144,12 +143,7 @@ def message_of(handle: int) -> Any:
     message = _raw.penstock_hop_message(handle)
     if not message:
         raise StateError(c.E_STATE, "there is no message here")
-    if Boxed.ever:
-        item = boxed(_raw.penstock_message_object(message))
-        if item is not None:
-            return item.thing
-    length = c_size_t()
-    return ctypes.string_at(_raw.penstock_message_bytes(message, byref(length)), length.value)
+    return content(message)
 
 
 def set_message(handle: int, data: Any) -> None:

@@ -61,6 +61,11 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_request_has_credentials": (c_int32, c_void_p),
     # penstock_result penstock_request_set_credentials(penstock_request *request, const char *authorization);
     "penstock_request_set_credentials": (c_int32, c_void_p, c_char_p),
+    # penstock_result penstock_request_message(penstock_request *request, size_t index, penstock_message **message);
+    "penstock_request_message": (c_int32, c_void_p, c_size_t, POINTER(c_void_p)),
+    # penstock_result penstock_request_set_message(penstock_request *request, size_t index, penstock_message
+    # *message);
+    "penstock_request_set_message": (c_int32, c_void_p, c_size_t, c_void_p),
     # penstock_result penstock_request_set_channel(penstock_request *request, penstock_channel *channel);
     "penstock_request_set_channel": (c_int32, c_void_p, c_void_p),
     # penstock_result penstock_request_prefer(penstock_request *request, const char *name, const char *value,
