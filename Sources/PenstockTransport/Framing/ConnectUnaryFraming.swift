@@ -64,7 +64,7 @@ final class ConnectUnaryFraming: ConnectFraming {
   private func addGET(_ now: UInt64, to fields: FieldList) -> Bool {
     fields.clear()
     fields.hasNoBody = true
-    let agent = labels?.userAgent.map { ByteView(rebasing: $0.view.dropLast()) }
+    let agent = request.labels?.userAgent.map { ByteView(rebasing: $0.view.dropLast()) }
     guard addPseudoHeaders("GET", defaults, to: fields),
       addPath(of: request, defaults, query: query, to: fields), fields.add("accept-encoding", "gzip"),
       fields.add("user-agent", agent ?? defaults.userAgent.view)
