@@ -37,7 +37,7 @@ public final class Cut {
   private(set) var state = State.idle
   private var bytes = 0
   private(set) var entries: [Entry] = []
-  /// The index of the half-close in `entries`.
+  /// The index of the first half-close in `entries`.
   private var halfCloseAt = Int.max
   /// Guards the three fields above: while a status waits, any thread may read and replace recorded messages.
   /// The driving thread takes the lock to change them, and needs none to read what only it changes.
@@ -136,12 +136,17 @@ public final class Cut {
 
   // MARK: - The recorded messages, while a status waits: any thread
 
-  /// The index of the entry that has the message at `index`; nil: there is none. A message may have come
-  /// after the half-close, although the server then refuses the call.
+  /// The index of the entry that has the message at `index`; nil: there is none. No user's message comes after
+  /// a half-close, but the call machine would record it, and further half-closes too.
   private func entry(ofMessage index: Int) -> Int? {
     guard index >= 0, index < entries.count else { return nil }
-    let entry = index < halfCloseAt ? index : index + 1
-    return entry < entries.count ? entry : nil
+    if index < halfCloseAt { return index }
+    var left = index - halfCloseAt
+    for entry in halfCloseAt..<entries.count where entries[entry].event.message != nil {
+      if left == 0 { return entry }
+      left -= 1
+    }
+    return nil
   }
 
   /// The recorded message at `index`; nil: there is none. The record never changes this object.
