@@ -79,8 +79,8 @@ class ProtobufJSONCodec(Codec):
         self._format: Any = json_format
 
     def encode(self, message: Any) -> bytes:
-        # The entries of a map have no order. Sorted, equal messages have equal bytes, and so equal URLs in a GET, which
-        # caches find again.
+        # The entries of a map have no order. Sorted, equal messages have equal bytes, and so equal URLs in a GET,
+        # which caches find again.
         text: str = self._format.MessageToJson(message, indent=None, sort_keys=True, ensure_ascii=False)
         return text.encode()
 
