@@ -58,7 +58,7 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
   /// The most bytes that are read of an unwanted answer. If it is complete then, the connection is kept.
   private static let restBudget = 64 << 10
   private static let leastSpace = 4096
-  static let lately: UInt64 = 200_000
+  static let lately: UInt64 = 20_000
 
   @inline(never) @_optimize(size)
   init(_ link: Link, _ peer: ByteBuffer, _ pool: HTTP1Pool) {
