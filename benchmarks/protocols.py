@@ -41,7 +41,7 @@ OPTIONS = {
 }
 # For each row: the measured calls, their clients, and the client that the ratios refer to.
 ROWS = {
-    "unary, 1 in flight": ({"in_flight": 1}, (*OPTIONS, BARE)),
+    "unary, 1 in flight": ({"in_flight": 1, "apart": True}, (*OPTIONS, BARE)),
     "unary, 100 in flight": ({"in_flight": 100}, (*OPTIONS, BARE)),
     "Python: unary, 1 thread, HTTP/2": ({"threads": 1, "http": "2"}, ("penstock", OTHER)),
     "Python: unary, 1 thread, HTTP/1.1": ({"threads": 1, "http": "1.1"}, ("penstock", OTHER)),
@@ -56,8 +56,10 @@ AIMS = (
     *((row, "penstock", "rate", OTHER, ">=", 1.5) for row in ROWS if row.startswith("Python")),
 )
 # Rows in which threads or processes wait for each other have more rounds, by this factor. Their rates depend on whether the
-# system runs the two on one core or on both, for most of a run: the two rates may differ by a factor of two.
+# system runs the two on one core or on both, for most of a run: the two rates may differ by a factor of two. In rows that
+# are `apart`, the client has one core to itself, so that each of its rounds is alike.
 MORE_ROUNDS = 3
+CORES = sorted(os.sched_getaffinity(0))
 COUNTED = {"unary, serial": (["serial"], 200, 1200), "unary, 100 in flight": (["flight", "--in-flight", 100], 1000, 4000)}
 PYTHON_PATH = os.pathsep.join((str(harness.GENERATED), str(ROOT / "bindings" / "python" / "src")))
 
@@ -81,7 +83,8 @@ class Bench:
 
     def once(self, name, what, calls):
         before = self.server.cpu()
-        child = clients.Child([*self.command(name, what), "--calls", calls], PYTHONPATH=PYTHON_PATH,
+        alone = ["taskset", "-c", CORES[0]] if what.get("apart") and len(CORES) > 1 else []
+        child = clients.Child([*alone, *self.command(name, what), "--calls", calls], PYTHONPATH=PYTHON_PATH,
                               PENSTOCK_LIBRARY=str(harness.LIBRARY / "libpenstock.so.0"))
         told = json.loads(child.output.strip().split("\n")[-1])
         # The server's processor time includes the warm-up calls.
@@ -91,6 +94,7 @@ class Bench:
 
     def row(self, title, rounds, seconds):
         what, names = ROWS[title]
+        self.server.run_on(CORES[1:] if what.get("apart") and len(CORES) > 1 else CORES)
         calls, taken = {}, {}
         for name in names:
             try:
