@@ -79,7 +79,7 @@ final class Call: Source {
   var isSubmitted = false
   private var isDeferred = false
   var trailersAreSubmitted = false
-  /// Whether the framing has added the last piece of the body to the output.
+  /// Whether the body has its last piece in the output, or the answer has no body.
   private var outputIsWhole = false
   /// Whether the answer begins only when the call has ended. All output is kept until then.
   private var holdsAnswer = false
@@ -427,6 +427,7 @@ final class Call: Source {
     let hasBody = framing.addHeaders(self, to: session.fields, isAlone: isAlone)
     if !hasBody {
       trailersAreSubmitted = true
+      outputIsWhole = true
     } else if status != nil {
       finishOutput()
     }

@@ -1,5 +1,6 @@
 """Tests of penstock-peer over HTTP/1.1. Whole calls use http.client; requests that it can't send use plain sockets."""
 
+import base64
 import http.client
 import json
 import re
@@ -290,8 +291,21 @@ def deadline(server):
         check_equal((status, json.loads(body)["code"]), (504, "deadline_exceeded"))
 
 
+def headers_only(server):
+    """A gRPC-Web call that ends without a message has its status in the headers. No bytes follow them."""
+    for type_ in (b"grpc-web+proto", b"grpc-web-text+proto"):
+        with Connection(server) as one:
+            body = base64.b64encode(envelope(HELLO)) if b"text" in type_ else envelope(HELLO)
+            one.send(post(UNARY, body, "X-Status: 5", "X-Message: gone").replace(b"json", type_))
+            status, fields, body = one.answer()
+            check_equal((status, fields["grpc-status"], fields["grpc-message"], body), (200, "5", "gone", b""))
+            one.send(post(GREETER, HELLO))
+            greeting(one.answer())
+
+
 def run(suite, server):
-    for test in (kept, with_http_client, closed, expected, early, duplex, large, without_protocol, told, cancelled, deadline):
+    for test in (kept, with_http_client, closed, expected, early, duplex, large, without_protocol, told, cancelled, deadline,
+                 headers_only):
         suite.run(f"http1 {test.__name__}", test, server)
     for kind in ("length", "chunked", "close"):
         suite.run(f"http1 delimited {kind}", delimited, server, kind)
