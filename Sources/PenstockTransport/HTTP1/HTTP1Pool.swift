@@ -253,13 +253,23 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
     if retryAt <= runtime.now {
       retryAt = backoff.begin(destination.backoff, now: runtime.now, random: runtime.platform.random())
     }
-    if count == 0, connecting == 0 {
+    if connecting == 0, !hasConnectionForCalls {
       failure = failure ?? words
       work.schedule(self)
     } else if !queue.isEmpty {
       owner?.note(.backoff, words, milliseconds: (retryAt &- runtime.now) / 1_000_000)
       arm(at: retryAt)
     }
+  }
+
+  /// Whether there is a connection that has calls, or can get one. The connection of a health check never can.
+  private var hasConnectionForCalls: Bool {
+    var connection = connections
+    while let one = connection {
+      if one.stream?.owner?.isCall != false { return true }
+      connection = one.next
+    }
+    return false
   }
 
   @inline(never) @_optimize(size)

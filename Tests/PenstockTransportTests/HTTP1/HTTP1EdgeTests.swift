@@ -95,16 +95,20 @@ import Testing
     #expect(world.connects == 2)
   }
 
-  /// A health check has a connection for itself, and is no call.
-  @Test func aHealthCheckLeavesRoomForCalls() throws {
-    let world = world
-    world.servers[80] = pool.serve { request, socket in
+  /// A server that is asked for its health and says that it serves, and that echoes each call.
+  private var healthy: Simulation.Server {
+    pool.serve { request, socket in
       guard request.messages[0].first == 0x0A else {
         return socket.answer(HTTP1PoolTests.answer(request.messages))
       }
       let line = String(decoding: LineFraming.line([8, 1]), as: UTF8.self)
       socket.answer(Array("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n\(line)\r\n".utf8))
     }
+  }
+
+  /// A health check has a connection for itself, and is no call.
+  @Test func aHealthCheckLeavesRoomForCalls() throws {
+    world.servers[80] = healthy
     let client = try pool.client {
       $0.service.balancing.policy = .roundRobin
       $0.service.healthService = bytes("shop.Orders")
@@ -117,6 +121,27 @@ import Testing
     pool.pass(100 * Self.second, client)
     #expect(calls.allSatisfy { $0.0.code == .ok } && world.connects == 2)
     #expect(listener.times.isEmpty)
+  }
+
+  /// Only the connection of a health check is left, and no other connection can be made. The calls do not wait for
+  /// ever, because that connection never becomes free.
+  @Test func onlyTheHealthCheckHasAConnection() throws {
+    world.servers[80] = healthy
+    let client = try pool.client {
+      $0.service.balancing.policy = .roundRobin
+      $0.service.healthService = bytes("shop.Orders")
+    }
+    #expect(client.channel.connect() == .ok)
+    pool.pass(Self.second, client)
+    #expect(client.channel.connectivity == .ready && world.connects == 1)
+    world.servers[80] = nil
+    let calls = pool.begin(3, client)
+    pool.pass(Self.second, client)
+    #expect(calls.allSatisfy { $0.0.code == .unavailable })
+    // The channel recovers when the server is back.
+    world.servers[80] = healthy
+    pool.pass(10 * Self.second, client)
+    #expect(pool.call(client).message == [7])
   }
 
   /// A stream leaves before its request was made, and the pool is not wanted any more: its connection closes.
