@@ -62,7 +62,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   func withCore<R>(_ body: (ChannelCore) -> R) -> R { channel._withUnsafeGuaranteedRef(body) }
 
   override var lacks: Lack {
-    guard isWaiting else { return .nothing }
+    guard isWaiting else { return stream?.lacksConnection == true ? .connection : .nothing }
     return withCore { $0.lack == .slot && (isChoosy || $0.picker != nil) ? .endpoint : $0.lack }
   }
 
@@ -187,6 +187,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   }
 
   private func failSoon(_ status: Status) {
+    if stream?.lacksConnection == true { notesWait(for: .nothing) }
     if failure == nil { failure = status }
     core.work.schedule(self)
   }
@@ -428,6 +429,11 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   }
 
   @inline(never) @_optimize(size)
+  override func streamWaits(_ stream: TransportStream) {
+    notesWait(for: stream.lacksConnection ? .connection : .nothing)
+  }
+
+  @inline(never) @_optimize(size)
   override func awaited() {
     if takesTurns, !isHalfClosed, call != nil { failSoon(TransportStream.halfDuplex()) }
   }
@@ -457,7 +463,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   /// Called when the call ends the attempt. The server counts as having failed only if the deadline has passed.
   @inline(never) @_optimize(size)
   private func countLate() {
-    if isWaiting { notesWait(for: .nothing) }
+    if isWaiting || stream?.lacksConnection == true { notesWait(for: .nothing) }
     call?._withUnsafeGuaranteedRef { call in
       if let deadline = call.request.deadline, deadline <= now { count(call, false) }
     }

@@ -33,6 +33,8 @@ class StreamOwner: CallBelow {
   /// Called when a stream that was opened without a connection has one now. `facts`: data about it. May only
   /// record.
   func streamJoins(_ stream: TransportStream, _ facts: ConnectionFacts) {}
+  /// Called when `lacksConnection` of an open stream has changed. May only record.
+  func streamWaits(_ stream: TransportStream) {}
 }
 
 /// One request and its answer on a connection. An attempt sends and receives only through this class, and so
@@ -73,6 +75,9 @@ class TransportStream {
     self.pieces = pieces
     confine(self)
   }
+
+  /// Whether the stream was opened and has no connection yet.
+  var lacksConnection: Bool { false }
 
   /// Whether the answer can be read reliably only after the whole request was sent, as in HTTP/1.1.
   var isHalfDuplex: Bool { false }

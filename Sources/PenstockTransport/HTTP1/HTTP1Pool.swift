@@ -151,7 +151,7 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
   /// Called when a connection has no call any more. The connection gets the next waiting stream, or becomes idle.
   func keep(_ connection: HTTP1Connection) {
     if phase != .open { return connection.closeGracefully(HTTP1Pool.unused) }
-    if let stream = queue.popFirst() {
+    if let stream = popQueued() {
       connection.assign(stream)
     } else {
       becomeIdle(connection)
@@ -204,7 +204,14 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
       return work.schedule(self)
     }
     queue.append(stream)
+    _ = borrow(stream.owner) { $0.streamWaits(stream) }
     grow()
+  }
+
+  private func popQueued() -> HTTP1Stream? {
+    guard let stream = queue.popFirst() else { return nil }
+    _ = borrow(stream.owner) { $0.streamWaits(stream) }
+    return stream
   }
 
   private static var unused: ByteBuffer { ByteBuffer().say("the channel does not use this address any more") }
@@ -218,7 +225,7 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
 
   @inline(never) @_optimize(size)
   private func endQueued(_ words: ByteBuffer) {
-    while let stream = queue.popFirst() {
+    while let stream = popQueued() {
       stream.finish(.neverSent(words))
       ended.append(stream)
     }

@@ -18,6 +18,7 @@ final class HTTP1Stream: TransportStream {
   }
 
   override var isHalfDuplex: Bool { true }
+  override var lacksConnection: Bool { isQueued && end == nil }
 
   override func open() { _ = borrow(pool) { $0.add(self) } }
 

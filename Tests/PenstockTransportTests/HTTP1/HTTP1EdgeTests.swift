@@ -80,6 +80,38 @@ import Testing
     #expect(next.allSatisfy { $0.0.code == .ok })
   }
 
+  /// How many milliseconds the call has waited until now, or until its end.
+  private func waited(_ call: ClientCall, for lack: Lack) -> UInt64 {
+    let ended = call.call.measures.endedAt.value
+    let end = ended == 0 ? world.time : ended
+    return (call.call.knownValues?.waits.waited(for: lack, until: end) ?? 0) / Self.millisecond
+  }
+
+  /// A call waits until a further connection is made. The time counts as a wait for a connection, however the wait
+  /// ends.
+  @Test func theWaitForAFurtherConnection() throws {
+    world.servers[80] = pool.echo(after: 100 * Self.second)
+    let client = try pool.client()
+    let first = pool.begin(1, client)[0].1
+    pool.pass(Self.second, client)
+    world.delay = 4 * Self.second
+    let calls = pool.begin(2, client)
+    let (served, cancelled) = (calls[0].1, calls[1].1)
+    pool.pass(Self.second, client)
+    for call in [served, cancelled] { #expect(lacksConnection(call) && waited(call, for: .connection) == 1000) }
+    #expect(!lacksConnection(first) && waited(first, for: .connection) == 0)
+    cancelled.cancel(bytes("enough").view)
+    pool.pass(Self.second, client)
+    #expect(!lacksConnection(cancelled) && waited(cancelled, for: .connection) == 1000)
+    pool.pass(4 * Self.second, client)
+    #expect(!lacksConnection(served) && waited(served, for: .connection) == 4000)
+    #expect(waited(served, for: .slot) == 0)
+  }
+
+  private func lacksConnection(_ call: ClientCall) -> Bool {
+    if case .connection = CallView(call.call).holder { true } else { false }
+  }
+
   /// The server closes the only connection, which had no request yet. The channel stays READY, and the next call
   /// makes a new connection.
   @Test func aConnectionWithoutARequest() throws {
