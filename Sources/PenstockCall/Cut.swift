@@ -99,7 +99,7 @@ public final class Cut {
     switch event {
     case .send(let message):
       if hasHops, let object = message.codecObject, !object.copies { return close(.unsupported) }
-      guard message.room <= bytesLeft, entries.count < most else { return close(.tooLarge) }
+      guard hasRoom(message.room) else { return close(.tooLarge) }
       guard let kept = hasHops ? message.copied() : message else { return close(.noMemory) }
       if !append(Entry(event: .send(kept), isTold: isTold), room: message.room) { close(.tooLarge) }
     case .halfClose: _ = append(Entry(event: event, isTold: true), room: 0)
@@ -107,27 +107,30 @@ public final class Cut {
     }
   }
 
-  /// How many more bytes of messages the record may have.
-  @inline(never)
-  var bytesLeft: Int {
+  /// Whether one more message, which takes `room` bytes of the limit, may be recorded.
+  @inline(never) @_optimize(size)
+  private func hasRoom(_ room: Int) -> Bool {
     recordLock.lock()
     defer { recordLock.unlock() }
-    return limit - bytes
+    return room <= limit - bytes && entries.count < most
   }
 
   /// Appends an entry, whose message takes `room` bytes of the limit. Returns false if there is too little
-  /// room. Memory for the entry is taken before the lock.
+  /// room. Only memory for more entries is taken without the lock: no other thread changes their number.
   @inline(never) @_optimize(size)
   private func append(_ entry: Entry, room: Int) -> Bool {
     var grown: [Entry] = []
-    if entries.count == entries.capacity {
-      grown.reserveCapacity(max(entries.count * 2, 4))
-      for entry in entries { grown.append(entry) }
-    }
     recordLock.lock()
     defer { recordLock.unlock() }
+    if entries.count == entries.capacity {
+      let capacity = max(entries.count * 2, 4)
+      recordLock.unlock()
+      grown.reserveCapacity(capacity)
+      recordLock.lock()
+      for index in entries.indices { grown.append(entries[index]) }
+      swap(&entries, &grown)
+    }
     guard room <= limit - bytes else { return false }
-    if grown.capacity > 0 { swap(&entries, &grown) }
     if case .halfClose = entry.event { halfCloseAt = min(halfCloseAt, entries.count) }
     entries.append(entry)
     bytes += room
@@ -218,6 +221,13 @@ public final class Cut {
   }
 
   #if PENSTOCK_CHECKS
+    /// How many more bytes of messages the record may have.
+    var bytesLeft: Int {
+      recordLock.lock()
+      defer { recordLock.unlock() }
+      return limit - bytes
+    }
+
     /// The number of recorded messages.
     var messages: Int {
       var count = 0

@@ -147,6 +147,65 @@ TEST(restart_message_while_the_status_waits) {
   probe_wait_finalized(&probe);
 }
 
+typedef struct replacing {
+  penstock_hop *hop;
+  latch begun;
+  atomic_bool is_over;
+} replacing;
+
+/* Replaces the first message again and again. */
+static void *replace_until_over(void *pointer) {
+  replacing *self = pointer;
+  OK(record(self->hop, 0, "A"));
+  latch_signal(&self->begun);
+  while (!atomic_load(&self->is_over)) OK(record(self->hop, 0, "A"));
+  return NULL;
+}
+
+/* One thread replaces a recorded message while the loop's thread adds messages to the record, which so has to move to a
+ * larger piece of memory several times. */
+TEST(restart_message_replaced_while_the_record_grows) {
+  enum { MORE = 2000 };
+  penstock_channel *channel = open_channel();
+  waiting waiting = {0, LATCH_INIT};
+  probe probe;
+  probe_init_with(&probe, "auth", pause_the_refusal, &waiting);
+  probe.replay_bytes = 4 * MORE;
+  probe_add(&probe, channel, 0);
+  penstock_call *call = start_with(channel, CLIENT_STREAM, PENSTOCK_KIND_CLIENT_STREAM,
+                                   "{\"metadata\": {\"x-status\": \"16\", \"x-after\": \"0\"}}");
+  OK(penstock_call_send(call, "a", 1));
+  latch_wait(&waiting.taken, 1);
+  replacing replacing = {NULL, LATCH_INIT, false};
+  REQUIRE_OK(penstock_ticket_hop(waiting.ticket, &replacing.hop));
+  pthread_t thread;
+  CHECK_INT(pthread_create(&thread, NULL, replace_until_over, &replacing), 0);
+  latch_wait(&replacing.begun, 1);
+  for (int i = 0; i < MORE; i++) OK(penstock_call_send(call, "c", 1));
+  penstock_message *message = NULL;
+  EVENTUALLY(penstock_request_message(penstock_hop_request(replacing.hop), MORE, &message) == PENSTOCK_OK);
+  penstock_message_release(message);
+  atomic_store(&replacing.is_over, true);
+  pthread_join(thread, NULL);
+  OK(record(replacing.hop, 0, "A"));
+  OK(penstock_call_half_close(call));
+  OK(penstock_metadata_remove(penstock_request_metadata(penstock_hop_request(replacing.hop)), "x-after"));
+  accept_next(replacing.hop);
+  OK(penstock_hop_resolve(replacing.hop, PENSTOCK_RESTART));
+  penstock_hop_release(replacing.hop);
+  penstock_reply *reply = NULL;
+  OK(penstock_call_wait(call, &reply));
+  char expected[MORE + 2] = "A";
+  memset(expected + 1, 'c', MORE);
+  size_t length = 0;
+  const char *data = penstock_reply_message(reply, &length);
+  CHECK(is(data, length, expected));
+  penstock_reply_release(reply);
+  penstock_call_release(call);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&probe);
+}
+
 static int32_t again_with_another_message(syncer *self, penstock_hop *hop) {
   (void)self;
   check_refused(hop, "start has not left");
