@@ -98,7 +98,9 @@ import Testing
     let calls = pool.begin(2, client)
     let (served, cancelled) = (calls[0].1, calls[1].1)
     pool.pass(Self.second, client)
-    for call in [served, cancelled] { #expect(lacksConnection(call) && waited(call, for: .connection) == 1000) }
+    for call in [served, cancelled] {
+      #expect(lacksConnection(call) && waited(call, for: .connection) == 1000)
+    }
     #expect(!lacksConnection(first) && waited(first, for: .connection) == 0)
     cancelled.cancel(bytes("enough").view)
     pool.pass(Self.second, client)
