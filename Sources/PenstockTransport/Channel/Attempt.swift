@@ -135,7 +135,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
 
   var isPacking: Bool { framing?.isPacking ?? false }
 
-  /// Compresses the next slice of a large message. One slice runs per turn, so that other calls are served in between.
+  /// Does the next slice of a large message. One slice runs per turn, so that other calls are served in between.
   @inline(never) @_optimize(size)
   private func pack() {
     guard let call, let framing, failure == nil else { return }
@@ -155,7 +155,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
 
   private var hasRest: Bool { return borrow(framing) { $0.rest != .nothing } ?? false }
 
-  /// Adds the end of the body that the framing has kept. False: a message is still being compressed.
+  /// Adds the end of the body that the framing has kept. False: a message is not framed yet.
   @inline(never) @_optimize(size)
   private func addRest() -> Bool {
     if isPacking { return false }

@@ -22,8 +22,10 @@ class CommonFraming: Framing {
     didSet { isBusy = inflation != nil }
   }
   private var deflation: Deflation? {
-    didSet { rest = deflation != nil ? .message : .nothing }
+    didSet { rest = isDeflating ? .message : .nothing }
   }
+  /// Whether a large message is being compressed.
+  final var isDeflating: Bool { deflation != nil }
 
   /// Makes the framing. `lastFlag`: the flag of the frame that ends an answer; 0: the protocol has no such
   /// frame.

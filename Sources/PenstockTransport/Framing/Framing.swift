@@ -53,8 +53,8 @@ class Framing {
   /// The part of the request's body that the framing has not returned yet.
   enum Rest: Equatable {
     case nothing
-    /// A large message, which is being compressed in slices. Other messages may wait behind it. A call of
-    /// `encodeNext` in a later turn does the next slice.
+    /// A large message, which is being compressed or encoded in slices. Other messages may wait behind it. A
+    /// call of `encodeNext` in a later turn does the next slice.
     case message
     /// The last bytes so far. Their form depends on the bytes that follow, or on the end of the body.
     case bytes

@@ -12,6 +12,13 @@ final class GRPCWebFraming: CommonFraming {
   private let padsEach: Bool
   /// The last bytes of the request so far, at most two, which are not a whole group of base64.
   private lazy var left = ByteBuffer()
+  /// The large message that is being encoded in base64, and the messages behind it: the prefix of each
+  /// message, and then the message.
+  private var waiting: [ByteBuffer] = []
+  /// The base64 of the first of these messages so far; nil: its encoding has not begun.
+  private var text: ByteBuffer?
+  /// The number of bytes of this message that are encoded.
+  private var encoded = 0
   /// Whether the answer is in base64, by its content-type. The server may choose either form, whatever form
   /// the request has asked for.
   private var answersText = false
@@ -66,14 +73,57 @@ final class GRPCWebFraming: CommonFraming {
     }
     var prefix: UInt64 = 0
     MessagePrefix.write(compressed: compressed, length: length, to: &prefix)
+    if !waiting.isEmpty || bytes.count > GRPCWebFraming.slice { return putOff(bytes, prefix) }
     let out = ByteBuffer()
     let isWritten = withUnsafeBytes(of: prefix.littleEndian) {
       add(ByteView(rebasing: $0[..<MessagePrefix.size]), to: out)
     }
     guard isWritten, add(bytes.view, to: out) else { return noMemory() }
-    if padsEach { return pad(out) }
-    if rest != .message { rest = left.isEmpty ? .nothing : .bytes }
-    return .piece(BodyPiece(out))
+    if rest != .message { rest = padsEach || left.isEmpty ? .nothing : .bytes }
+    return padsEach ? pad(out) : .piece(BodyPiece(out))
+  }
+
+  /// The size of a slice in bytes, which takes about a millisecond.
+  private static let slice = 384 << 10
+
+  /// Leaves a message to later turns, which encode it in slices. A message of 64 MiB takes more than a tenth
+  /// of a second, so other calls are served between two slices.
+  @inline(never) @_optimize(size)
+  private func putOff(_ bytes: ByteBuffer, _ prefix: UInt64) -> FramedMessage {
+    let head = ByteBuffer()
+    let isWritten = withUnsafeBytes(of: prefix.littleEndian) {
+      head.append(ByteView(rebasing: $0[..<MessagePrefix.size]))
+    }
+    guard isWritten else { return noMemory() }
+    waiting.append(head)
+    waiting.append(bytes)
+    rest = .message
+    return .later
+  }
+
+  @inline(never) @_optimize(size)
+  override func encodeNext() -> FramedMessage {
+    let framed = waiting.isEmpty ? super.encodeNext() : encodeSlice(of: waiting[1])
+    rest = isDeflating || !waiting.isEmpty ? .message : left.isEmpty ? .nothing : .bytes
+    return framed
+  }
+
+  @inline(never) @_optimize(size)
+  private func encodeSlice(of message: ByteBuffer) -> FramedMessage {
+    let out = text ?? ByteBuffer()
+    if text == nil {
+      let size = (left.count + MessagePrefix.size + message.count) / 3 * 4 + 8
+      guard out.reserveExactly(total: size), add(waiting[0].view, to: out) else { return noMemory() }
+    }
+    let bytes = ByteView(rebasing: message.view.dropFirst(encoded).prefix(GRPCWebFraming.slice))
+    guard add(bytes, to: out) else { return noMemory() }
+    encoded += bytes.count
+    text = out
+    if encoded < message.count { return .later }
+    text = nil
+    encoded = 0
+    waiting.removeLeading(2)
+    return padsEach ? pad(out) : .piece(BodyPiece(out))
   }
 
   @inline(never) @_optimize(size)

@@ -111,6 +111,36 @@ import Testing
     #expect(body == base64(Array(frames.joined()) + frame(1, gzipped(messages[3]))))
   }
 
+  /// A large message becomes base64 in slices, also without compression. Messages behind it wait, and keep
+  /// their order.
+  @Test(arguments: [CallKind.clientStream, .bidi], [Compression.identity, .gzip])
+  func largeMessagesInSlices(_ kind: CallKind, _ compression: Compression) {
+    let slice = 384 << 10
+    var random = SplitMix(state: 5)
+    // Random bytes do not become smaller, so they are sent uncompressed.
+    let messages = [2 * slice + 2, 5, 0, slice + 1, slice].map { size in
+      (0..<size).map { _ in UInt8(truncatingIfNeeded: random.next()) }
+    }
+    let framing = framing(aRequest(kind) { $0.compression = compression }, isText: true)
+    var pieces: [[UInt8]] = []
+    var turns = 0
+    for message in messages {
+      if case .piece(let piece) = framing.encode(buffer(message)) { pieces.append(flatten(piece)) }
+    }
+    while framing.isPacking {
+      turns += 1
+      if case .piece(let piece) = framing.encodeNext() { pieces.append(flatten(piece)) }
+    }
+    #expect(pieces.count == messages.count && turns >= 3 + 1 + 1 + 2 + 1)
+    let frames = messages.map { frame(0, $0) }
+    if kind == .bidi {
+      #expect(framing.rest == .nothing && pieces == frames.map(base64))
+    } else {
+      if framing.rest == .bytes, case .piece(let last) = framing.lastPiece() { pieces.append(flatten(last)) }
+      #expect(framing.rest == .nothing && Array(pieces.joined()) == base64(Array(frames.joined())))
+    }
+  }
+
   // MARK: Answers
 
   static let trailers = "grpc-status: 9\r\ngrpc-message: er%20ror\r\nx-a: 1\r\nX-A: 2\r\nx-bin: AQI=\r\n"
