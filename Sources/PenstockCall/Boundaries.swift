@@ -137,6 +137,9 @@ open class CallLoop {
   /// Marks the ticket as gone, because its event was dropped while it waited: a later use of the ticket gives
   /// "gone".
   open func loseTicket(_ ticket: UInt64, of call: Call) {}
+  /// The room that the message of a ticket's event takes now. The ticket's owner may replace the message at the
+  /// same time.
+  open func room(of message: Message, of call: Call) -> Int { message.room }
   /// Marks all tickets of the call as gone, because the call has ended: a later use of one gives "gone".
   open func closeTickets(of call: Call) {}
   /// Offers the ended call to the loop, which may keep the object and release it when the loop has nothing

@@ -189,8 +189,10 @@ extension Call {
   @inline(never) @_optimize(size)
   private func hold(_ event: Event, at hop: Hop, _ slot: Slot) -> Settled {
     let lane = event.kind.lane
-    // An empty message counts as one byte, because it takes memory too.
-    let bytes = event.message.map { max($0.charge, 1) } ?? 0
+    let bytes =
+      event.message.map { message in
+        hop.ticket == 0 ? message.room : withLoop { $0.room(of: message, of: self) }
+      } ?? 0
     if (hop.standing(lane)?.heldBytes ?? 0) + bytes > hop.registration.holdBytes {
       fail(hop, "held more than its hold_bytes", code: .resourceExhausted)
       return .ends

@@ -118,7 +118,7 @@ extension ByteBuffer {
   var charge: Int { isObject ? ByteBuffer.objectCharge : count }
   private static var objectCharge: Int { 64 }
   /// The room that a kept message takes: at least one byte, because an empty message takes memory too.
-  var room: Int { max(charge, 1) }
+  public var room: Int { max(charge, 1) }
 
   /// A separate message with the same bytes, or with a copy of the object. nil: there is no memory, or the
   /// object could not be copied.

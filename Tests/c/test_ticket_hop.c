@@ -1,5 +1,5 @@
-/* penstock_ticket_hop: another thread delivers messages through the hop that it gets from a ticket; no callback has
- * retained that hop. */
+/* penstock_ticket_hop: another thread delivers messages, or changes the event, through the hop that it gets from a
+ * ticket; no callback has retained that hop. */
 #include "calls.h"
 #include "unary.h"
 
@@ -87,4 +87,114 @@ TEST(ticket_hop_puts_in_a_message_that_is_asked_for) {
   penstock_call_release(call);
   penstock_channel_release(channel);
   probe_wait_finalized(&probe);
+}
+
+/* ---- The message of a callback that returns HOLD, while another thread replaces it ---- */
+
+enum { HOLD_BYTES = 1000, REPLACEMENTS = 100 };
+
+typedef struct holder {
+  size_t size; /* of the message that the thread puts in; 0: one after another, of 1 to REPLACEMENTS bytes */
+  latch held;
+  penstock_ticket ticket;
+  penstock_hop *hop;
+  atomic_bool begun;
+  pthread_t thread;
+} holder;
+
+static void *replace(void *context) {
+  static const char data[2 * HOLD_BYTES];
+  holder *holder = context;
+  if (holder->size > 0) {
+    OK(penstock_hop_set_bytes(holder->hop, data, holder->size));
+    return NULL;
+  }
+  for (size_t i = 1; i <= REPLACEMENTS; i++) {
+    OK(penstock_hop_set_bytes(holder->hop, data, i));
+    /* A stronger order would hide a race from ThreadSanitizer. */
+    atomic_store_explicit(&holder->begun, true, memory_order_relaxed);
+  }
+  return NULL;
+}
+
+/* Gives the hop to another thread. If that thread puts in one message, it has done so when the callback returns. */
+static int32_t hold_and_replace(probe *self, penstock_hop *hop, int32_t event) {
+  holder *holder = self->context;
+  if (event != PENSTOCK_EVENT_SEND) return PENSTOCK_NEXT;
+  holder->ticket = penstock_hop_ticket(hop);
+  OK(penstock_ticket_hop(holder->ticket, &holder->hop));
+  atomic_store(&holder->begun, false);
+  pthread_create(&holder->thread, NULL, replace, holder);
+  if (holder->size > 0) {
+    pthread_join(holder->thread, NULL);
+  } else {
+    while (!atomic_load_explicit(&holder->begun, memory_order_relaxed)) continue;
+  }
+  latch_signal(&holder->held);
+  return PENSTOCK_HOLD;
+}
+
+static penstock_call *start_held(penstock_channel *channel, probe *probe, holder *holder) {
+  probe_init_with(probe, "holder", hold_and_replace, holder);
+  penstock_interceptor table = probe_table(probe);
+  table.hold_bytes = HOLD_BYTES;
+  penstock_interceptor_id id = 0;
+  OK(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL));
+  return start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+}
+
+static void check_length(penstock_call *call, size_t length) {
+  penstock_message *message = NULL;
+  if (!OK(penstock_call_receive(call, &message))) return;
+  CHECK_INT(message_length(message), length);
+  penstock_message_release(message);
+}
+
+TEST(ticket_hop_replaces_a_message_while_its_callback_returns_hold) {
+  penstock_channel *channel = open_channel();
+  holder holder = {0, LATCH_INIT, 0, NULL, false, 0};
+  probe probe;
+  penstock_call *call = start_held(channel, &probe, &holder);
+  for (int i = 1; i <= test_rounds(20); i++) {
+    OK(penstock_call_send(call, "x", 1));
+    latch_wait(&holder.held, i);
+    pthread_join(holder.thread, NULL);
+    penstock_hop_release(holder.hop);
+    OK(penstock_ticket_resolve(holder.ticket, PENSTOCK_NEXT));
+    check_length(call, REPLACEMENTS);
+  }
+  OK(penstock_call_half_close(call));
+  CHECK_FINISH(call, PENSTOCK_STATUS_OK);
+  penstock_call_release(call);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&probe);
+}
+
+/* A held message counts toward hold_bytes with the size that it has when its callback has returned, and gives back
+ * exactly that number, whatever is put in while it waits. A hop above is told `sent` when the message is held. */
+TEST(ticket_hop_counts_a_replaced_message_once) {
+  static const char data[2 * HOLD_BYTES];
+  static const size_t next_sizes[] = {HOLD_BYTES, HOLD_BYTES + 1};
+  penstock_channel *channel = open_channel();
+  holder holder = {10, LATCH_INIT, 0, NULL, false, 0};
+  probe probe, above;
+  probe_init(&above, "above");
+  probe_add(&above, channel, 1);
+  penstock_call *call = start_held(channel, &probe, &holder);
+  for (int i = 0; i < 2; i++) {
+    OK(penstock_call_send(call, data, sizeof(data)));
+    EVENTUALLY(atomic_load(&above.seen[PENSTOCK_EVENT_SENT]) == i + 1);
+    OK(penstock_hop_set_bytes(holder.hop, data, sizeof(data)));
+    penstock_hop_release(holder.hop);
+    holder.size = next_sizes[i];
+    OK(penstock_ticket_resolve(holder.ticket, PENSTOCK_NEXT));
+    check_length(call, sizeof(data));
+  }
+  OK(penstock_call_send(call, "x", 1));
+  CHECK_FINISH(call, PENSTOCK_STATUS_RESOURCE_EXHAUSTED);
+  penstock_hop_release(holder.hop);
+  penstock_call_release(call);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&probe);
+  probe_wait_finalized(&above);
 }

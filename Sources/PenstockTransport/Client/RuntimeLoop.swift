@@ -308,6 +308,10 @@ public final class RuntimeLoop: CallLoop, @unchecked Sendable {
 
   public override func loseTicket(_ ticket: UInt64, of call: Call) { call.item.book?.lose(ticket) }
 
+  public override func room(of message: Message, of call: Call) -> Int {
+    call.item.book?.room(of: message) ?? message.room
+  }
+
   public override func keepUntilRest(_ call: Call) -> Bool { runtime.keepUntilRest(call) }
 
   public override func closeTickets(of call: Call) {

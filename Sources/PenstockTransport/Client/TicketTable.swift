@@ -224,6 +224,10 @@ final class TicketBook: @unchecked Sendable {
     lock.withLock { find(ticket).2 == nil ? .gone : change() }
   }
 
+  /// The room that the message of an event takes now. The lock keeps out a thread that replaces the message by
+  /// the event's ticket.
+  func room(of message: Message) -> Int { lock.withLock { message.room } }
+
   func close() {
     lock.lock()
     let last = (call, runtime)
