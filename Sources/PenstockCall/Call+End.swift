@@ -90,7 +90,7 @@ extension Call {
     splitRun(at: 0)
     phase = .endingLocally
     status.isLocal = true
-    status.isReadOnly = true
+    status.seal()
     outboundEnd = 0
     stopBelow()
     tellAbove { $0.callDiscardsMessages() }
@@ -139,7 +139,7 @@ extension Call {
       #endif
     }
     withLoop { $0.closeTickets(of: self) }
-    status.isReadOnly = true
+    status.seal()
     if chain != nil {
       letRowGo()
       hops = HopRow.Hops()
@@ -183,9 +183,9 @@ extension Call {
     // While a status goes up, hops may change it. on_cancel only shows it, so the status is read-only during
     // the callback.
     let wasReadOnly = status.isReadOnly
-    status.isReadOnly = true
+    status.seal()
     _ = hop.invoke(callback, .cancel)
-    status.isReadOnly = wasReadOnly
+    if !wasReadOnly { status.unseal() }
     spendTicket(hop)
   }
 

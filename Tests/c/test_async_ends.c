@@ -299,3 +299,56 @@ TEST(async_one_of_many_calls_wins) {
   penstock_channel_release(run.channel);
   style_end(&style, rounds);
 }
+
+/* ---- The status of a cancel ---- */
+
+typedef struct looker {
+  penstock_hop *hop;
+  penstock_status *status;
+  atomic_bool begun;
+  pthread_t thread;
+} looker;
+
+static void *look_at_status(void *context) {
+  looker *looker = context;
+  for (int i = 0; i < 200; i++) {
+    CHECK_RESULT(penstock_status_set_code(looker->status, PENSTOCK_STATUS_ABORTED), PENSTOCK_E_STATE);
+    CHECK_RESULT(penstock_metadata_set(penstock_status_trailers(looker->status), "x-a", "1"), PENSTOCK_E_STATE);
+    CHECK_INT(penstock_status_code(looker->status), PENSTOCK_STATUS_CANCELLED);
+    /* A stronger order would hide a race from ThreadSanitizer. */
+    atomic_store_explicit(&looker->begun, true, memory_order_relaxed);
+  }
+  return NULL;
+}
+static void give_status(penstock_hop *hop, void *state) {
+  looker *looker = state;
+  looker->hop = hop;
+  looker->status = penstock_hop_status(hop);
+  pthread_create(&looker->thread, NULL, look_at_status, looker);
+  while (!atomic_load_explicit(&looker->begun, memory_order_relaxed)) continue;
+}
+/* The status of a cancel waits nowhere. A thread that has it may go on reading it while the cancel ends the call. */
+TEST(async_status_of_a_cancel_is_read_while_the_call_ends) {
+  for (int i = 0; i < test_rounds(20); i++) {
+    looker looker = {NULL, NULL, false, 0};
+    penstock_async_interceptor table = PENSTOCK_ASYNC_INTERCEPTOR_INIT;
+    table.user_data = &looker;
+    table.on_status = give_status;
+    penstock_interceptor made = PENSTOCK_INTERCEPTOR_INIT;
+    OK(penstock_async_interceptor_table(&table, &made, NULL));
+    penstock_channel *channel = open_channel();
+    penstock_interceptor_id id = 0;
+    OK(penstock_channel_add_interceptor(channel, &made, 0, &id, NULL));
+    penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+    OK(penstock_call_cancel(call, "enough"));
+    penstock_reply *reply = NULL;
+    if (OK(penstock_call_wait(call, &reply))) {
+      CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_CANCELLED);
+      penstock_reply_release(reply);
+    }
+    pthread_join(looker.thread, NULL);
+    penstock_hop_release(looker.hop);
+    penstock_call_release(call);
+    penstock_channel_release(channel);
+  }
+}
