@@ -159,6 +159,36 @@ TEST(runtime_host_blocking_calls_drive_it) {
   penstock_runtime_release(runtime);
 }
 
+/* The last release ends the runtime, and nobody polls it any more: an idle connection is freed all the same. */
+TEST(runtime_host_released_with_an_idle_connection) {
+  static const char *const options[] = {"{\"tls\": false, \"protocol\": \"connect\", \"http\": \"1.1\"}",
+                                        "{\"tls\": false, \"protocol\": \"connect\", \"http\": \"2\"}"};
+  for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++) {
+    penstock_runtime *runtime = new_runtime("{\"mode\": \"host\"}");
+    penstock_channel *channel = NULL;
+    REQUIRE_OK(penstock_channel_new_on(runtime, peer_address(), options[i], &channel, NULL));
+    penstock_reply *reply = NULL;
+    if (OK(penstock_channel_unary(channel, UNARY, "ping", 4, NULL, &reply, NULL))) penstock_reply_release(reply);
+    penstock_channel_release(channel);
+    penstock_runtime_release(runtime);
+  }
+}
+
+/* A shutdown ends what would need further polls: a call under way, and a channel that closes. */
+TEST(runtime_host_shutdown_ends_what_is_left) {
+  for (int closes = 0; closes < 2; closes++) {
+    penstock_runtime *runtime = new_runtime("{\"mode\": \"host\"}");
+    penstock_channel *channel = open_channel_on(runtime);
+    check_echo(channel);
+    penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+    if (closes) OK(penstock_channel_close(channel));
+    penstock_call_release(call);
+    penstock_channel_release(channel);
+    OK(penstock_runtime_shutdown(runtime, 0));
+    penstock_runtime_release(runtime);
+  }
+}
+
 typedef struct poller {
   penstock_runtime *runtime;
   latch entered, left;

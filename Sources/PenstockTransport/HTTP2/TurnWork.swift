@@ -78,4 +78,13 @@ final class TurnWork: TurnEndHandler {
     isRunning = false
     if !tasks.isEmpty || !writes.isEmpty || !later.isEmpty { register() }
   }
+
+  /// Releases the tasks, which otherwise would keep themselves: a connection holds this object.
+  @inline(never) @_optimize(size)
+  override func dropped() {
+    isRegistered = false
+    tasks = []
+    writes = []
+    later = []
+  }
 }

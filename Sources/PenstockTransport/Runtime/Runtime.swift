@@ -9,6 +9,8 @@ open class TurnEndHandler {
   public init() {}
 
   open func turnEnded() {}
+  /// Called instead of `turnEnded` if the runtime has ended: releases what the handler keeps for the turn's end.
+  open func dropped() {}
 }
 
 /// A hook that is called on the driving thread, once, when the runtime shuts down. The hook ends all work of

@@ -192,10 +192,9 @@ extension Runtime {
     spent = nil
     while timers.popAny() != nil {}
     while poller.unwatchAny() != nil {}
-    // The lists are emptied before their objects are released, because user code that runs during a release
-    // may use the lists again.
-    let oldTurnEnds = turnEnds
-    turnEnds = []
+    while !turnEnds.isEmpty { turnEnds.removeLast().dropped() }
+    // The list is emptied before its objects are released, because user code that runs during a release may use
+    // the list again.
     let oldHooks = hooks
     hooks = []
     lookups.drop()
@@ -212,7 +211,7 @@ extension Runtime {
     endCell.set()
     for waiter in parked { waiter.cell.wakeToLook() }
     wakeOwn()
-    withExtendedLifetime((oldTurnEnds, oldHooks)) {}
+    withExtendedLifetime(oldHooks) {}
   }
 
   // MARK: Shutdown
