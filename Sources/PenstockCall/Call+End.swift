@@ -90,7 +90,11 @@ extension Call {
     splitRun(at: 0)
     phase = .endingLocally
     status.isLocal = true
-    status.seal()
+    status.isReadOnly = true
+    // The hops get a copy. Another thread may go on reading it by a bound hop, while `complete` writes the status.
+    let shown = status.copy()
+    shown.isLocal = true
+    shown.isReadOnly = true
     outboundEnd = 0
     stopBelow()
     tellAbove { $0.callDiscardsMessages() }
@@ -102,10 +106,10 @@ extension Call {
       discardStations(hop)
       guard hop.isActive else { continue }
       if overtakes {
-        cancel(hop, status)
+        cancel(hop, shown)
       } else {
-        if let callback = hop.callbacks.pointee.onStatus, !dispatchEnd(.status, status, to: hop, callback) {
-          show(.status(status))
+        if let callback = hop.callbacks.pointee.onStatus, !dispatchEnd(.status, shown, to: hop, callback) {
+          show(.status(shown))
           _ = hop.invoke(callback, .status)
           spendTicket(hop)
         }
@@ -139,7 +143,7 @@ extension Call {
       #endif
     }
     withLoop { $0.closeTickets(of: self) }
-    status.seal()
+    status.isReadOnly = true
     if chain != nil {
       letRowGo()
       hops = HopRow.Hops()
@@ -183,9 +187,9 @@ extension Call {
     // While a status goes up, hops may change it. on_cancel only shows it, so the status is read-only during
     // the callback.
     let wasReadOnly = status.isReadOnly
-    status.seal()
+    if !wasReadOnly { status.isReadOnly = true }
     _ = hop.invoke(callback, .cancel)
-    if !wasReadOnly { status.unseal() }
+    if !wasReadOnly { status.isReadOnly = false }
     spendTicket(hop)
   }
 

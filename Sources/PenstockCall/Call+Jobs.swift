@@ -51,7 +51,7 @@ extension Call {
     guard let queue = hop.lastJobs else { return false }
     let copy = status.copy()
     copy.isLocal = status.isLocal
-    copy.seal()
+    copy.isReadOnly = true
     queue.ending = Job(hop, .status(copy), kind, .callback(callback), queue, isAwaited: false)
     return true
   }

@@ -32,25 +32,13 @@ public final class Status {
   /// Whether the request may be repeated after this status. The code that knows how the attempt ended sets
   /// it.
   public var canRepeat = Repeat.no
-  public private(set) var isReadOnly = false
+  public var isReadOnly = false {
+    willSet { if newValue { settleTrailers() } }
+    didSet { made?.isReadOnly = isReadOnly }
+  }
 
   public init(_ code: StatusCode) {
     self.code = code
-  }
-
-  /// Makes the status read-only, with its trailers. When the call ends, the status of a cancel or a deadline is so
-  /// already, and is not written, because other threads may read it by a bound hop.
-  @inline(never)
-  public func seal() {
-    if isReadOnly { return }
-    settleTrailers()
-    isReadOnly = true
-    made?.isReadOnly = true
-  }
-
-  func unseal() {
-    isReadOnly = false
-    made?.isReadOnly = false
   }
 
   public convenience init(_ code: StatusCode, _ message: StaticString) {

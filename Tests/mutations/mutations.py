@@ -47,7 +47,7 @@ MUTATIONS = [
      "      discardStations(hop)\n      destroy(hop)\n    }\n  }\n\n  /// A cancel"),
     ("2", "the caller learns of the end before the hops are destroyed", "Call+End.swift",
      "    stopBelow()\n    if row != nil {\n      let passed",
-     "    status.seal()\n    tellAbove { $0.callStatus(status) }\n    detachAbove()?.release()\n    stopBelow()\n    if row != nil {\n      let passed"),
+     "    status.isReadOnly = true\n    tellAbove { $0.callStatus(status) }\n    detachAbove()?.release()\n    stopBelow()\n    if row != nil {\n      let passed"),
     ("2", "a ticket outlives the passing of the status", "Call+Settle.swift",
      "      outboundEnd = min(outboundEnd, hop.index)\n      discardOutbound(hop)",
      "      outboundEnd = min(outboundEnd, hop.index)"),
@@ -98,7 +98,7 @@ MUTATIONS = [
     ("5", "the request can be changed after it has left", "Call+Outbound.swift",
      "      measures.attempts.add(1)\n      request.metadata.seal()\n", "      measures.attempts.add(1)\n"),
     ("5", "a reply's status can be changed", "Call+End.swift",
-     "    withLoop { $0.closeTickets(of: self) }\n    status.seal()\n", "    withLoop { $0.closeTickets(of: self) }\n"),
+     "    withLoop { $0.closeTickets(of: self) }\n    status.isReadOnly = true\n", "    withLoop { $0.closeTickets(of: self) }\n"),
     ("5", "a hop's message is replaced beside the event", "HopInterface.swift",
      "    message.exchange(with: fresh)\n    return .ok", "    withExtendedLifetime((message, fresh)) {}\n    return .ok"),
     # Law 6: the interceptor goes with the last call that has it.

@@ -184,7 +184,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     guard stage != .over else { return }
     stage = .over
     let own = status?.copy()
-    own?.seal()
+    own?.isReadOnly = true
     lock.lock()
     endStatus = own
     isOver = true
