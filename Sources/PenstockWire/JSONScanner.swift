@@ -21,6 +21,8 @@ public struct JSONScanner {
   /// Whether reading has failed: the text is malformed or nested too deep, or there was no memory for a
   /// string. Nothing more is read then.
   public private(set) var isBroken = false
+  /// Whether reading has failed because there was no memory for a string.
+  public private(set) var lacksMemory = false
 
   private static let mostDepth = 64
   /// The characters with which objects and arrays begin.
@@ -99,10 +101,13 @@ public struct JSONScanner {
     while at < text.count {
       let start = at
       while at < text.count, text[at] >= 0x20, text[at] != 0x22, text[at] != 0x5C { at &+= 1 }
-      guard out.append(slice(text, from: start, to: at)), at < text.count, text[at] >= 0x20 else { break }
+      lacksMemory = !out.append(slice(text, from: start, to: at))
+      guard !lacksMemory, at < text.count, text[at] >= 0x20 else { break }
       at &+= 1
       if text[at &- 1] == 0x22 { return true }
-      guard let code = unescape(), append(code, to: out) else { break }
+      guard let code = unescape() else { break }
+      lacksMemory = !append(code, to: out)
+      if lacksMemory { break }
     }
     fail()
     return true

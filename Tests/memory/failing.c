@@ -2,9 +2,10 @@
  * (refusal.c), until none is refused. After each such run the scenario runs once more without refusals. Each run has
  * its own thread, so the memory that OpenSSL keeps for a thread is freed with it.
  *
- *   failing PEER TLS_PEER CERTIFICATES SCENARIO FROM EACH STEP
+ *   failing PEER TLS_PEER CERTIFICATES SCENARIO FROM EACH STEP ROW
  *
- * From the FROM-th allocation on it refuses each of the first EACH, then one in STEP. It looks for leaked blocks, calls
+ * From the FROM-th allocation on it refuses each of the first EACH, then one in STEP, and each time the next ROW - 1
+ * allocations too: the library asks again for less memory when a buffer can't grow. It looks for leaked blocks, calls
  * that do not end, wrong messages, and results other than the expected ones or, in a run with a refusal, those for lack
  * of memory.
  */
@@ -197,12 +198,13 @@ static const scenario *find(const char *name, const scenario *list) {
 }
 
 int main(int argc, char **argv) {
-  if (argc != 8) return 2;
+  if (argc != 9) return 2;
   peer = argv[1], tls_peer = argv[2], certificates = argv[3];
   playing = find(argv[4], pieces);
   if (!playing) playing = find(argv[4], calls);
-  long each = strtol(argv[6], NULL, 10), step = strtol(argv[7], NULL, 10), runs = 0, asked = 0;
-  if (!playing || step < 1) return 2;
+  long each = strtol(argv[6], NULL, 10), step = strtol(argv[7], NULL, 10), row = strtol(argv[8], NULL, 10);
+  long runs = 0, asked = 0;
+  if (!playing || step < 1 || row < 1) return 2;
   for (size_t i = 0, signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGTRAP, SIGABRT, SIGFPE, SIGALRM}; i < 7; i++) {
     signal((int)signals[i], died);
   }
@@ -213,7 +215,7 @@ int main(int argc, char **argv) {
   for (number = strtol(argv[5], NULL, 10);; number += number < each ? 1 : step) {
     alarm(LIMIT_SECONDS);
     int before = failures;
-    asked = play(1);
+    asked = play(row);
     if (asked < number) break;
     play(0);
     runs++;

@@ -180,6 +180,56 @@ static void compressed_streams(void) {
   close_all(runtime, channel);
 }
 
+/* ---- Other protocols ---- */
+
+/* Makes a bidi call that sends all its messages before it receives, as HTTP/1.1 needs it. */
+static void in_turns(penstock_channel *channel, const char *json) {
+  static const size_t sizes[] = {10, 30000, 0};
+  penstock_call_options *options = new_options(json);
+  penstock_error *error = NULL;
+  penstock_call *call = NULL;
+  bool goes = options && TRY(penstock_channel_call(channel, BIDI, PENSTOCK_KIND_BIDI, options, NULL, &call, &error));
+  penstock_call_options_release(options);
+  if (!goes) return;
+  for (size_t i = 0; goes && i < COUNT(sizes); i++) goes = send(call, sizes[i]);
+  penstock_result result = goes ? penstock_call_half_close(call) : PENSTOCK_E_GONE;
+  goes = result != PENSTOCK_E_GONE && WENT(result);
+  for (size_t i = 0; goes && i < COUNT(sizes); i++) goes = receive(call, sizes[i]);
+  if (goes) return finish(call, 0);
+  penstock_call_cancel(call, "enough");
+  penstock_reply *reply = NULL;
+  if (WENT(penstock_call_wait(call, &reply))) penstock_reply_release(reply);
+  penstock_call_release(call);
+}
+
+/* Makes calls over a protocol and a version of HTTP: with metadata, compressed, safe to repeat (Connect: by GET), with
+ * an error, and as a stream. */
+static void over(const char *protocol, const char *http) {
+  char options[200];
+  snprintf(options, sizeof(options),
+           "{\"tls\": false, \"protocol\": \"%s\", \"http\": \"%s\", \"compression\": \"gzip\"}", protocol, http);
+  penstock_runtime *runtime = new_runtime();
+  penstock_channel *channel = new_channel(runtime, peer, options);
+  if (channel) {
+    unary(channel,
+          "{\"metadata\": {\"x-headers-one\": \"one\", \"x-trailers-bin\": \"AAECAw==\"}, \"deadline_ms\": 50000}", 0,
+          10);
+    unary(channel, "{\"metadata\": {\"x-compress\": \"gzip\"}}", 0, 100000);
+    unary(channel, "{\"idempotency\": \"no_side_effects\"}", 0, 20);
+    unary(channel,
+          "{\"metadata\": {\"x-status\": \"5\", \"x-message\": \"gone\", \"x-details-bin\": "
+          "\"CAUSBGdvbmUaCgoDdC9hEgN4eXo=\", \"x-trailers-one\": \"1\"}}",
+          5, 0);
+    in_turns(channel, "{\"metadata\": {\"x-compress\": \"gzip\", \"x-trailers-one\": \"1\"}}");
+  }
+  close_all(runtime, channel);
+}
+
+static void connect_over_1(void) { over("connect", "1.1"); }
+static void connect_over_2(void) { over("connect", "2"); }
+static void web_over_1(void) { over("grpc-web", "1.1"); }
+static void web_text_over_2(void) { over("grpc-web-text", "2"); }
+
 /* Makes several calls at once, which all send the same message of lent bytes. */
 static void side_by_side(void) {
   penstock_runtime *runtime = new_runtime();
@@ -401,6 +451,10 @@ const scenario calls[] = {
     {"large", large},
     {"streams", streams},
     {"compressed-streams", compressed_streams},
+    {"connect-http1", connect_over_1},
+    {"connect-http2", connect_over_2},
+    {"web-http1", web_over_1},
+    {"web-text-http2", web_text_over_2},
     {"side-by-side", side_by_side},
     {"trace", trace},
     {"long-trace", long_trace},

@@ -274,9 +274,13 @@ class CommonFraming: Framing {
       let text = ByteBuffer().say("the compressed flag of a received message is ").say(Int(flag))
         .say(", neither 0 nor 1")
       return Status(.internal, words: text)
-    case .noMemory: return Status(.resourceExhausted, "no memory for a received message")
+    case .noMemory: return noMemoryToReceive()
     }
   }
+
+  /// The status for a lack of memory while the body is read.
+  @inline(never) @_optimize(size)
+  func noMemoryToReceive() -> Status { Status(.resourceExhausted, "no memory for a received message") }
 
   override func space() -> UnsafeMutableRawBufferPointer? { decoder.space() }
 
@@ -317,9 +321,7 @@ class CommonFraming: Framing {
 
   @inline(never) @_optimize(size)
   override func proceed() -> BodyStep {
-    guard let inflation else {
-      return .failed(Status(.resourceExhausted, "no memory for a received message"))
-    }
+    guard let inflation else { return .failed(noMemoryToReceive()) }
     let step = inflation.step()
     if case .more = step { return .busy }
     self.inflation = nil
@@ -328,7 +330,7 @@ class CommonFraming: Framing {
     case .bytes(let bytes):
       return decoder.isLast ? lastFrame(bytes) : .message(bytes, size: inflation.input.count)
     case .malformed: return .failed(Status(.internal, "a received message is not valid gzip"))
-    case .noMemory: return .failed(Status(.resourceExhausted, "no memory for a received message"))
+    case .noMemory: return .failed(noMemoryToReceive())
     case .tooLarge:
       let text = ByteBuffer().say("a received message, decompressed, is over the limit of ").say(limit)
         .say(" bytes (max_receive_message_bytes)")

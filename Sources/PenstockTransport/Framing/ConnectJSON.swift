@@ -4,13 +4,22 @@ import PenstockWire
 
 /// Reads the JSON texts of Connect that contain a status: "Error" and "EndStreamResponse".
 enum ConnectJSON {
+  private static var noMemory: StaticString { "no memory to read the status" }
+
   /// Reads the text of an error into a status. If the code is missing or unknown, the status keeps its code.
-  /// False: the text is malformed or not an object, and the status is unchanged.
+  /// False: the text is malformed or not an object, and the status is unchanged; or there was no memory to read
+  /// the text, and the status says so.
   @inline(never) @_optimize(size)
   static func read(error text: ByteView, into status: Status) -> Bool {
     var scanner = JSONScanner(text)
     var error = ConnectError()
-    guard error.read(&scanner), scanner.isAtEnd else { return false }
+    guard error.read(&scanner), scanner.isAtEnd else {
+      if scanner.lacksMemory {
+        status.setCode(.resourceExhausted)
+        _ = status.setMessage(noMemory.bytes)
+      }
+      return false
+    }
     error.settle(status)
     return true
   }
@@ -33,7 +42,9 @@ enum ConnectJSON {
         read(&scanner, trailers)
       }
     }
-    guard scanner.isAtEnd else { return nil }
+    guard scanner.isAtEnd else {
+      return scanner.lacksMemory ? Status(.resourceExhausted, noMemory.bytes) : nil
+    }
     let status = Status(isError ? .unknown : .ok)
     if isError { error.settle(status) }
     return status
@@ -132,15 +143,20 @@ private struct ConnectError {
   @inline(never) @_optimize(size)
   private static func code(_ name: ByteView) -> StatusCode? {
     if bytesEqual(name, "canceled") { return .cancelled }
-    let lower = ByteBuffer()
     for number in Int32(1)...16 {
-      lower.removeAll(keepingCapacity: true)
-      if let code = StatusCode(rawValue: number), HeaderRules.lowercased(code.name.bytes, into: lower),
-        bytesEqual(lower.view, name)
-      {
-        return code
-      }
+      if let code = StatusCode(rawValue: number), isLowercase(name, of: code.name.bytes) { return code }
     }
     return nil
+  }
+
+  /// Whether `name` is `capitals`, which has capital letters and underscores, in lower case. The comparison needs
+  /// no memory, for whose lack a code would be taken for an unknown one.
+  @inline(never) @_optimize(size)
+  private static func isLowercase(_ name: ByteView, of capitals: ByteView) -> Bool {
+    guard name.count == capitals.count else { return false }
+    for at in 0..<name.count where name[at] != (capitals[at] == 0x5F ? 0x5F : capitals[at] | 0x20) {
+      return false
+    }
+    return true
   }
 }

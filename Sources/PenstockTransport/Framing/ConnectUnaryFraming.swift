@@ -167,6 +167,13 @@ final class ConnectUnaryFraming: ConnectFraming {
   /// it explains more than the fault.
   private func answer(or fault: Status) -> Status { isError ? answer ?? fault : fault }
 
+  /// The server's own status was not read for lack of memory. The HTTP status must not pass for it.
+  @inline(never) @_optimize(size)
+  override func noMemoryToReceive() -> Status {
+    isError = false
+    return super.noMemoryToReceive()
+  }
+
   /// Ends the call because of a fault of the body. The rest of the body is not awaited, because it may never
   /// end.
   private func fail(_ fault: Status) -> BodyStep {
@@ -233,6 +240,7 @@ final class ConnectUnaryFraming: ConnectFraming {
   @inline(never) @_optimize(size)
   override func status(_ end: StreamEnd, trailers: consuming Status?, deadlineHasPassed: Bool) -> Status {
     if let status = trailers { return status }
+    if case .noMemory = end { return failure(end, deadlineHasPassed) }
     if let answer, isError || end.isComplete { return answer }
     return failure(end, deadlineHasPassed)
   }

@@ -384,7 +384,7 @@ import Testing
   }
 
   /// A body that is cut off is recognised by the announced length, or by the end of the stream. If the HTTP
-  /// status is an error, the status for it stays.
+  /// status is an error, the status for it stays, unless the body was lost for lack of memory.
   @Test func cutAnywhere() {
     let body: [UInt8] = [1, 2, 3, 4, 5]
     for count in 0..<body.count {
@@ -402,6 +402,9 @@ import Testing
           status: "403", fields: ConnectUnaryTests.json, body: Array(json.prefix(count)), end: end)
         #expect(play(answer, to: framing()).code == .permissionDenied)
       }
+      let dropped = WireAnswer(
+        status: "403", fields: ConnectUnaryTests.json, body: Array(json.prefix(count)), end: .noMemory)
+      #expect(play(dropped, to: framing()).code == .resourceExhausted)
     }
   }
 
