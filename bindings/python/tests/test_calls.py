@@ -12,8 +12,7 @@ import pytest
 import penstock
 from conftest import await_hanging, json_bytes
 from helpers import on_thread, run
-from penstock import Channel, Interceptor, RpcError, StatusCode, _raw
-from penstock._raw import library
+from penstock import Channel, RpcError, StatusCode
 
 Make = Callable[[Channel], Any]
 KINDS: List[Any] = [
@@ -123,39 +122,6 @@ def test_gzip_both_ways(channel: Channel) -> None:
         assert channel.unary_unary("/penstock.Echo/Unary")(data, compression=compression) == data
     with pytest.raises(ValueError, match="compression"):
         channel.unary_unary("/penstock.Echo/Unary")(data, compression=grpc.Compression.Deflate)
-
-
-# ---- How calls are made ----
-
-
-def test_a_unary_call_without_interceptors_takes_one_c_function_and_the_reply_s(
-    server: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Between two C functions other threads may take the GIL, so each one more makes many threads slower."""
-    channel = Channel(server, tls=False, runtime=penstock.Runtime())
-    names: List[str] = []
-
-    def noted(name: str, function: Any) -> Any:
-        def call(*arguments: Any) -> Any:
-            names.append(name)
-            return function(*arguments)
-
-        return call
-
-    def called(*arguments: Any) -> List[str]:
-        assert channel.unary_unary("/penstock.Echo/Unary")(*arguments) == b"x"
-        taken, names[:] = names[:], []
-        return taken
-
-    called(b"x")  # From here on the parsed options are kept.
-    for name, function in library.functions().items():
-        monkeypatch.setattr(_raw, name, noted(name, function))
-    reply = ["penstock_reply_code", "penstock_reply_message", "penstock_reply_release"]
-    assert called(b"x") == ["penstock_channel_unary", *reply]
-    channel.add_interceptor(Interceptor())
-    names.clear()
-    assert called(b"x")[:3] == ["penstock_channel_call", "penstock_call_send", "penstock_call_wait"]
-    channel.close()
 
 
 # ---- How calls end ----

@@ -1,0 +1,41 @@
+"""Which C functions a unary call from Python consists of."""
+
+from __future__ import annotations
+
+from typing import Any, List
+
+import pytest
+
+import penstock
+from penstock import Channel, Interceptor, _raw
+from penstock._raw import library
+
+
+def test_a_unary_call_without_interceptors_takes_one_c_function_and_the_reply_s(
+    server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two C functions other threads may take the GIL, so each one more makes many threads slower."""
+    channel = Channel(server, tls=False, runtime=penstock.Runtime())
+    names: List[str] = []
+
+    def noted(name: str, function: Any) -> Any:
+        def call(*arguments: Any) -> Any:
+            names.append(name)
+            return function(*arguments)
+
+        return call
+
+    def called(*arguments: Any) -> List[str]:
+        assert channel.unary_unary("/penstock.Echo/Unary")(*arguments) == b"x"
+        taken, names[:] = names[:], []
+        return taken
+
+    called(b"x")  # From here on the parsed options are kept.
+    for name, function in library.functions().items():
+        monkeypatch.setattr(_raw, name, noted(name, function))
+    reply = ["penstock_reply_code", "penstock_reply_message", "penstock_reply_release"]
+    assert called(b"x") == ["penstock_channel_unary", *reply]
+    channel.add_interceptor(Interceptor())
+    names.clear()
+    assert called(b"x")[:3] == ["penstock_channel_call", "penstock_call_send", "penstock_call_wait"]
+    channel.close()
