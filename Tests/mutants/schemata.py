@@ -5,6 +5,7 @@ An operator of Swift is replaced by an operator of our own, spelled in mathemati
 """
 
 import re
+import subprocess
 
 MODULES = ("PenstockWire", "PenstockCall", "PenstockChannel", "PenstockTransport", "PenstockReady", "PenstockABI")
 
@@ -21,6 +22,11 @@ KEYWORDS = re.compile(r"^(return|if|guard|let|var|for|while|case|switch|else|thr
                       r"super\.init|precondition|assert|fatalError|public|private|static|final)\b")
 C_CONDITION = re.compile(r"^(\s+(?:\} else )?if) \((.*)\) (\{|return .*;|free\(.*;|break;|continue;)$")
 C_STATEMENT = re.compile(r"^(\s+)((?:[a-z]\w*\(.*\)|[a-z][\w\->\.\[\]]*(?:\+\+|--)|[a-z][\w\->\.\[\]]* [-+]?= [^=].*);)$")
+
+
+def seed(root):
+    """The hash of the last commit: nobody could know it while the tests were written."""
+    return subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
 
 
 def masked(line):

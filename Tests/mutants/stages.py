@@ -1,4 +1,4 @@
-"""The suites that run on a mutant, beginning with those that are most likely to notice it."""
+"""The suites that run on a mutant: those that reach its place, the cheapest first."""
 
 import concurrent.futures
 import importlib.machinery
@@ -10,29 +10,24 @@ import shutil
 import signal
 import subprocess
 import threading
+import time
 
 # A line of a suite's output that says that a test failed: no need to wait for the rest.
 FAILURE = re.compile(r"^\S*(FAILED|not ok|\[91m)|^FAILED|recorded an issue|^F+$|: FAILED")
 SWIFT_FAST = "PenstockWireTests|PenstockCallTests|PenstockChannelTests"
-ORDER = {
-    "PenstockWire": ("swift-fast", "c", "python", "faults", "interop", "swift-transport", "laws"),
-    "PenstockCall": ("swift-fast", "laws", "c", "python", "swift-transport", "interop", "faults"),
-    "PenstockChannel": ("swift-fast", "c", "swift-transport", "python", "faults", "interop", "laws"),
-    "PenstockTransport": ("c", "laws", "python", "faults", "swift-transport", "interop", "swift-fast"),
-    "PenstockReady": ("c", "python", "laws", "interop", "swift-fast", "swift-transport", "faults"),
-    "PenstockABI": ("c", "python", "laws", "interop", "faults", "swift-fast", "swift-transport"),
-}
 # The time limits of the suites in seconds: a suite that takes longer counts as hanging.
-LIMITS = {"swift-fast": 90, "swift-transport": 300, "laws": 120, "python": 200, "faults": 500, "interop": 400, "c": 90}
+LIMITS = {"swift-fast": 90, "swift-transport": 300, "laws": 120, "python": 200, "faults": 500, "interop": 400, "c": 90,
+          "connect": 400, "proxies": 400, "matrix": 300, "network": 200, "failing": 500}
+# Suites whose program is not Tests/NAME/run.
+PROGRAMS = {"failing": "Tests/memory/failing"}
 
 
 class Stages:
     def __init__(self, tree):
         self.tree = tree
         self.workers = queue.SimpleQueue()
-        self.lock = threading.Lock()
-        # The number of mutants that each stage or C program has noticed, and the mutants that it reaches.
-        self.noticed = {}
+        # The seconds that each stage or C program takes, and the mutants that it reaches.
+        self.seconds = {}
         self.reached = {}
 
     def check_baseline(self, jobs=2):
@@ -55,10 +50,12 @@ class Stages:
         marks = self.tree.parent / f"reached {name}"
         marks.write_bytes(bytes(4096))
         folder = self.workers.get()
+        started = time.monotonic()
         try:
             fails = self.run_stage(name, folder, 0, marks)
         finally:
             self.workers.put(folder)
+        self.seconds[name] = time.monotonic() - started
         self.reached[name] = {number for number, mark in enumerate(marks.read_bytes()) if mark}
         return fails
 
@@ -77,17 +74,11 @@ class Stages:
 
     def first_to_notice(self, mutant):
         """Runs the stages that reach the mutant until one notices it. Returns the name of that stage, or None."""
-        order = ORDER.get(mutant.module, ORDER["PenstockTransport"])
         names = [name for name in self.reached if mutant.number in self.reached[name]]
-        names.sort(key=lambda name: (order.index(name.split()[0]), -self.noticed.get(name, 0)))
         folder = self.workers.get()
         try:
-            for name in names:
-                if self.run_stage(name, folder, mutant.number):
-                    with self.lock:
-                        self.noticed[name] = self.noticed.get(name, 0) + 1
-                    return name
-            return None
+            return next((name for name in sorted(names, key=self.seconds.__getitem__)
+                         if self.run_stage(name, folder, mutant.number)), None)
         finally:
             self.workers.put(folder)
 
@@ -109,7 +100,7 @@ class Stages:
                        'PYTHONPATH=$ROOT/bindings/python/src; cd bindings/python; '
                        '"$ROOT/.venv/bin/python" -m pytest -x -q -p no:cacheprovider tests']
         else:
-            command = [f"Tests/{name}/run"]
+            command = [PROGRAMS.get(name, f"Tests/{name}/run")]
         return self.fails(command, folder, environment, LIMITS[name.split()[0]])
 
     @staticmethod
