@@ -143,6 +143,75 @@ def test_a_factory_gives_each_call_its_own_object_or_declines(channel: Channel) 
     ]
 
 
+class Starts(CompletionInterceptor):
+    """Overrides a single callback."""
+
+    def __init__(self) -> None:
+        self.starts = 0
+
+    def on_start(self, metadata: Metadata, done: Completion) -> None:
+        self.starts += 1
+        done.next()
+
+
+class Creates(Starts):
+    """A factory that overrides a single callback besides `create`, which returns what the test gives."""
+
+    def __init__(self, made: Any) -> None:
+        super().__init__()
+        self.made = made
+
+    def create(self, method: str, kind: Kind) -> Any:
+        return self.made
+
+
+class Refers(CompletionInterceptor):
+    """Overrides every callback, and lets the base class answer."""
+
+    def __init__(self) -> None:
+        self.seen: List[str] = []
+
+    def on_start(self, metadata: Metadata, done: Completion) -> None:
+        self.seen.append("on_start")
+        super().on_start(metadata, done)
+
+    def on_send(self, message: bytes, done: Completion) -> None:
+        self.seen.append("on_send")
+        super().on_send(message, done)
+
+    def on_half_close(self, done: Completion) -> None:
+        self.seen.append("on_half_close")
+        super().on_half_close(done)
+
+    def on_headers(self, metadata: Metadata, done: Completion) -> None:
+        self.seen.append("on_headers")
+        super().on_headers(metadata, done)
+
+    def on_receive(self, message: bytes, done: Completion) -> None:
+        self.seen.append("on_receive")
+        super().on_receive(message, done)
+
+    def on_status(self, status: Status, done: Completion) -> None:
+        self.seen.append("on_status")
+        super().on_status(status, done)
+
+
+def test_events_pass_whose_callbacks_are_not_overridden(channel: Channel) -> None:
+    itself, other, nothing = Creates(None), Starts(), Creates(object())
+    for interceptor in (itself, Creates(other), Creates(CompletionInterceptor()), nothing):
+        channel.add_interceptor(interceptor)
+    assert unary(channel, b"x") == b"x"
+    assert bidi(channel, [b"1", b"2"]) == [b"1", b"2"]
+    assert (itself.starts, other.starts, nothing.starts) == (2, 2, 0)
+
+
+def test_the_base_class_lets_each_event_pass(channel: Channel) -> None:
+    interceptor = Refers()
+    channel.add_interceptor(interceptor)
+    assert unary(channel, b"x") == b"x"
+    assert sorted(interceptor.seen) == sorted(CALLBACKS)
+
+
 @pytest.mark.parametrize("callback", CALLBACKS)
 @pytest.mark.parametrize("later", [False, True])
 def test_cancel_at_every_event(channel: Channel, callback: str, later: bool) -> None:

@@ -31,7 +31,8 @@ class CompletionInterceptor:
     event waits, and later events of the same direction wait behind it. A completion that is garbage-collected without
     being called ends the call with INTERNAL, and so does an exception in a callback.
 
-    Override the methods that you need; the other events pass, and cost nothing.
+    Override the methods that you need; the other events pass, and cost nothing. The callbacks of this class let their
+    event pass, by ``done.next()``.
     """
 
     # These attributes mean the same as those of `Interceptor`.
@@ -45,27 +46,34 @@ class CompletionInterceptor:
     inbound_executor: Optional[Executor] = None
 
     def create(self, method: str, kind: Kind) -> Any:
-        """A call has come. Returns the object whose methods see this call: a new object for each call, or None for
-        this interceptor itself. `Verdict.SKIP`: the interceptor does not see the call."""
+        """A call has come. Returns the object whose methods see this call: a new object for each call, such as
+        another `CompletionInterceptor`, or None for this interceptor itself. The object need not have all of the
+        callbacks; the other events pass. `Verdict.SKIP`: the interceptor does not see the call."""
 
     def on_start(self, metadata: Metadata, done: Completion) -> None:
         """Before anything is sent: the request's metadata, which may be changed until ``done`` is called."""
+        done.next()
 
     def on_send(self, message: bytes, done: Completion) -> None:
         """A message to the server. ``done.next(other)`` replaces it."""
+        done.next()
 
     def on_half_close(self, done: Completion) -> None:
         """The caller is done sending."""
+        done.next()
 
     def on_headers(self, metadata: Metadata, done: Completion) -> None:
         """Response headers; a trailers-only answer has none."""
+        done.next()
 
     def on_receive(self, message: bytes, done: Completion) -> None:
         """A message from the server. ``done.next(other)`` replaces it."""
+        done.next()
 
     def on_status(self, status: Status, done: Completion) -> None:
         """The call has ended. A status of a local cancel or deadline can't be changed, and goes on by
         itself."""
+        done.next()
 
     def on_cancel(self, status: Status) -> None:
         """Something other than this hop has ended the call: no `on_status` follows."""
