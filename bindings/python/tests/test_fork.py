@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from helpers import run
 
 
@@ -231,3 +233,71 @@ def work():
 print(child_of(work))
 """
     assert run(text, server) == "0\n0\n"
+
+
+# Locks that a callback takes, and that a function of `os.register_at_fork` takes before a fork. Each is made after
+# penstock was imported.
+LOCKS = {
+    "the executor of callbacks": """
+from concurrent.futures import ThreadPoolExecutor
+pool = ThreadPoolExecutor(4)
+class Locks(penstock.Interceptor):
+    executor = penstock.Executor(pool.submit)
+    def on_start(self, hop): pass
+    def on_status(self, hop): pass
+""",
+    "a pool in a callback": """
+from concurrent.futures import ThreadPoolExecutor
+pool = ThreadPoolExecutor(4)
+class Locks(penstock.Interceptor):
+    def on_start(self, hop):
+        pool.submit(hop.ticket().resume)
+        return penstock.Verdict.PAUSE
+""",
+    "a lock of the program": """
+lock = threading.Lock()
+os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+class Locks(penstock.Interceptor):
+    def on_start(self, hop):
+        with lock: pass
+    on_send = on_headers = on_receive = on_status = on_start
+""",
+}
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_forks_while_callbacks_take_a_lock_that_the_fork_takes_too(server: str, lock: str) -> None:
+    """No fork waits for a callback that waits for the fork, so each child can use the parent's channel."""
+    text = """
+channel, busy = penstock.Channel(target, tls=False), penstock.Channel(target, tls=False)
+busy.add_interceptor(Locks())
+over = threading.Event()
+def work():
+    echo = busy.unary_unary("/penstock.Echo/Unary")
+    while not over.is_set(): assert echo(b"busy") == b"busy"
+threads = [threading.Thread(target=work) for _ in range(4)]
+for thread in threads: thread.start()
+refused = 0
+for _ in range(60):
+    child = os.fork()
+    if child == 0:
+        try: channel.unary_unary("/penstock.Echo/Unary")(b"child's")
+        except penstock.ForkedError: os._exit(1)
+        os._exit(0)
+    refused += os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0
+over.set()
+for thread in threads: thread.join()
+print(refused)
+"""
+    assert run(LOCKS[lock] + text, server) == "0\n"
+
+
+def test_the_first_runtime_at_the_end_of_the_process(server: str) -> None:
+    text = """
+import atexit
+def late():
+    with penstock.Channel(target, tls=False) as channel:
+        print(channel.unary_unary("/penstock.Echo/Unary")(b"late"))
+atexit.register(late)
+"""
+    assert run(text, server) == "b'late'\n"

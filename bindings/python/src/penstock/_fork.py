@@ -39,7 +39,6 @@ def parent() -> None:
 
 
 def child() -> None:
-    library.renew_lock()
     function = library.known("penstock_fork_child")
     if function is not None:
         function()

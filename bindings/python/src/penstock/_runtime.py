@@ -4,7 +4,9 @@ thread drives it. A runtime with several loops has threads of the library instea
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
+import importlib
 import json
 import logging
 import os
@@ -126,6 +128,7 @@ class Runtime:
         options = json.dumps({"mode": mode, "max_workers": max_workers, "spin_us": spin_us, "loops": loops}).encode()
         check_with(_raw.penstock_runtime_new(options, byref(handle), byref(error)), error)
         assert handle.value is not None
+        _expect_forks()
         self._handle: int = handle.value
         self._waiters = Waiters()
         self._drive = drive and not has_own_threads
@@ -300,13 +303,46 @@ def snapshot(timeout: float = 1.0) -> Dict[str, Any]:
     return default_runtime().snapshot(timeout)
 
 
-def _after_fork_in_child() -> None:
-    """Called in a forked child, which has only the thread that forked: takes over the parent's runtimes where it
-    can."""
-    global _default, _default_lock
-    _fork.child()
+# Whether a fork calls the functions that `_expect_forks` registers.
+_expects_forks = False
+# Whether this process is a child in which `_take_over` has not run yet.
+_is_new_child = False
+
+
+def _expect_forks() -> None:
+    """Registers the functions of forks, when the first runtime is made. Python calls the functions of ``before`` in
+    reverse order. One that takes a lock for which callbacks may wait must run when no callback runs any more, so
+    after `_fork.prepare`: it has to be registered earlier. The module of ThreadPoolExecutor has one for the lock of
+    ``submit``; it is imported here, because the program may import it later."""
+    global _expects_forks
+    if _expects_forks:
+        return
+    # At the end of the process the module can't be imported for the first time.
+    with contextlib.suppress(RuntimeError):
+        importlib.import_module("concurrent.futures.thread")
+    # Two threads may register the functions twice, which does no harm.
+    os.register_at_fork(before=_fork.prepare, after_in_parent=_fork.parent, after_in_child=_take_over)
+    _expects_forks = True
+
+
+def _renew() -> None:
+    """Called in a forked child, which has only the thread that forked: replaces what other threads had locked."""
+    global _default_lock, _is_new_child
+    _raw.library.renew_lock()
     _default_lock = threading.Lock()
     workers.clear()
+    _is_new_child = True
+    if not _expects_forks:
+        _take_over()
+
+
+def _take_over() -> None:
+    """Called in a forked child: takes over the parent's runtimes where it can."""
+    global _default, _is_new_child
+    if not _is_new_child:
+        return
+    _is_new_child = False
+    _fork.child()
     runtimes = list(_runtimes)
     if not any(runtime._is_taken_over() for runtime in runtimes):
         _fork.take_nothing_over()
@@ -325,5 +361,5 @@ def _at_exit() -> None:
             _raw.penstock_runtime_shutdown(runtime._handle, int(_EXIT_SECONDS * 1000))
 
 
-os.register_at_fork(before=_fork.prepare, after_in_parent=_fork.parent, after_in_child=_after_fork_in_child)
+os.register_at_fork(after_in_child=_renew)
 atexit.register(_at_exit)
