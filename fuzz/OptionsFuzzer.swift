@@ -69,6 +69,7 @@ private typealias Ready =
 private func ready(_ make: Ready, _ json: UnsafePointer<CChar>) {
   var error: OpaquePointer?
   var table = penstock_interceptor()
+  table.struct_size = MemoryLayout<penstock_interceptor>.size
   check(make(json, &table, &error), error)
   table.finalizer?(table.user_data)
 }

@@ -47,15 +47,6 @@ func bytes(_ data: UnsafeRawPointer?, _ length: Int) -> ByteView? {
   return ByteView(start: data, count: length)
 }
 
-/// Whether a caller's table of `size` bytes uses fields that this version does not know. That is so if bytes
-/// behind the first `known` ones are not zero. It is also so if the table is larger than that of any version;
-/// its bytes are not read then.
-@inline(never)
-func hasUnknownFields(_ table: UnsafeRawPointer, _ size: Int, known: Int) -> Bool {
-  guard size > known else { return false }
-  return size > 1024 || ByteView(start: table + known, count: size - known).contains { $0 != 0 }
-}
-
 /// A static string as a C string. The storage of a static string ends with a NUL.
 func cString(_ text: StaticString) -> UnsafePointer<CChar> {
   UnsafeRawPointer(text.utf8Start).assumingMemoryBound(to: CChar.self)

@@ -295,21 +295,12 @@ public func penstock_channel_call(
 /// small, the user data stays with the caller.
 func read(_ given: UnsafePointer<penstock_call_callbacks>?) -> (CallCallbacks?, Failure?) {
   guard let given else { return (nil, nil) }
-  let known = MemoryLayout<penstock_call_callbacks>.size
-  let size = given.pointee.struct_size
-  guard size >= known else {
-    return (
-      nil, Failure(.invalidArgument, "callbacks.struct_size is too small: use PENSTOCK_CALL_CALLBACKS_INIT")
-    )
+  let table: penstock_call_callbacks
+  switch readTable(given, "callbacks") {
+  case .refused(let failure): return (nil, failure)
+  case .read(let read): table = read
   }
-  let table = given.pointee
   var callbacks = CallCallbacks(table.user_data, table.finalizer)
-  if hasUnknownFields(given, size, known: known) {
-    return (
-      nil,
-      Failure(.unsupported, "callbacks.struct_size: the table has fields that this version does not know")
-    )
-  }
   callbacks.table.onHeaders = table.on_headers
   callbacks.table.onMessage = table.on_message
   callbacks.table.onSent = table.on_sent

@@ -19,19 +19,12 @@ public func penstock_codec_new(
   _ functions: UnsafePointer<penstock_codec_functions>!, _ codec: UnsafeMutablePointer<OpaquePointer?>!,
   _ error: UnsafeMutablePointer<OpaquePointer?>!
 ) -> penstock_result {
-  let known = MemoryLayout<penstock_codec_functions>.size
-  // A caller's table may be that of the library's first version, which ended with `copy`.
-  let first = known - MemoryLayout<UnsafePointer<CChar>>.size
-  guard let functions, functions.pointee.struct_size >= first else {
-    return report(.invalidArgument, "functions: use PENSTOCK_CODEC_FUNCTIONS_INIT", error)
+  let table: penstock_codec_functions
+  switch readTable(functions, "functions") {
+  case .refused(let failure): return failure.report(error)
+  case .read(let read): table = read
   }
-  var table = penstock_codec_functions()
-  memcpy(&table, functions, min(functions.pointee.struct_size, known))
   let data = UserData(table.user_data, table.finalizer)
-  if hasUnknownFields(functions, table.struct_size, known: known) {
-    return report(
-      .unsupported, "functions.struct_size: the table has fields that this version does not know", error)
-  }
   guard let codec, let encode = table.encode, let decode = table.decode, let free = table.free else {
     return report(.invalidArgument, "codec, encode, decode and free must not be NULL", error)
   }

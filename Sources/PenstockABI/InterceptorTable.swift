@@ -11,47 +11,39 @@ import PenstockWire
 /// the user data stays with the caller.
 struct InterceptorTable {
   var table = penstock_interceptor()
-  /// The size of the table in the first version of the library, in bytes.
-  static let firstSize = 152
   let userData: UserData?
   let failure: Failure?
 
   init(_ given: UnsafePointer<penstock_interceptor>?) {
-    let known = MemoryLayout<penstock_interceptor>.size
-    guard let given else {
-      userData = nil
-      failure = Failure(.invalidArgument, "interceptor must not be NULL")
-      return
+    switch readTable(given, "interceptor") {
+    case .refused(let refused): (userData, failure) = (nil, refused)
+    case .read(let read):
+      table = read
+      userData = UserData(table.user_data, table.finalizer)
+      failure = InterceptorTable.fault(in: table)
     }
-    let size = given.pointee.struct_size
-    // The first version's table, which ended with on_sent, is the smallest that a caller can have.
-    guard size >= InterceptorTable.firstSize else {
-      userData = nil
-      failure = Failure(
-        .invalidArgument, "interceptor.struct_size is too small: use PENSTOCK_INTERCEPTOR_INIT")
-      return
+  }
+
+  /// Why this version refuses the table; nil: it does not.
+  private static func fault(in table: penstock_interceptor) -> Failure? {
+    if Level(rawValue: table.level) == nil {
+      return Failure(.unsupported, "interceptor.level: expected PENSTOCK_LEVEL_...")
     }
-    memcpy(&table, given, min(size, known))
-    userData = UserData(table.user_data, table.finalizer)
-    if hasUnknownFields(given, size, known: known) {
-      failure = Failure(
-        .unsupported, "interceptor.struct_size: the table has fields that this version does not know")
-    } else if Level(rawValue: table.level) == nil {
-      failure = Failure(.unsupported, "interceptor.level: expected PENSTOCK_LEVEL_...")
-    } else if table.per_attempt > 1 {
-      failure = Failure(.unsupported, "interceptor.per_attempt: expected 0 or 1")
-    } else if table.per_attempt == 0, table.on_pick != nil {
-      failure = Failure(.invalidArgument, "interceptor.on_pick: expected per_attempt to be 1")
-    } else if table.per_attempt == 1, table.level == PENSTOCK_LEVEL_OBJECT {
-      failure = Failure(.invalidArgument, "interceptor.per_attempt: expected 0 with PENSTOCK_LEVEL_OBJECT")
-    } else if table.per_attempt == 1, table.level == PENSTOCK_LEVEL_BYTES, table.replay_bytes != 0 {
-      failure = Failure(
+    if table.per_attempt > 1 {
+      return Failure(.unsupported, "interceptor.per_attempt: expected 0 or 1")
+    }
+    if table.per_attempt == 0, table.on_pick != nil {
+      return Failure(.invalidArgument, "interceptor.on_pick: expected per_attempt to be 1")
+    }
+    if table.per_attempt == 1, table.level == PENSTOCK_LEVEL_OBJECT {
+      return Failure(.invalidArgument, "interceptor.per_attempt: expected 0 with PENSTOCK_LEVEL_OBJECT")
+    }
+    if table.per_attempt == 1, table.level == PENSTOCK_LEVEL_BYTES, table.replay_bytes != 0 {
+      return Failure(
         .invalidArgument,
-        "interceptor.replay_bytes: expected 0 with per_attempt, because each attempt has a new hop"
-      )
-    } else {
-      failure = nil
+        "interceptor.replay_bytes: expected 0 with per_attempt, because each attempt has a new hop")
     }
+    return nil
   }
 
   func registration(on owner: RegistrationOwner) -> (Registration?, Failure?) {

@@ -9,26 +9,30 @@ import PenstockWire
 
 private typealias Table = UnsafeMutablePointer<penstock_interceptor>
 
-/// Fills in a penstock_interceptor; its user_data becomes a counted reference to `ready`.
-private func fill(_ table: Table, _ ready: ReadyInterceptor) {
-  var fresh = penstock_interceptor()
-  fresh.struct_size = MemoryLayout<penstock_interceptor>.size
-  fresh.name = cString(ready.name)
-  fresh.kinds = ready.kinds
-  fresh.user_data = ready.retainedForTable()
-  fresh.finalizer = ReadyInterceptor.finalize
-  fresh.create = ready.callbacks.create
-  fresh.destroy = ready.callbacks.destroy
-  fresh.on_start = ready.callbacks.onStart
-  fresh.on_send = ready.callbacks.onSend
-  fresh.on_half_close = ready.callbacks.onHalfClose
-  fresh.on_headers = ready.callbacks.onHeaders
-  fresh.on_receive = ready.callbacks.onReceive
-  fresh.on_status = ready.callbacks.onStatus
-  fresh.on_cancel = ready.callbacks.onCancel
-  fresh.on_demand = ready.callbacks.onDemand
-  fresh.replay_bytes = ready.replayBytes
-  table.pointee = fresh
+/// Fills in a penstock_interceptor, whatever it has been before; its user_data becomes a counted reference to
+/// `ready`.
+private func fill(_ table: Table?, _ argument: StaticString, _ ready: ReadyInterceptor) -> Failure? {
+  let failure = writeTable(table, argument) { table in
+    table = penstock_interceptor()
+    table.name = cString(ready.name)
+    table.kinds = ready.kinds
+    table.user_data = ready.toOpaque()
+    table.finalizer = ReadyInterceptor.finalize
+    table.create = ready.callbacks.create
+    table.destroy = ready.callbacks.destroy
+    table.on_start = ready.callbacks.onStart
+    table.on_send = ready.callbacks.onSend
+    table.on_half_close = ready.callbacks.onHalfClose
+    table.on_headers = ready.callbacks.onHeaders
+    table.on_receive = ready.callbacks.onReceive
+    table.on_status = ready.callbacks.onStatus
+    table.on_cancel = ready.callbacks.onCancel
+    table.on_demand = ready.callbacks.onDemand
+    table.replay_bytes = ready.replayBytes
+    return nil
+  }
+  if failure == nil { ready.retainForTable() }
+  return failure
 }
 
 /// Reads the options from JSON, makes the interceptor and fills in the table for it.
@@ -37,11 +41,9 @@ private func make<Options>(
   _ defaults: Options, _ read: (JSONReader, inout Options) -> Failure?,
   _ ready: (Options) -> ReadyInterceptor
 ) -> penstock_result {
-  guard let table else { return report(.invalidArgument, "table must not be NULL", error) }
   let (options, failure) = parse(json, defaults, read)
   if let failure { return failure.report(error) }
-  fill(table, ready(options))
-  return PENSTOCK_OK
+  return fill(table, "table", ready(options))?.report(error) ?? PENSTOCK_OK
 }
 
 /// Parses options from JSON; NULL counts as an empty object.
@@ -57,16 +59,19 @@ private func parse<Options>(
 public func penstock_ready_share(
   _ table: UnsafePointer<penstock_interceptor>!, _ other: UnsafeMutablePointer<penstock_interceptor>!
 ) -> penstock_result {
-  guard let table, let other, table.pointee.struct_size == MemoryLayout<penstock_interceptor>.size,
-    let finalizer = table.pointee.finalizer, let state = table.pointee.user_data,
+  let given: penstock_interceptor
+  switch borrowTable(table, "table") {
+  case .tooNew(_, let failure), .unreadable(let failure): return failure.outcome.rawValue
+  case .known(let known): given = known
+  }
+  guard let finalizer = given.finalizer, let state = given.user_data,
     unsafeBitCast(finalizer, to: UInt.self) == unsafeBitCast(ReadyInterceptor.finalize, to: UInt.self)
   else { return PENSTOCK_E_INVALID_ARGUMENT }
   let ready = ReadyInterceptor.from(state)
   // A process that was forked must not use the interceptor: another thread may have held its lock at that
   // time.
   if Process.isForked(ready.generation) { return PENSTOCK_E_FORKED }
-  fill(other, ready)
-  return PENSTOCK_OK
+  return (fill(other, "other", ready)?.outcome ?? .ok).rawValue
 }
 
 @_cdecl("penstock_ready_bearer_token") @implementation
@@ -157,11 +162,10 @@ public func penstock_metrics_release(_ metrics: OpaquePointer!) { release(metric
 public func penstock_ready_metrics(
   _ metrics: OpaquePointer!, _ table: UnsafeMutablePointer<penstock_interceptor>!
 ) -> penstock_result {
-  guard let metrics, let table else { return PENSTOCK_E_INVALID_ARGUMENT }
+  guard let metrics else { return PENSTOCK_E_INVALID_ARGUMENT }
   let counted = object(metrics, Metrics.self)
   if Process.isForked(counted.generation) { return PENSTOCK_E_FORKED }
-  fill(table, MetricsInterceptor(counted))
-  return PENSTOCK_OK
+  return (fill(table, "table", MetricsInterceptor(counted))?.outcome ?? .ok).rawValue
 }
 
 private func give(

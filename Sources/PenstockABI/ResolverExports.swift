@@ -13,16 +13,11 @@ public func penstock_channel_set_resolver(
 ) -> penstock_result {
   var functions = ResolverFunctions(resolve: nil, stop: nil, UserData(nil, nil))
   if let given {
-    let known = MemoryLayout<penstock_resolver_functions>.size
-    guard given.pointee.struct_size >= known else {
-      return report(.invalidArgument, "functions: use PENSTOCK_RESOLVER_FUNCTIONS_INIT", error)
-    }
-    let table = given.pointee
-    functions = ResolverFunctions(
-      resolve: table.resolve, stop: table.stop, UserData(table.user_data, table.finalizer))
-    if hasUnknownFields(given, table.struct_size, known: known) {
-      return report(
-        .unsupported, "functions.struct_size: the table has fields that this version does not know", error)
+    switch readTable(given, "functions") {
+    case .refused(let failure): return failure.report(error)
+    case .read(let table):
+      functions = ResolverFunctions(
+        resolve: table.resolve, stop: table.stop, UserData(table.user_data, table.finalizer))
     }
   }
   guard let handle, let resolver else {

@@ -27,10 +27,11 @@ open class ReadyInterceptor {
     self.replayBytes = replayBytes
   }
 
+  /// The pointer to this object in a table.
+  public final func toOpaque() -> UnsafeMutableRawPointer { Unmanaged.passUnretained(self).toOpaque() }
+
   /// Adds the reference that a table has to this object; `finalize` releases it.
-  public final func retainedForTable() -> UnsafeMutableRawPointer {
-    Unmanaged<ReadyInterceptor>.passRetained(self).toOpaque()
-  }
+  public final func retainForTable() { _ = Unmanaged.passUnretained(self).retain() }
 
   /// The finalizer in every table that this module fills in; a table is recognised by the finalizer's
   /// address. It calls a function that nothing else calls: the linker merges functions with the same code, so

@@ -287,7 +287,8 @@ static void keep_request(penstock_token_request request, const char *refused, vo
 TEST(fork_ready_state_of_the_parent_is_refused) {
   penstock_channel *channel = open_channel();
   penstock_metrics *metrics = NULL;
-  penstock_interceptor tables[2], other;
+  penstock_interceptor tables[] = {PENSTOCK_INTERCEPTOR_INIT, PENSTOCK_INTERCEPTOR_INIT};
+  penstock_interceptor other = PENSTOCK_INTERCEPTOR_INIT;
   _Atomic penstock_token_request request = 0;
   OK(penstock_metrics_new(NULL, &metrics, NULL));
   OK(penstock_ready_metrics(metrics, &tables[0]));
@@ -301,7 +302,7 @@ TEST(fork_ready_state_of_the_parent_is_refused) {
   pid_t child = fork();
   if (child == 0) {
     alarm(25u * (unsigned)test_slow());
-    penstock_interceptor table;
+    penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
     int wrong = 0;
     wrong += penstock_metrics_snapshot_json(metrics, &text) != PENSTOCK_E_FORKED;
     wrong += penstock_metrics_prometheus_text(metrics, &text) != PENSTOCK_E_FORKED;

@@ -173,6 +173,7 @@ TEST(ready_tables_run_on_executors) {
   penstock_executor *executor = NULL;
   penstock_metrics *metrics = NULL;
   penstock_interceptor tables[7];
+  for (int i = 0; i < 7; i++) tables[i] = (penstock_interceptor)PENSTOCK_INTERCEPTOR_INIT;
   atomic_int lines = 0;
   REQUIRE_OK(penstock_executor_new_serial(&executor));
   OK(penstock_metrics_new(NULL, &metrics, NULL));

@@ -407,7 +407,7 @@ static void ready(void) {
   penstock_channel *channel = new_channel(runtime, peer, "{\"tls\": false}");
   penstock_error *error = NULL;
   penstock_metrics *metrics = NULL;
-  penstock_interceptor table;
+  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
   penstock_interceptor_id id = 0;
   int32_t priority = 100;
 #define ADD(call)                                                                                                      \

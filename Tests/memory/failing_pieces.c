@@ -237,7 +237,7 @@ static void interceptors(void) {
 
 static void ready_options(void) {
   penstock_error *error = NULL;
-  penstock_interceptor table;
+  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
 #define FILL(call)                                                                                                     \
   if (TRY(call)) table.finalizer(table.user_data)
   FILL(penstock_ready_header_rules(

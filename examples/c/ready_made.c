@@ -48,7 +48,7 @@ static int32_t code_of(penstock_reply *reply) {
 
 int main(int argc, char **argv) {
   penstock_error *error = NULL;
-  penstock_interceptor table;
+  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
   const void *seen = "";
   int ok = 1;
   need(penstock_channel_new(argc > 1 ? argv[1] : "localhost:50051", "{\"tls\": false}", &channel, &error), error);

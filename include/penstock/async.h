@@ -68,7 +68,8 @@ static inline penstock_async_interceptor penstock_async_interceptor_init(void) {
  * callbacks. The other fields stay as they are; set executors, limits and the like before or after this function. To
  * free a table that is not registered after all, call table->finalizer(table->user_data).
  * result: E_INVALID_ARGUMENT: a NULL, a struct_size that is too small. E_UNSUPPORTED: fields that this version does not
- * know are set. Other faults are reported where the table is registered.
+ * know are set, or `table` is that of an earlier header and has no room for a field that is needed. After an error
+ * `table` is as it was. Other faults are reported where the table is registered.
  * memory: `interceptor` is borrowed during the call, its user_data transferred, even on error.
  * threads: any */
 PENSTOCK_API penstock_result penstock_async_interceptor_table(const penstock_async_interceptor *interceptor,

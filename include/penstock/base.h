@@ -14,7 +14,8 @@
  * kept), "copied" (the library makes its own), "retained" (the library adds a reference of its own), "lent until the
  * finalizer has run" (read in place, never written), "transferred, even on error" (the library's from now on), "owned by
  * the caller; free with X", "static" (never freed). "none" means that the arguments are borrowed during the call and
- * nothing is given out. A table whose struct_size is too small is not read: everything in it stays the caller's.
+ * nothing is given out. A table whose struct_size is too small is not read: everything in it stays the caller's. No
+ * table is read or written behind its struct_size.
  *
  * threads: "any" means any thread, also several threads at once, and also in any callback.
  *

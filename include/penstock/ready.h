@@ -2,8 +2,12 @@
  * priority and filter.
  *
  * These rules hold for all eight interceptors:
- * - `table` is overwritten whole, struct_size included; name, methods and kinds may be changed before it is registered.
- *   As with any table, the registration takes over its user_data, so register it only once. Free a table that is not
+ * - `table` was made with PENSTOCK_INTERCEPTOR_INIT. All of it but its struct_size is overwritten, as far as struct_size
+ *   goes. E_INVALID_ARGUMENT: struct_size is too small. E_UNSUPPORTED: struct_size is that of an earlier header, whose
+ *   table has no room for a field that the interceptor needs (the bearer token's replay_bytes), or fields are set that
+ *   this version does not know. The table is then as it was.
+ * - What the table says may be changed before it is registered, except user_data, finalizer and callbacks. As with any
+ *   table, the registration takes over its user_data, so register it only once. Free a table that is not
  *   registered with `table.finalizer(table.user_data)`.
  * - penstock_ready_share makes a second table with the same state (one cache, one rate, one token), to be registered
  *   elsewhere.
@@ -22,8 +26,9 @@ extern "C" {
 #endif
 
 /* Fills `other` with a second table that shares the state of `table`. `table` was filled by a function of this header
- * and has not been finalized.
- * result: E_INVALID_ARGUMENT: a NULL, or another kind of table. E_FORKED: the table of a parent of this process.
+ * and has not been finalized. Either may have the size of an earlier header.
+ * result: E_INVALID_ARGUMENT: a NULL, another kind of table, or a struct_size that is too small. E_UNSUPPORTED: `other`
+ * has no room for a field that the interceptor needs. E_FORKED: the table of a parent of this process.
  * memory: `table` is borrowed during the call; `other` is the caller's until it is registered.
  * threads: any */
 PENSTOCK_API penstock_result penstock_ready_share(const penstock_interceptor *table, penstock_interceptor *other);

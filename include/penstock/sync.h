@@ -83,7 +83,8 @@ static inline penstock_sync_interceptor penstock_sync_interceptor_init(void) {
  * Register the table once and unchanged, with any of the functions that register a table. To free a table that is not
  * registered after all, call table.finalizer(table.user_data).
  * result: E_INVALID_ARGUMENT: a NULL, a struct_size that is too small, no function. E_UNSUPPORTED: fields that this
- * version does not know are set. E_NO_MEMORY.
+ * version does not know are set, or `table` is that of an earlier header and has no room for a field that is needed.
+ * E_NO_MEMORY. After an error `table` is as it was.
  * memory: `interceptor` is borrowed during the call, its user_data transferred, even on error; the table's strings live
  * as long as its user_data.
  * threads: any */

@@ -162,6 +162,28 @@ def test_null_and_a_table_that_nobody_has_filled_are_refused() -> None:
             CInterceptor(wrong)
 
 
+def test_a_table_of_an_earlier_header_is_read_to_its_end_only(server: str) -> None:
+    first = 152  # without replay_bytes and what follows
+    for size in (first, 192):
+        memory = ctypes.create_string_buffer(b"\xa5" * 1024, 1024)
+        ctypes.memset(memory, 0, size)
+        ctypes.cast(memory, ctypes.POINTER(ctypes.c_size_t))[0] = size
+        with Channel(server, tls=False) as channel:
+            channel.add_interceptor(CInterceptor(memory), name="earlier")
+            assert channel.unary_unary("/penstock.Echo/Unary")(b"hi") == b"hi"
+        ctypes.cast(memory, ctypes.POINTER(ctypes.c_size_t))[0] = first - 1
+        with pytest.raises(InvalidArgumentError):
+            CInterceptor(memory)
+
+
+def test_a_table_that_says_it_is_larger_than_any_is_not_read() -> None:
+    for size in (1025, 16 * ctypes.sizeof(_raw.penstock_interceptor), 2**63, 2**64 - 1):
+        table = _raw.penstock_interceptor(struct_size=size)
+        with pytest.raises(LibraryError) as raised:
+            CInterceptor(table)
+        assert raised.value.name == "PENSTOCK_E_UNSUPPORTED"
+
+
 def test_a_table_of_a_later_header_is_taken_unless_it_uses_more() -> None:
     class Later(_raw.penstock_interceptor):
         _fields_ = (("more", ctypes.c_void_p),)

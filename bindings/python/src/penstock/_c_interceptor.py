@@ -13,6 +13,10 @@ from ._fork import process
 from ._interceptor import Native
 from ._verdict import Level
 
+# The sizes of the smallest and of the largest table that the library reads (docs/abi.md).
+_FIRST_SIZE = 152
+_LARGEST = 1024
+
 
 class CInterceptor(Native):
     """The ``penstock_interceptor`` of another shared library, whose callbacks are C functions. Add it like any other
@@ -31,7 +35,7 @@ class CInterceptor(Native):
     even if the registration fails. So a table with a finalizer can be registered only once (after that
     AlreadyError); a table without one, any number of times.
 
-    InvalidArgumentError: the table is NULL, or its struct_size is wrong. LibraryError PENSTOCK_E_UNSUPPORTED: the
+    InvalidArgumentError: the table is NULL, or its struct_size is too small. LibraryError PENSTOCK_E_UNSUPPORTED: the
     table uses fields that this library does not know.
     """
 
@@ -75,12 +79,12 @@ def _address(table: Any) -> int:
 def _copied(address: int) -> _raw.penstock_interceptor:
     known = ctypes.sizeof(_raw.penstock_interceptor)
     size = c_size_t.from_address(address).value
-    # The struct_size of a table that was never initialised may be any number.
-    if not ctypes.sizeof(c_size_t) < size <= 16 * known:
+    if size < _FIRST_SIZE:
         raise InvalidArgumentError(
-            c.E_INVALID_ARGUMENT, f"the table's struct_size is {size}: fill it with PENSTOCK_INTERCEPTOR_INIT"
+            c.E_INVALID_ARGUMENT, f"the table's struct_size is {size}: make it with PENSTOCK_INTERCEPTOR_INIT"
         )
-    if any(ctypes.string_at(address + known, max(0, size - known))):
+    # A table that is larger than that of any version is not read: the memory behind it may not exist.
+    if size > _LARGEST or any(ctypes.string_at(address + known, max(0, size - known))):
         raise library_error(c.E_UNSUPPORTED, "the table has fields that this library does not know")
     table = _raw.penstock_interceptor.from_buffer_copy(
         ctypes.string_at(address, min(size, known)).ljust(known, b"\0")

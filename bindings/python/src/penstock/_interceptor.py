@@ -108,7 +108,7 @@ class Native:
     name: str = ""
 
     def _fill(self, table: _raw.penstock_interceptor) -> None:
-        """Overwrites all of ``table``. The registration owns the user data in it."""
+        """Overwrites all of ``table`` but its ``struct_size``. The registration owns the user data in it."""
         raise NotImplementedError
 
 

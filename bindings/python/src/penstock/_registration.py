@@ -115,7 +115,7 @@ class Registration:
         return table
 
     def _native_table(self, interceptor: Native) -> _raw.penstock_interceptor:
-        table = _raw.penstock_interceptor()
+        table = _raw.penstock_interceptor(struct_size=sizeof(_raw.penstock_interceptor))
         name = c_string(self.name, "a name")
         interceptor._fill(table)
         table.name = name

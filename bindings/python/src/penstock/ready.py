@@ -63,7 +63,7 @@ class _Ready(Native):
         """The table. A forked child in which the parent's handles do not work makes a new table, because the parent's
         threads may have been changing its state during the fork."""
         if self._process != process():
-            table = _raw.penstock_interceptor()
+            table = _raw.penstock_interceptor(struct_size=ctypes.sizeof(_raw.penstock_interceptor))
             self._make(c_string(json.dumps(self._options), "options"), table)
             self._own, self._process = table, process()
             weakref.finalize(self, _drop, table, self._process).atexit = False

@@ -1,0 +1,457 @@
+/* Tables that callers hand in or get filled, in the sizes that they have in earlier and later versions of the headers:
+ * nothing behind struct_size is read or written. */
+#include "ready.h"
+
+#include <stddef.h>
+
+/* The sizes of earlier versions, by the field that came next, and of this version. The last is a table of a later
+ * version, whose further fields are 0. */
+enum { LATER = 24, ROOM = 1024, CANARY = 0xa5 };
+
+static const size_t interceptor_sizes[] = {offsetof(penstock_interceptor, replay_bytes),
+                                           offsetof(penstock_interceptor, outbound_executor),
+                                           offsetof(penstock_interceptor, on_connection),
+                                           offsetof(penstock_interceptor, on_pick),
+                                           sizeof(penstock_interceptor),
+                                           sizeof(penstock_interceptor) + LATER};
+static const size_t async_sizes[] = {sizeof(penstock_async_interceptor), sizeof(penstock_async_interceptor) + LATER};
+static const size_t sync_sizes[] = {sizeof(penstock_sync_interceptor), sizeof(penstock_sync_interceptor) + LATER};
+static const size_t callbacks_sizes[] = {sizeof(penstock_call_callbacks), sizeof(penstock_call_callbacks) + LATER};
+static const size_t codec_sizes[] = {offsetof(penstock_codec_functions, name), sizeof(penstock_codec_functions),
+                                     sizeof(penstock_codec_functions) + LATER};
+static const size_t resolver_sizes[] = {sizeof(penstock_resolver_functions),
+                                        sizeof(penstock_resolver_functions) + LATER};
+
+#define EACH(size, sizes)                                                                                              \
+  for (const size_t *at = sizes, *end = sizes + sizeof(sizes) / sizeof(*sizes); at < end && ((size) = *at, true); at++)
+
+/* The memory of a caller whose header knows `size` bytes of a table. Behind them is something else. */
+typedef struct memory {
+  size_t size;
+  union {
+    size_t struct_size;
+    penstock_interceptor interceptor;
+    penstock_async_interceptor async;
+    penstock_sync_interceptor sync;
+    penstock_call_callbacks callbacks;
+    penstock_codec_functions codec;
+    penstock_resolver_functions resolver;
+    unsigned char bytes[ROOM];
+  } as;
+} memory;
+
+/* Puts as much of `table`, which has `known` bytes, into a caller's memory as its header knows. */
+static void place(memory *memory, size_t size, const void *table, size_t known) {
+  memory->size = size;
+  memset(memory->as.bytes, CANARY, ROOM);
+  memset(memory->as.bytes, 0, size);
+  memcpy(memory->as.bytes, table, size < known ? size : known);
+  memory->as.struct_size = size;
+}
+#define PLACE(memory, size, table) place(memory, size, &(table), sizeof(table))
+
+static void place_empty(memory *memory, size_t size) {
+  penstock_interceptor empty = PENSTOCK_INTERCEPTOR_INIT;
+  PLACE(memory, size, empty);
+}
+
+static bool check_intact(const memory *memory) {
+  size_t wrong = 0;
+  for (size_t i = memory->size; i < ROOM; i++) wrong += memory->as.bytes[i] != CANARY;
+  return CHECK_INT(wrong, 0) && CHECK_INT(memory->as.struct_size, memory->size);
+}
+
+/* Whether a table that was to be filled is as it was before. */
+static bool check_empty(const memory *memory) {
+  size_t wrong = 0;
+  for (size_t i = sizeof(size_t); i < memory->size; i++) wrong += memory->as.bytes[i] != 0;
+  return CHECK_INT(wrong, 0) && check_intact(memory);
+}
+
+static void drop(memory *memory) {
+  const penstock_interceptor *table = &memory->as.interceptor;
+  if (CHECK(table->finalizer != NULL)) table->finalizer(table->user_data);
+}
+
+/* ---- Tables that are handed in ---- */
+
+TEST(tables_interceptor_of_each_version) {
+  penstock_channel *channel = open_channel();
+  size_t size;
+  EACH(size, interceptor_sizes) {
+    probe probe;
+    memory memory;
+    penstock_interceptor_id id = 0;
+    probe_init(&probe, "versions");
+    penstock_interceptor table = probe_table(&probe);
+    PLACE(&memory, size, table);
+    if (!OK(penstock_channel_add_interceptor(channel, &memory.as.interceptor, 0, &id, NULL))) continue;
+    check_echo(channel);
+    CHECK_INT(atomic_load(&probe.seen[PENSTOCK_EVENT_STATUS]), 1);
+    OK(penstock_registration_replace(id, &memory.as.interceptor, &id, NULL));
+    probe_wait_finalized(&probe);
+    atomic_store(&probe.finalized, 0);
+    check_echo(channel);
+    CHECK_INT(atomic_load(&probe.seen[PENSTOCK_EVENT_STATUS]), 2);
+    OK(penstock_registration_remove(id, NULL));
+    EVENTUALLY(atomic_load(&probe.finalized) == 1);
+    check_intact(&memory);
+  }
+  penstock_channel_release(channel);
+}
+
+static void on_reply(penstock_call *call, penstock_reply *reply, void *user_data) {
+  (void)call;
+  (void)reply;
+  latch_signal(user_data);
+}
+
+TEST(tables_callbacks_of_each_version) {
+  penstock_channel *channel = open_channel();
+  size_t size;
+  EACH(size, callbacks_sizes) {
+    latch ended = LATCH_INIT;
+    memory memory;
+    penstock_call *call = NULL;
+    penstock_call_callbacks table = PENSTOCK_CALL_CALLBACKS_INIT;
+    table.user_data = &ended;
+    table.on_reply = on_reply;
+    PLACE(&memory, size, table);
+    if (!OK(penstock_channel_call(channel, BIDI, PENSTOCK_KIND_BIDI, NULL, &memory.as.callbacks, &call, NULL)))
+      continue;
+    OK(penstock_call_half_close(call));
+    latch_wait(&ended, 1);
+    check_intact(&memory);
+    penstock_call_release(call);
+  }
+  penstock_channel_release(channel);
+}
+
+static int32_t encode(void *user_data, const char *method, void *object, penstock_buffer *bytes) {
+  (void)user_data;
+  (void)method;
+  return penstock_buffer_append(bytes, object, strlen(object));
+}
+
+static int32_t decode(void *user_data, const char *method, const void *data, size_t length, void **object) {
+  (void)user_data;
+  (void)method;
+  char *text = calloc(1, length + 1);
+  memcpy(text, data, length);
+  *object = text;
+  return 0;
+}
+
+static void free_text(void *user_data, void *object) {
+  (void)user_data;
+  free(object);
+}
+
+TEST(tables_codec_of_each_version) {
+  penstock_channel *channel = open_channel();
+  size_t size;
+  EACH(size, codec_sizes) {
+    memory memory;
+    atomic_int finalized = 0;
+    penstock_codec *codec = NULL;
+    penstock_message *request = NULL;
+    penstock_reply *reply = NULL;
+    penstock_codec_functions table = PENSTOCK_CODEC_FUNCTIONS_INIT;
+    table.user_data = &finalized;
+    table.finalizer = count_up;
+    table.encode = encode;
+    table.decode = decode;
+    table.free = free_text;
+    PLACE(&memory, size, table);
+    if (!OK(penstock_codec_new(&memory.as.codec, &codec, NULL))) continue;
+    OK(penstock_channel_set_codec(channel, codec));
+    OK(penstock_message_new_object(codec, strdup("text"), &request));
+    if (OK(penstock_channel_unary_message(channel, UNARY, request, NULL, &reply, NULL))) {
+      CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_OK);
+    }
+    penstock_reply_release(reply);
+    penstock_message_release(request);
+    penstock_codec_release(codec);
+    OK(penstock_channel_set_codec(channel, NULL));
+    EVENTUALLY(atomic_load(&finalized) == 1);
+    check_intact(&memory);
+  }
+  penstock_channel_release(channel);
+}
+
+TEST(tables_resolver_of_each_version) {
+  penstock_channel *channel = open_channel();
+  size_t size;
+  EACH(size, resolver_sizes) {
+    memory memory;
+    atomic_int asked = 0, finalized = 0;
+    penstock_resolver *resolver = NULL, *none = NULL;
+    penstock_resolver_functions table = PENSTOCK_RESOLVER_FUNCTIONS_INIT;
+    table.user_data = &finalized;
+    table.finalizer = count_up;
+    PLACE(&memory, size, table);
+    if (!OK(penstock_channel_set_resolver(channel, &memory.as.resolver, &resolver, NULL))) continue;
+    OK(penstock_channel_set_resolver(channel, NULL, &none, NULL));
+    EVENTUALLY(atomic_load(&finalized) == 1);
+    CHECK_INT(asked, 0);
+    check_intact(&memory);
+    penstock_resolver_release(resolver);
+    penstock_resolver_release(none);
+  }
+  penstock_channel_release(channel);
+}
+
+/* ---- Tables that are filled ---- */
+
+static void give_token(penstock_token_request request, const char *refused, void *user_data) {
+  (void)refused;
+  (void)user_data;
+  OK(penstock_token_complete(request, "token", -1));
+}
+
+static void no_line(const char *line, size_t length, void *user_data) {
+  (void)line;
+  (void)length;
+  (void)user_data;
+}
+
+static int32_t just_next(penstock_hop *call, void *user_data) {
+  (void)user_data;
+  return penstock_hop_next(call) == PENSTOCK_OK ? PENSTOCK_NEXT : -1;
+}
+
+/* Each of these fills `table`. Those that take user data give `finalized` to it; the others count it up. */
+typedef penstock_result (*filler)(penstock_interceptor *table, atomic_int *finalized, penstock_error **error);
+
+static penstock_result fill_token(penstock_interceptor *table, atomic_int *finalized, penstock_error **error) {
+  return penstock_ready_bearer_token("{\"allow_cleartext\": true}", give_token, finalized, count_up, table, error);
+}
+static penstock_result fill_token_once(penstock_interceptor *table, atomic_int *finalized, penstock_error **error) {
+  return penstock_ready_bearer_token("{\"allow_cleartext\": true, \"replay_bytes\": 0}", give_token, finalized,
+                                     count_up, table, error);
+}
+static penstock_result fill_logging(penstock_interceptor *table, atomic_int *finalized, penstock_error **error) {
+  return penstock_ready_logging(NULL, no_line, finalized, count_up, table, error);
+}
+static penstock_result fill_metrics(penstock_interceptor *table, atomic_int *finalized, penstock_error **error) {
+  penstock_metrics *metrics = NULL;
+  OK(penstock_metrics_new(NULL, &metrics, error));
+  penstock_result result = penstock_ready_metrics(metrics, table);
+  penstock_metrics_release(metrics);
+  count_up(finalized);
+  return result;
+}
+static penstock_result fill_trace(penstock_interceptor *table, atomic_int *finalized, penstock_error **error) {
+  count_up(finalized);
+  return penstock_ready_trace_context(NULL, table, error);
+}
+static penstock_result fill_cache(penstock_interceptor *table, atomic_int *finalized, penstock_error **error) {
+  count_up(finalized);
+  return penstock_ready_response_cache(NULL, table, error);
+}
+static penstock_result fill_rate(penstock_interceptor *table, atomic_int *finalized, penstock_error **error) {
+  count_up(finalized);
+  return penstock_ready_rate_limit("{\"rate\": 1000000}", table, error);
+}
+static penstock_result fill_faults(penstock_interceptor *table, atomic_int *finalized, penstock_error **error) {
+  count_up(finalized);
+  return penstock_ready_fault_injection(NULL, table, error);
+}
+static penstock_result fill_rules(penstock_interceptor *table, atomic_int *finalized, penstock_error **error) {
+  count_up(finalized);
+  return penstock_ready_header_rules("{\"request\": [{\"set\": \"a\", \"value\": \"b\"}]}", table, error);
+}
+
+/* The sizes of the tables that the next two fillers hand in. */
+static size_t async_size = sizeof(penstock_async_interceptor), sync_size = sizeof(penstock_sync_interceptor);
+
+static void pass(penstock_hop *hop, void *state) {
+  (void)state;
+  OK(penstock_hop_resolve(hop, PENSTOCK_NEXT));
+  penstock_hop_release(hop);
+}
+
+static penstock_result fill_async(penstock_interceptor *table, atomic_int *finalized, penstock_error **error) {
+  memory memory;
+  penstock_async_interceptor given = PENSTOCK_ASYNC_INTERCEPTOR_INIT;
+  given.user_data = finalized;
+  given.finalizer = count_up;
+  given.on_start = given.on_headers = given.on_status = pass;
+  PLACE(&memory, async_size, given);
+  penstock_result result = penstock_async_interceptor_table(&memory.as.async, table, error);
+  check_intact(&memory);
+  return result;
+}
+static penstock_result fill_sync(penstock_interceptor *table, atomic_int *finalized, penstock_error **error) {
+  memory memory;
+  penstock_sync_interceptor given = PENSTOCK_SYNC_INTERCEPTOR_INIT;
+  given.user_data = finalized;
+  given.finalizer = count_up;
+  given.intercept = just_next;
+  PLACE(&memory, sync_size, given);
+  penstock_result result = penstock_sync_interceptor_table(&memory.as.sync, table, error);
+  check_intact(&memory);
+  return result;
+}
+
+/* `least`: the smallest table that has room for all fields that the interceptor needs. */
+static const struct {
+  const char *name;
+  filler fill;
+  size_t least;
+} fillers[] = {
+    {"bearer token", fill_token, offsetof(penstock_interceptor, max_restarts)},
+    {"bearer token that records nothing", fill_token_once, offsetof(penstock_interceptor, replay_bytes)},
+    {"logging", fill_logging, offsetof(penstock_interceptor, replay_bytes)},
+    {"metrics", fill_metrics, offsetof(penstock_interceptor, replay_bytes)},
+    {"trace context", fill_trace, offsetof(penstock_interceptor, replay_bytes)},
+    {"response cache", fill_cache, offsetof(penstock_interceptor, replay_bytes)},
+    {"rate limit", fill_rate, offsetof(penstock_interceptor, replay_bytes)},
+    {"fault injection", fill_faults, offsetof(penstock_interceptor, replay_bytes)},
+    {"header rules", fill_rules, offsetof(penstock_interceptor, replay_bytes)},
+    {"asynchronous", fill_async, offsetof(penstock_interceptor, replay_bytes)},
+    {"synchronous", fill_sync, offsetof(penstock_interceptor, outbound_executor)},
+};
+enum { FILLERS = sizeof(fillers) / sizeof(*fillers) };
+
+/* Fills a table of `size` bytes, and checks what is written where. */
+static bool check_fill(size_t i, memory *memory, size_t size, atomic_int *finalized) {
+  penstock_error *error = NULL;
+  place_empty(memory, size);
+  atomic_store(finalized, 0);
+  penstock_result result = fillers[i].fill(&memory->as.interceptor, finalized, &error);
+  bool fits = size >= fillers[i].least, as_it_should;
+  if (fits) {
+    as_it_should = OK(result) && check_intact(memory);
+  } else {
+    as_it_should = CHECK_RESULT(result, PENSTOCK_E_UNSUPPORTED) && check_empty(memory);
+    as_it_should &= CHECK_INT(atomic_load(finalized), 1);
+    CHECK_ERROR(error, PENSTOCK_E_UNSUPPORTED, NULL, "table.struct_size");
+  }
+  if (!as_it_should) printf("  %s, %zu bytes\n", fillers[i].name, size);
+  return fits && result == PENSTOCK_OK;
+}
+
+TEST(tables_filled_for_each_version) {
+  penstock_channel *channel = open_channel();
+  for (size_t i = 0; i < FILLERS; i++) {
+    size_t size;
+    EACH(size, interceptor_sizes) {
+      memory memory;
+      atomic_int finalized;
+      penstock_interceptor_id id = 0;
+      if (!check_fill(i, &memory, size, &finalized)) continue;
+      if (!OK(penstock_channel_add_interceptor(channel, &memory.as.interceptor, 0, &id, NULL))) continue;
+      check_echo(channel);
+      OK(penstock_registration_remove(id, NULL));
+      OK(penstock_registration_wait_removed(id, -1));
+      EVENTUALLY(atomic_load(&finalized) == 1);
+      check_intact(&memory);
+    }
+  }
+  penstock_channel_release(channel);
+}
+
+TEST(tables_of_other_styles_of_each_version) {
+  memory memory;
+  atomic_int finalized;
+  EACH(async_size, async_sizes) {
+    if (check_fill(FILLERS - 2, &memory, sizeof(penstock_interceptor), &finalized)) drop(&memory);
+    CHECK_INT(atomic_load(&finalized), 1);
+  }
+  EACH(sync_size, sync_sizes) {
+    if (check_fill(FILLERS - 1, &memory, sizeof(penstock_interceptor), &finalized)) drop(&memory);
+    CHECK_INT(atomic_load(&finalized), 1);
+  }
+  async_size = sizeof(penstock_async_interceptor);
+  sync_size = sizeof(penstock_sync_interceptor);
+}
+
+/* Tables that no header has: too small, with fields that this version does not know, and of memory that was never
+ * initialised. */
+TEST(tables_that_are_not_filled) {
+  static const size_t small[] = {0, 8, 144, offsetof(penstock_interceptor, replay_bytes) - 1};
+  static const size_t huge[] = {ROOM + 1, SIZE_MAX / 2, SIZE_MAX};
+  for (size_t i = 0; i < FILLERS; i++) {
+    memory memory;
+    atomic_int finalized;
+    size_t size;
+    EACH(size, small) {
+      place_empty(&memory, sizeof(penstock_interceptor));
+      memory.as.struct_size = size;
+      atomic_store(&finalized, 0);
+      CHECK_RESULT(fillers[i].fill(&memory.as.interceptor, &finalized, NULL), PENSTOCK_E_INVALID_ARGUMENT);
+      CHECK_INT(atomic_load(&finalized), 1);
+      memory.as.struct_size = memory.size;
+      check_empty(&memory);
+    }
+    EACH(size, huge) {
+      place_empty(&memory, sizeof(penstock_interceptor));
+      memory.as.struct_size = size;
+      atomic_store(&finalized, 0);
+      CHECK_RESULT(fillers[i].fill(&memory.as.interceptor, &finalized, NULL), PENSTOCK_E_UNSUPPORTED);
+      CHECK_INT(atomic_load(&finalized), 1);
+      memory.as.struct_size = memory.size;
+      check_empty(&memory);
+    }
+    place_empty(&memory, sizeof(penstock_interceptor) + LATER);
+    memory.as.bytes[memory.size - 1] = 1;
+    atomic_store(&finalized, 0);
+    CHECK_RESULT(fillers[i].fill(&memory.as.interceptor, &finalized, NULL), PENSTOCK_E_UNSUPPORTED);
+    CHECK_INT(atomic_load(&finalized), 1);
+    memory.as.bytes[memory.size - 1] = 0;
+    check_empty(&memory);
+  }
+}
+
+/* ---- penstock_ready_share ---- */
+
+TEST(tables_shared_for_each_version) {
+  size_t from, to;
+  EACH(from, interceptor_sizes) {
+    EACH(to, interceptor_sizes) {
+      for (size_t i = 0; i < 2; i++) {
+        memory memory, other;
+        atomic_int finalized;
+        if (!check_fill(i, &memory, from, &finalized)) continue;
+        place_empty(&other, to);
+        penstock_result result = penstock_ready_share(&memory.as.interceptor, &other.as.interceptor);
+        if (to < fillers[i].least) {
+          CHECK_RESULT(result, PENSTOCK_E_UNSUPPORTED);
+          check_empty(&other);
+        } else if (OK(result)) {
+          check_intact(&other);
+          CHECK(other.as.interceptor.user_data == memory.as.interceptor.user_data);
+          drop(&other);
+        }
+        CHECK_INT(atomic_load(&finalized), 0);
+        check_intact(&memory);
+        drop(&memory);
+        CHECK_INT(atomic_load(&finalized), 1);
+      }
+    }
+  }
+}
+
+/* Neither table may be one that this version can't read. */
+TEST(tables_that_are_not_shared) {
+  memory memory, other;
+  atomic_int finalized = 0;
+  place_empty(&memory, sizeof(penstock_interceptor) + LATER);
+  place_empty(&other, sizeof(penstock_interceptor));
+  if (!OK(fill_logging(&memory.as.interceptor, &finalized, NULL))) return;
+  memory.as.struct_size = 8;
+  CHECK_RESULT(penstock_ready_share(&memory.as.interceptor, &other.as.interceptor), PENSTOCK_E_INVALID_ARGUMENT);
+  memory.as.struct_size = memory.size;
+  memory.as.bytes[memory.size - 1] = 1;
+  CHECK_RESULT(penstock_ready_share(&memory.as.interceptor, &other.as.interceptor), PENSTOCK_E_UNSUPPORTED);
+  memory.as.bytes[memory.size - 1] = 0;
+  check_empty(&other);
+  other.as.struct_size = 8;
+  CHECK_RESULT(penstock_ready_share(&memory.as.interceptor, &other.as.interceptor), PENSTOCK_E_INVALID_ARGUMENT);
+  other.as.struct_size = other.size;
+  check_empty(&other);
+  CHECK_INT(atomic_load(&finalized), 0);
+  drop(&memory);
+  CHECK_INT(atomic_load(&finalized), 1);
+}
