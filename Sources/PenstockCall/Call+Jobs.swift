@@ -69,10 +69,17 @@ extension Call {
     }
   }
 
+  /// Ends the call, because an executor has refused a callback of the hop (law 7). The hop has not ended the
+  /// call itself, so it sees on_cancel. Events that may leave the hop, such as a message that it has just
+  /// injected, leave first.
   @inline(never) @_optimize(size)
   func executorLost(_ hop: Hop) {
     guard hop.isActive else { return }
-    fail(hop, "lost its executor")
+    letGo(hop, .inbound)
+    guard hop.isActive else { return }
+    let status = failure(of: hop, "lost its executor")
+    if trace != nil { note(.endedByHop, hop, .status, detail: Int(status.code.rawValue)) }
+    endBetween(hop.index, status)
   }
 
   /// A callback has run on its executor: applies its verdict (invariant I3).
@@ -136,10 +143,15 @@ extension Call {
     if isShown { earlyResolutions.append((ticket, resolution)) }
   }
 
+  /// Adds an event that a callback has made to its lane at the hop. Half-close may have left the hop while the
+  /// callback ran: then a message does not follow it.
   @inline(never) @_optimize(size)
   private func inject(_ event: Event, at hop: Hop) {
     let lane = event.kind.lane
-    if lane == .inbound { hop.reserved += 1 }
+    switch lane {
+    case .inbound: hop.reserved += 1
+    case .outbound: guard hop.life == .passing else { return }
+    }
     hop.station(lane).inject(event)
     pending.append(.flush(hop.index, lane))
   }

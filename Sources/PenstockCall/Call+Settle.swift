@@ -350,7 +350,7 @@ extension Call {
     hop.noteAsked(frontierDemand)
     if demand > 0 {
       let passed = showDemand(demand, to: hop)
-      if finishIfAsked(hop) { return false }
+      if finishIfAsked(hop) || !hop.isActive { return false }
       hop.noteAsked(passed)
       addFrontierDemand(passed)
     }

@@ -53,15 +53,13 @@ extension Call {
   }
 
   /// Shows demand for `n` messages to the hop, and returns how much the hop passes on. The caller of this
-  /// function then checks whether the hop has asked to end the call.
+  /// function then checks whether the hop has asked to end the call, or its part in the call is over.
   func showDemand(_ n: Int, to hop: Hop) -> Int {
     hop.addOwed(n)
     if let station = hop.inbound, !station.parked.isEmpty { pending.append(.flush(hop.index, .inbound)) }
     guard let callback = hop.callbacks.pointee.onDemand else { return hop.lessSurplus(n) }
     if let queue = hop.inboundJobs {
-      if !dispatch(.demand, .start, n, to: hop, callback, queue, isAwaited: true) {
-        hop.finishRequest = failure(of: hop, "lost its executor")
-      }
+      if !dispatch(.demand, .start, n, to: hop, callback, queue, isAwaited: true) { executorLost(hop) }
       return 0
     }
     hop.count = n

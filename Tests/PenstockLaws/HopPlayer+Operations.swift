@@ -81,6 +81,7 @@ extension HopPlayer {
         result, context.isElsewhere && gone ? .gone : recorded ? .ok : .state, "sets the recorded deadline")
       if result == .ok { mine.recordedStart?.deadline = play.loop.now + UInt64(ms) * 1_000_000 }
     case .redirect(let channel): if let context { redirect(channel, hop, context) }
+    case .turn: if context?.isElsewhere == true, !play.loop.isDriving { play.turn() }
     case .deliverHeaders:
       let isOpen = mine.mayDeliver && !mine.messageDelivered && !mine.statusDelivered
       let expected: Outcome =

@@ -68,11 +68,11 @@ extension Model {
 
   func finishNow(_ index: Int, _ status: Item) {
     guard index >= 0, index < hops.count else { return finishBetween(max(index, 0), status) }
-    endBelow(index, from: index + 1)
     let hop = hops[index]
+    endBelow(index, from: hop.isLost ? index : index + 1)
     discardOutbound(hop)
     discardInbound(hop)
-    hop.hasFinished = true
+    hop.hasFinished = !hop.isLost
     pushInbound(status, index - 1)
   }
 

@@ -173,7 +173,7 @@ extension Model {
     let item: Item
     switch visit.kind {
     case .demand, .sent:
-      for item in visit.injected { inject(item, hop, lane(of: item, hop)) }
+      for item in visit.injected where fits(item, hop) { inject(item, hop, lane(of: item, hop)) }
       if let finishing = visit.finishing {
         finish(hop.index, finishing)
       } else if visit.kind == .demand, !hop.isTaken {
@@ -193,6 +193,7 @@ extension Model {
     }
     for other in visit.injected {
       guard lane(of: other, hop) === own else {
+        guard fits(other, hop) else { continue }
         let lane = lane(of: other, hop)
         inject(other, hop, lane)
         // The injected event leaves after the events that the verdict and its ticket release, unless
@@ -220,6 +221,10 @@ extension Model {
     if !discover(nil) { settle(input) }
     refreshAll()
   }
+
+  /// Whether an event that a callback has injected may still take its place: a half-close may have left the hop while
+  /// the callback ran.
+  private func fits(_ item: Item, _ hop: Hop) -> Bool { !item.kind.isOutbound || mayPut(hop) }
 
   private func lane(of item: Item, _ hop: Hop) -> Lane { item.kind.isOutbound ? hop.outbound : hop.inbound }
 
@@ -251,9 +256,15 @@ extension Model {
       hop.sentSeen += count
     case .none, .cancel, .create, .destroy, .pick: return
     }
-    guard hop.isActive else { return }
-    finish(index, Item(.status, code: 13))
+    loseExecutor(of: hop)
     advance()
+  }
+
+  /// Ends the call at the hop, because an executor has refused a callback of it.
+  func loseExecutor(of hop: Hop) {
+    guard hop.isActive, isCurrent(hop) else { return }
+    hop.isLost = true
+    finish(hop.index, Item(.status, code: 13))
   }
 
   /// Whether a callback is about to run inside `submit`, on the thread that submits it.

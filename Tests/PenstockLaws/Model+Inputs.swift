@@ -61,8 +61,7 @@ extension Model {
       arriveSent(n, at: hops.count - 1)
     case .resolve, .finish: settle(input)
     case .visited(let visit): visited(visit)
-    case .executorLost(let hop):
-      if hop.isActive, isCurrent(hop) { finish(hop.index, Item(.status, code: 13)) }
+    case .executorLost(let hop): loseExecutor(of: hop)
     case .answer(let hop, let item):
       guard hop.isActive, isCurrent(hop) else { break }
       if hop.isTaken { answer(item, hop) } else if hop.mayDeliver { hop.earlyAnswers.append(item) }

@@ -119,6 +119,8 @@ final class Model {
     var isCancelled = false
     /// Whether on_cancel must come.
     var owesCancel = false
+    /// Whether an executor has refused a callback of the hop, so that the call ends here, and the hop sees on_cancel.
+    var isLost = false
     var mayDestroy = false
     var isDestroyed = false
     var outbound = Lane()

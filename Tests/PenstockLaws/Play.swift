@@ -286,6 +286,15 @@ final class Play {
     (loop.isDriving, loop.thread) = before
   }
 
+  /// Lets the call come to rest while a callback runs on an executor.
+  func turn() {
+    let before = (loop.isDriving, loop.thread)
+    (loop.isDriving, loop.thread) = (true, 1)
+    log("      the loop runs")
+    rest()
+    (loop.isDriving, loop.thread) = before
+  }
+
   func use(_ ticket: UInt64, _ end: End) {
     guard let call else { return }
     let expected = model.use(ticket, end)

@@ -148,6 +148,7 @@ extension Scenario {
       // The two hops of a registration for both levels have the same executors.
       for other in hops.indices where hops[other].registration == hops[index].registration {
         hops[other].executors = chosen
+        if random.chance(50) { hops[other].addTurns(&random) }
       }
     }
     worksOff = random.chance(70)
@@ -204,6 +205,19 @@ extension ServerPlan {
 }
 
 extension HopPlan {
+  /// Lets the loop run while callbacks of the hop run on executors, whatever their event, before and after other
+  /// operations of theirs.
+  fileprivate mutating func addTurns(_ random: inout Random) {
+    for kind in reactions.indices where random.chance(60) {
+      if reactions[kind].isEmpty { reactions[kind].append(Reaction(operations: [], verdict: 0, takesTicket: false)) }
+      for turn in reactions[kind].indices where random.chance(60) {
+        let count = reactions[kind][turn].operations.count
+        reactions[kind][turn].operations.insert(.turn, at: random.below(count + 1))
+        if random.chance(50) { reactions[kind][turn].operations.insert(.injectOutbound(8), at: 0) }
+      }
+    }
+  }
+
   /// Gives levels to the hops, and puts them in the order of the chain. One plan in twenty becomes two hops,
   /// one at each level.
   static func placed(_ plans: [HopPlan], _ random: inout Random) -> [HopPlan] {

@@ -131,6 +131,7 @@ extension Operation {
     case .setStartDeadline(let ms): "set the recorded deadline \(ms)"
     case .deliverStatus(let code): "deliver status \(code)"
     case .redirect(let channel): "redirect to channel \(channel)"
+    case .turn: "the loop runs"
     }
   }
 }

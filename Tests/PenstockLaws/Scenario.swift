@@ -138,6 +138,8 @@ enum Operation: Sendable {
   case deliverStatus(Int32)
   /// Redirects the call to the channel with this number.
   case redirect(Int)
+  /// In a callback on an executor: the loop carries out everything that was posted, while the callback runs.
+  case turn
 }
 
 /// How a ticket is used.

@@ -20,7 +20,8 @@ TEST(law_7_executor_that_refuses_a_job) {
     probe_add(&below, channel, 1);
     penstock_reply *reply = NULL;
     if (!OK(penstock_channel_unary(channel, UNARY, "ping", 4, NULL, &reply, NULL))) return;
-    if (penstock_reply_code(reply) != PENSTOCK_STATUS_OK) {
+    bool is_lost = penstock_reply_code(reply) != PENSTOCK_STATUS_OK;
+    if (is_lost) {
       CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_INTERNAL);
       CHECK_STR(penstock_status_message(penstock_reply_status(reply)), "interceptor 'busy' lost its executor");
       /* Whether on_status ran depends on which job was refused; it never runs twice. */
@@ -38,6 +39,10 @@ TEST(law_7_executor_that_refuses_a_job) {
     probe_wait_finalized(&here);
     probe_wait_finalized(&below);
     CHECK_INT(latch_count(&here.done), 1);
+    /* Law 2: the hop has not ended the call itself, so it learns of the end. */
+    CHECK_INT(atomic_load(&here.seen[PENSTOCK_EVENT_CANCEL]), is_lost);
+    const char *end = here.log + strlen(here.log) - 2;
+    CHECK_STR(end, is_lost ? "Xd" : "Td");
     CHECK_INT(latch_count(&above.done), 1);
     CHECK_INT(atomic_load(&above.seen[PENSTOCK_EVENT_STATUS]), 1);
     CHECK_INT(latch_count(&below.done), atomic_load(&below.seen[PENSTOCK_EVENT_CREATE]));

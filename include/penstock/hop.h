@@ -284,8 +284,8 @@ PENSTOCK_API penstock_result penstock_hop_resolve(penstock_hop *hop, int32_t ver
  * result: E_INVALID_ARGUMENT. E_STATE: before start has left this hop (in on_start too), after half-close has left it,
  * or where messages are objects. E_GONE: the hop's part is over. E_FORKED; E_NO_MEMORY.
  * memory: `data` is copied.
- * threads: any thread that has retained the hop; outside of the hop's callbacks the message goes soon, unless the hop
- * has half-closed or its part is over by then. */
+ * threads: any thread that has retained the hop; outside of the hop's callbacks, and in a callback on an executor, the
+ * message goes soon, unless half-close has left the hop or its part is over by then. */
 PENSTOCK_API penstock_result penstock_hop_send(penstock_hop *hop, const void *data, size_t length);
 /* Sends `message` as a message of this hop's own, at the place that penstock_hop_send describes. The message has bytes,
  * or an object of the call's codec if the hop sees objects.
