@@ -29,6 +29,11 @@ struct InterceptorTable {
     if Level(rawValue: table.level) == nil {
       return Failure(.unsupported, "interceptor.level: expected PENSTOCK_LEVEL_...")
     }
+    if table.headers_wait > 15, table.headers_wait != UInt64(PENSTOCK_HEADERS_PASS) {
+      return Failure(
+        .invalidArgument,
+        "interceptor.headers_wait: expected a mask of (1 << PENSTOCK_KIND_...) or PENSTOCK_HEADERS_PASS")
+    }
     if table.per_attempt > 1 {
       return Failure(.unsupported, "interceptor.per_attempt: expected 0 or 1")
     }
@@ -83,9 +88,16 @@ struct InterceptorTable {
         holdBytes: limit(table.hold_bytes), userData: userData, callbacks: callbacks,
         replayBytes: limit(table.replay_bytes),
         maxRestarts: table.max_restarts == 0 ? 1 : Int(clamping: table.max_restarts),
+        headersWait: headersWait(table.headers_wait),
         outboundExecutor: outbound, inboundExecutor: inbound), nil
     )
   }
+}
+
+/// The kinds of calls in which headers wait, as a mask of 1 << kind.
+private func headersWait(_ given: UInt64) -> UInt32 {
+  given == 0
+    ? Registration.defaultHeadersWait : UInt32(truncatingIfNeeded: given & ~UInt64(PENSTOCK_HEADERS_PASS))
 }
 
 /// A size_t arrives as an Int: SIZE_MAX, which often means "no limit", must not count as a negative number.

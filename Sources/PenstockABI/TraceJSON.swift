@@ -147,6 +147,7 @@ private func state(_ standing: Standing) -> StaticString {
   switch standing.state {
   case .paused: "paused"
   case .held: "held"
+  case .kept: "kept"
   case .onExecutor: "executor"
   case .unasked: "demand"
   case .queued: "queued"
@@ -197,7 +198,7 @@ private func json(_ holder: Holder, _ now: UInt64) -> JSON.Value? {
     case .paused: before = "paused in "
     case .held: before = "held in "
     case .onExecutor: before = "on the executor of "
-    case .unasked, .queued: before = "in "
+    case .kept, .unasked, .queued: before = "in "
     }
     let words = named(before, standing.name, " for ")
     append(milliseconds(standing.since, now), to: words)

@@ -50,8 +50,9 @@ open class CallBelow {
   /// A thread waits for a message of a bidi call that has not half-closed. If the attempt's stream is
   /// half-duplex (no message arrives before the half-close), the attempt ends the call.
   open func awaited() {}
-  /// Makes the next attempt, with the options of this one, for a call that is sent again.
-  open func another() -> CallBelow { self }
+  /// Makes the next attempt, with the options of this one, for a call that is sent again. `isRepeat`: the server has
+  /// certainly not processed this attempt, and the library repeats it by itself. Otherwise a hop restarts the call.
+  open func another(isRepeat: Bool) -> CallBelow { self }
   /// The call has ended, so the attempt frees its stream (it sends RST_STREAM with CANCEL if the stream is
   /// open), and delivers nothing more.
   open func reset() {}

@@ -62,6 +62,18 @@ extension Hop {
     guard cut.start != nil else { return .state }
     return cut.restarts < registration.maxRestarts ? .ok : .already
   }
+
+  /// Whether response headers wait at the hop for its verdict on the next message or on the status, because
+  /// it may RESTART the call only as long as they have not left it. A caller that still sends may wait for
+  /// the headers before it goes on, so they wait only in calls that have half-closed.
+  var keepsHeaders: Bool {
+    guard let cut, cut.failure == nil, cut.start != nil, cut.restarts < registration.maxRestarts else {
+      return false
+    }
+    let kind = call.request.kind
+    guard registration.headersWait & (1 << UInt32(kind.rawValue)) != 0 else { return false }
+    return kind.sendsOne || life == .halfClosed || life == .closed
+  }
 }
 
 extension Call {
@@ -210,7 +222,8 @@ extension Call {
     for hop in hops[cutAt...].reversed() where hop.isEntered { asked = hop.owed }
     cut.unanswered = asked
     sentAgain = 0
-    again(cut, from: cutAt, untold: hearsSent ? cut.untold : 0, cut.below ?? below)
+    again(
+      cut, from: cutAt, untold: hearsSent ? cut.untold : 0, (cut.below ?? below)?.another(isRepeat: true))
     if trace != nil { note(.restarted, nil, .status, detail: cut.restarts) }
     return true
   }
@@ -259,15 +272,15 @@ extension Call {
     _ = dropBottom()
     setBottom(.start)
     sentAgain = 0
-    again(cut, from: hop.index + 1, untold: hop.inFlight, cut.below)
+    again(cut, from: hop.index + 1, untold: hop.inFlight, cut.below?.another(isRepeat: false))
     return true
   }
 
   /// Drops everything below `cut`, makes the hops from index `first` on and the attempt anew, and queues a
   /// step that sends the events recorded in `cut` again. `untold` is the number of messages for which the
-  /// hops above have not been told `sent`.
+  /// hops above have not been told `sent`; `next` is the new attempt.
   @inline(never) @_optimize(size)
-  private func again(_ cut: Cut, from first: Int, untold: Int, _ former: CallBelow?) {
+  private func again(_ cut: Cut, from first: Int, untold: Int, _ next: CallBelow?) {
     cut.begin()
     // Queued steps of the dropped hops are removed, and their demand is dropped too. Instead, `sent` is told
     // now for all messages that have left the hop above them and were not reported yet.
@@ -291,7 +304,7 @@ extension Call {
       }
       old.row.replace(old, by: Hop(again: old))
     }
-    below = former?.another()
+    below = next
     loop.setDeadline(self, request.deadline)
     leg = .unstarted
     door = .queued

@@ -134,10 +134,14 @@ extension Call {
   @inline(never) @_optimize(size)
   private func pass(_ event: Event, at hop: Hop, _ slot: Slot) -> Settled {
     let station = hop.standing(event.kind.lane)
-    defer { station?.releaseTicketless() }
+    station?.releaseTicketless()
+    let keeps = event.kind == .headers && hop.keepsHeaders
     switch slot {
     case .passing: return .leaves
+    case .returned where keeps: keepHeaders(event, at: hop, slot)
     case .returned(let index): station?.parked.insert(Station.Parked(event: event, wait: .none), at: index)
+    case .parked(let index) where keeps && station?.hasPassed(behind: index) == false:
+      keepHeaders(event, at: hop, slot)
     case .parked(let index): station?.parked[index].wait = .none
     }
     return .stays
@@ -210,6 +214,16 @@ extension Call {
       break
     }
     return .stays
+  }
+
+  /// Parks response headers, whose verdict is NEXT, until the hop has given its verdict on the next event: as
+  /// after HOLD without a ticket. If no message has been asked for, the hop asks for one, as for a message that
+  /// it holds: otherwise a caller that waits for the headers before it asks might wait for ever.
+  private func keepHeaders(_ event: Event, at hop: Hop, _ slot: Slot) {
+    park(event, at: hop, slot, .next, bytes: 0)
+    guard hop.cut?.unanswered == 0 else { return }
+    hop.surplus += 1
+    pending.append(.demandBelow(hop, 1))
   }
 
   private func shut(_ station: Station, _ lane: Lane) {
@@ -296,6 +310,10 @@ extension Call {
   /// The hop has answered NEXT to the event. Returns true if the event goes on at once. Returns false if it
   /// waits behind other events or for demand, or goes no further.
   func leave(_ event: Event, _ hop: Hop) -> Bool {
+    if event.kind == .headers, hop.keepsHeaders {
+      keepHeaders(event, at: hop, .passing)
+      return false
+    }
     let stands = hop.standing(event.kind.lane).map { !$0.parked.isEmpty } ?? false
     if stands || event.kind == .receive && hop.owed == 0 {
       hop.station(event.kind.lane).parked.append(Station.Parked(event: event, wait: .none))

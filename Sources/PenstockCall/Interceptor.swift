@@ -85,6 +85,9 @@ public final class Registration {
   }
 
   public static let defaultHoldBytes = 65536
+  /// The kinds whose callers get one message: few of these callers look at the headers before it.
+  public static let defaultHeadersWait: UInt32 =
+    1 << CallKind.unary.rawValue | 1 << CallKind.clientStream.rawValue
 
   /// The number of the registration: unique in the process, increasing, never 0.
   public let id: UInt64
@@ -99,6 +102,9 @@ public final class Registration {
   /// RESTART.
   public let replayBytes: Int
   public let maxRestarts: Int
+  /// The kinds of calls in which response headers wait at a hop that may RESTART (`Hop.keepsHeaders`), as a
+  /// mask of 1 << kind.
+  public let headersWait: UInt32
   /// The executors that run the callbacks of the outbound and the inbound lane; nil: the driving thread runs
   /// them.
   public let outboundExecutor: (any Executor)?
@@ -110,7 +116,7 @@ public final class Registration {
   public init(
     id: UInt64, name: ByteBuffer, filter: MethodFilter, kinds: UInt32, level: Level = .bytes,
     isPerAttempt: Bool = false, holdBytes: Int, userData: UserData, callbacks: Callbacks,
-    replayBytes: Int = 0, maxRestarts: Int = 1,
+    replayBytes: Int = 0, maxRestarts: Int = 1, headersWait: UInt32 = Registration.defaultHeadersWait,
     outboundExecutor: (any Executor)? = nil, inboundExecutor: (any Executor)? = nil
   ) {
     self.id = id
@@ -124,6 +130,7 @@ public final class Registration {
     self.callbacks.initialize(to: callbacks)
     self.replayBytes = replayBytes
     self.maxRestarts = maxRestarts
+    self.headersWait = headersWait
     self.outboundExecutor = outboundExecutor
     self.inboundExecutor = inboundExecutor
     hasExecutors = outboundExecutor != nil || inboundExecutor != nil

@@ -5,6 +5,8 @@ import PenstockWire
 public struct Standing {
   public enum State: Sendable {
     case paused, held
+    /// The headers wait for the hop's verdict on the event that comes next.
+    case kept
     /// The event's callback was given to an executor, and has not returned.
     case onExecutor
     /// The message may leave, but the caller has not asked for a message yet.
@@ -69,7 +71,8 @@ extension Call {
       let state: Standing.State
       switch parked.wait {
       case .pause(.ticket): state = .paused
-      case .next, .hold: state = .held
+      case .next: state = parked.event.kind == .headers ? .kept : .held
+      case .hold: state = .held
       case .pause(.job): state = .onExecutor
       case .none: state = index == 0 && parked.event.kind == .receive && hop.owed == 0 ? .unasked : .queued
       }
@@ -93,7 +96,7 @@ extension Call {
     for one in standings {
       switch one.state {
       case .paused, .held, .onExecutor: if one.since < oldest?.since ?? UInt64.max { oldest = one }
-      case .unasked, .queued: break
+      case .kept, .unasked, .queued: break
       }
     }
     if let oldest { return .hop(oldest) }

@@ -105,6 +105,13 @@ final class Station {
     for index in 0..<parked.count where parked[index].wait == .next { parked[index].wait = .none }
   }
 
+  /// Whether the hop has returned NEXT for an event that stands behind the one at `index`.
+  func hasPassed(behind index: Int) -> Bool {
+    for later in (index + 1)..<max(parked.count, index + 1)
+    where parked[later].wait == .none && !parked[later].isOwn { return true }
+    return false
+  }
+
   var holdsStatus: Bool {
     for index in 0..<parked.count { if case .status = parked[index].event { return true } }
     return false

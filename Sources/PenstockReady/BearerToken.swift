@@ -43,11 +43,6 @@ public final class BearerToken: ReadyInterceptor {
       if !options.allowsCleartext { _ = hop.changeSettings { $0.privacy = .local } }
       return BearerToken.supply(use, metadata, hop, or: .next)
     }
-    // A call can't be sent again once a part of its response has passed this hop. So the headers of a unary
-    // call are held until the next event.
-    callbacks.onHeaders = { handle, _ in
-      Hop.from(handle.unsafelyUnwrapped).call.request.kind == .unary ? hold : next
-    }
     callbacks.onStatus = { handle, state in
       let (hop, use) = behind(handle, state, TokenUse.self)
       guard let status = hop.status, status.code == .unauthenticated, !status.isLocal, use.isPrivate(hop),

@@ -423,7 +423,7 @@ final class Call: Source {
     guard let session, !isSubmitted else { return }
     isSubmitted = true
     session.fields.clear()
-    let isAlone = status != nil && output.bytes == 0
+    let isAlone = status != nil && output.bytes == 0 && !knobs.sendsHeadersFirst
     let hasBody = framing.addHeaders(self, to: session.fields, isAlone: isAlone)
     if !hasBody {
       trailersAreSubmitted = true

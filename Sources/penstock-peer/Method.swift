@@ -114,6 +114,8 @@ struct Knobs {
   var counts = false
   var echoesMetadata = false
   var compresses = false
+  /// Whether headers are sent before a status that comes without a message.
+  var sendsHeadersFirst = false
   /// Whether the server sends fields of the request back in its headers or trailers.
   var echoesFields = false
   var hasMessage = false
@@ -141,6 +143,8 @@ struct Knobs {
       echoesMetadata = bytesEqual(value, "1")
     } else if bytesEqual(name, "x-compress") {
       compresses = bytesEqual(value, "gzip")
+    } else if bytesEqual(name, "x-begin") {
+      sendsHeadersFirst = bytesEqual(value, "headers")
     } else if bytesEqual(name, "x-http1-length") {
       delimiting = Knobs.delimiting(value)
     } else if bytesEqual(name, "x-http1-close") {

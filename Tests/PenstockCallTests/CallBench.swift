@@ -35,7 +35,8 @@ final class CallBench {
 
   init(
     _ kind: CallKind = .bidi, hops: Int = 1, maxSendBytes: Int? = nil, replayBytes: [Int] = [],
-    maxRestarts: Int = 1, perAttempt: [Int] = [], loop: FakeLoop = FakeLoop(),
+    maxRestarts: Int = 1, headersWait: UInt32 = Registration.defaultHeadersWait, perAttempt: [Int] = [],
+    loop: FakeLoop = FakeLoop(),
     executors: ((any Executor)?, (any Executor)?)? = nil,
     signals: Bool = true, trace: (any CallTrace)? = nil
   ) {
@@ -62,7 +63,7 @@ final class CallBench {
         userData: UserData(Unmanaged.passUnretained(hook).toOpaque(), nil), callbacks: callbacks,
         replayBytes: index < replayBytes.count
           ? replayBytes[index] : index == 0 && executors != nil ? 100 : 0,
-        maxRestarts: maxRestarts, outboundExecutor: index == 0 ? executors?.0 : nil,
+        maxRestarts: maxRestarts, headersWait: headersWait, outboundExecutor: index == 0 ? executors?.0 : nil,
         inboundExecutor: index == 0 ? executors?.1 : nil)
     }
     begin(kind, hops == 0 ? nil : Chain(registrations), maxSendBytes)

@@ -98,7 +98,7 @@ class FakeBelow: CallBelow {
   override func halfClose() { onHalfClose() }
   override func pull() { onPull() }
   override func reset() { onReset() }
-  override func another() -> CallBelow { onAnother?() ?? self }
+  override func another(isRepeat: Bool) -> CallBelow { onAnother?() ?? self }
 
   // The actions of the server: the functions below report it to the call.
 

@@ -109,6 +109,7 @@ final class HopPlayer {
       userData: UserData(Unmanaged.passRetained(state).toOpaque()) {
         Unmanaged<State>.fromOpaque($0!).takeRetainedValue().finalized()
       }, callbacks: callbacks, replayBytes: plan.replayBytes, maxRestarts: plan.maxRestarts,
+      headersWait: plan.headersWait,
       outboundExecutor: executors.0, inboundExecutor: executors.1)
   }
 

@@ -138,8 +138,11 @@ extension Model {
       hop.isTaken = true
     case .restart where lane.slots[index].item.kind == .status && mayRestart(hop) == .ok: restart(hop)
     default:
-      lane.slots[index].state = .ready
       lane.releaseTicketless()
+      let hasPassed = lane.slots[(index + 1)...].contains { $0.state == .ready && !$0.isInjected }
+      let isKept = !hasPassed && keepsHeaders(hop, lane.slots[index].item)
+      lane.slots[index].state = isKept ? .held(0) : .ready
+      if isKept { askBehindHeaders(hop) }
     }
   }
 

@@ -17,7 +17,9 @@ extension Model {
   func next(_ hop: Hop, _ lane: Lane, _ item: Item) {
     lane.releaseTicketless()
     lane.refresh()
-    lane.park(Slot(item: item, state: .ready, isInjected: false, isAnswered: false))
+    let isKept = keepsHeaders(hop, item)
+    lane.park(Slot(item: item, state: isKept ? .held(0) : .ready, isInjected: false, isAnswered: false))
+    if isKept { askBehindHeaders(hop) }
   }
 
   /// Adds an event that the hop has injected behind the waiting events, but before a half-close or status.

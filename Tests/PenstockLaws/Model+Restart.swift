@@ -38,6 +38,22 @@ extension Model {
     return hop.restarts < hop.plan.maxRestarts ? .ok : .already
   }
 
+  /// Whether headers with the verdict NEXT wait at the hop for its verdict on the next event, so that the
+  /// hop can still restart the call.
+  func keepsHeaders(_ hop: Hop, _ item: Item) -> Bool {
+    guard item.kind == .headers, hop.plan.headersWait & (1 << UInt32(kind.rawValue)) != 0,
+      mayRestart(hop) == .ok
+    else { return false }
+    return kind.sendsOne || hop.halfCloseHasLeft || hop.hasClosed
+  }
+
+  /// The headers wait at the hop. If no message was asked for, the hop asks for one.
+  func askBehindHeaders(_ hop: Hop) {
+    guard hop.unanswered == 0 else { return }
+    hop.surplus += 1
+    renew(hop)
+  }
+
   func restart(_ hop: Hop) {
     guard let start = hop.recordedStart else { return }
     hop.restarts += 1

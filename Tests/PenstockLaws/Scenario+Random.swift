@@ -288,6 +288,7 @@ extension HopPlan {
       holdBytes: holdBytes,
       replayBytes: records ? random.pick([1, 20, 100, 1000, 1 << 20]) : 0,
       maxRestarts: random.pick([1, 1, 2, 3]),
+      headersWait: random.pick([Registration.defaultHeadersWait, 0, 15]),
       shares: random.chance(40),
       reactions: reactions)
   }

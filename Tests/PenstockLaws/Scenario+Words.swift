@@ -61,6 +61,7 @@ extension Scenario {
       var line = "  hop \(index): create \(hop.create.word), \(level), registered \(hop.registration)"
       line += ", hold_bytes \(hop.holdBytes)\(hop.shares ? ", shared" : "")"
       if hop.replayBytes > 0 { line += ", records \(hop.replayBytes) for \(hop.maxRestarts) restarts" }
+      if hop.replayBytes > 0 { line += ", headers wait in kinds \(hop.headersWait)" }
       if let executors = hop.executors {
         let numbers = [executors.outbound, executors.inbound].map { $0.map { "\($0)" } ?? "none" }
         line += ", executors \(numbers[0]) and \(numbers[1])\(executors.inCreate ? " from create" : "")"

@@ -63,6 +63,8 @@ struct HopPlan: Sendable {
   /// How many message bytes may be recorded for a RESTART; 0: the hop may not RESTART.
   var replayBytes = 0
   var maxRestarts = 1
+  /// The kinds of calls in which headers wait at a hop that may RESTART, as a mask of 1 << kind.
+  var headersWait = Registration.defaultHeadersWait
   var executors: Executors?
   /// Whether the test keeps the hop's handle, for operations of other threads.
   var shares: Bool
@@ -83,7 +85,7 @@ struct HopPlan: Sendable {
   static var cut: HopPlan {
     HopPlan(
       registration: -1, isObject: false, isPerAttempt: false, create: .none, callbacks: 0, holdBytes: 0,
-      replayBytes: 1 << 20, shares: false, reactions: Array(repeating: [], count: 12))
+      replayBytes: 1 << 20, headersWait: 0, shares: false, reactions: Array(repeating: [], count: 12))
   }
 
   func has(_ kind: EventKind) -> Bool { callbacks & (1 << UInt32(kind.rawValue)) != 0 }

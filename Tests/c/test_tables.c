@@ -12,6 +12,7 @@ static const size_t interceptor_sizes[] = {offsetof(penstock_interceptor, replay
                                            offsetof(penstock_interceptor, outbound_executor),
                                            offsetof(penstock_interceptor, on_connection),
                                            offsetof(penstock_interceptor, on_pick),
+                                           offsetof(penstock_interceptor, headers_wait),
                                            sizeof(penstock_interceptor),
                                            sizeof(penstock_interceptor) + LATER};
 static const size_t async_sizes[] = {sizeof(penstock_async_interceptor), sizeof(penstock_async_interceptor) + LATER};

@@ -296,7 +296,8 @@ PENSTOCK_API penstock_result penstock_call_promise_half_close(penstock_call *cal
  * memory: *message is owned by the caller; free with penstock_message_release.
  * threads: any that may wait: not a callback on the thread that drives the runtime. */
 PENSTOCK_API penstock_result penstock_call_receive(penstock_call *call, penstock_message **message);
-/* Blocking style: waits for the response headers; half-closes as penstock_call_receive does.
+/* Blocking style: waits for the response headers; half-closes as penstock_call_receive does. If an interceptor may send
+ * the call again, its headers come only with the first message or the end (headers_wait in interceptor.h).
  * result: E_END: the call ended without headers. E_STATE: callback style. E_WOULD_DEADLOCK, E_INTERRUPTED.
  * memory: *headers is borrowed from the call, read-only; lives as long as the call.
  * threads: any that may wait: not a callback on the thread that drives the runtime. */
@@ -361,9 +362,10 @@ PENSTOCK_API void *penstock_call_value(const penstock_call *call, const char *ke
  *  "age_ms", "deadline_ms" (left; null: no deadline), "attempts", "protocol", "http" and "connection_silent_ms" (what
  *    the connection of the last attempt speaks, as in penstock_reply_stats_json, and how long nothing has come on it;
  *    null without one), and "outbound", "inbound": the events that wait at hops,
- *    each {"hop", "index" in the chain, "level", "attempt", "state" (as in "holder", or "queued": behind another
- *    event), "event", "for_ms", "waiting": how many more events wait unseen in front of the hop}. These members are
- *    absent once the call has ended, and if the loop does not answer
+ *    each {"hop", "index" in the chain, "level", "attempt", "state" (as in "holder"; "queued": behind another event;
+ *    "kept": headers that wait for the hop's verdict on the event behind them), "event", "for_ms", "waiting": how many
+ *    more events wait unseen in front of the hop}. These members are absent once the call has ended, and if the loop
+ *    does not answer
  *  "events": null without the option "trace", else the latest events, each with "us" since the call's creation, "what",
  *    "hop" (null: the caller or the transport) with "index", "level" and "attempt", "lane", "event", "thread"
  *    ("driving" or "other"), "thread_id"; for "what":

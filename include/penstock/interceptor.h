@@ -45,6 +45,9 @@ typedef struct penstock_hop penstock_hop;
 #define PENSTOCK_LEVEL_OBJECT 1u /* above the codec: messages are the caller's objects; bytes if there is no codec */
 #define PENSTOCK_LEVEL_BOTH   2u /* one hop at each level */
 
+/* For `headers_wait`: response headers wait in no kind of call. */
+#define PENSTOCK_HEADERS_PASS 16u
+
 typedef int32_t (*penstock_hop_callback)(penstock_hop *hop, void *state);
 typedef int32_t (*penstock_hop_create)(penstock_hop *hop, void *user_data, void **state);
 typedef void (*penstock_hop_destroy)(penstock_hop *hop, void *state);
@@ -152,6 +155,14 @@ typedef struct penstock_interceptor {
    * its address. Only with per_attempt. It runs on the thread that drives the runtime, even if the interceptor has
    * executors. NEXT; DROP refuses the endpoint: another one is picked. */
   penstock_hop_callback on_pick;
+
+  /* With replay_bytes: the kinds of calls in which response headers wait at this hop, as a mask, (1u << kind). Once
+   * headers have left the hop upward, the call can't be restarted; so they wait, as after HOLD without a ticket, until
+   * on_receive or on_status has returned NEXT, and a RESTART discards them. 0: unary and client stream.
+   * PENSTOCK_HEADERS_PASS: none. Headers that come before the half-close has left the hop never wait in client and bidi
+   * streams, because the caller may wait for them before it sends; and nowhere do they wait when the hop can't restart
+   * the call any more. Headers of other calls wait if on_headers returns PENSTOCK_HOLD. */
+  uint64_t headers_wait;
 } penstock_interceptor;
 
 #ifdef __cplusplus

@@ -163,7 +163,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     return true
   }
 
-  override func another() -> CallBelow { Attempt(channel, isRepeat: true) }
+  override func another(isRepeat: Bool) -> CallBelow { Attempt(channel, isRepeat: isRepeat) }
 
   /// Schedules the delivery of the arrived message or end for the end of this turn. The stream reports later bytes.
   override func pull() {

@@ -429,7 +429,8 @@ class Call(Outcome):
         return trace
 
     def initial_metadata(self) -> ReceivedMetadata:
-        """Waits for the response headers; empty if the call ends without them."""
+        """Waits for the response headers; empty if the call ends without them. If an interceptor may send the call
+        again, they come only with the first message or the end (``headers_wait`` of `Interceptor`)."""
         if self._reply is not None:
             return self._reply.headers()
         headers = c_void_p()

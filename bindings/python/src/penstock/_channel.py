@@ -19,10 +19,10 @@ from ._method import Caller
 from ._objects import own
 from ._options import CallOptions
 from ._picker import Picker, set_picker
-from ._registration import Kinds, Methods, Registration, register_all
+from ._registration import Methods, Registration, register_all
 from ._resolver import Resolver
 from ._runtime import Runtime, default_runtime
-from ._verdict import Connectivity, Level
+from ._verdict import Connectivity, Kinds, Level
 from ._wait import Waiters
 from ._watch import Changed, watch
 

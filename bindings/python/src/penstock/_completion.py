@@ -20,7 +20,7 @@ from ._reports import report
 from ._request import RequestFields
 from ._status import DetailLike, Status, StatusCode, StatusLike, as_status
 from ._ticket import message_of, set_message
-from ._verdict import Kind, Level, Verdict
+from ._verdict import Kind, Kinds, Level, Verdict
 
 CALLBACKS = ("on_start", "on_send", "on_half_close", "on_headers", "on_receive", "on_status", "on_cancel")
 
@@ -41,6 +41,7 @@ class CompletionInterceptor:
     per_attempt: bool = False
     replay_bytes: int = 0
     max_restarts: int = 1
+    headers_wait: Kinds = None
     executor: Optional[Executor] = None
     outbound_executor: Optional[Executor] = None
     inbound_executor: Optional[Executor] = None

@@ -17,7 +17,7 @@ from ._executor import Executor
 from ._hop import Hop
 from ._sync import SyncInterceptor
 from ._trampolines import EVENTS, SIGNALS
-from ._verdict import Level, Verdict
+from ._verdict import Kinds, Level, Verdict
 
 
 class Interceptor:
@@ -43,6 +43,10 @@ class Interceptor:
     replay_bytes: int = 0
     # How many times this interceptor may restart one call.
     max_restarts: int = 1
+    # With `replay_bytes`: the kinds of calls in which response headers wait at the hop until `on_receive` or
+    # `on_status` has returned NEXT, because RESTART is possible only as long as they have not left it. None: unary
+    # calls and client streams. An empty tuple: no kind.
+    headers_wait: Kinds = None
     # The executors that run callbacks: one for both lanes, or one for each lane. None: the thread that drives the
     # runtime.
     executor: Optional[Executor] = None

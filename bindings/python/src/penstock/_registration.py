@@ -23,10 +23,9 @@ from ._trampolines import (
     intercept_trampoline,
     trampolines,
 )
-from ._verdict import Kind, Level, level_of
+from ._verdict import Kind, Kinds, Level, level_of
 
 Methods = Union[str, Iterable[str], None]
-Kinds = Union[Kind, Iterable[Kind], None]
 
 
 class Scope(Protocol):
@@ -86,6 +85,7 @@ class Registration:
         self._id = 0
         self._replay_bytes = whole_number(getattr(interceptor, "replay_bytes", 0), "replay_bytes", 0, 2**63 - 1)
         self._max_restarts = whole_number(getattr(interceptor, "max_restarts", 1), "max_restarts", 1, 2**63 - 1)
+        self._headers_wait = _headers_mask(getattr(interceptor, "headers_wait", None))
         self._removed = False
         # The list that contains this registration until it is removed.
         self._siblings: Optional[List[Registration]] = None
@@ -134,6 +134,7 @@ class Registration:
         table.hold_bytes = self._hold_bytes
         table.replay_bytes = self._replay_bytes
         table.max_restarts = self._max_restarts
+        table.headers_wait = self._headers_wait
         return table
 
     def _table(self) -> _raw.penstock_interceptor:
@@ -153,6 +154,7 @@ class Registration:
         table.hold_bytes = self._hold_bytes
         table.replay_bytes = self._replay_bytes
         table.max_restarts = self._max_restarts
+        table.headers_wait = self._headers_wait
         if "create" in methods or "destroy" in methods:
             table.create = create_trampoline
             table.destroy = destroy_trampoline
@@ -330,6 +332,14 @@ def _patterns(methods: Methods) -> Optional[bytes]:
     if methods is None:
         return None
     return c_string(methods if isinstance(methods, str) else ",".join(methods), "methods")
+
+
+def _headers_mask(kinds: Kinds) -> int:
+    """The value for ``headers_wait``. Unlike a filter it may be empty."""
+    if kinds is None or isinstance(kinds, Kind):
+        return _mask(kinds)
+    chosen = tuple(kinds)
+    return _mask(chosen) if chosen else c.HEADERS_PASS
 
 
 def _mask(kinds: Kinds) -> int:

@@ -26,8 +26,8 @@ from ._fork import process
 from ._metadata import owned_text
 from ._objects import own
 from ._options import forget_kept_options
-from ._registration import Kinds, Methods, Registration
-from ._verdict import Level
+from ._registration import Methods, Registration
+from ._verdict import Kinds, Level
 from ._wait import Waiters, workers
 
 _logger = logging.getLogger("penstock")

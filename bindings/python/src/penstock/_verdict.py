@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from typing import Iterable, Union
 
 from . import _constants as c
 
@@ -34,6 +35,10 @@ class Kind(enum.IntEnum):
     CLIENT_STREAM = c.KIND_CLIENT_STREAM
     SERVER_STREAM = c.KIND_SERVER_STREAM
     BIDI = c.KIND_BIDI
+
+
+# Which kinds of calls: one, or several; what None means is said where it is used.
+Kinds = Union[Kind, Iterable[Kind], None]
 
 
 class Connectivity(enum.IntEnum):

@@ -94,6 +94,7 @@ class penstock_interceptor(Structure):
         ("inbound_executor", c_void_p),
         ("on_connection", penstock_connection_callback),
         ("on_pick", penstock_hop_callback),
+        ("headers_wait", c_uint64),
     ]
 
 
