@@ -47,8 +47,12 @@ public func penstock_status_code(_ status: OpaquePointer!) -> Int32 {
 }
 
 @_cdecl("penstock_status_message") @implementation
-public func penstock_status_message(_ status: OpaquePointer!) -> UnsafePointer<CChar>! {
-  status.map { cString(object($0, Status.self).message) } ?? cString("")
+public func penstock_status_message(_ status: OpaquePointer!, _ length: UnsafeMutablePointer<Int>!)
+  -> UnsafePointer<CChar>!
+{
+  let message = status.map { object($0, Status.self).message } ?? ByteView(start: nil, count: 0)
+  length?.pointee = message.count
+  return cString(message)
 }
 
 /// Runs `body` on a status that may be changed. A NULL handle, or a read-only status, is an error.
@@ -68,11 +72,11 @@ public func penstock_status_set_code(_ status: OpaquePointer!, _ code: Int32) ->
 }
 
 @_cdecl("penstock_status_set_message") @implementation
-public func penstock_status_set_message(_ status: OpaquePointer!, _ message: UnsafePointer<CChar>!)
-  -> penstock_result
-{
-  guard let message else { return PENSTOCK_E_INVALID_ARGUMENT }
-  return changing(status) { $0.setMessage(bytes(message)) ? .ok : .noMemory }
+public func penstock_status_set_message(
+  _ status: OpaquePointer!, _ message: UnsafeRawPointer!, _ length: Int
+) -> penstock_result {
+  guard let message = bytes(message, length) else { return PENSTOCK_E_INVALID_ARGUMENT }
+  return changing(status) { $0.setMessage(message) ? .ok : .noMemory }
 }
 
 @_cdecl("penstock_status_trailers") @implementation

@@ -260,11 +260,12 @@ static inline void change_metadata(penstock_metadata *metadata) {
 static inline void change_status(penstock_status *status) {
   if (!status) return;
   if (once_in(3)) penstock_status_set_code(status, pick_code());
-  if (once_in(3)) penstock_status_set_message(status, pick_text("", "message"));
+  bytes message = pick_bytes();
+  if (once_in(3)) penstock_status_set_message(status, message.data, message.length);
   if (once_in(4)) penstock_status_add_detail(status, pick_text("", "type_url"), "\x0a\x01z", 3);
   if (once_in(8)) penstock_status_clear_details(status);
   change_metadata(penstock_status_trailers(status));
-  look_at_text(penstock_status_message(status));
+  look_at_text(penstock_status_message(status, NULL));
 }
 
 /* If the caller has passed `error`, checks that a failure has set an error object with its code, and that a success has

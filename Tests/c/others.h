@@ -26,7 +26,7 @@ static inline void check_unary(penstock_channel *channel, const char *json, int3
   penstock_reply *reply = NULL;
   if (OK(penstock_channel_unary(channel, UNARY, "x", 1, options, &reply, NULL))) {
     CHECK_INT(penstock_reply_code(reply), code);
-    CHECK_HAS(penstock_status_message(penstock_reply_status(reply)), part);
+    CHECK_HAS(penstock_status_message(penstock_reply_status(reply), NULL), part);
     penstock_reply_release(reply);
   }
   penstock_call_options_release(options);

@@ -58,7 +58,7 @@ static inline const char *ready_value(const penstock_metadata *metadata, const c
 }
 
 static inline const char *ready_message(const penstock_reply *reply) {
-  return penstock_status_message(penstock_reply_status(reply));
+  return penstock_status_message(penstock_reply_status(reply), NULL);
 }
 
 static inline penstock_interceptor_id ready_add(penstock_channel *channel, const penstock_interceptor *table,

@@ -102,7 +102,7 @@ static void edit(style *self, int32_t event, penstock_hop *hop) {
   }
   if (event == HEADERS) OK(penstock_metadata_set(self->metadata, "x-seen", "headers"));
   if (event == STATUS) {
-    OK(penstock_status_set_message(self->status, "changed"));
+    OK(penstock_status_set_message(self->status, "changed", 7));
     OK(penstock_metadata_set(penstock_status_trailers(self->status), "x-seen", "status"));
   }
 }
@@ -118,7 +118,7 @@ TEST(async_changes_within_the_callback) {
   OK(penstock_metadata_get(penstock_reply_trailers(reply), "seen-x-echo-metadata", 0, &value, NULL));
   OK(penstock_metadata_get(penstock_reply_trailers(reply), "x-seen", 0, &value, NULL));
   OK(penstock_metadata_get(penstock_reply_headers(reply), "x-seen", 0, &value, NULL));
-  CHECK_STR(penstock_status_message(penstock_reply_status(reply)), "changed");
+  CHECK_STR(penstock_status_message(penstock_reply_status(reply), NULL), "changed");
   penstock_reply_release(reply);
   CHECK_STR(style.method, "/other.Service/Method");
   penstock_channel_release(channel);
@@ -166,7 +166,7 @@ TEST(async_changes_later) {
   kept = take_kept(&style, 6); /* the hop of on_status */
   const void *value = NULL;
   OK(penstock_metadata_get(penstock_status_trailers(style.status), "x-trailers-mine", 0, &value, NULL));
-  OK(penstock_status_set_message(style.status, "late"));
+  OK(penstock_status_set_message(style.status, "late", 4));
   OK(penstock_hop_resolve(kept, PENSTOCK_NEXT));
   pthread_join(caller, NULL);
   CHECK_RESULT(penstock_hop_resolve(kept, PENSTOCK_NEXT), PENSTOCK_E_ALREADY);
@@ -175,7 +175,7 @@ TEST(async_changes_later) {
   size_t length = 0;
   const char *message = penstock_reply_message(run.reply, &length);
   CHECK(length == 8 && memcmp(message, "response", 8) == 0);
-  CHECK_STR(penstock_status_message(penstock_reply_status(run.reply)), "late");
+  CHECK_STR(penstock_status_message(penstock_reply_status(run.reply), NULL), "late");
   penstock_reply_release(run.reply);
   penstock_channel_release(run.channel);
   style_end(&style, 1);

@@ -12,7 +12,7 @@ static void expect_end(act act, int32_t event, int32_t code, const char *message
   penstock_reply *reply = NULL;
   REQUIRE_OK(penstock_channel_unary(channel, UNARY, "ping", 4, NULL, &reply, NULL));
   CHECK_INT(penstock_reply_code(reply), code);
-  CHECK_STR(penstock_status_message(penstock_reply_status(reply)), message);
+  CHECK_STR(penstock_status_message(penstock_reply_status(reply), NULL), message);
   penstock_reply_release(reply);
   penstock_channel_release(channel);
   style_end(&style, 1);

@@ -232,9 +232,9 @@ TEST(call_cancel) {
   penstock_reply *reply = NULL;
   REQUIRE_OK(penstock_call_wait(call, &reply));
   CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_CANCELLED);
-  CHECK_STR(penstock_status_message(penstock_reply_status(reply)), "I changed my mind");
+  CHECK_STR(penstock_status_message(penstock_reply_status(reply), NULL), "I changed my mind");
   CHECK_RESULT(penstock_status_set_code((penstock_status *)penstock_reply_status(reply), 0), PENSTOCK_E_STATE);
-  CHECK_RESULT(penstock_status_set_message((penstock_status *)penstock_reply_status(reply), ""), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_status_set_message((penstock_status *)penstock_reply_status(reply), "", 0), PENSTOCK_E_STATE);
   CHECK_HAS(penstock_reply_status_json(reply), "CANCELLED");
   penstock_message *message = NULL;
   CHECK_RESULT(penstock_call_receive(call, &message), PENSTOCK_E_END);

@@ -32,7 +32,7 @@ static void flow_reply(penstock_call *call, penstock_reply *reply, void *user_da
   (void)call;
   flow *flow = user_data;
   flow->code = penstock_reply_code(reply);
-  snprintf(flow->reason, sizeof(flow->reason), "%s", penstock_status_message(penstock_reply_status(reply)));
+  snprintf(flow->reason, sizeof(flow->reason), "%s", penstock_status_message(penstock_reply_status(reply), NULL));
   latch_signal(&flow->reply);
 }
 static void flow_finalized(void *user_data) { latch_signal(&((flow *)user_data)->finalized); }

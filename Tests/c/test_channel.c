@@ -282,7 +282,7 @@ TEST(channel_refused_connection_is_unavailable) {
     size_t length = 7;
     CHECK(penstock_reply_message(reply, &length) == NULL);
     CHECK_INT(length, 0);
-    CHECK(*penstock_status_message(penstock_reply_status(reply)) != 0);
+    CHECK(*penstock_status_message(penstock_reply_status(reply), NULL) != 0);
     penstock_reply_release(reply);
   }
   penstock_channel_release(channel);
@@ -299,7 +299,7 @@ TEST(channel_close) {
   penstock_reply *reply = NULL;
   if (OK(penstock_call_wait(call, &reply))) {
     CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_CANCELLED);
-    CHECK_STR(penstock_status_message(penstock_reply_status(reply)), "channel closed");
+    CHECK_STR(penstock_status_message(penstock_reply_status(reply), NULL), "channel closed");
     penstock_reply_release(reply);
   }
   penstock_call_release(call);

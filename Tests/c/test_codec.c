@@ -215,8 +215,8 @@ TEST(codec_that_fails_ends_the_call_and_names_the_method) {
     penstock_reply *reply = NULL;
     if (OK(unary_object(channel, codec, text_new(&state, "abc", 3), &reply))) {
       CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_INTERNAL);
-      CHECK_HAS(penstock_status_message(penstock_reply_status(reply)), UNARY);
-      CHECK_HAS(penstock_status_message(penstock_reply_status(reply)), encodes ? "encode" : "decode");
+      CHECK_HAS(penstock_status_message(penstock_reply_status(reply), NULL), UNARY);
+      CHECK_HAS(penstock_status_message(penstock_reply_status(reply), NULL), encodes ? "encode" : "decode");
       CHECK(reply_object(reply) == NULL);
       penstock_reply_release(reply);
     }

@@ -23,7 +23,7 @@ TEST(law_7_executor_that_refuses_a_job) {
     bool is_lost = penstock_reply_code(reply) != PENSTOCK_STATUS_OK;
     if (is_lost) {
       CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_INTERNAL);
-      CHECK_STR(penstock_status_message(penstock_reply_status(reply)), "interceptor 'busy' lost its executor");
+      CHECK_STR(penstock_status_message(penstock_reply_status(reply), NULL), "interceptor 'busy' lost its executor");
       /* Whether on_status ran depends on which job was refused; it never runs twice. */
       CHECK(atomic_load(&here.seen[PENSTOCK_EVENT_STATUS]) <= 1);
     } else {

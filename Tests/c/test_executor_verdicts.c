@@ -32,7 +32,7 @@ static int32_t use_everything(probe *self, penstock_hop *hop, int32_t event) {
     OK(penstock_hop_set_bytes(hop, "response", 8));
   }
   if (event == PENSTOCK_EVENT_STATUS) {
-    OK(penstock_status_set_message(penstock_hop_status(hop), "mine"));
+    OK(penstock_status_set_message(penstock_hop_status(hop), "mine", 4));
     OK(penstock_metadata_get(penstock_hop_metadata(hop), "x-trailers-mine", 0, &data, &length));
   }
   if (event == PENSTOCK_EVENT_DEMAND) OK(penstock_hop_set_count(hop, penstock_hop_count(hop)));
@@ -48,7 +48,7 @@ TEST(executor_callbacks_may_change_everything) {
   penstock_reply *reply = NULL;
   REQUIRE_OK(penstock_channel_unary(channel, "/other.Service/Method", "ping", 4, NULL, &reply, NULL));
   CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_OK);
-  CHECK_STR(penstock_status_message(penstock_reply_status(reply)), "mine");
+  CHECK_STR(penstock_status_message(penstock_reply_status(reply), NULL), "mine");
   size_t length = 0;
   const char *message = penstock_reply_message(reply, &length);
   CHECK(length == 8 && memcmp(message, "response", 8) == 0);
@@ -217,7 +217,7 @@ TEST(executor_callbacks_may_take) {
   penstock_reply *reply = NULL;
   REQUIRE_OK(penstock_channel_unary(channel, "/no.Such/Method", "ping", 4, NULL, &reply, NULL));
   CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_OK);
-  CHECK_STR(penstock_status_message(penstock_reply_status(reply)), "taken");
+  CHECK_STR(penstock_status_message(penstock_reply_status(reply), NULL), "taken");
   size_t length = 0;
   penstock_reply_message(reply, &length);
   CHECK_INT(length, 4);

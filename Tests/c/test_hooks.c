@@ -9,7 +9,7 @@ static int32_t refuse_with_details(probe *self, penstock_hop *hop, int32_t event
   OK(penstock_status_add_detail(status, "type.example.com/a.B", "d", 1));
   OK(penstock_hop_end_with(hop, status));
   /* The call has a copy of the status, so this change has no effect. */
-  OK(penstock_status_set_message(status, "changed"));
+  OK(penstock_status_set_message(status, "changed", 7));
   penstock_status_release(status);
   return PENSTOCK_NEXT;
 }
@@ -27,7 +27,7 @@ TEST(hooks_finish_with_a_built_status) {
     penstock_reply *reply = NULL;
     REQUIRE_OK(penstock_channel_unary(channel, UNARY, "x", 1, NULL, &reply, NULL));
     CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_RESOURCE_EXHAUSTED);
-    CHECK_STR(penstock_status_message(penstock_reply_status(reply)), "later");
+    CHECK_STR(penstock_status_message(penstock_reply_status(reply), NULL), "later");
     const void *value = NULL;
     size_t length = 0;
     OK(penstock_metadata_get(penstock_reply_trailers(reply), "x-by", 0, &value, &length));

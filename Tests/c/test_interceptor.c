@@ -216,7 +216,7 @@ TEST(interceptor_nonsense_ends_the_call_with_internal) {
                                       probe_add(&below, channel, 1)};
     penstock_reply *reply = unary(channel, "x");
     if (!CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_INTERNAL) ||
-        !CHECK_HAS(penstock_status_message(penstock_reply_status(reply)), "the-culprit")) {
+        !CHECK_HAS(penstock_status_message(penstock_reply_status(reply), NULL), "the-culprit")) {
       printf("  case %zu: %d from %s\n", i, cases[i].verdict, event_name(cases[i].event));
     }
     penstock_reply_release(reply);

@@ -180,7 +180,7 @@ TEST(lanes_refuse_with_details_and_trailers) {
     penstock_reply *reply = NULL;
     REQUIRE_OK(penstock_channel_unary(channel, UNARY, "x", 1, NULL, &reply, NULL));
     CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_FAILED_PRECONDITION);
-    CHECK_STR(penstock_status_message(penstock_reply_status(reply)), "not today");
+    CHECK_STR(penstock_status_message(penstock_reply_status(reply), NULL), "not today");
     const void *value = NULL;
     size_t length = 0;
     OK(penstock_metadata_get(penstock_reply_trailers(reply), "x-why", 0, &value, NULL));
@@ -203,7 +203,7 @@ static int32_t fail_it(probe *self, penstock_hop *hop, int32_t event) {
   penstock_status *status = penstock_hop_status(hop);
   CHECK_INT(penstock_status_code(status), 0);
   OK(penstock_status_set_code(status, PENSTOCK_STATUS_DATA_LOSS));
-  OK(penstock_status_set_message(status, "that answer is wrong"));
+  OK(penstock_status_set_message(status, "that answer is wrong", 20));
   OK(penstock_status_add_detail(status, "t/acme.Why", "w", 1));
   OK(penstock_metadata_set(penstock_hop_metadata(hop), "x-checked", "1"));
   return PENSTOCK_NEXT;
@@ -232,7 +232,7 @@ static int32_t rescue(probe *self, penstock_hop *hop, int32_t event) {
   CHECK_INT(penstock_status_code(status), PENSTOCK_STATUS_UNAVAILABLE);
   OK(penstock_hop_deliver(hop, "from elsewhere", 14));
   OK(penstock_status_set_code(status, PENSTOCK_STATUS_OK));
-  OK(penstock_status_set_message(status, ""));
+  OK(penstock_status_set_message(status, "", 0));
   return PENSTOCK_NEXT;
 }
 TEST(lanes_error_becomes_a_success_with_a_message) {

@@ -187,7 +187,7 @@ static void check_end(penstock_call *call, int32_t code, const char *message) {
   penstock_reply *reply = NULL;
   if (OK(penstock_call_wait(call, &reply))) {
     CHECK_INT(penstock_reply_code(reply), code);
-    CHECK_STR(penstock_status_message(penstock_reply_status(reply)), message);
+    CHECK_STR(penstock_status_message(penstock_reply_status(reply), NULL), message);
     penstock_reply_release(reply);
   }
   penstock_call_release(call);
@@ -244,7 +244,7 @@ TEST(redirect_to_a_channel_that_closes_meanwhile) {
   penstock_reply *reply = NULL;
   OK(penstock_channel_unary(first, UNARY, "x", 1, NULL, &reply, NULL));
   CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_CANCELLED);
-  CHECK_STR(penstock_status_message(penstock_reply_status(reply)), "channel closed");
+  CHECK_STR(penstock_status_message(penstock_reply_status(reply), NULL), "channel closed");
   penstock_reply_release(reply);
   penstock_channel_release(closing);
   penstock_channel_release(first);

@@ -259,7 +259,7 @@ TEST(hop_closes_the_channel_before_the_answer) {
     probe_add(&probe, channel, 0);
     REQUIRE_OK(penstock_channel_unary(channel, UNARY, "x", 1, NULL, &reply, NULL));
     CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_CANCELLED);
-    CHECK_STR(penstock_status_message(penstock_reply_status(reply)), "channel closed");
+    CHECK_STR(penstock_status_message(penstock_reply_status(reply), NULL), "channel closed");
     penstock_reply_release(reply);
     penstock_channel_release(channel);
     probe_wait_finalized(&probe);

@@ -227,7 +227,7 @@ static void *blocked_receive(void *pointer) {
   penstock_reply *reply = NULL;
   if (OK(penstock_call_wait(call, &reply))) {
     CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_CANCELLED);
-    CHECK_STR(penstock_status_message(penstock_reply_status(reply)), "runtime shut down");
+    CHECK_STR(penstock_status_message(penstock_reply_status(reply), NULL), "runtime shut down");
     penstock_reply_release(reply);
   }
   return NULL;

@@ -54,7 +54,7 @@ static int32_t echo_code(penstock_channel *channel, const char *request, const c
   if (OK(penstock_channel_unary(channel, UNARY, request, strlen(request), call_options, &reply, NULL))) {
     code = penstock_reply_code(reply);
     if (code != PENSTOCK_STATUS_OK) {
-      CHECK_STR(penstock_status_message(penstock_reply_status(reply)),
+      CHECK_STR(penstock_status_message(penstock_reply_status(reply), NULL),
                 "a message to send is over max_send_message_bytes");
     }
   }

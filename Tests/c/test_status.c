@@ -40,13 +40,13 @@ TEST(status_values) {
   penstock_status *status = new_status(5, "no such thing");
   REQUIRE(status != NULL);
   CHECK_INT(penstock_status_code(status), 5);
-  CHECK_STR(penstock_status_message(status), "no such thing");
+  CHECK_STR(penstock_status_message(status, NULL), "no such thing");
   OK(penstock_status_set_code(status, 16));
   CHECK_RESULT(penstock_status_set_code(status, 17), PENSTOCK_E_INVALID_ARGUMENT);
   CHECK_RESULT(penstock_status_set_code(status, -1), PENSTOCK_E_INVALID_ARGUMENT);
   CHECK_INT(penstock_status_code(status), 16);
-  OK(penstock_status_set_message(status, "caf\xc3\xa9 \"q\"\n"));
-  CHECK_STR(penstock_status_message(status), "caf\xc3\xa9 \"q\"\n");
+  OK(penstock_status_set_message(status, "caf\xc3\xa9 \"q\"\n", 10));
+  CHECK_STR(penstock_status_message(status, NULL), "caf\xc3\xa9 \"q\"\n");
   CHECK_WHOLE(status,
               "{\"code\":16,\"name\":\"UNAUTHENTICATED\",\"message\":\"caf\xc3\xa9 \\\"q\\\"\\n\",\"metadata\":{},"
               "\"details\":[]}");
@@ -58,6 +58,25 @@ TEST(status_values) {
   CHECK_RESULT(penstock_status_new(-1, "", &unmade), PENSTOCK_E_INVALID_ARGUMENT);
   CHECK_RESULT(penstock_status_new(17, "", &unmade), PENSTOCK_E_INVALID_ARGUMENT);
   CHECK(unmade == NULL);
+}
+
+/* A message may have NULs, which its length includes. */
+TEST(status_messages_with_a_nul) {
+  static const char text[] = "a\0b\0";
+  penstock_status *status = new_status(5, NULL);
+  size_t length = 0;
+  OK(penstock_status_set_message(status, text, 4));
+  CHECK(memcmp(penstock_status_message(status, &length), text, 5) == 0);
+  CHECK_INT(length, 4);
+  OK(penstock_status_set_message(status, text, 3));
+  CHECK(memcmp(penstock_status_message(status, &length), "a\0b", 4) == 0);
+  CHECK_INT(length, 3);
+  CHECK_WHOLE(status,
+              "{\"code\":5,\"name\":\"NOT_FOUND\",\"message\":\"a\\u0000b\",\"metadata\":{},\"details\":[]}");
+  OK(penstock_status_set_message(status, NULL, 0));
+  CHECK_STR(penstock_status_message(status, &length), "");
+  CHECK_INT(length, 0);
+  penstock_status_release(status);
 }
 
 TEST(status_repairs_its_message) {
@@ -72,7 +91,7 @@ TEST(status_repairs_its_message) {
   };
   for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
     penstock_status *status = new_status(2, cases[i].given);
-    CHECK_STR(penstock_status_message(status), cases[i].repaired);
+    CHECK_STR(penstock_status_message(status, NULL), cases[i].repaired);
     char *json = NULL;
     OK(penstock_status_json(status, &json));
     CHECK_HAS(json, cases[i].repaired);
@@ -183,7 +202,7 @@ TEST(status_details_stay_consistent) {
   penstock_status *status = new_status(0, "");
   REQUIRE(status != NULL);
   CHECK_ENCODED(status, "");
-  OK(penstock_status_set_message(status, "no"));
+  OK(penstock_status_set_message(status, "no", 2));
   OK(penstock_status_set_code(status, 9));
   CHECK_ENCODED(status, "\x08\x09\x12\x02no");
   OK(penstock_status_set_detail(status, "t/acme.X", "abc", 3));
@@ -192,7 +211,7 @@ TEST(status_details_stay_consistent) {
   OK(penstock_status_set_code(status, 5));
   CHECK_ENCODED(status, "\x08\x05\x12\x02no\x1a\x0f\x0a\x08t/acme.X\x12\x03"
                         "abc");
-  OK(penstock_status_set_message(status, ""));
+  OK(penstock_status_set_message(status, "", 0));
   OK(penstock_status_set_detail(status, "acme.X", "d", 1));
   CHECK_ENCODED(status, "\x08\x05\x1a\x0d\x0a\x08t/acme.X\x12\x01"
                         "d");

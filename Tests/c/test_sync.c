@@ -47,7 +47,7 @@ static int32_t change_all(syncer *self, penstock_hop *call) {
   CHECK(response_is(call, "changed"));
   OK(penstock_metadata_set(penstock_hop_metadata(call), "seen", "yes"));
   OK(penstock_metadata_set(penstock_status_trailers(status), "seen-too", "yes"));
-  OK(penstock_status_set_message(status, "and the message"));
+  OK(penstock_status_set_message(status, "and the message", 15));
   return PENSTOCK_NEXT;
 }
 

@@ -77,7 +77,7 @@ static int32_t try_again(syncer *self, penstock_hop *hop) {
     if (!CHECK(has(penstock_hop_why(hop), self->text))) printf("  %s\n", penstock_hop_why(hop));
   }
   CHECK_INT(penstock_status_code(penstock_hop_status(hop)), PENSTOCK_STATUS_NOT_FOUND);
-  OK(penstock_status_set_message(penstock_hop_status(hop), "it stays"));
+  OK(penstock_status_set_message(penstock_hop_status(hop), "it stays", 8));
   return PENSTOCK_NEXT;
 }
 

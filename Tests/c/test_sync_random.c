@@ -55,7 +55,7 @@ static int32_t act_at_random(player *self, penstock_hop *call) {
     penstock_hop_set_bytes(call, "changed", 7);
     break;
   case 3:
-    penstock_status_set_message(penstock_hop_status(call), "changed");
+    penstock_status_set_message(penstock_hop_status(call), "changed", 7);
     break;
   case 4:
     penstock_metadata_set(penstock_hop_metadata(call), "c", "d");

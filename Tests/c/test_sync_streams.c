@@ -223,7 +223,7 @@ static int32_t wait_in_next(syncer *self, penstock_hop *call) {
   latch_signal(&self->entered);
   CHECK_RESULT(penstock_hop_next(call), PENSTOCK_E_GONE);
   self->code = penstock_status_code(penstock_hop_status(call));
-  CHECK_STR(penstock_status_message(penstock_hop_status(call)), self->text);
+  CHECK_STR(penstock_status_message(penstock_hop_status(call), NULL), self->text);
   CHECK(!penstock_hop_metadata(call));
   return PENSTOCK_NEXT;
 }

@@ -56,7 +56,7 @@ TEST(take_is_needed_for_what_was_delivered) {
   penstock_reply *reply = unary(channel, "q");
   if (CHECK(reply)) {
     CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_INTERNAL);
-    CHECK_HAS(penstock_status_message(penstock_reply_status(reply)), "needs TAKE");
+    CHECK_HAS(penstock_status_message(penstock_reply_status(reply), NULL), "needs TAKE");
     penstock_reply_release(reply);
   }
   penstock_channel_release(channel);

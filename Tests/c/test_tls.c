@@ -12,7 +12,7 @@ static void check_refused(const char *target, const char *more, const char *word
   REQUIRE_OK(penstock_channel_new(target, options, &channel, NULL));
   penstock_reply *reply = unary(channel, "x");
   CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_UNAVAILABLE);
-  CHECK_HAS(penstock_status_message(penstock_reply_status(reply)), words);
+  CHECK_HAS(penstock_status_message(penstock_reply_status(reply), NULL), words);
   penstock_reply_release(reply);
   penstock_channel_release(channel);
 }
@@ -69,7 +69,7 @@ TEST(tls_and_cleartext_do_not_meet) {
   REQUIRE_OK(penstock_channel_new(tls_address(false), "{\"tls\": false}", &channel, NULL));
   penstock_reply *reply = unary(channel, "x");
   CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_UNAVAILABLE);
-  CHECK_HAS(penstock_status_message(penstock_reply_status(reply)), "it sent nothing, and may want TLS");
+  CHECK_HAS(penstock_status_message(penstock_reply_status(reply), NULL), "it sent nothing, and may want TLS");
   penstock_reply_release(reply);
   penstock_channel_release(channel);
 }

@@ -172,7 +172,7 @@ TEST(interceptor_second_finish_is_refused) {
   probe_init_with(&probe, "twice", finish_twice, NULL);
   probe_add(&probe, channel, 0);
   penstock_reply *reply = unary(channel, "x");
-  CHECK_STR(penstock_status_message(penstock_reply_status(reply)), "first");
+  CHECK_STR(penstock_status_message(penstock_reply_status(reply), NULL), "first");
   penstock_reply_release(reply);
   penstock_channel_release(channel);
   probe_wait_finalized(&probe);
@@ -196,7 +196,7 @@ TEST(interceptor_finish_from_every_callback) {
     penstock_reply *reply = unary(channel, "x");
     if (!CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_PERMISSION_DENIED))
       printf("  in %s\n", event_name(event));
-    CHECK_STR(penstock_status_message(penstock_reply_status(reply)), "not you");
+    CHECK_STR(penstock_status_message(penstock_reply_status(reply), NULL), "not you");
     penstock_reply_release(reply);
     for (int k = 0; k < 3; k++) OK(penstock_registration_remove(ids[k], NULL));
     probe_wait_finalized(&above);

@@ -119,7 +119,7 @@ static void one(client *client, bool bidi, const char *options, outcome *outcome
   outcome->elapsed_us = now_us() - started;
   if (reply) {
     outcome->code = penstock_reply_code(reply);
-    outcome->message = strdup(penstock_status_message(penstock_reply_status(reply)));
+    outcome->message = strdup(penstock_status_message(penstock_reply_status(reply), NULL));
     CHECK(strstr(penstock_reply_status_json(reply), penstock_status_code_name(outcome->code)) != NULL);
     const char *attempts = strstr(penstock_reply_stats_json(reply), "\"attempts\":");
     if (attempts) {

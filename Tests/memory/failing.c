@@ -131,7 +131,7 @@ void close_all(penstock_runtime *runtime, penstock_channel *channel) {
 
 bool ended(penstock_reply *reply, int32_t expected, const void *message, size_t length) {
   int32_t code = penstock_reply_code(reply);
-  const char *words = penstock_status_message(penstock_reply_status(reply));
+  const char *words = penstock_status_message(penstock_reply_status(reply), NULL);
   bool isWithout = refusing && (code == PENSTOCK_STATUS_RESOURCE_EXHAUSTED || code == PENSTOCK_STATUS_INTERNAL ||
                                 code == PENSTOCK_STATUS_UNAVAILABLE);
   if (code != expected && !isWithout) wrong("a call ended with %d: %s", code, words);

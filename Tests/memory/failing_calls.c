@@ -84,7 +84,7 @@ static void with_details(void) {
   if (options && TRY(penstock_channel_unary(channel, UNARY, "ping", 4, options, &reply, &error))) {
     const penstock_status *status = penstock_reply_status(reply);
     if (penstock_reply_code(reply) == 5) {
-      if (!refusing || *penstock_status_message(status)) has(penstock_status_message(status), "gone");
+      if (!refusing || *penstock_status_message(status, NULL)) has(penstock_status_message(status, NULL), "gone");
       size_t count = penstock_status_detail_count(status);
       if (count != 1 && !(count == 0 && refusing)) wrong("%zu details of 1", count);
       has(penstock_reply_status_json(reply), count ? "\"base64\":\"eHl6\"" : "\"code\":5");

@@ -184,8 +184,8 @@ static void status_by_hand(void) {
   count += WENT(penstock_status_set_detail(status, "type.example/acme.Three", "x", 1));
   if (penstock_status_detail_count(status) != count)
     wrong("%zu details, not %zu", penstock_status_detail_count(status), count);
-  bool isSaid = WENT(penstock_status_set_message(status, "another"));
-  has(penstock_status_message(status), isSaid ? "another" : "a message");
+  bool isSaid = WENT(penstock_status_set_message(status, "another", 7));
+  has(penstock_status_message(status, NULL), isSaid ? "another" : "a message");
   const void *value = NULL;
   size_t length = 0;
   penstock_result found = penstock_status_detail_find(status, "acme.One", &value, &length);

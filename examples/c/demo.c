@@ -361,7 +361,7 @@ static void reject(penstock_channel *channel) {
   penstock_reply *reply = unary(channel, "let me in", "{\"deadline_ms\": 10000}");
   show(trace_in(reply));
   expect(penstock_reply_code(reply) == PENSTOCK_STATUS_PERMISSION_DENIED &&
-             strcmp(penstock_status_message(penstock_reply_status(reply)), "guard says no") == 0,
+             strcmp(penstock_status_message(penstock_reply_status(reply), NULL), "guard says no") == 0,
          "the caller gets PERMISSION_DENIED, \"guard says no\"");
   expect(went(trace_in(reply), PENSTOCK_EVENT_START, "meter > auth > guard") &&
              went(trace_in(reply), PENSTOCK_EVENT_STATUS, "auth > meter"),

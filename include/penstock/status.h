@@ -67,22 +67,23 @@ PENSTOCK_API void penstock_status_release(penstock_status *status);
  * memory: none.
  * threads: one thread at a time for one status. */
 PENSTOCK_API int32_t penstock_status_code(const penstock_status *status);
-/* Gives the message.
- * result: NUL-terminated UTF-8 (invalid bytes are replaced by U+FFFD); "" for NULL.
+/* Gives the message, and in *length (nullable) its bytes, without the NUL at its end. A message of a server may have
+ * further NULs.
+ * result: NUL-terminated UTF-8 (invalid bytes are replaced by U+FFFD); "" and 0 for NULL.
  * memory: lives until the status is changed or released.
  * threads: one thread at a time for one status. */
-PENSTOCK_API const char *penstock_status_message(const penstock_status *status);
+PENSTOCK_API const char *penstock_status_message(const penstock_status *status, size_t *length);
 /* Sets the code to `code`.
  * result: E_INVALID_ARGUMENT: `code` is outside 0-16. E_STATE: the status is read-only: that of a call that has ended,
  * or of a local cancel or deadline.
  * memory: none.
  * threads: one thread at a time for one status. */
 PENSTOCK_API penstock_result penstock_status_set_code(penstock_status *status, int32_t code);
-/* Sets the message to `message`, NUL-terminated UTF-8.
+/* Sets the message to `length` bytes at `message`, UTF-8 (invalid bytes are replaced by U+FFFD).
  * result: E_STATE: read-only. E_NO_MEMORY.
  * memory: `message` is copied.
  * threads: one thread at a time for one status. */
-PENSTOCK_API penstock_result penstock_status_set_message(penstock_status *status, const char *message);
+PENSTOCK_API penstock_result penstock_status_set_message(penstock_status *status, const void *message, size_t length);
 
 /* Gives the trailers, which can be changed when the status can. If there are details, the trailers contain
  * "grpc-status-details-bin": as the server sent it, or, once code, message or details have been changed, as

@@ -146,7 +146,9 @@ static void print_reply(const penstock_reply *reply, const penstock_metadata *ea
   const penstock_status *status = penstock_reply_status(reply);
   printf("{\"code\": %d, \"name\": \"%s\", \"message\": ", penstock_reply_code(reply),
          penstock_status_code_name(penstock_reply_code(reply)));
-  print_hex(penstock_status_message(status), strlen(penstock_status_message(status)));
+  size_t length = 0;
+  const char *message = penstock_status_message(status, &length);
+  print_hex(message, length);
   print_metadata("early_headers", early);
   print_metadata("headers", penstock_reply_headers(reply));
   print_metadata("trailers", penstock_reply_trailers(reply));

@@ -41,7 +41,7 @@ bool check_status(const char *file, int line, const penstock_reply *reply, int32
     failed(file, line, "no reply, where %s was expected", penstock_status_code_name(code));
     return false;
   }
-  const char *found = penstock_status_message(penstock_reply_status(reply));
+  const char *found = penstock_status_message(penstock_reply_status(reply), NULL);
   if (penstock_reply_code(reply) == code && (!message || strcmp(found, message) == 0)) return true;
   failed(file, line, "status %s \"%s\", not %s \"%s\"", penstock_status_code_name(penstock_reply_code(reply)), found,
          penstock_status_code_name(code), message ? message : "...");

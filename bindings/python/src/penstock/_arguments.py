@@ -27,11 +27,16 @@ class Uncompressed:
         self.message = message
 
 
-def c_string(text: str, what: str) -> bytes:
-    """``text`` as bytes for C; InvalidArgumentError if a NUL would cut it short."""
+def encoded_text(text: str, what: str) -> bytes:
+    """``text`` as bytes for a C function that gets their number too."""
     if not isinstance(text, str):
         raise TypeError(f"{what} must be a str, not {type(text).__name__}")
-    encoded = text.encode("utf-8", "surrogatepass")
+    return text.encode("utf-8", "surrogatepass")
+
+
+def c_string(text: str, what: str) -> bytes:
+    """``text`` as bytes for C; InvalidArgumentError if a NUL would cut it short."""
+    encoded = encoded_text(text, what)
     if b"\0" in encoded:
         raise InvalidArgumentError(c.E_INVALID_ARGUMENT, f"{what} contains a NUL character")
     return encoded
@@ -63,6 +68,6 @@ def sized(data: Payload) -> Tuple[bytes, int]:
 
 def milliseconds(seconds: float) -> int:
     """Seconds in milliseconds for C: rounded up, at least 0, at most `_LONGEST`. ValueError: NaN."""
-    if math.isnan(seconds):
+    if seconds != seconds:
         raise ValueError("a time must not be NaN")
-    return max(0, math.ceil(min(seconds * 1000, _LONGEST)))
+    return math.ceil(max(0, min(seconds * 1000, _LONGEST)))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, Union
 
 from . import _raw
-from ._arguments import c_string
+from ._arguments import c_string, encoded_text
 from ._errors import check, check_with
 from ._metadata import Metadata, MetadataLike, owned_text
 from ._objects import own
@@ -181,8 +181,8 @@ class Status:
 
     @message.setter
     def message(self, message: str) -> None:
-        text = c_string(message, "a message")
-        check(_raw.penstock_status_set_message(self._address(), text), "the message can't be set")
+        text = encoded_text(message, "a message")
+        check(_raw.penstock_status_set_message(self._address(), text, len(text)), "the message can't be set")
 
     @property
     def trailers(self) -> Metadata:
@@ -235,8 +235,19 @@ class Status:
         """The status as JSON: code, name, message, metadata (the trailers), details."""
         return owned_text(_raw.penstock_status_json, self._address())
 
+    def __reduce__(self) -> Tuple[Any, ...]:
+        # A copy owns a status of its own. The message is apart, because JSON that is read must have no NUL.
+        view = json.loads(self.json)
+        return _copied_status, (view.pop("message"), json.dumps(view))
+
     def __repr__(self) -> str:
         return f"<Status {self.code.name} {self.message!r}>"
+
+
+def _copied_status(message: str, view: str) -> Status:
+    status = Status.from_json(view)
+    status.message = message
+    return status
 
 
 # The types that can end a call: a code (with a message and so on), or a `Status`.
@@ -255,8 +266,9 @@ def as_status(code: StatusLike, message: str, details: Iterable[DetailLike], tra
 
 def status_message(pointer: int) -> str:
     """The message of the status at ``pointer``."""
-    message: Optional[bytes] = _raw.penstock_status_message(pointer)
-    return (message or b"").decode("utf-8", "replace")
+    length = c_size_t()
+    message = _raw.penstock_status_message(pointer, byref(length))
+    return ctypes.string_at(message, length.value).decode("utf-8", "replace")
 
 
 def status_details(pointer: int) -> List[Detail]:

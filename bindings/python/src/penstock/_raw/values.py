@@ -70,12 +70,12 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_status_release": (None, c_void_p),
     # int32_t penstock_status_code(const penstock_status *status);
     "penstock_status_code": (c_int32, c_void_p),
-    # const char *penstock_status_message(const penstock_status *status);
-    "penstock_status_message": (c_char_p, c_void_p),
+    # const char *penstock_status_message(const penstock_status *status, size_t *length);
+    "penstock_status_message": (c_void_p, c_void_p, POINTER(c_size_t)),
     # penstock_result penstock_status_set_code(penstock_status *status, int32_t code);
     "penstock_status_set_code": (c_int32, c_void_p, c_int32),
-    # penstock_result penstock_status_set_message(penstock_status *status, const char *message);
-    "penstock_status_set_message": (c_int32, c_void_p, c_char_p),
+    # penstock_result penstock_status_set_message(penstock_status *status, const void *message, size_t length);
+    "penstock_status_set_message": (c_int32, c_void_p, c_void_p, c_size_t),
     # penstock_metadata *penstock_status_trailers(const penstock_status *status);
     "penstock_status_trailers": (c_void_p, c_void_p),
     # size_t penstock_status_detail_count(const penstock_status *status);
