@@ -17,7 +17,10 @@ func readServiceConfig(_ reader: JSONReader, _ into: (ServiceConfig) -> Void) ->
       // This is an older field: it counts only if the newer `loadBalancingConfig` is absent.
       if let newer = reader.member("loadBalancingConfig"), !newer.isNull { return nil }
       return readPolicyName(field) { config.balancing.policy = $0 }
-    case "methodConfig": return field.elements { readMethod($0, into: &config.methods) }
+    case "methodConfig": return field.elements { readMethod($0, into: config) }
+    case "retryThrottling":
+      config.ignored.retryThrottling = true
+      return nil
     case "healthCheckConfig":
       return field.fields { key, field in
         bytesEqual(key, "serviceName") ? field.string { config.healthService = $0 } : nil
@@ -42,7 +45,7 @@ private struct MethodName {
 }
 
 @inline(never)
-private func readMethod(_ reader: JSONReader, into methods: inout MethodConfigs) -> Failure? {
+private func readMethod(_ reader: JSONReader, into service: ServiceConfig) -> Failure? {
   var config = MethodConfig()
   var names: JSONReader?
   let failure = reader.fields { key, field in
@@ -54,6 +57,12 @@ private func readMethod(_ reader: JSONReader, into methods: inout MethodConfigs)
     case "timeout": return field.duration { config.timeout = $0 }
     case "maxRequestMessageBytes": return field.uint32 { config.maxRequestBytes = $0 }
     case "maxResponseMessageBytes": return field.uint32 { config.maxResponseBytes = $0 }
+    case "retryPolicy":
+      service.ignored.retryPolicy = true
+      return nil
+    case "hedgingPolicy":
+      service.ignored.hedgingPolicy = true
+      return nil
     default: return nil
     }
   }
@@ -76,7 +85,7 @@ private func readMethod(_ reader: JSONReader, into methods: inout MethodConfigs)
     if name.service.isEmpty, !name.method.isEmpty {
       return one.fail(because: ("a method without its service" as StaticString).bytes)
     }
-    switch methods.add(config, service: name.service, method: name.method) {
+    switch service.methods.add(config, service: name.service, method: name.method) {
     case .ok: return nil
     case .already: return one.fail(because: ("this name has a config already" as StaticString).bytes)
     default: return Failure(.noMemory, "no memory")

@@ -1,8 +1,7 @@
 import PenstockWire
 
-/// The part of a service config (grpc-proto's service_config.proto) that channels use. `retryPolicy`,
-/// `hedgingPolicy` and `retryThrottling` are not read yet. The object is not changed after the config was
-/// read.
+/// The part of a service config (grpc-proto's service_config.proto) that channels use. The object is not
+/// changed after the config was read.
 public final class ServiceConfig {
   public var balancing = BalancerConfig()
   public var methods = MethodConfigs()
@@ -11,6 +10,17 @@ public final class ServiceConfig {
   public var healthService: ByteBuffer?
   /// The largest number of connections to one address (gRFC A105).
   public var connectionsPerSubchannel = 1
+  /// The parts of the config that have no effect yet.
+  public var ignored = IgnoredParts()
+
+  public init() {}
+}
+
+/// Parts of a service config that the channel does not apply. Its listeners are told of them.
+public struct IgnoredParts: Equatable, Sendable {
+  public var retryPolicy = false
+  public var hedgingPolicy = false
+  public var retryThrottling = false
 
   public init() {}
 }

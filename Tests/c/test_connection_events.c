@@ -193,11 +193,12 @@ TEST(connection_events_name_what_is_ignored) {
   penstock_runtime *runtime = new_runtime(NULL);
   penstock_channel *channel =
       open_at(runtime, peer_address(),
-              "{\"tls\": false, \"service_config\": {\"loadBalancingConfig\": [{\"weighted_round_robin\": {}}]}}");
+              "{\"tls\": false, \"service_config\": {\"loadBalancingConfig\": [{\"weighted_round_robin\": {}}], "
+              "\"methodConfig\": [{\"retryPolicy\": {}}, {\"hedgingPolicy\": {}}], \"retryThrottling\": {}}}");
   observe(&self, channel);
   check_echo(channel);
-  EVENTUALLY(has(&self, "IRCY"));
-  CHECK_HAS(self.message[10], "weighted_round_robin");
+  EVENTUALLY(has(&self, "IIIIRCY"));
+  CHECK_HAS(self.message[10], "retryThrottling");
   penstock_channel_release(channel);
   latch_wait(&self.finalized, 1);
   OK(penstock_runtime_shutdown(runtime, 20000));

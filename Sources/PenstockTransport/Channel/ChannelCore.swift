@@ -230,7 +230,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
       while let action = actions.next() {
         switch action {
         case .resolve:
-          noteBalancing()
+          noteIgnored()
           names?.ask()
         case .refresh: names?.refresh()
         case .connect(let index, let until):
@@ -336,11 +336,14 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   @inline(never) @_optimize(size)
   func serve(_ service: ServiceConfig?) {
     guard closedBecause == nil else { return }
-    let before = destination.service.balancing
+    let before = destination.service
     destination.service = service ?? destination.ownService
     methods.set(destination.service.methods)
-    guard destination.service.balancing != before else { return }
-    changeBalancer(hasNames: true)
+    if destination.service.balancing != before.balancing {
+      changeBalancer(hasNames: true)
+    } else if destination.service.ignored != before.ignored {
+      noteIgnored()
+    }
   }
 
   /// Makes a new balancer, which gets the endpoints with the next addresses. The endpoints keep their connections.
@@ -349,7 +352,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   func changeBalancer(hasNames: Bool) {
     let wasIdle = balancer.connectivity == .idle
     balancer = ChannelCore.newBalancer(destination, runtime, picks: picker != nil)
-    noteBalancing()
+    noteIgnored()
     if !wasIdle { _ = balancer.handle(.wanted, now: runtime.now) }
     pick = balancer.pick
     runtime.disarm(self)

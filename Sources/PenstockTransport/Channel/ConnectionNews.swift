@@ -107,15 +107,16 @@ extension ChannelCore {
     }
   }
 
-  /// If the channel can't apply the load balancing policy of the service config, queues an event that reports
-  /// this.
-  @inline(never) @_optimize(size)
-  func noteBalancing() {
+  /// Queues an event for each part of the service config that the channel can't apply.
+  func noteIgnored() {
     if destination.service.balancing.policy == .weightedRoundRobin {
-      note(
-        .ignored, nil,
-        ByteBuffer().say(
-          "weighted_round_robin: servers are not asked for reports of their load, so all weights are equal"))
+      noteIgnored("weighted_round_robin: servers are not asked for reports of their load, so all weights are equal")
     }
+    let ignored = destination.service.ignored
+    if ignored.retryPolicy { noteIgnored("retryPolicy: calls are not retried by a policy yet") }
+    if ignored.hedgingPolicy { noteIgnored("hedgingPolicy: calls are not hedged yet") }
+    if ignored.retryThrottling { noteIgnored("retryThrottling: there are no retries by a policy yet") }
   }
+
+  private func noteIgnored(_ words: StaticString) { note(.ignored, nil, ByteBuffer().say(words)) }
 }

@@ -111,6 +111,55 @@ def test_the_health_of_a_server() -> None:
         server.stop(None).wait(20)
 
 
+WEIGHTED = {"loadBalancingConfig": [{"weighted_round_robin": {}}]}
+RETRIES = {"methodConfig": [{"retryPolicy": {"maxAttempts": 3}}, {"name": [{"service": "a"}], "hedgingPolicy": {}}]}
+THROTTLING = {"retryThrottling": {"maxTokens": 3, "tokenRatio": 0.1}}
+IGNORED = ["retryPolicy", "hedgingPolicy", "retryThrottling"]
+
+
+def ignored(observer: Observer) -> List[str]:
+    """The first words of the messages of all IGNORED events."""
+    return [(event.message or "").split(":")[0] for event in observer.events if event.kind.name == "IGNORED"]
+
+
+def test_what_a_service_config_has_in_vain(server: str) -> None:
+    observer = Observer()
+    config = {**WEIGHTED, **RETRIES, **THROTTLING}
+    with penstock.Channel(server, tls=False, options={"service_config": config}, interceptors=[observer]) as channel:
+        channel.connect()
+        eventually(lambda: observer.kinds()[-1:] == ["READY"])
+    assert observer.kinds()[:6] == ["IGNORED"] * 4 + ["RESOLVING", "CONNECTING"]
+    assert ignored(observer) == ["weighted_round_robin", *IGNORED]
+    assert all(len(event.message or "") > 30 for event in observer.events[:4])
+
+
+def test_what_a_later_service_config_has_in_vain(server: str) -> None:
+    """A resolver's config is told when it comes, whether or not it changes the policy; the same config is not told
+    again."""
+    observer = Observer()
+    resolver = penstock.Resolver()
+    addresses = [{"address": f"ipv4:{server}"}]
+
+    def push(**config: Any) -> None:
+        resolver.push({"addresses": addresses, "service_config": config})
+
+    with penstock.Channel("orders", tls=False, interceptors=[observer], resolver=resolver) as channel:
+        push()
+        channel.connect()
+        eventually(lambda: observer.kinds()[-1:] == ["READY"])
+        assert ignored(observer) == []
+        push(**THROTTLING)
+        eventually(lambda: ignored(observer) == IGNORED[2:])
+        push(**THROTTLING)
+        push(**RETRIES, **THROTTLING)
+        eventually(lambda: ignored(observer) == [*IGNORED[2:], *IGNORED])
+        push(**WEIGHTED, **RETRIES)
+        eventually(lambda: ignored(observer)[4:] == ["weighted_round_robin", *IGNORED[:2]])
+        push()
+        push(**WEIGHTED)
+        eventually(lambda: ignored(observer)[7:] == ["weighted_round_robin"])
+
+
 def test_a_server_that_has_no_health_service(server: str) -> None:
     observer = Observer()
     config = {"loadBalancingConfig": [{"round_robin": {}}], "healthCheckConfig": {"serviceName": ""}}
