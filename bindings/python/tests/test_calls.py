@@ -11,7 +11,7 @@ import pytest
 
 import penstock
 from conftest import await_hanging, json_bytes
-from helpers import on_thread, run
+from helpers import Only, on_thread, run
 from penstock import Channel, RpcError, StatusCode
 
 Make = Callable[[Channel], Any]
@@ -138,6 +138,21 @@ def test_with_call_tells_what_came(channel: Channel) -> None:
     assert outcome.stats["duration_us"] > 0
     response, call = channel.stream_unary("/penstock.Echo/ClientStream").with_call([b"a", b"b"])
     assert (response, call.code()) == (b"ab", StatusCode.OK)
+
+
+def test_a_message_with_a_nul_is_given_whole(channel: Channel) -> None:
+    seen: List[str] = []
+
+    def note(hop: penstock.Hop) -> None:
+        seen.append(hop.status.message)
+        hop.status.message += "!"
+
+    channel.add_interceptor(Only(on_status=note))
+    with pytest.raises(RpcError) as caught:
+        channel.unary_unary("/penstock.Probe/Unary")(json.dumps({"code": 5, "message": "a\x00b"}).encode())
+    assert seen == ["a\x00b"]
+    assert caught.value.details() == "a\x00b!"
+    assert json.loads(caught.value.status_json)["message"] == "a\x00b!"
 
 
 @pytest.mark.parametrize("code", list(StatusCode)[1:])
@@ -320,9 +335,26 @@ def test_a_deadline(channel: Channel) -> None:
 
 def test_a_timeout_is_told_to_the_server(probe: Callable[..., Any]) -> None:
     assert 15 < probe(timeout=20)["time_remaining"] <= 20
-    for none in (None, float("inf"), 1e12):
+    for none in (None, float("inf"), 1e12, 10**400):
         left = probe(timeout=none)["time_remaining"]
         assert left is None or left > 1e8
+
+
+@pytest.mark.parametrize("timeout", [-float("inf"), -(10**400), -1, 0])
+def test_a_timeout_that_has_passed(channel: Channel, timeout: Any) -> None:
+    stream = channel.unary_stream("/penstock.Probe/HangStream")(b"", timeout=timeout)
+    assert stream.time_remaining() == 0
+    for call in (lambda: next(stream), lambda: channel.unary_unary("/penstock.Probe/Hang")(b"", timeout=timeout)):
+        with pytest.raises(RpcError) as caught:
+            call()
+        assert caught.value.code() == StatusCode.DEADLINE_EXCEEDED
+
+
+@pytest.mark.parametrize("timeout", [float("inf"), 10**400])
+def test_a_timeout_without_end(channel: Channel, timeout: Any) -> None:
+    stream = channel.unary_stream("/penstock.Echo/ServerStream")(b"x", timeout=timeout)
+    assert stream.time_remaining() is None
+    assert list(stream) == [b"x"]
 
 
 def test_cancel_reaches_the_server(channel: Channel) -> None:

@@ -3,6 +3,7 @@ INTERNAL (law 7 of docs/interceptors.md)."""
 
 from __future__ import annotations
 
+import gc
 import logging
 import traceback
 from typing import Any, List
@@ -11,8 +12,9 @@ import pytest
 
 import penstock
 from conftest import await_hanging
-from helpers import EVENTS, Only, bidi, recorder, unary
+from helpers import EVENTS, Only, bidi, eventually, recorder, unary
 from penstock import Channel, Hop, Registration, RpcError, StatusCode, Verdict
+from penstock._objects import registry
 
 # ---- Law 7 ----
 
@@ -35,6 +37,77 @@ def test_an_exception_ends_the_call_and_reaches_the_caller(
         assert isinstance(cause, ZeroDivisionError)
         assert "raising" in "".join(traceback.format_tb(cause.__traceback__))
     assert unary_of_another_channel_works(channel)
+
+
+class FailsAtOnce(penstock.Interceptor):
+    def __init__(self) -> None:
+        self.seen: List[str] = []
+
+    def create(self, hop: Hop) -> Any:
+        self.seen.append("create")
+        raise KeyError("no")
+
+
+class FailsAtOnceWithCallbacks(FailsAtOnce):
+    def on_start(self, hop: Hop) -> None:
+        self.seen.append("on_start")
+
+    def on_send(self, hop: Hop) -> None:
+        self.seen.append("on_send")
+
+    def on_status(self, hop: Hop) -> None:
+        self.seen.append("on_status")
+
+    def on_cancel(self, hop: Hop) -> None:
+        self.seen.append("on_cancel")
+
+    def destroy(self, hop: Hop) -> None:
+        self.seen.append("destroy")
+
+
+class FailsAtOnceWithCompletions(penstock.CompletionInterceptor):
+    def __init__(self) -> None:
+        self.seen: List[str] = []
+
+    def create(self, method: str, kind: penstock.Kind) -> Any:
+        self.seen.append("create")
+        raise KeyError("no")
+
+    def on_status(self, status: penstock.Status, done: penstock.Completion) -> None:
+        self.seen.append("on_status")
+        done.next()
+
+
+@pytest.mark.parametrize("kind", [FailsAtOnce, FailsAtOnceWithCallbacks, FailsAtOnceWithCompletions])
+@pytest.mark.parametrize("executor", [None, penstock.SerialExecutor()])
+def test_create_that_raises_is_named(channel: Channel, kind: Any, executor: Any) -> None:
+    """The status names it, for the hops above too, and no other callback of the hop is called."""
+    heard: List[Any] = []
+    above: List[str] = []
+    below: List[str] = []
+    interceptor = kind()
+    interceptor.executor = executor
+    objects = len(registry)
+    penstock.set_exception_hook(lambda *args: heard.append(args[:2]))
+    try:
+        channel.add_interceptor(Only(on_status=lambda hop: above.append(hop.status.message)), priority=2)
+        channel.add_interceptor(interceptor, priority=1, name="breaker")
+        channel.add_interceptor(recorder(below))
+        for call in (lambda: unary(channel, timeout=30), lambda: bidi(channel, [b"1"])):
+            with pytest.raises(RpcError) as caught:
+                call()
+            assert caught.value.code() == StatusCode.INTERNAL
+            assert caught.value.details() == "interceptor 'breaker': create raised KeyError"
+            assert isinstance(caught.value.__cause__, KeyError)
+    finally:
+        penstock.set_exception_hook(None)
+        del caught
+    assert heard == [("breaker", "create")] * 2
+    assert above == ["interceptor 'breaker': create raised KeyError"] * 2
+    assert interceptor.seen == ["create"] * 2
+    assert below == []
+    channel.close()
+    eventually(lambda: gc.collect() >= 0 and len(registry) <= objects)
 
 
 def unary_of_another_channel_works(channel: Channel) -> bool:

@@ -357,6 +357,58 @@ print("last")
     assert run(text, server) == "last\n"
 
 
+def test_daemon_threads_end_without_a_word(server: str) -> None:
+    """The end of the process ends the calls of daemon threads, which is no error of the program."""
+    text = """
+channel = penstock.Channel(target, tls=False)
+def hang(): channel.unary_unary("/penstock.Probe/Hang")(b"")
+def read(): list(channel.unary_stream("/penstock.Probe/HangStream")(b""))
+def call_again_and_again():
+    while True:
+        try: hang()
+        except penstock.RpcError: pass
+for work in (hang, hang, read, read, call_again_and_again):
+    threading.Thread(target=work, daemon=True).start()
+channel.unary_unary("/penstock.Probe/AwaitHanging")(b"5")
+print("last")
+"""
+    assert run(text, server) == "last\n"
+
+
+def test_other_errors_of_daemon_threads_are_still_told(server: str) -> None:
+    text = """
+from penstock import _runtime
+def told(arguments): print("told", arguments.exc_type.__name__)
+def fail(error): raise error
+threading.excepthook = told
+_runtime._at_exit()
+for error in (ValueError("x"), penstock.ClosedError(13), penstock.GoneError(6)):
+    thread = threading.Thread(target=fail, args=(error,))
+    thread.start()
+    thread.join()
+"""
+    assert run(text, server) == "told ValueError\ntold GoneError\n"
+
+
+def test_a_runtime_is_driven_without_select_poll(server: str) -> None:
+    """eventlet.monkey_patch() removes select.poll and select.epoll. Here no thread waits in a call, so only the
+    runtime's own thread can make the connection, and later end."""
+    text = """
+import select
+del select.poll, select.epoll
+runtime = penstock.Runtime()
+channel = penstock.Channel(target, tls=False, runtime=runtime)
+ready = threading.Event()
+channel.watch_connectivity(lambda state: state != penstock.Connectivity.READY or ready.set())
+channel.connect()
+assert ready.wait(30)
+assert channel.unary_unary("/penstock.Echo/Unary")(b"x") == b"x"
+runtime.shutdown()
+print([thread.name for thread in threading.enumerate()])
+"""
+    assert run(text, server) == "['MainThread']\n"
+
+
 def test_a_program_that_never_calls_ends(server: str) -> None:
     assert run("penstock.Runtime(); penstock.default_runtime(); print('last')", server) == "last\n"
 

@@ -16,8 +16,9 @@ from . import _raw
 from ._arguments import Uncompressed, payload
 from ._codec import Boxed, Codec, boxed, fill
 from ._errors import check, check_with
+from ._keywords import FOREVER
 from ._metadata import ReceivedMetadata, owned_text
-from ._objects import own
+from ._objects import Uncopied, own
 from ._options import CallOptions
 from ._reply import Outcome, Reply, RpcError, RunningValues, local_error, reply_error
 from ._status import StatusCode
@@ -276,7 +277,7 @@ class Requests:
         threading.Thread(target=run, name="penstock requests", daemon=True).start()
 
 
-class Call(Outcome):
+class Call(Uncopied, Outcome):
     """A running call with a stream of responses: iterate over it.
 
     A call object that is dropped cancels its call, unless the call has ended. The iteration raises an end other than
@@ -287,6 +288,8 @@ class Call(Outcome):
     when another thread has read them, at the deadline, or when the call is cancelled. Iterate first, or set a
     ``timeout``.
     """
+
+    _reply: Optional[Reply] = None
 
     def __init__(
         self,
@@ -301,7 +304,7 @@ class Call(Outcome):
         self._waiters = waiters
         self._requests = requests
         self._deserializer = deserializer
-        self._until = None if timeout is None else time.monotonic() + timeout
+        self._until = None if timeout is None or timeout > FOREVER else time.monotonic() + max(timeout, 0)
         self._keeper = keeper
         self._unread: Deque[Data] = collections.deque()
         self._is_read = False

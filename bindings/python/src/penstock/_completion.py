@@ -197,12 +197,25 @@ def _shown(callback: str, done: Completion) -> tuple[Any, ...]:
     return ()
 
 
+def _words(name: str, callback: str, error: BaseException) -> str:
+    return f"interceptor {name!r}: {callback} raised {type(error).__name__}".replace("\0", "?")
+
+
 def _fail(name: str, callback: str, handle: int, error: BaseException) -> None:
     _raw.penstock_hop_set_value(handle, EXCEPTION_KEY, registry.add(Raised(error)), forget)
-    text = f"interceptor {name!r}: {callback} raised {type(error).__name__}"
-    encoded = text.encode("utf-8", "replace").replace(b"\0", b"?")
+    encoded = _words(name, callback, error).encode("utf-8", "replace")
     _raw.penstock_hop_end(handle, StatusCode.INTERNAL.number, encoded)
     report(name, callback, error)
+
+
+class _Unmade:
+    """Sees a call whose `create` has raised, which could not end the call: ends it with INTERNAL."""
+
+    def __init__(self, words: str) -> None:
+        self._words = words
+
+    def on_start(self, metadata: Metadata, done: Completion) -> None:
+        done.end(StatusCode.INTERNAL, self._words)
 
 
 def _drop(given: Dict[str, Any]) -> None:
@@ -247,8 +260,7 @@ def _create(handle: int, number: Optional[int], state: Any) -> int:
     except BaseException as error:
         _raw.penstock_hop_set_value(handle, EXCEPTION_KEY, registry.add(Raised(error)), forget)
         report(registered.name, "create", error)
-        # -1 is no verdict, so the library ends the call with INTERNAL, and names the interceptor.
-        return -1
+        made = _Unmade(_words(registered.name, "create", error))
     if isinstance(made, Verdict):
         return int(made)
     methods = registered.methods if made is None else made

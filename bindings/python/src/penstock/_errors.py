@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from ctypes import c_void_p
-from typing import Dict, Optional, Type
+from typing import Any, Dict, Optional, Tuple, Type
 
 from . import _constants as c
 from . import _raw
@@ -27,6 +27,9 @@ class LibraryError(Error):
         self.message = message
         self.path = path
         super().__init__(f"{message} ({self.name})" if message else self.name)
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return type(self), (self.result, self.message, self.path), self.__dict__
 
 
 class InvalidArgumentError(LibraryError, ValueError):

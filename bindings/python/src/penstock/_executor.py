@@ -9,7 +9,7 @@ from . import _raw
 from ._ctrl_c import recover
 from ._errors import check
 from ._fork import process
-from ._objects import forget, own, registry
+from ._objects import Uncopied, forget, own, registry
 from ._reports import report
 
 
@@ -38,7 +38,7 @@ class Job:
         return True
 
 
-class Executor:
+class Executor(Uncopied):
     """Runs an interceptor's callbacks. ``submit(job)`` must arrange for ``job()`` to be called once, on any thread.
     The return value of ``submit`` is ignored; if it raises, the job is not taken, and the call ends with INTERNAL.
 

@@ -44,13 +44,15 @@ class Registered:
 
 class Instance:
     """The object whose number C passes to the callbacks of an interceptor that has `create` or `destroy`: the
-    interceptor's registration, and its state for one call."""
+    interceptor's registration, and its state for one call. ``failure``: the exception of `create`, after which no
+    other callback is called."""
 
-    __slots__ = ("registered", "state")
+    __slots__ = ("failure", "registered", "state")
 
     def __init__(self, registered: Registered, state: object) -> None:
         self.registered = registered
         self.state = state
+        self.failure: Optional[BaseException] = None
 
 
 @dataclass(eq=False, repr=False)

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 Interceptors = Iterable[Union[object, Tuple[object, int]]]
 
 # A timeout longer than this (some thirty years) counts as no timeout.
-_FOREVER = 1e9
+FOREVER = 1e9
 
 
 # ---- The checks: each gives the JSON of a value, or None for a value that sets nothing ----
 
 
 def _deadline(seconds: float) -> Optional[str]:
-    return None if seconds > _FOREVER else str(milliseconds(seconds))
+    return None if seconds > FOREVER else str(milliseconds(seconds))
 
 
 def _metadata(metadata: MetadataLike) -> Optional[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from ctypes import byref, c_char_p, c_size_t, c_void_p
 from typing import (
+    Any,
     Callable,
     Iterable,
     Iterator,
@@ -155,6 +156,10 @@ class Metadata(MutableMapping[str, MetadataValue]):
             error,
         )
 
+    def __reduce__(self) -> Tuple[Any, ...]:
+        # A copy owns metadata of its own.
+        return Metadata, (self.json,)
+
     def __repr__(self) -> str:
         return f"Metadata({[tuple(pair) for pair in self.pairs()]!r})"
 
@@ -165,6 +170,8 @@ class ReceivedMetadata(Tuple[Metadatum, ...]):
 
     _pointer: Optional[int] = None
     _keeper: object = None
+    # The JSON of a copy, which has no pointer.
+    _json: str = "{}"
 
     @classmethod
     def _of(cls, pointer: Optional[int], keeper: object) -> ReceivedMetadata:
@@ -187,7 +194,10 @@ class ReceivedMetadata(Tuple[Metadatum, ...]):
     @property
     def json(self) -> str:
         """All metadata as JSON; see `Metadata.json`."""
-        return metadata_json(self._pointer) if self._pointer else "{}"
+        return metadata_json(self._pointer) if self._pointer else self._json
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return ReceivedMetadata, (tuple(self),), {"_json": self.json}
 
 
 _VALUE_TYPES = (str, bytes, bytearray, memoryview)

@@ -11,7 +11,7 @@ from ._call import Call, Deserializer, Requests, Serializer
 from ._codec import Codec
 from ._encoding import Codec as Encoding
 from ._keywords import CallKeywords, Interceptors, RequestArguments, RequestsArguments, takes
-from ._objects import Raised
+from ._objects import Raised, Uncopied
 from ._options import CallOptions, call_options
 from ._reply import CompletedCall, Reply, reply_error
 from ._status import StatusCode
@@ -192,7 +192,7 @@ class ChannelLike(Protocol):
     _handle: int
 
 
-class Caller:
+class Caller(Uncopied):
     """The base of the objects that make calls: `Channel` and `SideChannel`."""
 
     # The codec whose functions replace the serializers of each method; None: they stay.

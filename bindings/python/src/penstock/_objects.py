@@ -90,6 +90,15 @@ def value_at(address: Optional[int], default: Any = None) -> Any:
     return entry.thing if isinstance(entry, Value) else address
 
 
+class Uncopied:
+    """The base of objects that own a handle of C, which a copy or a pickle would have without owning it."""
+
+    __slots__ = ()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(f"a {type(self).__name__} can't be copied or pickled")
+
+
 def own(owner: object, release: Callable[[int], None], handle: int) -> weakref.finalize[Any, Any]:
     """Releases ``handle`` once, when ``owner`` is collected. At exit nothing is released: the process ends
     anyway."""

@@ -158,6 +158,9 @@ class Registration:
         if "create" in methods or "destroy" in methods:
             table.create = create_trampoline
             table.destroy = destroy_trampoline
+        if "create" in methods:
+            # It ends the calls whose `create` has failed.
+            table.on_start = trampolines["on_start"]
         for callback, trampoline in trampolines.items():
             if callback in methods:
                 setattr(table, callback, trampoline)

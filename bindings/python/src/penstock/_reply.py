@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from types import TracebackType
-from typing import Any, Callable, Dict, List, NoReturn, Optional, Type
+from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple, Type, Union
 
 from . import _raw
 from ._arguments import c_string
@@ -31,7 +31,7 @@ class Values:
 
     __slots__ = ("_reply",)
 
-    def __init__(self, reply: Optional[Reply]) -> None:
+    def __init__(self, reply: Union[Reply, Record, None]) -> None:
         self._reply = reply
 
     def get(self, key: str, default: Any = None) -> Any:
@@ -124,15 +124,72 @@ class Reply:
     def value(self, key: bytes, default: Any = None) -> Any:
         return value_at(_raw.penstock_reply_value(self._handle, key), default)
 
+    def __reduce__(self) -> Tuple[Any, ...]:
+        texts = self.status_json(), json.dumps(self.stats()), json.dumps(self.trace())
+        headers, trailers = self.headers(), self.trailers()
+        certificates = self.peer_certificates()
+        return Record, (self.code, self.details, headers, trailers, texts, certificates, self.status_details())
+
+
+class Record:
+    """What a copy of an ended call, or its pickle, has in place of the `Reply`. It has no values, which belong to the
+    process."""
+
+    raised: Optional[BaseException] = None
+
+    def __init__(
+        self,
+        code: StatusCode,
+        details: str,
+        headers: ReceivedMetadata,
+        trailers: ReceivedMetadata,
+        texts: Tuple[str, str, str],
+        certificates: Optional[str],
+        found: List[Detail],
+    ) -> None:
+        self.code = code
+        self.details = details
+        self._headers = headers
+        self._trailers = trailers
+        self._status, self._stats, self._trace = texts
+        self._certificates = certificates
+        self._found = found
+
+    def headers(self) -> ReceivedMetadata:
+        return self._headers
+
+    def trailers(self) -> ReceivedMetadata:
+        return self._trailers
+
+    def status_details(self) -> List[Detail]:
+        return list(self._found)
+
+    def status_json(self) -> str:
+        return self._status
+
+    def stats(self) -> Dict[str, Any]:
+        stats: Dict[str, Any] = json.loads(self._stats)
+        return stats
+
+    def peer_certificates(self) -> Optional[str]:
+        return self._certificates
+
+    def trace(self) -> Dict[str, Any]:
+        trace: Dict[str, Any] = json.loads(self._trace)
+        return trace
+
+    def value(self, key: bytes, default: Any = None) -> Any:
+        return default
+
 
 class Outcome:
     """The end of a call: the base of `RpcError`, of a stream's `Call` and of the second result of ``with_call``."""
 
     _code: StatusCode = StatusCode.UNKNOWN
     _details: str = ""
-    _reply: Optional[Reply] = None
+    _reply: Union[Reply, Record, None] = None
 
-    def _settled(self) -> Optional[Reply]:
+    def _settled(self) -> Union[Reply, Record, None]:
         """Waits for the reply; None for a call that failed before there was one."""
         return self._reply
 
@@ -240,9 +297,12 @@ class RpcError(_Ended, Error):
     If the ``grpc`` module is loaded, the exception is a ``grpc.RpcError`` too. If an exception of an interceptor, a
     serializer or a request iterator has ended the call, ``__cause__`` is that exception. An RpcError has the methods
     of grpc.Call and of grpc.Future, because ``grpc.intercept_channel`` gives it to interceptors in place of the call.
+
+    It can be pickled and copied. A copy has no `values` and no ``__cause__``, and is a ``grpc.RpcError`` if the
+    ``grpc`` module is loaded where it is made.
     """
 
-    def __init__(self, code: StatusCode, details: str, reply: Optional[Reply] = None) -> None:
+    def __init__(self, code: StatusCode, details: str, reply: Union[Reply, Record, None] = None) -> None:
         self._code = code
         self._details = details
         self._reply = reply
@@ -276,6 +336,11 @@ class RpcError(_Ended, Error):
         """Calls ``fn`` with this exception at once, because the call has ended."""
         fn(self)
 
+    def __reduce__(self) -> Tuple[Any, ...]:
+        own_names = ("_code", "_details", "_reply")
+        others = {name: value for name, value in self.__dict__.items() if name not in own_names}
+        return _copied_error, (self._code, self._details, self._reply), others
+
     def __str__(self) -> str:
         return f"{self._code.name}: {self._details}" if self._details else self._code.name
 
@@ -297,6 +362,10 @@ def _error_class() -> Type[RpcError]:
         found = type("RpcError", (RpcError, grpc_error), {"__module__": __package__, "__doc__": RpcError.__doc__})
         _with_grpc[grpc_error] = found
     return found
+
+
+def _copied_error(code: StatusCode, details: str, reply: Optional[Record]) -> RpcError:
+    return _error_class()(code, details, reply)
 
 
 def local_error(code: StatusCode, details: str, cause: Optional[BaseException] = None) -> RpcError:

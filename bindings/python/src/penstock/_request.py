@@ -11,12 +11,13 @@ from ._arguments import c_string, milliseconds, whole_number
 from ._codec import Boxed, content, fill
 from ._errors import StateError, check_hop
 from ._metadata import Metadata
+from ._objects import Uncopied
 from ._verdict import Idempotency
 
 _LARGEST = 2**31 - 1
 
 
-class RequestFields:
+class RequestFields(Uncopied):
     """The request of a call. It may be changed: through a `Hop` in `on_start`, and, if the interceptor has
     ``replay_bytes``, in `on_status`, where it is the request that a RESTART sends; through an `Event` or a
     `Completion` while such a status waits; through an `InterceptedCall` before `next`, and after a `next` that has

@@ -15,18 +15,19 @@ import signal
 import threading
 import weakref
 from ctypes import byref, c_int, c_void_p
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from . import _constants as c
 from . import _fork, _raw
 from ._arguments import milliseconds
 from ._ctrl_c import raise_escaping
-from ._errors import check, check_with, library_error
+from ._errors import ClosedError, check, check_with, library_error
 from ._fork import process
 from ._metadata import owned_text
-from ._objects import own
+from ._objects import Uncopied, own
 from ._options import forget_kept_options
 from ._registration import Methods, Registration
+from ._reply import RpcError
 from ._verdict import Kinds, Level
 from ._wait import Waiters, workers
 
@@ -39,6 +40,17 @@ _EXIT_SECONDS = 2.0
 # The signals that a fault raises on its own thread. They stay unblocked: if they were blocked, a fault would end the
 # process without running its handler.
 _FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGABRT, signal.SIGSYS}
+
+
+def _reading(*descriptors: int) -> Callable[[Optional[int]], List[int]]:
+    """A function that waits, up to a number of milliseconds, until one of ``descriptors`` is readable, and returns
+    those that are. ``eventlet.monkey_patch()`` removes select.poll; its select.select runs other green threads."""
+    if not hasattr(select, "poll"):
+        return lambda ms: select.select(descriptors, [], [], None if ms is None else ms / 1000)[0]
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return lambda ms: [descriptor for descriptor, _ in poll.poll(ms)]
 
 
 class _Driver:
@@ -55,21 +67,20 @@ class _Driver:
         self._descriptor = descriptor.value
         self._stopped, self._stop = os.pipe()
         self._handle: int = _raw.penstock_runtime_retain(handle)
+        self._starter = threading.get_native_id()
         self._thread = threading.Thread(target=self._run, name="penstock", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         # The main thread runs Python's signal handlers, so this thread takes no signals except those of its own
-        # faults.
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - _FAULTS)
+        # faults. Packages such as eventlet run it as part of the thread that has started it, which must take them.
+        if threading.get_native_id() != self._starter:
+            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - _FAULTS)
         try:
-            work, stopped = select.poll(), select.poll()
-            work.register(self._descriptor, select.POLLIN)
-            work.register(self._stopped, select.POLLIN)
-            stopped.register(self._stopped, select.POLLIN)
-            while all(descriptor != self._stopped for descriptor, _ in work.poll()):
+            work, stopped = _reading(self._descriptor, self._stopped), _reading(self._stopped)
+            while self._stopped not in work(None):
                 if self._waiters:
-                    stopped.poll(_LOOK_AWAY_MS)
+                    stopped(_LOOK_AWAY_MS)
                     continue
                 result = _raw.penstock_runtime_poll(self._handle, 0)
                 try:
@@ -77,7 +88,7 @@ class _Driver:
                 except BaseException:
                     _logger.exception("a callback raised this on the penstock thread, where no code waits for it")
                 if result == c.E_BUSY:
-                    stopped.poll(_LOOK_AWAY_MS)
+                    stopped(_LOOK_AWAY_MS)
                 elif result not in (c.OK, c.E_INTERRUPTED):
                     return
         finally:
@@ -100,7 +111,7 @@ class _Driver:
         _raw.penstock_runtime_release(self._handle)
 
 
-class Runtime:
+class Runtime(Uncopied):
     """An event loop for channels, with interceptors for all of them. Channels that name no runtime share one.
 
     A thread that waits in a call drives the loop. With ``drive`` a daemon thread drives it while no thread waits;
@@ -354,7 +365,19 @@ def _take_over() -> None:
         runtime._become_child()
 
 
+def _end_quietly() -> None:
+    """Lets the daemon threads that still run end without a traceback when the end of the process ends their calls."""
+    others = threading.excepthook
+
+    def hook(arguments: Any) -> None:
+        if not issubclass(arguments.exc_type, (RpcError, ClosedError)):
+            others(arguments)
+
+    threading.excepthook = hook
+
+
 def _at_exit() -> None:
+    _end_quietly()
     for runtime in list(_runtimes):
         if runtime._process == process():
             runtime._end_driver(_EXIT_SECONDS)

@@ -37,7 +37,15 @@ def _verdict(returned: object, callback: str) -> int:
 
 def _run(callback: str, handle: int, number: Optional[int]) -> int:
     seen_by: Any = registry.get(number)
-    registered = seen_by.registered if isinstance(seen_by, Instance) else seen_by
+    registered = seen_by
+    if isinstance(seen_by, Instance):
+        registered = seen_by.registered
+        if seen_by.failure is not None:
+            if callback == "on_start":
+                _finish(registered.name, "create", handle, seen_by.failure)
+            return c.NEXT
+        if callback == "on_start" and callback not in registered.methods:
+            return c.NEXT
     hop = Hop(handle, seen_by)
     try:
         verdict = _verdict(registered.methods[callback](hop), callback)
@@ -86,7 +94,22 @@ def _create(handle: int, number: Optional[int], state: Any) -> int:
             state[0] = registry.add(instance)
         return verdict
     except BaseException as error:
-        return _failed("create", handle, number, error)
+        return _create_failed(handle, number, state, error)
+
+
+def _create_failed(handle: int, number: Optional[int], state: Any, error: BaseException) -> int:
+    """Handles an exception of `create`, which can't end the call: the hop's `on_start`, which every interceptor with
+    `create` has in its table, ends it."""
+    registered = registry.get(number)
+    assert isinstance(registered, Registered)
+    made = registry.get(state[0])
+    if not isinstance(made, Instance):
+        made = Instance(registered, None)
+        state[0] = registry.add(made)
+    made.failure = error
+    _raw.penstock_hop_set_value(handle, EXCEPTION_KEY, registry.add(Raised(error)), forget)
+    report(registered.name, "create", error)
+    return c.NEXT
 
 
 def _destroy(handle: int, number: Optional[int]) -> None:
@@ -145,14 +168,10 @@ def _failed(callback: str, handle: int, number: Optional[int], error: BaseExcept
     """Handles an exception that a callback has raised: ends the call, stores the exception in the call's values,
     where the caller finds it, and reports it. Returns a verdict."""
     found: Any = registry.get(number)
-    if found is None:
-        # `create` was interrupted before it began, so there is no state for this callback. The exception of `create`
-        # has been reported, but could not end the call.
-        return _INVALID
     registered = found.registered if isinstance(found, Instance) else found
     name = registered.name if isinstance(registered, Registered) else "?"
-    # `_finish` ends the call with a status that names the exception. In `create` it fails, and the verdict below ends
-    # the call. In the callback of a signal the library ignores the verdict.
+    # `_finish` ends the call with a status that names the exception. In the callback of a signal the library ignores
+    # the verdict.
     _finish(name, callback, handle, error)
     if callback not in ("on_cancel", "destroy"):
         _raw.penstock_hop_set_value(handle, EXCEPTION_KEY, registry.add(Raised(error)), forget)
@@ -170,7 +189,10 @@ def _has_failed(given: Dict[str, Any], error: BaseException) -> None:
     """Recovery for a trampoline in which a signal handler has raised: treats the exception as if the callback had
     raised it."""
     handle, number = given["handle"], given["number"]
-    callback = given.get("callback") or ("create" if "state" in given else "destroy")
+    if "state" in given:
+        _create_failed(handle, number, given["state"], error)
+        return
+    callback = given.get("callback") or "destroy"
     _failed(callback, handle, number, error)
     # C gets no verdict from a function that raises, so `_finish` ends the call here, unless `_failed` has ended it.
     _finish("?", callback, handle, error)
