@@ -409,6 +409,23 @@ print([thread.name for thread in threading.enumerate()])
     assert run(text, server) == "['MainThread']\n"
 
 
+def test_a_driver_that_is_no_thread_of_its_own_blocks_no_signals(server: str) -> None:
+    """eventlet and gevent run a threading.Thread as part of the thread that starts it, which may be the main thread.
+    Here the driver runs within `shutdown`, when it has been told to stop."""
+    text = """
+class Green(threading.Thread):
+    def start(self): pass
+    def join(self, seconds=None): self.run()
+threading.Thread = Green
+runtime = penstock.Runtime()
+channel = penstock.Channel(target, tls=False, runtime=runtime)
+assert channel.unary_unary("/penstock.Echo/Unary")(b"x") == b"x"
+runtime.shutdown()
+print(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+"""
+    assert run(text, server) == "set()\n"
+
+
 def test_a_program_that_never_calls_ends(server: str) -> None:
     assert run("penstock.Runtime(); penstock.default_runtime(); print('last')", server) == "last\n"
 
