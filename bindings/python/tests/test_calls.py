@@ -489,6 +489,7 @@ def test_messages_that_are_not_bytes_are_refused(channel: Channel) -> None:
 
 def test_a_message_over_the_limits(server: str) -> None:
     limits = {"max_send_message_bytes": 100, "max_receive_message_bytes": 50}
+    nothing = Only(on_start=lambda hop: None)
     with penstock.Channel(server, tls=False, options=limits) as channel:
         assert channel.unary_unary("/penstock.Echo/Unary")(bytes(50)) == bytes(50)
         for size in (51, 101):
@@ -497,10 +498,15 @@ def test_a_message_over_the_limits(server: str) -> None:
                 lambda data: list(channel.unary_stream("/penstock.Echo/ServerStream")(data)),
                 lambda data: channel.stream_unary("/penstock.Echo/ClientStream")([data]),
                 lambda data: list(channel.stream_stream("/penstock.Echo/Bidi")(iter([data]))),
+                lambda data: channel.unary_unary("/penstock.Echo/Unary")(penstock.Uncompressed(data)),
+                lambda data: channel.unary_unary("/penstock.Echo/Unary")(data, interceptors=[nothing]),
             ):
                 with pytest.raises(RpcError) as caught:
                     call(bytes(size))
                 assert caught.value.code() == StatusCode.RESOURCE_EXHAUSTED
+                if size > 100:
+                    text = "the message to be sent is larger than the limit (101 bytes)"
+                    assert caught.value.details() == text
 
 
 def test_wrong_options_are_refused_by_name(server: str) -> None:

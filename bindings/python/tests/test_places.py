@@ -5,13 +5,14 @@ from __future__ import annotations
 import gc
 import threading
 import time
+from collections import deque
 from typing import Any, Callable, Iterator, List
 
 import pytest
 
 import penstock
 from helpers import Only, bidi, on_thread, recorder, unary
-from penstock import Channel, Hop, Interceptor, Kind, Level, Runtime, Verdict
+from penstock import Channel, Hop, Interceptor, Kind, Level, Runtime, StatusCode, Verdict
 
 
 def named(log: List[str], name: str) -> Only:
@@ -209,6 +210,41 @@ def test_replacing_keeps_place_and_filter(channel: Channel) -> None:
     assert [one["name"] for one in channel.interceptors] == ["a", "newer", "c"]
     newer.remove()
     assert [one["name"] for one in channel.interceptors] == ["a", "c"]
+
+
+def test_replacing_keeps_what_has_been_changed(channel: Channel) -> None:
+    """The priority and the filter are those of the moment; what is given to `replace` is new."""
+    log: List[str] = []
+    held: List[penstock.WouldBlockError] = []
+
+    def deliver(hop: Hop) -> Verdict:
+        """Delivers more than ``hold_bytes``, which were given with the first interceptor."""
+        with pytest.raises(penstock.WouldBlockError) as caught:
+            deque(map(hop.deliver_message, [bytes(8)] * 9), 0)
+        held.append(caught.value)
+        hop.deliver_status(StatusCode.ABORTED)
+        return Verdict.TAKE
+
+    def listed() -> Any:
+        return [(one["name"], one["priority"], one["methods"], one["kinds"]) for one in channel.interceptors]
+
+    first = channel.add_interceptor(named(log, "first"), 1, "/a/*", Kind.UNARY, hold_bytes=20)
+    channel.add_interceptor(named(log, "other"), priority=4)
+    first.priority = 7
+    first.kinds = [Kind.BIDI, Kind.UNARY]
+    first.methods = "/penstock.Echo/*"
+    second = first.replace(Only(on_start=deliver), name="second")
+    place = (second.priority, second.methods, second.kinds)
+    assert place == (7, ("/penstock.Echo/*",), (Kind.UNARY, Kind.BIDI))
+    assert listed()[0] == ("second", 7, "/penstock.Echo/*", ["unary", "bidi"])
+    assert listed()[1][0] == "other"
+    with pytest.raises(penstock.RpcError, match="ABORTED"):
+        bidi(channel, [])
+    assert len(held) == 1
+    second.priority = 1
+    third = second.replace(named(log, "third"), kinds=None, methods=None, hold_bytes=0)
+    assert (third.priority, third.methods, third.kinds) == (1, None, None)
+    assert [one[0] for one in listed()] == ["other", "third"]
 
 
 def test_calls_meet_the_old_or_the_new_one_while_they_are_replaced(channel: Channel) -> None:

@@ -170,6 +170,85 @@ print(released["penstock_message_release"])
     assert run(COUNTING + text, server) == "interrupted\n3\n"
 
 
+# Makes the next call of a C function raise KeyboardInterrupt when the function has done its work.
+INTERRUPTING = """
+def interrupt(name):
+    function = getattr(_raw, name)
+    def work(*arguments):
+        setattr(_raw, name, function)
+        function(*arguments)
+        raise KeyboardInterrupt
+    setattr(_raw, name, work)
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "call", "released", "times"),
+    [
+        ("penstock_channel_unary", "channel.unary_unary('/penstock.Echo/Unary')(b'x')", "penstock_reply_release", 1),
+        ("penstock_channel_unary", "channel.unary_unary('no method')(b'x')", "penstock_error_release", 1),
+        ("penstock_call_wait", "watched.unary_unary('/penstock.Echo/Unary')(b'x')", "penstock_reply_release", 1),
+        ("penstock_call_wait", "watched.unary_unary('/penstock.Echo/Unary')(b'x')", "penstock_call_release", 1),
+        # The second reply is that of `Call.is_active`, which `Call.cancel` asks.
+        ("penstock_call_wait_status", "channel.stream_unary('/penstock.Echo/Bidi')([])", "penstock_reply_release", 2),
+    ],
+)
+def test_an_interrupt_when_a_handle_has_been_given(
+    server: str, function: str, call: str, released: str, times: int
+) -> None:
+    text = f"""
+import gc
+class Pass(penstock.Interceptor):
+    def on_status(self, hop): pass
+watched = penstock.Channel(target, tls=False, interceptors=[Pass()])
+counted("{released}", lambda: None)
+interrupt("{function}")
+try:
+    {call}
+except KeyboardInterrupt:
+    gc.collect()
+    print(released["{released}"])
+"""
+    assert run(COUNTING + INTERRUPTING + text, server) == f"{times}\n"
+
+
+def test_an_interrupt_when_a_message_has_come(server: str) -> None:
+    """The message is not lost: the next iteration gives it."""
+    text = """
+stream = channel.unary_stream("/penstock.Probe/Stream")(b'{"count": 3}')
+read = []
+for turn in range(2):
+    interrupt("penstock_call_receive")
+    try:
+        read.extend(stream)
+    except KeyboardInterrupt:
+        print("interrupted")
+read.extend(stream)
+print([int.from_bytes(message, "big") for message in read])
+"""
+    assert run(COUNTING + INTERRUPTING + text, server) == "interrupted\ninterrupted\n[0, 1, 2]\n"
+
+
+def test_an_interrupted_upload_is_cancelled(server: str) -> None:
+    text = """
+class Look(penstock.Interceptor):
+    def on_status(self, hop):
+        if hop.status.code is penstock.StatusCode.CANCELLED: cancelled.set()
+cancelled = threading.Event()
+def wait(*_):
+    raise KeyboardInterrupt
+_raw.penstock_call_wait_status = wait
+upload = channel.stream_unary("/penstock.Probe/HangBidi")
+try:
+    upload([b"x"], interceptors=[Look()])
+except KeyboardInterrupt as error:
+    # The traceback keeps the call object, so only the interrupt can have cancelled the call.
+    kept = error
+    print(cancelled.wait(20))
+"""
+    assert run(COUNTING + text, server) == "True\n"
+
+
 def test_an_interrupt_when_a_callback_has_failed(server: str) -> None:
     """The interrupt comes while the callback's exception is reported. The handle of the completion is released when
     the `Completion` is collected, and not before."""
