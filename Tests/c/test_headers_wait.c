@@ -218,7 +218,7 @@ static void check_unconnected(const char *address, const char *options, const ch
   OK(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL));
   if (OK(penstock_channel_unary(channel, UNARY, "ping", 4, deadline, &reply, NULL))) {
     CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_UNAVAILABLE);
-    CHECK_HAS(penstock_status_message(penstock_reply_status(reply)), words);
+    CHECK_HAS(penstock_status_message(penstock_reply_status(reply), NULL), words);
     CHECK_HAS(penstock_reply_stats_json(reply), "\"attempts\":4");
   }
   penstock_reply_release(reply);
