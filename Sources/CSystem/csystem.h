@@ -12,6 +12,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <linux/vm_sockets.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <poll.h>
 #include <netinet/in.h>
@@ -346,8 +347,16 @@ static inline int32_t cs_local_name(int32_t fd, void *address, uint32_t *length)
 
 /* ---- socket addresses: filled and read here, so that Swift needs no casts between sockaddr types ---- */
 
+/* The index of the interface that the zone of an IPv6 address names by its number or its name; 0: there is none. */
+static inline uint32_t cs_zone(const char *zone) {
+  if (*zone < '0' || *zone > '9') return if_nametoindex(zone);
+  char *end = NULL;
+  errno = 0;
+  unsigned long number = strtoul(zone, &end, 10);
+  return *end || errno || number > UINT32_MAX ? if_nametoindex(zone) : (uint32_t)number;
+}
 /* Fills in an IP address from text. Returns its length, or 0 if `text` is not an IPv4 or IPv6 address (without
- * brackets or scope). */
+ * brackets, perhaps with a zone, as in "fe80::1%eth0"). */
 static inline uint32_t cs_address_literal(struct sockaddr_storage *storage, const char *text, uint16_t port) {
   struct sockaddr_in *four = (struct sockaddr_in *)storage;
   struct sockaddr_in6 *six = (struct sockaddr_in6 *)storage;
@@ -358,12 +367,17 @@ static inline uint32_t cs_address_literal(struct sockaddr_storage *storage, cons
     return sizeof *four;
   }
   memset(storage, 0, sizeof *storage);
-  if (inet_pton(AF_INET6, text, &six->sin6_addr) == 1) {
-    six->sin6_family = AF_INET6;
-    six->sin6_port = htons(port);
-    return sizeof *six;
-  }
-  return 0;
+  char six_text[INET6_ADDRSTRLEN];
+  const char *zone = strchr(text, '%');
+  size_t length = zone ? (size_t)(zone - text) : strlen(text);
+  if (length >= sizeof six_text) return 0;
+  memcpy(six_text, text, length);
+  six_text[length] = 0;
+  if (inet_pton(AF_INET6, six_text, &six->sin6_addr) != 1) return 0;
+  if (zone && !(six->sin6_scope_id = cs_zone(zone + 1))) return 0;
+  six->sin6_family = AF_INET6;
+  six->sin6_port = htons(port);
+  return sizeof *six;
 }
 /* Fills in the address of a unix socket. Returns its length, or 0 if the path is empty, does not fit, or contains a
  * NUL. Only an abstract path, which begins with a NUL, may contain NULs. */

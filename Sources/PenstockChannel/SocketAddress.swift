@@ -66,7 +66,8 @@ public struct SocketAddress: Equatable {
   }
 
   /// The address as text, such as "1.2.3.4:5", "[::1]:5", "[fe80::1%2]:5", "unix:/path", "unix-abstract:name"
-  /// or "vsock:2:5".
+  /// or "vsock:2:5". A target with this text is this address: in paths a "%" and control characters are
+  /// percent-encoded.
   public func text() -> [UInt8] {
     var out: [UInt8] = []
     withUnsafePointer(to: storage) { storage in
@@ -76,7 +77,14 @@ public struct SocketAddress: Equatable {
         let bytes = UnsafeRawBufferPointer(start: path, count: Int(length - offset))
         let isAbstract = bytes[0] == 0
         append(isAbstract ? "unix-abstract:" : "unix:", to: &out)
-        for byte in bytes.dropFirst(isAbstract ? 1 : 0) where byte != 0 || isAbstract { out.append(byte) }
+        for byte in bytes.dropFirst(isAbstract ? 1 : 0) where byte != 0 || isAbstract {
+          if byte < 0x20 || byte == 0x25 || byte == 0x7F {
+            out.append(0x25)
+            for digit in [byte >> 4, byte & 15] { out.append(digit < 10 ? 0x30 + digit : 0x37 + digit) }
+          } else {
+            out.append(byte)
+          }
+        }
         return
       }
       if family == AF_VSOCK {

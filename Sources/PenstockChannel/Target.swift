@@ -5,7 +5,7 @@ import PenstockWire
 /// `host:port`, `dns:host:port`, `dns:///host:port`, `ipv4:1.2.3.4:5,...`, `ipv6:[::1]:5,...`, `unix:path`,
 /// `unix:///path`, `unix-abstract:name`, `vsock:2:5`, `passthrough:///host:port`, and the URLs
 /// `https://host:port/prefix` and `http://host:port/prefix`. If no port is given it is 443, or 80 for
-/// `http://`; a vsock has to have one.
+/// `http://`; a vsock has to have one. Paths of unix sockets may be percent-encoded, and have blanks as they are.
 public struct Target {
   public enum Location {
     case name(host: ByteBuffer, port: UInt16)
@@ -58,12 +58,12 @@ public struct Target {
 
   public static func parse(_ text: ByteView) -> Outcome {
     if text.isEmpty { return .failed(ByteBuffer().say("the target is empty")) }
-    if hasBlank(text) { return wrong(text, "it has a space or a control character in it") }
-    if let rest = afterAnyCase("https://", text) { return url(rest, text, .tls) }
-    if let rest = afterAnyCase("http://", text) { return url(rest, text, .cleartext) }
-    if mayNameUser(text) { return wrong(text, "it names a user") }
     if let rest = after("unix-abstract:", text) { return unix(rest, text, isAbstract: true) }
     if let rest = after("unix:", text) { return unix(rest, text, isAbstract: false) }
+    if hasBlank(text) { return wrong(text, "it has a space or a control character in it") }
+    if let rest = after("https://", text) { return url(rest, text, .tls) }
+    if let rest = after("http://", text) { return url(rest, text, .cleartext) }
+    if mayNameUser(text) { return wrong(text, "it names a user") }
     if let rest = after("vsock:", text) { return vsock(rest, text) }
     if let rest = after("dns:", text) { return dns(rest, text, scheme: "dns") }
     // "passthrough" means that the name goes to the connecting code as it is. Only the system's look-up could
@@ -169,7 +169,9 @@ public struct Target {
       } else if let flaw = HostName.flaw(host) {
         return wrong(text, ByteBuffer().say("its host name is wrong: ").say(flaw))
       }
-      guard let name = copy(host, security), let authority = authority(part, port) else { return .noMemory }
+      guard let name = security == .unsaid ? ByteBuffer(copying: host) : plainZone(host),
+        let authority = authority(part, port)
+      else { return .noMemory }
       let location = Location.name(host: name, port: port ?? (security == .cleartext ? 80 : defaultPort))
       return .target(
         Target(location: location, authority: authority, host: name, security: security, prefix: prefix))
@@ -194,19 +196,22 @@ public struct Target {
       switch split(part) {
       case .failed(let words): return wrong(text, words)
       case .parts(let host, let port, _):
-        guard let address = SocketAddress(literal: host, port: port ?? defaultPort),
+        guard let plain = plainZone(host) else { return .noMemory }
+        guard let address = SocketAddress(literal: plain.view, port: port ?? defaultPort),
           host.contains(0x3A) == isSix
         else {
           let words = ByteBuffer().say("\"").say(part).say(
-            isSix ? "\" is not an IPv6 address" : "\" is not an IPv4 address")
+            !isSix
+              ? "\" is not an IPv4 address"
+              : host.contains(0x25)
+                ? "\" is not an IPv6 address with the zone of an interface that exists"
+                : "\" is not an IPv6 address")
           return wrong(text, words)
         }
         addresses.append(address)
         if firstHost == nil {
-          guard let name = ByteBuffer(copying: host), let whole = authority(part, port) else {
-            return .noMemory
-          }
-          firstHost = name
+          guard let whole = authority(part, port) else { return .noMemory }
+          firstHost = plain
           firstAuthority = whole
         }
       }
@@ -222,12 +227,34 @@ public struct Target {
       path = absolute
     }
     if path.isEmpty { return wrong(text, "it has no path") }
-    guard let name = ByteBuffer(capacity: path.count + 1), !isAbstract || name.append(byte: 0),
-      name.append(path),
-      let host = ByteBuffer(copying: ("localhost" as StaticString).bytes)
-    else { return .noMemory }
-    guard let address = SocketAddress(unixPath: name.view) else { return wrong(text, "its path is too long") }
+    guard let name = ByteBuffer(capacity: path.count + 1), !isAbstract || name.append(byte: 0) else {
+      return .noMemory
+    }
+    if let flaw = decode(path, into: name) { return wrong(text, flaw) }
+    guard let host = ByteBuffer(copying: ("localhost" as StaticString).bytes) else { return .noMemory }
+    guard let address = SocketAddress(unixPath: name.view) else {
+      return wrong(text, !isAbstract && name.view.contains(0) ? "its path has a NUL" : "its path is too long")
+    }
     return .target(Target(location: .addresses([address]), authority: host, host: host))
+  }
+
+  /// Appends a path to `out`, with its percent-encoding decoded ("gRPC Name Resolution": a target is a URI). `out` has
+  /// room for it. Returns the flaw in words; nil: the path is well formed.
+  private static func decode(_ path: ByteView, into out: ByteBuffer) -> StaticString? {
+    var index = 0
+    while index < path.count {
+      var byte = path[index]
+      index += 1
+      if byte == 0x25 {
+        guard path.count - index >= 2, let high = PercentCoding.hexValue(path[index]),
+          let low = PercentCoding.hexValue(path[index + 1])
+        else { return "its path has a \"%\" without two hexadecimal digits: write \"%25\" for a \"%\"" }
+        byte = high << 4 | low
+        index += 2
+      }
+      _ = out.append(byte: byte)
+    }
+    return nil
   }
 
   private static func vsock(_ rest: ByteView, _ text: ByteView) -> Outcome {
@@ -297,26 +324,18 @@ public struct Target {
       ? whole : nil
   }
 
-  /// A copy of `host`. In the IPv6 address of a URL the zone is percent-encoded: "%25" begins it (RFC 6874).
-  private static func copy(_ host: ByteView, _ security: Security) -> ByteBuffer? {
-    guard let copied = ByteBuffer(copying: host), security != .unsaid, let zone = host.firstIndex(of: 0x25),
+  /// A copy of the host of a URI. In an IPv6 address its zone is percent-encoded: "%25" begins it (RFC 6874).
+  private static func plainZone(_ host: ByteView) -> ByteBuffer? {
+    guard let copied = ByteBuffer(copying: host), let zone = host.firstIndex(of: 0x25),
       after("25", ByteView(rebasing: host[(zone + 1)...])) != nil, host.count > zone + 3
     else { return ByteBuffer(copying: host) }
     copied.truncate(to: zone + 1)
     return copied.append(ByteView(rebasing: host[(zone + 3)...])) ? copied : nil
   }
 
+  /// The part of `text` behind `prefix`, which is in lower case and is compared without regard to case: "schemes are
+  /// case-insensitive" (RFC 3986 section 3.1). nil: `text` does not begin with it.
   private static func after(_ prefix: StaticString, _ text: ByteView) -> ByteView? {
-    let bytes = prefix.bytes
-    guard text.count >= bytes.count, bytesEqual(ByteView(rebasing: text.prefix(bytes.count)), bytes) else {
-      return nil
-    }
-    return ByteView(rebasing: text[bytes.count...])
-  }
-
-  /// The part of `text` behind `prefix`, which is in lower case and is compared without regard to case; nil:
-  /// `text` does not begin with it.
-  private static func afterAnyCase(_ prefix: StaticString, _ text: ByteView) -> ByteView? {
     let bytes = prefix.bytes
     return hasPrefixIgnoringCase(text, bytes) ? ByteView(rebasing: text[bytes.count...]) : nil
   }

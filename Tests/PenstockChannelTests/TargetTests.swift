@@ -47,6 +47,28 @@ import Testing
     Good("passthrough:///example.com:1", "example.com 1", "example.com:1", "example.com"),
     Good("passthrough:10.0.0.1:80", "10.0.0.1 80", "10.0.0.1:80", "10.0.0.1"),
     Good("passthrough:///[::1]", "::1 443", "[::1]", "::1"),
+    // "schemes are case-insensitive" (RFC 3986 section 3.1).
+    Good("DNS:///example.com:1", "example.com 1", "example.com:1", "example.com"),
+    Good("Dns:example.com:1", "example.com 1", "example.com:1", "example.com"),
+    Good("PassThrough:///example.com:1", "example.com 1", "example.com:1", "example.com"),
+    Good("IPV4:1.2.3.4:5", "1.2.3.4:5", "1.2.3.4:5", "1.2.3.4"),
+    Good("IPv6:[::1]:5", "[::1]:5", "[::1]:5", "::1"),
+    Good("UNIX:/tmp/S", "unix:/tmp/S", "localhost", "localhost"),
+    Good("Unix-Abstract:Name", "unix-abstract:Name", "localhost", "localhost"),
+    Good("VSock:2:5", "vsock:2:5", "localhost", "localhost"),
+    // A target is a URI, so a path may be percent-encoded. Blanks may stand as they are.
+    Good("unix:/tmp/a b", "unix:/tmp/a b", "localhost", "localhost"),
+    Good("unix:///tmp/a%20b%2fc", "unix:/tmp/a b/c", "localhost", "localhost"),
+    Good("unix:/tmp/%C3%a9", "unix:/tmp/\u{e9}", "localhost", "localhost"),
+    Good("unix:/tmp/100%25", "unix:/tmp/100%25", "localhost", "localhost"),
+    Good("unix:a\tb\u{7f}", "unix:a%09b%7F", "localhost", "localhost"),
+    Good("unix:/tmp/me@home", "unix:/tmp/me@home", "localhost", "localhost"),
+    Good("unix-abstract:a b%00c", "unix-abstract:a b%00c", "localhost", "localhost"),
+    // The zone of an address is the number or the name of an interface. In a URI "%25" is the "%" before it.
+    Good("ipv6:[fe80::1%1]:5,[fe80::2%251]", "[fe80::1%1]:5,[fe80::2%1]:443", "[fe80::1]:5", "fe80::1%1"),
+    Good("ipv6:fe80::1%25lo", "[fe80::1%1]:443", "[fe80::1]", "fe80::1%lo"),
+    Good("ipv6:[fe80::1%lo]:5", "[fe80::1%1]:5", "[fe80::1]:5", "fe80::1%lo"),
+    Good("ipv6:[fe80::1%254294967295]:5", "[fe80::1%4294967295]:5", "[fe80::1]:5", "fe80::1%4294967295"),
     Good("ipv6:::1", "[::1]:443", "[::1]", "::1"),
     Good("ipv4:1.2.3.4,1.2.3.4", "1.2.3.4:443,1.2.3.4:443", "1.2.3.4", "1.2.3.4"),
   ])
@@ -108,6 +130,28 @@ import Testing
     ("ipv4:1.2.3.4:5,", "the target \"ipv4:1.2.3.4:5,\": \"\" is not an IPv4 address"),
     ("ipv4:[::1]:5", "the target \"ipv4:[::1]:5\": \"[::1]:5\" is not an IPv4 address"),
     ("ipv6:1.2.3.4:5", "the target \"ipv6:1.2.3.4:5\": \"1.2.3.4:5\" is not an IPv6 address"),
+    (
+      "ipv6:[fe80::1%no-such-if]:5",
+      "the target \"ipv6:[fe80::1%no-such-if]:5\": \"[fe80::1%no-such-if]:5\" is not an IPv6 address with the zone of "
+        + "an interface that exists"
+    ),
+    (
+      "ipv6:fe80::1%",
+      "the target \"ipv6:fe80::1%\": \"fe80::1%\" is not an IPv6 address with the zone of an interface that exists"
+    ),
+    (
+      "ipv6:fe80::1%4294967296",
+      "the target \"ipv6:fe80::1%4294967296\": \"fe80::1%4294967296\" is not an IPv6 address with the zone of an "
+        + "interface that exists"
+    ),
+    ("ipv6:[::1 ]:5", "the target \"ipv6:[::1 ]:5\": it has a space or a control character in it"),
+    (
+      "unix:/tmp/%2",
+      "the target \"unix:/tmp/%2\": its path has a \"%\" without two hexadecimal digits: write \"%25\" "
+        + "for a \"%\""
+    ),
+    ("unix:/tmp/a%00", "the target \"unix:/tmp/a%00\": its path has a NUL"),
+    ("unix-abstract:", "the target \"unix-abstract:\": it has no path"),
     ("passthrough://a", "the target \"passthrough://a\": \"passthrough://\" needs a third slash"),
     (
       "passthrough://b/a",
@@ -147,6 +191,16 @@ import Testing
       return
     }
     #expect(text(failure) == words)
+  }
+
+  /// The text of an address is a target for it, and so a resolver can give it back.
+  @Test(arguments: [
+    "unix:/tmp/a b", "unix:/tmp/100%25", "unix:%01", "unix-abstract:a%00%7Fb", "[fe80::1%1]:5", "vsock:2:5",
+    "1.2.3.4:5",
+  ])
+  func textOfAddressIsTarget(_ target: String) {
+    let name = bytes(target)
+    #expect(SocketAddress(target: name.view).map { String(decoding: $0.text(), as: UTF8.self) } == target)
   }
 
   struct GoodURL: CustomTestStringConvertible, Sendable {
