@@ -164,9 +164,10 @@ extension ParsedChannelOptions {
     var tls = TLSOptions()
     let failure = reader.members { key, option in
       switch key {
-      /// The certificates to trust, in PEM form. Default: the roots of the system.
+      /// The certificates to trust, in PEM form. Each is trusted as it is: it may be an intermediate authority, or the
+      /// server's own certificate. Default: the roots of the system.
       case "roots_pem": option.string { tls.roots = .pem($0) }
-      /// A file with the certificates to trust. Default: the roots of the system.
+      /// A file with the certificates to trust, in PEM form, as in "roots_pem". Default: the roots of the system.
       case "roots_file": option.string { tls.roots = .file($0) }
       /// The client's own certificate, and the chain to its root, in PEM form.
       case "certificate_chain_pem": option.string { tls.certificateChain = .pem($0) }

@@ -206,6 +206,11 @@ class Faults:
                 ("stranger", "TLS: unknown authority", ("issuer certificate", "unable to"))):
             for target in ("localhost", "127.0.0.1"):
                 run(f"{title} {target}", self.wrong_certificate, name, target, fragments)
+        run("TLS: the server's certificate as the root", self.partial_chain, "server")
+        run("TLS: an intermediate authority as the root", self.partial_chain, "middle")
+        run("TLS: a root beside the chain", self.other_anchor)
+        run("memory of many details, unary", self.memory_of_details, "unary", "http1-connect-error-many-details")
+        run("memory of many details, bidi", self.memory_of_details, "bidi", "http1-connect-end-many-details")
         run("TLS: verification off", self.verification_off)
         run("TLS: another server_name", self.wrong_server_name)
         run("TLS: no ALPN", self.alpn)
@@ -361,6 +366,41 @@ class Faults:
     def wrong_certificate(self, name, host, fragments):
         with self.tls_peer(name, host) as target:
             self.fails(target, "UNAVAILABLE", *fragments, limit=2000, tls=self.certificates.client_options())
+
+    def memory_of_details(self, kind, name):
+        """A status of 2.8 MB with 60,000 details takes at most three times its size more than a small one."""
+        small = HERE / f"{name}.script"
+        large = self.folder / f"large-{kind}.script"
+        text = small.read_text()
+        large.write_text(text.replace("repeat 60\n", "repeat 600\n").replace("prefix=2:282043", "prefix=2:2820043"))
+        check(large.read_text().count("00") > text.count("00"), "the script is as small as before")
+        small = HERE / ("http1-connect-error.script" if kind == "unary" else "http1-connect-stream-error.script")
+        grown = self.peak(kind, large) - self.peak(kind, small)
+        check(grown <= 3 * 2_820_043, f"{grown:,} bytes")
+
+    def peak(self, kind, script):
+        """The largest number of bytes of memory that a client of this script has had."""
+        with peer("--script", script) as server:
+            told, = self.calls(server.address, styles=("callback",), calls=kind, channel={"protocol": "connect"})
+        return told["peak"]
+
+    def partial_chain(self, root):
+        """A certificate among the roots is trusted, also one that is not signed by itself."""
+        self.certificates.intermediate("middle", "ca")
+        self.certificates.certificate("below", "localhost", "middle", "subjectAltName=DNS:localhost,IP:127.0.0.1")
+        with self.tls_peer("server" if root == "server" else "below") as target:
+            for told in self.calls(target, tls={"roots_file": self.certificates.path(f"{root}.pem")}):
+                check_equal(told["code"], "OK", told["message"])
+        # Its name is checked all the same.
+        with self.tls_peer("other") as target:
+            self.fails(target, "UNAVAILABLE", "mismatch", limit=2000,
+                       tls={"roots_file": self.certificates.path("other.pem")})
+
+    def other_anchor(self):
+        """A certificate of the same authority is no root for the server's."""
+        with self.tls_peer() as target:
+            self.fails(target, "UNAVAILABLE", "issuer certificate", "unable to", limit=2000,
+                       tls={"roots_file": self.certificates.path("client.pem")})
 
     def verification_off(self):
         for name in ("other", "selfsigned", "expired"):

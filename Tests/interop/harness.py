@@ -341,6 +341,10 @@ class Certificates:
                      self.path(f"{name}.key"), "-out", self.path(f"{name}.pem"), "-days", "3", "-subj",
                      f"/CN={subject}")
 
+    def intermediate(self, name, by):
+        """An authority whose certificate another one has signed."""
+        self.certificate(name, f"Penstock test {name}", by, "basicConstraints=critical,CA:TRUE\nkeyUsage=keyCertSign")
+
     def certificate(self, name, subject, by, extension, days="3"):
         self.openssl("req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-noenc", "-keyout",
                      self.path(f"{name}.key"), "-out", self.path(f"{name}.csr"), "-subj", f"/CN={subject}")

@@ -184,6 +184,9 @@ public final class TLSContext {
 
   private func addRoots(_ pem: ByteView, field: StaticString) -> SetupFailure? {
     guard let store = SSL_CTX_get_cert_store(handle) else { return .noMemory }
+    // Each of these certificates is trusted, also one that is not signed by itself, such as an intermediate authority
+    // or the server's own certificate.
+    _ = X509_STORE_set_flags(store, UInt(X509_V_FLAG_PARTIAL_CHAIN))
     return eachCertificate(pem, field: field, .root(store))
   }
 
