@@ -314,7 +314,6 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
       case .needsMore: return
       case .body(let part): if !take(part) { return }
       case .head(let endsAnswer):
-        if endsAnswer, at < bytes.count { return tooMuch(bytes.count - at) }
         takeHead(endsAnswer)
         if endsAnswer { return answered(.trailers, bytes.count - at) }
       case .trailers:
@@ -366,26 +365,29 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
     return false
   }
 
-  /// Called when the answer is complete. `surplus`: the number of bytes after its end, which no request asked for.
+  /// Called when the answer is complete. `surplus`: the number of bytes after its end. No request has asked for them,
+  /// so they are not taken for the answer to the next one (RFC 9112 section 11.2): the connection closes. The answer
+  /// itself is whole.
   @inline(never) @_optimize(size)
   private func answered(_ how: StreamEnd, _ surplus: Int) {
-    if surplus + behind > 0 { return tooMuch(surplus + behind) }
+    let surplus = surplus + behind
     mark()
     let answered = stream.take()
     _ = borrow(answered) { $0.finish(how, on: self) }
-    follow(
-      .answered(keeps: parser.persists && !peerHasEnded && pool?.keepsConnections == true),
-      ByteBuffer().say(
-        peerHasEnded || !parser.persists
-          ? "the server has ended the connection with its answer" : "the connection is no longer used"))
+    let keeps = surplus == 0 && parser.persists && !peerHasEnded && pool?.keepsConnections == true
+    follow(.answered(keeps: keeps), whyEnded(surplus))
   }
 
   @inline(never) @_optimize(size)
-  private func tooMuch(_ surplus: Int) {
-    let words = ByteBuffer().say("the server broke the rules of HTTP/1.1: ").say(surplus)
-      .say(" bytes behind the end of its answer")
-    stream?.finish(.broken(words))
-    close(words)
+  private func whyEnded(_ surplus: Int) -> ByteBuffer {
+    let words = ByteBuffer()
+    if surplus > 0 {
+      return words.say("the server broke the rules of HTTP/1.1: ").say(surplus)
+        .say(" bytes behind the end of its answer")
+    }
+    return words.say(
+      peerHasEnded || !parser.persists
+        ? "the server has ended the connection with its answer" : "the connection is no longer used")
   }
 
   @inline(never) @_optimize(size)

@@ -32,6 +32,17 @@ final class ResponseParser {
   private enum Place {
     case statusLine, informational, headers, sized, untilClose, chunkSize, chunk, chunkEnd, trailers, over,
       failed
+
+    /// The name of the line, for an error text.
+    var name: StaticString {
+      switch self {
+      case .statusLine: "status line"
+      case .informational, .headers: "header line"
+      case .chunkSize: "line with a chunk's size"
+      case .trailers: "trailer line"
+      case .chunkEnd, .sized, .untilClose, .chunk, .over, .failed: "bytes"
+      }
+    }
   }
 
   /// The fields of the present head or trailers.
@@ -41,6 +52,8 @@ final class ResponseParser {
   /// begins.
   private let rest = ByteBuffer()
   private var restIsWhole = false
+  /// The last header line, as long as the next byte has not shown whether the line goes on (obsolete line folding).
+  private let held = ByteBuffer()
   /// The name of the present header field, in lower case.
   private let name = ByteBuffer()
   private let maxHeaderList: Int
@@ -62,7 +75,6 @@ final class ResponseParser {
   private var failedAt = Place.statusLine
   /// The first bytes of the line with the flaw, for the error text.
   private let shown = ByteBuffer()
-  private static let mostShown = 60
 
   init(maxHeaderList: Int) {
     self.maxHeaderList = maxHeaderList
@@ -75,6 +87,7 @@ final class ResponseParser {
   /// Prepares the parser for the answer to the next request.
   func begin() {
     block.clear()
+    held.removeAll(keepingCapacity: true)
     enter(.statusLine)
     informationalCount = 0
   }
@@ -145,10 +158,15 @@ final class ResponseParser {
         if left == 0 { enter(.chunkSize) }
       case .statusLine, .informational, .headers, .chunkSize, .trailers:
         let start = at
+        if !held.isEmpty, rest.isEmpty || restIsWhole, !isBlank(bytes[at]), let flaw = takeHeld() {
+          return (at, fail(flaw, held.view, 0))
+        }
         switch nextLine(bytes, &at) {
         case .part: return (at, .needsMore)
         case .flaw(let flaw): return (at, fail(flaw, bytes, start))
-        case .whole(let line): if let event = take(line) { return (at, event) }
+        case .whole(let line):
+          let mayGoOn = at == bytes.count || isBlank(bytes[at])
+          if let event = take(line, mayGoOn: mayGoOn) { return (at, event) }
         }
       case .over: return (at, .end)
       case .failed: return (at, .failed(flaw))
@@ -215,12 +233,14 @@ final class ResponseParser {
       ByteView(rebasing: ahead[..<count]), ByteView(rebasing: start[rest.count..<(rest.count + count)]))
   }
 
+  /// `mayGoOn`: the next line may begin with a blank, and so belong to this line.
   @inline(never) @_optimize(size)
-  private func take(_ line: ByteView) -> Event? {
+  private func take(_ line: ByteView, mayGoOn: Bool) -> Event? {
     switch place {
     case .statusLine: return takeStatus(line)
     case .informational, .headers, .trailers:
       if line.isEmpty { return endFields() }
+      if mayGoOn || isBlank(line[0]) { return hold(line) }
       if let flaw = takeField(line) { return fail(flaw, line, 0) }
       return nil
     case .chunkSize: return takeSize(line)
@@ -228,17 +248,34 @@ final class ResponseParser {
     }
   }
 
+  /// Keeps a header line until its end is known. RFC 9112 section 5.2: a user agent "MUST replace each received
+  /// obs-fold with one or more SP octets". A blank before the first field is refused (section 2.2).
+  @inline(never) @_optimize(size)
+  private func hold(_ line: ByteView) -> Event? {
+    if !isBlank(line[0]) { return held.append(line) ? nil : fail(.noMemory) }
+    if held.isEmpty { return fail(.folded, line, 0) }
+    return held.append(byte: 0x20) && held.append(HeaderRules.trimmed(line)) ? nil : fail(.noMemory)
+  }
+
+  /// Parses the kept line, which does not go on.
+  @inline(never) @_optimize(size)
+  private func takeHeld() -> ResponseFlaw? {
+    let flaw = takeField(held.view)
+    if flaw == nil { held.removeAll(keepingCapacity: true) }
+    return flaw
+  }
+
   /// Parses the status line. RFC 9112 section 4: "status-line = HTTP-version SP status-code SP [
-  /// reason-phrase ]".
+  /// reason-phrase ]". Some servers that send no reason leave out the blank before it, too.
   @inline(never) @_optimize(size)
   private func takeStatus(_ line: ByteView) -> Event? {
     guard line.count > 8, line[5] == 0x31, line[6] == 0x2E, isDigit(line[7]), line[8] == 0x20 else {
       return fail(.version, line, 0)
     }
-    guard line.count > 12, line[9] > 0x30, isDigit(line[9]), isDigit(line[10]), isDigit(line[11]),
-      line[12] == 0x20
+    guard line.count >= 12, line[9] > 0x30, isDigit(line[9]), isDigit(line[10]), isDigit(line[11]),
+      line.count == 12 || line[12] == 0x20
     else { return fail(.status, line, 0) }
-    if !HeaderRules.isFieldValue(ByteView(rebasing: line[13...])) { return fail(.control, line, 0) }
+    if !HeaderRules.isFieldValue(ByteView(rebasing: line[12...])) { return fail(.control, line, 0) }
     isOld = line[7] == 0x30
     isChunked = false
     saysClose = false
@@ -259,7 +296,6 @@ final class ResponseParser {
 
   /// Parses a header or trailer line. RFC 9112 section 5: "field-line = field-name ":" OWS field-value OWS".
   private func takeField(_ line: ByteView) -> ResponseFlaw? {
-    if isBlank(line[0]) { return .folded }
     guard let colon = PenstockWire.position(of: 0x3A, in: line) else { return .noColon }
     if colon > 0, isBlank(line[colon - 1]) { return .blankBeforeColon }
     let value = HeaderRules.trimmed(ByteView(rebasing: line[(colon + 1)...]))
@@ -311,32 +347,55 @@ final class ResponseParser {
     }
   }
 
-  /// Parses the field "content-length" (RFC 9110 section 8.6). A list of equal lengths is refused, although
-  /// the RFC permits a recipient to accept it.
+  /// Whether the answer ends with its head, whatever the fields say (RFC 9112 section 6.3).
+  private var endsWithHead: Bool { place == .informational || (place == .headers && block.hasNoBody) }
+
+  /// Parses the field "content-length" (RFC 9110 section 8.6). Equal lengths, in one field or in several, count as
+  /// one, as the RFC permits.
   @inline(never) @_optimize(size)
   private func takeLength(_ value: ByteView) -> ResponseFlaw? {
     if place == .trailers { return .framingInTrailers }
-    if block.length >= 0 { return .lengthTwice }
+    if endsWithHead {
+      keep(value)
+      return nil
+    }
+    for part in value.split(separator: 0x2C, omittingEmptySubsequences: false) {
+      let digits = HeaderRules.trimmed(ByteView(rebasing: part))
+      guard let length = length(digits) else { return .length }
+      if block.length >= 0 {
+        if length != block.length { return .lengthTwice }
+        continue
+      }
+      block.length = length
+      if !block.noteLength(digits, limit: maxHeaderList) { keep(digits) }
+    }
+    return block.length < 0 ? .length : nil
+  }
+
+  private func length(_ digits: ByteView) -> Int? {
     var length = 0
-    for byte in value {
-      guard isDigit(byte), length <= (Int.max - 9) / 10 else { return .length }
+    for byte in digits {
+      guard isDigit(byte), length <= (Int.max - 9) / 10 else { return nil }
       length = length * 10 + Int(byte - 0x30)
     }
-    if value.isEmpty { return .length }
-    block.length = length
-    if place == .informational || !block.noteLength(value, limit: maxHeaderList) { keep(value) }
-    return nil
+    return digits.isEmpty ? nil : length
   }
 
   /// Parses the field "transfer-encoding" (RFC 9112 section 6.1). The client has asked for no coding other
-  /// than "chunked".
+  /// than "chunked". Empty elements of the list are ignored (RFC 9110 section 5.6.1.2).
   @inline(never) @_optimize(size)
   private func takeCoding(_ value: ByteView) -> ResponseFlaw? {
     if place == .trailers { return .framingInTrailers }
+    if endsWithHead { return nil }
     if isChunked { return .codingTwice }
-    isChunked = true
     if isOld { return .codingInOld }
-    return equalIgnoringCase(value, "chunked") ? nil : .coding
+    for part in value.split(separator: 0x2C) {
+      let coding = HeaderRules.trimmed(ByteView(rebasing: part))
+      if coding.isEmpty { continue }
+      guard !isChunked, equalIgnoringCase(coding, "chunked") else { return .coding }
+      isChunked = true
+    }
+    return isChunked ? nil : .coding
   }
 
   /// Called at the empty line after the fields. Finds out how the body ends (RFC 9112 section 6.3).
@@ -349,10 +408,6 @@ final class ResponseParser {
       return block.finish() ? .trailers : fail(.noMemory)
     }
     if isChunked, block.length >= 0 { return fail(.bothLengths) }
-    // RFC 9112 section 6.1: "A server MUST NOT send a Transfer-Encoding header field in any response with a
-    // status code of 1xx ... or 204". It must not send a content-length either (RFC 9110 section 8.6). Some
-    // servers send the length 0 with 204, which is accepted.
-    if isInformational || block.status == 204, isChunked || block.length > 0 { return fail(.bodyOfNone) }
     if isInformational {
       informationalCount += 1
       if informationalCount > Limits.informationalResponses { return fail(.informational) }
@@ -401,12 +456,12 @@ final class ResponseParser {
   }
 
   /// Checks the length and the characters of a chunk extension, and ignores its content (RFC 9112 section
-  /// 7.1.1).
+  /// 7.1.1). Blanks behind the size are ignored, too: some servers pad the size with them.
   @inline(never) @_optimize(size)
   private func takeExtension(_ text: ByteView) -> ResponseFlaw? {
     extensionBytes += text.count
     if extensionBytes > Limits.chunkExtensionBytes { return .extensions }
-    guard HeaderRules.trimmed(text).first == 0x3B else { return .chunkSize }
+    if let first = HeaderRules.trimmed(text).first, first != 0x3B { return .chunkSize }
     return HeaderRules.isFieldValue(text) ? nil : .control
   }
 
@@ -424,8 +479,7 @@ final class ResponseParser {
 
   // MARK: Flaws
 
-  /// Notes the flaw. The error text shows the line with the flaw: its earlier bytes in `rest`, and `bytes`
-  /// from the offset `at` on.
+  /// Notes the flaw. The error text shows its line: earlier bytes in `rest`, then `bytes` from `at` on.
   @inline(never) @_optimize(size)
   private func fail(
     _ flaw: ResponseFlaw, _ bytes: ByteView = ByteView(start: nil, count: 0), _ at: Int = 0
@@ -442,29 +496,5 @@ final class ResponseParser {
   }
 
   /// Returns the error text for the flaw.
-  @inline(never) @_optimize(size)
-  func words(_ flaw: ResponseFlaw) -> ByteBuffer {
-    let text = ByteBuffer()
-    switch flaw {
-    case .noMemory: return text.say("no memory for the answer")
-    case .tooLong:
-      return text.say("the connection ended: received headers are over four times the limit of ")
-        .say(maxHeaderList).say(" bytes (max_header_list_bytes)")
-    case .notHTTP:
-      text.say("the peer does not speak HTTP/1.1: it answered")
-    case .version, .status, .switching, .control, .lineEnd, .folded, .noColon, .blankBeforeColon, .name,
-      .lengthTwice, .length, .framingInTrailers, .bothLengths, .codingTwice, .codingInOld, .coding,
-      .bodyOfNone, .informational, .chunkSize, .chunkTooLarge, .chunkLineTooLong, .extensions, .chunkEnd:
-      text.say("the server broke the rules of HTTP/1.1: ").say(flaw.words)
-      if shown.isEmpty { return text }
-      switch failedAt {
-      case .statusLine: text.say(", in the status line")
-      case .informational, .headers: text.say(", in the header line")
-      case .chunkSize: text.say(", in the line with a chunk's size")
-      case .trailers: text.say(", in the trailer line")
-      case .chunkEnd, .sized, .untilClose, .chunk, .over, .failed: text.say(", in the bytes")
-      }
-    }
-    return text.say(" \"").say(printable: shown.view, limit: ResponseParser.mostShown).say("\"")
-  }
+  func words(_ flaw: ResponseFlaw) -> ByteBuffer { flaw.text(in: failedAt.name, shown.view, maxHeaderList) }
 }
