@@ -51,14 +51,14 @@ public struct StatusCode: RawRepresentable, Equatable, Sendable {
     }
   }
 
-  /// The code in a `grpc-status` header: "a decimal-encoded integer as an ASCII string, without any leading
-  /// zeros" (gRPC over HTTP2, "Responses"). nil: the text is anything else, or the number is not defined; the
-  /// caller then uses UNKNOWN.
+  /// The code in a `grpc-status` header, a decimal number. Leading zeros are accepted, although gRPC forbids a
+  /// server to send them (gRPC over HTTP2, "Responses"): the number is clear. nil: the text is no number, or the
+  /// number is not defined; the caller then uses UNKNOWN.
   public static func parse(_ grpcStatus: ByteView) -> StatusCode? {
-    guard grpcStatus.count == 1 || (grpcStatus.count == 2 && grpcStatus[0] == 0x31) else { return nil }
+    if grpcStatus.isEmpty { return nil }
     var value: Int32 = 0
     for byte in grpcStatus {
-      guard let digit = decimalDigit(byte) else { return nil }
+      guard let digit = decimalDigit(byte), value <= 16 else { return nil }
       value = value &* 10 &+ Int32(digit)
     }
     return StatusCode(rawValue: value)

@@ -305,6 +305,8 @@ class CommonFraming: Framing {
   final func expand(_ message: ByteBuffer) -> BodyStep {
     switch receives {
     case .identity:
+    // No bytes are no bytes, compressed or not. Some servers set the flag of an empty message.
+    if message.isEmpty { return decoder.isLast ? lastFrame(message) : .message(message, size: 0) }
       let text = ByteBuffer()
         .say("the compressed flag of a received message is set, but there is no ").say(encodingName)
       return .failed(Status(.internal, words: text))

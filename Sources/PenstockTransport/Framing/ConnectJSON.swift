@@ -35,8 +35,9 @@ enum ConnectJSON {
     let key = ByteBuffer()
     while scanner.nextMember(key) {
       if bytesEqual(key.view, "error") {
-        // The value null is not an error. Other clients read it in this way, too.
-        isError = scanner.peek() != 0x6E
+        // The value null is not an error. Other clients read it in this way, too. If there are two members
+        // "error", one that is an error counts.
+        if scanner.peek() != 0x6E { isError = true }
         _ = error.read(&scanner)
       } else if bytesEqual(key.view, "metadata") {
         read(&scanner, trailers)

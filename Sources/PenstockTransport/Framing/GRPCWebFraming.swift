@@ -243,7 +243,9 @@ final class GRPCWebFraming: CommonFraming {
   @inline(never) @_optimize(size)
   override func lastFrame(_ content: ByteBuffer) -> BodyStep {
     // This check is for speed: these are the trailers of most calls.
-    if bytesEqual(content.view, "grpc-status: 0\r\n") || bytesEqual(content.view, "grpc-status:0\r\n") {
+    if statusInHead == nil,
+      bytesEqual(content.view, "grpc-status: 0\r\n") || bytesEqual(content.view, "grpc-status:0\r\n")
+    {
       return .trailers(Status(.ok))
     }
     let fields = Metadata()
@@ -263,7 +265,21 @@ final class GRPCWebFraming: CommonFraming {
       else { return .failed(Status(.resourceExhausted, "no memory for the trailers")) }
       if fields.listSize > Limits.statusInBodyBytes { return .failed(tooManyTrailers) }
     }
-    return .trailers(grpcStatus(of: fields))
+    return .trailers(status(inFrame: fields))
+  }
+
+  /// The status of an answer whose last frame has `fields`. Some servers send an error's status in the head, and then
+  /// a frame without a status. If both have one, that of the frame counts, unless it is OK and the other is not.
+  @inline(never) @_optimize(size)
+  private func status(inFrame fields: Metadata) -> Status {
+    guard let head = statusInHead else { return grpcStatus(of: fields) }
+    let isFailure = head.code != .ok
+    if fields.index(of: grpcStatusName) != nil {
+      let status = grpcStatus(of: fields)
+      if status.code != .ok || !isFailure { return status }
+    }
+    addAll(fields, to: head)
+    return head
   }
 
   // MARK: End

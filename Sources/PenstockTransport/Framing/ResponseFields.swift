@@ -157,8 +157,7 @@ extension CommonFraming {
   /// The status in trailers or in a trailers-only response.
   @inline(never) @_optimize(size)
   final func grpcStatus(of fields: Metadata) -> Status {
-    let index = fields.index(of: grpcStatusName)
-    let given = index.map { fields.value(at: $0) }
+    let given = givenStatus(fields)
     let status = Status(StatusMapping.fromTrailers(grpcStatus: given, httpStatus: httpStatus))
     if let index = fields.index(of: ("grpc-message" as StaticString).bytes) {
       let decoded = ByteBuffer()
@@ -166,7 +165,7 @@ extension CommonFraming {
     }
     if given == nil && status.message.isEmpty {
       say(ByteBuffer().say("the trailers have no grpc-status: HTTP status ").say(httpStatus), status)
-    } else if let given, status.message.isEmpty, status.code == .unknown, !bytesEqual(given, "2") {
+    } else if let given, status.message.isEmpty, StatusCode.parse(given) == nil {
       let text = ByteBuffer().say("malformed or undefined grpc-status \"").say(printable: given, limit: 20)
         .say("\"")
       say(text, status)
@@ -174,6 +173,17 @@ extension CommonFraming {
     addAll(fields, to: status)
     if let index = fields.index(of: Status.detailsName) { addDetails(fields.value(at: index), to: status) }
     return status
+  }
+
+  /// The value of "grpc-status"; nil: there is none. If there are several, it is the first that is not OK: two that
+  /// contradict each other never make a success.
+  private func givenStatus(_ fields: Metadata) -> ByteView? {
+    var given: ByteView?
+    for index in 0..<fields.count where bytesEqual(fields.name(at: index), grpcStatusName) {
+      given = fields.value(at: index)
+      if let value = given, StatusCode.parse(value) != .ok { break }
+    }
+    return given
   }
 
   private func say(_ text: ByteBuffer, _ status: Status) { _ = status.setMessage(text.view) }

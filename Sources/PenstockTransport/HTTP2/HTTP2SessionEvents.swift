@@ -152,6 +152,7 @@ extension HTTP2Session {
   /// nghttp2 skip the rest of the block.
   @inline(never) @_optimize(size)
   private func received(_ name: ByteView, _ value: ByteView, on id: Int32) -> Int32 {
+    let value = name.first == 0x3A ? value : HeaderRules.trimmed(value)
     if block.noteType(name, value, limit: limits.maxHeaderList) { return 0 }
     switch block.judge(name, value) {
     case .add:

@@ -4,17 +4,19 @@ import PenstockWire
 /// The rules of RFC 9113 section 8 for a response. nghttp2's own checks are switched off, because they read
 /// every byte: an answer with the three usual fields takes them 700 instructions. Here one comparison per
 /// usual field is enough (`HeaderBlock.note`). This code refuses exactly the responses that nghttp2 would
-/// refuse.
+/// refuse, but for blanks at the ends of a value: gRPC permits to strip them ("If it contains leading or trailing
+/// whitespace, it may be stripped"), and some servers send a status message with a blank at its end.
 extension HeaderBlock {
   enum Verdict: Equatable { case add, ignore, refuse }
 
-  /// Checks a field that `note` has not recognised, by sections 8.2 and 8.3 of RFC 9113.
+  /// Checks a field that `note` has not recognised, by sections 8.2 and 8.3 of RFC 9113. `value`: without blanks at
+  /// its ends, unless the field is a pseudo header.
   @inline(never) @_optimize(size)
   func judge(_ name: ByteView, _ value: ByteView) -> Verdict {
     let isFirst = noted == []
     noted.insert(.others)
     guard nghttp2_check_header_name(name.bytes, name.count) != 0,
-      nghttp2_check_header_value(value.bytes, value.count) != 0, !isBlank(value.first), !isBlank(value.last)
+      nghttp2_check_header_value(value.bytes, value.count) != 0
     else { return .refuse }
     if name.first == 0x3A {
       guard isFirst, bytesEqual(name, ":status"), value.count == 3, let number = number(value), number != 101
@@ -37,10 +39,6 @@ extension HeaderBlock {
   var hasNoBody: Bool { status == 204 || status == 304 }
   /// Whether the head gives the length of the body.
   var saysLength: Bool { length >= 0 || hasNoBody }
-
-  /// Whether a byte is a space or a tab. nghttp2 rejects such bytes at the ends of a value only from version
-  /// 1.50 on.
-  private func isBlank(_ byte: UInt8?) -> Bool { byte == 0x20 || byte == 0x09 }
 
   /// Whether a field is connection-specific (RFC 9113 section 8.2.2), and therefore forbidden.
   private func isOfAConnection(_ name: ByteView) -> Bool {

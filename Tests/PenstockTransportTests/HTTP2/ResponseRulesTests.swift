@@ -50,7 +50,10 @@ import Testing
     Row(head: [ok, ("X-a", "1")]), Row(trailers: [status, ("x-A", "1")], nil),
     Row(trailers: [status, ("x y", "1")], nil), Row(trailers: [("", "1"), status], nil),
     Row(trailers: [status, ("x-a", "1\u{1}")], nil), Row(trailers: [status, ("x-a", "1\n")], nil),
-    Row(trailers: [status, ("x-a", " 1")], nil), Row(trailers: [status, ("x-a", "1\t")], nil),
+    // gRPC permits to strip blanks around a value.
+    Row(trailers: [status, ("x-a", " 1")], 2), Row(trailers: [status, ("x-a", "1\t"), ("x-b", " ")], 3),
+    Row(head: [ok, ("x-a", " 1 ")], fails: nil),
+    Row(head: [ok, ("content-length", " 0 ")], end: true, fails: nil),
     Row(
       trailers: [status, ("x-a", "\u{e9}"), ("x-b", "a \t b"), ("x-c", ""), ("host", "a"), ("x!~", "1")], 6),
     // Section 8.3: pseudo header fields.
@@ -65,6 +68,7 @@ import Testing
     Row(trailers: [(":path", "/"), status], nil),
     // Section 8.3.2: the value of :status.
     Row(head: [(":status", "")]), Row(head: [(":status", "20")]), Row(head: [(":status", "2000")]),
+    Row(head: [(":status", "0200")]), Row(head: [(":status", "200 ")]),
     Row(head: [(":status", "2x0")]), Row(head: [(":status", "-10")]), Row(head: [(":status", " 20")]),
     Row(head: [(":status", "   ")]), Row(head: [(":status", "20\u{1}")]), Row(head: [(":status", "101")]),
     Row(head: [(":status", "000")], fails: nil), Row(head: [(":status", "999")], fails: nil),
