@@ -115,7 +115,7 @@ func fuzzFramings(_ all: ByteView) {
 /// code and details when it is decoded.
 func fuzzConnectJSON(_ input: ByteView) {
   let trailers = Metadata()
-  if let end = ConnectJSON.end(input, trailers) { precondition(end.code.rawValue <= 16) }
+  if case .status(let end) = ConnectJSON.end(input, trailers) { precondition(end.code.rawValue <= 16) }
   for index in 0..<trailers.count { precondition(HeaderRules.isFieldValue(trailers.value(at: index))) }
   let status = Status(.unavailable)
   guard ConnectJSON.read(error: input, into: status) else { return }

@@ -21,8 +21,7 @@ public final class Status {
     set { made = newValue }
   }
   private var made: Metadata?
-  /// The details, with two buffers for each detail: its type URL and its value.
-  private var details: [ByteBuffer] = []
+  private var details = DetailList()
   /// Whether the server's grpc-status-details-bin could not be decoded; its raw bytes stay readable in the
   /// trailers.
   public private(set) var detailsAreMalformed = false
@@ -87,13 +86,11 @@ public final class Status {
 
   // MARK: - Details
 
-  public var detailCount: Int { details.count / 2 }
+  public var detailCount: Int { details.count }
 
   /// The type URL (followed by a NUL) and the value of the detail at `index`.
   public func detail(at index: Int) -> (typeURL: ByteView, value: ByteView)? {
-    guard index >= 0, index < detailCount else { return nil }
-    let url = details[index * 2].view
-    return (ByteView(rebasing: url[0..<url.count - 1]), details[index * 2 + 1].view)
+    details.detail(at: index)
   }
 
   /// The index of the first detail, from `start` on, with this type URL. If `wanted` has no '/', only the
@@ -103,15 +100,18 @@ public final class Status {
     let isBare = !wanted.contains(0x2f)
     for index in start..<max(start, detailCount) {
       guard let detail = detail(at: index) else { return nil }
-      var url = detail.typeURL
-      if isBare, let slash = url.lastIndex(of: 0x2f) { url = ByteView(rebasing: url[(slash + 1)...]) }
-      if bytesEqual(url, wanted) { return index }
+      if Status.matches(detail.typeURL, wanted, isBare: isBare) { return index }
     }
     return nil
   }
 
+  private static func matches(_ typeURL: ByteView, _ wanted: ByteView, isBare: Bool) -> Bool {
+    guard isBare, let slash = typeURL.lastIndex(of: 0x2f) else { return bytesEqual(typeURL, wanted) }
+    return bytesEqual(ByteView(rebasing: typeURL[(slash + 1)...]), wanted)
+  }
+
   public func addDetail(typeURL: ByteView, value: ByteView) -> Bool {
-    guard append(typeURL, value) else { return false }
+    guard details.append(typeURL, value) else { return false }
     forgetMalformed()
     showDetails()
     return true
@@ -121,28 +121,27 @@ public final class Status {
   /// false if there is no memory.
   public func setDetail(typeURL: ByteView, value: ByteView) -> Bool {
     guard let index = findDetail(typeURL) else { return addDetail(typeURL: typeURL, value: value) }
-    guard let bytes = ByteBuffer(copying: value) else { return false }
-    details[index * 2 + 1] = bytes
+    guard let changed = details.changed({ $0 == index ? value : $1.value }) else { return false }
+    details = changed
     showDetails()
     return true
   }
 
   /// Removes every detail with this type URL (`findDetail`). Returns false if there is none, or no memory.
   public func removeDetails(_ typeURL: ByteView) -> Bool {
-    // `typeURL` is copied, because it may point into a detail that is removed here.
-    guard let wanted = ByteBuffer(copying: typeURL) else { return false }
-    var next = findDetail(wanted.view)
-    let found = next != nil
-    while let index = next {
-      for _ in 0..<2 { details.remove(at: index * 2) }
-      next = findDetail(wanted.view, from: index)
+    guard findDetail(typeURL) != nil else { return false }
+    let isBare = !typeURL.contains(0x2f)
+    let kept = details.changed { _, detail in
+      Status.matches(detail.typeURL, typeURL, isBare: isBare) ? nil : detail.value
     }
-    if found { showDetails() }
-    return found
+    guard let kept else { return false }
+    details = kept
+    showDetails()
+    return true
   }
 
   public func clearDetails() {
-    details.removeAll()
+    details = DetailList()
     forgetMalformed()
     showDetails()
   }
@@ -153,17 +152,9 @@ public final class Status {
   @inline(never) @_optimize(size)
   public func takeDetails(_ encoded: ByteView) {
     _ = trailers.set(Status.detailsName, encoded)
-    guard let decoded = StatusDetails.decode(encoded) else {
+    if !StatusDetails.forEach(in: encoded, { details.append($0, $1) }) {
+      details = DetailList()
       detailsAreMalformed = true
-      return
-    }
-    for index in 0..<decoded.count {
-      let detail = decoded.detail(at: index)
-      if !append(detail.typeURL, detail.value) {
-        details.removeAll()
-        detailsAreMalformed = true
-        return
-      }
     }
   }
 
@@ -194,16 +185,6 @@ public final class Status {
     showDetails()
   }
 
-  private func append(_ typeURL: ByteView, _ value: ByteView) -> Bool {
-    guard let url = ByteBuffer(copying: typeURL), url.append(byte: 0), let bytes = ByteBuffer(copying: value)
-    else {
-      return false
-    }
-    details.append(url)
-    details.append(bytes)
-    return true
-  }
-
   private func forgetMalformed() {
     guard detailsAreMalformed else { return }
     detailsAreMalformed = false
@@ -228,7 +209,7 @@ public final class Status {
   /// A copy of the status. If memory runs out, the copy lacks some parts, but it always has the same code.
   public func copy() -> Status {
     let other = Status(code, message)
-    other.details = details
+    other.details = details.copy()
     other.detailsAreMalformed = detailsAreMalformed
     if let made { other.made = made.copy() }
     return other

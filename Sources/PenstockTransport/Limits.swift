@@ -13,8 +13,8 @@ enum Limits {
   /// Bytes of DATA that arrive on streams that the client has already ended, in addition to four windows of
   /// the connection. Beyond: they count as frames without use.
   static let lateBytes = 16 << 20
-  /// The metadata of a status in a body (gRPC-Web, Connect), in bytes as a header list counts. Beyond: the
-  /// call fails.
+  /// A status in a body (gRPC-Web, Connect): message and details in bytes, metadata as a header list counts.
+  /// Beyond: the call ends with RESOURCE_EXHAUSTED.
   static let statusInBodyBytes = 64 << 10
   /// Bytes of a TLS handshake. Beyond: the connection fails.
   static let handshakeBytes = 1 << 20

@@ -44,6 +44,27 @@ public final class StatusDetails {
     return status.scan() ? status : nil
   }
 
+  /// Calls `body` with the type URL and the value of each detail of an encoded google.rpc.Status, in order; its other
+  /// fields are ignored. `body` returns false to end this. False: the bytes are malformed, so that `body` was not
+  /// called for any detail; or `body` has returned false.
+  @inline(never) @_optimize(size)
+  public static func forEach(in encoded: ByteView, _ body: (ByteView, ByteView) -> Bool) -> Bool {
+    for calls in [false, true] {
+      var reader = ProtoReader(encoded)
+      scan: while true {
+        switch reader.next() {
+        case .malformed: return false
+        case .end: break scan
+        case .field(number: 3, value: .bytes(let value)):
+          guard let (typeURL, value) = any(value) else { return false }
+          if calls, !body(typeURL, value) { return false }
+        case .field: continue
+        }
+      }
+    }
+    return true
+  }
+
   /// Reads the fields, in two passes: the first validates the bytes and counts the details, and the second
   /// stores them in memory for exactly that number. Returns false if the bytes are malformed, or if there is
   /// no memory.
@@ -88,18 +109,23 @@ public final class StatusDetails {
   }
 
   @inline(never) @_optimize(size)
-  private func readAny(_ encoded: ByteView) -> Detail? {
-    var detail = Detail()
+  private static func any(_ encoded: ByteView) -> (typeURL: ByteView, value: ByteView)? {
+    let none = ByteView(start: nil, count: 0)
+    var detail = (typeURL: none, value: none)
     var reader = ProtoReader(encoded)
     while true {
       switch reader.next() {
       case .malformed: return nil
       case .end: return detail
-      case .field(number: 1, value: .bytes(let value)): detail.typeURL = range(value)
-      case .field(number: 2, value: .bytes(let value)): detail.value = range(value)
+      case .field(number: 1, value: .bytes(let value)): detail.typeURL = value
+      case .field(number: 2, value: .bytes(let value)): detail.value = value
       case .field: continue
       }
     }
+  }
+
+  private func readAny(_ encoded: ByteView) -> Detail? {
+    StatusDetails.any(encoded).map { Detail(typeURL: range($0.typeURL), value: range($0.value)) }
   }
 
   /// The offset and length of `part` in `bytes`.

@@ -10,9 +10,9 @@
  *   --at-once N        makes each call N times more, all at the same time on one channel (in a style with callbacks)
  *
  * Prints a line of JSON for each target, call and style: the code, the message, the number of messages received, the
- * milliseconds, the attempts in the statistics, the hops per attempt that were made and destroyed, and the descriptors
- * and threads before and after the call. Each call has its own runtime and channel, which are freed before the numbers
- * after the call are taken.
+ * milliseconds, the attempts in the statistics, the hops per attempt that were made and destroyed, the descriptors and
+ * threads before and after the call, and the largest number of bytes of memory so far. Each call has its own runtime and
+ * channel, which are freed before the numbers after the call are taken.
  */
 #include "rpc.h"
 
@@ -82,6 +82,22 @@ static int threads_left(int expected) {
     count = count_entries("/proc/self/task");
   }
   return count;
+}
+
+/* The largest number of KiB of memory that the program has had. (That of getrusage counts what was before its exec.) */
+static long peak(void) {
+  FILE *file = fopen("/proc/self/status", "r");
+  char line[128];
+  long kilobytes = 0;
+  while (file && fgets(line, sizeof(line), file)) {
+    if (strncmp(line, "VmHWM:", 6) == 0) {
+      kilobytes = atol(line + 6);
+    }
+  }
+  if (file) {
+    fclose(file);
+  }
+  return kilobytes;
 }
 
 static void too_late(int number) {
@@ -185,8 +201,8 @@ static void tell(const char *target, bool bidi, style style, const outcome *outc
   }
   printf("\", \"messages\": %d, \"ms\": %.1f, \"attempts\": [%d, %d, %d]", outcome->messages,
          (double)outcome->elapsed_us / 1000, outcome->attempts, outcome->made, outcome->gone);
-  printf(", \"descriptors\": [%d, %d], \"threads\": [%d, %d], \"grown\": %lld}\n", before[0], after[0], before[1],
-         after[1], (long long)grown);
+  printf(", \"descriptors\": [%d, %d], \"threads\": [%d, %d], \"grown\": %lld, \"peak\": %lld}\n", before[0], after[0],
+         before[1], after[1], (long long)grown, (long long)peak() * 1024);
   fflush(stdout);
 }
 

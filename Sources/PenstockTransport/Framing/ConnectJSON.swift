@@ -8,7 +8,7 @@ enum ConnectJSON {
 
   /// Reads the text of an error into a status. If the code is missing or unknown, the status keeps its code.
   /// False: the text is malformed or not an object, and the status is unchanged; or there was no memory to read
-  /// the text, and the status says so.
+  /// the text, or its message and details are too large, and the status says so.
   @inline(never) @_optimize(size)
   static func read(error text: ByteView, into status: Status) -> Bool {
     var scanner = JSONScanner(text)
@@ -20,18 +20,31 @@ enum ConnectJSON {
       }
       return false
     }
+    if error.isTooLarge {
+      let fault = Status.tooLarge
+      status.setCode(fault.code)
+      _ = status.setMessage(fault.message)
+      return false
+    }
     error.settle(status)
     return true
   }
 
-  /// Reads the JSON at the end of a stream. Returns the status, and adds the metadata to `trailers`. nil: the
-  /// text is malformed.
+  /// What the JSON at the end of a stream says.
+  enum End {
+    case status(Status)
+    case malformed
+    /// Message, details and metadata are together over the limit of a status in a body.
+    case tooLarge
+  }
+
+  /// Reads the JSON at the end of a stream, and adds the metadata to `trailers`.
   @inline(never) @_optimize(size)
-  static func end(_ text: ByteView, _ trailers: Metadata) -> Status? {
+  static func end(_ text: ByteView, _ trailers: Metadata) -> End {
     var scanner = JSONScanner(text)
     var error = ConnectError()
     var isError = false
-    guard scanner.opens(JSONScanner.object) else { return nil }
+    guard scanner.opens(JSONScanner.object) else { return .malformed }
     let key = ByteBuffer()
     while scanner.nextMember(key) {
       if bytesEqual(key.view, "error") {
@@ -44,11 +57,12 @@ enum ConnectJSON {
       }
     }
     guard scanner.isAtEnd else {
-      return scanner.lacksMemory ? Status(.resourceExhausted, noMemory.bytes) : nil
+      return scanner.lacksMemory ? .status(Status(.resourceExhausted, noMemory.bytes)) : .malformed
     }
+    if error.isTooLarge || error.size + trailers.listSize > Limits.statusInBodyBytes { return .tooLarge }
     let status = Status(isError ? .unknown : .ok)
     if isError { error.settle(status) }
-    return status
+    return .status(status)
   }
 
   /// Reads {"name": ["value", ...], ...} into `trailers`. Values that are not valid in a header are left out.
@@ -78,6 +92,11 @@ private struct ConnectError {
   private let message = ByteBuffer()
   /// The details, encoded as fields of a google.rpc.Status.
   private let details = ByteBuffer()
+  /// Whether message and details are over the limit of a status in a body. Nothing more of them is kept then.
+  private(set) var isTooLarge = false
+
+  /// The size of message and details in bytes.
+  var size: Int { message.count + details.count }
 
   /// Reads a JSON value as an error. False: the value is not an object.
   @inline(never) @_optimize(size)
@@ -90,12 +109,24 @@ private struct ConnectError {
         code = scanner.string(into: name) ? ConnectError.code(name.view) : nil
       } else if bytesEqual(key.view, "message") {
         _ = scanner.string(into: message)
+        checkSize()
       } else if bytesEqual(key.view, "details"), scanner.opens(JSONScanner.array) {
         details.removeAll(keepingCapacity: true)
-        while scanner.nextElement() { readDetail(&scanner) }
+        while scanner.nextElement() {
+          if isTooLarge { continue }
+          readDetail(&scanner)
+          checkSize()
+        }
       }
     }
     return true
+  }
+
+  private mutating func checkSize(adding more: Int = 0) {
+    guard size + more > Limits.statusInBodyBytes else { return }
+    isTooLarge = true
+    message.removeAll(keepingCapacity: false)
+    details.removeAll(keepingCapacity: false)
   }
 
   /// Copies the error to a status. The trailers get the details in the form that gRPC uses: an encoded
@@ -114,7 +145,7 @@ private struct ConnectError {
 
   /// Reads one detail. A detail without a type, or whose value is not base64, is left out.
   @inline(never) @_optimize(size)
-  private func readDetail(_ scanner: inout JSONScanner) {
+  private mutating func readDetail(_ scanner: inout JSONScanner) {
     guard scanner.opens(JSONScanner.object) else { return }
     let key = ByteBuffer()
     let type = ByteBuffer()
@@ -126,6 +157,8 @@ private struct ConnectError {
         _ = scanner.string(into: text)
       }
     }
+    checkSize(adding: type.count + text.count / 4 * 3)
+    if isTooLarge { return }
     let value = ByteBuffer()
     guard !type.isEmpty, Base64.decode(text.view, into: value) == .ok else { return }
     let any = ByteBuffer()

@@ -31,12 +31,13 @@ final class ConnectStreamFraming: ConnectFraming {
   @inline(never) @_optimize(size)
   override func lastFrame(_ content: ByteBuffer) -> BodyStep {
     let trailers = Metadata()
-    guard let status = ConnectJSON.end(content.view, trailers) else {
-      return .failed(Status(.internal, "the end of the stream is malformed JSON"))
+    switch ConnectJSON.end(content.view, trailers) {
+    case .malformed: return .failed(Status(.internal, "the end of the stream is malformed JSON"))
+    case .tooLarge: return .failed(.tooLarge)
+    case .status(let status):
+      addAll(trailers, to: status)
+      return .trailers(status)
     }
-    if trailers.listSize > Limits.statusInBodyBytes { return .failed(tooManyTrailers) }
-    addAll(trailers, to: status)
-    return .trailers(status)
   }
 
   override func status(_ end: StreamEnd, trailers: consuming Status?, deadlineHasPassed: Bool) -> Status {

@@ -126,7 +126,8 @@ final class ConnectUnaryFraming: ConnectFraming {
     hearsEnd = true
     bodyLength = block.length
     if bodyLength > most {
-      return .ended(answer(or: status(.tooLarge(length: UInt32(clamping: bodyLength), limit: limit))))
+      return .ended(
+        isError ? errorTooLarge() : status(.tooLarge(length: UInt32(clamping: bodyLength), limit: limit)))
     }
     decoder.expect(bodyLength >= 0 ? bodyLength : min(most, .max - 1) + 1, isCertain: bodyLength >= 0)
     return start
@@ -197,8 +198,22 @@ final class ConnectUnaryFraming: ConnectFraming {
 
   @inline(never) @_optimize(size)
   private func tooLarge() -> BodyStep {
+    isDone = true
+    if isError { return .failed(errorTooLarge()) }
     let text = ByteBuffer().say("a received message is over the limit of ").say(limit)
-    return fail(Status(.resourceExhausted, words: text.say(" bytes (max_receive_message_bytes)")))
+    return .failed(Status(.resourceExhausted, words: text.say(" bytes (max_receive_message_bytes)")))
+  }
+
+  /// The status of an error whose body is over the limit, as it was sent or decompressed.
+  @inline(never) @_optimize(size)
+  private func errorTooLarge() -> Status {
+    let status = answer ?? Status(.resourceExhausted)
+    status.setCode(.resourceExhausted)
+    let text = ByteBuffer().say("the answer has an error of more than ")
+      .say(max(limit, MessageDecoder.leastLastLimit)).say(" bytes (max_receive_message_bytes): HTTP status ")
+      .say(httpStatus)
+    _ = status.setMessage(text.view)
+    return status
   }
 
   override func space() -> UnsafeMutableRawBufferPointer? { bodyLength >= 0 ? super.space() : nil }
@@ -230,7 +245,9 @@ final class ConnectUnaryFraming: ConnectFraming {
     switch consume step {
     case .busy: return .busy
     case .message(let content, _): _ = ConnectJSON.read(error: content.view, into: answer)
-    case .needsMore, .trailers, .failed: break
+    case .failed(let fault):
+      if fault.code == .resourceExhausted { return .trailers(errorTooLarge()) }
+    case .needsMore, .trailers: break
     }
     return .trailers(answer)
   }

@@ -263,7 +263,7 @@ final class GRPCWebFraming: CommonFraming {
       guard HeaderRules.lowercased(ByteView(rebasing: line[..<colon]), into: name),
         fields.add(name.view, HeaderRules.trimmed(value)) == .ok
       else { return .failed(Status(.resourceExhausted, "no memory for the trailers")) }
-      if fields.listSize > Limits.statusInBodyBytes { return .failed(tooManyTrailers) }
+      if fields.listSize > Limits.statusInBodyBytes { return .failed(.tooLarge) }
     }
     return .trailers(status(inFrame: fields))
   }

@@ -2,6 +2,15 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 
+extension Status {
+  /// The failure of an answer whose body has a status that is too large.
+  static var tooLarge: Status {
+    let text = ByteBuffer().say("the received status, with its details and trailers, is over the limit of ")
+      .say(Limits.statusInBodyBytes)
+    return Status(.resourceExhausted, words: text.say(" bytes"))
+  }
+}
+
 /// The functions that read an answer and are common to several protocols.
 extension CommonFraming {
   @inline(never) @_optimize(size)
@@ -47,12 +56,6 @@ extension CommonFraming {
     guard end.isComplete else { return failure(end, deadlineHasPassed) }
     if let other, !isCut { return other }
     return failure(.body, false)
-  }
-
-  /// The failure of an answer whose body contains too large metadata.
-  final var tooManyTrailers: Status {
-    let text = ByteBuffer().say("the received trailers are over the limit of ").say(Limits.statusInBodyBytes)
-    return Status(.resourceExhausted, words: text.say(" bytes"))
   }
 
   // MARK: Head

@@ -172,7 +172,22 @@ import Testing
     let details =
       "{\"error\": {\"code\": \"aborted\", \"details\": [" + String(repeating: detail + ",", count: 10_000)
       + detail + "]}}"
-    #expect(code(details) == .aborted)
+    #expect(code(details) == .resourceExhausted)
+    // Message, details and metadata count together.
+    func end(_ message: Int, _ details: Int, _ metadata: Int) -> String {
+      "{\"error\": {\"code\": \"aborted\", \"message\": \"" + String(repeating: "m", count: message)
+        + "\", \"details\": [{\"type\": \"a.B\", \"value\": \""
+        + String(repeating: "AQID", count: details / 3)
+        + "\"}]}, \"metadata\": {\"x\": [\"" + String(repeating: "v", count: metadata) + "\"]}}"
+    }
+    #expect(code(end(20_000, 21_000, 20_000)) == .aborted)
+    #expect(code(end(64_000, 0, 0)) == .aborted && code(end(0, 63_000, 0)) == .aborted)
+    #expect(code(end(0, 0, 64_000)) == .aborted)
+    #expect(code(end(22_000, 22_500, 22_000)) == .resourceExhausted)
+    #expect(code(end(66_000, 0, 0)) == .resourceExhausted && code(end(0, 66_000, 0)) == .resourceExhausted)
+    #expect(code(end(0, 0, 66_000)) == .resourceExhausted)
+    // Of two errors one that is none does not hide the other.
+    #expect(code("{\"error\": {\"code\": \"aborted\"}, \"error\": null}") == .aborted)
   }
 
   struct Broken: Sendable {

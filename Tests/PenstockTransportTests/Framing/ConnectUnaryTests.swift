@@ -408,7 +408,8 @@ import Testing
     }
   }
 
-  /// The body of an error is dropped if it exceeds the limit, and the HTTP status is used.
+  /// An error whose body exceeds the limit, as it was sent or decompressed, ends the call with RESOURCE_EXHAUSTED. If
+  /// it does not decompress, the HTTP status is used.
   @Test func hostileErrors() {
     let request = aRequest { $0.maxReceiveBytes = 10 }
     func code(_ json: String, _ more: [(String, String)] = [], packed: Bool = false) -> StatusCode {
@@ -418,9 +419,9 @@ import Testing
     }
     let long = "{\"code\": \"aborted\", \"message\": \"" + String(repeating: "x", count: 20_000) + "\"}"
     #expect(code("{\"code\": \"aborted\"}") == .aborted)
-    #expect(code(long) == .permissionDenied)
-    #expect(code(long, [("content-length", "\(long.utf8.count)")]) == .permissionDenied)
-    #expect(code(long, [("content-encoding", "gzip")], packed: true) == .permissionDenied)
+    #expect(code(long) == .resourceExhausted)
+    #expect(code(long, [("content-length", "\(long.utf8.count)")]) == .resourceExhausted)
+    #expect(code(long, [("content-encoding", "gzip")], packed: true) == .resourceExhausted)
     #expect(code("{\"code\": \"aborted\"}", [("content-encoding", "gzip")]) == .permissionDenied)
   }
 

@@ -328,7 +328,9 @@ import Testing
     let many = play(WireAnswer(fields: GRPCWebTests.web, body: frame(0x80, lines)), to: framing())
     #expect(
       many.code == .resourceExhausted
-        && many.message == "the received trailers are over the limit of 65536 bytes")
+        && many.message
+          == "the received status, with its details and trailers, is over the limit of 65536 bytes"
+    )
   }
 
   /// A fault in the bytes before a wrong base64 character is the one that is reported, for any size of the
