@@ -26,11 +26,10 @@ struct JSONReader {
 
   @inline(never)
   private static func load(_ text: ByteView, _ failure: inout Failure?) -> Value? {
-    if let deep = JSONPath.tooDeep(text) {
-      let path = JSONPath.path(in: text, at: deep, withOpenKey: false)
+    if let (position, words) = JSONPath.tooMuch(text) {
+      let path = JSONPath.path(in: text, at: position, withOpenKey: false)
       failure = Failure(
-        .invalidJSON, ("JSON at " as StaticString).bytes, path.view,
-        (": nested more than 64 deep" as StaticString).bytes, path: path)
+        .invalidJSON, ("JSON at " as StaticString).bytes, path.view, words.bytes, path: path)
       return nil
     }
     var error = json_error_t()
@@ -205,17 +204,21 @@ enum JSONPath {
     var key: (start: Int, end: Int)?
   }
 
-  /// The position of the first bracket that is nested more than 64 deep; nil: there is none. The depth is
-  /// limited because the parser needs a stack frame for each level.
+  /// The position of the first bracket that opens too much, and words for that; nil: there is none. The depth is
+  /// limited because the parser needs a stack frame for each level, and the number of objects and arrays because it
+  /// needs about 280 bytes of memory for each, even for "{}".
   @inline(never)
-  static func tooDeep(_ text: ByteView) -> Int? {
+  static func tooMuch(_ text: ByteView) -> (position: Int, words: StaticString)? {
     var depth = 0
+    var opened = 0
     var index = 0
     while index < text.count {
       switch text[index] {
       case 0x7b, 0x5b:
         depth += 1
-        if depth > 64 { return index }
+        opened += 1
+        if depth > 64 { return (index, ": nested more than 64 deep") }
+        if opened > 262_144 { return (index, ": more than 262144 objects and arrays") }
       case 0x7d, 0x5d: depth -= 1
       case 0x22: index = endOfString(in: text, from: index + 1)
       default: break

@@ -17,23 +17,21 @@ public struct MethodConfig: Equatable, Sendable {
 /// The configs of methods, by name. The most specific config counts: that of the method, otherwise that of
 /// its service, otherwise that of all services.
 public struct MethodConfigs {
-  /// A config with its name: "/service/method", or "/service/" for all methods of the service, or "" for all services.
-  private final class Entry {
-    let name: ByteBuffer
-    let config: MethodConfig
+  /// A name: "/service/method", or "/service/" for all methods of the service, or "" for all services. `owner`: the
+  /// buffer whose bytes `view` shows; nil: the name is only looked up.
+  private struct Name: Hashable {
+    let view: ByteView
+    let owner: ByteBuffer?
 
-    init(_ name: ByteBuffer, _ config: MethodConfig) {
-      self.name = name
-      self.config = config
-    }
+    static func == (one: Name, other: Name) -> Bool { bytesEqual(one.view, other.view) }
+    func hash(into hasher: inout Hasher) { hasher.combine(bytes: view) }
   }
 
-  /// The entries, sorted by name.
-  private var entries: [Entry] = []
+  private var configs: [Name: MethodConfig] = [:]
 
   public init() {}
 
-  public var isEmpty: Bool { entries.isEmpty }
+  public var isEmpty: Bool { configs.isEmpty }
 
   /// Adds the config of a method. An empty `method` stands for all methods of the service, and an empty
   /// `service` for all services. Returns `.already` if there is a config for this name.
@@ -44,14 +42,9 @@ public struct MethodConfigs {
         return .noMemory
       }
     }
-    let place = place(of: name.view)
-    if place < entries.count, bytesEqual(entries[place].name.view, name.view) { return .already }
-    entries.append(Entry(name, config))
-    var last = entries.count - 1
-    while last > place {
-      entries.swapAt(last, last - 1)
-      last -= 1
-    }
+    let key = Name(view: name.view, owner: name)
+    if configs[key] != nil { return .already }
+    configs[key] = config
     return .ok
   }
 
@@ -66,20 +59,5 @@ public struct MethodConfigs {
     return known(ByteView(start: nil, count: 0))
   }
 
-  private func known(_ name: ByteView) -> MethodConfig? {
-    let place = place(of: name)
-    guard place < entries.count, bytesEqual(entries[place].name.view, name) else { return nil }
-    return entries[place].config
-  }
-
-  /// The index of the first entry whose name is not less than `name`, by binary search.
-  private func place(of name: ByteView) -> Int {
-    var low = 0
-    var high = entries.count
-    while low < high {
-      let middle = (low + high) / 2
-      if entries[middle].name.view.lexicographicallyPrecedes(name) { low = middle + 1 } else { high = middle }
-    }
-    return low
-  }
+  private func known(_ name: ByteView) -> MethodConfig? { configs[Name(view: name, owner: nil)] }
 }

@@ -1,3 +1,4 @@
+import Glibc
 import PenstockCall
 import PenstockWire
 import Testing
@@ -60,5 +61,20 @@ import Testing
     }
     for number in 0..<500 as Range<UInt64> { #expect(timeout("/s\(number % 7)/m\(number)", all) == number) }
     #expect(timeout("/s0/m1", all) == nil && timeout("/s", all) == nil && timeout("/zzz/m", all) == nil)
+  }
+  /// The work grows with the number of names, and not with its square, which took a minute here.
+  @Test func twoHundredThousandNames() {
+    var all = MethodConfigs()
+    let before = clock()
+    for number in (0..<200_000 as Range<UInt64>).reversed() {
+      guard add(number, "package.Service\(number % 100)", "Method\(number)", to: &all) == .ok else {
+        Issue.record("\(number)")
+        return
+      }
+    }
+    #expect((clock() - before) / CLOCKS_PER_SEC < 30)
+    #expect(timeout("/package.Service99/Method199999", all) == 199_999)
+    #expect(timeout("/package.Service0/Method0", all) == 0)
+    #expect(add(1, "package.Service7", "Method7", to: &all) == .already)
   }
 }
