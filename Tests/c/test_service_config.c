@@ -183,6 +183,39 @@ TEST(service_config_limits) {
   penstock_channel_release(channel);
 }
 
+/* A timeout that no clock can reach is no timeout, and never a short one: 2^64 ns are 18446744073.709551616 s. */
+TEST(service_config_timeouts_without_end) {
+  static const char *const timeouts[] = {"18446744073.709551615s",  "18446744073.709551616s", "18446744073.709551619s",
+                                         "18446744073.70955162s",   "184467440737.09551616s", "36893488147.419103232s",
+                                         "99999999999999999999999s"};
+  for (size_t i = 0; i < sizeof(timeouts) / sizeof(*timeouts); i++) {
+    char config[256];
+    snprintf(config, sizeof(config), "{\"methodConfig\": [{\"name\": [{}], \"timeout\": \"%s\"}]}", timeouts[i]);
+    penstock_channel *channel = NULL;
+    REQUIRE_OK(open_with(peer_address(), config, &channel, NULL));
+    if (!CHECK_INT(code_of(channel, UNARY, "{}"), 0)) printf("  %s\n", timeouts[i]);
+    penstock_channel_release(channel);
+  }
+}
+
+/* The number of objects and arrays is limited, because each takes hundreds of bytes of memory, even if it is empty. */
+TEST(service_config_too_many_policies) {
+  enum { MOST = 262144 };
+  static const char begin[] = "{\"service_config\": {\"loadBalancingConfig\": [", end[] = "]}}";
+  char *text = malloc(MOST * 8 + 256), *at = text;
+  at += sprintf(at, "%s", begin);
+  /* Three are open already, and each policy has two. */
+  for (int i = 0; i < MOST / 2; i++) at += sprintf(at, "%s{\"x\":{}}", i ? "," : "");
+  strcpy(at, end);
+  penstock_channel *channel = NULL;
+  penstock_error *error = NULL;
+  CHECK_RESULT(penstock_channel_new("localhost:1", text, &channel, &error), PENSTOCK_E_INVALID_JSON);
+  CHECK_ERROR(error, PENSTOCK_E_INVALID_JSON, "$.service_config.loadBalancingConfig[131070].x",
+              "more than 262144 objects and arrays");
+  CHECK(channel == NULL);
+  free(text);
+}
+
 /* A call without a deadline, or with a later one, ends at the method's timeout. */
 TEST(service_config_timeout) {
   penstock_channel *channel = NULL;
