@@ -102,15 +102,15 @@ class TransportStream {
   // MARK: Verbs
 
   /// Opens the stream as soon as the connection permits. The stream then sends the pieces that were added.
-  func open() {}
+  func open() { mustOverride(()) }
   /// Adds a piece to the body.
-  func send(_ piece: BodyPiece) {}
+  func send(_ piece: BodyPiece) { mustOverride(()) }
   /// Ends the body after the pieces that were added before.
-  func endBody() {}
+  func endBody() { mustOverride(()) }
   /// Called when the owner has taken `count` bytes of `body`. Returns their flow-control credit to the peer.
-  func consume(_ count: Int) {}
+  func consume(_ count: Int) { mustOverride(()) }
   /// Called when the owner does not need the stream any more.
-  func leave(_ why: Leave) {}
+  func leave(_ why: Leave) { mustOverride(()) }
 
   // MARK: Outbound
 

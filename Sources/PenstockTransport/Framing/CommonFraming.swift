@@ -59,7 +59,7 @@ class CommonFraming: Framing {
 
   /// Adds the fields that all requests of a channel have: pseudo headers, a field of this protocol,
   /// content-type, accepted compressions, user agent, and perhaps others.
-  func addCommon(_ defaults: RequestDefaults, to fields: FieldList) -> Bool { false }
+  func addCommon(_ defaults: RequestDefaults, to fields: FieldList) -> Bool { mustOverride(false) }
 
   /// Whether the protocol itself uses the header field `name`, so that metadata can't have it.
   /// `HeaderRules.isReserved` has the names that no protocol permits.
@@ -68,7 +68,7 @@ class CommonFraming: Framing {
   /// The code for an answer with this HTTP status, and without a status of the protocol.
   func code(ofHTTP status: Int) -> StatusCode { StatusMapping.fromHTTPStatus(status) }
   /// Whether the content-type of an answer belongs to this protocol.
-  func fit(_ type: ByteView?) -> ContentType.Fit { .foreign }
+  func fit(_ type: ByteView?) -> ContentType.Fit { mustOverride(.foreign) }
   /// Whether the content-type is the protocol's usual one. A usual content-type is not added to the metadata.
   func isUsual(_ type: ByteView) -> Bool { true }
   /// The status in the head of an answer. `isAll`: the head is the whole answer. nil: the head has no status.
@@ -77,9 +77,11 @@ class CommonFraming: Framing {
     isAll || fields.index(of: grpcStatusName) != nil ? grpcStatus(of: fields) : nil
   }
   /// Frames a message in the protocol's own form, if `isPrefixed` is false.
-  func frame(_ bytes: ByteBuffer, compressed: Bool) -> FramedMessage { .inHeaders(size: 0, wireSize: 0) }
+  func frame(_ bytes: ByteBuffer, compressed: Bool) -> FramedMessage {
+    mustOverride(.inHeaders(size: 0, wireSize: 0))
+  }
   /// Returns the step for the content of the last frame (`lastFlag`), which has the status.
-  func lastFrame(_ content: ByteBuffer) -> BodyStep { .needsMore }
+  func lastFrame(_ content: ByteBuffer) -> BodyStep { mustOverride(.needsMore) }
 
   // MARK: Request
 
@@ -303,10 +305,10 @@ class CommonFraming: Framing {
   /// Decompresses a message. The failures follow "Test cases" 5 and 6 of the document "gRPC Compression".
   @inline(never) @_optimize(size)
   final func expand(_ message: ByteBuffer) -> BodyStep {
-    switch receives {
-    case .identity:
     // No bytes are no bytes, compressed or not. Some servers set the flag of an empty message.
     if message.isEmpty { return decoder.isLast ? lastFrame(message) : .message(message, size: 0) }
+    switch receives {
+    case .identity:
       let text = ByteBuffer()
         .say("the compressed flag of a received message is set, but there is no ").say(encodingName)
       return .failed(Status(.internal, words: text))

@@ -22,8 +22,9 @@ class Framings {
 /// The *framing* of a call: the conversion of its start, messages and end to HTTP messages, and back. Each
 /// attempt has one such object. It knows nothing of connections, and calls no code of other layers.
 ///
-/// It is a class, and not a protocol, so that a reference can be borrowed without reference counting.
-/// Functions that only some framings need have a default here.
+/// It is a class, and not a protocol, so that a reference can be borrowed without reference counting. A
+/// function with `mustOverride` is needed by each framing, or by each that lets it be called (`rest`,
+/// `isBusy`, `hearsEnd`); the others have a default here.
 class Framing {
   /// The moment when a request's headers can be made.
   enum Opening: Equatable {
@@ -48,8 +49,8 @@ class Framing {
   /// the request's own bytes. False: no memory.
   func requestHeaders(
     _ request: Request, _ defaults: RequestDefaults, now: UInt64, into fields: FieldList
-  ) -> Bool { false }
-  func encode(_ message: Message) -> FramedMessage { .inHeaders(size: 0, wireSize: 0) }
+  ) -> Bool { mustOverride(false) }
+  func encode(_ message: Message) -> FramedMessage { mustOverride(.inHeaders(size: 0, wireSize: 0)) }
   /// The part of the request's body that the framing has not returned yet.
   enum Rest: Equatable {
     case nothing
@@ -61,30 +62,34 @@ class Framing {
   }
   final var rest = Rest.nothing
   final var isPacking: Bool { rest == .message }
-  func encodeNext() -> FramedMessage { .later }
+  func encodeNext() -> FramedMessage { mustOverride(.later) }
   /// Returns the last piece of the body. Called at the half-close if `rest` is `bytes`.
-  func lastPiece() -> FramedMessage { .later }
+  func lastPiece() -> FramedMessage { mustOverride(.later) }
 
   // MARK: Response
 
-  func responseHeaders(_ block: HeaderBlock, endsStream: Bool) -> ResponseStart { .informational }
+  func responseHeaders(_ block: HeaderBlock, endsStream: Bool) -> ResponseStart {
+    mustOverride(.informational)
+  }
   /// Decodes bytes of the body, up to the end of one message. Must not be called while `isBusy`.
-  func decode(_ bytes: ByteView) -> (consumed: Int, step: BodyStep) { (bytes.count, .needsMore) }
+  func decode(_ bytes: ByteView) -> (consumed: Int, step: BodyStep) {
+    mustOverride((bytes.count, .needsMore))
+  }
   /// Whether a large message was received and is being decompressed, in slices. A call of `proceed` in the
   /// next turn does the next slice.
   final var isBusy = false
-  func proceed() -> BodyStep { .needsMore }
+  func proceed() -> BodyStep { mustOverride(.needsMore) }
   /// Whether the attempt has to call `bodyEnds` when the stream has ended.
   final var hearsEnd = false
   /// Returns the last step of a body whose own bytes do not mark its end. Called once if `hearsEnd`, when the
   /// stream has ended without an error and `decode` has used the whole body.
-  func bodyEnds() -> BodyStep { .needsMore }
+  func bodyEnds() -> BodyStep { mustOverride(.needsMore) }
   /// The status that the trailers in `block` contain; nil: the protocol has the status elsewhere.
   func status(ofTrailers block: HeaderBlock) -> Status? { nil }
   /// The status of a stream that has ended, after `decode` has used the whole body. `trailers`: the status
   /// from the trailers, or from the body in protocols that have it there.
   func status(_ end: StreamEnd, trailers: consuming Status?, deadlineHasPassed: Bool) -> Status {
-    trailers ?? Status(.unknown)
+    mustOverride(trailers ?? Status(.unknown))
   }
 
   // MARK: Reading ahead
