@@ -24,14 +24,23 @@ func withHop(_ handle: OpaquePointer?, _ body: (Hop) -> Outcome) -> penstock_res
   withHop(handle, body, { body($0.hop) })
 }
 
+/// The result of a function that fails before it comes to the hop of `handle`.
+func fail(_ handle: OpaquePointer?, _ outcome: Outcome) -> penstock_result {
+  if let handle { look(handle, HopHandle.self) { $0.forgetRefusal() } }
+  return outcome.rawValue
+}
+
 /// Calls `running` if the handle is that of a hop, or `bound` if it is that of a waiting event (`BoundHop`).
-/// A NULL handle, or one of another process, is an error.
+/// A NULL handle, or one of another process, is an error. Every function that can give E_STATE calls this or
+/// `fail`.
 @inline(never)
 func withHop(_ handle: OpaquePointer?, _ running: (Hop) -> Outcome, _ bound: (BoundHop) -> Outcome)
   -> penstock_result
 {
   guard let handle else { return PENSTOCK_E_INVALID_ARGUMENT }
   let referent = HopHandle.referent(handle)
+  referent.hop.forgetRefusal()
+  look(handle, HopHandle.self) { $0.forgetRefusal() }
   if referent.hop.isForked { return PENSTOCK_E_FORKED }
   switch referent {
   case .running(let hop): return running(hop).rawValue
@@ -49,16 +58,12 @@ public func penstock_hop_why(_ handle: OpaquePointer!) -> UnsafePointer<CChar>! 
 
 @_cdecl("penstock_hop_retain") @implementation
 public func penstock_hop_retain(_ handle: OpaquePointer!) -> OpaquePointer! {
-  _ = withHop(
-    handle,
-    {
-      $0.becomeShared()
-      return .ok
-    },
-    {
-      $0.becomeShared()
-      return .ok
-    })
+  if let handle {
+    switch HopHandle.referent(handle) {
+    case .running(let hop): if !hop.isForked { hop.becomeShared() }
+    case .bound(let bound): if !bound.hop.isForked { bound.becomeShared() }
+    }
+  }
   return retain(handle, HopHandle.self)
 }
 
@@ -104,7 +109,7 @@ public func penstock_hop_set_executors(
 ) -> penstock_result {
   let outbound = outbound.map { object($0, HostExecutor.self) }
   let inbound = inbound.map { object($0, HostExecutor.self) }
-  if outbound?.isForked ?? false || inbound?.isForked ?? false { return PENSTOCK_E_FORKED }
+  if outbound?.isForked ?? false || inbound?.isForked ?? false { return fail(handle, .forked) }
   return withHop(handle) { $0.chooseExecutors(outbound, inbound) }
 }
 
@@ -175,13 +180,13 @@ public func penstock_hop_end(_ handle: OpaquePointer!, _ code: Int32, _ message:
   -> penstock_result
 {
   let (made, outcome) = status(code, message)
-  guard let made else { return outcome.rawValue }
+  guard let made else { return fail(handle, outcome) }
   return withHop(handle, { $0.finish(made) }, { $0.end(made) })
 }
 
 @_cdecl("penstock_hop_end_with") @implementation
 public func penstock_hop_end_with(_ handle: OpaquePointer!, _ status: OpaquePointer!) -> penstock_result {
-  guard let status else { return PENSTOCK_E_INVALID_ARGUMENT }
+  guard let status else { return fail(handle, .invalidArgument) }
   let made = object(status, Status.self).copy()
   return withHop(handle, { $0.finish(made) }, { $0.end(made) })
 }
@@ -193,7 +198,7 @@ public func penstock_hop_next(_ handle: OpaquePointer!) -> penstock_result {
 
 @_cdecl("penstock_hop_resolve") @implementation
 public func penstock_hop_resolve(_ handle: OpaquePointer!, _ verdict: Int32) -> penstock_result {
-  guard let verdict = Verdict(rawValue: verdict) else { return PENSTOCK_E_INVALID_ARGUMENT }
+  guard let verdict = Verdict(rawValue: verdict) else { return fail(handle, .invalidArgument) }
   return withHop(handle, { $0.hasEnded ? .gone : $0.refuse(.ownHandle) }, { $0.resolve(verdict) })
 }
 
@@ -202,7 +207,7 @@ public func penstock_hop_deliver_headers(_ handle: OpaquePointer!, _ headers: Op
   -> penstock_result
 {
   guard let copied = headers.map({ object($0, Metadata.self).copy() }) ?? Metadata() else {
-    return PENSTOCK_E_NO_MEMORY
+    return fail(handle, .noMemory)
   }
   return withHop(handle, { $0.deliverHeaders(copied) }, { $0.deliver(copied) })
 }
@@ -210,7 +215,7 @@ public func penstock_hop_deliver_headers(_ handle: OpaquePointer!, _ headers: Op
 @_cdecl("penstock_hop_deliver_status") @implementation
 public func penstock_hop_deliver_status(_ handle: OpaquePointer!, _ status: OpaquePointer!) -> penstock_result
 {
-  guard let status else { return PENSTOCK_E_INVALID_ARGUMENT }
+  guard let status else { return fail(handle, .invalidArgument) }
   let made = object(status, Status.self).copy()
   return withHop(handle, { $0.deliverStatus(made) }, { $0.deliver(made) })
 }
@@ -233,7 +238,7 @@ public func penstock_hop_set_value(
   _ finalizer: penstock_finalizer!
 ) -> penstock_result {
   let data = value.map { UserData($0, finalizer) }
-  guard let key else { return PENSTOCK_E_INVALID_ARGUMENT }
+  guard let key else { return fail(handle, .invalidArgument) }
   return withHop(handle, { $0.setValue(bytes(key), data) }, { $0.setValue(bytes(key), data) })
 }
 

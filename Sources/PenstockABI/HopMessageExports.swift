@@ -22,8 +22,8 @@ private func put(
   _ handle: OpaquePointer?, _ data: UnsafeRawPointer?, _ length: Int, _ running: (Hop, Message) -> Outcome,
   _ bound: (BoundHop, Message) -> Outcome
 ) -> penstock_result {
-  guard let bytes = bytes(data, length) else { return PENSTOCK_E_INVALID_ARGUMENT }
-  guard let message = ByteBuffer(copying: bytes) else { return PENSTOCK_E_NO_MEMORY }
+  guard let bytes = bytes(data, length) else { return fail(handle, .invalidArgument) }
+  guard let message = ByteBuffer(copying: bytes) else { return fail(handle, .noMemory) }
   return withHop(handle, { running($0, message) }, { bound($0, message) })
 }
 
@@ -34,7 +34,7 @@ private func put(
   _ handle: OpaquePointer?, _ message: OpaquePointer?, _ running: (Hop, Message) -> Outcome,
   _ bound: (BoundHop, Message) -> Outcome
 ) -> penstock_result {
-  guard let message else { return PENSTOCK_E_INVALID_ARGUMENT }
+  guard let message else { return fail(handle, .invalidArgument) }
   let given = object(message, Message.self)
   return withHop(
     handle, { hop in given.fitting(hop.codec).map { running(hop, $0) } ?? hop.refuseForm() },

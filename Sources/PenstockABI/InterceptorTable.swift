@@ -122,8 +122,10 @@ extension CallFilter {
         CallFilter(),
         Failure(
           .invalidArgument,
-          ("interceptor.methods: expected methods, or their beginnings followed by one star, separated by commas, got '"
-            as StaticString).bytes, bytes(methods), ("'" as StaticString).bytes)
+          ("interceptor.methods: expected methods (\"/package.Service/Method\"), or their beginnings followed by one "
+            as StaticString).bytes,
+          ("star (\"/package.Service/*\"), separated by commas, got '" as StaticString).bytes, bytes(methods),
+          ("'" as StaticString).bytes)
       )
     }
     return (CallFilter(patterns, kinds: kinds), nil)

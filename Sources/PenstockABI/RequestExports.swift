@@ -72,7 +72,7 @@ private func edit(
   if let options = callOptions(handle) {
     return (Process.isForked(options.generation) ? .forked : set(options)).rawValue
   }
-  if picker(handle) != nil { return PENSTOCK_E_STATE }
+  if picker(handle) != nil { return fail(handle, .state) }
   return withHop(
     handle, { $0.editStart(change) },
     { $0.hop.currentEvent == .none ? $0.edit(change) : $0.hop.editStart(change) })
@@ -123,7 +123,7 @@ public func penstock_request_method(_ handle: OpaquePointer!) -> UnsafePointer<C
 public func penstock_request_set_method(_ handle: OpaquePointer!, _ method: UnsafePointer<CChar>!)
   -> penstock_result
 {
-  guard let method else { return PENSTOCK_E_INVALID_ARGUMENT }
+  guard let method else { return fail(handle, .invalidArgument) }
   return edit(
     handle,
     { start in
@@ -147,9 +147,9 @@ public func penstock_request_authority(_ handle: OpaquePointer!) -> UnsafePointe
 public func penstock_request_set_authority(_ handle: OpaquePointer!, _ authority: UnsafePointer<CChar>!)
   -> penstock_result
 {
-  guard let authority else { return PENSTOCK_E_INVALID_ARGUMENT }
-  guard Request.isValidAuthority(bytes(authority)) else { return PENSTOCK_E_INVALID_ARGUMENT }
-  guard let text = ByteBuffer(copying: bytes(authority)) else { return PENSTOCK_E_NO_MEMORY }
+  guard let authority else { return fail(handle, .invalidArgument) }
+  guard Request.isValidAuthority(bytes(authority)) else { return fail(handle, .invalidArgument) }
+  guard let text = ByteBuffer(copying: bytes(authority)) else { return fail(handle, .noMemory) }
   return edit(
     handle, { $0.setAuthority(bytes(authority)) ? .ok : .noMemory },
     options: {
@@ -178,18 +178,18 @@ private func left(_ deadline: UInt64?, _ call: Call) -> Int64 {
 
 @_cdecl("penstock_request_set_deadline_ms") @implementation
 public func penstock_request_set_deadline_ms(_ handle: OpaquePointer!, _ ms: Int64) -> penstock_result {
-  guard ms >= -1 else { return PENSTOCK_E_INVALID_ARGUMENT }
+  guard ms >= -1 else { return fail(handle, .invalidArgument) }
   func time(_ hop: Hop) -> UInt64? {
     guard ms >= 0 else { return nil }
     let (time, overflow) = hop.clock.addingReportingOverflow(nanoseconds(UInt64(ms)))
     return overflow ? nil : time
   }
   if let options = callOptions(handle) {
-    if Process.isForked(options.generation) { return PENSTOCK_E_FORKED }
+    if Process.isForked(options.generation) { return fail(handle, .forked) }
     options.setDeadline(ms < 0 ? nil : nanoseconds(UInt64(ms)))
     return PENSTOCK_OK
   }
-  if picker(handle) != nil { return PENSTOCK_E_STATE }
+  if picker(handle) != nil { return fail(handle, .state) }
   return withHop(
     handle, { $0.setDeadline(time($0)) },
     {
@@ -216,9 +216,9 @@ public func penstock_request_compression(_ request: OpaquePointer!) -> UnsafePoi
 public func penstock_request_set_compression(_ request: OpaquePointer!, _ name: UnsafePointer<CChar>!)
   -> penstock_result
 {
-  guard let name else { return PENSTOCK_E_INVALID_ARGUMENT }
+  guard let name else { return fail(request, .invalidArgument) }
   let isGzip = bytesEqual(bytes(name), "gzip")
-  guard isGzip || bytesEqual(bytes(name), "identity") else { return PENSTOCK_E_INVALID_ARGUMENT }
+  guard isGzip || bytesEqual(bytes(name), "identity") else { return fail(request, .invalidArgument) }
   return edit(
     request,
     {
@@ -240,7 +240,7 @@ public func penstock_request_max_receive_message_bytes(_ request: OpaquePointer!
 public func penstock_request_set_max_receive_message_bytes(_ request: OpaquePointer!, _ n: Int)
   -> penstock_result
 {
-  guard let n = limit(n) else { return PENSTOCK_E_INVALID_ARGUMENT }
+  guard let n = limit(n) else { return fail(request, .invalidArgument) }
   return edit(
     request,
     {
@@ -262,7 +262,7 @@ public func penstock_request_max_send_message_bytes(_ request: OpaquePointer!) -
 public func penstock_request_set_max_send_message_bytes(_ request: OpaquePointer!, _ n: Int)
   -> penstock_result
 {
-  guard let n = limit(n) else { return PENSTOCK_E_INVALID_ARGUMENT }
+  guard let n = limit(n) else { return fail(request, .invalidArgument) }
   return edit(
     request,
     {
@@ -284,7 +284,7 @@ public func penstock_request_idempotency(_ request: OpaquePointer!) -> Int32 {
 public func penstock_request_set_idempotency(_ request: OpaquePointer!, _ idempotency: Int32)
   -> penstock_result
 {
-  guard let wanted = Idempotency(rawValue: idempotency) else { return PENSTOCK_E_INVALID_ARGUMENT }
+  guard let wanted = Idempotency(rawValue: idempotency) else { return fail(request, .invalidArgument) }
   return edit(
     request,
     {
@@ -336,10 +336,10 @@ public func penstock_request_content_subtype(_ request: OpaquePointer!) -> Unsaf
 public func penstock_request_set_content_subtype(_ request: OpaquePointer!, _ name: UnsafePointer<CChar>!)
   -> penstock_result
 {
-  guard let name else { return PENSTOCK_E_INVALID_ARGUMENT }
+  guard let name else { return fail(request, .invalidArgument) }
   let subtype = bytes(name)
-  guard subtype.isEmpty || HeaderRules.isValidName(subtype) else { return PENSTOCK_E_INVALID_ARGUMENT }
-  guard let type = RequestLabels.contentType(subtype) else { return PENSTOCK_E_NO_MEMORY }
+  guard subtype.isEmpty || HeaderRules.isValidName(subtype) else { return fail(request, .invalidArgument) }
+  guard let type = RequestLabels.contentType(subtype) else { return fail(request, .noMemory) }
   return label(request, contentType: subtype.isEmpty ? nil : type, userAgent: labels(request)?.userAgent)
 }
 
@@ -352,13 +352,13 @@ public func penstock_request_user_agent(_ request: OpaquePointer!) -> UnsafePoin
 public func penstock_request_set_user_agent(_ request: OpaquePointer!, _ application: UnsafePointer<CChar>!)
   -> penstock_result
 {
-  guard let application else { return PENSTOCK_E_INVALID_ARGUMENT }
+  guard let application else { return fail(request, .invalidArgument) }
   let name = bytes(application)
-  guard name.isEmpty || HeaderRules.isValidASCIIValue(name) else { return PENSTOCK_E_INVALID_ARGUMENT }
+  guard name.isEmpty || HeaderRules.isValidASCIIValue(name) else { return fail(request, .invalidArgument) }
   let agent = ByteBuffer()
   guard UserAgent.compose(version: Version.bytes, application: name, into: agent), agent.append(byte: 0)
   else {
-    return PENSTOCK_E_NO_MEMORY
+    return fail(request, .noMemory)
   }
   return label(request, contentType: labels(request)?.contentType, userAgent: name.isEmpty ? nil : agent)
 }
@@ -406,7 +406,7 @@ public func penstock_request_set_credentials(
 
 @inline(never)
 private func record(_ handle: OpaquePointer?, _ edit: (Cut, Hop) -> Outcome) -> penstock_result {
-  if callOptions(handle) != nil || picker(handle) != nil { return PENSTOCK_E_STATE }
+  if callOptions(handle) != nil || picker(handle) != nil { return fail(handle, .state) }
   return withHop(
     handle, { hop in hop.editRecord { edit($0, hop) } },
     { bound in
@@ -420,7 +420,7 @@ private func record(_ handle: OpaquePointer?, _ edit: (Cut, Hop) -> Outcome) -> 
 public func penstock_request_message(
   _ handle: OpaquePointer!, _ index: Int, _ message: UnsafeMutablePointer<OpaquePointer?>!
 ) -> penstock_result {
-  guard let message else { return PENSTOCK_E_INVALID_ARGUMENT }
+  guard let message else { return fail(handle, .invalidArgument) }
   return record(handle) { cut, hop in
     guard let shown = cut.message(at: index)?.fitting(hop.codec) else { return .notFound }
     message.pointee = retained(shown)
@@ -432,7 +432,7 @@ public func penstock_request_message(
 public func penstock_request_set_message(
   _ handle: OpaquePointer!, _ index: Int, _ message: OpaquePointer!
 ) -> penstock_result {
-  guard let message else { return PENSTOCK_E_INVALID_ARGUMENT }
+  guard let message else { return fail(handle, .invalidArgument) }
   let given = object(message, Message.self)
   // After the exchange this is the old message, which is released after all locks.
   var own = given
@@ -449,8 +449,8 @@ public func penstock_request_set_message(
 public func penstock_request_set_channel(_ handle: OpaquePointer!, _ channel: OpaquePointer!)
   -> penstock_result
 {
-  guard let channel else { return PENSTOCK_E_INVALID_ARGUMENT }
-  if callOptions(handle) != nil || picker(handle) != nil { return PENSTOCK_E_STATE }
+  guard let channel else { return fail(handle, .invalidArgument) }
+  if callOptions(handle) != nil || picker(handle) != nil { return fail(handle, .state) }
   let other = object(channel, ClientChannel.self)
   return withHop(handle) { Process.isForked(other.generation) ? .forked : other.take(over: $0) }
 }
@@ -461,9 +461,9 @@ public func penstock_request_prefer(
 ) -> penstock_result {
   var wish: EndpointWish?
   if let name {
-    guard let value else { return PENSTOCK_E_INVALID_ARGUMENT }
+    guard let value else { return fail(handle, .invalidArgument) }
     wish = EndpointWish(bytes(name), bytes(value), isRequired: required != 0)
-    if wish == nil { return PENSTOCK_E_NO_MEMORY }
+    if wish == nil { return fail(handle, .noMemory) }
   }
   return edit(
     handle,

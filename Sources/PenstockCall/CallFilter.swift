@@ -27,18 +27,22 @@ public struct MethodFilter {
   /// Matches every method.
   public init() { text = nil }
 
-  /// Makes a filter from patterns. Returns nil if a pattern is malformed, because it could never match.
+  /// Makes a filter from patterns. Returns nil if there is no method that one of the patterns could match.
   public init?(_ patterns: ByteBuffer) {
     text = patterns
-    var valid = true
+    var canMatch = true
     forEachPattern { one in
-      let star = one.firstIndex(of: 0x2a)
-      if one.isEmpty || (one[0] != 0x2f && one[0] != 0x2a) || (star != nil && star != one.count - 1) {
-        valid = false
-      }
-      return true
+      canMatch = MethodFilter.canMatch(one)
+      return canMatch
     }
-    guard valid else { return nil }
+    guard canMatch else { return nil }
+  }
+
+  /// Whether there is a method that the pattern matches: it is one, or the beginning of one and a star.
+  private static func canMatch(_ pattern: ByteView) -> Bool {
+    guard let star = pattern.firstIndex(of: 0x2a) else { return Request.isValidPath(pattern) }
+    return star == pattern.count - 1
+      && (star == 0 || pattern[0] == 0x2f && pattern.allSatisfy { Request.isPathByte($0) })
   }
 
   public var matchesEverything: Bool {

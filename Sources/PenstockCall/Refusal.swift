@@ -60,8 +60,12 @@ public enum Refusal: UInt8 {
 }
 
 extension HopHandle {
-  /// The reason for the last E_STATE of a function called with this handle. Any thread.
+  /// The reason for the E_STATE of the last function called with this handle. Any thread.
   public final var why: Refusal { Refusal(rawValue: refusal.load(ordering: .relaxed)) ?? .none }
+
+  /// Forgets the reason. Each function that can give E_STATE begins with this, so that `why` is about the last
+  /// function. Any thread.
+  public final func forgetRefusal() { refusal.store(Refusal.none.rawValue, ordering: .relaxed) }
 }
 
 extension Hop {

@@ -131,7 +131,7 @@ public final class Request {
   }
 
   /// Whether a path is valid: "/service/method", neither part empty, only visible ASCII (RFC 9113 ":path",
-  /// gRPC "Path").
+  /// gRPC "Path") without "?" and "#", after which the path of a URL has ended.
   public static func isValidPath(_ path: ByteView) -> Bool {
     let count = path.count
     guard count >= 4, let start = path.baseAddress else { return false }
@@ -141,11 +141,16 @@ public final class Request {
     var index = 1
     while index < count {
       let byte = bytes[index]
-      guard byte &- 0x21 < 0x5e else { return false }
+      guard isPathByte(byte) else { return false }
       if byte == 0x2f { slash = index }
       index &+= 1
     }
     return slash > 1 && slash < count - 1
+  }
+
+  /// Whether a path may have this byte.
+  public static func isPathByte(_ byte: UInt8) -> Bool {
+    byte &- 0x21 < 0x5e && byte != 0x3f && byte != 0x23
   }
 
   /// Whether an authority is valid: not empty, only visible ASCII.

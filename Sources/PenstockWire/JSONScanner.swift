@@ -29,7 +29,11 @@ public struct JSONScanner {
   public static let object: UInt8 = 0x7B
   public static let array: UInt8 = 0x5B
 
-  public init(_ text: ByteView) { self.text = text }
+  /// A byte order mark at the beginning is skipped, as RFC 8259 (8.1) allows.
+  public init(_ text: ByteView) {
+    self.text = text
+    if text.count >= 3, text[0] == 0xEF, text[1] == 0xBB, text[2] == 0xBF { at = 3 }
+  }
 
   /// Whether the text was well formed and has ended: nothing comes after the value that was read.
   public var isAtEnd: Bool { mutating get { peek() == 0 && !isBroken && at >= text.count } }

@@ -7,7 +7,8 @@ import Testing
   @Test(arguments: [
     ("/a/b", true), ("/pkg.Service/Method", true), ("/a/b/c", true), ("", false), ("/", false), ("/a", false),
     ("/a/", false), ("//b", false), ("a/b", false), ("/a b/c", false), ("/a/b\u{7f}", false), ("/ä/b", false),
-    ("/a/\t", false),
+    ("/a/\t", false), ("/a/b?c", false), ("/a?/b", false), ("/a/b#", false),
+    ("/a/!\"$%&'()*+,-.:;<=>@[\\]^_`{|}~", true),
   ])
   func pathIsServiceAndMethod(_ path: String, _ isValid: Bool) {
     #expect(with(path) { Request.isValidPath($0) } == isValid)
@@ -44,7 +45,10 @@ import Testing
     #expect(with(path) { filter?.matches($0) } == isMatch)
   }
 
-  @Test(arguments: ["", "a/b", "/a/*b", "/a/b,", ",", "/a/**", "/a/b,,/c/d", "* ,x"])
+  @Test(arguments: [
+    "", "a/b", "/a/*b", "/a/b,", ",", "/a/**", "/a/b,,/c/d", "* ,x", "/a", "/pkg.Service", "/a/", "/", "//a",
+    "/a/b,/pkg.Service", "/pkg.Service,/a/b", "/a b/c", "/a b/*", "/a?/*", "/a/b#", "/ä/*", "a*",
+  ])
   func refuses(_ pattern: String) {
     #expect(with(pattern) { MethodFilter(ByteBuffer(copying: $0)!) } == nil)
   }

@@ -158,7 +158,9 @@ TEST(channel_registration_struct_size) {
   CHECK_RESULT(penstock_channel_add_interceptor(channel, &larger.table, 0, NULL, NULL), PENSTOCK_E_INVALID_ARGUMENT);
   CHECK_INT(atomic_load(&probe.finalized), 1);
 
-  static const char *const methods[] = {"", "a", "/a/b*c", "/a/b,", "/a/b,,/c/d", "**"};
+  static const char *const methods[] = {"",       "a",     "/a/b*c",       "/a/b,", "/a/b,,/c/d",
+                                        "**",     "/a",    "/pkg.Service", "/a/",   "/a/b,/pkg.Service",
+                                        "/a b/*", "/a/b?c"};
   for (size_t i = 0; i < sizeof(methods) / sizeof(*methods); i++) {
     probe_init(&probe, "methods");
     larger.table = probe_table(&probe);
@@ -170,6 +172,25 @@ TEST(channel_registration_struct_size) {
     }
     CHECK_INT(atomic_load(&probe.finalized), 1);
   }
+  penstock_channel_release(channel);
+}
+
+/* A filter that no method can match is refused there, too, and the old one goes on. */
+TEST(channel_registration_set_filter_that_matches_nothing) {
+  penstock_channel *channel = open_channel();
+  probe probe;
+  probe_init(&probe, "filtered");
+  penstock_interceptor_id id = probe_add(&probe, channel, 0);
+  penstock_error *error = NULL;
+  CHECK_RESULT(penstock_registration_set_filter(id, "/penstock.Echo", 0, &error), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_ERROR(error, PENSTOCK_E_INVALID_ARGUMENT, NULL, "/package.Service/*");
+  check_echo(channel);
+  CHECK_INT(atomic_load(&probe.seen[PENSTOCK_EVENT_START]), 1);
+  OK(penstock_registration_set_filter(id, "/penstock.Echo/*", 0, NULL));
+  check_echo(channel);
+  CHECK_INT(atomic_load(&probe.seen[PENSTOCK_EVENT_START]), 2);
+  OK(penstock_registration_remove(id, NULL));
+  probe_wait_finalized(&probe);
   penstock_channel_release(channel);
 }
 

@@ -58,6 +58,53 @@ TEST(hop_why_in_callbacks) {
   probe_wait_finalized(&probe);
 }
 
+/* Whatever result the next function gives, the reason of the one before is gone. */
+#define FORGOTTEN(hop, call, result)                                                                                   \
+  do {                                                                                                                 \
+    WHY(hop, penstock_hop_half_close(hop), "start has not left");                                                      \
+    CHECK_RESULT(call, result);                                                                                        \
+    CHECK_STR(penstock_hop_why(hop), "");                                                                              \
+  } while (0)
+
+static int32_t forgetting(probe *self, penstock_hop *hop, int32_t event) {
+  (void)self;
+  penstock_request *request = penstock_hop_request(hop);
+  if (event != PENSTOCK_EVENT_START) return PENSTOCK_NEXT;
+  FORGOTTEN(hop, penstock_request_set_method(request, "/penstock.Echo/Unary"), PENSTOCK_OK);
+  FORGOTTEN(hop, penstock_request_set_method(request, "no method"), PENSTOCK_E_INVALID_ARGUMENT);
+  FORGOTTEN(hop, penstock_request_set_method(request, "/a/b?c"), PENSTOCK_E_INVALID_ARGUMENT);
+  FORGOTTEN(hop, penstock_request_set_method(request, "/a/b#c"), PENSTOCK_E_INVALID_ARGUMENT);
+  FORGOTTEN(hop, penstock_request_set_method(request, NULL), PENSTOCK_E_INVALID_ARGUMENT);
+  FORGOTTEN(hop, penstock_request_set_authority(request, ""), PENSTOCK_E_INVALID_ARGUMENT);
+  FORGOTTEN(hop, penstock_request_set_user_agent(request, "\n"), PENSTOCK_E_INVALID_ARGUMENT);
+  FORGOTTEN(hop, penstock_request_set_channel(request, NULL), PENSTOCK_E_INVALID_ARGUMENT);
+  FORGOTTEN(hop, penstock_hop_set_value(hop, "key", NULL, NULL), PENSTOCK_OK);
+  FORGOTTEN(hop, penstock_hop_set_value(hop, NULL, NULL, NULL), PENSTOCK_E_INVALID_ARGUMENT);
+  FORGOTTEN(hop, penstock_hop_set_bytes(hop, NULL, 1), PENSTOCK_E_INVALID_ARGUMENT);
+  FORGOTTEN(hop, penstock_hop_send_message(hop, NULL), PENSTOCK_E_INVALID_ARGUMENT);
+  FORGOTTEN(hop, penstock_hop_end(hop, 17, NULL), PENSTOCK_E_INVALID_ARGUMENT);
+  FORGOTTEN(hop, penstock_hop_end_with(hop, NULL), PENSTOCK_E_INVALID_ARGUMENT);
+  FORGOTTEN(hop, penstock_hop_deliver_status(hop, NULL), PENSTOCK_E_INVALID_ARGUMENT);
+  FORGOTTEN(hop, penstock_hop_resolve(hop, -1), PENSTOCK_E_INVALID_ARGUMENT);
+  FORGOTTEN(hop, penstock_hop_demand(hop, 0), PENSTOCK_OK);
+  /* Functions that can't give E_STATE leave the reason. */
+  WHY(hop, penstock_hop_half_close(hop), "start has not left");
+  penstock_hop_release(penstock_hop_retain(hop));
+  CHECK(penstock_hop_metadata(hop) != NULL);
+  CHECK_HAS(penstock_hop_why(hop), "start has not left");
+  return PENSTOCK_NEXT;
+}
+
+TEST(hop_why_is_about_the_last_function) {
+  penstock_channel *channel = open_channel();
+  probe probe;
+  probe_init_with(&probe, "forgetting", forgetting, NULL);
+  probe_add(&probe, channel, 0);
+  CHECK_INT(unary_code(channel, "x"), PENSTOCK_STATUS_OK);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&probe);
+}
+
 /* Answers in place of the server, and checks why some functions are refused to a hop that has taken the call. */
 static int32_t taking(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;

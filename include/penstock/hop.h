@@ -117,9 +117,9 @@ PENSTOCK_API const char *penstock_hop_address(const penstock_hop *hop);
  * threads: the callback's thread */
 PENSTOCK_API const char *penstock_hop_address_attribute(const penstock_hop *hop, const char *name);
 
-/* Tells in words the reason of the latest E_STATE that a function gave for `hop`, on any thread. For a function with a
+/* Tells in words why the latest function that can give E_STATE gave it for `hop`, on any thread. For a function with a
  * penstock_request, ask the hop that gave the request.
- * result: NUL-terminated; "" where no function has given E_STATE, and for NULL.
+ * result: NUL-terminated; "" if that function gave another result, and for NULL.
  * memory: static; free nothing.
  * threads: any */
 PENSTOCK_API const char *penstock_hop_why(const penstock_hop *hop);

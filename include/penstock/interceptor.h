@@ -100,7 +100,8 @@ typedef struct penstock_interceptor {
   const char *name;             /* the interceptor's name in error messages and lists; NUL-terminated UTF-8, copied;
                                    NULL is "" */
   const char *methods;          /* patterns separated by commas: a whole method ("/pkg.Service/Method"), or a beginning
-                                   followed by one star; copied; NULL is every method */
+                                   followed by one star ("/pkg.Service/" and a star); copied; NULL is every method. A
+                                   pattern that no method matches is E_INVALID_ARGUMENT */
   uint32_t kinds;               /* mask of call kinds; 0 is all */
   uint32_t level;               /* PENSTOCK_LEVEL_... */
   uint32_t per_attempt;         /* 1: each attempt has a hop of its own at the bytes level, below the hops that are made

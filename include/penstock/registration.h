@@ -28,7 +28,7 @@ PENSTOCK_API penstock_result penstock_registration_set_priority(penstock_interce
                                                                 penstock_error **error);
 /* Changes which calls meet the interceptor of `id`, and nothing else: the interceptor keeps its place. `methods` (NULL
  * is every method) and `kinds` (0 is all) as in penstock_interceptor.
- * result: E_INVALID_ARGUMENT: a malformed pattern or an unknown kind. E_NOT_FOUND, E_FORKED.
+ * result: E_INVALID_ARGUMENT: a pattern that no method matches, or an unknown kind. E_NOT_FOUND, E_FORKED.
  * memory: `methods` is copied.
  * threads: any */
 PENSTOCK_API penstock_result penstock_registration_set_filter(penstock_interceptor_id id, const char *methods,

@@ -36,8 +36,8 @@ PENSTOCK_API penstock_metadata *penstock_request_metadata(penstock_request *requ
  * threads: as the head of this file says */
 PENSTOCK_API const char *penstock_request_method(const penstock_request *request);
 /* Sets the method to `method`, NUL-terminated. Method filters are not applied again.
- * result: E_INVALID_ARGUMENT: a NULL, or not "/service/method". E_STATE, E_GONE, E_FORKED: as the head of this file
- * says.
+ * result: E_INVALID_ARGUMENT: a NULL, or not "/service/method", in visible ASCII without "?" and "#". E_STATE, E_GONE,
+ * E_FORKED: as the head of this file says.
  * memory: `method` is copied.
  * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_method(penstock_request *request, const char *method);

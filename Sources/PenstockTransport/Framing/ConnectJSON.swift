@@ -143,24 +143,25 @@ private struct ConnectError {
     if writer.isComplete, encoded.append(details.view) { status.takeDetails(encoded.view) }
   }
 
-  /// Reads one detail. A detail without a type, or whose value is not base64, is left out.
+  /// Reads one detail. A detail without a type, or whose value is no string or not base64, is left out.
   @inline(never) @_optimize(size)
   private mutating func readDetail(_ scanner: inout JSONScanner) {
     guard scanner.opens(JSONScanner.object) else { return }
     let key = ByteBuffer()
     let type = ByteBuffer()
     let text = ByteBuffer()
+    var hasOtherValue = false
     while scanner.nextMember(key) {
       if bytesEqual(key.view, "type") {
         _ = scanner.string(into: type)
       } else if bytesEqual(key.view, "value") {
-        _ = scanner.string(into: text)
+        hasOtherValue = !scanner.string(into: text)
       }
     }
     checkSize(adding: type.count + text.count / 4 * 3)
     if isTooLarge { return }
     let value = ByteBuffer()
-    guard !type.isEmpty, Base64.decode(text.view, into: value) == .ok else { return }
+    guard !type.isEmpty, !hasOtherValue, Base64.decode(text.view, into: value) == .ok else { return }
     let any = ByteBuffer()
     let url = ByteBuffer()
     if position(of: 0x2F, in: type.view) == nil { url.say("type.googleapis.com/") }

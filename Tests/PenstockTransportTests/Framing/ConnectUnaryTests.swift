@@ -306,7 +306,8 @@ import Testing
     let json = """
       {"details": [
         {"type": "google.rpc.RetryInfo", "value": "CgIIPA", "debug": {"retryDelay": "30s"}},
-        {"type": "example.com/t/a.B", "value": "AQI="}, {"type": "x", "value": "!"}, {"value": "AQI"}, 5, {"type": "y"}
+        {"type": "example.com/t/a.B", "value": "AQI="}, {"type": "x", "value": "!"}, {"value": "AQI"}, 5, {"type": "y"},
+        {"type": "z", "value": 5}, {"type": "z", "value": null}, {"type": "z", "value": ["AQI="]}, {"type": 5, "value": "AQI="}
       ], "code": "unavailable", "message": "overloaded: back off and retry"}
       """
     let seen = playAnyhow(WireAnswer(status: "503", fields: ConnectUnaryTests.json, body: Array(json.utf8))) {
