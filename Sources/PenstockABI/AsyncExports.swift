@@ -28,28 +28,23 @@ public func penstock_async_interceptor_table(
   callbacks.onReceive = given.on_receive
   callbacks.onStatus = given.on_status
   callbacks.onCancel = given.on_cancel
+  callbacks.onDemand = given.on_demand
+  callbacks.onSent = given.on_sent
+  callbacks.onPick = given.on_pick
   let (made, state, finalizer) = AsyncState.table(callbacks, userData)
-  let failure = writeTable(table, "table") { table in
-    table.name = given.name
-    table.methods = given.methods
-    table.kinds = given.kinds
-    table.level = given.level
-    table.per_attempt = given.per_attempt
-    table.user_data = state
-    table.finalizer = finalizer
-    table.create = made.create
-    table.destroy = made.destroy
-    table.on_start = made.onStart
-    table.on_send = made.onSend
-    table.on_half_close = made.onHalfClose
-    table.on_headers = made.onHeaders
-    table.on_receive = made.onReceive
-    table.on_status = made.onStatus
-    table.on_cancel = made.onCancel
-    table.on_demand = nil
-    table.on_sent = nil
-    return nil
-  }
+  var own = penstock_interceptor()
+  own.name = given.name
+  own.methods = given.methods
+  own.kinds = given.kinds
+  own.level = given.level
+  own.per_attempt = given.per_attempt
+  own.hold_bytes = given.hold_bytes
+  own.user_data = state
+  own.finalizer = finalizer
+  own.replay_bytes = given.replay_bytes
+  own.max_restarts = given.max_restarts
+  own.headers_wait = given.headers_wait
+  let failure = writeTable(table, "table") { $0.take(own, made) }
   guard let failure else { return PENSTOCK_OK }
   finalizer(state)
   return failure.report(error)

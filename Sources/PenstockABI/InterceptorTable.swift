@@ -26,6 +26,7 @@ struct InterceptorTable {
 
   /// Why this version refuses the table; nil: it does not.
   private static func fault(in table: penstock_interceptor) -> Failure? {
+    if let failure = table.faultSinceFilled { return failure }
     if Level(rawValue: table.level) == nil {
       return Failure(.unsupported, "interceptor.level: expected PENSTOCK_LEVEL_...")
     }

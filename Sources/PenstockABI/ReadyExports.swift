@@ -18,16 +18,7 @@ private func fill(_ table: Table?, _ argument: StaticString, _ ready: ReadyInter
     table.kinds = ready.kinds
     table.user_data = ready.toOpaque()
     table.finalizer = ReadyInterceptor.finalize
-    table.create = ready.callbacks.create
-    table.destroy = ready.callbacks.destroy
-    table.on_start = ready.callbacks.onStart
-    table.on_send = ready.callbacks.onSend
-    table.on_half_close = ready.callbacks.onHalfClose
-    table.on_headers = ready.callbacks.onHeaders
-    table.on_receive = ready.callbacks.onReceive
-    table.on_status = ready.callbacks.onStatus
-    table.on_cancel = ready.callbacks.onCancel
-    table.on_demand = ready.callbacks.onDemand
+    table.takeCallbacks(ready.callbacks)
     table.replay_bytes = ready.replayBytes
     return nil
   }

@@ -24,13 +24,21 @@ public func penstock_sync_interceptor_table(
     return report(.noMemory, "no memory", error)
   }
   let made = SyncInterceptor(function, userData, name: name, methods: table.methods == nil ? nil : methods)
+  let own = ordinary(made, table)
   let failure = writeTable(out, "table") { out in
-    fill(&out, made, table)
+    if let failure = out.take(own, SyncInterceptor.callbacks()) { return failure }
+    // What neither table says. A second `next` sends the request again, so it is recorded; an interceptor with
+    // per_attempt can't send it again.
+    let records = out.per_attempt == 0 || out.level == PENSTOCK_LEVEL_OBJECT
+    if out.hold_bytes == 0 { out.hold_bytes = Int(Int32.max) }
+    if out.replay_bytes == 0, records { out.replay_bytes = 65536 }
+    if out.max_restarts == 0 { out.max_restarts = .max }
     return nil
   }
-  guard let failure else { return PENSTOCK_OK }
-  Unmanaged.passUnretained(made).release()
-  return failure.report(error)
+  if let failure { return failure.report(error) }
+  // The table has this reference; its finalizer releases it.
+  _ = Unmanaged.passRetained(made)
+  return PENSTOCK_OK
 }
 
 /// A copy of the text with a NUL at its end; only the NUL if `text` is NULL. nil: no memory.
@@ -40,35 +48,18 @@ private func copied(_ text: UnsafePointer<CChar>?) -> ByteBuffer? {
   return buffer.append(byte: 0) ? buffer : nil
 }
 
-private func fill(
-  _ out: inout penstock_interceptor, _ made: SyncInterceptor,
-  _ given: penstock_sync_interceptor
-) {
-  let callbacks = SyncInterceptor.callbacks()
+private func ordinary(_ made: SyncInterceptor, _ given: penstock_sync_interceptor) -> penstock_interceptor {
+  var table = penstock_interceptor()
   // Nothing changes the two strings, so the pointers to their storage stay valid.
-  out.name = cString(made.name)
-  out.methods = made.methods.map { cString($0) }
-  out.kinds = given.kinds
-  out.level = given.level
-  out.per_attempt = given.per_attempt
-  out.hold_bytes = given.hold_bytes == 0 ? Int(Int32.max) : given.hold_bytes
-  // If the interceptor's function calls `next` a second time, the request is sent again, so it is recorded.
-  // An interceptor with per_attempt can't send it again.
-  let records = given.per_attempt == 0 || given.level == PENSTOCK_LEVEL_OBJECT
-  out.replay_bytes = records ? 65536 : 0
-  out.max_restarts = .max
-  out.user_data = Unmanaged.passRetained(made).toOpaque()
-  out.finalizer = { made in
-    if let made { Unmanaged<SyncInterceptor>.fromOpaque(made).release() }
-  }
-  out.create = callbacks.create
-  out.destroy = callbacks.destroy
-  out.on_start = callbacks.onStart
-  out.on_send = callbacks.onSend
-  out.on_half_close = callbacks.onHalfClose
-  out.on_headers = callbacks.onHeaders
-  out.on_receive = callbacks.onReceive
-  out.on_status = callbacks.onStatus
-  out.on_cancel = callbacks.onCancel
-  out.on_demand = callbacks.onDemand
+  table.name = given.name == nil ? nil : cString(made.name)
+  table.methods = made.methods.map { cString($0) }
+  table.kinds = given.kinds
+  table.level = given.level
+  table.per_attempt = given.per_attempt
+  table.hold_bytes = given.hold_bytes
+  table.user_data = Unmanaged.passUnretained(made).toOpaque()
+  table.finalizer = { if let made = $0 { Unmanaged<SyncInterceptor>.fromOpaque(made).release() } }
+  table.replay_bytes = given.replay_bytes
+  table.max_restarts = given.max_restarts
+  return table
 }

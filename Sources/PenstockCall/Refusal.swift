@@ -6,7 +6,7 @@ public enum Refusal: UInt8 {
   case none
   // The function was called outside the callbacks or threads in which it is allowed.
   case outsideCallback, inDestroy, createOnly, demandOnly, statusOnly, startOrStatusOnly
-  case outsideFunction, notSynchronous, ownHandle
+  case outsideFunction, notSynchronous, ownHandle, callbackHasReturned
   // The function cannot be used for the event that the callback or handle is about.
   case noMessage, takesObjects, takesBytes, isLocal, isToldOnly, startWaits
   // The call has not reached the point from which the function is allowed, or has gone beyond it.
@@ -31,6 +31,7 @@ public enum Refusal: UInt8 {
       "allowed only in the function of the synchronous interceptor, on its thread, until it returns"
     case .notSynchronous: "not the hop of a synchronous interceptor's function"
     case .ownHandle: "no event waits at a callback's own hop: return a verdict, or resolve a ticket"
+    case .callbackHasReturned: "the callback has returned, and its event waits without HOLD"
     case .noMessage: "there is no message at this event"
     case .takesObjects: "messages are objects of the call's codec at this hop"
     case .takesBytes: "messages are bytes at this hop"

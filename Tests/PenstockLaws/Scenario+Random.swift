@@ -209,7 +209,9 @@ extension HopPlan {
   /// operations of theirs.
   fileprivate mutating func addTurns(_ random: inout Random) {
     for kind in reactions.indices where random.chance(60) {
-      if reactions[kind].isEmpty { reactions[kind].append(Reaction(operations: [], verdict: 0, takesTicket: false)) }
+      if reactions[kind].isEmpty {
+        reactions[kind].append(Reaction(operations: [], verdict: 0, takesTicket: false))
+      }
       for turn in reactions[kind].indices where random.chance(60) {
         let count = reactions[kind][turn].operations.count
         reactions[kind][turn].operations.insert(.turn, at: random.below(count + 1))

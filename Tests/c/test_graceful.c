@@ -12,7 +12,8 @@ static void check_status(int line, penstock_call *call, int32_t code, const char
   penstock_reply *reply = NULL;
   if (!check_result(__FILE__, line, "wait", penstock_call_wait(call, &reply), PENSTOCK_OK)) return;
   check_int(__FILE__, line, "code", penstock_reply_code(reply), code);
-  if (message) check_str(__FILE__, line, "message", penstock_status_message(penstock_reply_status(reply), NULL), message);
+  if (message)
+    check_str(__FILE__, line, "message", penstock_status_message(penstock_reply_status(reply), NULL), message);
   penstock_reply_release(reply);
 }
 

@@ -71,8 +71,7 @@ TEST(status_messages_with_a_nul) {
   OK(penstock_status_set_message(status, text, 3));
   CHECK(memcmp(penstock_status_message(status, &length), "a\0b", 4) == 0);
   CHECK_INT(length, 3);
-  CHECK_WHOLE(status,
-              "{\"code\":5,\"name\":\"NOT_FOUND\",\"message\":\"a\\u0000b\",\"metadata\":{},\"details\":[]}");
+  CHECK_WHOLE(status, "{\"code\":5,\"name\":\"NOT_FOUND\",\"message\":\"a\\u0000b\",\"metadata\":{},\"details\":[]}");
   OK(penstock_status_set_message(status, NULL, 0));
   CHECK_STR(penstock_status_message(status, &length), "");
   CHECK_INT(length, 0);

@@ -133,6 +133,33 @@ TEST(sync_again_up_to_max_restarts) {
   bench_close(&self, channel);
 }
 
+/* The same limits in the synchronous table itself. */
+TEST(sync_again_within_the_tables_own_limits) {
+  static const struct {
+    size_t replay_bytes, max_restarts;
+    int32_t (*hook)(syncer *, penstock_hop *);
+    const char *why;
+  } cases[] = {{3, 0, try_again, "over replay_bytes"}, {100, 1, count_down, "max_restarts"}};
+  for (size_t i = 0; i < 2; i++) {
+    syncer self;
+    penstock_channel *channel = open_channel();
+    penstock_sync_interceptor sync = PENSTOCK_SYNC_INTERCEPTOR_INIT;
+    penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
+    penstock_interceptor_id id = 0;
+    syncer_init(&self, cases[i].hook);
+    self.text = cases[i].why;
+    sync.user_data = &self;
+    sync.finalizer = syncer_finalized;
+    sync.intercept = intercept;
+    sync.replay_bytes = cases[i].replay_bytes;
+    sync.max_restarts = cases[i].max_restarts;
+    OK(penstock_sync_interceptor_table(&sync, &table, NULL));
+    OK(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL));
+    check_unary(channel, "{\"metadata\": {\"x-status\": \"5\"}}", PENSTOCK_STATUS_NOT_FOUND, NULL, "it stays");
+    bench_close(&self, channel);
+  }
+}
+
 /* A stream that ends before its headers begins again, with all messages that the caller has sent meanwhile. */
 static int32_t retry_stream(syncer *self, penstock_hop *hop) {
   penstock_request *request = penstock_hop_request(hop);

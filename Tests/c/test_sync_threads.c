@@ -106,9 +106,10 @@ TEST(sync_stands_where_other_interceptors_stand) {
   syncer wide, narrow;
   syncer_init(&wide, pass);
   syncer_init(&narrow, pass);
-  penstock_interceptor table = syncer_table(&wide, "wide");
+  penstock_interceptor table = syncer_table(&wide, "wide"), empty = PENSTOCK_INTERCEPTOR_INIT;
   penstock_interceptor_id id = 0;
   OK(penstock_runtime_add_interceptor(runtime, &table, 5, &id, NULL));
+  table = empty;
   penstock_sync_interceptor sync = PENSTOCK_SYNC_INTERCEPTOR_INIT;
   sync.name = "narrow";
   sync.methods = "/other.*";

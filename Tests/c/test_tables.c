@@ -8,15 +8,15 @@
  * version, whose further fields are 0. */
 enum { LATER = 24, ROOM = 1024, CANARY = 0xa5 };
 
-static const size_t interceptor_sizes[] = {offsetof(penstock_interceptor, replay_bytes),
-                                           offsetof(penstock_interceptor, outbound_executor),
-                                           offsetof(penstock_interceptor, on_connection),
-                                           offsetof(penstock_interceptor, on_pick),
-                                           offsetof(penstock_interceptor, headers_wait),
-                                           sizeof(penstock_interceptor),
-                                           sizeof(penstock_interceptor) + LATER};
-static const size_t async_sizes[] = {sizeof(penstock_async_interceptor), sizeof(penstock_async_interceptor) + LATER};
-static const size_t sync_sizes[] = {sizeof(penstock_sync_interceptor), sizeof(penstock_sync_interceptor) + LATER};
+static const size_t interceptor_sizes[] = {
+    offsetof(penstock_interceptor, replay_bytes),  offsetof(penstock_interceptor, outbound_executor),
+    offsetof(penstock_interceptor, on_connection), offsetof(penstock_interceptor, on_pick),
+    offsetof(penstock_interceptor, headers_wait),  sizeof(penstock_interceptor),
+    sizeof(penstock_interceptor) + LATER};
+static const size_t async_sizes[] = {offsetof(penstock_async_interceptor, on_demand),
+                                     sizeof(penstock_async_interceptor), sizeof(penstock_async_interceptor) + LATER};
+static const size_t sync_sizes[] = {offsetof(penstock_sync_interceptor, replay_bytes),
+                                    sizeof(penstock_sync_interceptor), sizeof(penstock_sync_interceptor) + LATER};
 static const size_t callbacks_sizes[] = {sizeof(penstock_call_callbacks), sizeof(penstock_call_callbacks) + LATER};
 static const size_t codec_sizes[] = {offsetof(penstock_codec_functions, name), sizeof(penstock_codec_functions),
                                      sizeof(penstock_codec_functions) + LATER};

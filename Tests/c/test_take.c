@@ -180,7 +180,8 @@ static void expect_stream_from_stub(size_t size, bool waits, int32_t code) {
   REQUIRE_OK(penstock_call_wait(call, &reply));
   CHECK_INT(penstock_reply_code(reply), code);
   if (code)
-    CHECK_HAS(penstock_status_message(penstock_reply_status(reply), NULL), "interceptor 'stub' ended its answer with OK");
+    CHECK_HAS(penstock_status_message(penstock_reply_status(reply), NULL),
+              "interceptor 'stub' ended its answer with OK");
   if (!code) CHECK_INT(count, 3);
   penstock_reply_release(reply);
   penstock_call_release(call);

@@ -14,7 +14,8 @@ extern "C" {
 
 /* A callback for one event. `hop` is a handle that is bound to this event: hop.h says what a bound hop can do. The
  * event waits until penstock_hop_resolve resolves it or penstock_hop_end ends the call: in the callback or later, on
- * any thread. Later events of the same lane wait behind it, unseen; the other lane goes on.
+ * any thread. Later events of the same lane wait behind it, unseen; the other lane goes on. To see the later events
+ * while this one waits, the callback calls penstock_hop_resolve with PENSTOCK_HOLD before it returns.
  * Memory: `hop` is owned by the callee; free with penstock_hop_release. If `hop` is released for the last time before
  * its event has been resolved, the call ends with INTERNAL and a message that names the interceptor. */
 typedef void (*penstock_async_callback)(penstock_hop *hop, void *state);
@@ -23,7 +24,7 @@ typedef void (*penstock_async_callback)(penstock_hop *hop, void *state);
  *
  * Threading: the callbacks run on the interceptor's executors, or, without executors, on the thread that drives the
  * runtime. Within one call the callbacks of one lane run in order: each begins after the event before it has been
- * resolved. */
+ * resolved, or held. */
 typedef struct penstock_async_interceptor {
   size_t struct_size;
   const char *name;             /* the interceptor's name in error messages and lists; NUL-terminated */
@@ -49,6 +50,16 @@ typedef struct penstock_async_interceptor {
                                             penstock_hop_resolve with any verdict but NEXT gives PENSTOCK_E_GONE */
   penstock_hop_callback on_cancel;       /* a signal: something other than this hop has ended the call; see
                                             penstock_interceptor */
+
+  /* These are as in penstock_interceptor: `hop` is the callback's own, and nothing waits. */
+  penstock_hop_callback on_demand; /* a signal: more messages are asked for */
+  penstock_hop_callback on_sent;   /* a signal: the transport has taken messages, or hops below have dropped them */
+  penstock_hop_callback on_pick;   /* an endpoint has been picked. Only with per_attempt. NEXT; DROP refuses it */
+  size_t hold_bytes;               /* how many message bytes HOLD may park per call and lane; 0 is 65536 */
+  size_t replay_bytes;             /* how many bytes of request messages are recorded for RESTART; 0: nothing is */
+  size_t max_restarts;             /* how often one call may be restarted here; 0 is 1 */
+  uint64_t headers_wait; /* with replay_bytes: the kinds of calls in which headers wait here for the verdict on
+                                      the event behind them */
 } penstock_async_interceptor;
 
 #ifdef __cplusplus
@@ -64,11 +75,13 @@ static inline penstock_async_interceptor penstock_async_interceptor_init(void) {
 #endif
 
 /* Fills `table`, which was made with PENSTOCK_INTERCEPTOR_INIT, with an interceptor that calls the callbacks of
- * `interceptor`. It sets name and methods (the same pointers), kinds, level, per_attempt, user_data, finalizer and the
- * callbacks. The other fields stay as they are; set executors, limits and the like before or after this function. To
- * free a table that is not registered after all, call table->finalizer(table->user_data).
- * result: E_INVALID_ARGUMENT: a NULL, a struct_size that is too small. E_UNSUPPORTED: fields that this version does not
- * know are set, or `table` is that of an earlier header and has no room for a field that is needed. After an error
+ * `interceptor`; the table has the same pointers to name and methods. Other fields than user_data, finalizer and the
+ * callbacks may be set in `table` before, and they stay; where `interceptor` sets the same field, both have to agree.
+ * They may also be set or changed after this function, until the table is registered. To free a table that is not
+ * registered after all, call table.finalizer(table.user_data).
+ * result: E_INVALID_ARGUMENT: a NULL, a struct_size that is too small, or `table` has user_data, a finalizer, a
+ * callback, or another value than `interceptor` in a field that both set. E_UNSUPPORTED: fields that this version does
+ * not know are set, or `table` is that of an earlier header and has no room for a field that is needed. After an error
  * `table` is as it was. Other faults are reported where the table is registered.
  * memory: `interceptor` is borrowed during the call, its user_data transferred, even on error.
  * threads: any */

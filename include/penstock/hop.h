@@ -272,10 +272,12 @@ PENSTOCK_API penstock_result penstock_hop_end_with(penstock_hop *hop, const pens
  * threads: the function's thread. */
 PENSTOCK_API penstock_result penstock_hop_next(penstock_hop *hop);
 /* Ends the wait of a bound hop's event with `verdict`: NEXT (the event goes on, with its changes), DROP (messages),
- * TAKE (start) or RESTART (status). It may be called while the callback that got the hop still runs.
+ * TAKE (start) or RESTART (status). It may be called while the callback that got the hop still runs. HOLD, only while
+ * that callback runs, does not end the wait: when the callback returns, later events of the lane are shown, while this
+ * one waits to be resolved by a second call.
  * result: E_INVALID_ARGUMENT: a NULL, or a verdict that this event does not allow (the event goes on waiting).
  * E_ALREADY: the event has been resolved. E_GONE: the call has ended, or went on without the event. E_STATE: a
- * callback's own hop. E_FORKED.
+ * callback's own hop, or HOLD after the callback. E_FORKED.
  * memory: none.
  * threads: any */
 PENSTOCK_API penstock_result penstock_hop_resolve(penstock_hop *hop, int32_t verdict);

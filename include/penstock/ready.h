@@ -6,9 +6,9 @@
  *   goes. E_INVALID_ARGUMENT: struct_size is too small. E_UNSUPPORTED: struct_size is that of an earlier header, whose
  *   table has no room for a field that the interceptor needs (the bearer token's replay_bytes), or fields are set that
  *   this version does not know. The table is then as it was.
- * - What the table says may be changed before it is registered, except user_data, finalizer and callbacks. As with any
- *   table, the registration takes over its user_data, so register it only once. Free a table that is not
- *   registered with `table.finalizer(table.user_data)`.
+ * - Other fields than user_data, finalizer and callbacks may be changed before the table is registered. As with any
+ *   table, the registration takes over its user_data, so register it only once. Free a table that is not registered with
+ *   `table.finalizer(table.user_data)`.
  * - penstock_ready_share makes a second table with the same state (one cache, one rate, one token), to be registered
  *   elsewhere.
  * - `options_json` is an object (NUL-terminated) or NULL for the defaults, which the comments show as the options'

@@ -65,6 +65,9 @@ typedef struct penstock_sync_interceptor {
   void *user_data;              /* transferred, even on error */
   penstock_finalizer finalizer; /* runs once, when neither a registration nor a running function has it, or on error */
   penstock_intercept intercept; /* the function; not NULL */
+  size_t replay_bytes;          /* how many bytes of request messages are recorded, so that next can begin the call
+                                   again; 0 is 65,536, but nothing is recorded with per_attempt */
+  size_t max_restarts;          /* how often next may begin one call again; 0: without limit */
 } penstock_sync_interceptor;
 
 #ifdef __cplusplus
@@ -79,12 +82,17 @@ static inline penstock_sync_interceptor penstock_sync_interceptor_init(void) {
   { .struct_size = sizeof(penstock_sync_interceptor) }
 #endif
 
-/* Fills `table` (made with PENSTOCK_INTERCEPTOR_INIT) with an interceptor that runs the function of `interceptor`.
- * Register the table once and unchanged, with any of the functions that register a table. To free a table that is not
+/* Fills `table`, which was made with PENSTOCK_INTERCEPTOR_INIT, with an interceptor that runs the function of
+ * `interceptor`. name, methods, kinds, level, per_attempt, hold_bytes, replay_bytes and max_restarts may be set in
+ * `table` before, and they stay; where `interceptor` sets the same field, both have to agree. They may also be set or
+ * changed after this function, until the table is registered (replay_bytes 0 then records nothing); the other fields
+ * may not. Register the table once, with any of the functions that register a table. To free a table that is not
  * registered after all, call table.finalizer(table.user_data).
- * result: E_INVALID_ARGUMENT: a NULL, a struct_size that is too small, no function. E_UNSUPPORTED: fields that this
+ * result: E_INVALID_ARGUMENT: a NULL, a struct_size that is too small, no function, or `table` has user_data, a
+ * finalizer, a callback, or another value than `interceptor` in a field that both set. E_UNSUPPORTED: fields that this
  * version does not know are set, or `table` is that of an earlier header and has no room for a field that is needed.
- * E_NO_MEMORY. After an error `table` is as it was.
+ * E_NO_MEMORY. After an error `table` is as it was. Other faults are reported where the table is registered: so are
+ * executors, because the function runs on a worker.
  * memory: `interceptor` is borrowed during the call, its user_data transferred, even on error; the table's strings live
  * as long as its user_data.
  * threads: any */

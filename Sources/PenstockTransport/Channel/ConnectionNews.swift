@@ -110,7 +110,8 @@ extension ChannelCore {
   /// Queues an event for each part of the service config that the channel can't apply.
   func noteIgnored() {
     if destination.service.balancing.policy == .weightedRoundRobin {
-      noteIgnored("weighted_round_robin: servers are not asked for reports of their load, so all weights are equal")
+      noteIgnored(
+        "weighted_round_robin: servers are not asked for reports of their load, so all weights are equal")
     }
     let ignored = destination.service.ignored
     if ignored.retryPolicy { noteIgnored("retryPolicy: calls are not retried by a policy yet") }

@@ -1,8 +1,8 @@
 public import PenstockCall
 import PenstockWire
 
-/// The asynchronous style of interceptors: an ordinary interceptor whose callbacks pause each event, and give
-/// the user a handle of the hop at that event.
+/// The asynchronous style of interceptors: an ordinary interceptor whose callbacks pause or hold each event, and
+/// give the user a handle of the hop at that event. Signals and `onPick` are as in an ordinary interceptor.
 ///
 /// This style needs no code in PenstockCall, because it uses callbacks, verdicts and tickets like any
 /// interceptor.
@@ -20,6 +20,9 @@ public struct AsyncCallbacks {
   public var onReceive: Shown?
   public var onStatus: Shown?
   public var onCancel: HopCallback?
+  public var onDemand: HopCallback?
+  public var onSent: HopCallback?
+  public var onPick: HopCallback?
 
   public init() {}
 }
@@ -62,7 +65,7 @@ public final class AsyncState {
   {
     var table = Registration.Callbacks()
     if callbacks.create != nil { table.create = create }
-    if callbacks.create != nil || callbacks.destroy != nil { table.destroy = destroy }
+    table.destroy = destroy
     if callbacks.onStart != nil { table.onStart = { AsyncState.show($0, $1, .start) { $0.onStart } } }
     if callbacks.onSend != nil { table.onSend = { AsyncState.show($0, $1, .send) { $0.onSend } } }
     if callbacks.onHalfClose != nil {
@@ -71,7 +74,10 @@ public final class AsyncState {
     if callbacks.onHeaders != nil { table.onHeaders = { AsyncState.show($0, $1, .headers) { $0.onHeaders } } }
     if callbacks.onReceive != nil { table.onReceive = { AsyncState.show($0, $1, .receive) { $0.onReceive } } }
     if callbacks.onStatus != nil { table.onStatus = { AsyncState.show($0, $1, .status) { $0.onStatus } } }
-    if callbacks.onCancel != nil { table.onCancel = onCancel }
+    if callbacks.onCancel != nil { table.onCancel = { AsyncState.tell($0, $1) { $0.onCancel } } }
+    if callbacks.onDemand != nil { table.onDemand = { AsyncState.tell($0, $1) { $0.onDemand } } }
+    if callbacks.onSent != nil { table.onSent = { AsyncState.tell($0, $1) { $0.onSent } } }
+    if callbacks.onPick != nil { table.onPick = { AsyncState.tell($0, $1) { $0.onPick } } }
     let state = AsyncState(AsyncStyle(callbacks, userData), userData.pointer).toOpaque()
     return (table, state, { if let state = $0 { Unmanaged<AsyncState>.fromOpaque(state).release() } })
   }
@@ -86,15 +92,20 @@ public final class AsyncState {
     return answer
   }
 
-  private static let destroy: HopDestroy = { handle, state in
+  /// Every table of this style has this callback, and is recognised by it. Its code differs from that of all other
+  /// functions, so the linker does not merge it with another one.
+  public static let destroy: HopDestroy = { handle, state in
     guard let state, let mine = AsyncState.from(state) else { return }
     mine.style.callbacks.destroy?(handle, mine.pointer)
     if mine.style.callbacks.create != nil { Unmanaged<AsyncState>.fromOpaque(state).release() }
   }
 
-  private static let onCancel: HopCallback = { handle, state in
-    guard let mine = AsyncState.from(state) else { return Verdict.next.rawValue }
-    return mine.style.callbacks.onCancel?(handle, mine.pointer) ?? Verdict.next.rawValue
+  /// Calls the user's callback for a signal or a picked endpoint, and returns what it returns.
+  fileprivate static func tell(
+    _ handle: OpaquePointer?, _ state: UnsafeMutableRawPointer?, _ callback: (AsyncCallbacks) -> HopCallback?
+  ) -> Int32 {
+    guard let mine = from(state) else { return Verdict.next.rawValue }
+    return callback(mine.style.callbacks)?(handle, mine.pointer) ?? Verdict.next.rawValue
   }
 
   /// Calls the user's callback with a handle at the event, which the user has to release. Returns the

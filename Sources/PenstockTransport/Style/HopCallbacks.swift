@@ -5,12 +5,15 @@ import PenstockWire
 // stop the events that the user's function should see. All code of this file runs on the driving thread.
 
 extension SyncInterceptor {
+  /// Every table of this style has this callback, and is recognised by it, as with `AsyncState`.
+  public static let destroy: HopDestroy = { destroyHop($0, $1) }
+
   /// The callbacks of a synchronous interceptor, for its registration. The registration's user data must be a
   /// reference to the `SyncInterceptor`, because `createHop` reads it.
   public static func callbacks() -> Registration.Callbacks {
     var callbacks = Registration.Callbacks()
     callbacks.create = createHop
-    callbacks.destroy = destroyHop
+    callbacks.destroy = destroy
     callbacks.onStart = { handle, state in with(handle, state) { $0.startCame($1) } }
     callbacks.onSend = { handle, state in with(handle, state) { $0.requestCame($1, $1.message) } }
     callbacks.onHalfClose = { handle, state in with(handle, state) { $0.requestCame($1, nil) } }

@@ -6,7 +6,8 @@ public import PenstockWire
 /// user may resolve the event, but need not.
 ///
 /// If the event is resolved while its callback runs, the callback returns the verdict, and no ticket is
-/// needed. If the callback returns before the event is resolved, a ticket is taken and the event is paused.
+/// needed. If the callback returns before the event is resolved, a ticket is taken and the event is paused, or
+/// held if the user has resolved it with HOLD.
 /// `@unchecked`: all mutable state is under the lock.
 public final class WaitingHop: BoundHop, @unchecked Sendable {
   enum Answer {
@@ -44,6 +45,9 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
   private let shownStart: Request?
   private let lock = Lock()
   private var state = State.fresh
+  /// The verdict that the callback returns if the event is not resolved yet: `.pause`, or `.hold` if the user has
+  /// asked for it.
+  private var waits = Verdict.pause
   /// Whether the user has ended the call through this handle.
   private var hasEnded = false
 
@@ -166,8 +170,25 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
   // MARK: - Any thread: its end
 
   public override func resolve(_ verdict: Verdict) -> Outcome {
+    if verdict == .hold { return hold() }
     guard kind.resolves(with: verdict) else { return .invalidArgument }
     return finish(.verdict(verdict))
+  }
+
+  /// Lets later events of the lane be shown while this event waits. The callback tells the call how an event
+  /// waits, so it has to run still.
+  private func hold() -> Outcome {
+    lock.lock()
+    defer { lock.unlock() }
+    switch state {
+    case .fresh:
+      if hop.hasEnded { return .gone }
+      waits = .hold
+      return .ok
+    case .waiting(let ticket): return Tickets.whileOpen(ticket) { refuse(.callbackHasReturned) }
+    case .answered, .spent: return .already
+    case .passing, .gone: return .gone
+    }
   }
 
   /// Ends the call with `status`, which the call takes over. If the event does not wait any more, ends the
@@ -235,13 +256,14 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
     let ticket = hop.takeTicket()
     lock.lock()
     // The ticket is 0 if the call has ended while an executor ran the callback, or if there is no memory.
-    // Without memory the call ends with INTERNAL.
+    // Without memory the call ends with INTERNAL: it does so for PAUSE, but would release a HOLD some time.
     if case .fresh = state { state = ticket == 0 ? .gone : .waiting(ticket: ticket) }
+    let verdict = ticket == 0 ? .pause : waits
     lock.unlock()
     // If another thread has just resolved the event, that thread's verdict is returned. The call then marks
     // the ticket that was taken as spent.
     if let answer = answer() { return apply(answer) }
-    return Verdict.pause.rawValue
+    return verdict.rawValue
   }
 
   private func answer() -> Answer? {

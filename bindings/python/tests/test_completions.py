@@ -318,6 +318,32 @@ def test_a_completion_that_has_been_called_does_no_more(channel: Channel, later:
     assert refused
 
 
+def test_a_held_event_lets_later_ones_be_seen(channel: Channel) -> None:
+    held: List[Completion] = []
+    closed = threading.Event()
+
+    def end(which: str, done: Completion) -> None:
+        if which == "on_send":
+            done.hold()
+            held.append(done)
+        else:
+            done.next()
+            with pytest.raises(penstock.AlreadyError):
+                done.hold()
+        if which == "on_half_close":
+            closed.set()
+
+    channel.add_interceptor(Every(end))
+    call = channel.stream_stream("/penstock.Echo/Bidi")(iter([b"1", b"2"]), timeout=30)
+    assert closed.wait(20)
+    assert len(held) == 2
+    with pytest.raises(penstock.StateError, match="the callback has returned"):
+        held[0].hold()
+    held[1].next(b"two")
+    held[0].next()
+    assert list(call) == [b"1", b"two"]
+
+
 def test_one_of_many_threads_calls_it(channel: Channel) -> None:
     results: List[object] = []
     ready = threading.Barrier(8)

@@ -340,3 +340,38 @@ def test_a_hop_says_why_not(channel: Channel) -> None:
         ("in create only", "in on_demand only", "no message", "in on_start", "no message", "in on_start"),
     ):
         assert part in text
+
+
+@pytest.mark.parametrize(
+    ("replay_bytes", "max_restarts", "why"), [(1, 0, "over replay_bytes"), (0, 1, "max_restarts is used up")]
+)
+def test_a_synchronous_interceptor_sets_limits(
+    channel: Channel, replay_bytes: int, max_restarts: int, why: str
+) -> None:
+    def twice(call: InterceptedCall) -> None:
+        call.next()
+        if max_restarts:
+            call.next()
+        with pytest.raises(StateError, match=why):
+            call.next()
+
+    interceptor = Function(twice)
+    interceptor.replay_bytes, interceptor.max_restarts = replay_bytes, max_restarts
+    channel.add_interceptor(interceptor, priority=1)
+    channel.add_interceptor(Failing(9))
+    with pytest.raises(RpcError):
+        unary(channel, b"more than one byte")
+    interceptor.check()
+
+
+def test_a_function_runs_once_for_each_attempt(channel: Channel) -> None:
+    interceptor = Function(lambda call: check_reply(call.next()))
+    interceptor.per_attempt = True
+    channel.add_interceptor(interceptor)
+    assert unary(channel, b"hi") == b"hi"
+    interceptor.check()
+
+
+def check_reply(reply: InterceptedReply) -> None:
+    assert reply.status is not None
+    assert reply.status.code is StatusCode.OK

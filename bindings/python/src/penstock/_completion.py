@@ -28,8 +28,9 @@ CALLBACKS = ("on_start", "on_send", "on_half_close", "on_headers", "on_receive",
 class CompletionInterceptor:
     """Sees and changes what passes in a call, in asynchronous style. Each callback gets its event and a `Completion`;
     one of the completion's methods has to be called once, in the callback or later, on any thread. Until then the
-    event waits, and later events of the same direction wait behind it. A completion that is garbage-collected without
-    being called ends the call with INTERNAL, and so does an exception in a callback.
+    event waits, and later events of the same direction wait behind it, unless `Completion.hold` lets them be shown. A
+    completion that is garbage-collected without being called ends the call with INTERNAL, and so does an exception in
+    a callback.
 
     Override the methods that you need; the other events pass, and cost nothing. The callbacks of this class let their
     event pass, by ``done.next()``.
@@ -121,6 +122,14 @@ class Completion(RequestFields):
         """Ends the event's wait with NEXT, DROP (messages), TAKE (start) or RESTART (status).
         InvalidArgumentError: this event does not allow the verdict; the completion can still be called."""
         self._call(_raw.penstock_hop_resolve, int(verdict))
+
+    def hold(self) -> None:
+        """Lets later events of the same direction be shown while this event waits; the completion is still to be
+        called. Only in the callback. StateError: the callback has returned."""
+        if not self._open:
+            raise AlreadyError(c.E_ALREADY, "the completion has been called")
+        result = _raw.penstock_hop_resolve(self._handle, c.HOLD)
+        check_hop(self._handle, result, "the completion can't be used")
 
     @property
     def hop(self) -> Hop:

@@ -84,7 +84,7 @@ class Registration:
         self._replaces = replaces
         self._id = 0
         self._replay_bytes = whole_number(getattr(interceptor, "replay_bytes", 0), "replay_bytes", 0, 2**63 - 1)
-        self._max_restarts = whole_number(getattr(interceptor, "max_restarts", 1), "max_restarts", 1, 2**63 - 1)
+        self._max_restarts = _restarts(interceptor)
         self._headers_wait = _headers_mask(getattr(interceptor, "headers_wait", None))
         self._removed = False
         # The list that contains this registration until it is removed.
@@ -103,7 +103,10 @@ class Registration:
         sync.name = c_string(self.name, "a name")
         sync.methods = self._methods
         sync.kinds = self._kinds
+        sync.per_attempt = self._per_attempt
         sync.hold_bytes = self._hold_bytes
+        sync.replay_bytes = self._replay_bytes
+        sync.max_restarts = self._max_restarts
         sync.intercept = intercept_trampoline
         sync.user_data = registry.add(self._registered({"intercept": function}))
         sync.finalizer = forget
@@ -329,6 +332,13 @@ def register_all(scope: Scope, interceptors: Interceptors) -> List[Registration]
         interceptor, priority = item if isinstance(item, tuple) else (item, 0)
         registrations.append(Registration(scope, interceptor, priority, None, None, None, 0))
     return registrations
+
+
+def _restarts(interceptor: object) -> int:
+    """How often an interceptor may restart a call. 0, without limit, is the default of a synchronous interceptor, and
+    only for it."""
+    least = 0 if getattr(interceptor, "intercept", None) is not None else 1
+    return whole_number(getattr(interceptor, "max_restarts", least), "max_restarts", least, 2**63 - 1)
 
 
 def _patterns(methods: Methods) -> Optional[bytes]:

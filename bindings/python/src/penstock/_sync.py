@@ -41,6 +41,11 @@ class SyncInterceptor:
     # Whether the function runs once for each attempt of a call, below the interceptors that run once per call. Not
     # allowed with `Level.OBJECT`.
     per_attempt: bool = False
+    # How many bytes of request messages are recorded, so that `InterceptedCall.next` can begin the call again; 0 is
+    # 65536, but nothing is recorded with `per_attempt`.
+    replay_bytes: int = 0
+    # How many times `InterceptedCall.next` may begin one call again; 0: without limit.
+    max_restarts: int = 0
 
     def intercept(self, call: InterceptedCall) -> None:
         """Reads ``call`` and may change it. Then it has to do one of three things: call `InterceptedCall.next`,

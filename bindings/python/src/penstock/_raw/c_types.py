@@ -117,6 +117,13 @@ class penstock_async_interceptor(Structure):
         ("on_receive", penstock_async_callback),
         ("on_status", penstock_async_callback),
         ("on_cancel", penstock_hop_callback),
+        ("on_demand", penstock_hop_callback),
+        ("on_sent", penstock_hop_callback),
+        ("on_pick", penstock_hop_callback),
+        ("hold_bytes", c_size_t),
+        ("replay_bytes", c_size_t),
+        ("max_restarts", c_size_t),
+        ("headers_wait", c_uint64),
     ]
 
 
@@ -132,6 +139,8 @@ class penstock_sync_interceptor(Structure):
         ("user_data", c_void_p),
         ("finalizer", penstock_finalizer),
         ("intercept", penstock_intercept),
+        ("replay_bytes", c_size_t),
+        ("max_restarts", c_size_t),
     ]
 
 
