@@ -40,6 +40,11 @@ class Story:
         return "# tls only\n" in self.text
 
     @property
+    def is_heavy(self):
+        """Whether a call of the script takes several MiB of memory, so that a hundred at once would take too much."""
+        return "# heavy\n" in self.text
+
+    @property
     def is_silent(self):
         """Whether the script answers with no more than the first headers, so that each protocol has the same end."""
         return not re.search(r"^(headers|trailers|data)\b", self.text, re.MULTILINE)

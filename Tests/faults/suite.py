@@ -151,7 +151,7 @@ class Faults:
         """Makes a hundred calls of a host-driven runtime at the same time, each on a connection of its own to a server that
         plays the script. Each call has to end with the status that one call alone has."""
         for story in self.stories():
-            if story.http == "1.1" and not story.counts_connections:
+            if story.http == "1.1" and not story.counts_connections and not story.is_heavy:
                 self.suite.run(f"{story.name} crowd", self.crowd, story, story.protocols[0], story.kinds[-1])
 
     def crowd(self, story, protocol, kind):
