@@ -564,3 +564,25 @@ def test_nothing_is_left(channel: Channel) -> None:
         registration.remove()
     gc.collect()
     assert len(registry) == before
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_max_restarts_of_a_completion_interceptor(channel: Channel, times: int) -> None:
+    attempts: List[int] = []
+
+    class Stubborn(CompletionInterceptor):
+        replay_bytes = 100
+        max_restarts = times
+
+        def on_status(self, status: Status, done: Completion) -> None:
+            done.resolve(Verdict.RESTART)
+
+    def fail(hop: penstock.Hop) -> None:
+        attempts.append(hop.attempt)
+        hop.end(StatusCode.UNAVAILABLE)
+
+    channel.add_interceptor(Stubborn(), priority=2)
+    channel.add_interceptor(Only(on_start=fail), priority=1)
+    with pytest.raises(RpcError, match="UNAVAILABLE"):
+        unary(channel)
+    assert attempts == list(range(1, times + 2))

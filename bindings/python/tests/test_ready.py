@@ -14,7 +14,7 @@ import pytest
 import penstock
 from conftest import REPOSITORY, json_bytes
 from helpers import Only, bidi, eventually, on_thread, seen, unary
-from penstock import Channel, RpcError, StatusCode, ready
+from penstock import Channel, Kind, RpcError, StatusCode, ready
 
 # ---- Logging ----
 
@@ -354,3 +354,18 @@ def test_it_is_documented() -> None:
     for name in ready.__all__:
         if name != "TokenRequest":
             assert f"ready.{name}" in page
+
+
+def test_the_filter_and_the_name_of_a_registration(channel: Channel) -> None:
+    """A ready-made interceptor takes those that it is registered with."""
+    metrics = ready.Metrics()
+    token = channel.add_interceptor(metrics, 7, "/penstock.Echo/*", [Kind.BIDI, Kind.UNARY], "counts")
+    assert [channel.interceptors[0][key] for key in ("name", "priority", "methods", "kinds")] == [
+        *("counts", 7, "/penstock.Echo/*"),
+        ["unary", "bidi"],
+    ]
+    unary(channel)
+    list(channel.unary_stream("/penstock.Echo/ServerStream")(b"x"))
+    channel.unary_unary("/penstock.Probe/Unary")(b"")
+    assert [method["method"] for method in metrics.snapshot()["methods"]] == ["/penstock.Echo/Unary"]
+    token.remove()

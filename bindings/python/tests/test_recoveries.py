@@ -7,8 +7,8 @@ import pytest
 
 from helpers import run
 
-# `stopped` calls a trampoline as C does. The profile function is a C function that raises: so an exception comes where
-# the handler of a pending signal raises, at the beginning of the Python function, without a further frame.
+# `stopped` calls a trampoline as C does. The profile function is a C function that raises: so an exception comes
+# where a pending signal's handler raises, at the beginning of the Python function, without a further frame.
 STOPPED = """
 import ctypes
 from penstock import _ctrl_c, _executor, _picker, _raw, _resolver, _side, _trampolines, _watch

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from typing import Any, Callable, List, Optional, Type
 
 import pytest
 
 import penstock
-from helpers import Only, bidi, on_thread, recorder, unary
+from helpers import Only, bidi, eventually, on_thread, recorder, unary
 from penstock import Channel, CompletedCall, Hop, Idempotency, RpcError, StatusCode, Verdict
+from penstock._objects import registry
 
 UNARY = "/penstock.Echo/Unary"
 BIDI = "/penstock.Echo/Bidi"
@@ -348,3 +350,22 @@ def test_a_redirect_elsewhere_is_refused(channel: Channel) -> None:
     channel.add_interceptor(Only(on_status=status))
     assert unary(channel) == b"x"
     assert len(raised) == 1
+
+
+def test_a_side_call_that_can_not_send_its_request_ends(server: str) -> None:
+    """Its function is let go, though the side call is detached and the method hangs."""
+    failed: List[Any] = []
+
+    def start(hop: Hop) -> None:
+        try:
+            hop.unary("/penstock.Probe/Hang", bytes(101), failed.append, detached=True)
+        except penstock.LibraryError as error:
+            failed.append(error.name)
+
+    with Channel(server, tls=False, options={"max_send_message_bytes": 100}) as channel:
+        objects = len(registry)
+        token = channel.add_interceptor(Only(on_start=start))
+        assert unary(channel) == b"x"
+        token.remove()
+        assert failed == ["PENSTOCK_E_TOO_LARGE"]
+        eventually(lambda: gc.collect() >= 0 and len(registry) <= objects)

@@ -249,6 +249,18 @@ except KeyboardInterrupt as error:
     assert run(COUNTING + text, server) == "True\n"
 
 
+def test_what_only_asks_for_a_reply_releases_it(server: str) -> None:
+    text = """
+call = channel.unary_stream("/penstock.Echo/ServerStream")(b"x")
+counted("penstock_reply_release", lambda: None)
+call.cancel()
+asked = released["penstock_reply_release"]
+while call.is_active(): pass
+print(released["penstock_reply_release"] - asked)
+"""
+    assert run(COUNTING + text, server) == "1\n"
+
+
 def test_an_interrupt_when_a_callback_has_failed(server: str) -> None:
     """The interrupt comes while the callback's exception is reported. The handle of the completion is released when
     the `Completion` is collected, and not before."""
