@@ -5,6 +5,15 @@ import Synchronization
 // to the caller.
 
 extension Call {
+  /// The end of a call by a hop, while the events that leave the hop before its status go up.
+  struct OwnEnd {
+    let hop: Int
+    let status: Status
+  }
+
+  /// Whether a hop above the one at `index` ends the call right now: then this hop has nothing more to say.
+  func isEnding(above index: Int) -> Bool { ending.map { $0.hop < index } ?? false }
+
   /// Ends the call because of a fault of this hop's interceptor (law 7 in docs/interceptors.md).
   func fail(_ hop: Hop, _ what: StaticString, code: StatusCode = .internal) {
     spendTicket(hop)
@@ -23,7 +32,7 @@ extension Call {
   /// The hops below see on_cancel, then destroy.
   @inline(never) @_optimize(size)
   func finish(at index: Int, _ status: Status) {
-    guard phase == .live else { return }
+    guard phase == .live, !isEnding(above: index) else { return }
     splitRun(at: max(index, 0))
     var status = status
     if index >= 0, index < hops.count {
@@ -42,9 +51,15 @@ extension Call {
       if hop.life == .starting, status.code == .ok, hop.answered != .nothing {
         status = failure(of: hop, "ended the call with OK, but an answer that it has delivered needs TAKE")
       }
-      // Events that may leave the hop, such as a message that it has just injected, leave before its status.
-      // Their leaving may end the call.
+      // Events that may leave the hop, such as a message that it has just injected, leave before its status. A
+      // status that waits here does not: the hop's end is final. If a message among the events ends the call, it
+      // ends with the hop's status (`ending`).
+      hop.inbound?.dropStatus()
+      if hop.isEntered { hop.settleEnd() }
+      let outer = ending
+      ending = OwnEnd(hop: hop.index, status: status)
       letGo(hop, .inbound)
+      ending = outer
       guard phase == .live, hop.isActive || !hop.isEntered else { return }
     }
     if trace != nil, index >= 0, index < hops.count {
@@ -179,6 +194,8 @@ extension Call {
 
   /// Calls the hop's on_cancel, because the call was ended elsewhere and no status passes this hop.
   private func cancel(_ hop: Hop, _ status: Status) {
+    // The hop has ended the call itself; an event that leaves it first has ended the call above it.
+    if hop.isSettling { return hop.become(.over(.own)) }
     hop.become(.over(.told))
     guard let callback = hop.callbacks.pointee.onCancel,
       !dispatchEnd(.cancel, status, to: hop, callback)
@@ -242,7 +259,7 @@ extension Call {
     for index in 0..<station.parked.count {
       switch station.parked[index].wait {
       case .hold(let ticket), .pause(.ticket(let ticket)): withLoop { $0.loseTicket(ticket, of: self) }
-      case .none, .next, .pause(.job): break
+      case .none, .next, .pause(.job), .end: break
       }
     }
   }

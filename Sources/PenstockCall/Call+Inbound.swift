@@ -15,6 +15,8 @@ extension Call {
     }
     switch event {
     case .status(let status):
+      // The hop has ended the call since.
+      if hop.isEnding { return }
       if !waits(status, behindAnswersOf: hop), hop.isActive { finish(at: hop.index, status) }
     case .receive:
       hop.station(.inbound).inject(event)
@@ -86,7 +88,8 @@ extension Call {
   func arrive(_ message: Message) {
     // gRPC status codes, "Response cardinality violation": a second response message is an error.
     if inboundCount == 1, request.kind.receivesOne {
-      finish(at: -1, Status(.unimplemented, "more than one response message in a call that allows one"))
+      let tooMany = Status(.unimplemented, "more than one response message in a call that allows one")
+      finish(at: -1, ending?.status ?? tooMany)
       return
     }
     inboundCount += 1

@@ -24,8 +24,8 @@ extension Call {
     case answer(Hop, Event)
     /// A hop injects an event outside of its callbacks.
     case put(Hop, Event)
-    /// A hop ends the call outside of its callbacks.
-    case finish(Hop, Status)
+    /// A hop ends the call outside of its callbacks, or by this ticket; 0: by no ticket.
+    case finish(Hop, Status, ticket: UInt64 = 0)
     case demandBelow(Hop, Int)
     case flush(Int, Lane)
     /// Sends the events that the `Cut` has recorded down again, beginning with the hop at this index.

@@ -99,6 +99,9 @@ extension Call {
   /// Applies the decision about an event at a hop, whether it comes from a callback, a ticket or an executor.
   func settle(_ hop: Hop, _ event: Event, _ slot: Slot, _ resolution: Resolution) -> Settled {
     switch resolution {
+    case .verdict where hop.isEnding, .broken where hop.isEnding:
+      awaitEnd(event, at: hop, slot)
+      return .stays
     case .finish(let status):
       // A hop may end the call with OK while messages that it has delivered still wait. Then the OK waits
       // behind these messages. If a callback ends the call so, the event that the callback was shown is
@@ -184,8 +187,18 @@ extension Call {
     switch wait {
     case .pause: shut(station, lane)
     case .next: station.ticketless += 1
-    case .none, .hold: break
+    case .none, .hold, .end: break
     }
+  }
+
+  /// Lets the event wait for the end of the call that the hop has asked for: its verdict does not count any more.
+  @inline(never) @_optimize(size)
+  private func awaitEnd(_ event: Event, at hop: Hop, _ slot: Slot) {
+    spendTicket(hop)
+    guard case .parked(let index) = slot else { return park(event, at: hop, slot, .end, bytes: 0) }
+    let station = hop.station(event.kind.lane)
+    station.parked[index].wait = .end
+    station.parked[index].ticket = 0
   }
 
   /// Carries out the verdict HOLD: the event waits, as after PAUSE, but the hop sees later events, and the
@@ -247,17 +260,22 @@ extension Call {
   /// Applies `resolution` to the event that waits with `ticket`. The ticket is marked as used already.
   @inline(never) @_optimize(size)
   func resolve(_ ticket: UInt64, _ resolution: Resolution) {
-    for hop in hops where hop.life != .gone {
-      for lane in [Lane.outbound, .inbound] {
-        guard let station = hop.standing(lane), let index = station.index(of: ticket) else { continue }
-        let event = station.parked[index].event
-        if trace != nil { noteResolved(hop, event.kind, resolution) }
-        var allowed = resolution
-        if case .verdict(let verdict) = resolution, !event.kind.allows(verdict) { allowed = .verdict(.next) }
-        return release(hop, lane, event, at: index, allowed)
-      }
-    }
+    for hop in hops where hop.life != .gone && resolve(ticket, of: hop, resolution) { return }
     keepIfShown(ticket, resolution)
+  }
+
+  /// Applies `resolution` to the hop's event that waits with `ticket`. Returns false if no event of the hop does.
+  func resolve(_ ticket: UInt64, of hop: Hop, _ resolution: Resolution) -> Bool {
+    for lane in [Lane.outbound, .inbound] {
+      guard let station = hop.standing(lane), let index = station.index(of: ticket) else { continue }
+      let event = station.parked[index].event
+      if trace != nil { noteResolved(hop, event.kind, resolution) }
+      var allowed = resolution
+      if case .verdict(let verdict) = resolution, !event.kind.allows(verdict) { allowed = .verdict(.next) }
+      release(hop, lane, event, at: index, allowed)
+      return true
+    }
+    return false
   }
 
   /// Ends the wait of the event at `index` of the hop's list `parked`, and applies `resolution` to it.
@@ -296,8 +314,9 @@ extension Call {
     while let station = hop.standing(lane), station.mayLetGo(hasDemand: hop.owed > 0),
       let first = station.parked.popFirst()
     {
-      if case .status(let status) = first.event, hop.life == .answering {
-        return finish(at: hop.index, status)
+      if case .status(let status) = first.event {
+        guard mayPass(first.event, hop) else { return }
+        if hop.life == .answering { return finish(at: hop.index, status) }
       }
       station.heldBytes -= first.heldBytes
       if first.event.kind == .receive, first.isOwn || first.heldBytes > 0 { hop.surplus += 1 }
@@ -319,7 +338,16 @@ extension Call {
       hop.station(event.kind.lane).parked.append(Station.Parked(event: event, wait: .none))
       return false
     }
+    if case .status = event, !mayPass(event, hop) { return false }
     return go(event, hop, isOwn: false)
+  }
+
+  /// Notes that a status leaves the hop. Returns false if the hop has ended the call: then the status waits for
+  /// that end.
+  private func mayPass(_ status: Event, _ hop: Hop) -> Bool {
+    if hop.claimPassing() { return true }
+    hop.station(.inbound).parked.append(Station.Parked(event: status, wait: .end))
+    return false
   }
 
   /// Counts `event`, which leaves the hop. Returns false if the event goes no further now: the hop answers

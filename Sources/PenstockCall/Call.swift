@@ -88,6 +88,9 @@ public final class Call {
   /// Inputs that other threads have posted, the newest first.
   let posted = Atomic<UnsafeMutablePointer<Posted>?>(nil)
 
+  /// The end by a hop that is being carried out, while events leave the hop before its status; otherwise nil.
+  var ending: OwnEnd?
+
   /// The top hops that count together.
   var run = Run()
 
@@ -376,9 +379,15 @@ public final class Call {
     case .resume(let ticket, let time): loop.resume(ticket, of: self, at: time)
     case .answer(let hop, let event): answer(event, from: hop)
     case .put(let hop, let event): put(event, from: hop)
-    case .finish(let hop, let status):
+    case .finish(let hop, let status, let ticket):
       splitRun(at: hop.index)
-      if hop.isActive { finish(at: hop.index, status) }
+      guard hop.isActive else { return }
+      if ticket != 0 {
+        if resolve(ticket, of: hop, .finish(status)) { return }
+        // The callback that has taken the ticket has not returned, or has returned another verdict.
+        if trace != nil { noteResolved(hop, .none, .finish(status)) }
+      }
+      finish(at: hop.index, status)
     case .demandBelow(let hop, let n): runDemand(n, below: hop)
     case .flush(let index, let lane):
       guard index < hops.count else { return }

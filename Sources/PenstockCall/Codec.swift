@@ -165,13 +165,14 @@ extension Call {
   }
 
   private func codecFailed(_ words: StaticString) {
-    endBetween(codecIndex, Status(.internal, parts: words.bytes, request.pathView))
+    endBetween(
+      codecIndex, ending?.status ?? Status(.internal, parts: words.bytes, request.pathView))
   }
 
   /// Ends the call with `status` above the hop at `index`. The hops above see the status; the hop at `index`
   /// and those below see on_cancel, then destroy.
   func endBetween(_ index: Int, _ status: Status) {
-    guard phase == .live else { return }
+    guard phase == .live, !isEnding(above: index) else { return }
     outboundEnd = min(outboundEnd, index)
     if index < cutAt { tellSent(dropBottom(), from: cutAt - 1) }
     stopBelow()

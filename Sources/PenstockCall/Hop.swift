@@ -27,6 +27,8 @@ public final class Hop: HopHandle {
   let answer = Atomic<UInt8>(Answer.nothing.rawValue)
   /// The raw value of the hop's `Deed`: its last act that limits the next ones. Any thread may read it.
   let deed = Atomic<UInt8>(Deed.none.rawValue)
+  /// The raw value of the hop's `Fate`: who decides how its part in the call ends. Any thread may read it.
+  let fate = Atomic<UInt8>(Fate.open.rawValue)
   /// Whether other threads may have the hop, and so may deliver messages through it. Such a message uses up
   /// demand in `sharedOwed`.
   private(set) var isShared = false
@@ -150,6 +152,7 @@ public final class Hop: HopHandle {
     answer.store(Answer.nothing.rawValue, ordering: .relaxed)
     deed.store(Deed.none.rawValue, ordering: .relaxed)
     refusal.store(Refusal.none.rawValue, ordering: .relaxed)
+    fate.store(Fate.open.rawValue, ordering: .relaxed)
     life = .waiting
   }
   /// Sets the state back to the registration's user data, which `create` has replaced.

@@ -227,12 +227,13 @@ extension Hop {
   // MARK: - Ending, injecting, answering
 
   /// Ends the call with `status`. In a callback of the hop, the callback's verdict is then ignored.
-  /// Elsewhere, on any thread, the call ends soon, unless the hop's part in the call is over by then.
+  /// Elsewhere, on any thread, the call ends soon; meanwhile no verdict of the hop counts, and no status leaves
+  /// it.
   public func finish(_ status: Status) -> Outcome {
     if hasEnded { return check() }
     if currentEvent == .none {
       guard mayAct else { return refuse(.startNotCome) }
-      return submit(.finish(self, status))
+      return endSoon(status)
     }
     let job = isInline ? nil : job
     switch job?.kind ?? current {
@@ -243,17 +244,26 @@ extension Hop {
         // The status waits behind the messages that the hop has delivered as its answer.
         return job != nil || isActive ? submit(.finish(self, status)) : refuse(.isToldOnly)
       }
-      if let job {
-        guard job.finishRequest == nil else { return .already }
-        job.finishRequest = status
-        return .ok
+      if job == nil {
+        call.splitRun(at: index)
+        guard isActive else { return refuse(.isToldOnly) }
       }
-      call.splitRun(at: index)
-      guard isActive else { return refuse(.isToldOnly) }
-      guard finishRequest == nil else { return .already }
-      finishRequest = status
+      let outcome = claimEnd()
+      guard outcome == .ok else { return outcome }
+      if let job { job.finishRequest = status } else { finishRequest = status }
       return .ok
     }
+  }
+
+  /// Ends the call with `status` outside of the hop's callbacks, or by the ticket of an event whose callback may
+  /// still run. Any thread.
+  public func endSoon(_ status: Status, ticket: UInt64 = 0) -> Outcome {
+    // An OK may have to wait behind the messages of the hop's own answer, so it decides nothing yet.
+    if seen != .answering || status.code != .ok {
+      let outcome = claimEnd()
+      guard outcome == .ok else { return outcome }
+    }
+    return submit(.finish(self, status, ticket: ticket))
   }
 
   private func submit(_ input: Call.Input) -> Outcome {

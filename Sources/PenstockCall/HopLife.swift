@@ -105,6 +105,19 @@ enum Answer: UInt8 {
   }
 }
 
+/// Who decides how the hop's part in the call ends. Any thread moves it from `open` to `ending`; only the driving
+/// thread makes the other moves. So an end by the hop and the status that passes the hop exclude each other.
+enum Fate: UInt8 {
+  case open
+  /// The hop has ended the call, and the driving thread has not carried this out yet. Meanwhile no verdict of the
+  /// hop counts, and no status leaves it (invariant I18).
+  case ending
+  /// The driving thread carries the hop's end out: events leave the hop before its status.
+  case settling
+  /// The hop's part is over.
+  case over
+}
+
 /// The hop's last act that limits its next acts. One value is enough for both acts, because a hop either
 /// answers in the server's place or sends its own events to the server, never both.
 enum Deed: UInt8 {
@@ -118,6 +131,30 @@ enum Deed: UInt8 {
 extension Hop {
   /// Whether a message of the hop's own answer was refused, and the hop has delivered none since. Any thread.
   var hasRefused: Bool { deed.load(ordering: .acquiring) == Deed.refused.rawValue }
+
+  /// Notes that the hop ends the call. From now on nothing else decides about the hop's events, until the driving
+  /// thread has carried out the end. `.already`: the hop has ended the call before. `.gone`: its part is over. Any
+  /// thread.
+  func claimEnd() -> Outcome {
+    let (isFirst, seen) = fate.compareExchange(
+      expected: Fate.open.rawValue, desired: Fate.ending.rawValue, ordering: .acquiringAndReleasing)
+    if isFirst { return .ok }
+    return seen == Fate.ending.rawValue ? .already : .gone
+  }
+
+  /// Whether the hop has ended the call, and the driving thread has not carried this out yet. Any thread.
+  public var isEnding: Bool { fate.load(ordering: .acquiring) == Fate.ending.rawValue }
+
+  /// Whether the driving thread carries the hop's end out.
+  var isSettling: Bool { fate.load(ordering: .relaxed) == Fate.settling.rawValue }
+  func settleEnd() { fate.store(Fate.settling.rawValue, ordering: .releasing) }
+
+  /// Notes that the status leaves the hop. Returns false if the hop has ended the call before.
+  func claimPassing() -> Bool {
+    fate.compareExchange(
+      expected: Fate.open.rawValue, desired: Fate.over.rawValue, ordering: .acquiringAndReleasing
+    ).exchanged
+  }
 
   /// Notes that the hop half-closes toward the server. Returns false if it has half-closed before. Any
   /// thread.
@@ -151,6 +188,7 @@ extension Hop {
       checkStep(to: next)
     #endif
     life = next
+    if case .over = next { fate.store(Fate.over.rawValue, ordering: .releasing) }
     if face.load(ordering: .relaxed) != Face.asRun.rawValue, let face = next.face { wear(face) }
   }
 

@@ -96,7 +96,7 @@
             case .hold(let ticket), .pause(.ticket(let ticket)):
               if seen.contains(ticket) { return "I13: two events wait for one ticket" }
               seen.append(ticket)
-            case .none, .next, .pause(.job): break
+            case .none, .next, .pause(.job), .end: break
             }
           }
         }
@@ -144,6 +144,7 @@
       if life == .creating { return "I1: create has returned, but the hop's life is still creating" }
       if ticket != 0, running == .none { return "I13: a hop has a callback's ticket, but no callback runs" }
       if finishRequest != nil, running == .none { return "I1: a request to end the call was forgotten" }
+      if isSettling { return "I18: the end by a hop was not carried out" }
       if let broken = brokenFace { return broken }
       if life == .gone, outbound != nil || inbound != nil {
         return "I4: something stands at a hop that has gone"
@@ -206,7 +207,7 @@
         switch one.wait {
         case .pause: pauses += 1
         case .next: ticketless += 1
-        case .hold, .none: break
+        case .hold, .none, .end: break
         }
         // A message behind the caller's half-close is not checked here: the layer above the call refuses such
         // messages.

@@ -74,6 +74,7 @@ extension Call {
       case .next: state = parked.event.kind == .headers ? .kept : .held
       case .hold: state = .held
       case .pause(.job): state = .onExecutor
+      case .end: state = .queued
       case .none: state = index == 0 && parked.event.kind == .receive && hop.owed == 0 ? .unasked : .queued
       }
       found.append(

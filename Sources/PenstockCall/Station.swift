@@ -13,6 +13,9 @@ final class Station {
     /// PAUSE, or a callback that runs on an executor: the event waits until the ticket is resolved or the
     /// callback returns. Meanwhile the hop does not see later events.
     case pause(Claim)
+    /// The hop has ended the call, and the driving thread has not carried this out yet: nothing leaves the hop until
+    /// then (invariant I18).
+    case end
   }
 
   /// The reason why a lane is shut: the ticket of a paused event, or a job that runs a callback on an executor.
@@ -39,7 +42,7 @@ final class Station {
       self.since = since
       switch wait {
       case .hold(let number), .pause(.ticket(let number)): ticket = number
-      case .none, .next, .pause(.job): break
+      case .none, .next, .pause(.job), .end: break
       }
     }
   }
@@ -86,7 +89,7 @@ final class Station {
     for index in low..<high {
       switch parked[index].wait {
       case .hold(let its), .pause(.ticket(let its)): if its == ticket { return index }
-      case .none, .next, .pause(.job): break
+      case .none, .next, .pause(.job), .end: break
       }
     }
     return nil
@@ -110,6 +113,12 @@ final class Station {
     for later in (index + 1)..<max(parked.count, index + 1)
     where parked[later].wait == .none && !parked[later].isOwn { return true }
     return false
+  }
+
+  /// Drops a status that waits only for the events in front of it.
+  func dropStatus() {
+    guard let last = parked.last, last.event.kind == .status, last.wait == .none else { return }
+    _ = parked.remove(at: parked.count - 1)
   }
 
   var holdsStatus: Bool {

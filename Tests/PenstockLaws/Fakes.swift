@@ -6,6 +6,8 @@ import PenstockWire
 final class FakeLoop: CallLoop {
   struct Entry {
     let kind: EventKind
+    /// The hop, which the call keeps while the ticket is open.
+    let hop: Unmanaged<Hop>
     var isSpent = false
     var isLost = false
   }
@@ -47,7 +49,7 @@ final class FakeLoop: CallLoop {
   }
 
   override func issueTicket(_ event: Event, of hop: Hop, start: Request?) -> UInt64 {
-    entries.append(Entry(kind: event.kind))
+    entries.append(Entry(kind: event.kind, hop: .passUnretained(hop)))
     return UInt64(entries.count)
   }
 

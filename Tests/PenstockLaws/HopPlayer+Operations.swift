@@ -60,7 +60,7 @@ extension HopPlayer {
       let ticket = hop.takeTicket()
       guard ticket != 0 else { break }
       context.ticket = ticket
-      if isFirst { model.issued(ticket, context.kind) }
+      if isFirst { model.issued(ticket, context.kind, mine) }
       play.use(ticket, end)
     case .changeStart:
       guard let context, context.kind == .status else { break }
@@ -151,9 +151,11 @@ extension HopPlayer {
     let item = play.status(code)
     guard context != nil else {
       let mine = model.hops[place]
-      let expected: Outcome = isGone(nil, hop) ? .gone : .ok
+      let gone = isGone(nil, hop)
       let result = play.submitting(.hopPuts(mine, item)) { hop.finish(play.statusObject(item)) }
-      return expect(result, expected, "finishes with \(code)")
+      if gone { return expect(result, .gone, "finishes with \(code)") }
+      play.log("      hop \(index) finishes with \(code): \(result.word)")
+      return model.ended(mine, code: code, result)
     }
     if let context, context.mine.isTaken, code == 0, context.kind != .cancel,
       context.job?.item.isLocal != true,
@@ -167,17 +169,17 @@ extension HopPlayer {
     }
     let result = hop.finish(play.statusObject(item))
     let gone = isGone(context, hop)
-    let first: Outcome = context?.finishing == nil ? .ok : .already
-    let expected: Outcome
-    if let context, context.isElsewhere {
-      let isTold = context.kind == .cancel || context.job?.item.isLocal == true
-      expected = gone ? .gone : isTold ? .state : first
+    guard let context else { return }
+    let isTold = context.kind == .cancel || context.job?.item.isLocal ?? hop.status?.isLocal == true
+    let isLate = !context.isElsewhere && !context.mine.isActive
+    if gone || isTold || isLate {
+      let isOver = gone && (context.isElsewhere || isLate)
+      expect(result, isOver ? .gone : .state, "finishes with \(code)")
     } else {
-      let allowed = context?.mine.isActive == true && (hop.status?.isLocal ?? false) == false
-      expected = allowed ? first : gone ? .gone : .state
+      play.log("      hop \(index) finishes with \(code): \(result.word)")
+      model.ended(context.mine, code: code, result)
     }
-    expect(result, expected, "finishes with \(code)")
-    if result == .ok { context?.finishing = item }
+    if result == .ok { context.finishing = item }
   }
 
   private func injectOutbound(_ size: Int, _ hop: Hop, _ context: Context) {

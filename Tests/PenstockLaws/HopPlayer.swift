@@ -219,7 +219,7 @@ final class HopPlayer {
   func takeTicket(_ hop: Hop, _ context: Context) {
     let kind = context.kind
     let fresh = hop.takeTicket()
-    if context.ticket == 0, fresh != 0 { model.issued(fresh, kind) }
+    if context.ticket == 0, fresh != 0 { model.issued(fresh, kind, context.mine) }
     model.require(
       context.ticket == 0 || context.ticket == fresh, "tickets", "another ticket for the same event")
     let pausable =

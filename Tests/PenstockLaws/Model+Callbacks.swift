@@ -149,6 +149,11 @@ extension Model {
       finish(hop.index, finishing)
       return true
     }
+    if hop.isEnding {
+      spend(ticket)
+      lane.park(Slot(item: item, state: .ended, isInjected: false, isAnswered: false))
+      return false
+    }
     let isMessage = item.kind == .send || item.kind == .receive
     let isLast = item.kind == .halfClose || item.kind == .status
     switch Verdict(rawValue: answer) {

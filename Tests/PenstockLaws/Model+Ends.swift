@@ -10,7 +10,7 @@ extension Model {
       switch slot.state {
       case .held(let ticket), .paused(let ticket):
         if tickets[ticket]?.state == .open { tickets[ticket]?.state = .gone }
-      case .ready, .shown: break
+      case .ready, .shown, .ended: break
       }
     }
   }
@@ -43,6 +43,8 @@ extension Model {
 
   /// Ends the call at the hop at `index` (-1: above the top hop; hops.count: below the last hop).
   func finish(_ index: Int, _ status: Item) {
+    // A hop above ends the call already.
+    if let own, own.index < index { return }
     guard index >= 0, index < hops.count else { return finishNow(index, status) }
     if status.code == 0, hops[index].isTaken {
       hops[index].inbound.refresh()
@@ -57,10 +59,22 @@ extension Model {
     // Events that may leave the hop leave before the status, and everything that follows from them comes
     // first.
     hops[index].inbound.refresh()
+    // The hop's end is final: a status that waits behind others does not leave any more.
+    hops[index].inbound.slots.removeAll { $0.item.kind == .status && $0.state == .ready }
+    endItself(above: index)
     guard mayLeaveUp(hops[index]) else { return finishNow(index, status) }
     finishing = (index, status)
     advance()
   }
+
+  /// Something above the hop that is ending the call ends it first, because of an event that has left the hop. The hop
+  /// has ended the call itself all the same.
+  private func endItself(above index: Int) {
+    if let own, own.index > index { hops[own.index].hasFinished = true }
+  }
+
+  /// The end by a hop that waits for the events that leave the hop before its status; nil: there is none.
+  private var own: (index: Int, status: Item)? { finishing.flatMap { hops[$0.index].isLost ? nil : $0 } }
 
   var isTooMuch: Bool {
     kind.receivesOne && callerMessages + callerQueue.count(where: { $0.kind == .receive }) > 1
@@ -76,8 +90,13 @@ extension Model {
     pushInbound(status, index - 1)
   }
 
-  /// Ends the call above the hop at `index`, for a reason other than a hop's wish.
+  /// Ends the call above the hop at `index`, for a reason other than a hop's wish. If a hop below is ending the call,
+  /// its status stands.
   func finishBetween(_ index: Int, _ status: Item) {
+    if let own, own.index < index { return }
+    let status = own?.status ?? status
+    endItself(above: index - 1)
+    if own != nil { finishing = nil }
     endBelow(index, from: index)
     pushInbound(status, index - 1)
   }
@@ -163,7 +182,7 @@ extension Model {
   }
 
   func discover(_ hop: Hop?) -> Bool {
-    if let first = serverQueue.first, !serverHasEnded, kind.sendsOne {
+    if let first = serverQueue.first, !serverHasEnded, kind.sendsOne, own == nil {
       let isWrong =
         first.kind == .send ? serverMessages == 1 : first.kind == .halfClose && serverMessages == 0
       if isWrong {
@@ -190,7 +209,7 @@ extension Model {
       serverQueue = []
       arriveSent(discarded, at: hops.count - 1)
     }
-    finishing = nil
+    if own == nil { finishing = nil }
     finishNow(index, Item(.status, code: index < 0 ? 12 : 13))
     advance()
   }

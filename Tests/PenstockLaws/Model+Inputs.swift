@@ -74,7 +74,7 @@ extension Model {
   /// Delivers a part of the answer that a hop gives after TAKE.
   func answer(_ item: Item, _ hop: Hop) {
     switch item.kind {
-    case .status: if !waits(item, hop) { finish(hop.index, item) }
+    case .status: if !hop.isEnding, !waits(item, hop) { finish(hop.index, item) }
     case .receive: inject(item, hop, hop.inbound)
     default: pushInbound(item, hop.index - 1)
     }
@@ -114,7 +114,7 @@ extension Model {
       if place(of: ticket) == nil { early[ticket] = input } else { resolve(ticket, verdict) }
     case .finish(let ticket, let item):
       guard let (hop, lane, index) = place(of: ticket) else {
-        early[ticket] = input
+        if let hop = tickets[ticket]?.hop, hop.isActive, isCurrent(hop) { finish(hop.index, item) }
         return
       }
       if hop.isTaken, item.code == 0 {
@@ -128,6 +128,10 @@ extension Model {
 
   private func resolve(_ ticket: UInt64, _ verdict: Verdict) {
     guard let (hop, lane, index) = place(of: ticket) else { return }
+    if hop.isEnding {
+      lane.slots[index].state = .ended
+      return
+    }
     switch verdict {
     case .drop:
       let slot = lane.slots.remove(at: index)

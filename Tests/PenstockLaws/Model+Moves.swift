@@ -218,6 +218,7 @@ extension Model {
         hop.reserved -= 1
       }
       if slot.isInjected || slot.isHeld { hop.surplus += 1 }
+    case .status where hop.isEnding: return false
     case .status where hop.isTaken:
       hop.inbound.slots.removeFirst()
       finish(hop.index, slot.item)

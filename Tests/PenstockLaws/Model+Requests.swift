@@ -62,7 +62,18 @@ extension Model {
     advance()
   }
 
-  func issued(_ ticket: UInt64, _ kind: EventKind) { tickets[ticket] = (.open, kind) }
+  func issued(_ ticket: UInt64, _ kind: EventKind, _ hop: Hop) { tickets[ticket] = (.open, kind, hop) }
+
+  /// A hop has ended the call with this code, on a thread or by a ticket, and got `result`. The end counts from now on.
+  func ended(_ hop: Hop, code: Int32, _ result: Outcome) {
+    // An OK waits behind the messages of the hop's own answer, so it decides nothing yet.
+    if hop.isTaken, code == 0 { return require(result == .ok, "results", "\(hop.name) ends with OK: \(result.word)") }
+    if result == .gone, hop.isActive, isCurrent(hop) { hurry { !hop.isActive } }
+    let isOver = !hop.isActive || !isCurrent(hop) || local != nil || isOver
+    let expected: Outcome = isOver ? .gone : hop.isEnding ? .already : .ok
+    require(result == expected, "results", "\(hop.name) ends with \(code): \(result.word), not \(expected.word)")
+    if result == .ok { hop.isEnding = true }
+  }
 
   /// The expected result of using a ticket. If it is OK, the ticket counts as used.
   func use(_ ticket: UInt64, _ end: End) -> Outcome {

@@ -46,6 +46,8 @@ final class Model {
     case paused(UInt64)
     /// The event's callback runs on an executor, or will run there.
     case shown
+    /// The hop has ended the call, so the event waits for that end.
+    case ended
   }
 
   /// An event that its callback has seen, and that waits to leave the hop in order.
@@ -76,7 +78,7 @@ final class Model {
       slots.contains {
         switch $0.state {
         case .paused, .shown: true
-        case .ready, .held: false
+        case .ready, .held, .ended: false
         }
       }
     }
@@ -116,6 +118,9 @@ final class Model {
     /// Whether the status has left the hop upward.
     var hasPassed = false
     var hasFinished = false
+    /// Whether the hop has ended the call, and this end has not been carried out yet: no verdict of the hop counts any
+    /// more, and no status leaves it.
+    var isEnding = false
     var isCancelled = false
     /// Whether on_cancel must come.
     var owesCancel = false
@@ -296,7 +301,7 @@ final class Model {
   let executors: [ExecutorPlan]
 
   enum TicketState { case open, spent, gone }
-  var tickets: [UInt64: (state: TicketState, kind: EventKind)] = [:]
+  var tickets: [UInt64: (state: TicketState, kind: EventKind, hop: Hop)] = [:]
 
   init(_ scenario: Scenario, _ order: Order) {
     self.order = order

@@ -306,8 +306,12 @@ final class Play {
     case .finish(let code):
       result = loop.claim(ticket, for: nil, spends: true)
       if result == .ok {
+        // The end of a call by a ticket is an end by the hop that has taken it.
+        let hop = loop.entries[Int(ticket) - 1].hop.takeUnretainedValue()
         let item = status(code)
-        submit(.resolve(ticket, .finish(statusObject(item))), .finish(ticket, item))
+        let ended = submitting(.finish(ticket, item)) { hop.endSoon(statusObject(item), ticket: ticket) }
+        log("  ticket \(ticket) ends the call: \(ended.word)")
+        if let mine = model.tickets[ticket]?.hop { model.ended(mine, code: code, ended) }
       }
     case .after(let ms):
       result = loop.claim(ticket, for: nil, spends: false)

@@ -45,7 +45,6 @@ TEST(others_envoy_13857_nothing_goes_on_after_a_finish) {
     wild.context = &plan;
     penstock_interceptor_id ids[] = {probe_add(&above, channel, 3), probe_add(&wild, channel, 2),
                                      probe_add(&below, channel, 1)};
-    /* (In a unary call a second message would end the call first, and penstock_hop_end would have no effect.) */
     penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
     penstock_call_send(call, "x", 1);
     check_finish(call, PENSTOCK_STATUS_ABORTED);

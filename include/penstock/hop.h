@@ -246,13 +246,15 @@ PENSTOCK_API penstock_result penstock_hop_trace_json(penstock_hop *hop, char **j
  * and the verdict of the running callback is ignored. Messages that the hop has delivered and that nobody has asked for
  * yet go to the caller before an OK; any other code drops them. If the hop has delivered messages without taking the
  * call, OK becomes INTERNAL with a message that says so. With a bound hop whose event waits, this function also ends
- * the wait; after the wait it ends the call as with a retained hop.
+ * the wait; after the wait it ends the call as with a retained hop. An end is final: after OK no verdict of the hop
+ * counts, and no status passes it, until the call has ended.
  * result: E_INVALID_ARGUMENT: `hop` is NULL, or `code` is outside 0-16. E_STATE: in create, destroy, on_cancel, an
- * on_status that brings a local cancel or deadline, and before start has come to the hop. E_ALREADY: a second time in
- * one callback, or by one bound hop. E_GONE: the hop's part is over. E_FORKED; E_NO_MEMORY.
+ * on_status that brings a local cancel or deadline, and before start has come to the hop. E_ALREADY: the hop has ended
+ * the call before. E_GONE: the hop's part is over, because a status has left it or the call has ended. E_FORKED;
+ * E_NO_MEMORY.
  * memory: `message` is copied.
- * threads: the callback's thread, or any thread that has retained the hop: then the call ends soon, unless the hop's
- * part is over by then. */
+ * threads: the callback's thread, or any thread that has retained the hop: then the call ends soon, unless a hop above,
+ * a cancel or the deadline ends it first. */
 PENSTOCK_API penstock_result penstock_hop_end(penstock_hop *hop, int32_t code, const char *message);
 /* Ends the call as penstock_hop_end does, but with a whole `status`, its details and trailers included.
  * result: as penstock_hop_end; E_INVALID_ARGUMENT: a NULL.
@@ -379,9 +381,9 @@ PENSTOCK_API penstock_result penstock_ticket_resolve(penstock_ticket ticket, int
  * threads: any */
 PENSTOCK_API penstock_result penstock_ticket_resolve_after(penstock_ticket ticket, int32_t verdict, uint64_t ms);
 /* Ends the call where the event of `ticket` waits, with `code` (0-16) and `message` (NULL is ""), as penstock_hop_end
- * does.
+ * does: also if the callback that has taken the ticket has not returned, whatever verdict it returns then.
  * result: E_INVALID_ARGUMENT: `ticket` is 0, or `code` is outside 0-16 (the ticket stays). E_ALREADY: the ticket is
- * spent. E_GONE: the call has ended, or went on without the event. E_NO_MEMORY.
+ * spent, or the hop has ended the call before. E_GONE: the call has ended, or went on without the event. E_NO_MEMORY.
  * memory: `message` is copied.
  * threads: any */
 PENSTOCK_API penstock_result penstock_ticket_end(penstock_ticket ticket, int32_t code, const char *message);

@@ -130,9 +130,7 @@ private final class ResumeTimer: Timer {
       last.slot = slot
       call.item.resumes[slot] = last
     }
-    var verdict: Verdict?
-    if case .verdict(let wanted) = resolution { verdict = wanted }
-    if call.item.book?.spend(ticket, for: verdict).0 == .ok { call.perform(.resolve(ticket, resolution)) }
+    _ = Tickets.resolve(ticket, resolution)
   }
 }
 
@@ -167,10 +165,8 @@ extension Call {
   func withItem<R>(_ body: (CallItem) -> R) -> R { itemReference._withUnsafeGuaranteedRef(body) }
 
   /// Resolves a ticket at once, if the ticket is still open. Called on the driving thread.
-  func settle(_ ticket: UInt64, _ resolution: Resolution) {
-    var wanted: Verdict?
-    if case .verdict(let verdict) = resolution { wanted = verdict }
-    if item.book?.spend(ticket, for: wanted).0 == .ok { perform(.resolve(ticket, resolution)) }
+  func settle(_ ticket: UInt64, _ verdict: Verdict) {
+    if item.book?.spend(ticket, for: verdict).0 == .ok { perform(.resolve(ticket, .verdict(verdict))) }
   }
 }
 

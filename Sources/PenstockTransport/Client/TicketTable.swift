@@ -176,16 +176,33 @@ final class TicketBook: @unchecked Sendable {
       return (.invalidArgument, nil)
     }
     let owner = call
-    if claim != nil {
-      entries[index].state = .spent
-      spentCount += 1
-      if spentCount * 2 >= entries.count { dropSpent() }
-    }
+    if claim != nil { spend(at: index) }
     lock.unlock()
     // The claim is released after the lock, because it may hold the last reference to an object with a user's
     // finalizer.
     withExtendedLifetime(claim) {}
     return (outcome, owner)
+  }
+
+  /// Spends a ticket, if it is open, and returns the hop at which its event waits.
+  fileprivate func spendAtHop(_ ticket: UInt64) -> (Outcome, Hop?) {
+    lock.lock()
+    let (outcome, index, claim) = find(ticket)
+    let hop = claim?.hop?.takeUnretainedValue()
+    if claim != nil {
+      hop?.lend()
+      spend(at: index)
+    }
+    lock.unlock()
+    withExtendedLifetime(claim) {}
+    return (outcome, hop)
+  }
+
+  /// Notes under the lock that the ticket of the entry at `index` is spent.
+  private func spend(at index: Int) {
+    entries[index].state = .spent
+    spentCount += 1
+    if spentCount * 2 >= entries.count { dropSpent() }
   }
 
   func lose(_ ticket: UInt64) {
@@ -280,6 +297,11 @@ public enum Tickets {
   public static func resolve(_ ticket: UInt64, _ resolution: Call.Resolution) -> Outcome {
     guard ticket != 0 else { return .invalidArgument }
     guard let book = TicketTable.shared.book(of: ticket) else { return .gone }
+    // An end is an end by the hop: it counts even if the callback that took the ticket has not returned yet.
+    if case .finish(let status) = resolution {
+      let (outcome, hop) = book.spendAtHop(ticket)
+      return hop.map { $0.endSoon(status, ticket: ticket) } ?? outcome
+    }
     let (outcome, call) = book.spend(ticket, for: resolution.verdict)
     if outcome == .ok, let call { call.submit(.resolve(ticket, resolution)) }
     return outcome

@@ -118,8 +118,9 @@ public final class AsyncState {
     guard let handle, let mine = from(state) else { return Verdict.next.rawValue }
     var waiting = WaitingHop(Hop.from(handle), kind)
     callback(mine.style.callbacks)?(OpaquePointer(Unmanaged.passRetained(waiting).toOpaque()), mine.pointer)
-    // If the user has kept the handle, any thread may use the hop from now on, even after the event.
-    if !isKnownUniquelyReferenced(&waiting) { waiting.becomeShared() }
+    // If the user has kept the handle, any thread may use the hop from now on, even after the event. If a thread
+    // has ended the call by it, the verdict does not count.
+    if !isKnownUniquelyReferenced(&waiting) || waiting.hop.isEnding { waiting.becomeShared() }
     return waiting.settle()
   }
 }

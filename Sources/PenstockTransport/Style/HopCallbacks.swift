@@ -120,9 +120,9 @@ extension InterceptedCall {
     let late = request == nil ? newRequest : nil
     if let request, let newRequest { request.exchange(with: newRequest) }
     let open = tickets
-    call.settle(open.start, .verdict(.next))
+    call.settle(open.start, .next)
     if let late { _ = hop.injectOutbound(late) }
-    call.settle(open.request, .verdict(.next))
+    call.settle(open.request, .next)
   }
 
   /// Called when the function has called `next` after a status. The call begins again below the hop, and the
@@ -141,7 +141,7 @@ extension InterceptedCall {
     response = nil
     newResponse = nil
     self.status = nil
-    hop.call.settle(ticket, .verdict(.restart))
+    hop.call.settle(ticket, .restart)
   }
 
   // MARK: - On the way in
@@ -192,26 +192,21 @@ extension InterceptedCall {
     stage = .passing
     let call = hop.call
     let open = tickets
-    call.settle(open.headers, .verdict(.next))
+    call.settle(open.headers, .next)
     if let newResponse {
       if let response { response.exchange(with: newResponse) } else { lateResponse = newResponse }
     }
-    call.settle(open.response, .verdict(.next))
-    if lateResponse != nil { pump(hop) } else { call.settle(open.status, .verdict(.next)) }
+    call.settle(open.response, .next)
+    if lateResponse != nil { pump(hop) } else { call.settle(open.status, .next) }
   }
 
   // MARK: - Ending and answering
 
   func finish(_ status: Status, _ hop: Hop) {
-    let open = tickets
     switch stage {
-    case .offered:
+    case .offered, .responded:
       stage = .passing
-      hop.call.settle(open.start, .finish(status))
-    case .responded:
-      stage = .passing
-      hop.call.settle(
-        open.status != 0 ? open.status : open.response != 0 ? open.response : open.headers, .finish(status))
+      hop.call.perform(.finish(hop, status))
     case .collecting, .passed, .passing, .answering, .over: break
     }
   }
@@ -225,8 +220,8 @@ extension InterceptedCall {
     }
     stage = .answering
     let open = tickets
-    hop.call.settle(open.start, .verdict(.take))
-    hop.call.settle(open.request, .verdict(.next))
+    hop.call.settle(open.start, .take)
+    hop.call.settle(open.request, .next)
     if let headers = given.headers { _ = hop.deliverHeaders(headers) }
     // `answer` is set only after the headers are delivered. The TAKE above already makes the call ask for
     // messages, so `pump` would otherwise deliver messages before the headers.
@@ -244,7 +239,7 @@ extension InterceptedCall {
     if let late = lateResponse {
       guard hop.injectInbound(late) == .ok else { return }
       lateResponse = nil
-      hop.call.settle(tickets.status, .verdict(.next))
+      hop.call.settle(tickets.status, .next)
       return
     }
     while let message = answer?.messages.first {

@@ -10,21 +10,11 @@ public import PenstockWire
 /// held if the user has resolved it with HOLD.
 /// `@unchecked`: all mutable state is under the lock.
 public final class WaitingHop: BoundHop, @unchecked Sendable {
-  enum Answer {
-    case verdict(Verdict)
-    case end(Status)
-
-    var isNext: Bool {
-      if case .verdict(.next) = self { return true }
-      return false
-    }
-  }
-
   private enum State {
     /// The callback runs, and the event is not resolved yet.
     case fresh
-    /// The event was resolved while the callback was running. The callback returns this answer.
-    case answered(Answer)
+    /// The event was resolved while the callback was running. The callback returns this verdict.
+    case answered(Verdict)
     /// The callback has returned, and the event waits at the hop.
     case waiting(ticket: UInt64)
     case spent
@@ -172,7 +162,14 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
   public override func resolve(_ verdict: Verdict) -> Outcome {
     if verdict == .hold { return hold() }
     guard kind.resolves(with: verdict) else { return .invalidArgument }
-    return finish(.verdict(verdict))
+    let (before, isOver) = leave(with: verdict)
+    switch before {
+    case .answered, .spent: return .already
+    case .gone: return .gone
+    case .fresh: return isOver ? .gone : .ok
+    case .passing: return verdict == .next && !isOver ? .ok : .gone
+    case .waiting(let ticket): return Tickets.resolve(ticket, .verdict(verdict))
+    }
   }
 
   /// Lets later events of the lane be shown while this event waits. The callback tells the call how an event
@@ -191,44 +188,39 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
     }
   }
 
-  /// Ends the call with `status`, which the call takes over. If the event does not wait any more, ends the
-  /// call like any thread that has a handle of the hop (`Hop.finish`).
+  /// Ends the call with `status`, which the call takes over. Whether the event waits, its callback runs, or it was
+  /// resolved before: the end counts, once.
   public override func end(_ status: Status) -> Outcome {
-    let outcome = finish(.end(status))
-    guard outcome == .already, !lock.withLock({ hasEnded }) else { return note(outcome) }
-    return note(hop.finish(status))
-  }
-
-  /// If `outcome` is `.ok`, notes that the user has ended the call through this handle. The user may do so
-  /// only once.
-  private func note(_ outcome: Outcome) -> Outcome {
+    let (before, isOver) = leave(with: nil)
+    if lock.withLock({ hasEnded }) { return .already }
+    var outcome: Outcome
+    switch before {
+    case .passing, .gone: return .gone
+    case .fresh, .answered, .spent: outcome = isOver ? .gone : hop.finish(status)
+    case .waiting(let ticket):
+      outcome = Tickets.resolve(ticket, .finish(status))
+      // Somebody else has used the ticket.
+      if outcome == .already { outcome = hop.finish(status) }
+    }
     if outcome == .ok { lock.withLock { hasEnded = true } }
     return outcome
   }
 
+  /// Notes that the event does not wait for an answer any more. `verdict`: the answer; nil: an end. Returns the
+  /// state before that, and whether the hop's part in the call is over.
   @inline(never) @_optimize(size)
-  private func finish(_ answer: Answer) -> Outcome {
-    let hasEnded = hop.hasEnded
+  private func leave(with verdict: Verdict?) -> (State, isOver: Bool) {
+    let isOver = hop.hasEnded
     lock.lock()
+    defer { lock.unlock() }
     let before = state
     switch before {
-    case .fresh: state = hasEnded ? .gone : .answered(answer)
+    case .fresh: state = isOver ? .gone : .answered(verdict ?? .next)
     case .waiting: state = .spent
-    case .passing: if answer.isNext { state = .spent }
+    case .passing: if verdict == .next { state = .spent }
     case .answered, .spent, .gone: break
     }
-    lock.unlock()
-    switch before {
-    case .answered, .spent: return .already
-    case .gone: return .gone
-    case .fresh: return hasEnded ? .gone : .ok
-    case .passing: return answer.isNext && !hasEnded ? .ok : .gone
-    case .waiting(let ticket):
-      switch answer {
-      case .verdict(let verdict): return Tickets.resolve(ticket, .verdict(verdict))
-      case .end(let status): return Tickets.resolve(ticket, .finish(status))
-      }
-    }
+    return (before, isOver)
   }
 
   /// The ticket of the event; 0: no ticket. While the callback runs, this function takes a ticket. If the
@@ -252,38 +244,28 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
   /// Called when the callback has returned. Resolves the event if the callback has set an answer, or lets the
   /// event wait with a ticket. Returns the verdict.
   func settle() -> Int32 {
-    if let answer = answer() { return apply(answer) }
+    if let answer = answer() { return answer.rawValue }
     let ticket = hop.takeTicket()
     lock.lock()
     // The ticket is 0 if the call has ended while an executor ran the callback, or if there is no memory.
     // Without memory the call ends with INTERNAL: it does so for PAUSE, but would release a HOLD some time.
     if case .fresh = state { state = ticket == 0 ? .gone : .waiting(ticket: ticket) }
-    let verdict = ticket == 0 ? .pause : waits
+    let wait = ticket == 0 ? .pause : waits
     lock.unlock()
     // If another thread has just resolved the event, that thread's verdict is returned. The call then marks
     // the ticket that was taken as spent.
-    if let answer = answer() { return apply(answer) }
-    return verdict.rawValue
+    return (answer() ?? wait).rawValue
   }
 
-  private func answer() -> Answer? {
+  private func answer() -> Verdict? {
     lock.lock()
     defer { lock.unlock() }
     switch state {
-    case .answered(let answer):
+    case .answered(let verdict):
       state = .spent
-      return answer
-    case .passing: return .verdict(.next)
+      return verdict
+    case .passing: return .next
     case .fresh, .waiting, .spent, .gone: return nil
-    }
-  }
-
-  private func apply(_ answer: Answer) -> Int32 {
-    switch answer {
-    case .verdict(let verdict): return verdict.rawValue
-    case .end(let status):
-      _ = hop.finish(status)
-      return Verdict.next.rawValue
     }
   }
 }

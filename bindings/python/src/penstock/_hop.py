@@ -315,8 +315,8 @@ class Hop(RequestFields):
     ) -> None:
         """Ends the call here, with a code and the other arguments, or with a `Status` alone. The verdict of the
         running callback is ignored. Not allowed in `create`, `destroy` and `on_cancel`, nor in an `on_status` that
-        reports a local cancel or the deadline. A kept hop can end its call from any thread: the call then ends soon,
-        unless the hop's part in it has ended before."""
+        reports a local cancel or the deadline. A kept hop can end its call from any thread: the call then ends soon.
+        If this raises nothing, the end is final: only a hop above, a cancel or the deadline can come before it."""
         details = tuple(details)
         if isinstance(code, Status) or details or trailers is not None:
             status = as_status(code, message, details, trailers)

@@ -51,7 +51,7 @@ class Ticket:
         details: Iterable[DetailLike] = (),
         trailers: MetadataLike = None,
     ) -> None:
-        """Ends the call at the hop, as `Hop.end` does."""
+        """Ends the call at the hop, as `Hop.end` does, whatever the callback returns that has taken the ticket."""
         status = as_status(code, message, details, trailers)
         check(_raw.penstock_ticket_end_with(self.number, status._address()), "the ticket can't be used")
 
