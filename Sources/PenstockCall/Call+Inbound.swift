@@ -3,14 +3,19 @@ import PenstockWire
 // The inbound lane: headers, messages and the status, from the server toward the caller.
 
 extension Call {
-  /// Delivers an event of the answer that a hop gives instead of the server. If start has not left the hop
-  /// yet, the event is kept, and is delivered only if the hop returns TAKE.
+  /// Delivers an event of the answer that a hop gives instead of the server. If start has no verdict yet, the event
+  /// is kept. If start has left the hop, a message goes up all the same.
   @inline(never) @_optimize(size)
   func answer(_ event: Event, from hop: Hop) {
     splitRun(at: hop.index)
     guard hop.isActive, phase == .live else { return }
     guard hop.life == .answering else {
-      if hop.mayDeliver { hop.earlyAnswers.append(event) }
+      if hop.mayDeliver {
+        hop.earlyAnswers.append(event)
+      } else if case .receive = event {
+        injectUnasked(event, at: hop)
+        drain(hop, .inbound)
+      }
       return
     }
     switch event {
@@ -24,6 +29,14 @@ extension Call {
     case .headers: move(event, beyond: hop)
     case .start, .send, .halfClose: break
     }
+  }
+
+  /// Adds a message that the hop has delivered before start had a verdict, although nobody may have asked for it: it
+  /// waits at the hop, and uses up the next demand.
+  @inline(never) @_optimize(size)
+  func injectUnasked(_ event: Event, at hop: Hop) {
+    hop.reserve()
+    hop.station(.inbound).inject(event)
   }
 
   /// Whether messages of the hop's own answer wait at the hop for demand. If so, `status` waits behind them.

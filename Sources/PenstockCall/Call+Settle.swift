@@ -210,7 +210,9 @@ extension Call {
       event.message.map { message in
         hop.ticket == 0 ? message.room : withLoop { $0.room(of: message, of: self) }
       } ?? 0
-    if (hop.standing(lane)?.heldBytes ?? 0) + bytes > hop.registration.holdBytes {
+    // One message always has room.
+    let held = hop.standing(lane)?.heldBytes ?? 0
+    if held > 0, held + bytes > hop.registration.holdBytes {
       fail(hop, "held more than its hold_bytes", code: .resourceExhausted)
       return .ends
     }
@@ -388,6 +390,11 @@ extension Call {
   @inline(never) @_optimize(size)
   private func startLeaves(_ hop: Hop) -> Bool {
     startAt = hop.index + 1
+    // Of an answer that needs TAKE only the messages go up.
+    for event in hop.earlyAnswers where event.kind == .receive {
+      injectUnasked(event, at: hop)
+      pending.append(.flush(hop.index, .inbound))
+    }
     hop.startLeft()
     hop.cut?.noteStart(request, below)
     let demand = frontierDemand

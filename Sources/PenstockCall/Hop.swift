@@ -271,6 +271,12 @@ public final class Hop: HopHandle {
     }
   }
 
+  /// Reserves demand for an injected message. There may be none yet; then the next demand is for this message.
+  func reserve() {
+    reserved += 1
+    if isShared { sharedOwed.wrappingSubtract(1, ordering: .acquiringAndReleasing) }
+  }
+
   /// Gives back the demand that an injected message has reserved, because the message was dropped before it
   /// left.
   func unreserve() {
@@ -295,7 +301,7 @@ public final class Hop: HopHandle {
   }
 
   /// Reserves room for a message of the hop's own answer, which waits at the hop until the caller asks for
-  /// it. Returns false if there is no room. Any thread.
+  /// it. Returns false if there is no room: one message always has room. Any thread.
   func takeRoom(_ message: Message) -> Bool {
     let size = message.room
     // A message that was asked for already always has room. A refused message is never counted, not even for
@@ -311,7 +317,7 @@ public final class Hop: HopHandle {
       waiting = now
     }
     var seen = answerBytes.load(ordering: .acquiring)
-    while size <= answerLimit, seen <= answerLimit - size {
+    while seen == 0 || size <= answerLimit && seen <= answerLimit - size {
       let (done, now) = answerBytes.weakCompareExchange(
         expected: seen, desired: seen + size, ordering: .acquiringAndReleasing)
       if done {

@@ -169,7 +169,9 @@ extension Model {
       lane.park(Slot(item: item, state: .paused(ticket), isInjected: false, isAnswered: false))
       return false
     case .hold where ticket != 0 || !isLast:
-      if lane.heldBytes + item.room > (hop.plan.holdBytes == 0 ? 65536 : hop.plan.holdBytes) {
+      if lane.heldBytes > 0,
+        lane.heldBytes + item.room > (hop.plan.holdBytes == 0 ? 65536 : hop.plan.holdBytes)
+      {
         spend(ticket)
         finish(hop.index, Item(.status, code: 8))
         return true

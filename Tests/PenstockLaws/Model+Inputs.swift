@@ -64,7 +64,13 @@ extension Model {
     case .executorLost(let hop): loseExecutor(of: hop)
     case .answer(let hop, let item):
       guard hop.isActive, isCurrent(hop) else { break }
-      if hop.isTaken { answer(item, hop) } else if hop.mayDeliver { hop.earlyAnswers.append(item) }
+      if hop.isTaken {
+        answer(item, hop)
+      } else if hop.mayDeliver {
+        hop.earlyAnswers.append(item)
+      } else if item.kind == .receive {
+        injectUnasked(item, hop)
+      }
     case .hopPuts(let hop, let item): if hop.isActive, isCurrent(hop) { put(item, hop) }
     case .hopDemand(let hop, let n): if hop.isActive, hops[hop.index] === hop { ask(hop, n) }
     }

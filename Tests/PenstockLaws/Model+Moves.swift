@@ -172,7 +172,9 @@ extension Model {
         hop.messageDelivered = false
         hop.answersWaiting = 0
         hop.answerBytes = 0
+        let early = hop.earlyAnswers
         hop.earlyAnswers = []
+        for item in early where item.kind == .receive { injectUnasked(item, hop) }
       }
       return true
     }

@@ -44,7 +44,7 @@ extension Model {
     if hop.statusDelivered { return .state }
     let isAskedFor = hop.isTaken && hop.answersWaiting < hop.owed
     let limit = hop.plan.holdBytes == 0 ? 65536 : hop.plan.holdBytes
-    return isAskedFor || hop.answerBytes + item.room <= limit ? .ok : .wouldBlock
+    return isAskedFor || hop.answerBytes == 0 || hop.answerBytes + item.room <= limit ? .ok : .wouldBlock
   }
 
   /// Counts a message that the hop has delivered upward. `isPosted`: the message comes into the lane later,
@@ -62,16 +62,29 @@ extension Model {
     advance()
   }
 
+  /// Adds a message that the hop has delivered before start had a verdict: it uses up the next demand.
+  func injectUnasked(_ item: Item, _ hop: Hop) {
+    hop.reserved += 1
+    inject(item, hop, hop.inbound)
+    guard order.patience != .none else { return }
+    for place in hop.inbound.slots.indices where hop.inbound.slots[place].item === item {
+      hop.inbound.slots[place].fresh = nextFresh()
+    }
+  }
+
   func issued(_ ticket: UInt64, _ kind: EventKind, _ hop: Hop) { tickets[ticket] = (.open, kind, hop) }
 
   /// A hop has ended the call with this code, on a thread or by a ticket, and got `result`. The end counts from now on.
   func ended(_ hop: Hop, code: Int32, _ result: Outcome) {
     // An OK waits behind the messages of the hop's own answer, so it decides nothing yet.
-    if hop.isTaken, code == 0 { return require(result == .ok, "results", "\(hop.name) ends with OK: \(result.word)") }
+    if hop.isTaken, code == 0 {
+      return require(result == .ok, "results", "\(hop.name) ends with OK: \(result.word)")
+    }
     if result == .gone, hop.isActive, isCurrent(hop) { hurry { !hop.isActive } }
     let isOver = !hop.isActive || !isCurrent(hop) || local != nil || isOver
     let expected: Outcome = isOver ? .gone : hop.isEnding ? .already : .ok
-    require(result == expected, "results", "\(hop.name) ends with \(code): \(result.word), not \(expected.word)")
+    require(
+      result == expected, "results", "\(hop.name) ends with \(code): \(result.word), not \(expected.word)")
     if result == .ok { hop.isEnding = true }
   }
 

@@ -70,12 +70,6 @@ static void ask(line *line, uint64_t n) { OK(penstock_call_demand(line->call, n)
 static void deliver(line *line, const char *messages) {
   for (; *messages; messages++) OK(penstock_hop_deliver(line->end_hop, messages, 1));
 }
-/* A hop may not deliver more than hold_bytes ahead of the demand. */
-static void deliver_blocks(line *line) {
-  static const char large[65537];
-  CHECK_RESULT(penstock_hop_deliver(line->end_hop, large, sizeof(large)), PENSTOCK_E_WOULD_BLOCK);
-}
-
 static int32_t pass(probe *self, penstock_hop *hop, int32_t event) {
   (void)self, (void)hop, (void)event;
   return PENSTOCK_NEXT;
@@ -84,13 +78,28 @@ static int32_t pass(probe *self, penstock_hop *hop, int32_t event) {
 TEST(demand_passes) {
   line line;
   line_open(&line, pass);
-  deliver_blocks(&line);
   ask(&line, 5);
   CHECK_LINE(&line, 5, 0);
   deliver(&line, "abcde");
-  deliver_blocks(&line);
   CHECK_LINE(&line, 5, 5);
   CHECK_STR(line.caller.text, "abcde");
+  line_close(&line);
+}
+
+/* What nobody has asked for waits: one message always has room, others up to hold_bytes. */
+TEST(demand_is_not_needed_for_one_message) {
+  static const char large[65537];
+  line line;
+  line_open(&line, pass);
+  OK(penstock_hop_deliver(line.end_hop, large, sizeof(large)));
+  CHECK_RESULT(penstock_hop_deliver(line.end_hop, "b", 1), PENSTOCK_E_WOULD_BLOCK);
+  CHECK_LINE(&line, 0, 0);
+  ask(&line, 1);
+  CHECK_LINE(&line, 1, 1);
+  OK(penstock_hop_deliver(line.end_hop, "b", 1));
+  CHECK_RESULT(penstock_hop_deliver(line.end_hop, large, sizeof(large)), PENSTOCK_E_WOULD_BLOCK);
+  ask(&line, 1);
+  CHECK_LINE(&line, 2, 2);
   line_close(&line);
 }
 
@@ -107,11 +116,9 @@ TEST(demand_lowered_is_asked_for_later) {
   ask(&line, 5);
   CHECK_LINE(&line, 2, 0);
   deliver(&line, "ab");
-  deliver_blocks(&line);
   OK(penstock_hop_demand(line.middle_hop, 3));
   CHECK_LINE(&line, 5, 2);
   deliver(&line, "cde");
-  deliver_blocks(&line);
   CHECK_LINE(&line, 5, 5);
   CHECK_STR(line.caller.text, "abcde");
   line_close(&line);
@@ -132,12 +139,10 @@ TEST(demand_raised_reads_ahead) {
   ask(&line, 2);
   CHECK_LINE(&line, 5, 0);
   deliver(&line, "abcde");
-  deliver_blocks(&line);
   CHECK_LINE(&line, 5, 2);
   ask(&line, 3);
   CHECK_LINE(&line, 8, 5);
   deliver(&line, "fgh");
-  deliver_blocks(&line);
   CHECK_LINE(&line, 8, 5);
   ask(&line, 3);
   CHECK_LINE(&line, 11, 8);
@@ -161,7 +166,6 @@ TEST(demand_of_a_dropped_message_is_renewed) {
   deliver(&line, "y");
   CHECK_LINE(&line, 5, 2);
   deliver(&line, "c");
-  deliver_blocks(&line);
   CHECK_LINE(&line, 5, 3);
   CHECK_STR(line.caller.text, "abc");
   /* Outbound: each message of the caller is reported as sent once, whether it is dropped or not. */
@@ -192,11 +196,9 @@ TEST(demand_is_spent_by_an_injected_message) {
   deliver(&line, "ab");
   CHECK_LINE(&line, 4, 4);
   deliver(&line, "cd");
-  deliver_blocks(&line);
   CHECK_LINE(&line, 4, 4);
   ask(&line, 2);
   CHECK_LINE(&line, 4, 6);
-  deliver_blocks(&line);
   ask(&line, 1);
   CHECK_LINE(&line, 5, 6);
   deliver(&line, "e");
@@ -232,13 +234,11 @@ TEST(demand_of_a_held_message_is_renewed_once) {
   deliver(&line, "c");
   CHECK_LINE(&line, 4, 0);
   deliver(&line, "d");
-  deliver_blocks(&line);
   for (int got = 1; got < 4; got++) {
     CHECK_LINE(&line, 4, got);
     ask(&line, 1);
   }
   CHECK_LINE(&line, 4, 4);
-  deliver_blocks(&line);
   ask(&line, 1);
   CHECK_LINE(&line, 5, 4);
   CHECK_STR(line.caller.text, "abcd");
@@ -270,7 +270,6 @@ TEST(demand_answered_by_the_hop_itself) {
     CHECK_LINE(&line, 1, i);
   }
   deliver(&line, "a");
-  deliver_blocks(&line);
   CHECK_LINE(&line, 1, 50);
   line_close(&line);
 }

@@ -188,6 +188,42 @@ static void expect_stream_from_stub(size_t size, bool waits, int32_t code) {
   penstock_channel_release(channel);
   probe_wait_finalized(&probe);
 }
+/* A cache answers with a message over hold_bytes, in on_start or when it has seen the request: one message always has
+ * room. */
+static int32_t answer_large(probe *self, penstock_hop *hop, int32_t event) {
+  static const char large[200000];
+  bool at_start = self->context == NULL;
+  if (event != (at_start ? PENSTOCK_EVENT_START : PENSTOCK_EVENT_SEND))
+    return event == PENSTOCK_EVENT_START
+               ? ((*(penstock_ticket *)self->context = penstock_hop_ticket(hop)), PENSTOCK_HOLD)
+               : PENSTOCK_NEXT;
+  penstock_status *ok = NULL;
+  if (!at_start) OK(penstock_ticket_resolve(*(penstock_ticket *)self->context, PENSTOCK_TAKE));
+  OK(penstock_hop_deliver(hop, large, sizeof(large)));
+  OK(penstock_status_new(PENSTOCK_STATUS_OK, NULL, &ok));
+  OK(penstock_hop_deliver_status(hop, ok));
+  penstock_status_release(ok);
+  return at_start ? PENSTOCK_TAKE : PENSTOCK_NEXT;
+}
+TEST(interceptor_take_has_room_for_one_large_message) {
+  for (int held = 0; held < 2; held++) {
+    penstock_channel *channel = open_channel();
+    penstock_ticket start = 0;
+    probe probe;
+    probe_init_with(&probe, "cache", answer_large, held ? &start : NULL);
+    probe_add(&probe, channel, 0);
+    penstock_reply *reply = NULL;
+    REQUIRE_OK(penstock_channel_unary(channel, UNARY, "x", 1, NULL, &reply, NULL));
+    CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_OK);
+    size_t length = 0;
+    penstock_reply_message(reply, &length);
+    CHECK_INT(length, 200000);
+    penstock_reply_release(reply);
+    penstock_channel_release(channel);
+    probe_wait_finalized(&probe);
+  }
+}
+
 /* Messages beyond hold_bytes are refused before the caller asks for them. */
 TEST(interceptor_take_refused_messages_are_no_ok) { expect_stream_from_stub(40000, false, PENSTOCK_STATUS_INTERNAL); }
 TEST(interceptor_take_refused_messages_may_be_delivered_again) {

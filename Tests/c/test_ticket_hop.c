@@ -174,7 +174,6 @@ TEST(ticket_hop_replaces_a_message_while_its_callback_returns_hold) {
  * exactly that number, whatever is put in while it waits. A hop above is told `sent` when the message is held. */
 TEST(ticket_hop_counts_a_replaced_message_once) {
   static const char data[2 * HOLD_BYTES];
-  static const size_t next_sizes[] = {HOLD_BYTES, HOLD_BYTES + 1};
   penstock_channel *channel = open_channel();
   holder holder = {10, LATCH_INIT, 0, NULL, false, 0};
   probe probe, above;
@@ -186,10 +185,15 @@ TEST(ticket_hop_counts_a_replaced_message_once) {
     EVENTUALLY(atomic_load(&above.seen[PENSTOCK_EVENT_SENT]) == i + 1);
     OK(penstock_hop_set_bytes(holder.hop, data, sizeof(data)));
     penstock_hop_release(holder.hop);
-    holder.size = next_sizes[i];
+    holder.size = HOLD_BYTES;
     OK(penstock_ticket_resolve(holder.ticket, PENSTOCK_NEXT));
     check_length(call, sizeof(data));
   }
+  /* Both do not fit: together they are one byte too large. */
+  OK(penstock_call_send(call, "x", 1));
+  EVENTUALLY(atomic_load(&above.seen[PENSTOCK_EVENT_SENT]) == 3);
+  penstock_hop_release(holder.hop);
+  holder.size = 1;
   OK(penstock_call_send(call, "x", 1));
   CHECK_FINISH(call, PENSTOCK_STATUS_RESOURCE_EXHAUSTED);
   penstock_hop_release(holder.hop);

@@ -121,6 +121,21 @@ TEST(interceptor_hold_is_bounded) {
   probe_wait_finalized(&probe);
 }
 
+/* One message always has room: a unary call's is held however large it is. */
+TEST(interceptor_hold_has_room_for_one_message) {
+  static const char large[200000];
+  penstock_channel *channel = open_channel();
+  probe probe;
+  probe_init_with(&probe, "holder", hold_everything, NULL);
+  probe_add(&probe, channel, 0);
+  penstock_reply *reply = NULL;
+  REQUIRE_OK(penstock_channel_unary(channel, UNARY, large, sizeof(large), NULL, &reply, NULL));
+  CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_OK);
+  penstock_reply_release(reply);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&probe);
+}
+
 /* SIZE_MAX means no limit, and must not be read as a negative number. */
 TEST(interceptor_hold_without_a_limit) {
   penstock_channel *channel = open_channel();

@@ -250,8 +250,8 @@ PENSTOCK_API penstock_result penstock_hop_trace_json(penstock_hop *hop, char **j
  * counts, and no status passes it, until the call has ended.
  * result: E_INVALID_ARGUMENT: `hop` is NULL, or `code` is outside 0-16. E_STATE: in create, destroy, on_cancel, an
  * on_status that brings a local cancel or deadline, and before start has come to the hop. E_ALREADY: the hop has ended
- * the call before. E_GONE: the hop's part is over, because a status has left it or the call has ended. E_FORKED;
- * E_NO_MEMORY.
+ * the call before, or a second time by one bound hop. E_GONE: the hop's part is over, because a status has left it or
+ * the call has ended. E_FORKED; E_NO_MEMORY.
  * memory: `message` is copied.
  * threads: the callback's thread, or any thread that has retained the hop: then the call ends soon, unless a hop above,
  * a cancel or the deadline ends it first. */
@@ -306,7 +306,8 @@ PENSTOCK_API penstock_result penstock_hop_send_message(penstock_hop *hop, pensto
 PENSTOCK_API penstock_result penstock_hop_half_close(penstock_hop *hop);
 /* Delivers a message, `length` bytes at `data`, toward the caller: an injected message, or part of the answer of a hop
  * that has taken the call or still may take it (from on_start on). An injected message uses up demand from above; an
- * answer that nobody has asked for yet waits, up to hold_bytes in all.
+ * answer that nobody has asked for yet waits, up to hold_bytes in all; one message always has room. If the
+ * verdict on start is NEXT after all, the messages go to the caller before the server's.
  * result: E_INVALID_ARGUMENT. E_WOULD_BLOCK: nobody has asked for the injected message (on_demand tells when somebody
  * does), or too much of the answer waits. E_STATE: after the status, before start has come, or where messages are
  * objects. E_GONE: the hop's part is over. E_FORKED; E_NO_MEMORY.

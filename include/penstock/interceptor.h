@@ -106,7 +106,8 @@ typedef struct penstock_interceptor {
   uint32_t level;               /* PENSTOCK_LEVEL_... */
   uint32_t per_attempt;         /* 1: each attempt has a hop of its own at the bytes level, below the hops that are made
                                    once per call; not with LEVEL_OBJECT. 0: one hop per call */
-  size_t hold_bytes;            /* how many message bytes HOLD may park per call and lane; 0 is 65536 */
+  size_t hold_bytes;            /* how many message bytes HOLD may park per call and lane; 0 is 65536; one
+                                   message always has room */
   void *user_data;              /* transferred, even on error */
   penstock_finalizer finalizer; /* runs once, after removal and the end of the last call that has it, or on error */
 

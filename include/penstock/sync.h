@@ -60,8 +60,8 @@ typedef struct penstock_sync_interceptor {
   uint32_t kinds;               /* mask of call kinds; 0 is all */
   uint32_t level;               /* PENSTOCK_LEVEL_... */
   uint32_t per_attempt;         /* 1: one hop for each attempt; 0: one for each call */
-  size_t hold_bytes;            /* limit on a single response while it waits at the hop; 0: the limit on a received
-                                   message */
+  size_t hold_bytes;            /* limit on further messages while they wait at the hop, as in penstock_interceptor; a
+                                   single response always has room; 0: the limit on a received message */
   void *user_data;              /* transferred, even on error */
   penstock_finalizer finalizer; /* runs once, when neither a registration nor a running function has it, or on error */
   penstock_intercept intercept; /* the function; not NULL */

@@ -226,6 +226,26 @@ def test_what_is_held_is_bounded(channel: Channel) -> None:
     assert caught.value.code() == StatusCode.RESOURCE_EXHAUSTED
 
 
+@pytest.mark.parametrize("event", EVENTS[:6])
+@pytest.mark.parametrize("by_hop", [False, True])
+def test_an_end_on_another_thread_is_final(channel: Channel, event: str, by_hop: bool) -> None:
+    def deny(hop: Hop) -> None:
+        ender = hop.retain() if by_hop else hop.ticket()
+        thread = threading.Thread(target=ender.end, args=(StatusCode.PERMISSION_DENIED, "no"))
+        thread.start()
+        thread.join()
+
+    channel.add_interceptor(Only(**{event: deny}))
+    with pytest.raises(RpcError) as caught:
+        unary(channel)
+    assert (caught.value.code(), caught.value.details()) == (StatusCode.PERMISSION_DENIED, "no")
+
+
+def test_a_message_that_is_delivered_before_start_goes_on_arrives(channel: Channel) -> None:
+    channel.add_interceptor(Only(on_start=lambda hop: hop.deliver_message(b"early")))
+    assert bidi(channel, [b"1"]) == [b"early", b"1"]
+
+
 def test_the_deadline_runs_while_a_call_waits(channel: Channel) -> None:
     tickets: List[Ticket] = []
 

@@ -340,7 +340,8 @@ class Hop(RequestFields):
     def deliver_message(self, data: Any) -> None:
         """Delivers a message toward the caller: an injected message, which the server has not sent, or part of the
         answer of a hop that has taken the call or still may take it. Any thread. A message of an answer waits until
-        somebody asks for it; the waiting messages may have ``hold_bytes`` together.
+        somebody asks for it; the waiting messages may have ``hold_bytes`` together, and
+        one always has room.
 
         WouldBlockError: nobody asks for a message now (`on_demand` tells when somebody does), or more than
         ``hold_bytes`` would wait."""
