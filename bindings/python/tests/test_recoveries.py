@@ -9,58 +9,91 @@ from helpers import run
 
 # `stopped` calls a trampoline as C does. The profile function is a C function that raises: so an exception comes
 # where a pending signal's handler raises, at the beginning of the Python function, without a further frame.
+# `given_to` gives the arguments with which the package calls a C function; a structure in place of its address.
 STOPPED = """
 import ctypes
-from penstock import _ctrl_c, _executor, _picker, _raw, _resolver, _side, _trampolines, _watch
-from penstock._objects import registry
+from penstock import _ctrl_c, _raw
 told = []
 recovered = []
-penstock.Channel(target, tls=False)
+channel = penstock.Channel(target, tls=False)
 def stopped(trampoline, *arguments):
     sys.unraisablehook = lambda unraisable: recovered.append(_ctrl_c._recovered(unraisable))
     sys.setprofile(len)
     trampoline(*arguments)
     sys.setprofile(None)
     sys.unraisablehook = sys.__unraisablehook__
+def given_to(name, work):
+    function = getattr(_raw, name)
+    given = []
+    def taken(*arguments):
+        given.extend(getattr(each, "_obj", each) for each in arguments)
+        return function(*arguments)
+    setattr(_raw, name, taken)
+    work()
+    setattr(_raw, name, function)
+    return given
 """
 KINDS = {
     "a watch": (
         """
-kept = {}
-number = registry.add(_watch._Watch(lambda state: told.append(state.name)))
-stopped(_watch._changed, number, 2)
+watched = threading.Event()
+def changed(state):
+    told.append(state.name)
+    watched.set()
+_, function, number, _ = given_to("penstock_channel_watch_connectivity", lambda: channel.watch_connectivity(changed))
+watched.wait(20)
+stopped(function, number, 2)
 """,
-        ["READY"],
+        ["IDLE", "READY"],
     ),
     "a resolver": (
         """
 class Tells(penstock.Resolver):
     def resolve(self): told.append("resolve")
     def stop(self): told.append("stop")
-number = registry.add(Tells())
-stopped(_resolver._resolve, number)
-stopped(_resolver._stop, number)
+def join(): kept.append(penstock.Channel("orders", tls=False, resolver=Tells()))
+kept = []
+table = given_to("penstock_channel_set_resolver", join)[1]
+stopped(table.resolve, table.user_data)
+stopped(table.stop, table.user_data)
 """,
         ["resolve", "stop"],
     ),
     "an executor": (
         """
+executor = penstock.Executor(lambda job: None)
+submit, number = given_to("penstock_executor_new", lambda: executor._handle)[:2]
 job = _raw.c_types.penstock_job(told.append)
-number = registry.add(lambda job: None)
-stopped(_executor._take, job, 7, number)
+stopped(submit, job, 7, number)
 """,
         [7],
     ),
     "a picker": (
         """
+_, picker, number, _ = given_to("penstock_channel_set_picker", lambda: channel.set_picker(lambda pick: 0))
 _raw.penstock_pick_fail = lambda handle, code, message: told.append((handle, code, message.decode()))
-stopped(_picker._pick, 5, registry.add(_picker._Function(lambda pick: 0)))
+stopped(picker, 5, number)
 """,
         [(5, 13, "the picker was interrupted")],
     ),
     "the reply of a side call": (
         """
-stopped(_side._reply_trampoline, None, None, registry.add(lambda response, outcome: told.append(response)))
+class Asks(penstock.Interceptor):
+    def on_start(self, hop):
+        hop.unary("/penstock.Echo/Unary", b"y", lambda response, outcome: told.append(response), detached=True)
+channel = penstock.Channel(target, tls=False, runtime=penstock.Runtime(drive=False), interceptors=[Asks()])
+# The function is called when the side call starts, as if that had ended without a reply.
+start = _raw.penstock_hop_start_side_call
+def take(*arguments):
+    table = arguments[5]._obj
+    stopped(table.on_reply, None, None, table.user_data)
+    return start(*arguments)
+_raw.penstock_hop_start_side_call = take
+try:
+    channel.unary_unary("/penstock.Echo/Unary")(b"x")
+except TypeError as error:
+    _ctrl_c.escape(error)
+del told[1:]
 """,
         [None],
     ),
@@ -68,9 +101,9 @@ stopped(_side._reply_trampoline, None, None, registry.add(lambda response, outco
         """
 class Observer(penstock.Interceptor):
     def on_connection(self, event): told.append(event.kind.name)
-registered = penstock._hop.Registered("observer", {"on_connection": Observer().on_connection}, None)
+table = given_to("penstock_channel_add_interceptor", lambda: channel.add_interceptor(Observer()))[1]
 event = _raw.penstock_connection_event(ctypes.sizeof(_raw.penstock_connection_event), 5, b"a")
-stopped(_trampolines.connection_trampoline, registry.add(registered), ctypes.pointer(event))
+stopped(table.on_connection, table.user_data, ctypes.pointer(event))
 """,
         ["READY"],
     ),
