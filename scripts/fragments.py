@@ -2,7 +2,8 @@
 Tests/docs/prelude.h and main.h, one in Python into fragment.py. scripts/check-docs runs them against a server.
 
 A comment before a block has its settings: `<!-- state: last; fails: UNAVAILABLE; level: PENSTOCK_LEVEL_BOTH -->`. A
-block of statements without a function is the body of an on_start.
+block of statements without a function is the body of an on_start. `style: async` is for a block in C with an on_status of
+the asynchronous style.
 """
 
 import re
@@ -32,6 +33,8 @@ def c_source(text, settings):
     defines.append(f"#define STATE {state if state == 'nothing' else '(void *)&' + state}")
     if "fails" in settings:
         defines.append(f"#define FAILS PENSTOCK_STATUS_{settings['fails']}")
+    if "style" in settings:
+        defines.append("#define ASYNC")
     if "level" in settings:
         defines.append(f"#define LEVEL {settings['level']}")
     return '#include "prelude.h"\n' + "\n".join(defines) + f'\n{text}\n#include "main.h"\n'

@@ -1,9 +1,11 @@
 """Runs a Python fragment of docs/interceptors.md: `fragment.py SOURCE TARGET [CODE]`.
 
 Registers the interceptors that the fragment defines, and makes a unary call and a stream. At least one callback of these
-interceptors has to run. With CODE, the first attempt of each call ends with that status.
+interceptors has to run. With CODE, the server ends the first attempt of each call with that status; with the environment
+variable BEGINS=headers it sends response headers before that.
 """
 
+import os
 import sys
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import penstock
 
 METHODS = ("on_start", "on_send", "on_half_close", "on_headers", "on_receive", "on_status", "on_demand", "on_sent", "on_pick",
            "intercept")
+STYLES = (penstock.Interceptor, penstock.CompletionInterceptor, penstock.SyncInterceptor)
 ran = 0
 
 
@@ -24,14 +27,15 @@ def counted(method):
 
 
 class Server(penstock.Interceptor):
-    """Fails the first attempt of each call."""
+    """Lets the server fail the first attempt of each call."""
 
     def __init__(self, code):
         self.code = code
 
-    def on_half_close(self, hop):
+    def on_start(self, hop):
         if hop.attempt == 1:
-            hop.end(self.code, "the server said no")
+            hop.metadata["x-status"] = str(int(self.code))
+            hop.metadata["x-begin"] = os.environ["BEGINS"]
 
 
 def main():
@@ -40,9 +44,7 @@ def main():
         names = {"penstock": penstock, "channel": channel}
         exec(compile(Path(source).read_text(encoding="utf-8"), source, "exec"), names)
         for thing in list(names.values()):
-            if isinstance(thing, type) and thing not in (penstock.Interceptor, penstock.SyncInterceptor) and issubclass(
-                thing, (penstock.Interceptor, penstock.SyncInterceptor)
-            ):
+            if isinstance(thing, type) and thing not in STYLES and issubclass(thing, STYLES):
                 for name in METHODS:
                     if name in vars(thing):
                         setattr(thing, name, counted(vars(thing)[name]))

@@ -23,7 +23,14 @@ COUNTED(on_headers)
 COUNTED(on_receive)
 #endif
 #ifdef HAS_on_status
+#ifdef ASYNC
+static void counted_on_status(penstock_hop *hop, void *state) {
+  ran++;
+  on_status(hop, state);
+}
+#else
 COUNTED(on_status)
+#endif
 #endif
 #ifdef HAS_on_demand
 COUNTED(on_demand)
@@ -51,10 +58,15 @@ static int32_t make_state(penstock_hop *hop, void *user_data, void **state) {
 }
 #endif
 
-/* The server for fragments that need a failure: the first attempt of each call ends with FAILS. */
+/* For fragments that need a failure: the server ends the first attempt of each call with FAILS. With the environment
+ * variable BEGINS=headers it sends response headers before that. */
 #ifdef FAILS
 static int32_t fail_first(penstock_hop *hop, void *state) {
-  if (penstock_hop_attempt(hop) == 1) penstock_hop_end(hop, FAILS, "the server said no");
+  char code[12];
+  if (penstock_hop_attempt(hop) > 1) return PENSTOCK_NEXT;
+  snprintf(code, sizeof(code), "%d", FAILS);
+  penstock_metadata_set(penstock_hop_metadata(hop), "x-status", code);
+  penstock_metadata_set(penstock_hop_metadata(hop), "x-begin", getenv("BEGINS"));
   return PENSTOCK_NEXT;
 }
 #endif
@@ -112,8 +124,14 @@ int main(int argc, char **argv) {
   penstock_interceptor_id id;
   if (argc < 2 || penstock_channel_new(argv[1], "{\"tls\": false}", &channel, NULL)) return 1;
   penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
-  table.name = "fragment";
+#ifdef ASYNC
+  penstock_async_interceptor promise = PENSTOCK_ASYNC_INTERCEPTOR_INIT;
+  promise.on_status = counted_on_status;
+  if (penstock_async_interceptor_table(&promise, &table, NULL)) return 1;
+#else
   table.user_data = STATE;
+#endif
+  table.name = "fragment";
   table.replay_bytes = 65536;
 #ifdef LEVEL
   table.level = LEVEL;
@@ -136,7 +154,7 @@ int main(int argc, char **argv) {
 #ifdef HAS_on_receive
   table.on_receive = counted_on_receive;
 #endif
-#ifdef HAS_on_status
+#if defined(HAS_on_status) && !defined(ASYNC)
   table.on_status = counted_on_status;
 #endif
 #ifdef HAS_on_demand
@@ -171,7 +189,7 @@ int main(int argc, char **argv) {
 #ifdef FAILS
   penstock_interceptor server = PENSTOCK_INTERCEPTOR_INIT;
   server.name = "server";
-  server.on_half_close = fail_first;
+  server.on_start = fail_first;
   if (penstock_channel_add_interceptor(channel, &server, 0, &id, NULL)) return 1;
 #endif
 #ifdef HAS_encode

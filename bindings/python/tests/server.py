@@ -85,6 +85,25 @@ def probe_refuse(request: bytes, context: Any) -> None:
     context.abort(grpc.StatusCode.UNAUTHENTICATED, "who are you")
 
 
+def answer_authorized(context: Any, answer: bytes) -> bytes:
+    """Refuses the call until it has the new token; if it asks for that, headers come before the error."""
+    metadata = dict(context.invocation_metadata())
+    if metadata.get("authorization") == "Bearer new":
+        return answer
+    if "x-begin" in metadata:
+        context.send_initial_metadata((("refused", "1"),))
+    context.abort(grpc.StatusCode.UNAUTHENTICATED, "who are you")
+    raise AssertionError("abort returned")
+
+
+def probe_authorized(request: bytes, context: Any) -> bytes:
+    return answer_authorized(context, request)
+
+
+def probe_authorized_stream(requests: Iterator[bytes], context: Any) -> bytes:
+    return answer_authorized(context, b"".join(requests))
+
+
 def probe_hang(request: bytes, context: Any) -> bytes:
     hanging.hang(context)
     return b""
@@ -150,6 +169,8 @@ HANDLERS = {
     "penstock.Probe": {
         "Unary": grpc.unary_unary_rpc_method_handler(probe_unary),
         "Refuse": grpc.unary_unary_rpc_method_handler(probe_refuse),
+        "Authorized": grpc.unary_unary_rpc_method_handler(probe_authorized),
+        "AuthorizedStream": grpc.stream_unary_rpc_method_handler(probe_authorized_stream),
         "Hang": grpc.unary_unary_rpc_method_handler(probe_hang),
         "HangStream": grpc.unary_stream_rpc_method_handler(probe_hang_stream),
         "HangBidi": grpc.stream_stream_rpc_method_handler(probe_hang_bidi),
