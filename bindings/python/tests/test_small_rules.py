@@ -1,0 +1,95 @@
+"""Rules that only a wrong use, a long life or another thread shows."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, List
+
+import pytest
+
+import penstock
+from helpers import Only, eventually, on_thread, unary
+from penstock import Channel, Hop
+from penstock._ctrl_c import escape, raise_escaping
+from penstock._options import _kept
+from penstock._wait import interrupted, workers
+
+
+def test_the_options_of_calls_are_kept_within_a_limit(channel: Channel) -> None:
+    for number in range(200):
+        unary(channel, timeout=1000 + number)
+        assert len(_kept) <= 64
+    assert _kept
+
+
+def test_a_pick_is_refused_on_another_thread(server: str) -> None:
+    refused: List[Any] = []
+
+    def pick(pick: penstock.Pick) -> Any:
+        def use() -> None:
+            for name in ("endpoints", "method", "metadata"):
+                with pytest.raises(penstock.StateError, match="on its thread") as caught:
+                    getattr(pick, name)
+                refused.append(caught.value.result)
+
+        on_thread(use).join()
+        return pick.endpoints[0]
+
+    with Channel(server, tls=False, picker=pick) as channel:
+        assert unary(channel) == b"x"
+    assert len(refused) == 3
+
+
+def test_a_worker_is_one_only_while_it_runs_a_function(channel: Channel) -> None:
+    inside: List[bool] = []
+
+    class Look(penstock.SyncInterceptor):
+        def intercept(self, call: penstock.InterceptedCall) -> None:
+            inside.append(threading.get_ident() in workers)
+            call.next()
+
+    channel.add_interceptor(Look(), priority=2)
+    channel.add_interceptor(Look(), priority=1)
+    assert unary(channel) == b"x"
+    assert inside == [True, True]
+    eventually(lambda: not workers)
+
+
+def test_a_wait_is_told_of_an_exception_that_escaped() -> None:
+    assert interrupted(None) == 0
+    escape(KeyboardInterrupt("once"))
+    assert interrupted(None) == 1
+    with pytest.raises(KeyboardInterrupt, match="once"):
+        raise_escaping()
+    assert interrupted(None) == 0
+    raise_escaping()
+
+
+def test_the_bounds_of_histograms_are_rounded(channel: Channel) -> None:
+    metrics = penstock.ready.Metrics(buckets=[0.0015, 0.57])
+    channel.add_interceptor(metrics)
+    unary(channel)
+    buckets = metrics.snapshot()["methods"][0]["codes"][0]["buckets"]
+    assert [bucket["le_ms"] for bucket in buckets] == [2, 570, None]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [(-1, penstock.InvalidArgumentError), (2**64, ValueError), (1.5, TypeError), (True, TypeError)],
+)
+def test_a_demand_is_checked(channel: Channel, wrong: Any, error: Any) -> None:
+    refused: List[str] = []
+
+    def start(hop: Hop) -> None:
+        with pytest.raises(error):
+            hop.demand(wrong)
+        refused.append("refused")
+
+    def change(hop: Hop) -> None:
+        with pytest.raises(error):
+            hop.count = wrong
+        refused.append("refused")
+
+    channel.add_interceptor(Only(on_start=start, on_demand=change))
+    assert unary(channel) == b"x"
+    assert refused == ["refused"] * 2
