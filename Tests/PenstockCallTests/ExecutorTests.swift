@@ -162,7 +162,7 @@ final class PlayedExecutor: Executor {
     bench.log = []
     out.refuses = true
     bench.perform(.send(CallBench.message(1)))
-    #expect(bench.take() == ["reset", "0 destroy", "caller status 13"])
+    #expect(bench.take() == ["reset", "0 on_cancel", "0 destroy", "caller status 13"])
     #expect(
       bench.status.map { String(decoding: $0.message, as: UTF8.self) }
         == "interceptor 'hop0' lost its executor")
