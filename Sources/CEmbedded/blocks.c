@@ -115,14 +115,18 @@ static void free_store(void) {
   leave();
 }
 
-static void give_back(void *pointer) {
-  cache *own = pointer;
-  mine = &closed;
+static void empty(cache *own) {
   for (size_t class = 0; class < CLASSES; class ++) {
     free_all(own->racks[class].blocks);
     free_all(own->racks[class].spare);
+    own->racks[class] = (rack){.room = batch_of(class)};
   }
-  free(own);
+}
+
+static void give_back(void *pointer) {
+  mine = &closed;
+  empty(pointer);
+  free(pointer);
   free_store();
 }
 
@@ -153,7 +157,7 @@ static cache *new_cache(void) {
     fresh = NULL;
   }
   mine = fresh ? fresh : &closed;
-  for (size_t class = 0; fresh && class < CLASSES; class ++) fresh->racks[class].room = batch_of(class);
+  if (fresh) empty(fresh);
   return mine;
 }
 
@@ -246,6 +250,11 @@ static inline void put(void *pointer, size_t class) {
     }
   }
   put_more(one, class);
+}
+
+HIDDEN void cm_give_back_kept(void) {
+  if (mine && mine != &closed) empty(mine);
+  free_store();
 }
 
 HIDDEN int32_t cm_hold_store(void) { return enter(); }

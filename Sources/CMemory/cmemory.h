@@ -13,6 +13,32 @@
 void *cm_alloc(size_t size);
 void *cm_realloc(void *block, size_t size);
 void cm_free(void *block);
+/* Like cm_alloc, for memory that Swift code needs for a small object of its own: never gives NULL. Where there is no
+ * memory it takes a block of the reserve (Sources/CEmbedded/reserve.c); without one the process ends. */
+void *cm_insist(size_t size);
+/* Whether memory is so low that objects come from the reserve. Then nothing new is begun: a function that would make a
+ * call, a channel or a message gives "no memory" instead. */
+extern int32_t cm_low __attribute__((visibility("hidden")));
+int32_t cm_still_low(void);
+static inline int32_t cm_is_low(void) {
+  return __builtin_expect(__atomic_load_n(&cm_low, __ATOMIC_RELAXED) != 0, 0) && cm_still_low();
+}
+/* Counts the calls that exist: the reserve has room for the end of each. It shrinks when fewer than a quarter are left. */
+extern int64_t cm_calls __attribute__((visibility("hidden")));
+extern int64_t cm_calls_reserved __attribute__((visibility("hidden")));
+void cm_reserve_for_calls(int64_t count);
+static inline void cm_call_begins(void) {
+  int64_t count = __atomic_add_fetch(&cm_calls, 1, __ATOMIC_RELAXED);
+  if (__builtin_expect(count > __atomic_load_n(&cm_calls_reserved, __ATOMIC_RELAXED), 0)) cm_reserve_for_calls(count);
+}
+static inline void cm_call_ends(void) {
+  int64_t count = __atomic_sub_fetch(&cm_calls, 1, __ATOMIC_RELAXED);
+  int64_t reserved = __atomic_load_n(&cm_calls_reserved, __ATOMIC_RELAXED);
+  if (__builtin_expect(reserved > 64 && count < reserved / 4, 0)) cm_reserve_for_calls(count);
+}
+/* Sets the function that is told before the process ends for lack of memory; NULL: none. */
+typedef void (*cm_hook)(size_t size, void *user_data);
+void cm_set_hook(cm_hook hook, void *user_data);
 /* Confines a Swift object: from now on only one thread at a time makes and drops references to it, so they are counted
  * without atomic operations (Sources/CEmbedded/references.c). */
 void cm_confine(void *object);
@@ -76,6 +102,17 @@ int32_t cm_in_callback(void);
 static inline void *cm_alloc(size_t size) { return malloc(size); }
 static inline void *cm_realloc(void *block, size_t size) { return realloc(block, size); }
 static inline void cm_free(void *block) { free(block); }
+/* In full Swift the runtime of Swift allocates objects, without a reserve. */
+static inline void *cm_insist(size_t size) {
+  void *made = malloc(size);
+  if (!made) abort();
+  return made;
+}
+static inline int32_t cm_is_low(void) { return 0; }
+static inline void cm_call_begins(void) {}
+static inline void cm_call_ends(void) {}
+typedef void (*cm_hook)(size_t size, void *user_data);
+static inline void cm_set_hook(cm_hook hook, void *user_data) { (void)hook, (void)user_data; }
 static inline void cm_confine(void *object) { (void)object; }
 /* The function is static, so each object file that calls it has its own `count`. */
 static inline int32_t cm_driven(const void *runtime, int32_t change) {

@@ -47,6 +47,9 @@ func bytes(_ data: UnsafeRawPointer?, _ length: Int) -> ByteView? {
   return ByteView(start: data, count: length)
 }
 
+/// Whether memory is so low that nothing new is made (Sources/CEmbedded/reserve.c).
+var memoryIsLow: Bool { cm_is_low() != 0 }
+
 /// A static string as a C string. The storage of a static string ends with a NUL.
 func cString(_ text: StaticString) -> UnsafePointer<CChar> {
   UnsafeRawPointer(text.utf8Start).assumingMemoryBound(to: CChar.self)
@@ -89,8 +92,8 @@ extension Outcome {
 /// The reason why an exported function has failed: a `penstock_error`. Immutable.
 final class Failure {
   let outcome: Outcome
-  /// The message, followed by a NUL.
-  let message = ByteBuffer()
+  /// The message, followed by a NUL; nil: there was no memory for it.
+  let message: ByteBuffer?
   /// The JSON path of the wrong value; nil if the failure does not concern JSON.
   let path: ByteBuffer?
   private(set) var json: UnsafeMutablePointer<CChar>?
@@ -98,10 +101,13 @@ final class Failure {
   init(_ outcome: Outcome, _ parts: ByteView..., path: ByteBuffer? = nil) {
     self.outcome = outcome
     let raw = ByteBuffer()
-    for part in parts { _ = raw.append(part) }
-    _ = UTF8Repair.repair(raw.view, into: message)
-    _ = message.append(byte: 0)
+    let message = ByteBuffer()
+    let isWhole =
+      parts.allSatisfy { raw.append($0) } && UTF8Repair.repair(raw.view, into: message)
+      && message.append(byte: 0)
+    self.message = isWhole ? message : nil
     self.path = path
+    guard isWhole else { return }
     json = JSON.object { object in
       object.set("code", JSON.string(outcome.name.bytes))
       object.set("message", JSON.string(ByteView(rebasing: message.view.dropLast())))
@@ -112,6 +118,12 @@ final class Failure {
   convenience init(_ outcome: Outcome, _ message: StaticString) { self.init(outcome, message.bytes) }
 
   deinit { free(json) }
+
+  /// The texts of a failure for which there was no memory.
+  static var noMemory: StaticString { "no memory" }
+  static var noMemoryJSON: StaticString {
+    #"{"code": "PENSTOCK_E_NO_MEMORY", "message": "no memory", "path": null}"#
+  }
 
   /// Passes the failure to the caller of an exported function, if `out` is not NULL. Returns the failure's
   /// result code.
@@ -134,6 +146,13 @@ public func penstock_result_name(_ result: penstock_result) -> UnsafePointer<CCh
   cString(Outcome(rawValue: result)?.name ?? "unknown")
 }
 
+@_cdecl("penstock_set_out_of_memory_hook") @implementation
+public func penstock_set_out_of_memory_hook(
+  _ hook: penstock_out_of_memory_hook!, _ userData: UnsafeMutableRawPointer!
+) {
+  cm_set_hook(hook, userData)
+}
+
 @_cdecl("penstock_version") @implementation
 public func penstock_version() -> UnsafePointer<CChar>! { Version.text }
 
@@ -152,13 +171,13 @@ public func penstock_error_code(_ error: OpaquePointer!) -> penstock_result {
 @_cdecl("penstock_error_message") @implementation
 public func penstock_error_message(_ error: OpaquePointer!) -> UnsafePointer<CChar>! {
   guard let error else { return cString("") }
-  return cString(object(error, Failure.self).message)
+  return object(error, Failure.self).message.map { cString($0) } ?? cString(Failure.noMemory)
 }
 
 @_cdecl("penstock_error_json") @implementation
 public func penstock_error_json(_ error: OpaquePointer!) -> UnsafePointer<CChar>! {
-  guard let error, let json = object(error, Failure.self).json else { return cString("{}") }
-  return UnsafePointer(json)
+  guard let error else { return cString("{}") }
+  return object(error, Failure.self).json.map { UnsafePointer($0) } ?? cString(Failure.noMemoryJSON)
 }
 
 @_cdecl("penstock_error_release") @implementation

@@ -12,6 +12,7 @@ public func penstock_call_options_new(
   _ error: UnsafeMutablePointer<OpaquePointer?>!
 ) -> penstock_result {
   guard let out else { return report(.invalidArgument, "options must not be NULL", error) }
+  if memoryIsLow { return report(.noMemory, "no memory for options", error) }
   let options = CallOptions()
   if let json, let failure = JSONReader.parse(bytes(json), { read($0, into: options) }) {
     return failure.report(error)

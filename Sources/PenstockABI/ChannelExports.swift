@@ -22,6 +22,7 @@ public func penstock_channel_new(
   guard let target, let out else {
     return report(.invalidArgument, "target and channel must not be NULL", error)
   }
+  if memoryIsLow { return report(.noMemory, "no memory for a channel", error) }
   switch ClientRuntime.shared() {
   case .failed(let errno, let what): return systemFailure(errno, what).report(error)
   case .made(let runtime): return make(runtime, target, options, out, error)
@@ -41,6 +42,7 @@ public func penstock_channel_new_on(
     return report(.forked, "the runtime belongs to the parent of this process", error)
   }
   if runtime.isClosed { return report(.closed, "the runtime has been shut down", error) }
+  if memoryIsLow { return report(.noMemory, "no memory for a channel", error) }
   runtime.addUser()
   return make(runtime, target, options, out, error)
 }

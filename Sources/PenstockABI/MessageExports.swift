@@ -11,7 +11,7 @@ public func penstock_message_new(
   _ data: UnsafeRawPointer!, _ length: Int, _ message: UnsafeMutablePointer<OpaquePointer?>!
 ) -> penstock_result {
   guard let bytes = bytes(data, length), let message else { return PENSTOCK_E_INVALID_ARGUMENT }
-  guard let made = ByteBuffer(copying: bytes) else { return PENSTOCK_E_NO_MEMORY }
+  guard !memoryIsLow, let made = ByteBuffer(copying: bytes) else { return PENSTOCK_E_NO_MEMORY }
   message.pointee = retained(made)
   return PENSTOCK_OK
 }
@@ -23,6 +23,7 @@ public func penstock_message_wrap(
 ) -> penstock_result {
   let keeper = UserData(userData, finalizer)
   guard let bytes = bytes(data, length), let message else { return PENSTOCK_E_INVALID_ARGUMENT }
+  if memoryIsLow { return PENSTOCK_E_NO_MEMORY }
   message.pointee = retained(ByteBuffer(lent: bytes, by: keeper))
   return PENSTOCK_OK
 }
@@ -33,7 +34,9 @@ public func penstock_message_new_object(
   _ message: UnsafeMutablePointer<OpaquePointer?>!
 ) -> penstock_result {
   guard let codec, let message else { return PENSTOCK_E_INVALID_ARGUMENT }
-  message.pointee = retained(ByteBuffer(object: CodecObject(given, object(codec, Codec.self))))
+  let owned = CodecObject(given, object(codec, Codec.self))
+  if memoryIsLow { return PENSTOCK_E_NO_MEMORY }
+  message.pointee = retained(ByteBuffer(object: owned))
   return PENSTOCK_OK
 }
 

@@ -9,6 +9,7 @@ import PenstockWire
 @_cdecl("penstock_metadata_new") @implementation
 public func penstock_metadata_new(_ metadata: UnsafeMutablePointer<OpaquePointer?>!) -> penstock_result {
   guard let metadata else { return PENSTOCK_E_INVALID_ARGUMENT }
+  if memoryIsLow { return PENSTOCK_E_NO_MEMORY }
   metadata.pointee = retained(Metadata())
   return PENSTOCK_OK
 }

@@ -15,6 +15,7 @@ public func penstock_status_new(
   _ code: Int32, _ message: UnsafePointer<CChar>!, _ status: UnsafeMutablePointer<OpaquePointer?>!
 ) -> penstock_result {
   guard let status, let code = StatusCode(rawValue: code) else { return PENSTOCK_E_INVALID_ARGUMENT }
+  if memoryIsLow { return PENSTOCK_E_NO_MEMORY }
   let made = Status(code)
   if let message, !made.setMessage(bytes(message)) { return PENSTOCK_E_NO_MEMORY }
   status.pointee = retained(made)

@@ -19,8 +19,8 @@ extension Call {
   }
 
   private static func make(_ input: consuming Input) -> UnsafeMutablePointer<Posted> {
-    guard let memory = cm_alloc(MemoryLayout<Posted>.size) else { preconditionFailure("no memory") }
-    return memory.initializeMemory(as: Posted.self, to: Posted(input: input))
+    // Without this memory the input would be lost.
+    cm_insist(MemoryLayout<Posted>.size).initializeMemory(as: Posted.self, to: Posted(input: input))
   }
 
   /// A mark on the stack `posted`, not a pointer. It says that the loop will run the call's inputs in any

@@ -1,3 +1,5 @@
+internal import CMemory
+
 /// The five bytes before each message (gRPC over HTTP2, "Length-Prefixed-Message"): the Compressed-Flag in
 /// one byte, then the Message-Length as a big-endian number of 32 bits.
 public enum MessagePrefix {
@@ -132,6 +134,8 @@ public struct MessageDecoder {
         guard let length = Int(exactly: prefix.length), length <= limit || fitsAsLast(length) else {
           return fail(.tooLarge(length: prefix.length, limit: limit), used)
         }
+        // While memory is low no further message is begun: small ones would use up the memory for objects.
+        if cm_is_low() != 0 { return fail(.noMemory, used) }
         let end = used &+ length
         if end <= bytes.count {
           guard let whole = ByteBuffer(copying: slice(bytes, from: used, to: end)) else {

@@ -50,7 +50,7 @@ TABLES = {"penstock_sync_interceptor": "pick_sync", "penstock_async_interceptor"
           "penstock_interceptor": "pick_interceptor", "penstock_resolver_functions": "pick_resolver"}
 FUNCTIONS = {"penstock_submit": "api_submit", "penstock_token_source": "api_source", "penstock_log_line": "api_log",
              "int32_t (*)(void *)": "api_interrupted", "penstock_connectivity_function": "api_watch",
-             "penstock_picker": "api_pick"}
+             "penstock_picker": "api_pick", "penstock_out_of_memory_hook": "api_out_of_memory"}
 # If a function to which an object is passed gives one of these results, the caller still owns the object.
 KEPT = ["PENSTOCK_E_STATE", "PENSTOCK_E_FORKED"]
 
@@ -179,7 +179,7 @@ class Call:
             self.before.append(f'const char *{name} = pick_text("{self.name}", "{name}");')
             self.arguments.append(name)
             self.needed.append(name)
-        elif type_ == "void *" and name == "memory":
+        elif type_ == "void *" and (name == "memory" or self.name == "penstock_set_out_of_memory_hook"):
             self.arguments.append("NULL")
         elif name in SCALARS:
             self.arguments.append(SCALARS[name])

@@ -405,4 +405,10 @@ static void api_log(const char *line, size_t length, void *user_data) {
   act_at((place){0}, 1);
 }
 
+/* No test lacks memory, so the hook never runs. */
+static void api_out_of_memory(size_t bytes, void *user_data) {
+  (void)user_data;
+  test_failed(__FILE__, __LINE__, "no memory for %zu bytes", bytes);
+}
+
 #endif

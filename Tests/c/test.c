@@ -40,6 +40,8 @@ void test_failed(const char *file, int line, const char *format, ...) {
   fflush(stdout);
 }
 
+int test_failures(void) { return atomic_load(&failures); }
+
 int test_slow(void) {
   static int factor;
   if (factor == 0) {

@@ -25,6 +25,8 @@ typedef struct test {
 
 void test_register(test *entry);
 void test_failed(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* How many checks of the running test have failed. */
+int test_failures(void);
 /* The factor for time limits: 1, or more under valgrind and sanitizers. */
 int test_slow(void);
 /* How often a random or racing test runs: `times`, or fewer under valgrind and sanitizers. */

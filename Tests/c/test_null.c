@@ -8,6 +8,7 @@ TEST(null_base) {
   CHECK_STR(penstock_error_json(NULL), "{}");
   penstock_error_release(NULL);
   penstock_free(NULL);
+  penstock_set_out_of_memory_hook(NULL, NULL);
   CHECK(penstock_result_name(0) != NULL && penstock_version() != NULL && penstock_version_number() > 0);
 }
 

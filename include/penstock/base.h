@@ -96,6 +96,19 @@ typedef void (*penstock_finalizer)(void *user_data);
  * threads: any */
 PENSTOCK_API void penstock_free(void *memory);
 
+/* Is told that the process is about to end because there is no memory for `bytes` bytes. */
+typedef void (*penstock_out_of_memory_hook)(size_t bytes, void *user_data);
+
+/* Sets the function that is called before the process ends for lack of memory; NULL: none (the default). Functions and
+ * calls that lack memory end with E_NO_MEMORY and RESOURCE_EXHAUSTED, and a reserve lets what runs end so. Only if the
+ * reserve is used up too, the library ends the process by a trap (SIGILL on x86-64), after the hook. The hook runs on the
+ * thread that lacks the memory, perhaps while the library holds locks: it must not call the library, and should write what
+ * it has to say with write(2). It may end the process itself. It gets `user_data`.
+ * result: none.
+ * memory: `user_data` is kept until the next call of this function; it stays the caller's.
+ * threads: any; set it before other threads use the library. */
+PENSTOCK_API void penstock_set_out_of_memory_hook(penstock_out_of_memory_hook hook, void *user_data);
+
 /* An error: says why a function failed. It is immutable and owned by the caller; free with penstock_error_release. */
 typedef struct penstock_error penstock_error;
 

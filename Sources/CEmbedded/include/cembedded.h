@@ -7,6 +7,18 @@
 void *cm_alloc(size_t size);
 void *cm_realloc(void *block, size_t size);
 void cm_free(void *block);
+/* Like cm_alloc, but never gives NULL: takes a block of the reserve (reserve.c), or ends the process. */
+void *cm_insist(size_t size);
+/* Ends the process, because there is no memory for `size` bytes; tells the program's hook first. */
+_Noreturn void cm_die(size_t size);
+typedef void (*cm_hook)(size_t size, void *user_data);
+void cm_set_hook(cm_hook hook, void *user_data);
+extern int32_t cm_low;
+extern int64_t cm_calls, cm_calls_reserved;
+void cm_reserve_for_calls(int64_t count);
+int32_t cm_still_low(void);
+/* Gives the blocks that the calling thread and the store keep back to malloc (blocks.c). */
+void cm_give_back_kept(void);
 /* Frees a Swift object. The compiler knows its `size`; cm_alloc has given at least that many bytes for it. */
 void cm_free_object(void *object, size_t size);
 void cm_confine(void *object);

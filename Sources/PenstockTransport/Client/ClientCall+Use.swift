@@ -1,3 +1,4 @@
+import CMemory
 import CSystem
 import PenstockCall
 import PenstockWire
@@ -115,6 +116,7 @@ extension ClientCall {
     if reply != nil { return .gone }
     if isHalfClosed || (kind.sendsOne && sentMessages == 1) { return .state }
     if count > maxSendBytes { return .tooLarge }
+    if cm_is_low() != 0 { return .noMemory }
     if bytesInFlight > 0, bytesInFlight + count + ClientCall.messageOverhead > sendBuffer {
       return .wouldBlock
     }

@@ -1,3 +1,4 @@
+import CMemory
 import CSystem
 import PenstockCall
 import PenstockWire
@@ -88,7 +89,8 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   /// Checks the path of a new call, and returns the channel's shared copy of the path. nil: no call can be
   /// made; the outcome is the reason.
   static func find(_ path: ByteView, _ channel: ClientChannel) -> (Outcome, ByteBuffer?) {
-    channel.isOpen ? channel.paths.find(path) : (.closed, nil)
+    guard channel.isOpen else { return (.closed, nil) }
+    return cm_is_low() == 0 ? channel.paths.find(path) : (.noMemory, nil)
   }
 
   static func make(
@@ -126,6 +128,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     _ call: Call, _ channel: borrowing ClientChannel, _ options: CallOptions?,
     _ callbacks: consuming CallCallbacks?
   ) {
+    cm_call_begins()
     let given = consume callbacks
     self.channel = copy channel
     driver = .passUnretained(channel.loop.runtime)
@@ -144,7 +147,10 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     borrow(self.call) { call in call.withItem { $0.attach(me) } }
   }
 
-  deinit { letValuesGo() }
+  deinit {
+    cm_call_ends()
+    letValuesGo()
+  }
 
   @inline(never)
   private func letValuesGo() { call.knownValues?.letGo() }
@@ -176,11 +182,19 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     driver._withUnsafeGuaranteedRef { $0.advance(to: createdAt) }
     borrow(channel.loop.live) { $0.add(self) }
     call.attach(below: channel.transport.newAttempt())
+    if cm_is_low() != 0 { return endForLackOfMemory() }
     if channel.isClosed || sideLinks.parent != nil, !beginsWithOthers() { return }
     // `firstMessage` is nil if the options of a `unary` call were cancelled before. The call is then not
     // opened. `CallOptions.began` has posted the input that ends the call, and that input runs next.
     if hasNoHandle, firstMessage == nil { return }
     borrow(call) { $0.open(firstMessage.take()) }
+  }
+
+  /// Ends a call that has not begun: thousands of calls that begin would use up the memory that the others need to end.
+  private func endForLackOfMemory() {
+    let kept = Unmanaged.passRetained(self)
+    defer { kept.release() }
+    call.perform(.endLocally(Status(.resourceExhausted, "no memory to begin the call")))
   }
 
   @inline(never) @_optimize(size)

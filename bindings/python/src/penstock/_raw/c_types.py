@@ -6,6 +6,8 @@ from ctypes import CFUNCTYPE, POINTER, Structure, c_char_p, c_int32, c_size_t, c
 
 # typedef void (*penstock_finalizer)(void *user_data);
 penstock_finalizer = CFUNCTYPE(None, c_void_p)
+# typedef void (*penstock_out_of_memory_hook)(size_t bytes, void *user_data);
+penstock_out_of_memory_hook = CFUNCTYPE(None, c_size_t, c_void_p)
 # typedef void (*penstock_job)(void *argument);
 penstock_job = CFUNCTYPE(None, c_void_p)
 # typedef int32_t (*penstock_submit)(penstock_job job, void *argument, void *user_data);

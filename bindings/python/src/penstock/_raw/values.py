@@ -5,7 +5,7 @@ from __future__ import annotations
 from ctypes import POINTER, c_char_p, c_int32, c_size_t, c_uint32, c_void_p
 from typing import Any, Dict, Tuple
 
-from .c_types import penstock_finalizer, penstock_submit
+from .c_types import penstock_finalizer, penstock_out_of_memory_hook, penstock_submit
 
 PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     # ---- base.h ----
@@ -15,6 +15,8 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_version": (c_char_p,),
     # uint32_t penstock_version_number(void);
     "penstock_version_number": (c_uint32,),
+    # void penstock_set_out_of_memory_hook(penstock_out_of_memory_hook hook, void *user_data);
+    "penstock_set_out_of_memory_hook": (None, penstock_out_of_memory_hook, c_void_p),
     # void penstock_free(void *memory);
     "penstock_free": (None, c_void_p),
     # penstock_result penstock_error_code(const penstock_error *error);

@@ -1,0 +1,160 @@
+/* A process whose address space is nearly used up: calls fail with an error or RESOURCE_EXHAUSTED, the process lives on,
+ * and works again when there is memory. Each round is a process of its own, with another amount of memory left. */
+#include "calls.h"
+
+#include <errno.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { ROUNDS = 20, CALLS = 4000, SENDS = 20000 };
+
+static bool is_expected(penstock_result result) {
+  return result == PENSTOCK_OK || result == PENSTOCK_E_NO_MEMORY || result == PENSTOCK_E_SYSTEM ||
+         result == PENSTOCK_E_WOULD_BLOCK || result == PENSTOCK_E_GONE || result == PENSTOCK_E_END;
+}
+#define EXPECTED(call) check_expected(__LINE__, #call, (call))
+static penstock_result check_expected(int line, const char *what, penstock_result result) {
+  if (!is_expected(result)) test_failed(__FILE__, line, "%s gave %s", what, penstock_result_name(result));
+  return result;
+}
+
+/* Leaves the process `bytes` more of address space than it has now. */
+static void leave_only(size_t bytes) {
+  size_t pages = 0;
+  FILE *file = fopen("/proc/self/statm", "r");
+  if (!file || fscanf(file, "%zu", &pages) != 1) abort();
+  fclose(file);
+  struct rlimit limit;
+  getrlimit(RLIMIT_AS, &limit);
+  limit.rlim_cur = pages * (size_t)sysconf(_SC_PAGESIZE) + bytes;
+  if (setrlimit(RLIMIT_AS, &limit) != 0) abort();
+}
+
+static void leave_all(void) {
+  struct rlimit limit;
+  getrlimit(RLIMIT_AS, &limit);
+  limit.rlim_cur = limit.rlim_max;
+  if (setrlimit(RLIMIT_AS, &limit) != 0) abort();
+}
+
+/* The status of a call that lacked memory, or whose connection did. */
+static void check_end(penstock_call *call) {
+  penstock_reply *reply = NULL;
+  if (EXPECTED(penstock_call_wait(call, &reply)) != PENSTOCK_OK) return;
+  int32_t code = penstock_reply_code(reply);
+  if (code != PENSTOCK_STATUS_OK && code != PENSTOCK_STATUS_RESOURCE_EXHAUSTED && code != PENSTOCK_STATUS_UNAVAILABLE &&
+      code != PENSTOCK_STATUS_CANCELLED) {
+    test_failed(__FILE__, __LINE__, "status %s", penstock_reply_status_json(reply));
+  }
+  penstock_reply_release(reply);
+}
+
+static penstock_call *calls[CALLS];
+static bool waits[CALLS];
+
+/* As many calls at once as there is memory for. */
+static void many_calls(penstock_channel *channel, penstock_call_options *options) {
+  int count = 0;
+  while (count < CALLS && EXPECTED(penstock_channel_call(channel, UNARY, PENSTOCK_KIND_UNARY, options, NULL,
+                                                         &calls[count], NULL)) == PENSTOCK_OK) {
+    penstock_result sent = EXPECTED(penstock_call_send(calls[count], "ping", 4));
+    waits[count] = count % 2 && sent == PENSTOCK_OK;
+    if (waits[count]) EXPECTED(penstock_call_half_close(calls[count]));
+    count++;
+  }
+  for (int i = 0; i < count; i++) {
+    if (!waits[i]) EXPECTED(penstock_call_cancel(calls[i], "enough"));
+    check_end(calls[i]);
+    penstock_call_release(calls[i]);
+  }
+}
+
+/* Small messages, which the caller reads only after it has sent as many as there is memory for. */
+static void many_messages(penstock_channel *channel, penstock_call_options *options) {
+  penstock_call *call = NULL;
+  if (EXPECTED(penstock_channel_call(channel, BIDI, PENSTOCK_KIND_BIDI, options, NULL, &call, NULL)) != PENSTOCK_OK)
+    return;
+  for (int i = 0; i < SENDS; i++) {
+    if (EXPECTED(penstock_call_try_send(call, "ping", 4)) != PENSTOCK_OK) break;
+  }
+  EXPECTED(penstock_call_half_close(call));
+  penstock_message *message = NULL;
+  while (EXPECTED(penstock_call_receive(call, &message)) == PENSTOCK_OK) penstock_message_release(message);
+  check_end(call);
+  penstock_call_release(call);
+}
+
+/* Large messages in both directions. */
+static void large_messages(penstock_channel *channel, penstock_call_options *options) {
+  static const size_t size = 1 << 20;
+  char *text = malloc(size);
+  if (!text) return;
+  memset(text, 'x', size);
+  for (int i = 0; i < 8; i++) {
+    calls[i] = NULL;
+    if (EXPECTED(penstock_channel_call(channel, UNARY, PENSTOCK_KIND_UNARY, options, NULL, &calls[i], NULL)) ==
+        PENSTOCK_OK) {
+      if (EXPECTED(penstock_call_try_send(calls[i], text, size)) == PENSTOCK_OK) {
+        EXPECTED(penstock_call_half_close(calls[i]));
+      } else {
+        EXPECTED(penstock_call_cancel(calls[i], "not sent"));
+      }
+    }
+  }
+  for (int i = 0; i < 8; i++) {
+    if (calls[i]) check_end(calls[i]);
+    penstock_call_release(calls[i]);
+  }
+  free(text);
+}
+
+static void say_where(size_t bytes, void *user_data) {
+  (void)user_data;
+  char text[64];
+  int length = snprintf(text, sizeof(text), "  no memory for %zu bytes\n", bytes);
+  if (write(STDOUT_FILENO, text, (size_t)length) < 0) abort();
+}
+
+/* Runs `work` in a process that has `bytes` left; returns its exit status or the signal that has ended it. */
+static int run_scarce(const char *address, size_t bytes, void (*work)(penstock_channel *, penstock_call_options *)) {
+  fflush(stdout);
+  int before = test_failures();
+  pid_t child = fork();
+  if (child == 0) {
+    penstock_channel *channel = NULL, *later = NULL;
+    OK(penstock_channel_new(address, "{\"tls\": false}", &channel, NULL));
+    penstock_call_options *options = options_of("{\"send_buffer_bytes\": 67108864}");
+    check_echo(channel);
+    penstock_set_out_of_memory_hook(say_where, NULL);
+    leave_only(bytes);
+    work(channel, options);
+    leave_all();
+    OK(penstock_channel_new(address, "{\"tls\": false}", &later, NULL));
+    check_echo(later);
+    EVENTUALLY(unary_code(channel, "ping") == PENSTOCK_STATUS_OK);
+    penstock_channel_release(later);
+    penstock_channel_release(channel);
+    penstock_call_options_release(options);
+    fflush(stdout);
+    _exit(test_failures() > before ? 1 : 0);
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+static void run_rounds(void (*work)(penstock_channel *, penstock_call_options *)) {
+  const char *address = peer_address();
+  size_t bytes = 16 << 10;
+  for (int i = 0; i < ROUNDS; i++, bytes += bytes * 2 / 5) {
+    int status = run_scarce(address, bytes, work);
+    if (status != 0)
+      test_failed(__FILE__, __LINE__, "with %zu KiB left the process ended with %d", bytes >> 10, status);
+  }
+}
+
+TEST(scarce_memory_for_many_calls) { run_rounds(many_calls); }
+TEST(scarce_memory_for_many_small_messages) { run_rounds(many_messages); }
+TEST(scarce_memory_for_large_messages) { run_rounds(large_messages); }
