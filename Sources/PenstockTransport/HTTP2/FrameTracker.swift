@@ -118,7 +118,19 @@ struct FrameTracker {
     return text.say("it sent \"").say(printable: bytes, limit: 24).say("\"")
   }
 
-  private static func name(_ type: UInt8) -> StaticString {
+  /// The rule about the length of the present frame (at a frame boundary: the last frame), if it is of a kind with
+  /// such a rule; otherwise nil. `push` has joined frames of two kinds, so the text may name both.
+  var lengthRule: StaticString? {
+    switch type {
+    case 2, 3: "PRIORITY or RST_STREAM: the length has to be 5, or 4"
+    case 4, 5: "SETTINGS: the length has to be a multiple of 6, and 0 in an acknowledgement"
+    case 6, 7: "PING or GOAWAY: the length has to be 8, or at least 8"
+    case 8: "WINDOW_UPDATE: the length has to be 4"
+    default: nil
+    }
+  }
+
+  static func name(_ type: UInt8) -> StaticString {
     switch type {
     case 0: return "DATA"
     case 1: return "HEADERS"

@@ -72,8 +72,8 @@ extension HTTP2Session {
     nghttp2_session_callbacks_set_on_frame_not_send_callback(callbacks) { _, frame, _, me in
       HTTP2Session.with(me) { session in if let frame { session.notSent(frame) } }
     }
-    nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(callbacks) { _, _, code, me in
-      HTTP2Session.with(me) { $0.complain(nghttp2_strerror(code)) }
+    nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(callbacks) { _, frame, code, me in
+      HTTP2Session.with(me) { $0.complain(frame, nghttp2_strerror(code)) }
     }
     nghttp2_session_callbacks_set_error_callback2(callbacks) { _, _, text, count, me in
       HTTP2Session.with(me) {
@@ -134,8 +134,10 @@ extension HTTP2Session {
     }
   }
 
-  private func complain(_ text: UnsafePointer<CChar>?) {
+  @inline(never) @_optimize(size)
+  private func complain(_ frame: UnsafePointer<nghttp2_frame>?, _ text: UnsafePointer<CChar>?) {
     complaint.truncate(to: 0)
+    if let frame { complaint.say(FrameTracker.name(frame.pointee.hd.type)).say(": ") }
     complaint.say(cString: text)
   }
 
@@ -367,13 +369,14 @@ extension HTTP2Session {
       return failForHeaders(culprit, words)
     }
     let text = brokenRules().say(HTTP2Error.name(frame.error_code))
-    if !complaint.isEmpty {
+    // nghttp2 puts the rule into the GOAWAY, for most rules. What it has reported of the frame is less precise.
+    if frame.opaque_data_len > 0 {
+      let rule = ByteView(start: frame.opaque_data, count: frame.opaque_data_len)
+      text.say(" (").say(printable: rule, limit: 200).say(")")
+    } else if !complaint.isEmpty {
       text.say(" (").say(complaint.view).say(")")
-    } else if frame.opaque_data_len > 0 {
-      text.say(" (").say(
-        printable: ByteView(start: frame.opaque_data, count: frame.opaque_data_len), limit: 200
-      )
-      .say(")")
+    } else if frame.error_code == NGHTTP2_FRAME_SIZE_ERROR.rawValue, let rule = tracker.lengthRule {
+      text.say(" (").say(rule).say(")")
     }
     fail(text)
   }
