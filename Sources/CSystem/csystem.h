@@ -429,8 +429,17 @@ static inline const char *cs_address_path(const struct sockaddr_storage *storage
 }
 static inline size_t cs_address_path_offset(void) { return offsetof(struct sockaddr_un, sun_path); }
 
-/* Looks a host up by getaddrinfo, for a stream socket. Returns 0 or an EAI_ code. *system gets errno for EAI_SYSTEM,
- * otherwise 0. */
+/* The errno with which the process can't open another descriptor now; 0: it can. Without descriptors the system's
+ * resolver may say of any name that it is not known. */
+static inline int32_t cs_descriptor_lack(void) {
+  int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return errno == EMFILE || errno == ENFILE ? (int32_t)errno : 0;
+  close(fd);
+  return 0;
+}
+
+/* Looks a host up by getaddrinfo, for a stream socket. Returns 0 or an EAI_ code. *system gets the errno of a failure
+ * that is the system's, otherwise 0. */
 static inline int32_t cs_resolve(const void *host, uint16_t port, struct addrinfo **list, int32_t *system) {
   struct addrinfo hints;
   char service[8];
@@ -447,7 +456,9 @@ static inline int32_t cs_resolve(const void *host, uint16_t port, struct addrinf
   *list = NULL;
   errno = 0;
   int r = getaddrinfo(host, service + i, &hints, list);
-  *system = r == EAI_SYSTEM ? (int32_t)errno : 0;
+  *system = 0;
+  if (r == 0) return 0;
+  *system = r == EAI_SYSTEM || errno == EMFILE || errno == ENFILE ? (int32_t)errno : cs_descriptor_lack();
   return (int32_t)r;
 }
 

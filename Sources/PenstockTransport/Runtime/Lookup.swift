@@ -192,7 +192,10 @@ public final class Lookup: InboxItem {
     let name = host.append(byte: 0) ? host.view.baseAddress : nil
     let length = platform.services(of: name, into: answer.spare(atLeast: Int(room))?.baseAddress, room)
     answer.commit(Int(length))
-    if length < 0, length != EAI_NONAME {
+    let lack = length < 0 ? cs_descriptor_lack() : 0
+    if lack != 0 {
+      failure.say(errno: lack)
+    } else if length < 0, length != EAI_NONAME {
       failure.say(cString: gai_strerror(length))
     } else {
       failure.say("no SRV record with a server")
