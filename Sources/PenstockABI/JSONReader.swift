@@ -58,9 +58,17 @@ struct JSONReader {
   @inline(never)
   func fail(_ expected: StaticString) -> Failure { fail(expected.bytes, got: typeName.bytes) }
 
+  /// The failure for a value that is not `expected`. `hasType`: it has the right type, but another value.
   @inline(never)
-  func fail(_ expected: ByteBuffer) -> Failure {
-    withExtendedLifetime(expected) { fail(expected.view, got: typeName.bytes) }
+  func fail(_ expected: StaticString, hasType: Bool) -> Failure {
+    fail(expected.bytes, got: (hasType ? anotherOfType : typeName).bytes)
+  }
+
+  @inline(never)
+  func fail(_ expected: ByteBuffer, hasType: Bool = false) -> Failure {
+    withExtendedLifetime(expected) {
+      fail(expected.view, got: (hasType ? anotherOfType : typeName).bytes)
+    }
   }
 
   /// The failure for a value that is not an integer (`number` is nil) or is out of range.
@@ -111,6 +119,17 @@ struct JSONReader {
     case JSON_INTEGER: "an integer"
     case JSON_REAL: "a real number"
     case JSON_TRUE, JSON_FALSE: "a boolean"
+    default: "null"
+    }
+  }
+
+  private var anotherOfType: StaticString {
+    switch value.pointee.type {
+    case JSON_OBJECT: "another object"
+    case JSON_ARRAY: "another array"
+    case JSON_STRING: "another string"
+    case JSON_INTEGER, JSON_REAL: "another number"
+    case JSON_TRUE, JSON_FALSE: "another boolean"
     default: "null"
     }
   }
@@ -166,10 +185,9 @@ struct JSONReader {
     return ByteView(start: text, count: json_string_length(value))
   }
 
-  func bool(_ into: (Bool) -> Void) -> Failure? {
-    guard value.pointee.type == JSON_TRUE || value.pointee.type == JSON_FALSE else {
-      return fail("true or false")
-    }
+  /// Reads true or false. `expected`: all forms that the value may have.
+  func bool(_ expected: StaticString = "true or false", _ into: (Bool) -> Void) -> Failure? {
+    guard value.pointee.type == JSON_TRUE || value.pointee.type == JSON_FALSE else { return fail(expected) }
     into(value.pointee.type == JSON_TRUE)
     return nil
   }

@@ -59,14 +59,14 @@ extension JSONReader {
       if index > 0 { _ = expected.append(index == words.count - 1 ? " or " : ", ") }
       _ = expected.append("\"") && expected.append(word) && expected.append("\"")
     }
-    return fail(expected)
+    return fail(expected, hasType: string != nil)
   }
 
   /// Reads the value of a header: visible ASCII and spaces, but no space at either end.
   @inline(never)
   func ascii(_ into: (ByteBuffer) -> Void) -> Failure? {
     guard let string, HeaderRules.isValidASCIIValue(string) else {
-      return fail("visible ASCII, without a space at its ends")
+      return fail("visible ASCII, without a space at its ends", hasType: string != nil)
     }
     return self.string(into)
   }
@@ -75,7 +75,7 @@ extension JSONReader {
   @inline(never)
   func authority(_ into: (ByteBuffer) -> Void) -> Failure? {
     guard let string, !string.isEmpty, string.allSatisfy({ $0 > 0x20 && $0 < 0x7f }) else {
-      return fail("a host, or host:port")
+      return fail("a host, or host:port", hasType: string != nil)
     }
     return self.string(into)
   }
@@ -84,7 +84,7 @@ extension JSONReader {
   @inline(never)
   func encoding(_ into: (ByteBuffer?) -> Void) -> Failure? {
     guard let string, string.isEmpty || HeaderRules.isValidName(string) else {
-      return fail("the name of an encoding, such as \"json\"")
+      return fail("the name of an encoding, such as \"json\"", hasType: string != nil)
     }
     let type = string.isEmpty ? nil : RequestLabels.contentType(string)
     into(type)
@@ -95,7 +95,7 @@ extension JSONReader {
   @inline(never)
   func labels(_ into: (ByteBuffer) -> Void) -> Failure? {
     guard let string, string.isEmpty || HostName.flaw(string) == nil && string.last != 0x2E else {
-      return fail("labels of a host name, such as \"_grpc._tcp\", or \"\"")
+      return fail("labels of a host name, such as \"_grpc._tcp\", or \"\"", hasType: string != nil)
     }
     return self.string(into)
   }
@@ -106,7 +106,7 @@ extension JSONReader {
     if isNull { return nil }
     let fields = Metadata()
     if let failure = read(self, into: fields) { return failure }
-    guard fields.count > 0 else { return fail("an object with a header field, or null") }
+    guard fields.count > 0 else { return fail("an object with a header field, or null", hasType: true) }
     fields.isReadOnly = true
     into(fields)
     return nil
@@ -116,7 +116,9 @@ extension JSONReader {
   /// trace.
   @inline(never)
   func trace(_ into: (Int) -> Void) -> Failure? {
-    if !isObject { return bool { into($0 ? TraceLog.defaultEvents : 0) } }
+    if !isObject {
+      return bool("true, false or an object with \"events\"") { into($0 ? TraceLog.defaultEvents : 0) }
+    }
     var events = TraceLog.defaultEvents
     let failure = members { key, option in
       bytesEqual(key, "events") ? option.count(1...65536) { events = $0 } : option.unknown
@@ -134,7 +136,7 @@ extension JSONReader {
     case JSON_REAL: found = json_real_value(value)
     default: return fail(expected)
     }
-    guard range.contains(found) else { return fail(expected) }
+    guard range.contains(found) else { return fail(expected, hasType: true) }
     into(found)
     return nil
   }
@@ -160,7 +162,7 @@ extension JSONReader {
         return nil
       }
     }
-    return fail(expected)
+    return fail(expected, hasType: string != nil)
   }
 
   /// Reads the name of a header, and passes it on in lower case.
@@ -169,7 +171,7 @@ extension JSONReader {
     guard let string else { return fail("a header's name") }
     let lowered = ByteBuffer()
     guard HeaderRules.lowercased(string, into: lowered) else { return Failure(.noMemory, "no memory") }
-    guard HeaderRules.isValidName(lowered.view) else { return fail("a header's name") }
+    guard HeaderRules.isValidName(lowered.view) else { return fail("a header's name", hasType: true) }
     into(lowered)
     return nil
   }
@@ -180,7 +182,7 @@ extension JSONReader {
     var header: ByteBuffer?
     if let failure = headerName({ header = $0 }) { return failure }
     guard let header, !HeaderRules.isReserved(header.view), !HeaderRules.isBinary(header.view) else {
-      return fail("a header's name that is neither reserved nor binary")
+      return fail("a header's name that is neither reserved nor binary", hasType: true)
     }
     into(header)
     return nil

@@ -159,7 +159,7 @@ extension ParsedChannelOptions {
   @inline(never)
   private mutating func readTLS(_ reader: JSONReader) -> Failure? {
     if !reader.isObject {
-      return reader.bool { transport.tls = $0 ? TLSOptions() : nil }
+      return reader.bool("true, false or an object") { transport.tls = $0 ? TLSOptions() : nil }
     }
     var tls = TLSOptions()
     let failure = reader.members { key, option in

@@ -63,7 +63,7 @@ private struct Rule {
 
   func read(_ reader: JSONReader, _ into: (HeaderEdits.Edit) -> Void) -> Failure? {
     guard let verb else {
-      return reader.fail("one of \"set\", \"add\", \"remove\", \"rename\"")
+      return reader.fail("one of \"set\", \"add\", \"remove\", \"rename\"", hasType: true)
     }
     let word = verb.bytes
     let isChange = bytesEqual(word, "set") || bytesEqual(word, "add")

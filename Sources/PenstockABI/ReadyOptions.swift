@@ -93,10 +93,10 @@ func read(_ reader: JSONReader, into options: inout Metrics.Options) -> Failure?
 private func readBuckets(_ reader: JSONReader, _ into: ([UInt64]) -> Void) -> Failure? {
   var buckets: [UInt64] = []
   let failure = reader.elements { one in
-    guard buckets.count < 64 else { return reader.fail("at most 64 numbers") }
+    guard buckets.count < 64 else { return reader.fail("at most 64 numbers", hasType: true) }
     var bound: UInt64 = 0
     if let failure = one.milliseconds(1...86_400_000, { bound = $0 }) { return failure }
-    guard bound > buckets.last ?? 0 else { return one.fail("a number above the one before") }
+    guard bound > buckets.last ?? 0 else { return one.fail("a number above the one before", hasType: true) }
     buckets.append(bound)
     return nil
   }

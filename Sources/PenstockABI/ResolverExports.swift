@@ -72,11 +72,12 @@ private func readSnapshot(_ reader: JSONReader, _ into: (ResolverOutcome) -> Voi
     case "addresses":
       var list: [Endpoint] = []
       let failure = member.elements { one in
-        if list.count == mostAddresses { return member.fail("at most 1024 addresses") }
+        if list.count == mostAddresses { return member.fail("at most 1024 addresses", hasType: true) }
         return readEndpoint(one) { list.append($0) }
       }
       endpoints = list
-      return failure ?? (list.isEmpty ? member.fail("at least one address (or else \"error\")") : nil)
+      return failure
+        ?? (list.isEmpty ? member.fail("at least one address (or else \"error\")", hasType: true) : nil)
     case "service_config": return readServiceConfig(member) { service = $0 }
     case "error":
       words = member.string
@@ -86,7 +87,7 @@ private func readSnapshot(_ reader: JSONReader, _ into: (ResolverOutcome) -> Voi
   }
   if let failure { return failure }
   guard (endpoints == nil) != (words == nil), words == nil || service == nil else {
-    return reader.fail("an object with either \"addresses\" or only \"error\"")
+    return reader.fail("an object with either \"addresses\" or only \"error\"", hasType: true)
   }
   if let endpoints {
     into(.endpoints(endpoints, service))
@@ -106,7 +107,8 @@ private func readEndpoint(_ reader: JSONReader, _ into: (Endpoint) -> Void) -> F
     case "address":
       address = member.string.flatMap { SocketAddress(target: $0) }
       return address == nil
-        ? member.fail("an address, such as \"ipv4:192.0.2.1:443\" or \"unix:/path\"") : nil
+        ? member.fail(
+          "an address, such as \"ipv4:192.0.2.1:443\" or \"unix:/path\"", hasType: member.string != nil) : nil
     case "weight": return member.count(1...65535) { weight = UInt32($0) }
     case "attributes":
       return member.members { name, value in

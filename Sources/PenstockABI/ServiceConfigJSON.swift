@@ -103,7 +103,7 @@ private func readPolicies(_ reader: JSONReader, isChild: Bool, _ into: (Balancer
   let failure = reader.elements { one in
     if found != nil { return nil }
     guard one.isObject, json_object_size(one.value) == 1 else {
-      return one.fail("an object with one member, the policy")
+      return one.fail("an object with one member, the policy", hasType: one.isObject)
     }
     return one.members { name, policy in readPolicy(name, policy, isChild: isChild) { found = $0 } }
   }
@@ -248,7 +248,7 @@ extension JSONReader {
   @inline(never)
   fileprivate func duration(_ into: (UInt64) -> Void) -> Failure? {
     guard let nanoseconds = string.flatMap({ duration($0) }) else {
-      return fail("a duration from 0 s, such as \"1.5s\"")
+      return fail("a duration from 0 s, such as \"1.5s\"", hasType: string != nil)
     }
     into(nanoseconds)
     return nil

@@ -23,7 +23,26 @@ public enum HostName {
       label = byte == 0x2E ? 0 : label + 1
       if label > longestLabel { return "it is too long" }
     }
-    return name.count > longest + (label == 0 ? 1 : 0) ? "it is too long" : nil
+    if name.count > longest + (label == 0 ? 1 : 0) { return "it is too long" }
+    return isNumbers(name) && SocketAddress(literal: name, port: 0) == nil
+      ? "as an IPv4 address it needs four numbers from 0 to 255, such as 127.0.0.1" : nil
+  }
+
+  /// Whether each label is a number, as in "127.1" or "0x7f.1". Such a host means an IPv4 address, which only some
+  /// of the systems would understand.
+  private static func isNumbers(_ name: ByteView) -> Bool {
+    var start = 0
+    for index in 0...name.count where index == name.count || name[index] == 0x2E {
+      let label = ByteView(rebasing: name[start..<index])
+      start = index + 1
+      if label.isEmpty, index == name.count { continue }
+      let isHex = label.count > 2 && label[0] == 0x30 && label[1] | 0x20 == 0x78
+      for byte in label.dropFirst(isHex ? 2 : 0) {
+        let letter = byte | 0x20
+        guard byte >= 0x30 && byte <= 0x39 || isHex && letter >= 0x61 && letter <= 0x66 else { return false }
+      }
+    }
+    return true
   }
 
   /// The host name in the form that TLS uses (RFC 6066 section 3): without a dot at its end; an IPv6 address
