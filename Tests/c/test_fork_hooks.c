@@ -287,6 +287,53 @@ TEST(fork_hooks_work_for_several_runtimes_and_for_grandchildren) {
   penstock_runtime_release(host);
 }
 
+/* ---- Runtimes that begin and end while another thread forks ---- */
+
+static void *make_runtimes(void *pointer) {
+  load *load = pointer;
+  for (int i = 0; !atomic_load(&load->over); i++) {
+    penstock_runtime *runtime = new_runtime(i % 2 ? "{\"caller_drives\": false}" : "{\"loops\": 2}");
+    penstock_channel *channel = open_channel_on(runtime);
+    check_echo(channel);
+    penstock_channel_release(channel);
+    OK(penstock_runtime_shutdown(runtime, 20000));
+    penstock_runtime_release(runtime);
+    atomic_fetch_add(&load->counter, 1);
+  }
+  return NULL;
+}
+
+static void make_one_in_child(void *pointer) {
+  load *load = pointer;
+  int32_t code = -1;
+  CHILD(unary_result(load->channels[0], &code) == PENSTOCK_OK && code == 0);
+  penstock_runtime *runtime = NULL;
+  penstock_channel *channel = NULL;
+  CHILD(penstock_runtime_new("{\"loops\": 2}", &runtime, NULL) == PENSTOCK_OK);
+  CHILD(penstock_channel_new_on(runtime, peer_address(), "{\"tls\": false}", &channel, NULL) == PENSTOCK_OK);
+  code = -1;
+  CHILD(unary_result(channel, &code) == PENSTOCK_OK && code == 0);
+  penstock_channel_release(channel);
+  CHILD(penstock_runtime_shutdown(runtime, 20000) == PENSTOCK_OK);
+  penstock_runtime_release(runtime);
+}
+
+/* Channels and runtimes of a child work whatever other threads of the parent were making when it forked, and the
+ * parent's go on. */
+TEST(fork_hooks_while_runtimes_begin_and_end) {
+  with_hooks();
+  load load = {.channels = {open_channel(), NULL}};
+  check_echo(load.channels[0]);
+  pthread_t threads[2];
+  for (int i = 0; i < 2; i++) pthread_create(&threads[i], NULL, make_runtimes, &load);
+  for (int i = 0; i < test_rounds(60); i++) reap(fork_and(make_one_in_child, &load));
+  EVENTUALLY(atomic_load(&load.counter) >= 2);
+  atomic_store(&load.over, true);
+  for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+  check_echo(load.channels[0]);
+  penstock_channel_release(load.channels[0]);
+}
+
 /* Each hook runs twice around one fork, as if both a program and a binding had installed them: once by pthread_atfork,
  * and once because the test calls it. */
 TEST(fork_hooks_may_be_installed_twice) {

@@ -169,6 +169,53 @@ TEST(picker_answers_are_checked) {
   end_servers(&all);
 }
 
+/* Of a pick that is over nothing is left: its status does not become that of a later pick, and none can be set. */
+typedef struct late {
+  penstock_pick *pick;
+  atomic_int refused;
+} late;
+
+static int32_t refuse_and_choose(penstock_pick *pick, void *context) {
+  late *self = context;
+  if (!self->pick) {
+    self->pick = pick;
+    OK(penstock_pick_fail(pick, PENSTOCK_STATUS_ABORTED, "of an earlier call"));
+    return 0;
+  }
+  return PENSTOCK_PICK_FAIL;
+}
+
+static int32_t fail_late(penstock_hop *hop, void *user_data) {
+  late *self = user_data;
+  (void)hop;
+  if (self->pick && penstock_pick_fail(self->pick, PENSTOCK_STATUS_ABORTED, "late") == PENSTOCK_E_STATE)
+    atomic_fetch_add(&self->refused, 1);
+  return PENSTOCK_NEXT;
+}
+
+TEST(picker_fails_only_its_own_call) {
+  servers all;
+  late late = {NULL, 0};
+  start_servers(&all, NULL);
+  open_servers(&all, ROUND_ROBIN, NULL);
+  connect_all(&all);
+  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
+  penstock_interceptor_id id = 0;
+  table.user_data = &late;
+  table.on_status = fail_late;
+  OK(penstock_channel_add_interceptor(all.channel, &table, 0, &id, NULL));
+  chooser self = CHOOSER(refuse_and_choose, &late);
+  set_picker(&all, &self);
+  CHECK_INT(ask(&all, NULL, "{\"wait_for_ready\": true}").code, 0);
+  /* The status of this call has been on its way when the call before it tried to set one again. */
+  outcome found = ask(&all, NULL, "{\"wait_for_ready\": true}");
+  CHECK_INT(found.code, PENSTOCK_STATUS_UNAVAILABLE);
+  CHECK_HAS(found.words, "the picker has failed the call");
+  CHECK_INT(atomic_load(&late.refused), 2);
+  end_servers(&all);
+  latch_wait(&self.finalized, 1);
+}
+
 /* A call that the picker lets wait ends at its deadline. Another waiting call has no deadline: the picker is asked about
  * it again when the endpoints change; then a new picker is asked, which chooses, and the call succeeds. */
 TEST(picker_waits) {

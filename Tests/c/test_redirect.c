@@ -224,6 +224,44 @@ TEST(redirect_ends_with_either_channel) {
   }
 }
 
+static void exchange_one(penstock_call *call) {
+  penstock_message *message = NULL;
+  OK(penstock_call_send(call, "x", 1));
+  OK(penstock_call_receive(call, &message));
+  penstock_message_release(message);
+}
+
+/* A graceful close of either channel waits for the redirected call. A redirected call of other channels, which ends
+ * meanwhile, does not count. */
+TEST(redirect_and_a_graceful_close) {
+  for (int which = 0; which < 2; which++) {
+    penstock_channel *dead = open_dead(NULL, ""), *good = open_channel();
+    way way = {.to = good};
+    probe sender;
+    add_sender(&sender, &way, dead);
+    penstock_call *call = redirected_bidi(dead);
+    penstock_channel *others[2] = {open_dead(NULL, ""), open_channel()};
+    struct way other_way = {.to = others[1]};
+    probe other_sender;
+    add_sender(&other_sender, &other_way, others[0]);
+    penstock_call *other = redirected_bidi(others[0]);
+    penstock_channel *closing = which == 0 ? dead : good;
+    OK(penstock_channel_close_gracefully(closing, 60000));
+    exchange_one(call);
+    exchange_one(other);
+    check_end(other, 0, "");
+    exchange_one(call);
+    CHECK(penstock_channel_connectivity(closing) != PENSTOCK_CONNECTIVITY_SHUTDOWN);
+    check_end(call, 0, "");
+    EVENTUALLY(penstock_channel_connectivity(closing) == PENSTOCK_CONNECTIVITY_SHUTDOWN);
+    for (int i = 0; i < 2; i++) penstock_channel_release(others[i]);
+    probe_wait_finalized(&other_sender);
+    penstock_channel_release(dead);
+    penstock_channel_release(good);
+    probe_wait_finalized(&sender);
+  }
+}
+
 /* The other channel closes between on_start and the moment when the start leaves. */
 static int32_t close_after(probe *self, penstock_hop *hop, int32_t event) {
   if (event == PENSTOCK_EVENT_START) {
