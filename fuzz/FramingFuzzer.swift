@@ -65,7 +65,7 @@ private func play(_ kind: UInt8, _ flags: UInt8, _ body: ByteView, piece: Int) -
   var sum = Sum()
   switch framing.responseHeaders(block, endsStream: false) {
   case .informational: preconditionFailure("an informational head")
-  case .ended(let status):
+  case .ended(let status), .foreign(let status):
     sum.add(status)
     return sum
   case .headers, .statusInBody: break

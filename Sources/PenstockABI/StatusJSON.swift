@@ -14,6 +14,7 @@ func json(_ status: Status) -> JSON.Value? {
     if status.detailsAreMalformed {
       object.set("details_error", JSON.string("grpc-status-details-bin does not decode as google.rpc.Status"))
     }
+    if let body = status.body { object.set("body", JSON.string(body.view)) }
   }.value
 }
 

@@ -32,6 +32,9 @@ struct StatusReader {
         isMalformed = true
         return member.string == nil ? member.fail("a string") : nil
       }
+      if bytesEqual(key, "body") {
+        return member.string { if !$0.isEmpty { status.body = $0 } }
+      }
       return member.unknown
     }
     if let failure { return failure }
@@ -155,7 +158,7 @@ private struct DetailReader {
     case .strings: return reader.elements { readString($0, field.number, into: out) }
     case .int, .presentInt:
       guard let number = int64(reader) else {
-        return reader.fail("a 64-bit integer, as a string or a number")
+        return reader.fail("a 64-bit integer, as a string or a number", hasType: reader.string != nil)
       }
       if number == 0, case .int = field.kind { return nil }
       var writer = ProtoWriter(into: out)
@@ -164,7 +167,7 @@ private struct DetailReader {
     case .duration:
       let part = ByteBuffer()
       guard let text = reader.string, writeDuration(text, into: part) else {
-        return reader.fail("a duration like \"1.5s\"")
+        return reader.fail("a duration like \"1.5s\"", hasType: reader.string != nil)
       }
       return put(part, field.number, into: out)
     case .message(let inner): return readMessage(reader, inner, field.number, into: out)

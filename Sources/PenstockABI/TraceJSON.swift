@@ -10,24 +10,6 @@ private func text(_ terminated: ByteBuffer) -> JSON.Value? {
   JSON.string(terminated.isEmpty ? terminated.view : ByteView(rebasing: terminated.view.dropLast()))
 }
 
-private func name(_ event: EventKind) -> StaticString {
-  switch event {
-  case .none: "none"
-  case .start: "start"
-  case .send: "send"
-  case .halfClose: "half_close"
-  case .headers: "headers"
-  case .receive: "receive"
-  case .status: "status"
-  case .cancel: "cancel"
-  case .demand: "demand"
-  case .sent: "sent"
-  case .create: "create"
-  case .destroy: "destroy"
-  case .pick: "pick"
-  }
-}
-
 private func name(_ kind: CallKind) -> StaticString {
   switch kind {
   case .unary: "unary"
@@ -95,7 +77,7 @@ private func json(_ note: TraceNote, _ record: CallRecord, _ log: TraceLog) -> J
       object.set("hop", JSON.null)
     }
     if note.event != .none {
-      object.set("event", JSON.string(name(note.event)))
+      object.set("event", JSON.string(note.event.name))
       object.set("lane", lane(note))
     }
     if let answer = note.verdict { object.set("verdict", verdict(answer)) }
@@ -123,26 +105,6 @@ private func json(_ note: TraceNote, _ record: CallRecord, _ log: TraceLog) -> J
 
 // MARK: - Who holds up the call
 
-/// Appends a number with commas between groups of three digits: 3204 as "3,204".
-private func append(_ number: UInt64, to text: ByteBuffer) {
-  let digits = ByteBuffer()
-  _ = appendDecimal(number, to: digits)
-  for (index, digit) in digits.view.enumerated() {
-    if index > 0, (digits.count - index) % 3 == 0 { _ = text.append(byte: 0x2c) }
-    _ = text.append(byte: digit)
-  }
-}
-
-private func named(_ before: StaticString, _ name: ByteBuffer, _ after: StaticString) -> ByteBuffer {
-  let made = ByteBuffer()
-  _ = made.append(before)
-  _ = made.append("`")
-  _ = made.append(ByteView(rebasing: name.view.dropLast()))
-  _ = made.append("`")
-  _ = made.append(after)
-  return made
-}
-
 private func state(_ standing: Standing) -> StaticString {
   switch standing.state {
   case .paused: "paused"
@@ -161,16 +123,14 @@ private func json(_ standing: Standing, _ now: UInt64) -> JSON.Value? {
     object.set("level", JSON.string(name(standing.level)))
     object.set("attempt", JSON.int(Int(standing.attempt)))
     object.set("state", JSON.string(state(standing)))
-    object.set("event", JSON.string(name(standing.event)))
+    object.set("event", JSON.string(standing.event.name))
     object.set("for_ms", standing.since == 0 ? JSON.null : JSON.int(milliseconds(standing.since, now)))
     object.set("waiting", JSON.int(standing.waiting))
   }.value
 }
 
-private func json(_ holder: Holder, _ now: UInt64) -> JSON.Value? {
-  func made(_ state: StaticString, _ hop: ByteBuffer?, _ words: ByteBuffer, _ since: UInt64? = nil) -> JSON
-    .Value?
-  {
+private func json(_ holder: Holder, _ words: ByteBuffer, _ now: UInt64) -> JSON.Value? {
+  func made(_ state: StaticString, _ hop: ByteBuffer? = nil, since: UInt64? = nil) -> JSON.Value? {
     JSON.object { object in
       object.set("state", JSON.string(state))
       object.set("hop", hop.map { text($0) } ?? JSON.null)
@@ -178,41 +138,18 @@ private func json(_ holder: Holder, _ now: UInt64) -> JSON.Value? {
       object.set("text", JSON.string(words.view))
     }.value
   }
-  func plain(_ state: StaticString, _ words: StaticString) -> JSON.Value? {
-    let text = ByteBuffer()
-    _ = text.append(words)
-    return made(state, nil, text)
-  }
   switch holder {
-  case .running(let hop, let event):
-    let words = named("in the callback of ", hop, " about ")
-    _ = words.append(name(event))
-    return made("running", hop, words)
+  case .running(let hop, _): return made("running", hop)
   case .hop(let standing):
-    if standing.state == .unasked {
-      return made(
-        "demand", standing.name, named("a message waits at ", standing.name, " until one is asked for"))
-    }
-    let before: StaticString
-    switch standing.state {
-    case .paused: before = "paused in "
-    case .held: before = "held in "
-    case .onExecutor: before = "on the executor of "
-    case .kept, .unasked, .queued: before = "in "
-    }
-    let words = named(before, standing.name, " for ")
-    append(milliseconds(standing.since, now), to: words)
-    _ = words.append(" ms")
-    return made(state(standing), standing.name, words, standing.since)
-  case .taken(let hop): return made("taken", hop, named("taken by ", hop, ", which has not answered"))
-  case .name: return plain("name", "waiting for the addresses of the name")
-  case .connection: return plain("connection", "waiting for a connection")
-  case .slot: return plain("slot", "waiting for the server to allow one more call on the connection")
-  case .endpoint:
-    return plain("endpoint", "waiting for an endpoint that the picker, a hop or the request takes")
-  case .demand: return plain("demand", "waiting for the caller to ask for a message")
-  case .server: return plain("server", "waiting for the server, or for the caller to send")
-  case .loop: return plain("loop", "about to go on")
+    return made(state(standing), standing.name, since: standing.state == .unasked ? nil : standing.since)
+  case .taken(let hop): return made("taken", hop)
+  case .name: return made("name")
+  case .connection: return made("connection")
+  case .slot: return made("slot")
+  case .endpoint: return made("endpoint")
+  case .demand: return made("demand")
+  case .server: return made("server")
+  case .loop: return made("loop")
   case .nobody: return JSON.null
   }
 }
@@ -251,7 +188,9 @@ private func fillStanding(_ object: JSON.Object, _ view: CallView, _ now: UInt64
   object.set("protocol", protocolName(view.connection))
   object.set("http", httpVersion(view.connection))
   object.set("connection_silent_ms", silentMilliseconds(view.connection?.heardAt.value ?? 0, now))
-  object.set("holder", json(view.holder, now))
+  object.set("peer", view.connection.map { JSON.string($0.peer.view) } ?? JSON.null)
+  object.set("local", view.connection?.local.map { JSON.string($0.view) } ?? JSON.null)
+  object.set("holder", json(view.holder, view.holderWords, now))
   for (key, lane) in [("outbound" as StaticString, Lane.outbound), ("inbound", .inbound)] {
     object.set(
       key,
@@ -292,7 +231,7 @@ func traceJSON(_ call: ClientCall, _ view: CallView?) -> JSON.Value? {
 private func json(_ running: CallWatch.Running, _ view: RuntimeView) -> JSON.Value? {
   JSON.object { object in
     object.set("interceptor", view.interceptor.map { text($0) } ?? JSON.null)
-    object.set("event", JSON.string(name(running.event)))
+    object.set("event", JSON.string(running.event.name))
     object.set("call", JSON.int(running.call))
     object.set("for_ms", JSON.int(milliseconds(view.turnTime, view.now)))
   }.value

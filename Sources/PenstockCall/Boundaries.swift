@@ -58,6 +58,8 @@ open class CallBelow {
   open func reset() {}
   /// The kind of thing that the attempt still waits for after its start.
   open var lacks: Lack { .nothing }
+  /// Appends in words what the attempt waits for. `holder` says the kind: name, connection, slot, endpoint or server.
+  open func sayWait(for holder: Holder, _ text: ByteBuffer) {}
 }
 
 /// The layer above the chain: the caller. Everything runs on the driving thread.

@@ -263,7 +263,7 @@ public final class Call {
   public func transportSent(_ n: Int) { perform(.sentFromBelow(n)) }
 
   /// The time that `CallLoop.setDeadline` was given has come.
-  public func deadlinePassed() { perform(.endLocally(Status(.deadlineExceeded, "deadline exceeded"))) }
+  public func deadlinePassed() { perform(.endLocally(statusOfDeadline())) }
 
   // MARK: - Inputs, a step each
 

@@ -90,7 +90,7 @@ public final class ConnectionFacts {
   public let local: ByteBuffer?
   /// The protocol of the calls on the connection.
   public let rpc: RPCProtocol
-  private let isHTTP1: Bool
+  public let isHTTP1: Bool
   /// The version of HTTP, "2" or "1.1".
   public var http: StaticString { isHTTP1 ? "1.1" : "2" }
   /// The known facts about the connection's TLS; nil: cleartext.

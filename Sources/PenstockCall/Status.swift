@@ -25,6 +25,9 @@ public final class Status {
   /// Whether the server's grpc-status-details-bin could not be decoded; its raw bytes stay readable in the
   /// trailers.
   public private(set) var detailsAreMalformed = false
+  /// The first bytes of an answer that belongs to no RPC, such as a proxy's page, made printable; nil: the answer
+  /// had no such body. For people who read the status as JSON.
+  public var body: ByteBuffer?
   /// Whether a cancel, the deadline or the closing of the channel has made this status; its code can't be
   /// changed then.
   public var isLocal = false
@@ -211,6 +214,7 @@ public final class Status {
     let other = Status(code, message)
     other.details = details.copy()
     other.detailsAreMalformed = detailsAreMalformed
+    other.body = body
     if let made { other.made = made.copy() }
     return other
   }

@@ -16,6 +16,11 @@ enum Limits {
   /// A status in a body (gRPC-Web, Connect): message and details in bytes, metadata as a header list counts.
   /// Beyond: the call ends with RESOURCE_EXHAUSTED.
   static let statusInBodyBytes = 64 << 10
+  /// Bytes of an answer that belongs to no RPC, such as a proxy's page, which the status keeps. Beyond: they are not
+  /// read.
+  static let foreignBodyBytes = 512
+  /// Nanoseconds for which these bytes are awaited after the headers. Beyond: the call ends without them.
+  static let foreignBodyNanoseconds: UInt64 = 1_000_000_000
   /// Bytes of a TLS handshake. Beyond: the connection fails.
   static let handshakeBytes = 1 << 20
   /// Bytes of TLS records that wait to be sent, in addition to the records of calls. Beyond: nothing is

@@ -19,9 +19,39 @@ typedef struct log {
 
 static void copy(char *to, size_t size, const char *from) { snprintf(to, size, "%s", from ? from : "(null)"); }
 
+enum { NEVER, MAYBE, ALWAYS };
+
+/* Which members each kind of event has. */
+static const struct {
+  int address, message, ms;
+} members[13] = {
+    [PENSTOCK_CONNECTION_RESOLVING] = {NEVER, NEVER, NEVER},
+    [PENSTOCK_CONNECTION_UNRESOLVED] = {NEVER, ALWAYS, NEVER},
+    [PENSTOCK_CONNECTION_CONNECTING] = {ALWAYS, NEVER, NEVER},
+    [PENSTOCK_CONNECTION_SECURED] = {ALWAYS, NEVER, NEVER},
+    [PENSTOCK_CONNECTION_READY] = {ALWAYS, NEVER, NEVER},
+    [PENSTOCK_CONNECTION_DRAINING] = {ALWAYS, MAYBE, NEVER},
+    [PENSTOCK_CONNECTION_LOST] = {ALWAYS, ALWAYS, NEVER},
+    [PENSTOCK_CONNECTION_BACKOFF] = {ALWAYS, ALWAYS, MAYBE},
+    [PENSTOCK_CONNECTION_SILENT] = {ALWAYS, NEVER, ALWAYS},
+    [PENSTOCK_CONNECTION_IGNORED] = {MAYBE, ALWAYS, NEVER},
+    [PENSTOCK_CONNECTION_HEALTHY] = {ALWAYS, NEVER, NEVER},
+    [PENSTOCK_CONNECTION_UNHEALTHY] = {ALWAYS, ALWAYS, NEVER},
+};
+
+static void check_member(int32_t kind, const char *what, int rule, bool is_there) {
+  if (rule == MAYBE || is_there == (rule == ALWAYS)) return;
+  test_failed(__FILE__, __LINE__, "an event of kind %d has %s %s", kind, is_there ? "a" : "no", what);
+}
+
 static void heard(void *user_data, const penstock_connection_event *event) {
   log *self = user_data;
   if (!CHECK(event->struct_size >= sizeof(*event) && event->kind >= 1 && event->kind <= 12)) return;
+  check_member(event->kind, "address", members[event->kind].address, event->address && *event->address);
+  check_member(event->kind, "message", members[event->kind].message, event->message && *event->message);
+  check_member(event->kind, "ms", members[event->kind].ms, event->ms > 0);
+  check_member(event->kind, "tls_version", event->kind == PENSTOCK_CONNECTION_SECURED ? ALWAYS : NEVER,
+               event->tls_version);
   pthread_mutex_lock(&self->mutex);
   size_t length = strlen(self->kinds);
   if (length < sizeof(self->kinds) - 1) self->kinds[length] = " RUCSYDLBsIHU"[event->kind];
@@ -200,6 +230,61 @@ TEST(connection_events_name_what_is_ignored) {
   EVENTUALLY(has(&self, "IIIIRCY"));
   CHECK_HAS(self.message[10], "retryThrottling");
   penstock_channel_release(channel);
+  latch_wait(&self.finalized, 1);
+  OK(penstock_runtime_shutdown(runtime, 20000));
+  penstock_runtime_release(runtime);
+}
+
+/* The health of a server: the events say why it does not get calls, and nothing more if it does. */
+TEST(connection_events_of_health) {
+  static const struct {
+    const char *service, *kinds, *message;
+  } cases[] = {{"penstock.Echo", "RCYH", "(null)"},
+               {"nobody", "RCYU", "the server says that it does not know the service (health check)"}};
+  for (int i = 0; i < 2; i++) {
+    log self = LOG_INIT;
+    penstock_runtime *runtime = new_runtime(NULL);
+    char options[256];
+    snprintf(options, sizeof(options),
+             "{\"tls\": false, \"service_config\": {\"loadBalancingConfig\": [{\"round_robin\": {}}], "
+             "\"healthCheckConfig\": {\"serviceName\": \"%s\"}}}",
+             cases[i].service);
+    penstock_channel *channel = open_at(runtime, peer_address(), options);
+    observe(&self, channel);
+    OK(penstock_channel_connect(channel));
+    EVENTUALLY(has(&self, cases[i].kinds));
+    CHECK_STR(self.message[i == 0 ? PENSTOCK_CONNECTION_HEALTHY : PENSTOCK_CONNECTION_UNHEALTHY], cases[i].message);
+    penstock_channel_release(channel);
+    latch_wait(&self.finalized, 1);
+    OK(penstock_runtime_shutdown(runtime, 20000));
+    penstock_runtime_release(runtime);
+  }
+}
+
+/* What is ignored is told again when the policy changes, and not when another takes its place. */
+TEST(connection_events_name_what_is_ignored_after_a_change_of_the_policy) {
+  static log self = LOG_INIT;
+  static const char snapshot[] = "{\"addresses\": [{\"address\": \"%s\"}], \"service_config\": "
+                                 "{\"loadBalancingConfig\": [{\"%s\": {}}]}}";
+  penstock_runtime *runtime = new_runtime(NULL);
+  penstock_channel *channel = open_at(runtime, "pool.example:443", "{\"tls\": false}");
+  observe(&self, channel);
+  penstock_resolver *resolver = NULL;
+  OK(penstock_channel_set_resolver(channel, NULL, &resolver, NULL));
+  static const char *const policies[] = {"round_robin", "weighted_round_robin", "round_robin", "weighted_round_robin"};
+  for (int i = 0; i < 4; i++) {
+    char text[300];
+    snprintf(text, sizeof(text), snapshot, peer_address(), policies[i]);
+    OK(penstock_resolver_push(resolver, text, NULL));
+    check_echo(channel);
+    EVENTUALLY(has(&self, i < 1 ? "RCY" : i < 3 ? "RCYI" : "RCYII"));
+    check_echo(channel);
+  }
+  CHECK_STR(self.kinds, "RCYII");
+  CHECK_HAS(self.message[10], "weighted_round_robin");
+  CHECK_STR(self.address[10], "(null)");
+  penstock_channel_release(channel);
+  penstock_resolver_release(resolver);
   latch_wait(&self.finalized, 1);
   OK(penstock_runtime_shutdown(runtime, 20000));
   penstock_runtime_release(runtime);

@@ -353,15 +353,16 @@ PENSTOCK_API void *penstock_call_value(const penstock_call *call, const char *ke
 /* Writes the trace of the call as one JSON object:
  * {"id", "method", "kind", "target", "ended",
  *  "holder": says what the call waits for now: {"state", "hop" (a name or null), "text", such as "paused in `auth` for
- *    3,204 ms", and in the states "paused", "held" and "executor" "for_ms"}; null once the call has ended, and if the
- *    loop does not answer within 100 ms. "state" is one of "paused", "held", "executor" (which has not run the callback
- *    yet), "running" (the callback in which this function is called), "taken" (a hop has taken the call and has not
- *    answered), "name" (its addresses), "connection", "slot" (the server allows no more calls on the connection at
- *    once), "endpoint" (the picker, a hop or the request takes none of those that are ready), "demand" (a message has
- *    not been asked for), "server", "loop" (the call's loop is about to go on)
- *  "age_ms", "deadline_ms" (left; null: no deadline), "attempts", "protocol", "http" and "connection_silent_ms" (what
- *    the connection of the last attempt speaks, as in penstock_reply_stats_json, and how long nothing has come on it;
- *    null without one), and "outbound", "inbound": the events that wait at hops,
+ *    3,204 ms", with the last failure of connecting or of the look-up, and in the states "paused", "held" and "executor"
+ *    "for_ms"}; null once the call has ended, and if the loop does not answer within 100 ms. "state" is one of "paused",
+ *    "held", "executor" (which has not run the callback yet), "running" (the callback in which this function is called),
+ *    "taken" (a hop has taken the call and has not answered), "name" (its addresses), "connection", "slot" (the server,
+ *    or over HTTP/1.1 the channel, allows no more calls at once), "endpoint" (the picker, a hop or the request takes
+ *    none of those that are ready), "demand" (a message has not been asked for), "server", "loop" (the call's loop is
+ *    about to go on)
+ *  "age_ms", "deadline_ms" (left; null: no deadline), "attempts", "protocol", "http", "connection_silent_ms", "peer"
+ *    and "local" (what the connection of the last attempt speaks, how long nothing has come on it, and its addresses,
+ *    as in penstock_reply_stats_json; null without one), and "outbound", "inbound": the events that wait at hops,
  *    each {"hop", "index" in the chain, "level", "attempt", "state" (as in "holder"; "queued": behind another event;
  *    "kept": headers that wait for the hop's verdict on the event behind them), "event", "for_ms", "waiting": how many
  *    more events wait unseen in front of the hop}. These members are absent once the call has ended, and if the loop

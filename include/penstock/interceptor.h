@@ -72,8 +72,10 @@ typedef struct penstock_connection_event {
   size_t struct_size;
   int32_t kind;            /* PENSTOCK_CONNECTION_... */
   const char *target;      /* the channel's target, as the program gave it */
-  const char *address;     /* the server's address, such as "192.0.2.1:443"; NULL: an event of the name's look-up */
-  const char *message;     /* more information in words, such as a reason; NULL: none */
+  const char *address;     /* the server's address, such as "192.0.2.1:443"; NULL: an event of the name's look-up, or
+                              of the channel's service config */
+  const char *message;     /* the reason, in words, with UNRESOLVED, LOST, BACKOFF, IGNORED and UNHEALTHY, and with
+                              DRAINING if the server has given one; NULL with other events */
   uint64_t ms;             /* milliseconds, for the events that say so; otherwise 0 */
   const char *tls_version; /* with SECURED, such as "TLSv1.3"; NULL with other events, like the next two */
   const char *tls_cipher;  /* with SECURED, such as "TLS_AES_256_GCM_SHA384" */

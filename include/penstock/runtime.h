@@ -72,8 +72,8 @@ PENSTOCK_API penstock_result penstock_runtime_poll(penstock_runtime *runtime, in
 /* Writes as JSON a snapshot for diagnosing hangs:
  * {"complete", "running": null or {"interceptor" (null: a callback of the call itself), "event", "call": an id,
  *  "for_ms": how long the callback has run at most}, "calls": [{"id", "method", "kind", "target", "age_ms",
- *  "deadline_ms", "attempts", "protocol", "http", "connection_silent_ms", "holder", "outbound", "inbound": as in
- *  penstock_call_trace_json}, ...], the newest call first}
+ *  "deadline_ms", "attempts", "protocol", "http", "connection_silent_ms", "peer", "local", "holder", "outbound",
+ *  "inbound": as in penstock_call_trace_json}, ...], the newest call first}
  * The loop is asked for the calls. If it does not answer within `timeout_ms`, because a callback does not return,
  * "complete" is false, "calls" null, and "running" names the interceptor. Several loops are asked in turn, and share
  * the time: "calls" then has those of the loops that answer, loop by loop.

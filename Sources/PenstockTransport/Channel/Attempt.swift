@@ -19,7 +19,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   /// The call; nil before the start and after the end. The reference is not counted. A call that has begun exists until
   /// it has ended, and by then it has reset its attempt or has received its status.
   private(set) var call: Unmanaged<Call>?
-  private var framing: Framing?
+  var framing: Framing?
   var stream: TransportStream?
   /// The pieces of the request's body, until there is a stream that sends them.
   var pieces = PieceQueue()
@@ -28,7 +28,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   private var takesTurns = false
   private var headersCame = false
   /// Whether the body contains the call's status. The body is then read even if the call asks for no message.
-  private var readsStatus = false
+  var readsStatus = false
   var isScheduled = false
   private(set) var wasPickedAgain = false
   /// Whether the call's hops, or its request's `EndpointWish`, take part in the choice of the endpoint.
@@ -65,6 +65,8 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     guard isWaiting else { return stream?.lacksConnection == true ? .connection : .nothing }
     return withCore { $0.lack == .slot && (isChoosy || $0.picker != nil) ? .endpoint : $0.lack }
   }
+
+  override func sayWait(for holder: Holder, _ text: ByteBuffer) { sayWaiting(for: holder, text) }
 
   // MARK: From the call
 
@@ -186,7 +188,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     if isWaiting { finish(Status(.unavailable, words: words)) }
   }
 
-  private func failSoon(_ status: Status) {
+  func failSoon(_ status: Status) {
     if stream?.lacksConnection == true { notesWait(for: .nothing) }
     if failure == nil { failure = status }
     core.work.schedule(self)
@@ -391,6 +393,9 @@ final class Attempt: StreamOwner, TurnTask, Queued {
       call.measures.headersAt.setOnce(now)
       call.inboundHeaders(metadata)
       return self.call != nil && self.stream === stream
+    case .foreign(let status):
+      takeForeign(status)
+      return true
     case .ended(let status):
       finish(status, call)
       return false
@@ -473,6 +478,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   private func leave(_ why: Leave) {
     if borrow(stream, { $0.leave(why) }) == nil { withCore { $0.forgetWaiting() } }
     if message != nil { message = nil }
+    if readsStatus, let timer = framing?.timer { core.runtime.disarm(timer) }
     pieces.removeAll()
     withCore { $0.end(self) }
   }

@@ -37,7 +37,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   /// Attempts that wait for the balancer's pick, or for a slot.
   var waiting = WaitQueue<Attempt>()
   var isScheduled = false
-  private var nameless = ByteBuffer()
+  private(set) var nameless = ByteBuffer()
   let connectivity = ConnectivityCell()
   let methods: CurrentMethods
   /// The listeners to connection events; nil: the channel is closed.

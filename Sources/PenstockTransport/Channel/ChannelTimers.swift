@@ -8,6 +8,8 @@ final class ChannelTimer: Timer {
     /// Makes a channel IDLE that has had no calls for the idle timeout.
     case rest(Unmanaged<ChannelCore>)
     case ask(Unmanaged<HealthCheck>)
+    /// Ends the wait for the first bytes of an answer that belongs to no RPC.
+    case page(Unmanaged<Attempt>)
   }
 
   private let work: Work
@@ -20,6 +22,7 @@ final class ChannelTimer: Timer {
     case .judge(let core): core.takeUnretainedValue().judgeOutliers(self)
     case .rest(let core): core.takeUnretainedValue().mayRest(self)
     case .ask(let check): check.takeUnretainedValue().timeIsUp()
+    case .page(let attempt): attempt.takeUnretainedValue().pageIsLate()
     }
   }
 }

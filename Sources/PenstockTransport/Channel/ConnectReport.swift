@@ -1,14 +1,23 @@
 import PenstockChannel
 import PenstockWire
 
-/// The error text of calls that fail because no address can be connected to. It has each address with its
-/// last failure, the number of failures, and the time until the next attempt to connect.
+/// The text about the addresses of a channel: for calls that fail because no address can be connected to, and for
+/// those that wait for a connection. It has each address with its last failure, the number of failures, and the time
+/// until the next attempt to connect.
 enum ConnectReport {
   private static let mostTold = 8
 
   @inline(never) @_optimize(size)
   static func words(_ name: ByteBuffer, _ endpoints: [Subchannel], now: UInt64) -> ByteBuffer {
-    let text = ByteBuffer().say("could not connect to ").say(name.view)
+    let text = ByteBuffer().say("could not connect to ")
+    say(name, endpoints, now: now, to: text)
+    return text
+  }
+
+  /// Appends the name and the failures to `text`.
+  @inline(never) @_optimize(size)
+  static func say(_ name: ByteBuffer, _ endpoints: [Subchannel], now: UInt64, to text: ByteBuffer) {
+    text.say(name.view)
     var failed = 0
     var times = 0
     var next = UInt64.max
@@ -29,7 +38,6 @@ enum ConnectReport {
     if failed > mostTold { text.say("; and ").say(failed - mostTold).say(" more") }
     if times > 1 { text.say("; failed ").say(times).say(" times") }
     if next != .max { text.say("; next attempt in ").say(unsigned: wait(next, now)).say(" ms") }
-    return text
   }
 
   /// The time from `now` to `next` in milliseconds, rounded up to two significant digits.

@@ -9,6 +9,14 @@ protocol ConnectorOwner: AnyObject {
   /// memory.
   func connectorDone(_ connector: Connector, _ link: Link, _ peer: ByteBuffer) -> Bool
   func connectorFailed(_ connector: Connector, _ words: ByteBuffer)
+  /// Whether a connection of this channel to the address has worked. If so, TLS or its lack is no likely reason for
+  /// a failure.
+  var hasWorked: Bool { get }
+}
+
+extension HTTP1Pool {
+  /// A pool begins with a connection that has gone through all steps.
+  var hasWorked: Bool { true }
 }
 
 /// Makes one connection. It connects a socket, and runs the steps on it one after the other. Then a
@@ -129,9 +137,7 @@ final class Connector: ReadyHandler, TurnTask {
       switch link.socket.receive(into: space) {
       case .wouldBlock: return
       case .end:
-        let text = Link.ended(step.during)
-        step.guess(text)
-        return fail(text)
+        return fail(guess(step, Link.ended(step.during)))
       case .failed(let code): return lose(code)
       case .bytes(let n):
         link.input.commit(n)
@@ -185,9 +191,14 @@ final class Connector: ReadyHandler, TurnTask {
   @inline(never) @_optimize(size)
   private func lose(_ code: Int32) {
     guard case .step(let step) = phase else { return }
-    let text = Link.lost(code, step.during)
-    step.guess(text)
-    fail(text)
+    fail(guess(step, Link.lost(code, step.during)))
+  }
+
+  /// Adds to `text` a likely reason why the peer has closed the connection during `step`.
+  @inline(never) @_optimize(size)
+  private func guess(_ step: ConnectStep, _ text: ByteBuffer) -> ByteBuffer {
+    if owner?.hasWorked == false { step.guess(text) }
+    return text
   }
 
   @inline(never) @_optimize(size)

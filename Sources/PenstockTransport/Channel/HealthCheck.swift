@@ -61,7 +61,8 @@ final class HealthCheck: StreamOwner {
     connection = other
     // A stream that was never opened has not failed, so the new stream begins without a back-off delay.
     if wasQueued, watch() { return }
-    follow(.ended(random: random))
+    follow(
+      .ended(random: random), ByteBuffer().say("the connection of its health check accepts no more calls"))
   }
 
   /// Whether the health check's stream waits until its connection can open another stream.
@@ -80,12 +81,16 @@ final class HealthCheck: StreamOwner {
   /// does not count as ready.
   @inline(never) @_optimize(size)
   private func follow(_ event: HealthEvent, _ words: ByteBuffer? = nil) {
+    var words = words
     let policy = channel.destination.backoff
     var actions = state.handle(event, policy, now: channel.runtime.now)
     while let action = actions.next() {
       switch action {
       case .watch:
-        if !watch() { actions = state.handle(.ended(random: random), policy, now: channel.runtime.now) }
+        if !watch() {
+          words = ByteBuffer().say("no memory for its health check")
+          actions = state.handle(.ended(random: random), policy, now: channel.runtime.now)
+        }
       case .cancel:
         timer.map { channel.runtime.disarm($0) }
         leave(.cancelled)
@@ -150,7 +155,10 @@ final class HealthCheck: StreamOwner {
   @inline(never) @_optimize(size)
   override func streamReceives(head block: HeaderBlock, endsStream: Bool) {
     if !hadAnswered { connection?.forgetAnswer() }
-    if case .ended(let ended) = framing?.responseHeaders(block, endsStream: endsStream) { status = ended }
+    switch framing?.responseHeaders(block, endsStream: endsStream) {
+    case .ended(let ended), .foreign(let ended): status = ended
+    case .informational, .headers, .statusInBody, nil: break
+    }
   }
 
   override func streamReceives(trailers block: HeaderBlock) {
@@ -187,8 +195,7 @@ final class HealthCheck: StreamOwner {
   override func streamChanged(_ stream: TransportStream) {
     guard stream === self.stream else { return }
     if let health = said.take() {
-      let words = ByteBuffer().say("the server says that it does not serve (health check)")
-      follow(.heard(serves: health == 1), words)
+      follow(.heard(serves: health == 1), HealthCheck.reason(health))
     }
     guard stream === self.stream, let framing else { return }
     if let end = stream.end {
@@ -202,7 +209,23 @@ final class HealthCheck: StreamOwner {
         ByteBuffer().say("healthCheckConfig: the server has no health service, and counts as serving"))
       return follow(.unimplemented)
     }
-    let words = ByteBuffer().say("its health check ended: ").say(status.message)
+    let words = ByteBuffer().say("its health check ended: ")
+    words.say(status.message.isEmpty ? status.code.name.bytes : status.message)
     follow(.ended(random: random), words)
+  }
+
+  /// The reason why a server with this health gets no calls; nil: it serves. The numbers are those of
+  /// `HealthCheckResponse.ServingStatus`.
+  @inline(never) @_optimize(size)
+  private static func reason(_ health: UInt64) -> ByteBuffer? {
+    let said: StaticString
+    switch health {
+    case 1: return nil
+    case 2: said = "it does not serve"
+    case 3: said = "it does not know the service"
+    case 0: said = "its health is unknown"
+    default: said = "its health has a number that is not defined"
+    }
+    return ByteBuffer().say("the server says that ").say(said).say(" (health check)")
   }
 }

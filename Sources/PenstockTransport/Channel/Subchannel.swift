@@ -32,6 +32,8 @@ final class Subchannel: Timer, ConnectorOwner {
   private var draining: [TransportConnection] = []
   /// The reason why the last attempt to connect has failed; nil after an attempt has succeeded.
   private(set) var failure: ByteBuffer?
+  /// Whether a connection to the address has worked: the peer has completed a TLS handshake, or has answered in HTTP.
+  private(set) var hasWorked = false
   /// The counter of attempts for outlier detection; nil: attempts are not counted.
   private var tally: AttemptTally?
   private var record = OutlierRecord()
@@ -85,6 +87,18 @@ final class Subchannel: Timer, ConnectorOwner {
   }
 
   var hasSlot: Bool { free != nil }
+
+  /// Appends in words what a call waits for that finds no slot here.
+  @inline(never) @_optimize(size)
+  func sayFull(_ text: ByteBuffer) {
+    guard let facts = connection?.facts else { return }
+    if !facts.isHTTP1 {
+      text.say("the server to allow one more call on the connection")
+    } else {
+      text.say("one of the channel's ").say(channel.destination.http1Connections)
+        .say(" connections to the server (http1_max_connections)")
+    }
+  }
 
   /// Called when no connection can open a stream for an attempt. The balancer will get an event when a
   /// connection can, or when the connections are lost. `grows`: begins a further connection, if the limit
@@ -264,7 +278,10 @@ final class Subchannel: Timer, ConnectorOwner {
     guard let connection = version.connection(on: link, peer, channel, self) else { return false }
     self.connector = nil
     fresh = connection
-    if let security = connection.facts?.security { note(.secured, security: security) }
+    if let security = connection.facts?.security {
+      hasWorked = true
+      note(.secured, security: security)
+    }
     connection.begin()
     return true
   }
@@ -279,6 +296,7 @@ final class Subchannel: Timer, ConnectorOwner {
   func connectionReady(_ ready: TransportConnection) {
     ready.facts?.tally = tally
     ready.wasReady = true
+    hasWorked = true
     note(.ready, connection: ready.facts)
     guard fresh === ready else { return }
     fresh = nil

@@ -12,6 +12,8 @@ public struct CallView {
   public let connection: ConnectionFacts?
   public let standings: [Standing]
   public let holder: Holder
+  /// The holder in words, such as "waiting for a connection to ...".
+  public let holderWords: ByteBuffer
 
   /// Copies the state of `call`. Called on the driving thread.
   init(_ call: Call) {
@@ -21,6 +23,7 @@ public struct CallView {
     connection = call.connection
     standings = call.standings
     holder = call.holder(standings)
+    holderWords = call.words(for: holder)
   }
 }
 

@@ -17,6 +17,8 @@ class CommonFraming: Framing {
   /// Whether each message is sent as a prefix and its bytes. If not, the subclass overrides `frame`.
   private let isPrefixed: Bool
   final var receives = Encoding.identity
+  /// The content-encoding of the answer, which none of the framings with prefixed messages has; nil: no such field.
+  final var coding: ByteBuffer?
   final var httpStatus = 0
   private var inflation: Inflation? {
     didSet { isBusy = inflation != nil }
@@ -271,11 +273,11 @@ class CommonFraming: Framing {
     case .tooLarge(let length, let limit):
       let text = ByteBuffer().say("a received message of ").say(unsigned: UInt64(length))
         .say(" bytes is over the limit of ").say(limit).say(" (max_receive_message_bytes)")
-      return Status(.resourceExhausted, words: text)
+      return Status(.resourceExhausted, words: sayCoding(text))
     case .badFlag(let flag):
       let text = ByteBuffer().say("the compressed flag of a received message is ").say(Int(flag))
         .say(", neither 0 nor 1")
-      return Status(.internal, words: text)
+      return Status(.internal, words: sayCoding(text))
     case .noMemory: return noMemoryToReceive()
     }
   }

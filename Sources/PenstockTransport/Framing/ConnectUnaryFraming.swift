@@ -119,7 +119,7 @@ final class ConnectUnaryFraming: ConnectFraming {
     let start = takePlainHead(block) ?? readHead(block.fields, endsStream: endsStream)
     var most = limit
     switch start {
-    case .informational, .ended: return start
+    case .informational, .ended, .foreign: return start
     case .statusInBody: most = max(limit, MessageDecoder.leastLastLimit)
     case .headers: break
     }
@@ -146,7 +146,7 @@ final class ConnectUnaryFraming: ConnectFraming {
     if httpStatus / 100 == 1 && !endsStream { return .informational }
     let type = value(of: "content-type", in: fields)
     isError = httpStatus != 200 && ContentType.fit(type, typeStart, ("json" as StaticString).bytes) == .fits
-    if !isError, let status = notOurs(type, fields) { return .ended(status) }
+    if !isError, let status = notOurs(type, fields) { return endsStream ? .ended(status) : .foreign(status) }
     let answer = Status(isError ? code(ofHTTP: httpStatus) : .ok)
     self.answer = answer
     takeEncoding(of: fields)

@@ -79,6 +79,8 @@ class Framing {
   /// next turn does the next slice.
   final var isBusy = false
   func proceed() -> BodyStep { mustOverride(.needsMore) }
+  /// The timer that the attempt disarms when it ends; nil: the framing has none.
+  var timer: ChannelTimer? { nil }
   /// Whether the attempt has to call `bodyEnds` when the stream has ended.
   final var hearsEnd = false
   /// Returns the last step of a body whose own bytes do not mark its end. Called once if `hearsEnd`, when the
@@ -123,6 +125,9 @@ enum ResponseStart {
   /// The body contains the status and no message. The call gets no headers, and the body is read even without
   /// demand.
   case statusInBody
+  /// The answer belongs to no RPC, such as a proxy's page. The call ends with this status; `ForeignFraming` reads the
+  /// first bytes of the body for it.
+  case foreign(Status)
   /// The call ends with this status, and the body is ignored.
   case ended(Status)
 }

@@ -1,4 +1,5 @@
 import PenstockCall
+import PenstockChannel
 import PenstockWire
 
 /// The client side of gRPC-Web (PROTOCOL-WEB). The body has gRPC's frames, and one more frame at the end with
@@ -223,7 +224,8 @@ final class GRPCWebFraming: CommonFraming {
         let room = UnsafeMutableRawBufferPointer(rebasing: space.prefix((decoder.missing + 2) / 3 * 3))
         guard let count = base64?.decode(bytes, from: &at, into: room), count > 0 else {
           return base64?.isBroken == true
-            ? .failed(Status(.internal, "the body is not base64")) : .needsMore
+            ? .failed(Status(.internal, words: sayCoding(ByteBuffer().say("the body is not base64"))))
+            : .needsMore
         }
         let (used, step) = super.decode(ByteView(rebasing: space[..<count]))
         // Bytes behind the last frame are refused.

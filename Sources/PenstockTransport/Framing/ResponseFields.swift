@@ -18,7 +18,10 @@ extension CommonFraming {
     switch end {
     case .trailers: return Status(.internal, "the trailers were lost")
     case .body:
-      if isCut { return Status(.internal, "the stream ended in the middle of a message") }
+      if isCut {
+        let text = ByteBuffer().say("the stream ended in the middle of a message")
+        return Status(.internal, words: sayCoding(text))
+      }
       return decoder.lastFlag == 0
         ? Status(.internal, "the server closed the stream without sending trailers")
         : Status(.internal, "the body ended without its last frame, which has the status")
@@ -26,7 +29,9 @@ extension CommonFraming {
     // client. A code that is not in the table gives INTERNAL, as RFC 9113 section 7 allows.
     case .cancelled(let words):
       // "When a call fails with CANCELLED status the client is encouraged to check whether the deadline has expired."
-      if deadlineHasPassed { return Status(.deadlineExceeded, "deadline exceeded") }
+      if deadlineHasPassed {
+        return Status(.deadlineExceeded, words: ByteBuffer().say("deadline exceeded: ").say(words.view))
+      }
       return Status(.cancelled, words: words)
     // PROTOCOL-HTTP2: "... with additional error detail provided by runtime to indicate that the exhausted
     // resource is bandwidth". `words` ends with "too much traffic".
@@ -70,9 +75,10 @@ extension CommonFraming {
       return .ended(status)
     }
     let type = value(of: "content-type", in: fields)
-    if let status = notOurs(type, fields) { return .ended(status) }
+    if let status = notOurs(type, fields) { return endsStream ? .ended(status) : .foreign(status) }
     if endsStream, let status = status(inHead: fields, isAll: true) { return .ended(status) }
     takeEncoding(of: fields)
+    coding = value(of: "content-encoding", in: fields).flatMap { ByteBuffer(copying: $0) }
     return headers(fields, type)
   }
 
@@ -104,6 +110,14 @@ extension CommonFraming {
     let status = Status(code, words: text)
     addAll(fields, to: status)
     return status
+  }
+
+  /// Adds the content-encoding of the answer, if there is one, to the text about a body that can't be read.
+  @inline(never) @_optimize(size)
+  final func sayCoding(_ text: ByteBuffer) -> ByteBuffer {
+    guard let coding, !equalIgnoringCase(coding.view, "identity") else { return text }
+    return text.say("; a proxy may have compressed the answer: its content-encoding is \"")
+      .say(printable: coding.view, limit: 40).say("\"")
   }
 
   @inline(never) @_optimize(size)

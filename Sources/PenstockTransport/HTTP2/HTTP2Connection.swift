@@ -398,7 +398,7 @@ final class HTTP2Connection: TransportConnection, TurnTask {
     guard phase == .preface else { return text }
     if let engine = link.engine {
       engine.sayAsked(text)
-    } else if session.tracker.opening.isEmpty {
+    } else if session.tracker.opening.isEmpty, owner?.hasWorked == false {
       text.say("; it sent nothing, and may want TLS")
     }
     return text

@@ -59,7 +59,7 @@ func play(_ answer: WireAnswer, to framing: Framing, cuts: [Int] = []) -> Seen {
   case .informational:
     Issue.record("an informational head")
     return seen
-  case .ended(let status): return ended(status)
+  case .ended(let status), .foreign(let status): return ended(status)
   case .headers(let metadata): seen.headers = pairs(of: metadata)
   case .statusInBody: break
   }

@@ -1,0 +1,40 @@
+import PenstockCall
+import PenstockChannel
+import PenstockWire
+
+/// What an attempt waits for, in words: for snapshots, traces, and the status of a deadline.
+extension Attempt {
+  @inline(never) @_optimize(size)
+  func sayWaiting(for holder: Holder, _ text: ByteBuffer) {
+    switch holder {
+    case .name:
+      text.say("waiting for the addresses of the name")
+      if core.nameless.isEmpty { return }
+      text.say(": ").say(core.nameless.view)
+    case .connection:
+      text.say("waiting for a connection to ")
+      ConnectReport.say(core.destination.name, core.endpoints, now: core.runtime.now, to: text)
+    case .slot:
+      text.say("waiting for ")
+      core.sayFull(text)
+    case .endpoint: text.say("waiting for an endpoint that the picker, a hop or the request takes")
+    case .server:
+      text.say("waiting for the server")
+      if let peer = owner?.connection?.peer { text.say(" ").say(peer.view) }
+      if !isHalfClosed { text.say(", or for the caller to send") }
+    case .running, .hop, .taken, .demand, .loop, .nobody: break
+    }
+  }
+}
+
+extension ChannelCore {
+  /// Appends in words what the calls wait for that find no slot on any connection.
+  @inline(never) @_optimize(size)
+  fileprivate func sayFull(_ text: ByteBuffer) {
+    let before = text.count
+    for endpoint in endpoints where text.count == before && endpoint.connectivity == .ready {
+      endpoint.sayFull(text)
+    }
+    if text.count == before { text.say("a connection that takes one more call") }
+  }
+}
