@@ -144,9 +144,12 @@ static void add_forker(forker *forker, bool is_sync) {
   penstock_interceptor_id id = 0;
   sync.intercept = fork_or_wait;
   sync.user_data = forker;
-  table.on_start = fork_or_wait;
-  table.user_data = forker;
-  if (is_sync) OK(penstock_sync_interceptor_table(&sync, &table, NULL));
+  if (is_sync) {
+    OK(penstock_sync_interceptor_table(&sync, &table, NULL));
+  } else {
+    table.on_start = fork_or_wait;
+    table.user_data = forker;
+  }
   OK(penstock_channel_add_interceptor(forker->channel, &table, 0, &id, NULL));
 }
 
