@@ -56,10 +56,10 @@ extension Call {
       // ends with the hop's status (`ending`).
       hop.inbound?.dropStatus()
       if hop.isEntered { hop.settleEnd() }
-      let outer = ending
       ending = OwnEnd(hop: hop.index, status: status)
       letGo(hop, .inbound)
-      ending = outer
+      // Whether this hop ends the call or something above it has, no end below counts any more.
+      ending = nil
       guard phase == .live, hop.isActive || !hop.isEntered else { return }
     }
     if trace != nil, index >= 0, index < hops.count {

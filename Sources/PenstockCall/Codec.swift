@@ -173,6 +173,7 @@ extension Call {
   /// and those below see on_cancel, then destroy.
   func endBetween(_ index: Int, _ status: Status) {
     guard phase == .live, !isEnding(above: index) else { return }
+    ending = nil
     outboundEnd = min(outboundEnd, index)
     if index < cutAt { tellSent(dropBottom(), from: cutAt - 1) }
     stopBelow()
