@@ -108,8 +108,8 @@ extension ParsedChannelOptions {
       /// The factor by which each further wait between attempts to connect is longer than the one before.
       case "backoff_multiplier":
         option.number(1...100, "a number from 1 to 100") { transport.backoff.multiplier = $0 }
-      /// The largest fraction by which a wait between attempts to connect is made longer or shorter at
-      /// random; the first wait is not changed.
+      /// The largest fraction by which each wait between attempts to connect is made longer or shorter at
+      /// random.
       case "backoff_jitter": option.number(0...1, "a number from 0 to 1") { transport.backoff.jitter = $0 }
       /// Finds the servers, with their ports, priorities and weights, by the SRV records of DNS. The records'
       /// name is this value followed by the target's host, such as "_grpc._tcp"; "": the host's own records.

@@ -7,7 +7,8 @@ public struct Backoff: Equatable, Sendable {
     public var initial: UInt64 = 1_000_000_000
     public var most: UInt64 = 120_000_000_000
     public var multiplier = 1.6
-    /// The fraction by which each wait but the first may be longer or shorter.
+    /// The fraction by which each wait may be longer or shorter: clients that a server has lost at the same time
+    /// do not come back at the same time.
     public var jitter = 0.2
 
     public init() {}
@@ -23,20 +24,20 @@ public struct Backoff: Equatable, Sendable {
   /// Notes that an attempt begins now. Returns the earliest time of the next attempt, in case this one fails.
   /// `random` is a uniformly distributed random number.
   public mutating func begin(_ policy: Policy, now: UInt64, random: UInt64) -> UInt64 {
+    wait =
+      attempts == 0
+      ? min(policy.initial, policy.most) : Backoff.scale(wait, by: policy.multiplier, most: policy.most)
     attempts &+= 1
-    guard attempts > 1 else {
-      wait = min(policy.initial, policy.most)
-      return Time.after(wait, now)
-    }
-    wait = Backoff.scale(wait, by: policy.multiplier, most: policy.most)
-    // A number from -1 to 1, made from the random number.
-    let deviation = Double(random >> 11) / Double(UInt64(1) << 52) - 1
-    return Time.after(Backoff.scale(wait, by: 1 + policy.jitter * deviation, most: .max), now)
+    return begin(beside: now, policy, random: random)
   }
 
   /// Notes that an attempt begins now, while a connection of an earlier attempt is still in use: the wait
   /// does not become longer. Returns the earliest time of the next attempt.
-  public func begin(beside now: UInt64) -> UInt64 { Time.after(wait, now) }
+  public func begin(beside now: UInt64, _ policy: Policy, random: UInt64) -> UInt64 {
+    // A number from -1 to 1, made from the random number.
+    let deviation = Double(random >> 11) / Double(UInt64(1) << 52) - 1
+    return Time.after(Backoff.scale(wait, by: 1 + policy.jitter * deviation, most: .max), now)
+  }
 
   private static func scale(_ time: UInt64, by factor: Double, most: UInt64) -> UInt64 {
     let scaled = Double(time) * factor

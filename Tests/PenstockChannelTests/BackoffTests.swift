@@ -2,7 +2,7 @@ import PenstockChannel
 import Testing
 
 /// "gRPC Connection Backoff Protocol": the first wait is 1 s, each further wait is 1.6 times as long, up to
-/// 120 s, and each varies by a fifth.
+/// 120 s, and each varies by a fifth, the first one too.
 @Suite struct BackoffTests {
   static let second: UInt64 = 1_000_000_000
 
@@ -26,9 +26,26 @@ import Testing
       1, 1.6, 2.56, 4.096, 6.5536, 10.48576, 16.777216, 26.8435456, 42.94967296, 68.719476736,
     ]
     #expect(close(waits(12, random: 1 << 63), bare + [109.9511627776, 120]))
-    #expect(close(waits(10, random: 0), [1] + bare.dropFirst().map { $0 * 0.8 }))
-    #expect(close(waits(10, random: .max), [1] + bare.dropFirst().map { $0 * 1.2 }))
+    #expect(close(waits(10, random: 0), bare.map { $0 * 0.8 }))
+    #expect(close(waits(10, random: .max), bare.map { $0 * 1.2 }))
     #expect(waits(40, random: 1 << 63).last == 120)
+  }
+
+  /// A hundred clients that a server has lost at the same time come back at a hundred times.
+  @Test func firstWaitsAreSpread() {
+    let waits = (0..<100).map { self.waits(1, random: UInt64($0) * (.max / 99))[0] }
+    #expect(close([waits.min() ?? 0, waits.max() ?? 0], [0.8, 1.2]))
+    #expect(Set(waits).count == 100)
+  }
+
+  /// An attempt beside a connection in use has the same wait as the attempt before it, and varies likewise.
+  @Test func besideAConnection() {
+    var backoff = Backoff()
+    let policy = Backoff.Policy()
+    #expect(backoff.begin(policy, now: 0, random: 1 << 63) == Self.second)
+    #expect(backoff.begin(beside: 0, policy, random: 0) == 800_000_000)
+    #expect(backoff.begin(beside: 0, policy, random: .max) > 1_199_999_000)
+    #expect(backoff.attempts == 1)
   }
 
   @Test func asAsked() {
