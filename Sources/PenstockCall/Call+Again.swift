@@ -34,20 +34,29 @@ public enum Repeat: Equatable, Sendable {
   /// serves earlier requests. A server or a proxy that takes only a few requests on each connection may do so
   /// any number of times. Each time it serves some requests of this client, so the attempts come to an end.
   case passedOver
+  /// The server has refused the request (REFUSED_STREAM), which it has certainly not processed. It may take the
+  /// request when other requests have ended, so the request may be repeated several times.
+  case refused
 }
 
 /// Decides whether another attempt follows a failed one. It does no I/O and reads no clock.
 enum RetryPolicy {
-  /// Allows one more attempt for a request that is `unprocessed`, and any number of attempts for a request
-  /// that is `passedOver`.
+  /// Allows one more attempt for a request that is `unprocessed`, any number of attempts for a request that is
+  /// `passedOver`, and `mostRefusals` for one that is `refused`. Attempts after a refusal are not counted
+  /// otherwise. This goes beyond gRFC A6, which allows one attempt (docs/channel.md, "Requests that are sent
+  /// again").
   case transparent
+
+  static let mostRefusals = 10
 
   enum Advice: Equatable { case pass, again }
 
-  func ended(_ how: Repeat, after restarts: Int) -> Advice {
+  /// `restarts`: the number of repetitions so far. `refusals`: how many of them have followed a refusal.
+  func ended(_ how: Repeat, after restarts: Int, refusals: Int) -> Advice {
     switch (self, how) {
-    case (.transparent, .unprocessed): restarts == 0 ? .again : .pass
+    case (.transparent, .unprocessed): restarts == refusals ? .again : .pass
     case (.transparent, .passedOver): .again
+    case (.transparent, .refused): refusals < RetryPolicy.mostRefusals ? .again : .pass
     case (.transparent, .no): .pass
     }
   }
@@ -118,8 +127,8 @@ extension Call {
   /// further attempt can send them again.
   @inline(__always)
   func passesCutWhole(_ message: Message) {
-    if case .start = bottom {
-      bottom = message.count <= Call.bottomLimit ? .whole(.passRetained(message)) : .committed
+    if case .start = bottom, message.count <= Call.bottomLimit {
+      bottom = .whole(.passRetained(message))
     } else {
       _ = passesCut(down: .send(message))
       _ = passesCut(down: .halfClose)
@@ -214,9 +223,21 @@ extension Call {
 
   @inline(never) @_optimize(size)
   private func retries(_ status: Status) -> Bool {
-    guard status.canRepeat != .no, phase == .live, let cut = openBottom, cut.failure == nil,
-      RetryPolicy.transparent.ended(status.canRepeat, after: cut.restarts) == .again
-    else { return false }
+    guard status.canRepeat != .no, phase == .live, let cut = openBottom else { return false }
+    if let failure = cut.failure {
+      say(failure, in: status)
+      return false
+    }
+    guard
+      RetryPolicy.transparent.ended(status.canRepeat, after: cut.restarts, refusals: cut.refusals) == .again
+    else {
+      if status.canRepeat == .refused {
+        // `mostRefusals`
+        status.add(", and ten times more when the request was sent again")
+      }
+      return false
+    }
+    if status.canRepeat == .refused { cut.refusals += 1 }
     if let start = cut.start, !request.become(start) { return false }
     var asked = demandBelow
     for hop in hops[cutAt...].reversed() where hop.isEntered { asked = hop.owed }
@@ -226,6 +247,21 @@ extension Call {
       cut, from: cutAt, untold: hearsSent ? cut.untold : 0, (cut.below ?? below)?.another(isRepeat: true))
     if trace != nil { note(.restarted, nil, .status, detail: cut.restarts) }
     return true
+  }
+
+  /// Adds to the status why the request is not sent again.
+  @inline(never) @_optimize(size)
+  func say(_ failure: Outcome, in status: Status) {
+    status.add("; the request is not sent again, because ")
+    switch failure {
+    // `bottomLimit` and `bottomMost`
+    case .tooLarge: status.add("its messages are over 1 MiB, or more than 4096")
+    case .unsupported: status.add("its codec can't copy a message for the hops of another attempt")
+    case .noMemory: status.add("there is no memory for a copy")
+    case .ok, .invalidArgument, .invalidJSON, .already, .gone, .wouldBlock, .wouldDeadlock, .busy, .timedOut,
+      .interrupted, .forked, .closed, .notFound, .state, .system, .end:
+      status.add("a hop per attempt has answered already")
+    }
   }
 
   /// The object with the events that a further attempt would send again, made here if there was none. nil: no

@@ -367,7 +367,10 @@ public final class Call {
       guard leg == .open else { return }
       endBelow()
       // If the call is sent again, the hops per attempt are made anew, so they leave `run`.
-      if status.canRepeat != .no { splitRun(at: cutAt) }
+      if status.canRepeat != .no {
+        splitRun(at: cutAt)
+        if case .committed = bottom { say(.state, in: status) }
+      }
       moveUp(.status(status), at: hops.count - 1)
     case .sentFromBelow(let n):
       guard leg == .open else { return }

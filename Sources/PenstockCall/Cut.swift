@@ -55,6 +55,8 @@ public final class Cut {
   private(set) var failure: Outcome?
   /// How often the call has been sent again from this cut.
   private(set) var restarts = 0
+  /// How often that was because the server has refused the request (`Repeat.refused`).
+  var refusals = 0
   /// The number of messages that were asked for below and have not come yet.
   var unanswered = 0
   /// How many messages have passed the `Cut` above the attempt, but were not reported as sent (invariant

@@ -87,6 +87,13 @@ public final class Status {
     return true
   }
 
+  /// Adds `words` to the message. If there is no memory, the message is unchanged.
+  @inline(never) @_optimize(size)
+  func add(_ words: StaticString) {
+    let whole = ByteBuffer()
+    if whole.append(message), whole.append(words.bytes) { _ = setMessage(whole.view) }
+  }
+
   // MARK: - Details
 
   public var detailCount: Int { details.count }

@@ -6,10 +6,14 @@ import Testing
 /// Tests the cut above the attempt (the record from which the library repeats a request). If the server has
 /// certainly not processed a request, the request is sent again, once, with new hops per attempt.
 @Suite struct AgainTests {
-  private func refuse(_ bench: CallBench) {
-    let status = Status(.unavailable)
-    status.canRepeat = .unprocessed
+  private func refuse(_ bench: CallBench, _ how: Repeat = .unprocessed) {
+    let status = Status(.unavailable, "refused")
+    status.canRepeat = how
     bench.call.inboundStatus(status)
+  }
+
+  private func words(_ bench: CallBench) -> String {
+    String(decoding: bench.status?.message ?? ByteView(start: nil, count: 0), as: UTF8.self)
   }
 
   @Test func withoutHopsNothingIsSeenOfIt() {
@@ -222,12 +226,67 @@ import Testing
     #expect(notes.all.filter { $0.what == .transport && $0.event == .start }.count == 2)
   }
 
+  /// A request that the server refuses (REFUSED_STREAM) is sent again ten times, each time with new hops per
+  /// attempt. These times do not count for the one attempt after another end.
+  @Test func refusedTenTimes() {
+    let bench = CallBench(.unary, hops: 2, perAttempt: [1])
+    bench.perform(.open(demand: 2, message: CallBench.message(3)))
+    for number in 1...10 {
+      _ = bench.take()
+      refuse(bench, .refused)
+      #expect(bench.status == nil && bench.call.stats.attempts == UInt32(number + 1))
+      #expect(bench.take().starts(with: ["1 on_status", "1 destroy"]))
+    }
+    refuse(bench)
+    #expect(bench.status == nil && bench.call.stats.attempts == 12)
+    refuse(bench, .refused)
+    #expect(bench.status?.code == .unavailable && bench.call.stats.attempts == 12)
+    #expect(words(bench) == "refused, and ten times more when the request was sent again")
+  }
+
+  /// The status says why a request is not sent again.
+  @Test func saysWhyNotAgain() {
+    let large = CallBench(.unary, hops: 0)
+    large.perform(.open(demand: 2, message: CallBench.message((1 << 20) + 1)))
+    refuse(large, .refused)
+    #expect(large.call.stats.attempts == 1)
+    #expect(
+      words(large)
+        == "refused; the request is not sent again, because its messages are over 1 MiB, or more than 4096")
+
+    let answered = CallBench(.bidi, hops: 2, perAttempt: [1])
+    answered.open(2)
+    answered.hooks[1].on[.send] = { hop in
+      #expect(hop.injectInbound(CallBench.message(1)) == .ok)
+      return 0
+    }
+    answered.perform(.send(CallBench.message(4)))
+    refuse(answered, .refused)
+    #expect(
+      words(answered)
+        == "refused; the request is not sent again, because a hop per attempt has answered already")
+
+    let changed = CallBench(.unary, hops: 2, perAttempt: [1])
+    changed.hooks[1].on[.status] = { hop in
+      hop.status?.setCode(.aborted)
+      return 0
+    }
+    changed.perform(.open(demand: 2, message: CallBench.message(3)))
+    refuse(changed, .refused)
+    #expect(changed.status?.code == .aborted && words(changed) == "refused")
+  }
+
   @Test func policies() {
     let policy = RetryPolicy.transparent
-    #expect(policy.ended(.unprocessed, after: 0) == .again)
-    #expect(policy.ended(.unprocessed, after: 1) == .pass)
-    #expect(policy.ended(.passedOver, after: 0) == .again)
-    #expect(policy.ended(.passedOver, after: 100) == .again)
-    #expect(policy.ended(.no, after: 0) == .pass)
+    #expect(policy.ended(.unprocessed, after: 0, refusals: 0) == .again)
+    #expect(policy.ended(.unprocessed, after: 1, refusals: 0) == .pass)
+    #expect(policy.ended(.unprocessed, after: 3, refusals: 3) == .again)
+    #expect(policy.ended(.unprocessed, after: 4, refusals: 3) == .pass)
+    #expect(policy.ended(.passedOver, after: 0, refusals: 0) == .again)
+    #expect(policy.ended(.passedOver, after: 100, refusals: 10) == .again)
+    #expect(policy.ended(.refused, after: 0, refusals: 0) == .again)
+    #expect(policy.ended(.refused, after: 100, refusals: 9) == .again)
+    #expect(policy.ended(.refused, after: 10, refusals: 10) == .pass)
+    #expect(policy.ended(.no, after: 0, refusals: 0) == .pass)
   }
 }

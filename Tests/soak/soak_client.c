@@ -181,7 +181,7 @@ static void *call_thread(void *argument) {
 static void *reset_thread(void *argument) {
   (void)argument;
   static const int32_t codes[] = {PENSTOCK_STATUS_INTERNAL, PENSTOCK_STATUS_CANCELLED,
-                                  PENSTOCK_STATUS_RESOURCE_EXHAUSTED, PENSTOCK_STATUS_UNAVAILABLE};
+                                  PENSTOCK_STATUS_RESOURCE_EXHAUSTED, PENSTOCK_STATUS_PERMISSION_DENIED};
   penstock_call_options *plain = options_of("{\"deadline_ms\": 10000}");
   for (int64_t turn = 0; !atomic_load(&over); turn++) {
     call_once(resetting, 0, plain, codes[turn % 4], false);

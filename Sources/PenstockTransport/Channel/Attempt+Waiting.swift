@@ -3,6 +3,15 @@ import PenstockChannel
 
 /// How an attempt waits for a connection, and begins on it.
 extension Attempt {
+  /// The place of an attempt among those of its call. When an attempt has ended, it says what the next one will be.
+  enum Order {
+    case first
+    case again
+    /// The server has refused the attempt before. This one gets the next slot, before others that wait: otherwise it
+    /// might be refused again too often.
+    case afterRefusal
+  }
+
   /// Whether the attempt waits for a connection, or for a free stream on a connection.
   @inline(never)
   var isWaiting: Bool { call != nil && stream == nil && failure == nil }

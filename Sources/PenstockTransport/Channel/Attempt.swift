@@ -33,8 +33,8 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   private(set) var wasPickedAgain = false
   /// Whether the call's hops, or its request's `EndpointWish`, take part in the choice of the endpoint.
   private(set) var isChoosy = false
-  /// Whether the attempt follows an earlier attempt that its server has certainly not processed.
-  private(set) var isRepeat = false
+  private(set) var order = Order.first
+  var isRepeat: Bool { order != .first }
   /// The value of the stream's `piecesSent` that was last reported to the call.
   private var told: UInt32 = 0
   /// The size of `message` in bytes as it was received; it may have been compressed.
@@ -51,9 +51,9 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   /// The size in bytes of the largest message that is offered to the call before the call has asked for a message.
   private static let aheadLimit = 512
 
-  init(_ channel: Unmanaged<ChannelCore>, isRepeat: Bool = false) {
+  init(_ channel: Unmanaged<ChannelCore>, _ order: Order = .first) {
     self.channel = channel
-    self.isRepeat = isRepeat
+    self.order = order
     super.init()
     confine(self)
   }
@@ -165,7 +165,9 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     return true
   }
 
-  override func another(isRepeat: Bool) -> CallBelow { Attempt(channel, isRepeat: isRepeat) }
+  override func another(isRepeat: Bool) -> CallBelow {
+    Attempt(channel, !isRepeat ? .first : order == .afterRefusal ? order : .again)
+  }
 
   /// Schedules the delivery of the arrived message or end for the end of this turn. The stream reports later bytes.
   override func pull() {
@@ -410,6 +412,8 @@ final class Attempt: StreamOwner, TurnTask, Queued {
       takesTurns = false
       return attachLate()
     }
+    order = .again
+    if case .refused = end { order = .afterRefusal }
     var isLate = false
     if case .cancelled = end, let deadline = call.request.deadline {
       core.runtime.refreshNow()

@@ -118,9 +118,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   private func attachOtherwise(_ attempt: Attempt) {
     if picker != nil {
       ask(attempt)
-    } else if waiting.isEmpty, pick == .choose, let endpoint = choose() {
-      _ = endpoint.open(attempt)
-    } else {
+    } else if !waiting.isEmpty || pick != .choose || choose()?.open(attempt) != true {
       wait(attempt)
     }
   }
@@ -147,8 +145,8 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   }
 
   @inline(never) @_optimize(size)
-  private func wait(_ attempt: Attempt) {
-    waiting.append(attempt)
+  private func wait(_ attempt: Attempt, isFirst: Bool = false) {
+    if isFirst || attempt.order == .afterRefusal { waiting.prepend(attempt) } else { waiting.append(attempt) }
     attempt.notesWait(for: lack)
     if balancer.connectivity == .idle || pick == .fail { work.schedule(self) }
   }
@@ -285,10 +283,13 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   /// Gives streams to the attempts in `waiting`. Attempts that find no slot stay there.
   @inline(never) @_optimize(size)
   func serve() {
-    while !waiting.isEmpty, let endpoint = choose() {
-      guard let attempt = waiting.popFirst() else { return }
+    while !waiting.isEmpty, let endpoint = choose(), let attempt = waiting.popFirst() {
       attempt.notesWait(for: .nothing)
-      if attempt.isChoosy || picker != nil { ask(attempt) } else { _ = endpoint.open(attempt) }
+      if attempt.isChoosy || picker != nil {
+        ask(attempt)
+      } else if !endpoint.open(attempt) {
+        wait(attempt, isFirst: true)
+      }
     }
   }
 
@@ -374,8 +375,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
       } else {
         endpoints.append(Subchannel(endpoint, self))
       }
-      let subchannel = endpoints[endpoints.count - 1]
-      subchannel.endpointIndex = endpoints.count - 1
+      endpoints[endpoints.count - 1].endpointIndex = endpoints.count - 1
     }
     for subchannel in old {
       subchannel.remove()

@@ -11,6 +11,8 @@ enum StreamEnd {
   case neverSent(ByteBuffer)
   /// Bytes of the request were written, but the peer has certainly not processed it.
   case unprocessed(ByteBuffer)
+  /// As `unprocessed`: the peer has reset the stream because it takes no further one now (REFUSED_STREAM).
+  case refused(ByteBuffer)
   /// The connection ended after a part of the request or all of it was written, and before any byte of an
   /// answer. The peer may have processed the request.
   case unanswered(ByteBuffer)
@@ -34,7 +36,8 @@ enum StreamEnd {
   var isComplete: Bool {
     switch self {
     case .trailers, .body: return true
-    case .neverSent, .unprocessed, .unanswered, .cancelled, .tooMuch, .insecure, .reset, .lost, .broken,
+    case .neverSent, .unprocessed, .refused, .unanswered, .cancelled, .tooMuch, .insecure, .reset, .lost,
+      .broken,
       .answerTooLarge, .requestTooLarge, .noMemory:
       return false
     }

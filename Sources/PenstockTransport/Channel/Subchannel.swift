@@ -61,6 +61,7 @@ final class Subchannel: Timer, ConnectorOwner {
   @inline(__always)
   func open(_ attempt: Attempt) -> Bool {
     let isOpen = borrow(connection) { connection in
+      connection.look()
       guard connection.slots > 0 else { return false }
       attempt.open(on: connection)
       return true
@@ -81,9 +82,14 @@ final class Subchannel: Timer, ConnectorOwner {
   /// The oldest connection that can open a further stream.
   @inline(never) @_optimize(size)
   private var free: TransportConnection? {
-    if let connection, connection.slots > 0 { return connection }
-    for other in others where other.slots > 0 { return other }
+    if let connection, isFree(connection) { return connection }
+    for other in others where isFree(other) { return other }
     return nil
+  }
+
+  private func isFree(_ connection: TransportConnection) -> Bool {
+    connection.look()
+    return connection.slots > 0
   }
 
   var hasSlot: Bool { free != nil }
@@ -109,7 +115,8 @@ final class Subchannel: Timer, ConnectorOwner {
     // `connectionDraining` may have made another connection the oldest. This connection also has to report
     // when it can open a stream.
     if connection != nil {
-      let mayGrow = grows && others.count + 1 < channel.destination.mostConnections
+      let mayGrow =
+        grows && connection?.hasUnread == false && others.count + 1 < channel.destination.mostConnections
       let until = Time.after(channel.destination.connectTimeout, channel.runtime.now)
       tell(follow(.full(until: mayGrow ? until : nil, random: channel.runtime.platform.random())))
     }

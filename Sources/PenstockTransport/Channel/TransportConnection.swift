@@ -18,6 +18,10 @@ class TransportConnection: ReadyHandler {
   /// Whether one of the connection's streams belongs to a health check, not to a call.
   final var isWatched = false
 
+  /// Whether the socket has bytes, or the peer's end, that have to be read before the connection can take a stream.
+  /// `isAsked` then tells the subchannel when that is done.
+  final var hasUnread = false
+
   /// Whether the connection was ready at some time. Only then its end is reported as the event `lost`.
   final var wasReady = false
 
@@ -31,6 +35,8 @@ class TransportConnection: ReadyHandler {
   /// The number of further streams that can be opened now. 0 or less: a call has to wait, or to use another
   /// connection.
   var slots: Int { 0 }
+  /// Called before a stream may be made. Notices if the peer has ended an idle connection; `slots` is then 0.
+  func look() {}
   /// Makes a stream. The caller has to open it at once.
   func newStream(_ owner: StreamOwner, sending pieces: consuming PieceQueue) -> TransportStream {
     TransportStream(owner, sending: pieces)

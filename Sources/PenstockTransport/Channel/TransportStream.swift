@@ -95,6 +95,7 @@ class TransportStream {
   @inline(never) @_optimize(size)
   final func repeats(_ end: StreamEnd, _ idempotency: Idempotency) -> Repeat {
     if case .unprocessed = end { return wasPassedOver ? .passedOver : .unprocessed }
+    if case .refused = end { return .refused }
     if case .unanswered = end, idempotency != .unknown { return .unprocessed }
     return .no
   }

@@ -19,6 +19,17 @@ struct WaitQueue<Element: Queued> {
 
   mutating func append(_ one: Element) { all.append(one) }
 
+  /// Adds an element that goes before all others: it has waited before.
+  @inline(never) @_optimize(size)
+  mutating func prepend(_ one: Element) {
+    if next > 0 {
+      next -= 1
+      all[next] = one
+    } else {
+      all.insert(one, at: 0)
+    }
+  }
+
   /// Removes and returns the oldest element that still waits.
   @inline(__always)
   mutating func popFirst() -> Element? { isEmpty ? nil : findFirst() }

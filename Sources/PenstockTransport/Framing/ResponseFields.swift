@@ -38,7 +38,8 @@ extension CommonFraming {
     case .tooMuch(let words): return Status(.resourceExhausted, words: words)
     case .insecure(let words): return Status(.permissionDenied, words: words)
     case .reset(let words): return Status(.internal, words: words)
-    case .neverSent(let words), .unprocessed(let words), .unanswered(let words), .lost(let words):
+    case .neverSent(let words), .unprocessed(let words), .refused(let words), .unanswered(let words),
+      .lost(let words):
       return Status(.unavailable, words: words)
     case .broken(let words): return Status(.internal, words: words)
     case .answerTooLarge(let words): return Status(.resourceExhausted, words: words)

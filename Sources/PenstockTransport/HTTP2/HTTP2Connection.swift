@@ -28,11 +28,15 @@ final class HTTP2Connection: TransportConnection, TurnTask {
   private var keepalive: KeepaliveTimer?
   /// Whether the timer `keepalive` is asleep, so that the next stream has to wake it.
   private var wakesKeepalive = false
+  /// The timer for the session's quota; nil: the peer has not refused a stream so far.
+  var quotaTimer: ChannelTimer?
+  /// The time when the socket was last found without bytes while there was no call.
+  var lookedAt: UInt64 = 0
 
-  private let runtime: Runtime
+  let runtime: Runtime
   private let work: TurnWork
   private let destination: Destination
-  private let link: Link
+  let link: Link
   private var owner: Subchannel?
   private let scratch: UnsafeMutableRawBufferPointer
   private let frames: FrameRead
@@ -111,7 +115,10 @@ final class HTTP2Connection: TransportConnection, TurnTask {
 
   // MARK: Streams
 
-  override var slots: Int { session.slots }
+  override var slots: Int { hasUnread ? 0 : session.slots }
+  override func look() {
+    if !hasUnread, session.open.count + session.queuedCount == (isWatched ? 1 : 0) { askSocket() }
+  }
   override var leaving: ByteBuffer? { session.leaving }
   override var hasAnswered: Bool { session.hasAnswered }
   override func forgetAnswer() { session.hasAnswered = false }
@@ -159,7 +166,7 @@ final class HTTP2Connection: TransportConnection, TurnTask {
 
   /// Reads and handles all waiting bytes, up to a budget. `isLast`: the connection is lost, so the only bytes
   /// left are those that the kernel has already received.
-  private func receiveAll(isLast: Bool = false) {
+  func receiveAll(isLast: Bool = false) {
     var budget = isLast ? HTTP2Connection.lastBudget : HTTP2Connection.readBudget
     while budget > 0, phase != .closed {
       var space = scratch
@@ -198,7 +205,10 @@ final class HTTP2Connection: TransportConnection, TurnTask {
         budget -= n
         // A read that does not fill the space has usually emptied the socket. If it has not, epoll reports
         // the rest.
-        if n < capacity { return }
+        if n < capacity {
+          if session.isIdle { lookedAt = runtime.clock }
+          return
+        }
         // Owners get a whole message before the next read, so that the bytes after it can be received
         // directly into the next message. Reading stops if a call has not taken its bytes yet, even if the
         // kernel has more bytes. It also stops if items were posted to the loop in the meantime, because new
@@ -264,9 +274,10 @@ final class HTTP2Connection: TransportConnection, TurnTask {
   }
 
   @inline(__always)
-  private func tellOwner() {
+  func tellOwner() {
     if isAsked, session.slots > 0 { tellSlots() }
     if session.phase == .draining { tellDraining() }
+    if session.hasQuota { watchQuota() }
   }
 
   @inline(never) @_optimize(size)
@@ -288,6 +299,7 @@ final class HTTP2Connection: TransportConnection, TurnTask {
   // MARK: Writing
 
   func runInTurn() {
+    if hasUnread { readUnread() }
     if phase == .closed { return }
     if wakesKeepalive { wakeKeepalive() }
     var rounds = HTTP2Connection.writeRounds
@@ -432,6 +444,7 @@ final class HTTP2Connection: TransportConnection, TurnTask {
       if session.hearsTooManyPings { keepalive.slowDown() }
       keepalive.end()
     }
+    if let timer = quotaTimer.take() { runtime.disarm(timer) }
     link.close()
     session.abandon(words)
     let told = owner
@@ -475,5 +488,6 @@ private final class SocketTimes: SessionTimes {
   }
 
   override var now: UInt64 { platform.clock() }
+  override var random: UInt64 { platform.random() }
   override var roundTrip: UInt64 { socket.roundTrip }
 }

@@ -8,7 +8,7 @@ public enum HTTP2Error {
   @inline(never) @_optimize(size)
   static func end(ofReset code: UInt32) -> StreamEnd {
     if code == NGHTTP2_REFUSED_STREAM.rawValue {
-      return .unprocessed(ByteBuffer().say("the server refused the stream (REFUSED_STREAM)"))
+      return .refused(ByteBuffer().say("the server refused the stream (REFUSED_STREAM)"))
     }
     let words = ByteBuffer().say("the server reset the stream: ").say(name(code)).say(" (")
       .say(unsigned: UInt64(code)).say(")")

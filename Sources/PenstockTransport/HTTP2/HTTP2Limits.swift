@@ -19,6 +19,8 @@ struct HTTP2Limits {
 class SessionTimes {
   /// The time in nanoseconds, counted from an arbitrary start.
   var now: UInt64 { cs_monotonic() }
+  /// A uniformly distributed random number.
+  var random: UInt64 { 0 }
   /// The round-trip time in nanoseconds; 0: not known.
   var roundTrip: UInt64 { 0 }
 }

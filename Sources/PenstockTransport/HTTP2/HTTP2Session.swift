@@ -38,8 +38,9 @@ final class HTTP2Session {
   }
 
   var phase = Phase.beginning
-  /// The most streams that the peer lets us open at a time. 0 before its SETTINGS, and when no new streams may open.
-  private var streamLimit = 0
+  /// The most streams that may be open at a time; 0 before the peer's SETTINGS, and when no new streams may open.
+  var streamLimit = 0
+  var quota = StreamQuota.unlimited
   /// The error text for the peer's GOAWAY; nil: no GOAWAY was received.
   var goAway: ByteBuffer?
   /// Whether the peer has sent a header block of any answer, or a GOAWAY after which it will still answer some streams.
@@ -182,24 +183,6 @@ final class HTTP2Session {
   var isIdle: Bool { open.isEmpty && queuedCount == 0 }
   /// Whether the peer's SETTINGS were received, and the session has not failed.
   var isReady: Bool { phase == .open || phase == .draining }
-  /// The number of streams that may be added now.
-  var slots: Int { streamLimit - open.count - opening.count }
-
-  /// Called when SETTINGS of the peer were received: applies their limit on open streams.
-  func noteSettings() {
-    if phase == .beginning { phase = .open }
-    guard phase == .open else { return }
-    streamLimit = Int(nghttp2_session_get_remote_settings(session, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS))
-  }
-
-  func drain() {
-    switch phase {
-    case .beginning: phase = .stillborn
-    case .open: phase = .draining
-    case .draining, .stillborn, .abandoned: break
-    }
-    streamLimit = 0
-  }
 
   // MARK: Streams
 
@@ -227,12 +210,6 @@ final class HTTP2Session {
       }
     }
     if phase == .draining, let leaving { endQueued(leaving) }
-  }
-
-  /// The reason why the session accepts no new streams any more; nil: it accepts them.
-  @inline(never) @_optimize(size)
-  var leaving: ByteBuffer? {
-    phase == .draining ? goAway ?? failure ?? ByteBuffer().say("the connection has no stream ids left") : nil
   }
 
   /// The number of streams that may open even if the window has no room: a server may need the headers of one request

@@ -220,6 +220,7 @@ extension HTTP2Session {
     case NGHTTP2_HEADERS.rawValue:
       withStream(header.stream_id) { stream in
         hasAnswered = true
+        if hasQuota { answered(header.stream_id) }
         if stream.isUsual(block, endsStream: endsStream) {
           if stream.end == nil { earn() }
           stream.take(block, endsStream: endsStream)
@@ -243,7 +244,8 @@ extension HTTP2Session {
       }
     case NGHTTP2_SETTINGS.rawValue:
       guard header.flags & UInt8(NGHTTP2_FLAG_ACK.rawValue) == 0 else { return }
-      noteSettings()
+      if phase == .beginning { phase = .open }
+      limitStreams()
       // The peer's SETTINGS may have made the table of HPACK smaller, so kept blocks may be wrong.
       request.blocks.removeAll()
     case NGHTTP2_GOAWAY.rawValue: left(frame.pointee.goaway)
@@ -305,6 +307,7 @@ extension HTTP2Session {
     _ = nghttp2_session_set_stream_user_data(session, id, nil)
     remove(stream)
     if stream.end == nil { stream.finish(end(of: stream, code)) }
+    if code == NGHTTP2_REFUSED_STREAM.rawValue, case .refused = stream.end { refused(id) }
     mark(stream)
   }
 

@@ -110,10 +110,13 @@ import Testing
       let id = $0.request()
       $0.send(.goAway(id, 11, "too_many_pings"))
     },
-    Story("refuses twice", .unavailable, answer: "the server refused the stream (REFUSED_STREAM)") {
-      peer, id in
+    Story(
+      "refuses each time", .unavailable,
+      answer:
+        "the server refused the stream (REFUSED_STREAM), and ten times more when the request was sent again"
+    ) { peer, id in
       peer.send(.reset(id, 7))
-      peer.send(.reset(peer.request(), 7))
+      for _ in 0..<10 { peer.send(.reset(peer.request(), 7)) }
     },
     Story("nothing but a reset with NO_ERROR", .internal, answer: "the server reset the stream: NO_ERROR (0)")
     { $0.send(.reset($1, 0)) },

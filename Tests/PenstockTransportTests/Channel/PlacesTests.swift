@@ -138,18 +138,17 @@ final class SparingServer {
     for (n, call) in calls.enumerated() { #expect(try answer(call).message == [UInt8(n + 1)]) }
   }
 
-  /// A call is retried, so its stream has just become free. A call that has waited for longer gets this
-  /// stream first.
-  @Test func aCallThatBeginsAgainStandsBehindOthers() throws {
+  /// A call whose stream the server has refused gets the next stream, before calls that have not been sent yet.
+  @Test func aRefusedCallStandsBeforeOthers() throws {
     let first = open(1)
     let second = open(2)
     settle()
     server.say(.reset(server.requests[0].stream, 7))
     settle()
-    #expect(server.messages == [1, 2])
+    #expect(server.messages == [1, 1])
     server.answer(1)
     settle()
-    #expect(server.messages == [1, 2, 1])
+    #expect(server.messages == [1, 1, 2])
     server.answer(2)
     #expect(try answer(first).message == [1])
     #expect(try answer(second).message == [2])
@@ -360,7 +359,7 @@ struct WaitQueueTests {
   }
 
   /// `popFirst` returns every element that still waits exactly once, in order. The queue does not keep
-  /// removed elements.
+  /// removed elements. Elements that are put before all others leave first.
   @Test(arguments: 0..<50)
   func order(_ seed: UInt64) {
     var random = SplitMix(state: seed)
@@ -369,7 +368,13 @@ struct WaitQueueTests {
     var put = 0
     for _ in 0..<300 {
       let most = random.next() % 4 == 0 ? 2000 : 4
-      switch random.next() % 4 {
+      switch random.next() % 5 {
+      case 4:
+        for _ in 0..<random.next() % 4 {
+          model.insert(One(put), at: 0)
+          queue.prepend(model[0])
+          put += 1
+        }
       case 0, 1:
         for _ in 0..<random.next() % UInt64(most) {
           model.append(One(put))

@@ -85,7 +85,8 @@ final class LineFraming: Framing {
   override func status(_ end: StreamEnd, trailers: consuming Status?, deadlineHasPassed: Bool) -> Status {
     if let said = trailers { return said }
     switch end {
-    case .lost(let words), .unprocessed(let words), .unanswered(let words), .neverSent(let words):
+    case .lost(let words), .unprocessed(let words), .refused(let words), .unanswered(let words),
+      .neverSent(let words):
       return Status(.unavailable, words: words)
     case .broken(let words): return Status(.internal, words: words)
     case .answerTooLarge(let words): return Status(.resourceExhausted, words: words)

@@ -69,6 +69,7 @@ import Testing
         log.append("reset: \(text(words)!)")
       case .neverSent(let words): log.append("never sent: \(text(words)!)")
       case .unprocessed(let words): log.append("unprocessed: \(text(words)!)")
+      case .refused(let words): log.append("refused: \(text(words)!)")
       case .broken(let words):
         log.append("violation")
         self.words = text(words)
@@ -142,7 +143,7 @@ import Testing
     #expect(log(.head(1), .data(1, [1], end: true)) == ["head 200", "end of body"])
     #expect(
       log(.head(1), .reset(1, 2)) == ["head 200", "reset: the server reset the stream: INTERNAL_ERROR (2)"])
-    #expect(log(.reset(1, 7)) == ["unprocessed: the server refused the stream (REFUSED_STREAM)"])
+    #expect(log(.reset(1, 7)) == ["refused: the server refused the stream (REFUSED_STREAM)"])
     #expect(log(.goAway(0, 2, "x")) == ["unprocessed: the server sent GOAWAY (INTERNAL_ERROR: x)"])
     #expect(log(.goAway(1), .head(1), .trailers(1)) == ["head 200", "trailers 1"])
     #expect(log(.headers(1, [("x", "no status")])) == ["violation"])

@@ -203,4 +203,54 @@ extension SessionTests {
     session.abandon(bytes("over"))
     session.dispatch()
   }
+
+  private final class Clock: SessionTimes {
+    var time: UInt64 = 1_000_000_000
+    override var now: UInt64 { time }
+  }
+
+  /// After REFUSED_STREAM the session opens no further stream until another one has ended, or until a pause is over; and
+  /// fewer at once until the peer has taken streams for a while.
+  @Test func slotsAfterARefusal() throws {
+    let clock = Clock()
+    let session = try #require(HTTP2Session.make(HTTP2Limits(), clock))
+    receive(.settings([(3, 4)]), session)
+    func open() -> Int32 {
+      let (stream, _) = add(10, to: session)
+      _ = drain(session)
+      return stream.id
+    }
+    let first = open()
+    let second = open()
+    receive(.reset(open(), 7), session)
+    #expect(session.slots == 0 && session.hasQuota && session.quota.wakeAt == clock.time + 800_000)
+    receive(.head(first), session)
+    #expect(session.slots == 0)
+    receive(.trailers(first), session)
+    #expect(session.slots == 1)
+    let third = open()
+    receive(.reset(third, 7), session)
+    // The second refusal in a row: one stream is open, and there is room for none beside it.
+    #expect(session.slots <= 0)
+    clock.time = try #require(session.quota.wakeAt)
+    session.quotaDue()
+    #expect(session.slots == 1)
+    let fourth = open()
+    receive(.head(fourth), session)
+    receive(.trailers(fourth), session)
+    receive(.head(second), session)
+    receive(.trailers(second), session)
+    #expect(session.slots == 1 && session.hasQuota)
+    while let time = session.quota.wakeAt {
+      clock.time = time
+      session.quotaDue()
+    }
+    #expect(session.slots == 4 && !session.hasQuota)
+    receive(.reset(open(), 7), session)
+    receive(.goAway(0), session)
+    session.quotaDue()
+    #expect(session.slots == 0)
+    session.abandon(bytes("over"))
+    session.dispatch()
+  }
 }
