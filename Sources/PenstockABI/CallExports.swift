@@ -40,6 +40,16 @@ public func penstock_call_options_set_on_interrupted(
   return PENSTOCK_OK
 }
 
+@_cdecl("penstock_call_options_set_context") @implementation
+public func penstock_call_options_set_context(
+  _ options: OpaquePointer!, _ context: UnsafeMutableRawPointer!, _ finalizer: penstock_finalizer!
+) -> penstock_result {
+  let data = context.map { UserData($0, finalizer) }
+  guard let options else { return PENSTOCK_E_INVALID_ARGUMENT }
+  object(options, CallOptions.self).context = data
+  return PENSTOCK_OK
+}
+
 @_cdecl("penstock_call_options_cancel") @implementation
 public func penstock_call_options_cancel(_ options: OpaquePointer!, _ reason: UnsafePointer<CChar>!)
   -> penstock_result

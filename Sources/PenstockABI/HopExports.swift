@@ -250,6 +250,12 @@ public func penstock_hop_value(_ handle: OpaquePointer!, _ key: UnsafePointer<CC
   return find(handle, { $0.value(bytes(key)) }, { $0.value(bytes(key)) })
 }
 
+@_cdecl("penstock_hop_context") @implementation
+public func penstock_hop_context(_ handle: OpaquePointer!) -> UnsafeMutableRawPointer! {
+  guard let hop = hop(handle), !hop.isForked else { return nil }
+  return find(handle, { $0.context }, { $0.context })
+}
+
 // MARK: - Tickets
 
 @_cdecl("penstock_hop_ticket") @implementation

@@ -28,6 +28,11 @@ public func penstock_pick_request(_ pick: OpaquePointer!) -> OpaquePointer! {
   pick
 }
 
+@_cdecl("penstock_pick_context") @implementation
+public func penstock_pick_context(_ pick: OpaquePointer!) -> UnsafeMutableRawPointer! {
+  picker(pick)?.call?.contextPointer
+}
+
 @_cdecl("penstock_pick_count") @implementation
 public func penstock_pick_count(_ pick: OpaquePointer!) -> Int { picker(pick)?.count ?? 0 }
 

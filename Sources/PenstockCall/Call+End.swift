@@ -168,6 +168,7 @@ extension Call {
     }
     if !pending.isEmpty { pending.removeAll() }
     forgetBottom()
+    forgetContext()
     let caller = detachAbove()
     if manner != .brief || !withLoop({ $0.keepUntilRest(self) }) { below = nil }
     caller?._withUnsafeGuaranteedRef { $0.callStatus(status) }

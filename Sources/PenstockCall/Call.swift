@@ -69,6 +69,11 @@ public final class Call {
   private(set) var table: UnsafePointer<Chain.Callbacks>?
   /// Encodes and decodes messages; set before `open`. nil: the messages are bytes.
   public var codec: Codec?
+  /// The pointer that the program has given to this call; set before `open`, and then read on any thread, in
+  /// callbacks. Its `UserData` is kept for as long as a callback may run: by `context` until the call's end,
+  /// and by each job on an executor.
+  public private(set) var contextPointer: UnsafeMutableRawPointer?
+  public private(set) var context: UserData?
   var below: CallBelow?
   /// The layer above (the caller's side), as a counted reference. It is released at the call's end, after
   /// `callStatus` has returned, so never while one of its functions runs.
@@ -182,6 +187,14 @@ public final class Call {
 
   /// Sets the layer above. Called before `open`, and before any other thread has a reference to `above`.
   public func attach(above: CallAbove) { self.above = retainNew(above) }
+
+  /// Gives the call the program's pointer. Called before `open`.
+  public func give(_ context: UserData) {
+    contextPointer = context.pointer
+    self.context = context
+  }
+  /// Called at the call's end, when the last callback on the driving thread has returned.
+  func forgetContext() { if context != nil { context = nil } }
 
   /// Removes the layer above at the call's end. The caller of this function has to release the reference.
   func detachAbove() -> Unmanaged<CallAbove>? { above.take() }

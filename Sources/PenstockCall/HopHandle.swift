@@ -90,4 +90,5 @@ open class BoundHop: HopHandle {
 
   open func setValue(_ key: ByteView, _ value: UserData?) -> Outcome { hop.setValue(key, value) }
   open func value(_ key: ByteView) -> UnsafeMutableRawPointer? { hop.value(key) }
+  open var context: UnsafeMutableRawPointer? { hop.context }
 }

@@ -429,6 +429,9 @@ extension Hop {
     currentEvent == .none ? nil : call.knownValues?.get(key)
   }
 
+  /// The pointer that the program has given to the call; nil outside a callback.
+  public var context: UnsafeMutableRawPointer? { currentEvent == .none ? nil : call.contextPointer }
+
   /// Takes a ticket for the callback's event. Returns 0 if the event can't be paused, or if there are no more
   /// tickets.
   public func takeTicket() -> UInt64 {

@@ -35,6 +35,8 @@ public final class Job: ExecutorJob {
   let deadline: UInt64?
   let settings: CallSettings
   let route: CallRoute?
+  /// Kept, because the job may run after the call's end.
+  private let context: UserData?
 
   /// For on_status: whether a RESTART was possible when the status came.
   var canRestart = Outcome.state
@@ -58,6 +60,7 @@ public final class Job: ExecutorJob {
     deadline = hop.call.request.deadline
     settings = hop.call.request.settings
     route = hop.call.request.route
+    context = hop.call.context
     if isAwaited { hop.call.withLoop { $0.shareTickets(of: hop.call) } }
     // `submit` is the user's code, and may take long.
     hop.call.watch.hasRun = true

@@ -19,7 +19,7 @@ SHARED = ["runtime", "channel", "call_options", "call", "message", "reply", "hop
 OWN = ["error", "metadata", "status"]
 HANDLES = "|".join(SHARED + OWN)
 # These functions change call options, which is allowed only before another thread has the options.
-BEFORE_SHARED = {"penstock_call_options_request", "penstock_call_options_set_on_interrupted", "penstock_call_options_set_codec"}
+BEFORE_SHARED = {f"penstock_call_options_{name}" for name in ("request", "set_on_interrupted", "set_codec", "set_context")}
 # Functions that end many objects or take long, each with a number N: one of N random picks of the function calls it.
 RARE = {"penstock_channel_close": 12, "penstock_channel_close_gracefully": 12, "penstock_runtime_shutdown": 24,
         "penstock_call_options_cancel": 12,

@@ -253,7 +253,7 @@ TEST(null_channel) {
   CHECK_INT(atomic_load(&finalized), 3);
   OK(penstock_channel_set_picker(channel, NULL, NULL, NULL));
   CHECK(penstock_pick_request(NULL) == NULL && penstock_pick_address(NULL, 0) == NULL);
-  CHECK(penstock_pick_attribute(NULL, 0, "zone") == NULL);
+  CHECK(penstock_pick_attribute(NULL, 0, "zone") == NULL && penstock_pick_context(NULL) == NULL);
   CHECK(penstock_pick_count(NULL) == 0 && penstock_pick_weight(NULL, 0) == 0);
   REFUSED(penstock_pick_fail(NULL, PENSTOCK_STATUS_ABORTED, "x"));
   OK(penstock_channel_set_resolver(channel, NULL, &resolver, NULL));
@@ -309,6 +309,8 @@ TEST(null_call) {
   REFUSED(penstock_call_options_set_on_interrupted(NULL, interrupted, NULL, NULL));
   penstock_result result = penstock_call_options_set_on_interrupted(options, NULL, NULL, NULL);
   CHECK(result == PENSTOCK_OK || result == PENSTOCK_E_INVALID_ARGUMENT);
+  REFUSED(penstock_call_options_set_context(NULL, NULL, NULL));
+  OK(penstock_call_options_set_context(options, NULL, NULL));
   REFUSED(penstock_call_options_cancel(NULL, "reason"));
   OK(penstock_call_options_cancel(options, NULL));
   penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;

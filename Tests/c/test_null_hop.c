@@ -253,7 +253,7 @@ TEST(null_codec) {
   REFUSED(penstock_message_new_object(NULL, channel, &message));
   CHECK(penstock_message_object(NULL) == NULL);
   CHECK(penstock_hop_message(NULL) == NULL);
-  CHECK(penstock_hop_codec(NULL) == NULL);
+  CHECK(penstock_hop_codec(NULL) == NULL && penstock_hop_context(NULL) == NULL);
   OK(penstock_message_new("x", 1, &message));
   REFUSED(penstock_hop_set_message(NULL, message));
   REFUSED(penstock_hop_send_message(NULL, message));

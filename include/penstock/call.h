@@ -83,6 +83,17 @@ PENSTOCK_API penstock_result penstock_call_options_set_on_interrupted(penstock_c
                                                                       int32_t (*interrupted)(void *user_data),
                                                                       void *user_data, penstock_finalizer finalizer);
 
+/* Gives a context to each call that is made with these options from now on: a pointer of the program, which the
+ * callbacks of the call's hops (penstock_hop_context) and the picker (penstock_pick_context) can ask for, from the first
+ * to the last. Unlike a value (penstock_call_set_value) it is there before the first hop sees the call, stays the same,
+ * and ends with the call. NULL: no context. A side call has the context of its own options only. `finalizer` (nullable)
+ * gets `context` once the options have been freed or have another context, each call that has it has ended, and the
+ * last callback of their hops has returned.
+ * result: E_INVALID_ARGUMENT: `options` is NULL.
+ * memory: `context` is transferred, even on error.
+ * threads: one thread, before the options are shared. */
+PENSTOCK_API penstock_result penstock_call_options_set_context(penstock_call_options *options, void *context,
+                                                               penstock_finalizer finalizer);
 /* Registers `interceptor` with `priority` for every call that is made with these options from now on, on any thread.
  * The interceptors of the options, the channel and the runtime are sorted together by priority. *id names the
  * registration. The interceptor's finalizer runs once the options have been freed, or the interceptor has been removed,

@@ -356,6 +356,12 @@ PENSTOCK_API penstock_result penstock_hop_set_value(penstock_hop *hop, const cha
  * threads: the callback's thread. */
 PENSTOCK_API void *penstock_hop_value(const penstock_hop *hop, const char *key);
 
+/* Gives the call's context (penstock_call_options_set_context).
+ * result: the context; NULL if there is none, and outside a callback.
+ * memory: lives until the callback returns.
+ * threads: the callback's thread. */
+PENSTOCK_API void *penstock_hop_context(const penstock_hop *hop);
+
 /* ---- Tickets: a paused or held event, to be resolved from any thread ---- */
 
 typedef uint64_t penstock_ticket;

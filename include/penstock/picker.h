@@ -39,6 +39,11 @@ PENSTOCK_API penstock_result penstock_channel_set_picker(penstock_channel *chann
  * memory: borrowed until the picker returns.
  * threads: the picker's */
 PENSTOCK_API penstock_request *penstock_pick_request(penstock_pick *pick);
+/* Gives the call's context (penstock_call_options_set_context).
+ * result: the context; NULL if there is none, outside of the picker, and for NULL.
+ * memory: lives until the picker returns.
+ * threads: the picker's */
+PENSTOCK_API void *penstock_pick_context(const penstock_pick *pick);
 /* Tells how many endpoints there are to choose from. Ready endpoints do not count if hops have refused
  * them for this attempt (on_pick), if the request rules them out (penstock_request_prefer), or if outlier detection has
  * taken them out.

@@ -29,6 +29,8 @@ public final class CallOptions: HopHandle {
   /// all calls share the object.
   public var credentials: Metadata?
   public var codec: Codec?
+  /// The program's pointer for each call that is made with these options.
+  public var context: UserData?
   /// The size of the send buffer in bytes. nil: `sendBuffer`, or more for a client stream that has few
   /// messages in flight (`ClientCall.bytesAhead`).
   public var sendBufferBytes: Int?

@@ -117,6 +117,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
       origin: channel.origin, attachment: CallItem(.passUnretained(channel.runtime.workers)),
       trace: events > 0 ? TraceLog(line, events) : nil)
     call.measures.createdAt.set(now)
+    if let context = options?.context { call.give(context) }
     let codec = options?.codec
     if codec != nil || channel.formsCalls { channel.form(call, codec) }
     return (.ok, .passRetained(ClientCall(call, channel, options, consume callbacks)))

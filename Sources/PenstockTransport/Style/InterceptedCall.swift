@@ -49,6 +49,9 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   let codec: Codec?
   /// The values that the call and its hops share. They have a lock of their own.
   private let values: CallValues
+  /// The pointer that the program has given to the call. It is kept, because the function may run on after
+  /// the call's end.
+  let context: UserData?
 
   // The state of the worker pool, under the pool's lock.
   /// `open`: the function is offered to the workers, and no worker has begun to run it.
@@ -160,6 +163,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     codec = hop.codec
     values = hop.call.values
     values.hold()
+    context = hop.call.context
   }
 
   deinit { values.letGo() }

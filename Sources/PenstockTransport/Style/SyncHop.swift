@@ -60,4 +60,5 @@ final class SyncHop: BoundHop, @unchecked Sendable {
     running?.setValue(key, value) ?? outside
   }
   override func value(_ key: ByteView) -> UnsafeMutableRawPointer? { running?.value(key) }
+  override var context: UnsafeMutableRawPointer? { running?.context?.pointer }
 }

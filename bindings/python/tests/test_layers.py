@@ -13,8 +13,8 @@ PACKAGE = Path(penstock.__file__).parent
 # The modules of each layer, from the lowest layer to the highest.
 LAYERS: Dict[str, str] = {
     "raw": "_constants _raw _raw.c_types _raw.calls _raw.functions _raw.hops _raw.library _raw.ready _raw.values",
-    "handles": "_arguments _codec _connection _ctrl_c _encoding _errors _executor _fork _metadata _objects _reply "
-    "_reports _resolver _status _verdict _version _wait _watch",
+    "handles": "_arguments _codec _connection _context _ctrl_c _encoding _errors _executor _fork _metadata _objects "
+    "_reply _reports _resolver _status _verdict _version _wait _watch",
     "calls": "_call _keywords _method _options _side",
     "interceptors": "_c_interceptor _completion _hop _interceptor _picker _registration _request _sync _ticket "
     "_trampolines ready",

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import collections
 import ctypes
+import functools
 import json
 import logging
+import sys
 import threading
 import time
+from contextvars import Context, copy_context
 from ctypes import byref, c_size_t, c_void_p
 from typing import Any, Callable, Deque, Dict, Iterable, Iterator, Optional, Tuple, Union
 
@@ -15,6 +18,7 @@ from . import _constants as c
 from . import _raw
 from ._arguments import Uncompressed, payload
 from ._codec import Boxed, Codec, boxed, fill
+from ._context import Lent
 from ._errors import check, check_with
 from ._keywords import FOREVER
 from ._metadata import ReceivedMetadata, owned_text
@@ -34,28 +38,36 @@ Data = Union[bytes, Boxed]
 Sent = Union[Data, Uncompressed]
 
 
-def serialize(serializer: Serializer, request: Any, codec: Optional[Codec] = None) -> Sent:
-    """The message to send for ``request``: its bytes, or, with ``codec``, the request as an object. Raises RpcError
-    INTERNAL, as grpcio does, if the serializer raises."""
+def serialize(
+    serializer: Serializer, request: Any, codec: Optional[Codec] = None, context: Optional[Context] = None
+) -> Sent:
+    """The message to send for ``request``: its bytes, or, with ``codec``, the request as an object. The serializer
+    runs in a copy of ``context``; None: of the present context. Raises RpcError INTERNAL, as grpcio does, if the
+    serializer raises."""
     if isinstance(request, Uncompressed):
-        return Uncompressed(serialize(serializer, request.message, codec))
+        return Uncompressed(serialize(serializer, request.message, codec, context))
     if codec is not None:
         return Boxed(request, codec)
     try:
-        return payload(request if serializer is None else serializer(request))
+        return payload(request if serializer is None else _copied(context).run(serializer, request))
     except Exception as error:
         raise local_error(StatusCode.INTERNAL, "Exception serializing request!", error) from error
 
 
-def deserialize(deserializer: Deserializer, data: Data) -> Any:
+def deserialize(deserializer: Deserializer, data: Data, context: Optional[Context] = None) -> Any:
     """The response for the caller: the object in ``data``, if a codec has made one, else the deserializer's result
-    for the bytes. Raises RpcError INTERNAL, as grpcio does, if the deserializer raises."""
+    for the bytes. The deserializer runs in a copy of ``context``; None: of the present context. Raises RpcError
+    INTERNAL, as grpcio does, if the deserializer raises."""
     if isinstance(data, Boxed):
         return data.thing
     try:
-        return data if deserializer is None else deserializer(data)
+        return data if deserializer is None else _copied(context).run(deserializer, data)
     except Exception as error:
         raise local_error(StatusCode.INTERNAL, "Exception deserializing response!", error) from error
+
+
+def _copied(context: Optional[Context]) -> Context:
+    return copy_context() if context is None else context.copy()
 
 
 def start(channel: int, method: bytes, kind: int, options: CallOptions) -> int:
@@ -196,13 +208,21 @@ class _KeptCall:
 
 
 class Requests:
-    """The requests of a call that may have several, and the failure if reading or serializing one has raised."""
+    """The requests of a call that may have several, and the failure if reading or serializing one has raised. The
+    iterator has one copy of the call's context for its whole run."""
 
-    def __init__(self, iterator: Iterable[Any], serializer: Serializer, codec: Optional[Codec] = None) -> None:
-        self._iterator = iter(iterator)
+    def __init__(
+        self, iterator: Iterable[Any], serializer: Serializer, codec: Optional[Codec], context: Context
+    ) -> None:
+        # Reading a list or a tuple runs no code of the program.
+        self._within = None if type(iterator) in (list, tuple) else context.copy()
+        self._iterator: Iterator[Any] = (
+            iter(iterator) if self._within is None else self._within.run(lambda: iter(iterator))
+        )
         # A list or tuple is in memory already, so reading it never waits.
         self.is_ready = isinstance(iterator, (list, tuple))
         self._serializer = serializer
+        self._context = context
         self._codec = codec
         self.failure: Optional[RpcError] = None
 
@@ -210,18 +230,22 @@ class Requests:
         """Yields the messages to send. If the iterator or the serializer raises, this sets `failure` and ends."""
         while True:
             try:
-                request = next(self._iterator)
+                within = self._within
+                request = next(self._iterator) if within is None else within.run(next, self._iterator)
             except StopIteration:
                 return
             except Exception as error:
-                _logger.debug("the request iterator raised", exc_info=error)
+                self._log(_logger.debug, "the request iterator raised", error)
                 self._fail(error)
                 return
             try:
-                yield serialize(self._serializer, request, self._codec)
+                yield serialize(self._serializer, request, self._codec, self._context)
             except RpcError as error:
                 self.failure = error
                 return
+
+    def _log(self, log: Callable[..., None], text: str, error: BaseException) -> None:
+        self._context.copy().run(functools.partial(log, text, exc_info=error))
 
     def _fail(self, error: BaseException) -> None:
         self.failure = local_error(StatusCode.UNKNOWN, "Exception iterating requests!", error)
@@ -270,7 +294,7 @@ class Requests:
             except BaseException as error:
                 # For example, the iterator has raised SystemExit, which `send_all` does not handle. Only this code
                 # ends the call then.
-                _logger.exception("the requests can't be sent")
+                self._log(_logger.error, "the requests can't be sent", error)
                 self._fail(error)
                 self._end(kept.handle)
 
@@ -299,7 +323,12 @@ class Call(Uncopied, Outcome):
         timeout: Optional[float],
         waiters: Waiters,
         keeper: object,
+        context: Context,
+        lent: Optional[Lent],
     ) -> None:
+        # The context in which the deserializer runs; None once all responses have been read.
+        self._context: Optional[Context] = context
+        self._lent = lent
         self._call = call
         self._waiters = waiters
         self._requests = requests
@@ -309,7 +338,13 @@ class Call(Uncopied, Outcome):
         self._unread: Deque[Data] = collections.deque()
         self._is_read = False
         self._failure: Optional[RpcError] = None
-        own(self, _abandon_dropped, call)
+
+    def __del__(self, ends: Callable[[], bool] = sys.is_finalizing) -> None:
+        # At exit nothing is released: the process ends anyway.
+        if not ends():
+            if self._lent is not None:
+                self._lent.keep()
+            abandon(self._call, b"the call object was dropped")
 
     # ---- Responses ----
 
@@ -322,7 +357,7 @@ class Call(Uncopied, Outcome):
             error = self._error()
             raise error if error is not None else StopIteration
         try:
-            return deserialize(self._deserializer, data)
+            return deserialize(self._deserializer, data, self._context)
         except RpcError as error:
             self._failure = error
             _raw.penstock_call_cancel(self._call, b"Exception deserializing response!")
@@ -346,8 +381,17 @@ class Call(Uncopied, Outcome):
         if result != c.E_END:
             check(result, "no message can be received")
         self._settled()
-        self._is_read = True
+        self._forget()
         return None
+
+    def _forget(self) -> Optional[Context]:
+        """Called when all responses have been taken, and `_reply` is set: forgets what only a running call needs.
+        Returns the context for a response that is still to be deserialized."""
+        self._error()
+        if self._lent is not None:
+            self._lent.keep()
+        context, self._context, self._requests, self._is_read = self._context, None, None, True
+        return context
 
     def _settled(self) -> Reply:
         """Waits for the status, and returns the reply. It reads no messages, so flow control still holds the server
@@ -375,11 +419,11 @@ class Call(Uncopied, Outcome):
         except BaseException:
             self.cancel()
             raise
-        self._is_read = True
+        context = self._forget()
         error = self._error()
         if error is not None:
             raise error
-        return deserialize(self._deserializer, body(reply._handle))
+        return deserialize(self._deserializer, body(reply._handle), context)
 
     # ---- grpc.Call ----
 
@@ -457,10 +501,6 @@ class Call(Uncopied, Outcome):
 
     def __repr__(self) -> str:
         return f"<penstock.Call {self.call_id}, {'running' if self._reply is None else self._code.name}>"
-
-
-def _abandon_dropped(call: int) -> None:
-    abandon(call, b"the call object was dropped")
 
 
 def begin_sending(waiters: Waiters, call: int, requests: Requests) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import time
+import weakref
 from ctypes import byref, c_int32, c_void_p
 from typing import Any, Dict, List, Mapping, Optional, Set, Tuple, Union
 
 from . import _call, _raw
 from ._arguments import c_string, milliseconds
 from ._constants import E_ALREADY, E_INTERRUPTED, OK
+from ._context import Contexts
 from ._ctrl_c import call
 from ._encoding import Codec
 from ._errors import check, check_with, library_error
@@ -91,10 +93,11 @@ class Channel(Caller):
         assert handle.value is not None
         self._handle: int = handle.value
         self._registered: Set[int] = set()
+        self._contexts: Contexts = weakref.WeakKeyDictionary()
         own(self, _raw.penstock_channel_release, self._handle)
         register_all(self, interceptors)
         if resolver is not None:
-            resolver._join(self._handle)
+            resolver._join(self._handle, self._contexts)
         if picker is not None:
             self.set_picker(picker)
 
@@ -117,6 +120,12 @@ class Channel(Caller):
     _has_object_level = False
     # True once any interceptor has been registered.
     _has_interceptors = False
+    # True once a callback or a picker has been registered that is a Python function.
+    _has_callbacks = False
+
+    @property
+    def _calls_back(self) -> bool:
+        return self._has_callbacks or self._runtime._has_callbacks
 
     @property
     def _sees_objects(self) -> bool:
@@ -196,7 +205,7 @@ class Channel(Caller):
         channel connect.
 
         ClosedError: the channel is closed."""
-        watch(self._handle, changed)
+        watch(self._handle, changed, self._contexts)
 
     def set_picker(self, picker: Optional[Picker]) -> None:
         """Lets ``picker(pick)`` choose the server of each attempt from now on, instead of the policy of the service
@@ -205,7 +214,8 @@ class Channel(Caller):
         The picker gets a `Pick`, and returns one of ``pick.endpoints`` or its index; None, so that the call waits
         until the endpoints change; or ``pick.fail(code, message)``. It runs on the thread that drives the runtime, so
         it must not wait. An exception ends the call with INTERNAL. ClosedError: the channel is closed."""
-        set_picker(self._handle, picker)
+        self._has_callbacks = self._has_callbacks or picker is not None
+        set_picker(self._handle, picker, self._contexts)
 
     def connect(self) -> None:
         """Makes an idle channel connect, without a call. Does not wait; in any other state it does nothing."""

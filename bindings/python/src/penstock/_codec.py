@@ -5,12 +5,16 @@ from __future__ import annotations
 
 import copy
 import ctypes
+import functools
 import logging
+import weakref
+from contextvars import Context
 from ctypes import byref, c_size_t, c_void_p, sizeof, string_at
 from typing import Any, Callable, NamedTuple, Optional
 
 from . import _raw
 from ._arguments import Uncompressed, payload, sized
+from ._context import run
 from ._ctrl_c import escape, recover
 from ._errors import check, check_with
 from ._objects import forget, own, registry
@@ -67,20 +71,27 @@ def fill(message: c_void_p, data: Any, codec: Optional[int] = None) -> int:
 class _Serializers(NamedTuple):
     serializer: Optional[Callable[[Any], bytes]]
     deserializer: Optional[Callable[[bytes], Any]]
+    # The call's context, which the call owns: a response that is kept keeps its codec, but not the context.
+    context: weakref.ref[Context]
+
+    def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Runs ``function`` in a copy of the call's context."""
+        return run(self.context(), function, *arguments)
 
 
 class Codec:
-    """Owns a ``penstock_codec *`` that is made from the serializers of a method. ``name``: the name of their
-    encoding; None: the default name, "proto"."""
+    """Owns a ``penstock_codec *`` that is made from the serializers of a method, for one call, in whose ``context``
+    they run. ``name``: the name of their encoding; None: the default name, "proto"."""
 
     def __init__(
         self,
         serializer: Optional[Callable[[Any], bytes]],
         deserializer: Optional[Callable[[bytes], Any]],
+        context: Context,
         name: Optional[str] = None,
     ) -> None:
         functions = _raw.penstock_codec_functions(sizeof(_raw.penstock_codec_functions))
-        functions.user_data = registry.add(_Serializers(serializer, deserializer))
+        functions.user_data = registry.add(_Serializers(serializer, deserializer, weakref.ref(context)))
         functions.finalizer = forget
         functions.encode = _encode_trampoline
         functions.decode = _decode_trampoline
@@ -114,12 +125,13 @@ def content(message: int) -> Any:
 # ---- Functions that C calls. No exception may pass from them to C. ----
 
 
-def _tell(error: BaseException, text: str, *words: str) -> None:
+def _tell(number: int, error: BaseException, text: str, *words: str) -> None:
     """Logs an exception of a serializer or deserializer, which ends the call. An exception that is not an Exception
     (for example KeyboardInterrupt) is also raised in the Python code that waits on this thread."""
     if not isinstance(error, Exception):
         escape(error)
-    _logger.error(text, *words, exc_info=error)
+    serializers: Any = registry.get(number)
+    serializers.run(functools.partial(_logger.error, text, *words, exc_info=error))
 
 
 def _encode(number: int, method: bytes, item: int, buffer: int) -> int:
@@ -127,10 +139,10 @@ def _encode(number: int, method: bytes, item: int, buffer: int) -> int:
         serializers: Any = registry.get(number)
         given: Any = registry.get(item)
         serializer = serializers.serializer
-        data = payload(given.thing if serializer is None else serializer(given.thing))
+        data = payload(given.thing if serializer is None else serializers.run(serializer, given.thing))
         return int(_raw.penstock_buffer_append(buffer, data, len(data)))
     except BaseException as error:
-        _tell(error, "a request of %s can't be serialized", method.decode("utf-8", "replace"))
+        _tell(number, error, "a request of %s can't be serialized", method.decode("utf-8", "replace"))
         return 1
 
 
@@ -139,10 +151,10 @@ def _decode(number: int, method: bytes, data: Optional[int], length: int, item: 
         serializers: Any = registry.get(number)
         text = ctypes.string_at(data, length) if data else b""
         deserializer = serializers.deserializer
-        item[0] = registry.add(Boxed(text if deserializer is None else deserializer(text)))
+        item[0] = registry.add(Boxed(text if deserializer is None else serializers.run(deserializer, text)))
         return 0
     except BaseException as error:
-        _tell(error, "a response of %s can't be deserialized", method.decode("utf-8", "replace"))
+        _tell(number, error, "a response of %s can't be deserialized", method.decode("utf-8", "replace"))
         return 1
 
 
@@ -150,12 +162,13 @@ def _free(_: int, item: Optional[int]) -> None:
     registry.remove(item)
 
 
-def _copy(_: int, item: int) -> Optional[int]:
+def _copy(number: int, item: int) -> Optional[int]:
     try:
+        serializers: Any = registry.get(number)
         given: Any = registry.get(item)
-        return registry.add(Boxed(copy.deepcopy(given.thing)))
+        return registry.add(Boxed(serializers.run(copy.deepcopy, given.thing)))
     except BaseException as error:
-        _tell(error, "a request can't be copied")
+        _tell(number, error, "a request can't be copied")
         return None
 
 

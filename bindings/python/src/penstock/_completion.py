@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, Iterable, Optional
 
 from . import _constants as c
 from . import _raw
+from ._context import of_hop, run
 from ._ctrl_c import recover
 from ._errors import AlreadyError, GoneError, StateError, check_hop, check_with
 from ._executor import Executor
@@ -188,11 +189,11 @@ def _call(callback: str, handle: int, number: Optional[int]) -> None:
             done.next()
             return
         try:
-            method(*_shown(callback, done), done)
+            run(of_hop(handle, registered), method, *_shown(callback, done), done)
         finally:
             done._end()
     except BaseException as error:
-        _fail(registered.name, callback, handle, error)
+        _fail(registered, callback, handle, error)
 
 
 def _shown(callback: str, done: Completion) -> tuple[Any, ...]:
@@ -210,11 +211,12 @@ def _words(name: str, callback: str, error: BaseException) -> str:
     return f"interceptor {name!r}: {callback} raised {type(error).__name__}".replace("\0", "?")
 
 
-def _fail(name: str, callback: str, handle: int, error: BaseException) -> None:
+def _fail(registered: Registered, callback: str, handle: int, error: BaseException) -> None:
     _raw.penstock_hop_set_value(handle, EXCEPTION_KEY, registry.add(Raised(error)), forget)
-    encoded = _words(name, callback, error).encode("utf-8", "replace")
+    encoded = _words(registered.name, callback, error).encode("utf-8", "replace")
+    context = of_hop(handle, registered)
     _raw.penstock_hop_end(handle, StatusCode.INTERNAL.number, encoded)
-    report(name, callback, error)
+    run(context, report, registered.name, callback, error)
 
 
 class _Unmade:
@@ -253,9 +255,10 @@ def _cancel(handle: int, number: Optional[int]) -> int:
     try:
         method = getattr(registered.methods, "on_cancel", None)
         if method is not None:
-            method(Status._view(_raw.penstock_hop_status(handle), scope.guard))
+            status = Status._view(_raw.penstock_hop_status(handle), scope.guard)
+            run(of_hop(handle, registered), method, status)
     except BaseException as error:
-        report(registered.name, "on_cancel", error)
+        run(of_hop(handle, registered), report, registered.name, "on_cancel", error)
     finally:
         scope.runs = False
     return c.NEXT
@@ -265,10 +268,11 @@ def _create(handle: int, number: Optional[int], state: Any) -> int:
     registered: Any = registry.get(number)
     try:
         method = _raw.penstock_request_method(_raw.penstock_hop_request(handle)) or b""
-        made = registered.methods.create(method.decode("utf-8", "replace"), Kind(_raw.penstock_hop_kind(handle)))
+        kind = Kind(_raw.penstock_hop_kind(handle))
+        made = run(of_hop(handle, registered), registered.methods.create, method.decode("utf-8", "replace"), kind)
     except BaseException as error:
         _raw.penstock_hop_set_value(handle, EXCEPTION_KEY, registry.add(Raised(error)), forget)
-        report(registered.name, "create", error)
+        run(of_hop(handle, registered), report, registered.name, "create", error)
         made = _Unmade(_words(registered.name, "create", error))
     if isinstance(made, Verdict):
         return int(made)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+from contextvars import copy_context
 from ctypes import byref, c_void_p
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from . import _raw
+from ._context import run
 from ._ctrl_c import recover
 from ._errors import check
 from ._fork import process
@@ -55,7 +58,7 @@ class Executor(Uncopied):
     def __init__(self, submit: Callable[[Job], object], *, survives_fork: bool = False) -> None:
         if not callable(submit):
             raise TypeError(f"submit must be callable, got {submit!r}")
-        self._submit = submit
+        self._submit = functools.partial(run, copy_context(), submit)
         self._survives_fork = survives_fork
         self._process = 0
         self._address = 0

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import json
 import threading
+from contextvars import Context, copy_context
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterable, Optional, Union
 
 from . import _constants as c
-from . import _raw
+from . import _context, _raw
 from ._arguments import Payload, Uncompressed, c_string, whole_number
+from ._context import Contexts
 from ._encoding import Codec
 from ._errors import StateError, check_hop
 from ._executor import Executor, address
@@ -30,13 +32,21 @@ _UINT64 = 2**64 - 1
 _current_thread = threading.get_ident
 
 
-class Registered:
+class Registered(_context.Registered):
     """The registry's object for one registration: its name, the bound methods that C may call, and a function that
     registers interceptors for side calls of its hops."""
 
     __slots__ = ("methods", "name", "register")
 
-    def __init__(self, name: str, methods: Any, register: Callable[[CallOptions, Interceptors], object]) -> None:
+    def __init__(
+        self,
+        name: str,
+        methods: Any,
+        register: Callable[[CallOptions, Interceptors], object],
+        context: Optional[Context] = None,
+        contexts: Optional[Contexts] = None,
+    ) -> None:
+        super().__init__(context, contexts)
         self.name = name
         self.methods = methods
         self.register = register
@@ -232,11 +242,12 @@ class Hop(RequestFields):
         called, on a thread that runs callbacks; the response is None unless the code is OK. ``from_top``,
         ``detached``: as in `side_channel`. The other keywords are those of a channel's methods; the call meets all
         of its ``interceptors``, whatever their priority. GoneError: the hop's call has ended."""
-        options = call_options(call)
+        context = copy_context()
+        options = call_options(call, context=context)
         if call.interceptors:
             self._register(options, call.interceptors)
         flags = side_flags(call.from_top, call.detached)
-        begin_unary(self._anywhere, call.method, call.request, call.on_reply, flags, options)
+        begin_unary(self._anywhere, call.method, call.request, call.on_reply, flags, options, context)
 
     # ---- The event ----
 

@@ -3,6 +3,7 @@ objects that make calls."""
 
 from __future__ import annotations
 
+from contextvars import Context, copy_context
 from typing import Any, NamedTuple, Optional, Protocol, Tuple
 
 from . import _call, _raw
@@ -12,7 +13,7 @@ from ._codec import Codec
 from ._encoding import Codec as Encoding
 from ._keywords import CallKeywords, Interceptors, RequestArguments, RequestsArguments, takes
 from ._objects import Raised, Uncopied
-from ._options import CallOptions, call_options
+from ._options import CallOptions, call_options, has_begun
 from ._reply import CompletedCall, Reply, reply_error
 from ._status import StatusCode
 from ._verdict import Kind
@@ -41,34 +42,41 @@ class _MultiCallable:
 
     def __init__(self, method: Method) -> None:
         self._method = method
-        self._made_codec: Optional[Codec] = None
 
-    def _codec(self, keywords: CallKeywords) -> Optional[Codec]:
+    def _codec(self, keywords: CallKeywords, context: Context) -> Optional[Codec]:
         """The codec of a call; None if no interceptor sees objects, or if the method has no serializers."""
         method = self._method
         if method.serializer is None and method.deserializer is None:
             return None
         if not method.channel._sees_objects and not (keywords.interceptors and keywords.sees_objects):
             return None
-        if self._made_codec is None:
-            self._made_codec = Codec(method.serializer, method.deserializer, method.subtype)
-        return self._made_codec
+        return Codec(method.serializer, method.deserializer, context, method.subtype)
 
-    def _options(self, keywords: CallKeywords, codec: Optional[Codec]) -> CallOptions:
+    def _options(
+        self, keywords: CallKeywords, codec: Optional[Codec], context: Context, lent: bool = False
+    ) -> CallOptions:
+        """The options of a call. Only a call with callbacks, or with a codec, has its context there, because options
+        with a context can't be kept for other calls."""
         if keywords.content_subtype is None:
             keywords.content_subtype = self._method.subtype
-        options = call_options(keywords, codec)
+        channel = self._method.channel
+        has_context = codec is not None or bool(keywords.interceptors) or channel._calls_back
+        options = call_options(keywords, codec, context if has_context else None, lent)
         if keywords.interceptors:
-            self._method.channel._register(options, keywords.interceptors)
+            channel._register(options, keywords.interceptors)
         return options
 
-    def _start(self, keywords: CallKeywords, codec: Optional[Codec]) -> int:
-        """Makes the call, and returns its handle, which the caller releases."""
-        return self._method.channel._start(self._method.name, self._kind, self._options(keywords, codec))
-
-    def _stream(self, call: int, requests: Optional[Requests], timeout: Optional[float]) -> Call:
-        channel = self._method.channel
-        return Call(call, requests, self._method.deserializer, timeout, channel._waiters, channel)
+    def _stream(
+        self, keywords: CallKeywords, codec: Optional[Codec], context: Context, requests: Optional[Requests]
+    ) -> Call:
+        """Makes the call."""
+        method, channel = self._method, self._method.channel
+        options = self._options(keywords, codec, context, lent=True)
+        call = channel._start(method.name, self._kind, options)
+        waiters, lent = channel._waiters, options.lent
+        stream = Call(call, requests, method.deserializer, keywords.timeout, waiters, channel, context, lent)
+        has_begun(options)
+        return stream
 
     def future(self, *_: Any, **__: Any) -> Any:
         """Futures are not supported yet."""
@@ -103,18 +111,21 @@ class UnaryUnary(_MultiCallable):
         return response, CompletedCall(reply)
 
     def _ended(self, call: RequestArguments) -> int:
-        codec = self._codec(call)
-        data = _call.serialize(self._method.serializer, call.request, codec)
+        context = copy_context()
+        codec = self._codec(call, context)
+        data = _call.serialize(self._method.serializer, call.request, codec, context)
         channel = self._method.channel
-        options = self._options(call, codec)
+        options = self._options(call, codec, context)
         if isinstance(data, bytes) and not call.interceptors:
             reply = channel._unary(self._method.name, options, data)
             if reply is not None:
+                has_begun(options)
                 return reply
         waiters = channel._waiters
         with waiters:
             handle = channel._start(self._method.name, self._kind, options)
             try:
+                has_begun(options)
                 _call.send(waiters, handle, data)
                 return _call.finish(waiters, handle)
             finally:
@@ -139,12 +150,12 @@ class UnaryStream(_MultiCallable):
     @takes(RequestArguments)
     def __call__(self, call: RequestArguments) -> Call:
         """Makes the call and returns at once. Iterating over the result gives the responses."""
-        codec = self._codec(call)
-        data = _call.serialize(self._method.serializer, call.request, codec)
-        handle = self._start(call, codec)
-        stream = self._stream(handle, None, call.timeout)
-        if _call.send(stream._waiters, handle, data):
-            _call.half_close(handle)
+        context = copy_context()
+        codec = self._codec(call, context)
+        data = _call.serialize(self._method.serializer, call.request, codec, context)
+        stream = self._stream(call, codec, context, None)
+        if _call.send(stream._waiters, stream._call, data):
+            _call.half_close(stream._call)
         return stream
 
 
@@ -166,11 +177,11 @@ class StreamUnary(_MultiCallable):
         return stream.result(), stream
 
     def _begin(self, call: RequestsArguments) -> Call:
-        codec = self._codec(call)
-        requests = Requests(call.request_iterator, self._method.serializer, codec)
-        handle = self._start(call, codec)
-        stream = self._stream(handle, requests, call.timeout)
-        _call.begin_sending(stream._waiters, handle, requests)
+        context = copy_context()
+        codec = self._codec(call, context)
+        requests = Requests(call.request_iterator, self._method.serializer, codec, context)
+        stream = self._stream(call, codec, context, requests)
+        _call.begin_sending(stream._waiters, stream._call, requests)
         return stream
 
 
@@ -200,6 +211,11 @@ class Caller(Uncopied):
 
     @property
     def _waiters(self) -> Waiters:
+        raise NotImplementedError
+
+    @property
+    def _calls_back(self) -> bool:
+        """Whether a call may have callbacks that are Python functions, besides those of its own interceptors."""
         raise NotImplementedError
 
     @property

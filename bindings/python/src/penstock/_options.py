@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextvars import Context
 from ctypes import byref, c_void_p
-from typing import Dict, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
-from . import _raw
+from . import _context, _raw
 from ._arguments import c_string
 from ._codec import Codec
+from ._context import Lent
 from ._errors import check, check_with
 from ._keywords import CallKeywords
 from ._objects import own
@@ -21,7 +23,9 @@ class CallOptions:
     """Parsed options, for any number of calls. The interceptors of a single call are registered on its options. Owns
     a ``penstock_call_options *``."""
 
-    __slots__ = ("__weakref__", "_has_interceptors", "_has_object_level", "handle")
+    __slots__ = ("__weakref__", "_has_callbacks", "_has_interceptors", "_has_object_level", "handle", "lent", "text")
+    # What is registered for one call has no context besides the call's.
+    _contexts = None
 
     def __init__(self, text: str) -> None:
         handle, error = c_void_p(), c_void_p()
@@ -30,6 +34,11 @@ class CallOptions:
         self.handle: int = handle.value
         self._has_object_level = False
         self._has_interceptors = False
+        self._has_callbacks = False
+        # The context of the one call with these options, if the call's Python object is to own it.
+        self.lent: Optional[Lent] = None
+        # The text of options that may be lent to one call after another.
+        self.text: Optional[str] = None
         own(self, _raw.penstock_call_options_release, self.handle)
         check(
             _raw.penstock_call_options_set_on_interrupted(self.handle, interrupted, None, _raw.penstock_finalizer())
@@ -44,27 +53,63 @@ class CallOptions:
 
 
 _kept: Dict[str, CallOptions] = {}
+# Options for calls that have a context. Only one call at a time has them, so they are lent to it and given back.
+_spare: Dict[str, List[CallOptions]] = {}
 
 
-def call_options(keywords: CallKeywords, codec: Optional[Codec] = None) -> CallOptions:
-    """The options for a call, without its interceptors. TypeError, ValueError (`InvalidArgumentError` is one): a
-    wrong argument."""
+def call_options(
+    keywords: CallKeywords, codec: Optional[Codec] = None, context: Optional[Context] = None, lent: bool = False
+) -> CallOptions:
+    """The options for a call, without its interceptors. ``context``: that of the one call that is made with these
+    options; `has_begun` is to be called then. ``lent``: the call's Python object owns the context. TypeError,
+    ValueError (`InvalidArgumentError` is one): a wrong argument."""
     text = keywords.options()
     # Options with metadata are not kept, since it differs from call to call; neither are credentials.
-    if keywords.metadata or keywords.credentials is not None or codec is not None or keywords.interceptors:
+    is_kept = not (
+        keywords.metadata or keywords.credentials is not None or codec is not None or keywords.interceptors
+    )
+    if context is None and is_kept:
+        kept = _kept.get(text)
+        if kept is None:
+            kept = CallOptions(text)
+            if len(_kept) >= _KEPT:
+                _kept.clear()
+            _kept[text] = kept
+        return kept
+    options = _taken(text) if is_kept else CallOptions(text)
+    if codec is not None:
+        check(_raw.penstock_call_options_set_codec(options.handle, codec.handle))
+    if context is not None:
+        options.lent = _context.give(options.handle, context, lent)
+    return options
+
+
+def _taken(text: str) -> CallOptions:
+    try:
+        return _spare[text].pop()
+    except (KeyError, IndexError):
         options = CallOptions(text)
-        if codec is not None:
-            check(_raw.penstock_call_options_set_codec(options.handle, codec.handle))
+        options.text = text
         return options
-    kept = _kept.get(text)
-    if kept is None:
-        kept = CallOptions(text)
-        if len(_kept) >= _KEPT:
-            _kept.clear()
-        _kept[text] = kept
-    return kept
+
+
+def has_begun(options: CallOptions) -> None:
+    """Called when the one call with these options has been made. The call has their context from now on, and they may
+    be used for another call."""
+    if options.text is None:
+        return
+    check(_raw.penstock_call_options_set_context(options.handle, None, _raw.penstock_finalizer()))
+    options.lent = None
+    spare = _spare.get(options.text)
+    if spare is None:
+        if len(_spare) >= _KEPT:
+            _spare.clear()
+        spare = _spare.setdefault(options.text, [])
+    if len(spare) < _KEPT:
+        spare.append(options)
 
 
 def forget_kept_options() -> None:
     """Forgets the parsed options in a forked child, because they belong to the parent."""
     _kept.clear()
+    _spare.clear()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from contextvars import copy_context
 from typing import Any, Callable, Dict, List, Optional, Union
 
 from . import _constants as c
 from . import _raw
 from ._arguments import c_string
+from ._context import Contexts, Registered, of_pick, run
 from ._ctrl_c import recover
 from ._errors import StateError, check, library_error
 from ._metadata import Metadata
@@ -102,19 +104,20 @@ class Pick(RequestFields):
 Picker = Callable[[Pick], Union[Endpoint, int, None]]
 
 
-class _Function:
-    def __init__(self, picker: Picker) -> None:
+class _Function(Registered):
+    def __init__(self, picker: Picker, contexts: Contexts) -> None:
+        super().__init__(copy_context(), contexts)
         self.picker = picker
 
 
-def set_picker(channel: int, picker: Optional[Picker]) -> None:
+def set_picker(channel: int, picker: Optional[Picker], contexts: Contexts) -> None:
     """Lets C call ``picker``. C keeps it until the channel has another picker or has closed."""
     if picker is None:
         check(_raw.penstock_channel_set_picker(channel, _none, None, forget))
         return
     if not callable(picker):
         raise TypeError(f"a function that gets a Pick, not {picker!r}")
-    check(_raw.penstock_channel_set_picker(channel, _pick, registry.add(_Function(picker)), forget))
+    check(_raw.penstock_channel_set_picker(channel, _pick, registry.add(_Function(picker, contexts)), forget))
 
 
 def _answer(pick: Pick, returned: object) -> int:
@@ -134,14 +137,17 @@ def _answer(pick: Pick, returned: object) -> int:
 def _call_picker(handle: int, number: Optional[int]) -> int:
     """C calls this function to run a picker. No exception reaches C."""
     function = registry.get(number)
+    if not isinstance(function, _Function):
+        return int(c.PICK_FAIL)
     pick = Pick(handle)
+    context = None
     try:
-        if isinstance(function, _Function):
-            return _answer(pick, function.picker(pick))
+        context = of_pick(handle, function)
+        return _answer(pick, run(context, function.picker, pick))
     except BaseException as error:
         text = f"the picker raised {type(error).__name__}"
         _raw.penstock_pick_fail(handle, StatusCode.INTERNAL.number, c_string(text, "a message"))
-        report("picker", "picker", error)
+        run(context, report, "picker", "picker", error)
     finally:
         pick._handle = 0
     return int(c.PICK_FAIL)

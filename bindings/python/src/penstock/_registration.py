@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from contextvars import copy_context
 from ctypes import byref, c_uint64, c_void_p, sizeof
 from typing import Any, Callable, Iterable, List, Optional, Protocol, Tuple, Union
 
@@ -10,6 +11,7 @@ from . import _constants as c
 from . import _raw
 from ._arguments import c_string, milliseconds, whole_number
 from ._completion import CALLBACKS, CompletionInterceptor, completion_table
+from ._context import Contexts
 from ._errors import StateError, check, check_with
 from ._executor import address, chosen
 from ._hop import Registered
@@ -35,6 +37,12 @@ class Scope(Protocol):
     _has_object_level: bool
     # Whether any interceptor has been registered.
     _has_interceptors: bool
+    # Whether an interceptor has been registered whose callbacks are Python functions, so that calls need a context.
+    _has_callbacks: bool
+
+    @property
+    def _contexts(self) -> Optional[Contexts]:
+        """The contexts in which the scope's interceptors were registered; None: they need none."""
 
     def _registry_functions(self) -> Tuple[str, int]:
         """The prefix of the scope's C functions, and the scope's handle."""
@@ -82,6 +90,7 @@ class Registration:
         self._level = Level(level_of(interceptor) if level is None else level)
         self._per_attempt = bool(getattr(interceptor, "per_attempt", False) if per_attempt is None else per_attempt)
         self._replaces = replaces
+        self._context = copy_context()
         self._id = 0
         self._replay_bytes = whole_number(getattr(interceptor, "replay_bytes", 0), "replay_bytes", 0, 2**63 - 1)
         self._max_restarts = _restarts(interceptor)
@@ -94,10 +103,10 @@ class Registration:
         self._scope: Optional[Scope] = None
         self._register(scope)
 
-    def _registered(self, methods: Any) -> Registered:
-        return Registered(self.name, methods, register_all)
+    def _registered(self, methods: Any, scope: Scope) -> Registered:
+        return Registered(self.name, methods, register_all, self._context, scope._contexts)
 
-    def _sync_table(self, function: Callable[[Any], Any]) -> _raw.penstock_interceptor:
+    def _sync_table(self, function: Callable[[Any], Any], scope: Scope) -> _raw.penstock_interceptor:
         sync = _raw.penstock_sync_interceptor()
         sync.struct_size = sizeof(sync)
         sync.name = c_string(self.name, "a name")
@@ -108,7 +117,7 @@ class Registration:
         sync.replay_bytes = self._replay_bytes
         sync.max_restarts = self._max_restarts
         sync.intercept = intercept_trampoline
-        sync.user_data = registry.add(self._registered({"intercept": function}))
+        sync.user_data = registry.add(self._registered({"intercept": function}, scope))
         sync.finalizer = forget
         table, error = _raw.penstock_interceptor(), c_void_p()
         table.struct_size = sizeof(table)
@@ -127,12 +136,12 @@ class Registration:
         table.hold_bytes = self._hold_bytes or table.hold_bytes
         return table
 
-    def _completion_table(self, interceptor: CompletionInterceptor) -> _raw.penstock_interceptor:
+    def _completion_table(self, interceptor: CompletionInterceptor, scope: Scope) -> _raw.penstock_interceptor:
         for callback in ("create", *CALLBACKS):
             if inspect.iscoroutinefunction(getattr(interceptor, callback)):
                 raise TypeError(f"{type(interceptor).__name__}.{callback} is async, which is not supported yet")
         table = completion_table(
-            self._registered(interceptor), c_string(self.name, "a name"), self._methods, self._kinds
+            self._registered(interceptor, scope), c_string(self.name, "a name"), self._methods, self._kinds
         )
         table.hold_bytes = self._hold_bytes
         table.replay_bytes = self._replay_bytes
@@ -140,14 +149,14 @@ class Registration:
         table.headers_wait = self._headers_wait
         return table
 
-    def _table(self) -> _raw.penstock_interceptor:
+    def _table(self, scope: Scope) -> _raw.penstock_interceptor:
         if isinstance(self.interceptor, Native):
             return self._native_table(self.interceptor)
         if isinstance(self.interceptor, CompletionInterceptor):
-            return self._completion_table(self.interceptor)
+            return self._completion_table(self.interceptor, scope)
         function = function_of(self.interceptor)
         if function is not None:
-            return self._sync_table(function)
+            return self._sync_table(function, scope)
         methods = overridden(self.interceptor)
         table = _raw.penstock_interceptor()
         table.struct_size = sizeof(table)
@@ -169,7 +178,7 @@ class Registration:
                 setattr(table, callback, trampoline)
         if "on_connection" in methods:
             table.on_connection = connection_trampoline
-        table.user_data = registry.add(self._registered(methods))
+        table.user_data = registry.add(self._registered(methods, scope))
         table.finalizer = forget
         return table
 
@@ -177,8 +186,11 @@ class Registration:
         number, error = c_uint64(), c_void_p()
         prefix, handle = scope._registry_functions()
         outbound, inbound = map(address, chosen(self.interceptor))
+        # Set before a call can have the interceptor.
+        if not isinstance(self.interceptor, Native):
+            scope._has_callbacks = True
         # From here on the library owns the user data, even if the registration fails.
-        table = self._table()
+        table = self._table(scope)
         table.level, table.per_attempt = self._level, self._per_attempt
         if outbound or inbound:
             table.outbound_executor, table.inbound_executor = outbound, inbound

@@ -15,8 +15,8 @@ _hook: Optional[ExceptionHook] = None
 
 def set_exception_hook(hook: Optional[ExceptionHook]) -> None:
     """Sets the hook for exceptions in callbacks: ``hook(interceptor_name, callback_name, exception)`` is called for
-    each exception, on the thread of the callback. None restores the default: exceptions are logged to the logger
-    ``"penstock"``."""
+    each exception, on the thread of the callback and in its context. None restores the default: exceptions are logged
+    to the logger ``"penstock"``."""
     global _hook
     _hook = hook
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import threading
+from contextvars import copy_context
 from ctypes import byref, c_void_p, sizeof
 from typing import Any, Mapping, Optional
 
 from . import _raw
 from ._arguments import c_string
 from ._constants import E_STATE
+from ._context import Contexts, Registered, run
 from ._ctrl_c import recover
 from ._errors import StateError, check_with
 from ._objects import forget, own, registry
@@ -66,12 +68,12 @@ class Resolver:
         if handle is not None:
             _push(handle, text)
 
-    def _join(self, channel: int) -> None:
+    def _join(self, channel: int, contexts: Contexts) -> None:
         if self._handle is not None:
             raise StateError(E_STATE, "the resolver has a channel already")
         functions = _raw.penstock_resolver_functions(sizeof(_raw.penstock_resolver_functions))
         # C refers to the resolver, by its number, until the channel has closed.
-        functions.user_data = registry.add(self)
+        functions.user_data = registry.add(_Joined(self, contexts))
         functions.finalizer = forget
         functions.resolve = _resolve
         functions.stop = _stop
@@ -102,22 +104,30 @@ def _json_default(value: Any) -> Any:
 # ---- Functions that C calls: none of them lets an exception reach C ----
 
 
+class _Joined(Registered):
+    """The registry's object for a resolver that has a channel."""
+
+    def __init__(self, resolver: Resolver, contexts: Contexts) -> None:
+        super().__init__(copy_context(), contexts)
+        self.resolver = resolver
+
+    def tell(self, name: str) -> None:
+        try:
+            run(self.context, getattr(self.resolver, name))
+        except BaseException as error:
+            run(self.context, report, type(self.resolver).__name__, name, error)
+
+
 def _call_resolve(number: Optional[int]) -> None:
-    resolver = registry.get(number)
-    try:
-        if isinstance(resolver, Resolver):
-            resolver.resolve()
-    except BaseException as error:
-        report(type(resolver).__name__, "resolve", error)
+    joined = registry.get(number)
+    if isinstance(joined, _Joined):
+        joined.tell("resolve")
 
 
 def _call_stop(number: Optional[int]) -> None:
-    resolver = registry.get(number)
-    try:
-        if isinstance(resolver, Resolver):
-            resolver.stop()
-    except BaseException as error:
-        report(type(resolver).__name__, "stop", error)
+    joined = registry.get(number)
+    if isinstance(joined, _Joined):
+        joined.tell("stop")
 
 
 recover(_call_resolve, lambda given: _call_resolve(given["number"]))

@@ -20,6 +20,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from . import _constants as c
 from . import _fork, _raw
 from ._arguments import milliseconds
+from ._context import Contexts
 from ._ctrl_c import raise_escaping
 from ._errors import ClosedError, check, check_with, library_error
 from ._fork import process
@@ -131,6 +132,8 @@ class Runtime(Uncopied):
     _has_object_level = False
     # True once any interceptor has been registered.
     _has_interceptors = False
+    # True once an interceptor has been registered whose callbacks are Python functions.
+    _has_callbacks = False
 
     def __init__(self, *, drive: bool = True, max_workers: int = 4, spin_us: int = 0, loops: int = 1) -> None:
         handle, error = c_void_p(), c_void_p()
@@ -142,6 +145,7 @@ class Runtime(Uncopied):
         _expect_forks()
         self._handle: int = handle.value
         self._waiters = Waiters()
+        self._contexts: Contexts = weakref.WeakKeyDictionary()
         self._drive = drive and not has_own_threads
         self._driver: Optional[_Driver] = None
         self._lock = threading.Lock()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import logging
+from contextvars import Context
 from ctypes import byref, c_void_p
 from typing import Any, Callable, Optional, Union
 
 from . import _call, _raw
 from ._arguments import Payload, Uncompressed, c_string
 from ._codec import fill
+from ._context import run
 from ._ctrl_c import escape, recover
 from ._encoding import Codec
 from ._errors import check, check_with
@@ -61,6 +63,10 @@ class SideChannel(Caller):
         return self._own_waiters
 
     @property
+    def _calls_back(self) -> bool:
+        return True
+
+    @property
     def _sees_objects(self) -> bool:
         # A side call has a codec only if one of its own interceptors is at the object level. Without a codec all its
         # hops see bytes, those of the channel's interceptors at the object level included.
@@ -73,16 +79,28 @@ class SideChannel(Caller):
         return _begin(self._hop._anywhere, method, kind, self._flags, options, None)
 
 
+class _Waiting:
+    """The registry's object for a side call in callback style: the program's function, and the call's context."""
+
+    __slots__ = ("context", "function")
+
+    def __init__(self, function: OnReply, context: Context) -> None:
+        self.function = function
+        self.context = context
+
+
 def _on_reply(call: int, reply: int, number: Optional[int]) -> None:
+    context = None
     try:
-        function: Any = registry.get(number)
+        waiting: Any = registry.get(number)
+        context = waiting.context
         ended = Reply(_raw.penstock_reply_retain(reply))
         response = _call.body(reply) if ended.code is StatusCode.OK else None
-        function(response, CompletedCall(ended))
+        run(context, waiting.function, response, CompletedCall(ended))
     except BaseException as error:
         if not isinstance(error, Exception):
             escape(error)
-        _logger.exception("the on_reply of a side call raised")
+        run(context, _logger.exception, "the on_reply of a side call raised")
 
 
 recover(_on_reply, lambda given: _on_reply(**given))
@@ -99,21 +117,22 @@ def begin_unary(
     on_reply: OnReply,
     flags: int,
     options: CallOptions,
+    context: Context,
 ) -> None:
     """Starts a unary side call in callback style. C calls ``on_reply`` when the side call has ended."""
     name = c_string(method, "a method")
     message = c_void_p()
     try:
         fill(message, request)
-        _send(_begin_with(hop, name, on_reply, flags, options), message)
+        _send(_begin_with(hop, name, _Waiting(on_reply, context), flags, options), message)
     finally:
         _raw.penstock_message_release(message)
 
 
-def _begin_with(hop: int, method: bytes, on_reply: OnReply, flags: int, options: CallOptions) -> int:
+def _begin_with(hop: int, method: bytes, waiting: _Waiting, flags: int, options: CallOptions) -> int:
     table = _raw.penstock_call_callbacks(
         struct_size=ctypes.sizeof(_raw.penstock_call_callbacks),
-        user_data=registry.add(on_reply),
+        user_data=registry.add(waiting),
         finalizer=forget,
         on_reply=_reply_trampoline,
     )

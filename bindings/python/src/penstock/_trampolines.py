@@ -8,6 +8,7 @@ from typing import Any, Dict, Optional
 from . import _constants as c
 from . import _raw
 from ._connection import event_from
+from ._context import of_hop, run
 from ._ctrl_c import recover, recover_with
 from ._hop import Hop, Instance, Registered
 from ._objects import Raised, forget, registry
@@ -48,7 +49,7 @@ def _run(callback: str, handle: int, number: Optional[int]) -> int:
             return c.NEXT
     hop = Hop(handle, seen_by)
     try:
-        verdict = _verdict(registered.methods[callback](hop), callback)
+        verdict = _verdict(run(of_hop(handle, registered), registered.methods[callback], hop), callback)
         if verdict == c.TAKE:
             hop.retain()
         return verdict
@@ -77,7 +78,7 @@ def _made(handle: int, number: Optional[int]) -> tuple[int, Instance]:
         return c.NEXT, instance
     hop = Hop(handle, instance)
     try:
-        returned = create(hop)
+        returned = run(of_hop(handle, registered), create, hop)
     finally:
         hop._end()
     if isinstance(returned, Verdict):
@@ -108,7 +109,7 @@ def _create_failed(handle: int, number: Optional[int], state: Any, error: BaseEx
         state[0] = registry.add(made)
     made.failure = error
     _raw.penstock_hop_set_value(handle, EXCEPTION_KEY, registry.add(Raised(error)), forget)
-    report(registered.name, "create", error)
+    run(of_hop(handle, registered), report, registered.name, "create", error)
     return c.NEXT
 
 
@@ -131,11 +132,12 @@ def _intercept(handle: int, number: Optional[int]) -> int:
     workers.add(thread)
     registered: Any = registry.get(number)
     call = InterceptedCall(handle, registered)
+    context = of_hop(handle, registered)
     try:
-        return _verdict(registered.methods["intercept"](call), "intercept")
+        return _verdict(run(context, registered.methods["intercept"], call), "intercept")
     except BaseException as error:
         _raw.penstock_hop_set_value(handle, EXCEPTION_KEY, registry.add(Raised(error)), forget)
-        tell(registered.name, "intercept", error)
+        run(context, tell, registered.name, "intercept", error)
         # The last step: it ends the call, which wakes the caller.
         _finish(registered.name, "intercept", handle, error)
         return _INVALID
@@ -153,9 +155,9 @@ def _connection(number: Optional[int], event: Any) -> None:
     try:
         told = event_from(event[0])
         if told is not None:
-            registered.methods["on_connection"](told)
+            run(registered.context, registered.methods["on_connection"], told)
     except BaseException as error:
-        report(registered.name, "on_connection", error)
+        run(registered.context, report, registered.name, "on_connection", error)
 
 
 recover(_connection, lambda given: _connection(given["number"], given["event"]))
@@ -169,13 +171,15 @@ def _failed(callback: str, handle: int, number: Optional[int], error: BaseExcept
     where the caller finds it, and reports it. Returns a verdict."""
     found: Any = registry.get(number)
     registered = found.registered if isinstance(found, Instance) else found
-    name = registered.name if isinstance(registered, Registered) else "?"
+    name, context = "?", None
+    if isinstance(registered, Registered):
+        name, context = registered.name, of_hop(handle, registered)
     # `_finish` ends the call with a status that names the exception. In the callback of a signal the library ignores
     # the verdict.
     _finish(name, callback, handle, error)
     if callback not in ("on_cancel", "destroy"):
         _raw.penstock_hop_set_value(handle, EXCEPTION_KEY, registry.add(Raised(error)), forget)
-    report(name, callback, error)
+    run(context, report, name, callback, error)
     return _INVALID
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextvars import copy_context
 from typing import Callable, Optional
 
 from . import _raw
+from ._context import Contexts, Registered, run
 from ._ctrl_c import recover
 from ._errors import check
 from ._objects import forget, registry
@@ -14,16 +16,17 @@ from ._verdict import Connectivity
 Changed = Callable[[Connectivity], object]
 
 
-class _Watch:
-    def __init__(self, changed: Changed) -> None:
+class _Watch(Registered):
+    def __init__(self, changed: Changed, contexts: Contexts) -> None:
+        super().__init__(copy_context(), contexts)
         self.changed = changed
 
 
-def watch(channel: int, changed: Changed) -> None:
+def watch(channel: int, changed: Changed, contexts: Contexts) -> None:
     """Lets C call ``changed``. C keeps the function until the watch is over."""
     if not callable(changed):
         raise TypeError(f"a function that gets a state, not {changed!r}")
-    number = registry.add(_Watch(changed))
+    number = registry.add(_Watch(changed, contexts))
     check(_raw.penstock_channel_watch_connectivity(channel, _changed, number, forget))
 
 
@@ -31,10 +34,12 @@ def _call_changed(number: Optional[int], state: int) -> int:
     """Called by C with each new state. Does not raise into C. If the program's function raises, it still gets further
     states."""
     watch = registry.get(number)
+    if not isinstance(watch, _Watch):
+        return 0
     try:
-        return isinstance(watch, _Watch) and watch.changed(Connectivity(state)) is not False
+        return run(watch.context, watch.changed, Connectivity(state)) is not False
     except BaseException as error:
-        report("watch_connectivity", "changed", error)
+        run(watch.context, report, "watch_connectivity", "changed", error)
     return 1
 
 

@@ -14,15 +14,18 @@ from __future__ import annotations
 import base64
 import contextlib
 import ctypes
+import functools
 import json
 import logging
 import threading
 import weakref
+from contextvars import Context, copy_context
 from ctypes import byref, c_void_p
 from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, Union
 
 from . import _raw
 from ._arguments import c_string, milliseconds
+from ._context import run
 from ._ctrl_c import recover
 from ._errors import LibraryError, check, check_with
 from ._fork import process
@@ -134,8 +137,8 @@ Source = Callable[[TokenRequest], Union[str, Tuple[str, Optional[float]], None]]
 class _Asked:
     """The object in the registry through which C calls a token source."""
 
-    def __init__(self, source: Source, in_thread: bool) -> None:
-        self.source = source
+    def __init__(self, source: Source, in_thread: bool, context: Context) -> None:
+        self.source = functools.partial(run, context, source)
         self.in_thread = in_thread
 
     def ask(self, request: TokenRequest) -> None:
@@ -199,6 +202,7 @@ class BearerToken(_Ready):
     ) -> None:
         self._source = source
         self._in_thread = in_thread
+        self._context = copy_context()
         super().__init__(
             header=header,
             scheme=scheme,
@@ -209,7 +213,7 @@ class BearerToken(_Ready):
         )
 
     def _make(self, options: bytes, table: Any) -> None:
-        number = registry.add(_Asked(self._source, self._in_thread))
+        number = registry.add(_Asked(self._source, self._in_thread, self._context))
         self._made_by(_raw.penstock_ready_bearer_token, table, options, _ask_trampoline, number, forget)
 
 
@@ -245,7 +249,8 @@ class Logging(_Ready):
         metadata: Optional[bool] = None,
         messages: Optional[str] = None,
     ) -> None:
-        self._write = _to_logger(write) if isinstance(write, logging.Logger) else write
+        line = _to_logger(write) if isinstance(write, logging.Logger) else write
+        self._write = functools.partial(run, copy_context(), line)
         super().__init__(
             events=None if events is None else list(events),
             redact=None if redact is None else list(redact),

@@ -80,6 +80,9 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
         c_void_p,
         penstock_finalizer,
     ),
+    # penstock_result penstock_call_options_set_context(penstock_call_options *options, void *context,
+    # penstock_finalizer finalizer);
+    "penstock_call_options_set_context": (c_int32, c_void_p, c_void_p, penstock_finalizer),
     # penstock_result penstock_call_options_add_interceptor(penstock_call_options *options, const penstock_interceptor
     # *interceptor, int32_t priority, penstock_interceptor_id *id, penstock_error **error);
     "penstock_call_options_add_interceptor": (
@@ -309,6 +312,8 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_channel_set_picker": (c_int32, c_void_p, penstock_picker, c_void_p, penstock_finalizer),
     # penstock_request *penstock_pick_request(penstock_pick *pick);
     "penstock_pick_request": (c_void_p, c_void_p),
+    # void *penstock_pick_context(const penstock_pick *pick);
+    "penstock_pick_context": (c_void_p, c_void_p),
     # size_t penstock_pick_count(const penstock_pick *pick);
     "penstock_pick_count": (c_size_t, c_void_p),
     # const char *penstock_pick_address(const penstock_pick *pick, size_t index);

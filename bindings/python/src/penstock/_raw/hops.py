@@ -170,6 +170,8 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_hop_set_value": (c_int32, c_void_p, c_char_p, c_void_p, penstock_finalizer),
     # void *penstock_hop_value(const penstock_hop *hop, const char *key);
     "penstock_hop_value": (c_void_p, c_void_p, c_char_p),
+    # void *penstock_hop_context(const penstock_hop *hop);
+    "penstock_hop_context": (c_void_p, c_void_p),
     # penstock_ticket penstock_hop_ticket(penstock_hop *hop);
     "penstock_hop_ticket": (c_uint64, c_void_p),
     # penstock_result penstock_ticket_resolve(penstock_ticket ticket, int32_t verdict);

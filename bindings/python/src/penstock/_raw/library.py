@@ -14,7 +14,12 @@ MINIMUM = (0, 2, 0)
 # Functions that keep the GIL, because giving it up and taking it back would take longer than the function itself.
 # They only read memory. A function that takes a lock of the library must not be one of them: while another thread
 # forks the process, the lock waits for the end of the fork, and the fork waits for the GIL.
-_KEEP_THE_GIL = {"penstock_reply_code", "penstock_reply_message"}
+_KEEP_THE_GIL = {
+    "penstock_hop_context",
+    "penstock_pick_context",
+    "penstock_reply_code",
+    "penstock_reply_message",
+}
 
 _lock = threading.Lock()
 _path: Optional[str] = None
