@@ -183,7 +183,8 @@ extension SubchannelState {
       var next = backoff
       if let retry, retry <= now { next = Backoff() }
       let isBeside = retry != nil && next.attempts > 0
-      let again = isBeside
+      let again =
+        isBeside
         ? next.begin(beside: now, policy, random: random) : next.begin(policy, now: now, random: random)
       self = .growing(next, until: until, retry: again, oldAt: oldAt, pauses: false)
       return Actions(.ask, .connect(until: until))
