@@ -225,7 +225,7 @@ extension Call {
   private func retries(_ status: Status) -> Bool {
     guard status.canRepeat != .no, phase == .live, let cut = openBottom else { return false }
     if let failure = cut.failure {
-      say(failure, in: status)
+      if status.canRepeat == .refused { say(failure, in: status) }
       return false
     }
     guard
@@ -249,7 +249,7 @@ extension Call {
     return true
   }
 
-  /// Adds to the status why the request is not sent again.
+  /// Adds to the status of a refused request why it is not sent again.
   @inline(never) @_optimize(size)
   func say(_ failure: Outcome, in status: Status) {
     status.add("; the request is not sent again, because ")

@@ -382,7 +382,7 @@ public final class Call {
       // If the call is sent again, the hops per attempt are made anew, so they leave `run`.
       if status.canRepeat != .no {
         splitRun(at: cutAt)
-        if case .committed = bottom { say(.state, in: status) }
+        if status.canRepeat == .refused, case .committed = bottom { say(.state, in: status) }
       }
       moveUp(.status(status), at: hops.count - 1)
     case .sentFromBelow(let n):

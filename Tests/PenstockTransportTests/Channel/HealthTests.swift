@@ -207,7 +207,7 @@ import Testing
     #expect(
       answer.words
         == "could not connect to names.test: 10.0.0.1:1: the server says that it does not serve (health check); "
-        + "10.0.0.1:2: the server says that it does not serve (health check)")
+        + "10.0.0.1:2: the server says that it does not know the service (health check)")
     // The resolver gives the same addresses again. This must not make the servers ready.
     names.give(names.answer!)
     #expect(rest.call(client).code == .unavailable)

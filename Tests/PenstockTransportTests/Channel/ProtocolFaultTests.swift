@@ -55,8 +55,8 @@ import Testing
     #expect(server.complaints == [])
   }
 
-  /// If the body of an error is over the limit, the call does not wait for the end of the body, which may
-  /// never come.
+  /// If the body of an error is over the limit, the call ends with RESOURCE_EXHAUSTED. It does not wait for the end of the
+  /// body, which may never come.
   @Test(arguments: [nil, 20_000, 30_000])
   func errorWithoutEnd(_ length: Int?) {
     let server = RawServer { peer in
@@ -71,7 +71,7 @@ import Testing
     }
     defer { server.stop() }
     let answer = client(server, .connect).unary("/a.B/C", [1]) { $0.maxReceiveBytes = 10 }
-    #expect(answer.code == .permissionDenied, "\(answer.words)")
+    #expect(answer.code == .resourceExhausted, "\(answer.words)")
   }
 
   /// If the server has begun to answer, it has processed the request, even if it then resets the stream with
