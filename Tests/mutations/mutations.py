@@ -272,7 +272,7 @@ MUTATIONS = [
     ("cut", "hops per attempt stay for the next attempt", "Call+Again.swift",
      "      cut, from: cutAt, untold", "      cut, from: hops.count, untold"),
     ("cut", "hops per attempt that go in the run stay for the next attempt", "Call.swift",
-     "        splitRun(at: cutAt)\n        if case .committed", "        if case .committed"),
+     "        splitRun(at: cutAt)\n        if status.canRepeat", "        if status.canRepeat"),
     ("cut", "the demand of a refused attempt is lost", "Call+Again.swift", "    cut.unanswered = asked\n", ""),
     ("cut", "what was told as sent is told again", "Call+Again.swift", "    sentAgain -= again\n", "    sentAgain -= sentAgain\n"),
     ("cut", "what a refused attempt has not told is never told", "Call+Again.swift", "hearsSent ? cut.untold : 0", "0"),
