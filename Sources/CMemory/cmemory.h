@@ -25,7 +25,7 @@ static inline int32_t cm_is_low(void) {
 }
 /* Counts the calls that exist: the reserve has room for the end of each. One for more than CM_FEW_CALLS shrinks when fewer
  * than a quarter are left; a smaller one stays, so that calls in batches do not make it anew each time. */
-#define CM_FEW_CALLS 1024
+#define CM_FEW_CALLS 256
 extern int64_t cm_calls __attribute__((visibility("hidden")));
 extern int64_t cm_calls_reserved __attribute__((visibility("hidden")));
 void cm_reserve_for_calls(int64_t count);

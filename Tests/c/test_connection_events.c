@@ -155,7 +155,7 @@ TEST(connection_events_say_why_and_when) {
   EVENTUALLY(has(&self, "RCB"));
   CHECK_STR(self.message[8], "Connection refused");
   CHECK_STR(self.address[8], dead_address());
-  CHECK(self.ms[8] > 30000 && self.ms[8] <= 60000);
+  CHECK(self.ms[8] > 30000 && self.ms[8] <= 72000);
   penstock_channel_release(channel);
   latch_wait(&self.finalized, 1);
 
