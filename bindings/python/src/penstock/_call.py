@@ -389,7 +389,9 @@ class Call(Uncopied, Outcome):
         Returns the context for a response that is still to be deserialized."""
         self._error()
         if self._lent is not None:
+            # The registry has it until the last callback has returned, and no longer.
             self._lent.keep()
+            self._lent = None
         context, self._context, self._requests, self._is_read = self._context, None, None, True
         return context
 
