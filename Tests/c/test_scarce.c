@@ -19,6 +19,12 @@ static penstock_result check_expected(int line, const char *what, penstock_resul
   return result;
 }
 
+/* Makes the stack as large as it will be: later it could not grow. */
+static void grow_stack(void) {
+  volatile char room[512 << 10];
+  for (size_t i = 0; i < sizeof(room); i += 4096) room[i] = 1;
+}
+
 /* Leaves the process `bytes` more of address space than it has now. */
 static void leave_only(size_t bytes) {
   size_t pages = 0;
@@ -127,6 +133,7 @@ static int run_scarce(const char *address, size_t bytes, void (*work)(penstock_c
     penstock_call_options *options = options_of("{\"send_buffer_bytes\": 67108864}");
     check_echo(channel);
     penstock_set_out_of_memory_hook(say_where, NULL);
+    grow_stack();
     leave_only(bytes);
     work(channel, options);
     leave_all();
