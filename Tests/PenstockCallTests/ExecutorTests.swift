@@ -117,6 +117,29 @@ final class PlayedExecutor: Executor {
       ])
   }
 
+  /// A message that a callback injects needs demand, which it reserves. If the callback then returns RESTART, the
+  /// message is dropped, and the demand counts again.
+  @Test(arguments: [0, 1, 2]) func anInjectedMessageBeforeARestart(_ demand: Int) {
+    let (bench, out, inbound) = bench(apart: true)
+    var isFirst = true
+    bench.hooks[0].on[.status] = { hop in
+      _ = hop.injectInbound(CallBench.message(3))
+      defer { isFirst = false }
+      return isFirst ? 5 : 0
+    }
+    bench.perform(.open(demand: demand, message: nil))
+    run(bench, out, inbound)
+    bench.perform(.statusFromBelow(Status(.unavailable)))
+    run(bench, out, inbound)
+    #expect(bench.call.demandBelow == demand)
+    #expect(bench.call.hops[0].owed == demand && bench.call.hops[0].reserved == 0)
+    #expect(!bench.take().contains("caller message 3"))
+    bench.perform(.statusFromBelow(Status(.unavailable)))
+    run(bench, out, inbound)
+    #expect(bench.take().filter { $0 == "caller message 3" }.count == min(demand, 1))
+    #expect(bench.status?.code == .unavailable)
+  }
+
   @Test func aCancelDoesNotWaitForABusyExecutor() {
     let (bench, out, _) = bench(hops: 2)
     bench.perform(.open(demand: 0, message: nil))

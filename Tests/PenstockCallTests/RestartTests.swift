@@ -76,6 +76,23 @@ import Testing
     #expect(bench.status?.code == .unavailable)
   }
 
+  /// After its hop is destroyed a cut has nothing any more, whoever asks.
+  @Test func aCutAfterDestroy() throws {
+    let bench = bench()
+    bench.open(1)
+    bench.perform(.send(CallBench.message(5)))
+    let cut = try #require(bench.call.hops[1].cut)
+    #expect(cut.failure == nil && cut.start != nil && cut.message(at: 0)?.count == 5)
+    var message = CallBench.message(6)
+    #expect(cut.exchangeMessage(at: 0, with: &message) == .ok && message.count == 5)
+    bench.perform(.endLocally(Status(.cancelled)))
+    #expect(bench.log.contains("1 destroy"))
+    #expect(cut.failure == .gone && cut.start == nil && cut.below == nil && cut.message(at: 0) == nil)
+    #expect(cut.exchangeMessage(at: 0, with: &message) == .notFound && message.count == 5)
+    // Later events are not recorded either.
+    #expect(cut.passes(.send(CallBench.message(1)), isOwn: false) && cut.message(at: 0) == nil)
+  }
+
   @Test func heldHeadersAndMessagesAreForgotten() {
     let bench = bench()
     bench.hooks[1].on[.headers] = { _ in 2 }
