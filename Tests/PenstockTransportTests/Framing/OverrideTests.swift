@@ -5,7 +5,7 @@ import Testing
 @testable import PenstockTransport
 
 /// A framing or a stream that lacks a function stops the tests, and does not do something silently.
-@Suite(.disabled(if: underThreadSanitizer, "fork")) struct OverrideTests {
+struct OverrideTests {
   @Test func framings() async {
     await #expect(processExitsWith: .failure) { _ = Framing().encodeNext() }
     await #expect(processExitsWith: .failure) { _ = Framing().lastPiece() }
