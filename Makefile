@@ -17,8 +17,7 @@ STATIC := build/lib/libpenstock.a
 PEER := build/bin/penstock-peer
 
 HEADERS := $(wildcard include/penstock/*.h)
-BUILD_FILES := Package.swift scripts/build scripts/common.sh scripts/class-tables scripts/hot-functions.txt \
-  include/module.modulemap $(HEADERS)
+BUILD_FILES := Package.swift scripts/build scripts/common.sh include/module.modulemap $(HEADERS)
 SOURCES := $(shell find Sources -type f ! -path 'Sources/penstock-peer/*' 2>/dev/null)
 PEER_SOURCES := $(shell find Sources/penstock-peer -type f 2>/dev/null)
 

@@ -29,14 +29,7 @@ if !embedded || Context.environment["PENSTOCK_CHECKS"] == "1" { swift += [.defin
 if fuzzing { swift += [.unsafeFlags(["-enable-testing", "-sanitize=fuzzer,address"])] }
 
 // Where what counts is size: decisions and names, options, JSON, and callbacks that do little.
-// There a function that takes a closure is not made again for each: 10 KB less.
-let small =
-  swift
-  + (embedded ? [.unsafeFlags(["-Osize", "-Xllvm", "-sil-disable-pass=closure-specialize"])] : [])
-
-// Cold code without I/O. An Embedded module lets others copy all of its functions, and compile them anew for speed; of
-// this one they copy only what is `@inlinable`, and call the rest.
-let cold = small + (embedded ? [.unsafeFlags(["-Xllvm", "-sil-disable-pass=cmo"])] : [])
+let small = swift + (embedded ? [.unsafeFlags(["-Osize"])] : [])
 
 // What stands under Embedded Swift: memory, reference counts, and what older glibc versions lack.
 let shims: [Target] =
@@ -91,7 +84,8 @@ let package = Package(
     .target(name: "PenstockWire", dependencies: ["CMemory"], swiftSettings: swift),
     .target(name: "PenstockCall", dependencies: ["PenstockWire", "CMemory"], swiftSettings: swift),
     .target(
-      name: "PenstockChannel", dependencies: ["PenstockCall", "PenstockWire", "CSystem"], swiftSettings: cold),
+      name: "PenstockChannel", dependencies: ["PenstockCall", "PenstockWire", "CSystem"], swiftSettings: small
+    ),
     .target(
       name: "PenstockTransport",
       dependencies: [

@@ -22,7 +22,6 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "Tests" 
 import callgrind
 import document
 import harness
-import order
 from harness import ROOT
 
 SWIFT = os.environ.get("SWIFT", "swift")
@@ -153,8 +152,7 @@ examples, after `make lib peer`:
   benchmarks/profile flight --callers 'malloc|realloc|allocObject'  who allocates, and how often
   benchmarks/profile flight --callers 'swift_(retain|release)'      who counts references
   benchmarks/profile flight --library ../other/build/lib            another build of the library
-  benchmarks/profile --append "Calls in one slab"   a row for the history in docs/benchmarks.md
-  benchmarks/profile --order                        scripts/hot-functions.txt again, for the next `make lib`""")
+  benchmarks/profile --append "Calls in one slab"   a row for the history in docs/benchmarks.md""")
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help="all without")
     parser.add_argument("--functions", type=int, metavar="N", help="also the N dearest functions")
     parser.add_argument("--callers", metavar="REGEX", help="also who calls the functions that it finds")
@@ -162,7 +160,6 @@ examples, after `make lib peer`:
     parser.add_argument("--protocol", default="grpc", help="over HTTP/2: grpc, grpc-web, grpc-web-text or connect")
     parser.add_argument("--append", metavar="TITLE",
                         help="of all scenarios: keeps the figures, adds a row to the history in docs/benchmarks.md")
-    parser.add_argument("--order", action="store_true", help="writes the list of functions that stand side by side")
     arguments = parser.parse_args()
     unknown = [what for what in arguments.scenarios if what not in SCENARIOS]
     if unknown:
@@ -174,9 +171,6 @@ examples, after `make lib peer`:
         bench = Bench(arguments.library.resolve(), arguments.protocol)
         for what in arguments.scenarios or SCENARIOS:
             found[what] = bench.measure(what, folder)
-        if arguments.order:
-            count = order.write(found.values(), arguments.library / "libpenstock.so", folder, SWIFT)
-            print(f"{count} functions in {order.LIST.relative_to(ROOT)}\n")
     print("\n".join(document.layers(kept(found))))
     for what, profile in found.items():
         if arguments.functions:

@@ -127,7 +127,6 @@ public func penstock_call_try_send(_ handle: OpaquePointer!, _ data: UnsafeRawPo
   return ask(handle) { $0.trySend(bytes) }
 }
 
-@inline(never)
 private func send(_ handle: OpaquePointer?, _ message: OpaquePointer?, waits: Bool) -> penstock_result {
   guard let message else { return PENSTOCK_E_INVALID_ARGUMENT }
   let given = object(message, Message.self)

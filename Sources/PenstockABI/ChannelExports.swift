@@ -247,7 +247,6 @@ private func unary(
 }
 
 /// Passes to the caller the error of a unary call whose message could not be made.
-@inline(never)
 private func explain(
   _ outcome: Outcome, _ call: Call, _ error: UnsafeMutablePointer<OpaquePointer?>?
 ) -> penstock_result {

@@ -43,7 +43,6 @@ struct ParsedChannelOptions {
 /// Turns the failure of a channel's setup into the failure of an exported function. A target that does not
 /// parse is a wrong argument. TLS settings that are refused give `outcome`, and the message names the setting
 /// by its path below `root`. `root` is the path of "tls" in the options, or "" if the settings are arguments.
-@inline(never)
 func explain(_ failure: SetupFailure, _ root: StaticString, _ outcome: Outcome) -> Failure {
   switch failure.kind {
   case .memory: return Failure(.noMemory, failure.text.view)

@@ -11,7 +11,6 @@ func hop(_ handle: OpaquePointer?) -> Hop? { handle.map { HopHandle.referent($0)
 
 /// Looks something up for the event of a handle. If it is the handle of a hop, `running` is called, for the
 /// event of the running callback. If it is the handle of a waiting event (`BoundHop`), `bound` is called.
-@inline(never)
 func find<T>(_ handle: OpaquePointer?, _ running: (Hop) -> T?, _ bound: (BoundHop) -> T?) -> T? {
   guard let handle else { return nil }
   switch HopHandle.referent(handle) {
@@ -33,7 +32,6 @@ func fail(_ handle: OpaquePointer?, _ outcome: Outcome) -> penstock_result {
 /// Calls `running` if the handle is that of a hop, or `bound` if it is that of a waiting event (`BoundHop`).
 /// A NULL handle, or one of another process, is an error. Every function that can give E_STATE calls this or
 /// `fail`.
-@inline(never)
 func withHop(_ handle: OpaquePointer?, _ running: (Hop) -> Outcome, _ bound: (BoundHop) -> Outcome)
   -> penstock_result
 {

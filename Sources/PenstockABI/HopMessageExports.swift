@@ -17,7 +17,6 @@ public func penstock_hop_codec(_ handle: OpaquePointer!) -> OpaquePointer! {
 
 /// Makes a message with a copy of the bytes. Then calls `running` if the handle is that of a hop, or `bound`
 /// if it is that of a waiting event (`BoundHop`).
-@inline(never)
 private func put(
   _ handle: OpaquePointer?, _ data: UnsafeRawPointer?, _ length: Int, _ running: (Hop, Message) -> Outcome,
   _ bound: (BoundHop, Message) -> Outcome
@@ -29,7 +28,6 @@ private func put(
 
 /// Makes a message that shares the bytes or the object of the caller's message. Then calls `running` if the
 /// handle is that of a hop, or `bound` if it is that of a waiting event (`BoundHop`).
-@inline(never) @_optimize(size)
 private func put(
   _ handle: OpaquePointer?, _ message: OpaquePointer?, _ running: (Hop, Message) -> Outcome,
   _ bound: (BoundHop, Message) -> Outcome

@@ -13,7 +13,6 @@ struct JSONReader {
   let path: ByteBuffer
 
   /// Parses `text`, calls `body` with the outermost value, and then frees that value.
-  @inline(never)
   static func parse(_ text: ByteView, _ body: (JSONReader) -> Failure?) -> Failure? {
     var failure: Failure?
     guard let root = load(text, &failure) else { return failure }
@@ -24,7 +23,6 @@ struct JSONReader {
     return body(JSONReader(value: root, path: path))
   }
 
-  @inline(never)
   private static func load(_ text: ByteView, _ failure: inout Failure?) -> Value? {
     if let (position, words) = JSONPath.tooMuch(text) {
       let path = JSONPath.path(in: text, at: position, withOpenKey: false)
@@ -55,16 +53,13 @@ struct JSONReader {
     return nil
   }
 
-  @inline(never)
   func fail(_ expected: StaticString) -> Failure { fail(expected.bytes, got: typeName.bytes) }
 
   /// The failure for a value that is not `expected`. `hasType`: it has the right type, but another value.
-  @inline(never)
   func fail(_ expected: StaticString, hasType: Bool) -> Failure {
     fail(expected.bytes, got: (hasType ? anotherOfType : typeName).bytes)
   }
 
-  @inline(never)
   func fail(_ expected: ByteBuffer, hasType: Bool = false) -> Failure {
     withExtendedLifetime(expected) {
       fail(expected.view, got: (hasType ? anotherOfType : typeName).bytes)
@@ -72,7 +67,6 @@ struct JSONReader {
   }
 
   /// The failure for a value that is not an integer (`number` is nil) or is out of range.
-  @inline(never)
   func fail(_ range: ClosedRange<Int>, got number: Int?) -> Failure {
     let expected = ByteBuffer()
     _ = expected.append("an integer from ")
@@ -85,7 +79,6 @@ struct JSONReader {
     return withExtendedLifetime(expected) { fail(expected.view, got: number) }
   }
 
-  @inline(never)
   private func fail(_ expected: ByteView, got number: Int) -> Failure {
     let got = ByteBuffer()
     append(number, to: got)
@@ -97,14 +90,12 @@ struct JSONReader {
     _ = appendDecimal(UInt64(number.magnitude), to: text)
   }
 
-  @inline(never)
   private func fail(_ expected: ByteView, got: ByteView) -> Failure {
     Failure(
       .invalidJSON, path.view, (": expected " as StaticString).bytes, expected,
       (", got " as StaticString).bytes, got, path: path)
   }
 
-  @inline(never)
   func fail(because parts: ByteView...) -> Failure {
     let whole = ByteBuffer()
     for part in parts { _ = whole.append(part) }
@@ -139,7 +130,6 @@ struct JSONReader {
 
   /// Calls `body` for each member of the object. For a key that it does not know, `body` returns
   /// `member.unknown`.
-  @inline(never)
   func members(_ body: (_ key: ByteView, _ member: JSONReader) -> Failure?) -> Failure? {
     guard isObject else { return fail("an object") }
     var cursor = json_object_iter(value)
@@ -166,7 +156,6 @@ struct JSONReader {
 
   var unknown: Failure { fail(because: ("unknown key" as StaticString).bytes) }
 
-  @inline(never)
   func elements(_ body: (JSONReader) -> Failure?) -> Failure? {
     guard value.pointee.type == JSON_ARRAY else { return fail("an array") }
     for index in 0..<json_array_size(value) {
@@ -225,7 +214,6 @@ enum JSONPath {
   /// The position of the first bracket that opens too much, and words for that; nil: there is none. The depth is
   /// limited because the parser needs a stack frame for each level, and the number of objects and arrays because it
   /// needs about 280 bytes of memory for each, even for "{}".
-  @inline(never)
   static func tooMuch(_ text: ByteView) -> (position: Int, words: StaticString)? {
     var depth = 0
     var opened = 0
@@ -246,7 +234,6 @@ enum JSONPath {
     return nil
   }
 
-  @inline(never)
   private static func endOfString(in text: ByteView, from start: Int) -> Int {
     var index = start
     while index < text.count, text[index] != 0x22 { index += text[index] == 0x5c ? 2 : 1 }
@@ -255,7 +242,6 @@ enum JSONPath {
 
   /// The path of the byte at `position`. `withOpenKey`: a string that no colon follows yet counts as a key,
   /// and is in the path.
-  @inline(never)
   static func path(in text: ByteView, at position: Int, withOpenKey: Bool) -> ByteBuffer {
     var levels: [Level] = []
     var index = 0

@@ -215,7 +215,6 @@ private func readValue(_ reader: JSONReader, _ name: ByteView, into metadata: Me
 
 extension JSONReader {
   /// The failure for a text that is not allowed as the value of a header field.
-  @inline(never)
   func failValue(_ text: ByteView) -> Failure {
     let words: StaticString =
       text.first == 0x20 || text.last == 0x20

@@ -14,7 +14,6 @@ func ~= (name: StaticString, key: ByteView) -> Bool { bytesEqual(key, name) }
 
 extension JSONReader {
   /// Reads a whole number that has no unit.
-  @inline(never)
   func count(_ range: ClosedRange<Int>, _ into: (Int) -> Void) -> Failure? {
     guard value.pointee.type == JSON_INTEGER else { return fail(range, got: nil) }
     let number = Int(json_integer_value(value))
@@ -48,7 +47,6 @@ extension JSONReader {
 
   /// Reads one of `words`, and passes its index on. The first word has to be the default, because
   /// scripts/options relies on that.
-  @inline(never)
   func choice(_ words: StaticString..., into: (Int) -> Void) -> Failure? {
     let expected = ByteBuffer()
     for (index, word) in words.enumerated() {
@@ -63,7 +61,6 @@ extension JSONReader {
   }
 
   /// Reads the value of a header: visible ASCII and spaces, but no space at either end.
-  @inline(never)
   func ascii(_ into: (ByteBuffer) -> Void) -> Failure? {
     guard let string, HeaderRules.isValidASCIIValue(string) else {
       return fail("visible ASCII, without a space at its ends", hasType: string != nil)
@@ -72,7 +69,6 @@ extension JSONReader {
   }
 
   /// Reads a value for ":authority": visible ASCII, not empty.
-  @inline(never)
   func authority(_ into: (ByteBuffer) -> Void) -> Failure? {
     guard let string, !string.isEmpty, string.allSatisfy({ $0 > 0x20 && $0 < 0x7f }) else {
       return fail("a host, or host:port", hasType: string != nil)
@@ -81,7 +77,6 @@ extension JSONReader {
   }
 
   /// Reads the name of an encoding, and passes on the content-type that names it; nil: the name is empty.
-  @inline(never)
   func encoding(_ into: (ByteBuffer?) -> Void) -> Failure? {
     guard let string, string.isEmpty || HeaderRules.isValidName(string) else {
       return fail("the name of an encoding, such as \"json\"", hasType: string != nil)
@@ -92,7 +87,6 @@ extension JSONReader {
   }
 
   /// Reads labels of a host name, such as "_grpc._tcp"; the text may be empty.
-  @inline(never)
   func labels(_ into: (ByteBuffer) -> Void) -> Failure? {
     guard let string, string.isEmpty || HostName.flaw(string) == nil && string.last != 0x2E else {
       return fail("labels of a host name, such as \"_grpc._tcp\", or \"\"", hasType: string != nil)
@@ -101,7 +95,6 @@ extension JSONReader {
   }
 
   /// Reads an object with header fields. For null, `into` is not called.
-  @inline(never)
   func credentials(_ into: (Metadata) -> Void) -> Failure? {
     if isNull { return nil }
     let fields = Metadata()
@@ -114,7 +107,6 @@ extension JSONReader {
 
   /// Reads the option "trace": true, false, or {"events": n}. Passes on how many events a trace keeps; 0: no
   /// trace.
-  @inline(never)
   func trace(_ into: (Int) -> Void) -> Failure? {
     if !isObject {
       return bool("true, false or an object with \"events\"") { into($0 ? TraceLog.defaultEvents : 0) }
@@ -128,7 +120,6 @@ extension JSONReader {
   }
 
   /// Reads a number, which may have a fraction.
-  @inline(never)
   func number(_ range: ClosedRange<Double>, _ expected: StaticString, _ into: (Double) -> Void) -> Failure? {
     let found: Double
     switch value.pointee.type {
@@ -150,7 +141,6 @@ extension JSONReader {
   func seed(_ into: (UInt64) -> Void) -> Failure? { count(0...Int.max) { into(UInt64($0)) } }
 
   /// Reads a status code other than OK, by name or number.
-  @inline(never)
   func code(_ into: (StatusCode) -> Void) -> Failure? {
     let expected: StaticString = "the name or number of a status other than OK"
     if value.pointee.type == JSON_INTEGER {
@@ -166,7 +156,6 @@ extension JSONReader {
   }
 
   /// Reads the name of a header, and passes it on in lower case.
-  @inline(never)
   func headerName(_ into: (ByteBuffer) -> Void) -> Failure? {
     guard let string else { return fail("a header's name") }
     let lowered = ByteBuffer()
@@ -177,7 +166,6 @@ extension JSONReader {
   }
 
   /// Reads the name of a header whose value may be any text: it is neither a "-bin" name nor reserved.
-  @inline(never)
   func textHeaderName(_ into: (ByteBuffer) -> Void) -> Failure? {
     var header: ByteBuffer?
     if let failure = headerName({ header = $0 }) { return failure }
@@ -189,7 +177,6 @@ extension JSONReader {
   }
 
   /// Reads an array of header names.
-  @inline(never)
   func headerNames(_ into: ([ByteBuffer]) -> Void) -> Failure? {
     var names: [ByteBuffer] = []
     if let failure = elements({ one in one.headerName { names.append($0) } }) { return failure }

@@ -10,7 +10,6 @@ import PenstockWire
 
 // ---- penstock_runtime_new: runtime.h ----
 
-@inline(never)
 func read(_ reader: JSONReader, into options: inout Runtime.Options) -> Failure? {
   let failure = reader.members { key, option in
     switch key {
@@ -40,7 +39,6 @@ func read(_ reader: JSONReader, into options: inout Runtime.Options) -> Failure?
 // ---- penstock_channel_new: channel.h ----
 
 extension ParsedChannelOptions {
-  @inline(never)
   mutating func read(_ reader: JSONReader) -> Failure? {
     let failure = reader.members { key, option in
       switch key {
@@ -156,7 +154,6 @@ extension ParsedChannelOptions {
 
   // ---- "tls" of a channel: channel.h ----
 
-  @inline(never)
   private mutating func readTLS(_ reader: JSONReader) -> Failure? {
     if !reader.isObject {
       return reader.bool("true, false or an object") { transport.tls = $0 ? TLSOptions() : nil }
@@ -192,7 +189,6 @@ extension ParsedChannelOptions {
 
 // ---- penstock_call_options_new: call.h ----
 
-@inline(never)
 func read(_ reader: JSONReader, into options: CallOptions) -> Failure? {
   reader.members { key, option in
     switch key {

@@ -13,7 +13,6 @@ func read(_ reader: JSONReader, into lists: inout HeaderEdits.Lists) -> Failure?
   }
 }
 
-@inline(never)
 private func readRules(_ reader: JSONReader, _ into: ([HeaderEdits.Edit]) -> Void) -> Failure? {
   var edits: [HeaderEdits.Edit] = []
   let failure = reader.elements { one in
@@ -41,7 +40,6 @@ private func readRules(_ reader: JSONReader, _ into: ([HeaderEdits.Edit]) -> Voi
 }
 
 /// Reads the name of a header. A reserved name is a failure, because metadata can't have it.
-@inline(never)
 private func readName(_ member: JSONReader, _ into: (ByteBuffer) -> Void) -> Failure? {
   var name: ByteBuffer?
   if let failure = member.headerName({ name = $0 }) { return failure }

@@ -6,7 +6,6 @@ import PenstockWire
 
 // ---- penstock_ready_bearer_token: ready.h ----
 
-@inline(never)
 func read(_ reader: JSONReader, into options: inout BearerToken.Options) -> Failure? {
   var scheme = ByteBuffer()
   _ = scheme.append("Bearer")
@@ -37,7 +36,6 @@ func read(_ reader: JSONReader, into options: inout BearerToken.Options) -> Fail
 
 // ---- penstock_ready_logging: ready.h ----
 
-@inline(never)
 func read(_ reader: JSONReader, into options: inout LogLines.Options) -> Failure? {
   reader.members { key, option in
     switch key {
@@ -58,7 +56,6 @@ func read(_ reader: JSONReader, into options: inout LogLines.Options) -> Failure
   }
 }
 
-@inline(never)
 private func readEvents(_ reader: JSONReader, _ into: (LogLines.Events) -> Void) -> Failure? {
   var events: LogLines.Events = []
   let failure = reader.elements { one in
@@ -75,7 +72,6 @@ private func readEvents(_ reader: JSONReader, _ into: (LogLines.Events) -> Void)
 
 // ---- penstock_metrics_new: ready.h ----
 
-@inline(never)
 func read(_ reader: JSONReader, into options: inout Metrics.Options) -> Failure? {
   reader.members { key, option in
     switch key {
@@ -89,7 +85,6 @@ func read(_ reader: JSONReader, into options: inout Metrics.Options) -> Failure?
   }
 }
 
-@inline(never)
 private func readBuckets(_ reader: JSONReader, _ into: ([UInt64]) -> Void) -> Failure? {
   var buckets: [UInt64] = []
   let failure = reader.elements { one in
@@ -106,7 +101,6 @@ private func readBuckets(_ reader: JSONReader, _ into: ([UInt64]) -> Void) -> Fa
 
 // ---- penstock_ready_trace_context: ready.h ----
 
-@inline(never)
 func read(_ reader: JSONReader, into options: inout TraceContext.Options) -> Failure? {
   reader.members { key, option in
     switch key {
@@ -123,7 +117,6 @@ func read(_ reader: JSONReader, into options: inout TraceContext.Options) -> Fai
 
 // ---- penstock_ready_response_cache: ready.h ----
 
-@inline(never)
 func read(_ reader: JSONReader, into options: inout ResponseCache.Options) -> Failure? {
   reader.members { key, option in
     switch key {
@@ -142,7 +135,6 @@ func read(_ reader: JSONReader, into options: inout ResponseCache.Options) -> Fa
 
 // ---- penstock_ready_rate_limit: ready.h ----
 
-@inline(never)
 func read(_ reader: JSONReader, into options: inout RateLimit.Options) -> Failure? {
   var burst: Int?
   var rate = 0.0
@@ -170,7 +162,6 @@ func read(_ reader: JSONReader, into options: inout RateLimit.Options) -> Failur
 
 // ---- penstock_ready_fault_injection: ready.h ----
 
-@inline(never)
 func read(_ reader: JSONReader, into options: inout FaultInjection.Options) -> Failure? {
   reader.members { key, option in
     switch key {
@@ -187,7 +178,6 @@ func read(_ reader: JSONReader, into options: inout FaultInjection.Options) -> F
 
 // ---- "delay" of penstock_ready_fault_injection: ready.h ----
 
-@inline(never)
 private func readDelay(_ reader: JSONReader, into options: inout FaultInjection.Options) -> Failure? {
   options.delayChance = Chance(percent: 100)
   return reader.members { key, option in
@@ -203,7 +193,6 @@ private func readDelay(_ reader: JSONReader, into options: inout FaultInjection.
 
 // ---- "abort" of penstock_ready_fault_injection: ready.h ----
 
-@inline(never)
 private func readAbort(_ reader: JSONReader, into options: inout FaultInjection.Options) -> Failure? {
   options.abortChance = Chance(percent: 100)
   let status = Status(.unavailable, "injected fault")

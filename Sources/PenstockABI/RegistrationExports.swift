@@ -14,7 +14,6 @@ private func explain(_ outcome: Outcome, _ error: UnsafeMutablePointer<OpaquePoi
   }
 }
 
-@inline(never)
 private func make(
   _ change: RegistrationChange, of id: penstock_interceptor_id,
   _ error: UnsafeMutablePointer<OpaquePointer?>?

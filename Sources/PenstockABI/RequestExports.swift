@@ -7,7 +7,6 @@ import PenstockWire
 // of a request is the handle of the hop, the options or the pick.
 
 /// The call options, if the handle belongs to call options; otherwise nil.
-@inline(never)
 private func callOptions(_ handle: OpaquePointer?) -> CallOptions? {
   guard let handle else { return nil }
   let object = Unmanaged<HopHandle>.fromOpaque(UnsafeRawPointer(handle)).takeUnretainedValue()
@@ -15,7 +14,6 @@ private func callOptions(_ handle: OpaquePointer?) -> CallOptions? {
 }
 
 /// The picker, if the handle belongs to a pick; otherwise nil.
-@inline(never)
 private func picker(_ handle: OpaquePointer?) -> Picker? {
   guard let handle else { return nil }
   let object = Unmanaged<HopHandle>.fromOpaque(UnsafeRawPointer(handle)).takeUnretainedValue()
@@ -34,7 +32,6 @@ enum ShownStart {
   case request(Request, Call)
 }
 
-@inline(never)
 func start(_ handle: OpaquePointer?) -> ShownStart {
   guard let handle, callOptions(handle) == nil else { return .nothing }
   if let picker = picker(handle) { return picker.call.map { .request($0.request, $0) } ?? .nothing }
@@ -45,7 +42,6 @@ func start(_ handle: OpaquePointer?) -> ShownStart {
 }
 
 /// The settings of the call options, or of the request that the handle shows; the defaults if it shows none.
-@inline(never)
 private func settings(_ handle: OpaquePointer?) -> CallSettings {
   if let options = callOptions(handle) { return options.settings(CallDefaults()) }
   switch start(handle) {
@@ -55,7 +51,6 @@ private func settings(_ handle: OpaquePointer?) -> CallSettings {
   }
 }
 
-@inline(never)
 private func labels(_ handle: OpaquePointer?) -> RequestLabels? {
   if let options = callOptions(handle) { return options.labels }
   switch start(handle) {
@@ -65,7 +60,6 @@ private func labels(_ handle: OpaquePointer?) -> RequestLabels? {
   }
 }
 
-@inline(never)
 private func edit(
   _ handle: OpaquePointer?, _ change: (Request) -> Outcome, options set: (CallOptions) -> Outcome
 ) -> penstock_result {
@@ -78,7 +72,6 @@ private func edit(
     { $0.hop.currentEvent == .none ? $0.edit(change) : $0.hop.editStart(change) })
 }
 
-@inline(never)
 private func label(_ handle: OpaquePointer?, contentType: ByteBuffer?, userAgent: ByteBuffer?)
   -> penstock_result
 {
@@ -404,7 +397,6 @@ public func penstock_request_set_credentials(
 
 // MARK: - The recorded messages
 
-@inline(never)
 private func record(_ handle: OpaquePointer?, _ edit: (Cut, Hop) -> Outcome) -> penstock_result {
   if callOptions(handle) != nil || picker(handle) != nil { return fail(handle, .state) }
   return withHop(

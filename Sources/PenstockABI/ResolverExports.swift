@@ -62,7 +62,6 @@ public func penstock_resolver_release(_ resolver: OpaquePointer!) { release(reso
 
 private let mostAddresses = 1024
 
-@inline(never)
 private func readSnapshot(_ reader: JSONReader, _ into: (ResolverOutcome) -> Void) -> Failure? {
   var endpoints: [Endpoint]?
   var service: ServiceConfig?
@@ -97,7 +96,6 @@ private func readSnapshot(_ reader: JSONReader, _ into: (ResolverOutcome) -> Voi
   return nil
 }
 
-@inline(never)
 private func readEndpoint(_ reader: JSONReader, _ into: (Endpoint) -> Void) -> Failure? {
   var address: SocketAddress?
   var weight: UInt32 = 1

@@ -7,7 +7,6 @@ import PenstockWire
 // are ignored, because a config may be newer than this library. Known fields are checked, and a failure names
 // the path.
 
-@inline(never)
 func readServiceConfig(_ reader: JSONReader, _ into: (ServiceConfig) -> Void) -> Failure? {
   let config = ServiceConfig()
   let failure = reader.fields { key, field in
@@ -44,7 +43,6 @@ private struct MethodName {
   var method = ByteView(start: nil, count: 0)
 }
 
-@inline(never)
 private func readMethod(_ reader: JSONReader, into service: ServiceConfig) -> Failure? {
   var config = MethodConfig()
   var names: JSONReader?
@@ -97,7 +95,6 @@ private func readMethod(_ reader: JSONReader, into service: ServiceConfig) -> Fa
 
 /// Reads a list of policies: the first one with a known name counts. `isChild`: the list is the `childPolicy`
 /// of an outlier detection, and must not be empty. Any other list may be empty, which counts as absent.
-@inline(never)
 private func readPolicies(_ reader: JSONReader, isChild: Bool, _ into: (BalancerConfig) -> Void) -> Failure? {
   var found: BalancerConfig?
   let failure = reader.elements { one in
@@ -116,7 +113,6 @@ private func readPolicies(_ reader: JSONReader, isChild: Bool, _ into: (Balancer
   return nil
 }
 
-@inline(never)
 private func readPolicy(
   _ name: ByteView, _ reader: JSONReader, isChild: Bool, _ into: (BalancerConfig) -> Void
 ) -> Failure? {
@@ -152,7 +148,6 @@ private func plainPolicy(_ name: ByteView) -> BalancerConfig.Policy? {
 }
 
 /// Reads the older field `loadBalancingPolicy`: the name of a policy, in upper or lower case.
-@inline(never)
 private func readPolicyName(_ reader: JSONReader, _ into: (BalancerConfig.Policy) -> Void) -> Failure? {
   guard let string = reader.string else { return reader.fail("a string") }
   let lowered = ByteBuffer()
@@ -169,7 +164,6 @@ private func readPolicyName(_ reader: JSONReader, _ into: (BalancerConfig.Policy
   return nil
 }
 
-@inline(never)
 private func readOutliers(_ reader: JSONReader, into config: inout BalancerConfig) -> Failure? {
   var outliers = OutlierDetection()
   var hasChild = false
@@ -224,13 +218,11 @@ private func readOutliers(_ reader: JSONReader, into config: inout BalancerConfi
 
 extension JSONReader {
   /// Calls `body` for each member that is not null. A field that is null counts as absent.
-  @inline(never)
   fileprivate func fields(_ body: (_ key: ByteView, _ field: JSONReader) -> Failure?) -> Failure? {
     members { key, field in field.isNull ? nil : body(key, field) }
   }
 
   /// Reads a whole number from 0 to `most`; JSON may have it as a string.
-  @inline(never)
   fileprivate func uint32(most: Int = 4_294_967_295, _ into: (Int) -> Void) -> Failure? {
     guard let string else { return count(0...most, into) }
     var number = 0
@@ -245,7 +237,6 @@ extension JSONReader {
 
   /// Reads a google.protobuf.Duration such as "1.5s", and passes it on in nanoseconds. If the duration is too
   /// long for a UInt64, it becomes the largest UInt64.
-  @inline(never)
   fileprivate func duration(_ into: (UInt64) -> Void) -> Failure? {
     guard let nanoseconds = string.flatMap({ duration($0) }) else {
       return fail("a duration from 0 s, such as \"1.5s\"", hasType: string != nil)

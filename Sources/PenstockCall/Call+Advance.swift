@@ -47,10 +47,8 @@ extension Call {
     }
   }
 
-  @inline(never)
   func advanceDown(_ event: Event, at index: Int) -> Exit { advance(event, at: index, goesDown: true) }
 
-  @inline(never)
   private func advanceUp(_ event: Event, at index: Int) -> Exit { advance(event, at: index, goesDown: false) }
 
   /// Moves `event` from place to place until a place keeps it or it has left the chain. This function is
@@ -117,7 +115,6 @@ extension Call {
 
   /// Encodes or decodes the event's message, if the event is at the codec now. The codec stands above the hop
   /// at `codecIndex`. Returns false if the codec has failed and so has ended the call.
-  @inline(never) @_optimize(size)
   private func translates(_ event: Event, at index: Int) -> Bool {
     guard let codec else { return true }
     if event.kind.lane == .outbound {
@@ -133,7 +130,6 @@ extension Call {
 
   /// Handles an event at a hop that is not in the run (the hops that count together), and so has its own
   /// counts. Returns true if the event has passed the hop.
-  @inline(never)
   private func passes(_ event: Event, _ hop: Hop) -> Bool {
     if event.kind.lane == .inbound { return !hop.isActive || meet(event, hop) }
     if case .start = event {
@@ -147,7 +143,6 @@ extension Call {
 
   /// Applies `answer`, which the hop's callback has returned for `event`. The hop has just left the run (the
   /// hops that count together). Returns true if the event has passed the hop.
-  @inline(never) @_optimize(size)
   private func comesBack(_ answer: Int32, _ event: Event, _ hop: Hop) -> Bool {
     if answered(answer, event, hop), leave(event, hop) { return true }
     drain(hop, event.kind.lane)

@@ -104,12 +104,10 @@ extension Call {
     return passesOpenBottom(event)
   }
 
-  @inline(never) @_optimize(size)
   private func passesOpenBottom(_ event: Event) -> Bool {
     openBottom.map { passes(event, $0) } ?? true
   }
 
-  @inline(never) @_optimize(size)
   private func passes(_ event: Event, _ cut: Cut) -> Bool {
     // This event is sent again from the record, so it is not recorded once more.
     if cut.state == .playing { return true }
@@ -143,7 +141,6 @@ extension Call {
     return !isOverBelow(event)
   }
 
-  @inline(never) @_optimize(size)
   private func isOverBelow(_ event: Event) -> Bool {
     if case .status(let status) = event, retries(status) { return true }
     commit()
@@ -170,7 +167,6 @@ extension Call {
     setBottom(.committed)
   }
 
-  @inline(never) @_optimize(size)
   private func commitNow() {
     if let cut = bottomCut, cut.state == .waiting || cut.state == .playing {
       cut.close(.state)
@@ -186,7 +182,6 @@ extension Call {
     return cut.takeUnretainedValue()
   }
 
-  @inline(never)
   private func setBottom(_ next: Bottom) {
     let last = bottom
     bottom = next
@@ -199,7 +194,6 @@ extension Call {
 
   /// Drops the events that were recorded for a further attempt, also those that wait to be sent again.
   /// Returns how many of the waiting messages were not reported as `sent`.
-  @inline(never) @_optimize(size)
   func dropBottom() -> Int {
     let cut = bottomCut
     setBottom(.committed)
@@ -209,7 +203,6 @@ extension Call {
 
   /// The transport has taken `n` messages. Returns how many of them are new. The others were reported as
   /// `sent` in an earlier attempt, and are not reported again.
-  @inline(never) @_optimize(size)
   func sentAtCut(_ n: Int) -> Int {
     let again = min(sentAgain, n)
     sentAgain -= again
@@ -221,7 +214,6 @@ extension Call {
     return n - again
   }
 
-  @inline(never) @_optimize(size)
   private func retries(_ status: Status) -> Bool {
     guard status.canRepeat != .no, phase == .live, let cut = openBottom else { return false }
     if let failure = cut.failure {
@@ -250,7 +242,6 @@ extension Call {
   }
 
   /// Adds to the status of a refused request why it is not sent again.
-  @inline(never) @_optimize(size)
   func say(_ failure: Outcome, in status: Status) {
     status.add("; the request is not sent again, because ")
     switch failure {
@@ -281,14 +272,12 @@ extension Call {
 
   /// Whether the hop still belongs to the live call, and not to an earlier attempt that a newer one has
   /// replaced.
-  @inline(never) @_optimize(size)
   func isCurrent(_ hop: Hop) -> Bool { phase == .live && hops[hop.index] === hop }
 
   // MARK: - Again
 
   /// Carries out the verdict RESTART: drops everything below the hop, and sends all events that have left the
   /// hop again. Returns false if RESTART is not possible, and `status` passes the hop instead.
-  @inline(never) @_optimize(size)
   func restart(_ hop: Hop, _ status: Status) -> Bool {
     let allowed = hop.mayRestart(status)
     guard allowed == .ok, let cut = hop.cut, let start = cut.start, request.become(start) else {
@@ -315,7 +304,6 @@ extension Call {
   /// Drops everything below `cut`, makes the hops from index `first` on and the attempt anew, and queues a
   /// step that sends the events recorded in `cut` again. `untold` is the number of messages for which the
   /// hops above have not been told `sent`; `next` is the new attempt.
-  @inline(never) @_optimize(size)
   private func again(_ cut: Cut, from first: Int, untold: Int, _ next: CallBelow?) {
     cut.begin()
     // Queued steps of the dropped hops are removed, and their demand is dropped too. Instead, `sent` is told
@@ -357,7 +345,6 @@ extension Call {
 
   /// Sends the events recorded in `cut` again, unless they have been dropped since the step was queued
   /// (invariant I3).
-  @inline(never) @_optimize(size)
   func replay(_ cut: Cut, _ first: Int) {
     guard cut.state == .waiting else { return }
     row?._withUnsafeGuaranteedRef { $0.forgetReplaced() }
@@ -383,7 +370,6 @@ extension Call {
 
   /// Drops all inbound events that wait at the hop. Returns how many of the dropped messages the hop has to
   /// ask for again.
-  @inline(never) @_optimize(size)
   private func discardInbound(_ hop: Hop) -> Int {
     guard let station = hop.inbound else { return 0 }
     var owed = 0

@@ -18,7 +18,6 @@ extension Hop {
   /// Prepares a RESTART in answer to `status`, which waits at this hop. If `start` is given, it is sent
   /// instead of the recorded one. Returns nil if the hop may restart, otherwise the reason why not. On the
   /// driving thread.
-  @inline(never) @_optimize(size)
   public func prepareRestart(_ status: Status, sending start: Request?) -> Refusal? {
     let outcome = mayRestart(status)
     guard outcome == .ok else {

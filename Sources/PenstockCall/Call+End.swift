@@ -30,7 +30,6 @@ extension Call {
   /// Ends the call at the hop at `index` (-1: above the top hop; hops.count: below the last hop). The hops
   /// above get `status` as the last event of their inbound lane, behind the events that wait there already.
   /// The hops below see on_cancel, then destroy.
-  @inline(never) @_optimize(size)
   func finish(at index: Int, _ status: Status) {
     guard phase == .live, !isEnding(above: index) else { return }
     splitRun(at: max(index, 0))
@@ -82,7 +81,6 @@ extension Call {
   }
 
   /// Ends the hops from `index` on, which stand below the hop that has ended the call (invariant I2).
-  @inline(never) @_optimize(size)
   func cancelHops(from index: Int, _ status: Status) {
     splitRun(at: index)
     var index = index
@@ -99,7 +97,6 @@ extension Call {
   /// A cancel or the deadline ends the call with `status`. No hop can pause this status or change its code, and it
   /// overtakes all waiting events (law 4). The status goes up from the last hop. A hop that held another status, or
   /// has answered TAKE, sees on_cancel instead of on_status.
-  @inline(never) @_optimize(size)
   func endLocally(_ status: Status) {
     guard phase == .live || phase == .created else { return }
     splitRun(at: 0)

@@ -5,7 +5,6 @@ import PenstockWire
 extension Call {
   /// Delivers an event of the answer that a hop gives instead of the server. If start has no verdict yet, the event
   /// is kept. If start has left the hop, a message goes up all the same.
-  @inline(never) @_optimize(size)
   func answer(_ event: Event, from hop: Hop) {
     splitRun(at: hop.index)
     guard hop.isActive, phase == .live else { return }
@@ -33,7 +32,6 @@ extension Call {
 
   /// Adds a message that the hop has delivered before start had a verdict, although nobody may have asked for it: it
   /// waits at the hop, and uses up the next demand.
-  @inline(never) @_optimize(size)
   func injectUnasked(_ event: Event, at hop: Hop) {
     hop.reserve()
     hop.station(.inbound).inject(event)
@@ -62,7 +60,6 @@ extension Call {
 
   /// Adds a message or a half-close that the hop has made to its outbound lane. After such a half-close,
   /// outbound events from above are dropped at the hop, and count as sent.
-  @inline(never) @_optimize(size)
   private func inject(_ event: Event, from hop: Hop) {
     guard hop.life == .passing else { return }
     let station = hop.station(.outbound)

@@ -4,7 +4,6 @@ import PenstockWire
 
 extension Call {
   /// Gives the event's callback to the executor of the event's lane.
-  @inline(never) @_optimize(size)
   func dispatch(_ event: Event, to hop: Hop, _ callback: @escaping HopCallback, _ queue: JobQueue) {
     let job = Job(hop, event, event.kind, .callback(callback), queue, isAwaited: true)
     switch event {
@@ -31,7 +30,6 @@ extension Call {
   /// Gives the callback of a signal (`sent` or demand) to the executor, with the signal's count. If
   /// `isAwaited`, the job tells the call when the callback has run. Returns false if the executor has refused
   /// the job: then the caller of this function ends the call (law 7).
-  @inline(never) @_optimize(size)
   func dispatch(
     _ kind: EventKind, _ event: Event, _ count: Int, to hop: Hop, _ callback: @escaping HopCallback,
     _ queue: JobQueue, isAwaited: Bool
@@ -44,7 +42,6 @@ extension Call {
   /// Makes the job of on_status or on_cancel at the call's end, with a copy of the status, because others may
   /// already have the status when the job runs. The function `dispatchDestroy`, which is called next, hands
   /// this job to the executor together with the job of `destroy`.
-  @inline(never) @_optimize(size)
   func dispatchEnd(_ kind: EventKind, _ status: Status, to hop: Hop, _ callback: @escaping HopCallback)
     -> Bool
   {
@@ -57,7 +54,6 @@ extension Call {
   }
 
   /// Gives `destroy` to an executor, behind all jobs of the hop that either of its executors still has.
-  @inline(never) @_optimize(size)
   func dispatchDestroy(_ hop: Hop, _ queue: JobQueue) {
     let ending = queue.ending.take()
     let last = Job(hop, .start, .destroy, .destroy, queue, isAwaited: false)
@@ -72,7 +68,6 @@ extension Call {
   /// Ends the call, because an executor has refused a callback of the hop (law 7). The hop has not ended the
   /// call itself, so it sees on_cancel. Events that may leave the hop, such as a message that it has just
   /// injected, leave first.
-  @inline(never) @_optimize(size)
   func executorLost(_ hop: Hop) {
     guard hop.isActive else { return }
     letGo(hop, .inbound)
@@ -83,7 +78,6 @@ extension Call {
   }
 
   /// A callback has run on its executor: applies its verdict (invariant I3).
-  @inline(never) @_optimize(size)
   func ran(_ job: Job) {
     let hop = job.hop
     guard hop.isActive, phase == .live else {
@@ -135,7 +129,6 @@ extension Call {
 
   /// Keeps the resolution of a ticket whose event's callback still runs on an executor. The resolution is
   /// applied when the callback has returned.
-  @inline(never) @_optimize(size)
   func keepIfShown(_ ticket: UInt64, _ resolution: Resolution) {
     let isShown = hops.contains { hop in
       hop.hasExecutors && (hop.outbound?.jobIndex != nil || hop.inbound?.jobIndex != nil)
@@ -145,7 +138,6 @@ extension Call {
 
   /// Adds an event that a callback has made to its lane at the hop. Half-close may have left the hop while the
   /// callback ran: then a message does not follow it.
-  @inline(never) @_optimize(size)
   private func inject(_ event: Event, at hop: Hop) {
     let lane = event.kind.lane
     switch lane {

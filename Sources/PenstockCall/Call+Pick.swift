@@ -25,7 +25,6 @@ public final class EndpointWish {
 extension Request {
   public var wish: EndpointWish? { labels?.wish }
 
-  @inline(never) @_optimize(size)
   public func setWish(_ wish: EndpointWish?) {
     labels = RequestLabels(
       authority: labels?.authority, contentType: labels?.contentType, userAgent: labels?.userAgent, wish: wish
@@ -41,7 +40,6 @@ extension Hop {
 
   /// In on_pick: the address of the picked endpoint if `name` is nil, otherwise the value of the endpoint's
   /// attribute of this name. The bytes end with a NUL.
-  @inline(never) @_optimize(size)
   public func picked(_ name: ByteView? = nil) -> ByteBuffer? {
     currentEvent == .pick ? call.below?.offered(name) : nil
   }
@@ -54,7 +52,6 @@ extension Call {
   /// Starts the attempt of a call with a codec, a trace, or hops outside the `Run` (the hops that count
   /// together). A call with on_pick or a `wish` always starts here, because its hops are never all in the
   /// `Run`.
-  @inline(never) @_optimize(size)
   func startBelow() {
     let isChoosy = hasPickHops || request.wish != nil
     tellBelow { if isChoosy { $0.startChoosing(self) } else { $0.start(self) } }
@@ -63,7 +60,6 @@ extension Call {
   /// Shows the picked endpoint (`CallBelow.offered`) to the hops with on_pick, from the top, until a hop
   /// refuses it. Returns false if a hop has refused it, or the call has ended. This is a step of its own, on
   /// the driving thread.
-  @inline(never) @_optimize(size)
   public func accepts() -> Bool {
     guard hasPickHops else { return true }
     guard !isRunning, phase == .live, leg == .open else { return false }

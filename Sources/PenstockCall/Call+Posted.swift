@@ -82,7 +82,6 @@ extension Call {
   /// Carries out the posted inputs before the loop takes the call from its inbox, on the driving thread. The
   /// mark `opening` replaces the inputs on the stack, because the call is still in the inbox: no thread may
   /// post it once more.
-  @inline(never) @_optimize(size)
   public func runPostedEarly() {
     if posted.load(ordering: .relaxed) == nil { return }
     carryOut(posted.exchange(Call.opening, ordering: .acquiringAndReleasing))

@@ -4,7 +4,7 @@ import Synchronization
 // The run: the top hops that count together. Most hops let everything pass, so each has the same counts as
 // its neighbours. The hops from the top down share one set of counts (`Run`) until something makes one of
 // them differ. An event that goes through the run walks the chain's list of callbacks for it
-// (`Chain.Callbacks`) and touches no hop; docs/performance-notes.md says how much that saves.
+// (`Chain.Callbacks`) and touches no hop; docs/performance.md says how much that saves.
 //
 // Any action that could make one hop differ (a verdict other than NEXT, a ticket, an injected message, a
 // handle that is kept, an end of the call by a hop of the run) first calls `splitRun`. Then every hop has the
@@ -48,7 +48,6 @@ extension Call {
   /// Passes start through the `Run` in the cases that `walk` can't handle. A hop has `create`, which runs
   /// before the hop sees start. Or a hop has on_demand, which sees the demand that goes with start. Or the
   /// `Cut` above the attempt, which records events, is among the hops of the `Run`.
-  @inline(never)
   private func startRun() -> RunExit {
     let demand = frontierDemand
     var isAboveCut = isCutInRun
@@ -121,7 +120,6 @@ extension Call {
 
   private var isCutInRun: Bool { cutAt < run.length && cutAt > 0 }
 
-  @inline(never) @_optimize(size)
   private func walkAcross(_ event: Event, _ kind: EventKind, _ list: Chain.Callbacks.List) -> RunExit {
     let exit = walk(event, kind, list.above(cutAt))
     // If a hop above the `Cut` has left the `Run` meanwhile, the event still has to visit that hop, and
@@ -138,7 +136,6 @@ extension Call {
 
   /// Calls the hops' callbacks for `event`, one after the other, until a hop does more than pass the event
   /// on. A hop costs 12 instructions: values that callbacks do not change are not read again.
-  @inline(never)
   private func visit(_ event: Event, _ kind: EventKind, _ list: Chain.Callbacks.List) -> RunExit {
     let watch = Unmanaged.passUnretained(self.watch)
     let hops = hops
@@ -307,7 +304,6 @@ extension Call {
   /// Takes the hops from `index` on out of the `Run`: each counts by itself from now on (invariant I8).
   func splitRun(at index: Int) { if index < run.length { setApart(index) } }
 
-  @inline(never)
   private func setApart(_ first: Int) {
     for index in first..<run.length {
       let hop = hops[index]
@@ -378,7 +374,6 @@ extension Call {
     return run.length
   }
 
-  @inline(never) @_optimize(size)
   private func destroyRun() {
     let list = callbacks.destroy
     var next = list.first

@@ -54,7 +54,6 @@ extension Call {
 
   /// Calls the hop's callback for `event`, or gives it to the executor. Returns true if the event is to leave
   /// the hop now.
-  @inline(never)
   func show(_ event: Event, to hop: Hop) -> Bool {
     if case .receive = event { hop.noteAnswered() }
     guard let callback = hop.callbacks.pointee.of(event.kind) else {
@@ -134,7 +133,6 @@ extension Call {
     return .ends
   }
 
-  @inline(never) @_optimize(size)
   private func pass(_ event: Event, at hop: Hop, _ slot: Slot) -> Settled {
     let station = hop.standing(event.kind.lane)
     station?.releaseTicketless()
@@ -150,7 +148,6 @@ extension Call {
     return .stays
   }
 
-  @inline(never) @_optimize(size)
   private func drop(_ event: Event, at hop: Hop, _ slot: Slot) {
     let dropped = remove(slot, of: hop, event.kind.lane)
     switch event {
@@ -172,7 +169,6 @@ extension Call {
 
   /// Puts the event in the hop's list `parked`: it has been shown to the hop and waits to leave (invariant
   /// I13).
-  @inline(never) @_optimize(size)
   func park(_ event: Event, at hop: Hop, _ slot: Slot, _ wait: Station.Wait, bytes: Int, isOwn: Bool = false)
   {
     let lane = event.kind.lane
@@ -192,7 +188,6 @@ extension Call {
   }
 
   /// Lets the event wait for the end of the call that the hop has asked for: its verdict does not count any more.
-  @inline(never) @_optimize(size)
   private func awaitEnd(_ event: Event, at hop: Hop, _ slot: Slot) {
     spendTicket(hop)
     guard case .parked(let index) = slot else { return park(event, at: hop, slot, .end, bytes: 0) }
@@ -203,7 +198,6 @@ extension Call {
 
   /// Carries out the verdict HOLD: the event waits, as after PAUSE, but the hop sees later events, and the
   /// sender need not wait (invariant I7).
-  @inline(never) @_optimize(size)
   private func hold(_ event: Event, at hop: Hop, _ slot: Slot) -> Settled {
     let lane = event.kind.lane
     let bytes =
@@ -260,7 +254,6 @@ extension Call {
   // MARK: Events that have waited
 
   /// Applies `resolution` to the event that waits with `ticket`. The ticket is marked as used already.
-  @inline(never) @_optimize(size)
   func resolve(_ ticket: UInt64, _ resolution: Resolution) {
     for hop in hops where hop.life != .gone && resolve(ticket, of: hop, resolution) { return }
     keepIfShown(ticket, resolution)
@@ -387,7 +380,6 @@ extension Call {
 
   /// Start leaves the hop downward, together with the demand that has waited for it (invariant I11). Returns
   /// false if the hop has ended the call.
-  @inline(never) @_optimize(size)
   private func startLeaves(_ hop: Hop) -> Bool {
     startAt = hop.index + 1
     // Of an answer that needs TAKE only the messages go up.

@@ -318,13 +318,11 @@ public final class Call {
   }
 
   /// Ends the step in which hops with on_pick have seen an endpoint.
-  @inline(never) @_optimize(size)
   func endAskedStep() {
     checkStep()
     endPerform()
   }
 
-  @inline(never)
   private func executePending() {
     while let next = pending.popFirst() {
       execute(next)
@@ -417,7 +415,6 @@ public final class Call {
   }
 
   /// Asks the caller whether it waits for its turn (`CallAbove.callTakesTurns`).
-  @inline(never) @_optimize(size)
   public func takesTurns(hasMessage: Bool) -> Bool {
     above?._withUnsafeGuaranteedRef { $0.callTakesTurns(hasMessage: hasMessage) } ?? false
   }

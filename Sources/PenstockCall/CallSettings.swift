@@ -51,7 +51,6 @@ public final class RequestLabels {
   }
 
   /// The content-type for messages in the encoding `subtype`, followed by a NUL; nil: no memory.
-  @inline(never) @_optimize(size)
   public static func contentType(_ subtype: ByteView) -> ByteBuffer? {
     let type = ByteBuffer()
     return type.append(contentTypeStart.bytes) && type.append(subtype) && type.append(byte: 0) ? type : nil

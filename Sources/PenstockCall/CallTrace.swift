@@ -57,7 +57,6 @@ public protocol CallTrace: AnyObject {
 extension Call {
   /// Adds a note about the hop to the call's trace. Call it only if `trace != nil`, so that a call without a
   /// trace pays for that test only.
-  @inline(never)
   public func note(
     _ what: TraceNote.What, _ hop: Hop? = nil, _ event: EventKind = .none, verdict: Int32? = nil,
     detail: Int = 0, since: UInt64? = nil
@@ -71,7 +70,6 @@ extension Call {
     trace.note(note)
   }
 
-  @inline(never)
   func noteResolved(_ hop: Hop, _ event: EventKind, _ resolution: Resolution) {
     switch resolution {
     case .verdict(let verdict): note(.resolved, hop, event, verdict: verdict.rawValue)
@@ -81,7 +79,6 @@ extension Call {
   }
 
   /// Adds a note about an input that comes from outside the hops to the trace.
-  @inline(never)
   func note(_ input: Input) {
     switch input {
     case .open: note(.caller, nil, .start)
@@ -101,7 +98,6 @@ extension Call {
 }
 
 extension Hop {
-  @inline(never)
   func runTraced(_ kind: EventKind, _ body: () -> Int32) -> Int32 {
     let began = call.loop.clock
     let answer = body()

@@ -44,7 +44,6 @@ public struct CallWaits: ~Copyable {
 
 extension Call {
   /// Notes that the attempt waits for `lack` from now on. Only on the driving thread.
-  @inline(never) @_optimize(size)
   public func waits(for lack: Lack) {
     guard phase == .live else { return }
     values.waits.waits(for: lack, now: loop.now)

@@ -18,7 +18,6 @@ extension Chain {
       let kind: EventKind
       @Small var index: Int
 
-      @inline(never) @_optimize(size)
       fileprivate init(
         _ function: HopCallback, _ registration: Registration, _ kind: EventKind, _ index: Int,
         at entry: UnsafeMutablePointer<Entry>
@@ -46,7 +45,6 @@ extension Chain {
       var isEmpty: Bool { first == end }
 
       /// The entries of the hops above the hop at `index`; the list may be for events that go down or up.
-      @inline(never) @_optimize(size)
       func above(_ index: Int) -> List {
         var some = self
         while !some.isEmpty, some.first.pointee.index >= index { some.first += 1 }
@@ -55,7 +53,6 @@ extension Chain {
       }
 
       /// The entries of the hop at `index` and of the hops below it. Only for a list of events that go down.
-      @inline(never) @_optimize(size)
       func from(_ index: Int) -> List {
         var some = self
         while !some.isEmpty, some.first.pointee.index < index { some.first += 1 }
@@ -86,7 +83,6 @@ extension Chain {
     let sent: List
     let destroy: List
 
-    @inline(never) @_optimize(size)
     init(_ entries: [Chain.Entry]) {
       var runLength = 0
       while runLength < entries.count {
@@ -128,7 +124,6 @@ extension Chain {
         next = .allocate(capacity: max(runLength, 1) * MemoryLayout<Registration.Callbacks>.size / 8)
       }
 
-      @inline(never) @_optimize(size)
       mutating func list(_ kind: EventKind, isUp: Bool = false) -> List {
         let first = next
         for offset in 0..<runLength {
@@ -140,7 +135,6 @@ extension Chain {
         return List(first: UnsafePointer(first), end: UnsafePointer(next))
       }
 
-      @inline(never) @_optimize(size)
       private mutating func add(_ kind: EventKind, _ index: Int) {
         let registration = entries[index].registration
         let callbacks = registration.callbacks.pointee

@@ -50,7 +50,6 @@ public final class Chain {
   let stock: Stock
 
   /// Makes a chain from registry entries in order of priority, as `Registry.merged` returns them.
-  @inline(never) @_optimize(size)
   public init(_ sources: [Registry.Entry]) {
     self.sources = sources
     counting = sources.map { $0.registration }
@@ -62,7 +61,6 @@ public final class Chain {
     enroll()
   }
 
-  @inline(never) @_optimize(size)
   public init(_ registrations: [Registration]) {
     sources = []
     counting = registrations
@@ -77,7 +75,6 @@ public final class Chain {
   /// Makes the chain for a call that `hop` itself makes: the entries of `sources` that stand below `hop`,
   /// which may belong to another chain. The interceptor of `hop` is left out, and so is an interceptor that
   /// has replaced it. All entries that are registered for a single call are kept.
-  @inline(never) @_optimize(size)
   public init(_ sources: [Registry.Entry], below hop: Entry, newestFirst: Bool) {
     let entries = Chain.entries(sources.map { $0.registration }, sources).filter { entry in
       guard let own = hop.source, let source = entry.source, source.scope != .call else { return true }
@@ -117,7 +114,6 @@ public final class Chain {
     }
   }
 
-  @inline(never) @_optimize(size)
   private static func entries(_ registrations: [Registration], _ sources: [Registry.Entry]?) -> [Entry] {
     var entries: [Entry] = []
     entries.reserveCapacity(registrations.count)

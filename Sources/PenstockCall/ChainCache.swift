@@ -72,7 +72,6 @@ public struct ChainCache {
     isFiltered ? filtered(path, kind) : everything
   }
 
-  @inline(never)
   private mutating func filtered(_ path: ByteView, _ kind: CallKind) -> Chain? {
     let hash = ChainCache.hash(path, kind)
     if let slot = slot(path, kind, hash) { return slot.chain }

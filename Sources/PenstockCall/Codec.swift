@@ -107,7 +107,6 @@ extension ByteBuffer {
 
   /// The message that a call with `codec` sends in place of this one: a separate message, which hops may
   /// change, with the same bytes or object. nil: this message does not fit the codec.
-  @inline(never) @_optimize(size)
   public func fitting(_ codec: Codec?) -> Message? {
     guard let object = codecObject else { return codec == nil ? lend() : nil }
     return object.isOf(codec) ? ByteBuffer(object: object, staysPlain: staysPlain) : nil

@@ -70,7 +70,6 @@ public final class Cut {
   }
 
   /// Records a copy of the start as it is now, because hops below may change it.
-  @inline(never) @_optimize(size)
   func noteStart(_ request: Request, _ below: CallBelow?) {
     guard failure == nil else { return }
     start = request.copy()
@@ -80,7 +79,6 @@ public final class Cut {
 
   /// Records an event that comes to the `Cut`. Returns true if the event passes at once. Returns false if it
   /// waits behind the events to be sent again; it waits there even if it can't be recorded.
-  @inline(never) @_optimize(size)
   func passes(_ event: Event, isOwn: Bool) -> Bool {
     if state == .waiting { queue.append(Entry(event: event, isTold: isOwn, isRecorded: false)) }
     keep(event, isTold: isOwn)
@@ -95,7 +93,6 @@ public final class Cut {
 
   // Adds an event to the record. If that would exceed a limit, or the message can't be copied, it closes the
   // `Cut`: the call goes on, but can't be sent again from here (docs/architecture.md, invariant I15).
-  @inline(never) @_optimize(size)
   private func keep(_ event: Event, isTold: Bool) {
     guard failure == nil else { return }
     switch event {
@@ -110,7 +107,6 @@ public final class Cut {
   }
 
   /// Whether one more message, which takes `room` bytes of the limit, may be recorded.
-  @inline(never) @_optimize(size)
   private func hasRoom(_ room: Int) -> Bool {
     recordLock.lock()
     defer { recordLock.unlock() }
@@ -119,7 +115,6 @@ public final class Cut {
 
   /// Appends an entry, whose message takes `room` bytes of the limit. Returns false if there is too little
   /// room. Only memory for more entries is taken without the lock: no other thread changes their number.
-  @inline(never) @_optimize(size)
   private func append(_ entry: Entry, room: Int) -> Bool {
     var grown: [Entry] = []
     recordLock.lock()
@@ -155,7 +150,6 @@ public final class Cut {
   }
 
   /// The recorded message at `index`; nil: there is none. The record never changes this object.
-  @inline(never) @_optimize(size)
   public func message(at index: Int) -> Message? {
     recordLock.lock()
     defer { recordLock.unlock() }
@@ -164,7 +158,6 @@ public final class Cut {
 
   /// Records `message`, to which nobody else has a reference, instead of the message at `index`. Afterwards
   /// `message` is the old one: the caller releases it where it holds no lock, because that may run user code.
-  @inline(never) @_optimize(size)
   public func exchangeMessage(at index: Int, with message: inout Message) -> Outcome {
     if let object = message.codecObject, !object.copies { return .unsupported }
     recordLock.lock()
@@ -182,7 +175,6 @@ public final class Cut {
 
   /// Closes the `Cut`: the call can't be sent again from here, and nothing is recorded any more. If recorded
   /// events are being sent again at present, the rest of them are still sent.
-  @inline(never) @_optimize(size)
   func close(_ reason: Outcome) {
     if failure == nil { failure = reason }
     var old: [Entry] = []
@@ -195,7 +187,6 @@ public final class Cut {
 
   /// Queues all recorded events to be sent again. Their messages are marked as told: `Call.again` tells
   /// `sent` now for each message for which it was not told before, so none is told twice.
-  @inline(never) @_optimize(size)
   func begin() {
     restarts += 1
     state = .waiting
@@ -212,7 +203,6 @@ public final class Cut {
 
   /// Drops the events that wait to be sent again; later events pass at once. Returns how many of the dropped
   /// messages were not reported as `sent`.
-  @inline(never) @_optimize(size)
   func drop() -> Int {
     state = .dropped
     var abandoned = 0
@@ -246,12 +236,10 @@ public final class Cut {
   }
 
   /// Removes the next queued event without copying it, because it will not be sent.
-  @inline(never) @_optimize(size)
   func skipNext() -> (event: Event, isTold: Bool)? { queue.popFirst().map { ($0.event, $0.isTold) } }
 
   /// Removes and returns the next event to be sent again. nil: there is none, or no memory for a copy
   /// (`isCutShort`).
-  @inline(never) @_optimize(size)
   func takeNext() -> (event: Event, isTold: Bool)? {
     guard let entry = queue.popFirst() else { return nil }
     guard hasHops, entry.isRecorded, let message = entry.event.message else {

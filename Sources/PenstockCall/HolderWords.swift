@@ -25,7 +25,6 @@ extension EventKind {
 
 extension Call {
   /// Says in words what `holder` says. On the driving thread. Empty: the call waits for nobody.
-  @inline(never) @_optimize(size)
   public func words(for holder: Holder) -> ByteBuffer {
     let text = ByteBuffer()
     switch holder {
@@ -81,7 +80,6 @@ extension Call {
   }
 
   /// The status of a call whose deadline has passed. Its message says whom or what the call has waited for.
-  @inline(never) @_optimize(size)
   func statusOfDeadline() -> Status {
     let start = ("deadline exceeded" as StaticString).bytes
     let holder = holder(standings)

@@ -199,7 +199,6 @@ public final class Hop: HopHandle {
     seenQueues.load(ordering: .acquiring).flatMap { runningJob($0) }
   }
 
-  @inline(never) @_optimize(size)
   private func runningJob(_ seen: UnsafeMutableRawPointer) -> Job? {
     let thread = call.withLoop { $0.thread }
     return Unmanaged<HopQueues>.fromOpaque(seen)._withUnsafeGuaranteedRef {

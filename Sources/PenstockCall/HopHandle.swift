@@ -38,7 +38,6 @@ open class HopHandle {
   }
 
   /// The object to which the handle refers. A handle of a `Hop` goes through `Hop.from`, which notes the use.
-  @inline(never)
   public static func referent(_ handle: OpaquePointer) -> Referent {
     let object = Unmanaged<HopHandle>.fromOpaque(UnsafeRawPointer(handle)).takeUnretainedValue()
     if let bound = object.bound { return .bound(bound) }

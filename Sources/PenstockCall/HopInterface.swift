@@ -69,7 +69,6 @@ extension Hop {
 
   /// The error of a function that finds no message to use. `objects`: the function works on objects, and not
   /// on bytes.
-  @inline(never) @_optimize(size)
   public func noMessage(of objects: Bool) -> Outcome {
     let outcome = check()
     guard outcome == .ok else { return outcome }
@@ -77,7 +76,6 @@ extension Hop {
   }
 
   /// The error for an object where messages are bytes, or for bytes where messages are objects.
-  @inline(never) @_optimize(size)
   public func refuseForm() -> Outcome { refuse(seesObjects ? .takesObjects : .takesBytes) }
 
   public var status: Status? {
@@ -99,7 +97,6 @@ extension Hop {
 
   /// The error of a function that was called in the wrong callback: E_GONE after the hop's end, otherwise
   /// (and in `destroy`) E_STATE.
-  @inline(never) @_optimize(size)
   private func wrongPlace(_ why: Refusal) -> Outcome {
     let outcome = check()
     return outcome == .ok ? refuse(why) : outcome
@@ -129,7 +126,6 @@ extension Hop {
 
   /// Calls `edit` with the record of the messages, while `status` waits at the hop. `start`: the recorded
   /// request. Any thread.
-  @inline(never) @_optimize(size)
   public func editRecord(_ start: Request?, _ status: Status?, _ edit: (Cut) -> Outcome) -> Outcome {
     guard start != nil, let cut else { return refuse(whyNoStart(status)) }
     return edit(cut)
@@ -193,7 +189,6 @@ extension Hop {
 
   /// Whether the message that the hop sees fits into the URL of a GET. Also true if that is not known: the
   /// message is an object, or may become shorter by compression.
-  @inline(never) @_optimize(size)
   private var fitsInURL: Bool {
     guard !seesObjects, let message, settings.compression == .identity || message.staysPlain else {
       return true
@@ -308,7 +303,6 @@ extension Hop {
 
   /// Sends a message that the hop has made to the server, on any thread. If no callback of the hop runs on
   /// that thread, the message leaves soon, unless the hop's part in the call is over by then.
-  @inline(never) @_optimize(size)
   public func injectOutbound(_ message: Message) -> Outcome {
     if hasEnded { return .gone }
     guard message.isObject == seesObjects else { return refuseForm() }
@@ -329,7 +323,6 @@ extension Hop {
   /// If the hop answers the call itself, the message becomes an input of the call on every thread, so that
   /// the hop's events keep their order. In that case messages that were not asked for yet wait at the hop, up
   /// to hold_bytes.
-  @inline(never) @_optimize(size)
   public func injectInbound(_ message: Message) -> Outcome {
     let outcome = putInbound(message)
     if outcome == .ok {

@@ -43,7 +43,6 @@ final class HopRow {
   }
 
   /// Puts `fresh` in the place of `old`; `old` is kept until `forgetReplaced`.
-  @inline(never) @_optimize(size)
   func replace(_ old: Hop, by fresh: Hop) {
     old.lend()
     replaced.append(old)
@@ -134,7 +133,6 @@ extension Chain {
 
     /// Takes back a row after the call's last step. The row is freed, and not used again, if somebody else
     /// has one of its hops or another thread has had one.
-    @inline(never) @_optimize(size)
     func give(_ owned: Unmanaged<HopRow>, of call: Call, runLength: Int) {
       let row = owned.takeUnretainedValue()
       var isFree = kept + row.hops.count <= limit && !row.isSpent.load(ordering: .relaxed)

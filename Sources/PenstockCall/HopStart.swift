@@ -6,7 +6,6 @@ import PenstockWire
 extension Hop {
   /// The settings as the running callback sees them.
   public var settings: CallSettings {
-    @inline(never) @_optimize(size)
     get { shown({ $0.settings }, kept: { $0.settings }) }
   }
 
@@ -34,7 +33,6 @@ extension Request {
   }
 
   /// Calls `body` with read-only metadata that has one field, "authorization".
-  @inline(never) @_optimize(size)
   public static func withCredentials(_ authorization: ByteView, _ body: (Metadata) -> Void) -> Outcome {
     guard !authorization.isEmpty, HeaderRules.isValidASCIIValue(authorization) else {
       return .invalidArgument

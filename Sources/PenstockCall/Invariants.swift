@@ -6,7 +6,6 @@
   // that does not hold.
 
   extension Call {
-    @inline(never)
     func check() {
       if let broken = brokenInvariant { fatalError("invariant \(broken)") }
     }

@@ -46,7 +46,6 @@ public final class Job: ExecutorJob {
   var injected: [Event] = []
   private(set) var answer: Int32 = 0
 
-  @inline(never) @_optimize(size)
   init(_ hop: Hop, _ event: Event, _ kind: EventKind, _ work: Work, _ queue: JobQueue, isAwaited: Bool) {
     self.hop = hop
     self.event = event
@@ -74,14 +73,12 @@ public final class Job: ExecutorJob {
   /// Gives the hop's last callbacks to the executor: `ending`, the callback for the call's end, if there is
   /// one, and then this job, which is `destroy`. Called when no callback of the hop runs in its other lane any
   /// more.
-  @inline(never) @_optimize(size)
   func goLast(behind ending: Job?) {
     if let ending { queue.appendOrPerform(ending) }
     queue.appendOrPerform(self)
   }
 
   /// Runs the job on the calling thread, without the executor.
-  @inline(never) @_optimize(size)
   func perform() {
     if case .lastOfLane(let ending, let last) = work {
       // `running` is not set for this job, because the executor may run the hop's last job while `submit`
@@ -115,7 +112,6 @@ final class HopQueues {
   /// The queues that these have replaced: another thread may still use them.
   private let former: HopQueues?
 
-  @inline(never) @_optimize(size)
   init(_ outbound: (any Executor)?, _ inbound: (any Executor)?, after former: HopQueues?) {
     self.outbound = outbound.map { JobQueue($0) }
     self.inbound = outbound === inbound ? self.outbound : inbound.map { JobQueue($0) }
@@ -142,7 +138,6 @@ final class JobQueue {
   init(_ executor: any Executor) { self.executor = executor }
 
   /// Appends a job. Returns false if the executor has refused it; the queue then takes no more jobs.
-  @inline(never) @_optimize(size)
   func append(_ job: Job) -> Bool {
     if isLost { return false }
     last?.following = job
@@ -157,7 +152,6 @@ final class JobQueue {
   /// of the lane runs then.
   func appendOrPerform(_ job: Job) { if !append(job) { job.perform() } }
 
-  @inline(never) @_optimize(size)
   fileprivate func goOn(after job: Job) {
     var done = job
     while count.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue > 0 {

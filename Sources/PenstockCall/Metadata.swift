@@ -172,7 +172,6 @@ public final class Metadata {
 
   /// Moves the live entries together if removed ones take much of the memory. Live entries are in the arena
   /// in their order, so each can be moved down in turn.
-  @inline(never) @_optimize(size)
   private func compactIfWorthwhile() {
     guard garbage > 4096, garbage > arenaSize / 2, let entries, let arena else { return }
     arenaSize = 0

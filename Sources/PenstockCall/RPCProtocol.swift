@@ -26,7 +26,6 @@ extension RPCProtocol {
   /// the request is a POST nevertheless.
   public func wantsGET(_ request: Request) -> Bool { wantsGET(request.kind, request.settings) }
 
-  @inline(never) @_optimize(size)
   private func wantsGET(_ kind: CallKind, _ settings: CallSettings) -> Bool {
     switch self {
     case .grpc, .grpcWeb, .grpcWebText: false
@@ -35,7 +34,6 @@ extension RPCProtocol {
   }
 
   /// The HTTP method with which the request was sent last; before it is sent, the one that it should have.
-  @inline(never) @_optimize(size)
   public func httpMethod(_ kind: CallKind, _ settings: CallSettings) -> StaticString {
     let isGET =
       switch settings.getUse {

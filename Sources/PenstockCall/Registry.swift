@@ -112,7 +112,6 @@ public struct Registry {
   // MARK: - Order
 
   /// The entries in chain order, from the top; `newestFirst` reverses the order among equal priorities.
-  @inline(never) @_optimize(size)
   public func ordered(newestFirst: Bool) -> [Entry] {
     guard newestFirst else { return entries }
     var turned = entries
@@ -128,7 +127,6 @@ public struct Registry {
 
   /// Merges two lists of entries into chain order. The result shares its storage with neither list, so it may
   /// be read after both registries are unlocked.
-  @inline(never) @_optimize(size)
   public static func merged(_ first: [Entry], _ second: [Entry], newestFirst: Bool) -> [Entry] {
     var all: [Entry] = []
     all.reserveCapacity(first.count + second.count)

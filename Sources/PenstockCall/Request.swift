@@ -55,13 +55,11 @@ public final class Request {
   }
 
   /// A copy of the request, to be sent later; nil: no memory.
-  @inline(never) @_optimize(size)
   public func copy() -> Request? {
     metadata.copy().map { with($0) }
   }
 
   /// A copy of the request, but with this metadata.
-  @inline(never) @_optimize(size)
   public func with(_ metadata: Metadata) -> Request {
     let other = Request(kind: kind, terminated: path, metadata: metadata, deadline: deadline)
     other.labels = labels
@@ -124,7 +122,6 @@ public final class Request {
   }
 
   /// Sets the content-type and the user agent to those of `other`; the authority and the endpoint wish stay.
-  @inline(never) @_optimize(size)
   public func takeLabels(of other: RequestLabels) {
     labels = RequestLabels(
       authority: labels?.authority, contentType: other.contentType, userAgent: other.userAgent, wish: wish)

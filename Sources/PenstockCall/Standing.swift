@@ -54,7 +54,6 @@ public enum Holder {
 
 extension Call {
   /// The events that wait at the call's hops, from the top hop on. On the driving thread.
-  @inline(never) @_optimize(size)
   public var standings: [Standing] {
     var found: [Standing] = []
     for hop in hops where hop.isPresent {
@@ -86,7 +85,6 @@ extension Call {
 
   /// Finds out whom or what the call waits for now. `standings` are the events that wait at its hops. On the
   /// driving thread.
-  @inline(never) @_optimize(size)
   public func holder(_ standings: [Standing]) -> Holder {
     guard phase == .live else { return phase == .created ? .loop : .nobody }
     for hop in hops where hop.current != .none {

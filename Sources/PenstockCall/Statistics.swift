@@ -163,7 +163,6 @@ extension Call {
     }
   }
 
-  @inline(never) @_optimize(size)
   private func keepPast(_ old: Unmanaged<ConnectionFacts>) { pastConnections.append(old.takeRetainedValue()) }
 
   /// The connection at the call's end. Without `row` the call has no hops through which another thread could

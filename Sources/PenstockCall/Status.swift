@@ -88,7 +88,6 @@ public final class Status {
   }
 
   /// Adds `words` to the message. If there is no memory, the message is unchanged.
-  @inline(never) @_optimize(size)
   func add(_ words: StaticString) {
     let whole = ByteBuffer()
     if whole.append(message), whole.append(words.bytes) { _ = setMessage(whole.view) }
@@ -105,7 +104,6 @@ public final class Status {
 
   /// The index of the first detail, from `start` on, with this type URL. If `wanted` has no '/', only the
   /// part of a detail's URL behind its last '/' is compared.
-  @inline(never) @_optimize(size)
   public func findDetail(_ wanted: ByteView, from start: Int = 0) -> Int? {
     let isBare = !wanted.contains(0x2f)
     for index in start..<max(start, detailCount) {
@@ -159,7 +157,6 @@ public final class Status {
   /// Decodes the details from a google.rpc.Status, and ignores its other fields. `encoded` is the server's
   /// value of "grpc-status-details-bin" after base64 decoding. The trailers keep it, even if it does not
   /// decode.
-  @inline(never) @_optimize(size)
   public func takeDetails(_ encoded: ByteView) {
     _ = trailers.set(Status.detailsName, encoded)
     if !StatusDetails.forEach(in: encoded, { details.append($0, $1) }) {

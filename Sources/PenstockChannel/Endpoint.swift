@@ -74,7 +74,6 @@ public final class Endpoint {
     return all
   }
 
-  @inline(never)
   private func isAmong(_ list: [Endpoint]) -> Bool {
     for other in list where other.address == address { return true }
     return false

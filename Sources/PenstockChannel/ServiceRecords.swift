@@ -60,7 +60,6 @@ public struct ServiceRecords {
 
   /// Reads the host's name of a record into `host`. Returns false if the name is missing or not valid, or if
   /// there is no memory.
-  @inline(never)
   private func read(_ numbers: UInt64, into host: ByteBuffer) -> Bool {
     host.removeAll(keepingCapacity: true)
     guard let room = host.spare(atLeast: Int(CS_HOST_SIZE)) else { return false }
@@ -104,11 +103,9 @@ private struct DNSReader {
 
   init(_ bytes: ByteView) { self.bytes = bytes }
 
-  @inline(never)
   mutating func skip(_ count: Int) { at += min(count, bytes.count - at) }
 
   /// A number of 16 bits.
-  @inline(never)
   mutating func number() -> UInt64 {
     guard bytes.count - at >= 2 else {
       at = bytes.count

@@ -16,9 +16,7 @@ public struct SocketAddress: Equatable {
     self.length = length
   }
 
-  /// An IPv4 or IPv6 address from text, without brackets; nil: the text is neither. Without `@inline(never)`
-  /// the compiler would inline this into its callers, even where it optimises for size.
-  @inline(never)
+  /// An IPv4 or IPv6 address from text, without brackets; nil: the text is neither.
   public init?(literal: ByteView, port: UInt16) {
     var storage = sockaddr_storage()
     let length = withTerminated(literal, limit: 64) { cs_address_literal(&storage, $0, port) } ?? 0

@@ -267,7 +267,6 @@ extension SubchannelState {
   }
 
   /// Becomes `ready`, because there is one more connection, or because a pause is over.
-  @inline(never)
   private mutating func use(_ backoff: Backoff, _ retry: UInt64?, _ oldAt: UInt64, _ news: EndpointNews)
     -> Actions<SubchannelAction>
   {
@@ -275,13 +274,11 @@ extension SubchannelState {
     return Actions(oldAt == .max ? .disarm : .arm(oldAt), .tell(news))
   }
 
-  @inline(never)
   private mutating func pause(_ backoff: Backoff, _ retry: UInt64, _ oldAt: UInt64) -> SubchannelAction {
     self = .pausing(backoff, retry: retry, oldAt: oldAt)
     return .arm(retry)
   }
 
-  @inline(never)
   private mutating func fail(_ backoff: Backoff, _ retry: UInt64) -> SubchannelAction {
     self = .failed(backoff, retry: retry)
     return .fail(until: retry)

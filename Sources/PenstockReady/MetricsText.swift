@@ -16,7 +16,6 @@ extension Metrics {
     return json.isComplete && json.buffer.append(byte: 0) ? json.buffer : nil
   }
 
-  @inline(never)
   private func write(_ method: Method, _ json: JSONText) {
     json.object {
       json.member("method", method.path?.view ?? ("other" as StaticString).bytes)
@@ -38,7 +37,6 @@ extension Metrics {
     }
   }
 
-  @inline(never)
   private func write(_ ended: Ended, _ json: JSONText) {
     json.object {
       json.member("code", UInt64(ended.code.rawValue))
@@ -72,7 +70,6 @@ extension Metrics {
     return text.isComplete && text.buffer.append(byte: 0) ? text.buffer : nil
   }
 
-  @inline(never)
   private func write(_ methods: [Method], _ text: PrometheusText) {
     text.family("grpc_client_started_total", "counter", "Calls started.")
     for method in methods { text.sample("grpc_client_started_total", method, nil, nil, method.started) }
@@ -92,7 +89,6 @@ extension Metrics {
     for method in methods { for ended in method.codes { write(ended, of: method, text) } }
   }
 
-  @inline(never)
   private func write(_ ended: Ended, of method: Method, _ text: PrometheusText) {
     var count: UInt64 = 0
     for (index, inside) in ended.buckets.enumerated() {

@@ -43,7 +43,6 @@ open class ReadyInterceptor {
   }
 }
 
-@inline(never)
 private func letGo(_ table: UnsafeMutableRawPointer) {
   Unmanaged<ReadyInterceptor>.fromOpaque(table).release()
 }

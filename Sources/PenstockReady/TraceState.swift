@@ -4,7 +4,6 @@ import PenstockWire
 /// The rules for "tracestate" (W3C Trace Context, section 3.3): at most 32 members `key=value`; the members
 /// of several such headers form one list.
 enum TraceState {
-  @inline(never)
   static func isValid(_ metadata: Metadata) -> Bool {
     let name = ("tracestate" as StaticString).bytes
     var members = 0

@@ -8,7 +8,6 @@ extension Array {
   }
 
   /// Removes the first `count` elements, like `removeFirst(count)`.
-  @inline(never) @_optimize(size)
   public mutating func removeLeading(_ count: Int) {
     if count == 0 { return }
     withUnsafeMutableBufferPointer { all in
@@ -22,7 +21,6 @@ extension Array {
   }
 
   /// Like `insert(_:at:)`.
-  @inline(never) @_optimize(size)
   public mutating func put(_ element: Element, at index: Int) {
     append(element)
     withUnsafeMutableBufferPointer { all in
@@ -37,7 +35,6 @@ extension Array {
 
 extension Array where Element: Swift.AnyObject {
   /// Removes `object`, like `removeAll { $0 === object }`. The object must be in the array at most once.
-  @inline(never) @_optimize(size)
   public mutating func drop(_ object: Element) {
     var index = 0
     while index < count, self[index] !== object { index &+= 1 }

@@ -10,7 +10,6 @@ public enum Base64 {
   }
 
   /// Appends the base64 of `bytes` to `out`. Returns false if there is no memory; `out` is then unchanged.
-  @inline(never)
   public static func encode(_ bytes: ByteView, padded: Bool, into out: ByteBuffer) -> Bool {
     let (triples, rest) = bytes.count.quotientAndRemainder(dividingBy: 3)
     let (body, overflow) = triples.multipliedReportingOverflow(by: 4)
@@ -44,7 +43,6 @@ public enum Base64 {
   /// Decodes one value and appends its bytes to `out`. The text has no commas
   /// (`HeaderRules.forEachBinaryValue` splits at them). Padding may be complete, incomplete or missing, but
   /// not longer than the length requires. If the outcome is not ok, `out` is unchanged.
-  @inline(never)
   public static func decode(_ text: ByteView, into out: ByteBuffer) -> Outcome {
     var length = text.count
     while length > 0 && text.count &- length < 2 && text[length &- 1] == 0x3D { length &-= 1 }
@@ -70,7 +68,6 @@ public enum Base64 {
   }
 
   /// Appends `bytes` to `out` in URL-safe base64 (RFC 4648 section 5), without padding. False: no memory.
-  @inline(never) @_optimize(size)
   public static func encodeForURL(_ bytes: ByteView, into out: ByteBuffer) -> Bool {
     let before = out.count
     guard encode(bytes, padded: false, into: out), let start = out.view.baseAddress else { return false }

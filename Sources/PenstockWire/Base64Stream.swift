@@ -17,7 +17,6 @@ public struct Base64Stream {
 
   /// Decodes the characters from `at` on, as long as `space` has room for the three bytes of a group. Moves
   /// `at` to the first character that was not used. Returns the number of bytes that were written to `space`.
-  @inline(never) @_optimize(size)
   public mutating func decode(
     _ text: ByteView, from at: inout Int, into space: UnsafeMutableRawBufferPointer
   ) -> Int {

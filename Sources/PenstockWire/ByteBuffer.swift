@@ -202,7 +202,6 @@ public final class ByteBuffer {
   /// Makes another buffer, to which this buffer's bytes are lent. If they are lent to this buffer too, their
   /// owner keeps them, and this buffer may be changed. Otherwise the other buffer keeps this one, which must
   /// not be changed as long as the other is used. An empty buffer lends nothing.
-  @inline(never) @_optimize(size)
   public func lend() -> ByteBuffer {
     let other = ByteBuffer(lent: view, by: isEmpty ? nil : isLent ? attachment : self)
     other.staysPlain = staysPlain

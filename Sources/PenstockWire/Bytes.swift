@@ -7,7 +7,6 @@ public func bytesEqual(_ a: ByteView, _ b: ByteView) -> Bool {
 }
 
 /// The position of the first byte of this value; nil: there is none.
-@inline(never)
 public func position(of byte: UInt8, in bytes: ByteView) -> Int? {
   guard let start = bytes.baseAddress, let found = memchr(start, Int32(byte), bytes.count) else { return nil }
   return UnsafeRawPointer(found) - start
@@ -42,7 +41,6 @@ func slice(_ bytes: ByteView, from: Int, to: Int) -> ByteView {
 }
 
 /// The bytes before the first occurrence of `words`, or all bytes if there is none.
-@inline(never) @_optimize(size)
 public func cut(_ bytes: ByteView, before words: StaticString) -> ByteView {
   let words = words.bytes
   var at = 0

@@ -10,7 +10,6 @@ public enum ConnectQuery {
   /// Appends the query to `out`. The parameters are in the order of "Query-Get", "to maximize hit rates on
   /// shared caches". `encoding`: the name of the message's encoding; nil: "proto". `most`: the most bytes of
   /// the query.
-  @inline(never) @_optimize(size)
   public static func write(
     _ message: ByteView, encoding: ByteView?, compressed: Bool, most: Int, into out: ByteBuffer
   ) -> Outcome {

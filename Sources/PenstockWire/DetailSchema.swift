@@ -32,7 +32,6 @@ public enum DetailSchema {
 
   /// The message that a type URL names; nil: it is not one of the ten error details here. The part of the URL
   /// behind its last `/` is the type's name (google/protobuf/any.proto).
-  @inline(never) @_optimize(size)
   public init?(typeURL: ByteView) {
     var from = typeURL.count
     while from > 0 && typeURL[from &- 1] != 0x2F { from &-= 1 }
@@ -44,7 +43,6 @@ public enum DetailSchema {
   }
 
   /// The message of package google.rpc with this name; nil: it is not one of the ten error details.
-  @inline(never) @_optimize(size)
   private init?(name: ByteView) {
     if bytesEqual(name, "ErrorInfo") {
       self = .errorInfo
@@ -71,7 +69,6 @@ public enum DetailSchema {
     }
   }
 
-  @inline(never) @_optimize(size)
   func field(numbered number: UInt32) -> Field? {
     var index = 0
     while let field = field(at: index) {
@@ -81,7 +78,6 @@ public enum DetailSchema {
     return nil
   }
 
-  @inline(never) @_optimize(size)
   public func field(named name: ByteView) -> Field? {
     var index = 0
     while let field = field(at: index) {
@@ -92,7 +88,6 @@ public enum DetailSchema {
   }
 
   /// The field at `index`, in the order of the field numbers; nil behind the last one.
-  @inline(never) @_optimize(size)
   public func field(at index: Int) -> Field? {
     switch (self, index) {
     case (.errorInfo, 0): return Field(1, "reason", .string)

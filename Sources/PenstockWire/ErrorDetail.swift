@@ -35,7 +35,6 @@ public enum ErrorDetail {
 
   /// Whether `message` can be decoded by `schema`. The recursion is at most as deep as the schema (three
   /// levels), whatever the bytes are.
-  @inline(never) @_optimize(size)
   private static func isValid(_ schema: DetailSchema, _ message: ByteView) -> Bool {
     var reader = ProtoReader(message)
     while true {
@@ -56,7 +55,6 @@ public enum ErrorDetail {
     }
   }
 
-  @inline(never) @_optimize(size)
   private static func isProto(_ message: ByteView) -> Bool {
     var reader = ProtoReader(message)
     while true {
@@ -118,7 +116,6 @@ public enum ErrorDetail {
     }
   }
 
-  @inline(never) @_optimize(size)
   private static func tellRepeated<V: ErrorDetailVisitor>(
     _ field: DetailSchema.Field, in message: ByteView, _ visitor: inout V
   ) {
@@ -144,7 +141,6 @@ public enum ErrorDetail {
   /// Visits a message field that may occur once but was sent several times: its value is the merge of all
   /// occurrences (protobuf.dev, "Encoding", Last One Wins). The only such message here has only string
   /// fields, so the last value of each field counts.
-  @inline(never) @_optimize(size)
   private static func tellMerged<V: ErrorDetailVisitor>(
     _ schema: DetailSchema, _ number: UInt32, in message: ByteView, _ visitor: inout V
   ) {

@@ -13,7 +13,6 @@ public enum HeaderRules {
   }
 
   /// Appends `name` with ASCII letters in lower case. False: no memory, and `out` is as it was.
-  @inline(never) @_optimize(size)
   public static func lowercased(_ name: ByteView, into out: ByteBuffer) -> Bool {
     guard let spare = out.spare(atLeast: name.count) else { return false }
     for i in 0..<name.count { spare[i] = lowercase(name[i]) }
@@ -32,7 +31,6 @@ public enum HeaderRules {
 
   /// Whether a header field that came could have this value: it has no control characters, such as CR or NUL, but tabs
   /// (RFC 9110 section 5.5).
-  @inline(never)
   public static func isFieldValue(_ value: ByteView) -> Bool {
     for byte in value where byte < 0x20 && byte != 0x09 || byte == 0x7F { return false }
     return true
@@ -51,7 +49,6 @@ public enum HeaderRules {
   /// should not be used by applications"), `te` and `content-type`, the fields that RFC 9113 section 8.2.2
   /// forbids in HTTP/2, and `host` and `content-length`, which would contradict `:authority` and the DATA
   /// frames (sections 8.3.1 and 8.1.1).
-  @inline(never) @_optimize(size)
   public static func isReserved(_ name: ByteView) -> Bool {
     guard let first = name.first else { return false }
     switch lowercase(first) {
@@ -126,7 +123,6 @@ extension ContentType {
   /// Compares the content-type `value`, without its parameters, with `start` followed by the name of an
   /// encoding (nil: "proto"). Upper and lower case are the same. `start` ends with "+" or "/". `isOptional`:
   /// the content-type may also end before that character and name no encoding.
-  @inline(never) @_optimize(size)
   public static func fit(
     _ value: ByteView?, _ start: StaticString, _ encoding: ByteView?, isOptional: Bool = false
   ) -> Fit {
@@ -163,7 +159,6 @@ public enum UserAgent {
   }
 
   /// Appends the printable ASCII characters of `bytes`, without spaces at either end.
-  @inline(never) @_optimize(size)
   private static func appendPrintable(_ bytes: ByteView, into out: ByteBuffer) -> Bool {
     let begin = out.count
     var end = begin

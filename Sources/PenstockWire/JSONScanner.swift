@@ -39,7 +39,6 @@ public struct JSONScanner {
   public var isAtEnd: Bool { mutating get { peek() == 0 && !isBroken && at >= text.count } }
 
   /// The next byte that is not white space; 0: the text has ended.
-  @inline(never) @_optimize(size)
   public mutating func peek() -> UInt8 {
     while at < text.count {
       switch text[at] {
@@ -52,7 +51,6 @@ public struct JSONScanner {
 
   /// Opens an object or array, depending on `bracket`. The caller has to read its contents to their end.
   /// Returns false if the next value is not one; the value is then skipped.
-  @inline(never) @_optimize(size)
   public mutating func opens(_ bracket: UInt8) -> Bool {
     guard peek() == bracket else {
       skip()
@@ -68,7 +66,6 @@ public struct JSONScanner {
 
   /// Moves to the next member of an object, and stores the member's key in `key`. False: the object has
   /// ended, or reading has failed.
-  @inline(never) @_optimize(size)
   public mutating func nextMember(_ key: ByteBuffer) -> Bool {
     guard next(0x7D) else { return false }
     key.removeAll(keepingCapacity: true)
@@ -80,7 +77,6 @@ public struct JSONScanner {
   /// Moves to the next element of an array. False: the array has ended, or reading has failed.
   public mutating func nextElement() -> Bool { next(0x5D) }
 
-  @inline(never) @_optimize(size)
   private mutating func next(_ end: UInt8) -> Bool {
     if isAtValue { skip() }
     if isBroken { return false }
@@ -97,7 +93,6 @@ public struct JSONScanner {
 
   /// Reads a string into `out`, with its escape sequences replaced. It is not checked that the other bytes
   /// are UTF-8. False: the next value is not a string, and nothing is read.
-  @inline(never) @_optimize(size)
   public mutating func string(into out: ByteBuffer) -> Bool {
     guard take(0x22) else { return false }
     isAtValue = false
@@ -119,7 +114,6 @@ public struct JSONScanner {
 
   /// Reads the rest of an escape sequence after its backslash, and returns the character. nil: the sequence
   /// is malformed.
-  @inline(never) @_optimize(size)
   private mutating func unescape() -> UInt32? {
     guard at < text.count else { return nil }
     let letter = text[at]
@@ -145,7 +139,6 @@ public struct JSONScanner {
     return code
   }
 
-  @inline(never) @_optimize(size)
   private mutating func hex() -> UInt32? {
     guard text.count &- at >= 4 else { return nil }
     var code: UInt32 = 0
@@ -158,7 +151,6 @@ public struct JSONScanner {
   }
 
   /// Appends the character `code` to `out` in UTF-8. A half of a surrogate pair becomes U+FFFD.
-  @inline(never) @_optimize(size)
   private func append(_ code: UInt32, to out: ByteBuffer) -> Bool {
     var rest = code >> 11 == 0x1B ? 0xFFFD : code
     // Builds the UTF-8 bytes from the last byte to the first, in one number. Each round moves the bytes up,
@@ -178,7 +170,6 @@ public struct JSONScanner {
   }
 
   /// Skips any value.
-  @inline(never) @_optimize(size)
   public mutating func skip() {
     isAtValue = false
     switch peek() {
@@ -194,14 +185,12 @@ public struct JSONScanner {
     }
   }
 
-  @inline(never) @_optimize(size)
   private mutating func word(_ word: StaticString) {
     let end = at &+ word.utf8CodeUnitCount
     guard bytesEqual(slice(text, from: at, to: end), word) else { return fail() }
     at = end
   }
 
-  @inline(never) @_optimize(size)
   private mutating func number() {
     _ = eat(0x2D)
     if !eat(0x30), !digits() { return fail() }
@@ -211,7 +200,6 @@ public struct JSONScanner {
     if !digits() { fail() }
   }
 
-  @inline(never) @_optimize(size)
   private mutating func digits() -> Bool {
     let start = at
     while at < text.count, decimalDigit(text[at]) != nil { at &+= 1 }
@@ -219,17 +207,14 @@ public struct JSONScanner {
   }
 
   /// Consumes white space, and then `sign` if it comes next. Returns false if it does not.
-  @inline(never) @_optimize(size)
   private mutating func take(_ sign: UInt8) -> Bool { peek() == sign && eat(sign) }
 
-  @inline(never) @_optimize(size)
   private mutating func eat(_ byte: UInt8) -> Bool {
     guard at < text.count, text[at] == byte else { return false }
     at &+= 1
     return true
   }
 
-  @inline(never) @_optimize(size)
   private mutating func fail() {
     isBroken = true
     at = text.count

@@ -173,7 +173,6 @@ public struct MessageDecoder {
   }
 
   /// Sets `isLast` if these flags mark the last frame. Otherwise returns false: the flags are not defined.
-  @inline(never) @_optimize(size)
   private mutating func marksLast(_ flags: UInt8) -> Bool {
     if lastFlag == 0 || flags & ~1 != lastFlag { return false }
     isLast = true
@@ -184,7 +183,6 @@ public struct MessageDecoder {
   /// is for messages.
   public static var leastLastLimit: Int { 16384 }
 
-  @inline(never) @_optimize(size)
   private func fitsAsLast(_ length: Int) -> Bool { isLast && length <= MessageDecoder.leastLastLimit }
 
   // MARK: A message without a prefix
@@ -192,14 +190,12 @@ public struct MessageDecoder {
   /// Begins a message without a prefix: the next `length` bytes. `isCertain`: the peer has announced this
   /// length, so storage for it is allocated at once (at most `eagerSize` bytes). Otherwise `length` is only
   /// the greatest possible length.
-  @inline(never) @_optimize(size)
   public mutating func expect(_ length: Int, isCertain: Bool) {
     let bytes = isCertain ? ByteBuffer(capacity: min(length, MessageDecoder.eagerSize)) : nil
     state = .body(Body(bytes: bytes ?? ByteBuffer(), length: length, compressed: false))
   }
 
   /// Ends the message that is being received, and returns those of its bytes that have come.
-  @inline(never) @_optimize(size)
   public mutating func cut() -> ByteBuffer {
     guard case .body(let body) = state else { return ByteBuffer() }
     state = .prefix(Prefix())

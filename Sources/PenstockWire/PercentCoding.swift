@@ -27,7 +27,6 @@ public enum PercentCoding {
 
   /// Encodes `bytes` for the query of a URL, and appends them to `out`: every byte that is not "unreserved"
   /// in RFC 3986 section 2.3 becomes `%` and two hexadecimal digits. Returns false if there is no memory.
-  @inline(never) @_optimize(size)
   public static func encodeForURL(_ bytes: ByteView, into out: ByteBuffer) -> Bool {
     for byte in bytes {
       let isWritten: Bool

@@ -36,7 +36,6 @@ public struct ProtoReader {
 
   public init(_ bytes: ByteView) { self.bytes = bytes }
 
-  @inline(never) @_optimize(size)
   public mutating func next() -> Step {
     if isMalformed { return .malformed }
     var depth = 0
@@ -154,7 +153,6 @@ public struct ProtoWriter {
 
   private mutating func tag(_ field: UInt32, _ type: UInt64) { raw(UInt64(field) << 3 | type) }
 
-  @inline(never) @_optimize(size)
   private mutating func raw(_ value: UInt64) {
     guard isComplete else { return }
     guard let spare = out.spare(atLeast: 10) else {

@@ -47,7 +47,6 @@ public final class StatusDetails {
   /// Calls `body` with the type URL and the value of each detail of an encoded google.rpc.Status, in order; its other
   /// fields are ignored. `body` returns false to end this. False: the bytes are malformed, so that `body` was not
   /// called for any detail; or `body` has returned false.
-  @inline(never) @_optimize(size)
   public static func forEach(in encoded: ByteView, _ body: (ByteView, ByteView) -> Bool) -> Bool {
     for calls in [false, true] {
       var reader = ProtoReader(encoded)
@@ -68,7 +67,6 @@ public final class StatusDetails {
   /// Reads the fields, in two passes: the first validates the bytes and counts the details, and the second
   /// stores them in memory for exactly that number. Returns false if the bytes are malformed, or if there is
   /// no memory.
-  @inline(never) @_optimize(size)
   private func scan() -> Bool {
     var found = 0
     var reader = ProtoReader(bytes.view)
@@ -87,7 +85,6 @@ public final class StatusDetails {
     return found == 0 || fill(found)
   }
 
-  @inline(never) @_optimize(size)
   private func fill(_ total: Int) -> Bool {
     // `total` is at most half the number of encoded bytes, so this product does not overflow in practice.
     let (size, overflow) = total.multipliedReportingOverflow(by: MemoryLayout<Detail>.stride)
@@ -108,7 +105,6 @@ public final class StatusDetails {
     return true
   }
 
-  @inline(never) @_optimize(size)
   private static func any(_ encoded: ByteView) -> (typeURL: ByteView, value: ByteView)? {
     let none = ByteView(start: nil, count: 0)
     var detail = (typeURL: none, value: none)
@@ -141,7 +137,6 @@ public final class StatusDetails {
   /// Encodes a status and appends it to `out`. Calls `detail` once for each index from 0 to `detailCount` -
   /// 1, and uses its views before the next call. Returns false if there is no memory; `out` is then
   /// unchanged.
-  @inline(never) @_optimize(size)
   public static func encode(
     code: Int32, message: ByteView, detailCount: Int,
     detail: (Int) -> (typeURL: ByteView, value: ByteView), into out: ByteBuffer

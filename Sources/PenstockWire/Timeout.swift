@@ -23,7 +23,6 @@ public enum Timeout {
   /// Writes the value of `connect-timeout-ms` (Connect, "Unary-Request"): "positive integer as ASCII string
   /// of at most 10 digits". Milliseconds are rounded down, so that the server never gets more time than is
   /// left. Returns false if there is no memory.
-  @inline(never) @_optimize(size)
   public static func writeMilliseconds(nanoseconds: UInt64, into out: ByteBuffer) -> Bool {
     writeDecimal(min(max(nanoseconds / 1_000_000, 1), 9_999_999_999), into: out)
   }

@@ -6,7 +6,6 @@ public enum UTF8Repair {
   /// Appends `bytes` to `out`; one U+FFFD replaces each maximal subpart of an ill-formed sequence (Unicode 16
   /// section 3.9, "U+FFFD Substitution of Maximal Subparts"). Returns false if there is no memory; `out` is
   /// then unchanged.
-  @inline(never) @_optimize(size)
   public static func repair(_ bytes: ByteView, into out: ByteBuffer) -> Bool {
     let before = out.count
     var at = 0

@@ -5,7 +5,6 @@ import PenstockChannel
 extension Attempt {
   /// Reads the first bytes of the answer for `status`, which then ends the call. A server that does not send them is
   /// not awaited for long.
-  @inline(never) @_optimize(size)
   func takeForeign(_ status: Status) {
     let foreign = ForeignFraming(status, ChannelTimer(.page(.passUnretained(self))))
     framing = foreign
@@ -14,7 +13,6 @@ extension Attempt {
   }
 
   /// Ends the call, although not all of these bytes have come.
-  @inline(never) @_optimize(size)
   func pageIsLate() {
     if call != nil, let framing { failSoon(framing.status(.body, trailers: nil, deadlineHasPassed: false)) }
   }

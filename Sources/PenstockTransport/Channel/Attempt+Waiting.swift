@@ -13,11 +13,9 @@ extension Attempt {
   }
 
   /// Whether the attempt waits for a connection, or for a free stream on a connection.
-  @inline(never)
   var isWaiting: Bool { call != nil && stream == nil && failure == nil }
 
   /// Finds a connection later than `start` does: once the whole request is known, or after a stream that sent nothing.
-  @inline(never) @_optimize(size)
   func attachLate() { if isChoosy { core.ask(self) } else { core.attach(self) } }
 
   /// Opens a stream on `connection`, which can open at least one more stream.
@@ -33,17 +31,14 @@ extension Attempt {
   }
 
   /// Tells the call's statistics that the attempt waits for `lack` from now on.
-  @inline(never) @_optimize(size)
   func notesWait(for lack: Lack) { call?._withUnsafeGuaranteedRef { $0.waits(for: lack) } }
 
   /// How long the attempt may wait while the channel has no connection.
-  @inline(never) @_optimize(size)
   var patience: Patience {
     if call?._withUnsafeGuaranteedRef({ $0.request.settings.waitsForReady }) ?? false { return .anyTime }
     return wasPickedAgain || isRepeat ? .oneConnection : .none
   }
 
   /// Whether the attempt was picked again before and has to fail now, because no address can be connected to.
-  @inline(never) @_optimize(size)
   var isGivenUp: Bool { wasPickedAgain && patience < .anyTime && withCore { $0.pick == .fail } }
 }

@@ -4,7 +4,6 @@ import PenstockWire
 
 /// What an attempt waits for, in words: for snapshots, traces, and the status of a deadline.
 extension Attempt {
-  @inline(never) @_optimize(size)
   func sayWaiting(for holder: Holder, _ text: ByteBuffer) {
     switch holder {
     case .name:
@@ -29,7 +28,6 @@ extension Attempt {
 
 extension ChannelCore {
   /// Appends in words what the calls wait for that find no slot on any connection.
-  @inline(never) @_optimize(size)
   fileprivate func sayFull(_ text: ByteBuffer) {
     let before = text.count
     for endpoint in endpoints where text.count == before && endpoint.connectivity == .ready {

@@ -74,13 +74,11 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     if begins(call), mayOpen { withCore { $0.attach(self) } }
   }
 
-  @inline(never) @_optimize(size)
   override func startChoosing(_ call: Call) {
     isChoosy = true
     if begins(call), mayOpen { core.ask(self) }
   }
 
-  @inline(never) @_optimize(size)
   override func offered(_ name: ByteView?) -> ByteBuffer? {
     guard let endpoint = core.offered else { return nil }
     guard let name else { return endpoint.text }
@@ -138,7 +136,6 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   var isPacking: Bool { framing?.isPacking ?? false }
 
   /// Does the next slice of a large message. One slice runs per turn, so that other calls are served in between.
-  @inline(never) @_optimize(size)
   private func pack() {
     guard let call, let framing, failure == nil else { return }
     withCore { $0.runtime.watch.hasRun = true }
@@ -158,7 +155,6 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   private var hasRest: Bool { return borrow(framing) { $0.rest != .nothing } ?? false }
 
   /// Adds the end of the body that the framing has kept. False: a message is not framed yet.
-  @inline(never) @_optimize(size)
   private func addRest() -> Bool {
     if isPacking { return false }
     if let call, let framing, failure == nil { send(framing.lastPiece(), call) }
@@ -428,7 +424,6 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     }
   }
 
-  @inline(never) @_optimize(size)
   override func streamJoins(_ stream: TransportStream, _ facts: ConnectionFacts) {
     call?._withUnsafeGuaranteedRef { call in
       call.connection = facts
@@ -437,12 +432,10 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     }
   }
 
-  @inline(never) @_optimize(size)
   override func streamWaits(_ stream: TransportStream) {
     notesWait(for: stream.lacksConnection ? .connection : .nothing)
   }
 
-  @inline(never) @_optimize(size)
   override func awaited() {
     if takesTurns, !isHalfClosed, call != nil { failSoon(TransportStream.halfDuplex()) }
   }
@@ -450,7 +443,6 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   /// Ends the call with a status from the transport.
   func finish(_ status: Status) { withRetainedCall { finish(status, $0) } }
 
-  @inline(never)
   private func finish(_ status: Status, _ call: Call) {
     self.call = nil
     var why = Leave.cancelled
@@ -470,7 +462,6 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   }
 
   /// Called when the call ends the attempt. The server counts as having failed only if the deadline has passed.
-  @inline(never) @_optimize(size)
   private func countLate() {
     if isWaiting || stream?.lacksConnection == true { notesWait(for: .nothing) }
     call?._withUnsafeGuaranteedRef { call in

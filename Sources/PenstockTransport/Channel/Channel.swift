@@ -31,7 +31,6 @@ public final class Channel: @unchecked Sendable {
 
   /// Makes a channel, on any thread. The channel connects when its first call begins, or when `connect` is
   /// called.
-  @inline(never) @_optimize(size)
   public static func make(runtime: Runtime, target: ByteView, options: ChannelOptions) -> Made<Channel> {
     let parsed: Target
     switch Target.parse(target) {
@@ -86,7 +85,6 @@ public final class Channel: @unchecked Sendable {
   /// Sets the certificates for connections that begin from now on. Any thread. A part that is nil is taken
   /// from the channel's options; if it is a file, the file is read again. Returns nil if the channel has no
   /// TLS.
-  @inline(never) @_optimize(size)
   public func setCertificates(roots: ByteBuffer?, chain: ByteBuffer?, key: ByteBuffer?) -> Made<Void>? {
     guard var tls else { return nil }
     if let roots { tls.roots = .pem(roots) }
@@ -102,7 +100,6 @@ public final class Channel: @unchecked Sendable {
 
   /// Sets a resolver of the user's program. It finds the addresses from now on, in place of look-ups of the
   /// target's name. `give` gets the resolver's handle. Any thread.
-  @inline(never) @_optimize(size)
   public func setResolver(_ functions: ResolverFunctions, _ give: (ResolverHandle) -> Void) {
     let resolver = ProgramResolver(functions, runtime)
     // The handle is given before the posted item calls the resolver's functions, because they may use the

@@ -17,7 +17,6 @@ import PenstockWire
 
 extension ChannelCore {
   /// Puts the attempt into `asking`: its endpoint is chosen at the end of the present turn of the event loop.
-  @inline(never) @_optimize(size)
   func ask(_ attempt: Attempt) {
     asking.append(attempt)
     work.schedule(self)
@@ -25,7 +24,6 @@ extension ChannelCore {
 
   /// Called when the endpoints have changed, or when a further stream can be opened. Moves the parked
   /// attempts back to `asking`.
-  @inline(never) @_optimize(size)
   func retry(_ event: BalancerEvent) {
     if case .wanted = event { return }
     askAgain()
@@ -39,7 +37,6 @@ extension ChannelCore {
   }
 
   /// Makes `picker` choose the endpoint of each attempt from now on; nil: the load balancer chooses again.
-  @inline(never) @_optimize(size)
   func set(_ picker: Picker?) {
     guard closedBecause == nil else { return }
     runtime.refreshNow()
@@ -53,7 +50,6 @@ extension ChannelCore {
   }
 
   /// Called at the end of a turn of the event loop. Chooses endpoints for the attempts in `asking`.
-  @inline(never) @_optimize(size)
   func placeAll() {
     parked.sweep()
     for _ in 0..<asking.count {
@@ -65,13 +61,11 @@ extension ChannelCore {
 
   /// Called when further streams can be opened. The attempts in `waiting` and those in `asking` are served
   /// first in turns, so that neither list starves.
-  @inline(never) @_optimize(size)
   func serveByTurns() {
     askedFirst.toggle()
     if !askedFirst { serve() }
   }
 
-  @inline(never) @_optimize(size)
   private func place(_ attempt: Attempt) {
     guard let call = attempt.owner else { return }
     guard lack == .slot else {
@@ -126,7 +120,6 @@ extension ChannelCore {
     }
   }
 
-  @inline(never) @_optimize(size)
   private func park(_ attempt: Attempt) {
     attempt.notesWait(for: .endpoint)
     parked.append(attempt)
@@ -134,7 +127,6 @@ extension ChannelCore {
 
   /// Called after user code has run, which may have cancelled the call. Carries out such a cancel before any
   /// byte is sent. Returns whether the attempt still waits.
-  @inline(never) @_optimize(size)
   private func goesOn(_ attempt: Attempt, _ call: Call) -> Bool {
     call.runPostedEarly()
     return attempt.isWaiting
@@ -142,7 +134,6 @@ extension ChannelCore {
 
   /// Asks the load balancer which endpoint is next. Returns its position in `open`, which has indices of the
   /// channel's endpoints.
-  @inline(never) @_optimize(size)
   private func turn(among open: [Int]) -> Int {
     // If `open` has only few of the endpoints, the balancer may name many other endpoints before it names one
     // of `open`. So the loop is limited.
@@ -156,7 +147,6 @@ extension ChannelCore {
 
   /// The indices of the ready endpoints that match the wish. All ready endpoints if there is no wish, or if
   /// no endpoint matches and the wish is not required.
-  @inline(never) @_optimize(size)
   func readyEndpoints(_ wish: EndpointWish?) -> [Int] {
     let all = balancer.choices
     guard let wish else { return all }
@@ -165,7 +155,6 @@ extension ChannelCore {
   }
 
   /// Whether an endpoint that the request accepts is not ready now, but may become ready.
-  @inline(never) @_optimize(size)
   func mayComeUp(for request: Request) -> Bool {
     guard usesAllEndpoints else { return false }
     for endpoint in endpoints

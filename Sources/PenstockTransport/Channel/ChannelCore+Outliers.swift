@@ -5,7 +5,6 @@ import PenstockChannel
 extension ChannelCore {
   /// Counts the attempts of each endpoint if the service config has outlier detection. With pick_first, which
   /// uses only one endpoint, attempts are not counted (gRFC A61).
-  @inline(never) @_optimize(size)
   func watchOutliers() {
     let settings = outliers
     for subchannel in endpoints { subchannel.countsAttempts(settings != nil) }
@@ -35,7 +34,6 @@ extension ChannelCore {
 
   /// Called at the end of an interval of outlier detection. Judges each endpoint by its attempts in this
   /// interval.
-  @inline(never) @_optimize(size)
   func judgeOutliers(_ timer: ChannelTimer) {
     guard let settings = outliers else { return }
     var records = endpoints.map { $0.takeRecord() }

@@ -57,7 +57,6 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   /// Whether `asking` was served before `waiting` the last time. The order changes each time.
   var askedFirst = false
 
-  @inline(never) @_optimize(size)
   init(_ runtime: Runtime, _ defaults: RequestDefaults, _ destination: Destination, _ resolver: Resolver) {
     self.runtime = runtime
     self.defaults = defaults
@@ -69,7 +68,6 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     names = Names(resolver, of: destination.name, destination.resolving, self)
   }
 
-  @inline(never) @_optimize(size)
   private static func newBalancer(_ destination: Destination, _ runtime: Runtime, picks: Bool = false)
     -> Balancer
   {
@@ -106,7 +104,6 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   // MARK: Where an attempt goes
 
   /// Gives `attempt` a stream, or lets it wait. If the attempt has to fail, it fails later, in `runInTurn`.
-  @inline(never)
   func attach(_ attempt: Attempt) {
     if waiting.isEmpty, case .endpoint(let index) = pick, borrow(endpoints[index], { $0.open(attempt) }) {
       return
@@ -114,7 +111,6 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     attachOtherwise(attempt)
   }
 
-  @inline(never) @_optimize(size)
   private func attachOtherwise(_ attempt: Attempt) {
     if picker != nil {
       ask(attempt)
@@ -124,7 +120,6 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   }
 
   /// The endpoint for the next attempt; nil: no endpoint has a slot.
-  @inline(never) @_optimize(size)
   private func choose() -> Subchannel? {
     let first: Subchannel
     switch pick {
@@ -144,7 +139,6 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     return nil
   }
 
-  @inline(never) @_optimize(size)
   private func wait(_ attempt: Attempt, isFirst: Bool = false) {
     if isFirst || attempt.order == .afterRefusal { waiting.prepend(attempt) } else { waiting.append(attempt) }
     attempt.notesWait(for: lack)
@@ -153,7 +147,6 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
 
   /// Called when an attempt without a stream has ended. The attempt leaves the queue in this turn, because another
   /// thread may release its call once the loop sleeps (`Runtime.keepUntilRest`).
-  @inline(never) @_optimize(size)
   func forgetWaiting() {
     waiting.forget()
     if !waiting.isEmpty || !asking.isEmpty || !parked.isEmpty { work.schedule(self) }
@@ -169,7 +162,6 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
 
   /// If attempts still wait, tells the balancer that a connection is wanted. If no connection can be made now, fails
   /// the attempts whose patience is `.none`.
-  @inline(never) @_optimize(size)
   func runInTurn() {
     connectivity.tellWatches()
     tellNews()
@@ -185,7 +177,6 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   }
 
   /// Begins to connect if the channel is IDLE.
-  @inline(never) @_optimize(size)
   func connect() {
     guard closedBecause == nil else { return }
     runtime.refreshNow()
@@ -197,7 +188,6 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   }
 
   /// Ends all back-off delays: attempts to connect and look-ups of the name that wait after failures begin at once.
-  @inline(never) @_optimize(size)
   func resetBackoff() {
     guard closedBecause == nil else { return }
     runtime.refreshNow()
@@ -206,7 +196,6 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   }
 
   /// Sets the TLS configuration of later connections. If the channel could not connect, the next call tries at once.
-  @inline(never) @_optimize(size)
   func setCertificates(_ context: TLSContext) {
     destination.tls = context
     if pick == .fail { follow(.rest) }
@@ -215,7 +204,6 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
 
   /// Passes an event to the balancer, and carries out its actions. Events that result from the actions are queued and
   /// passed afterwards, not recursively: hundreds of addresses may fail at once.
-  @inline(never) @_optimize(size)
   private func follow(_ event: BalancerEvent) {
     if !parked.isEmpty { retry(event) }
     events.append(event)
@@ -248,7 +236,6 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     if balancer.connectivity == .idle, !waiting.isEmpty { work.schedule(self) }
   }
 
-  @inline(never) @_optimize(size)
   private func tellState() {
     let now = balancer.connectivity
     if connectivity.set(now) { work.schedule(self) }
@@ -264,7 +251,6 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   }
 
   /// Called when the idle timer is due. Makes the channel IDLE if it was unused for the idle timeout, or rearms.
-  @inline(never) @_optimize(size)
   func mayRest(_ timer: ChannelTimer) {
     let since = attempts.isEmpty ? lastUsed : runtime.now
     let until = Time.after(destination.idleTimeout, since)
@@ -272,7 +258,6 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     follow(.rest)
   }
 
-  @inline(never) @_optimize(size)
   private func keep(_ index: Int?) {
     runtime.disarm(self)
     if index == nil { outlierTimer.map { runtime.disarm($0) } }
@@ -281,7 +266,6 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   }
 
   /// Gives streams to the attempts in `waiting`. Attempts that find no slot stay there.
-  @inline(never) @_optimize(size)
   func serve() {
     while !waiting.isEmpty, let endpoint = choose(), let attempt = waiting.popFirst() {
       attempt.notesWait(for: .nothing)
@@ -294,13 +278,11 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   }
 
   /// Begins to connect the endpoint at `index`, if the endpoint is IDLE.
-  @inline(never) @_optimize(size)
   private func connect(_ index: Int, _ until: UInt64) {
     if let news = endpoints[index].connect(until: until) { events.append(.endpoint(index, news)) }
   }
 
   /// Fails the attempts in `waiting`, except those with at least the given patience.
-  @inline(never) @_optimize(size)
   private func fail(_ why: BalancerAction.Why, sparing patience: Patience) {
     let words: ByteBuffer
     switch why {
@@ -321,7 +303,6 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   // MARK: Names
 
   /// Sets a resolver of the user's program, which gives the addresses from now on, in place of look-ups.
-  @inline(never) @_optimize(size)
   func setResolver(_ resolver: ProgramResolver) {
     guard closedBecause == nil else { return resolver.close() }
     runtime.refreshNow()
@@ -334,7 +315,6 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   }
 
   /// Called when the resolver has found addresses: applies its service config. nil: the resolver has none.
-  @inline(never) @_optimize(size)
   func serve(_ service: ServiceConfig?) {
     guard closedBecause == nil else { return }
     let before = destination.service
@@ -349,7 +329,6 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
 
   /// Makes a new balancer, which gets the endpoints with the next addresses. The endpoints keep their connections.
   /// `hasNames`: the caller passes the addresses on next. Otherwise this function asks for them.
-  @inline(never) @_optimize(size)
   func changeBalancer(hasNames: Bool) {
     let wasIdle = balancer.connectivity == .idle
     balancer = ChannelCore.newBalancer(destination, runtime, picks: picker != nil)
@@ -361,7 +340,6 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   }
 
   /// Called with addresses from the resolver. An endpoint with a known address stays, with its connections.
-  @inline(never) @_optimize(size)
   func named(_ list: [Endpoint]) {
     guard closedBecause == nil else { return }
     var old = endpoints
@@ -393,7 +371,6 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     follow(.named(states, weights: isWeighted ? endpoints.map { $0.endpoint.weight } : []))
   }
 
-  @inline(never) @_optimize(size)
   private func shuffle(_ list: inout [Endpoint]) {
     // A list of endpoints with priorities is already in a random order, by weight.
     for last in list.indices.reversed() where list[0].priority == nil {
@@ -401,19 +378,16 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     }
   }
 
-  @inline(never) @_optimize(size)
   func nameless(_ words: ByteBuffer) {
     nameless = words
     follow(.nameless)
   }
 
   /// Called when the timer that the balancer has armed is due.
-  @inline(never) @_optimize(size)
   override func fire() { follow(.time) }
 
   // MARK: News from a subchannel
 
-  @inline(never) @_optimize(size)
   func hears(_ news: EndpointNews, _ subchannel: Subchannel) {
     // An endpoint that outlier detection has ejected counts as failed, although it is connected.
     let news = subchannel.isEjected && news == .ready ? .failed : news
@@ -421,7 +395,6 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   }
 
   /// Called when the last connection of an endpoint of earlier addresses has closed.
-  @inline(never) @_optimize(size)
   func isDone(_ subchannel: Subchannel) { leaving.drop(subchannel) }
 
   // MARK: The end
@@ -431,7 +404,6 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     close(why)
   }
 
-  @inline(never) @_optimize(size)
   func close(_ why: Closing) {
     guard closedBecause == nil else { return }
     closedBecause = why
@@ -467,7 +439,6 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   // MARK: In a child of fork
 
   /// Called in a forked child. Drops the parent's connections, and makes the channel IDLE: the next call connects.
-  @inline(never) @_optimize(size)
   func becomeChild(_: inout InheritedCalls) {
     closeInChild()
     names?.becomeChild()
@@ -486,7 +457,6 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   }
 
   /// Ends the calls on the parent's connections, whose descriptors are closed in this process: peers get no bytes.
-  @inline(never) @_optimize(size)
   func endInherited() {
     names?.endInherited()
     let left = leaving
@@ -494,7 +464,6 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     for subchannel in left { subchannel.close() }
   }
 
-  @inline(never) @_optimize(size)
   func closeInChild() {
     for subchannel in endpoints { subchannel.closeInChild() }
     for subchannel in leaving { subchannel.closeInChild() }

@@ -18,7 +18,6 @@ final class ChannelTimer: Timer {
 
   init(_ work: Work) { self.work = work }
 
-  @inline(never) @_optimize(size)
   override func fire() {
     switch work {
     case .judge(let core): core.takeUnretainedValue().judgeOutliers(self)

@@ -7,7 +7,6 @@ import PenstockWire
 enum ConnectReport {
   private static let mostTold = 8
 
-  @inline(never) @_optimize(size)
   static func words(_ name: ByteBuffer, _ endpoints: [Subchannel], now: UInt64) -> ByteBuffer {
     let text = ByteBuffer().say("could not connect to ")
     say(name, endpoints, now: now, to: text)
@@ -15,7 +14,6 @@ enum ConnectReport {
   }
 
   /// Appends the name and the failures to `text`.
-  @inline(never) @_optimize(size)
   static func say(_ name: ByteBuffer, _ endpoints: [Subchannel], now: UInt64, to text: ByteBuffer) {
     text.say(name.view)
     var failed = 0

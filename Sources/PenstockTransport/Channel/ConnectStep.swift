@@ -32,12 +32,10 @@ final class TLSStep: ConnectStep {
 
   override var during: StaticString { " during the TLS handshake" }
 
-  @inline(never) @_optimize(size)
   override func begin(_ link: Link) -> Outcome {
     link.put(engine) ? take(link) : .failed(ByteBuffer().say("no memory for TLS"))
   }
 
-  @inline(never) @_optimize(size)
   override func take(_ link: Link) -> Outcome {
     switch engine.handshake() {
     case .needsMore: return .more
@@ -46,7 +44,6 @@ final class TLSStep: ConnectStep {
     }
   }
 
-  @inline(never) @_optimize(size)
   override func guess(_ text: ByteBuffer) {
     if engine.isUnanswered { text.say("; it sent nothing, and may not speak TLS") }
   }

@@ -88,7 +88,6 @@ struct NewsQueue {
 extension ChannelCore {
   /// Queues an event. It is reported in the same turn, after the channel's present work, because a listener
   /// may close the channel or make a call.
-  @inline(never) @_optimize(size)
   func note(
     _ kind: ConnectionNews.Kind, _ address: SocketAddress? = nil, _ words: ByteBuffer? = nil,
     milliseconds: UInt64 = 0, _ security: SecurityFacts? = nil, _ connection: ConnectionFacts? = nil
@@ -99,7 +98,6 @@ extension ChannelCore {
     if closedBecause == nil { work.schedule(self) }
   }
 
-  @inline(never) @_optimize(size)
   func tellNews() {
     while let one = news.next() {
       listeners?.tell(one)

@@ -16,7 +16,6 @@ final class ConnectivityCell: @unchecked Sendable {
 
   /// Sets the state. Called on the driving thread. True: there are watches, whose functions have to be called
   /// with the new state.
-  @inline(never) @_optimize(size)
   func set(_ new: Connectivity) -> Bool {
     guard now != new else { return false }
     let woken = lock.withLock { () -> [WaitCell] in
@@ -30,7 +29,6 @@ final class ConnectivityCell: @unchecked Sendable {
   }
 
   /// Waits until the state differs from `old`, or until `deadline` (monotonic ns).
-  @inline(never) @_optimize(size)
   func wait(for old: Connectivity, on runtime: Runtime, deadline: UInt64?) -> Runtime.WaitResult {
     let cell = WaitCell()
     while true {
@@ -55,7 +53,6 @@ final class ConnectivityCell: @unchecked Sendable {
 
   /// Calls the function of each watch that was last called with another state. Driving thread only, after the
   /// channel's work.
-  @inline(never) @_optimize(size)
   func tellWatches() {
     var rest = watches
     watches = nil
@@ -67,7 +64,6 @@ final class ConnectivityCell: @unchecked Sendable {
 
   /// Called in a forked child. Makes the state IDLE, and drops the list of waiting threads, which exist only
   /// in the parent.
-  @inline(never) @_optimize(size)
   func becomeChild() {
     state.store(Connectivity.idle.rawValue, ordering: .releasing)
     waiters = []
@@ -76,7 +72,6 @@ final class ConnectivityCell: @unchecked Sendable {
 
 extension ChannelCore {
   /// Adds a watch. Its function is called with all states of the channel from now on.
-  @inline(never) @_optimize(size)
   func add(_ watch: ConnectivityWatch) {
     connectivity.add(watch)
     if closedBecause == nil { work.schedule(self) } else { connectivity.tellWatches() }
@@ -99,7 +94,6 @@ public final class ConnectivityWatch {
   }
 
   /// Calls the function with `state`, unless its last call had the same state. False: the watch has ended.
-  @inline(never) @_optimize(size)
   fileprivate func goesOn(with state: Connectivity) -> Bool {
     if told == state { return true }
     told = state

@@ -56,7 +56,6 @@ final class Connector: ReadyHandler, TurnTask {
   }
 
   /// Begins to connect. The result is not reported to the owner from within this function.
-  @inline(never) @_optimize(size)
   static func start(_ address: SocketAddress, _ channel: ChannelCore, _ owner: any ConnectorOwner) -> Started
   {
     switch channel.runtime.platform.connect(to: address) {
@@ -92,7 +91,6 @@ final class Connector: ReadyHandler, TurnTask {
 
   // MARK: Events
 
-  @inline(never) @_optimize(size)
   func ready(_ events: UInt32) {
     switch phase {
     case .over: return
@@ -111,7 +109,6 @@ final class Connector: ReadyHandler, TurnTask {
   }
 
   /// Sends the output of a step. If the socket was connected at once, this function begins the first step.
-  @inline(never) @_optimize(size)
   func runInTurn() {
     switch phase {
     case .over: return
@@ -127,7 +124,6 @@ final class Connector: ReadyHandler, TurnTask {
     }
   }
 
-  @inline(never) @_optimize(size)
   private func receive() {
     var budget = Connector.readBudget
     while budget > 0, case .step(let step) = phase, !link.isClogged {
@@ -156,7 +152,6 @@ final class Connector: ReadyHandler, TurnTask {
     follow(step.begin(link), step)
   }
 
-  @inline(never) @_optimize(size)
   private func follow(_ outcome: ConnectStep.Outcome, _ step: ConnectStep) {
     switch outcome {
     case .more: channel.work.scheduleWrite(self)
@@ -168,7 +163,6 @@ final class Connector: ReadyHandler, TurnTask {
     }
   }
 
-  @inline(never) @_optimize(size)
   private func finish() {
     guard let told = owner else { return }
     phase = .over
@@ -181,27 +175,23 @@ final class Connector: ReadyHandler, TurnTask {
   // MARK: The end
 
   /// Called by the owner at the end of the connect timeout.
-  @inline(never) @_optimize(size)
   func timedOut() {
     let words = ByteBuffer().say("connect timeout")
     if case .step(let step) = phase { words.say(step.during) }
     fail(words)
   }
 
-  @inline(never) @_optimize(size)
   private func lose(_ code: Int32) {
     guard case .step(let step) = phase else { return }
     fail(guess(step, Link.lost(code, step.during)))
   }
 
   /// Adds to `text` a likely reason why the peer has closed the connection during `step`.
-  @inline(never) @_optimize(size)
   private func guess(_ step: ConnectStep, _ text: ByteBuffer) -> ByteBuffer {
     if owner?.hasWorked == false { step.guess(text) }
     return text
   }
 
-  @inline(never) @_optimize(size)
   private func fail(_ words: ByteBuffer) {
     let told = owner
     close()
@@ -209,7 +199,6 @@ final class Connector: ReadyHandler, TurnTask {
   }
 
   /// Stops connecting, and reports nothing to the owner.
-  @inline(never) @_optimize(size)
   func close() {
     if case .over = phase { return }
     phase = .over

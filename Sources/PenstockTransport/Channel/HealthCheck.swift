@@ -40,20 +40,17 @@ final class HealthCheck: StreamOwner {
   /// The connectivity state of the endpoint while it has a connection, as the health check sees it.
   var connectivity: Connectivity { state.connectivity }
 
-  @inline(never) @_optimize(size)
   func begin(on connection: TransportConnection?) {
     self.connection = connection
     follow(.connected(random: random))
   }
 
-  @inline(never) @_optimize(size)
   func stop() {
     follow(.stop)
     connection = nil
   }
 
   /// Moves the health check to the connection `other`, if it is on another connection now.
-  @inline(never) @_optimize(size)
   func move(to other: TransportConnection?) {
     if connection === other { return }
     let wasQueued = isQueued
@@ -79,7 +76,6 @@ final class HealthCheck: StreamOwner {
 
   /// Passes an event to `state`, and carries out the resulting actions. `words`: the reason why the endpoint
   /// does not count as ready.
-  @inline(never) @_optimize(size)
   private func follow(_ event: HealthEvent, _ words: ByteBuffer? = nil) {
     var words = words
     let policy = channel.destination.backoff
@@ -104,7 +100,6 @@ final class HealthCheck: StreamOwner {
   }
 
   /// Begins a Watch stream. False: no memory.
-  @inline(never) @_optimize(size)
   private func watch() -> Bool {
     let path = ("/grpc.health.v1.Health/Watch" as StaticString).bytes
     let message = ByteBuffer()
@@ -142,7 +137,6 @@ final class HealthCheck: StreamOwner {
 
   override var isCall: Bool { false }
 
-  @inline(never) @_optimize(size)
   override func streamOpens(_ stream: TransportStream, _ fields: FieldList) -> Bool {
     guard let request, let framing else { return false }
     hasOpened = true
@@ -152,7 +146,6 @@ final class HealthCheck: StreamOwner {
     return framing.requestHeaders(request, channel.defaults, now: channel.runtime.now, into: fields)
   }
 
-  @inline(never) @_optimize(size)
   override func streamReceives(head block: HeaderBlock, endsStream: Bool) {
     if !hadAnswered { connection?.forgetAnswer() }
     switch framing?.responseHeaders(block, endsStream: endsStream) {
@@ -165,7 +158,6 @@ final class HealthCheck: StreamOwner {
     if let ended = framing?.status(ofTrailers: block) { status = ended }
   }
 
-  @inline(never) @_optimize(size)
   override func streamReceives(_ bytes: ByteView) -> Int {
     var rest = bytes
     while let framing, !rest.isEmpty, status == nil {
@@ -177,7 +169,6 @@ final class HealthCheck: StreamOwner {
     return bytes.count
   }
 
-  @inline(never) @_optimize(size)
   private func take(_ step: consuming BodyStep) {
     switch consume step {
     case .needsMore, .busy: break
@@ -191,7 +182,6 @@ final class HealthCheck: StreamOwner {
     }
   }
 
-  @inline(never) @_optimize(size)
   override func streamChanged(_ stream: TransportStream) {
     guard stream === self.stream else { return }
     if let health = said.take() {
@@ -216,7 +206,6 @@ final class HealthCheck: StreamOwner {
 
   /// The reason why a server with this health gets no calls; nil: it serves. The numbers are those of
   /// `HealthCheckResponse.ServingStatus`.
-  @inline(never) @_optimize(size)
   private static func reason(_ health: UInt64) -> ByteBuffer? {
     let said: StaticString
     switch health {

@@ -15,7 +15,6 @@ final class Names: Timer, ResolverCompletion {
   /// The number of look-ups that have ended.
   private var answers = 0
 
-  @inline(never) @_optimize(size)
   init(_ resolver: Resolver, of name: ByteBuffer, _ policy: ResolveState.Policy, _ owner: ChannelCore) {
     runtime = owner.runtime
     self.resolver = resolver
@@ -27,7 +26,6 @@ final class Names: Timer, ResolverCompletion {
 
   /// Asks for addresses. If addresses are known, the owner gets them within this call. A new look-up gives
   /// its addresses later, or also within this call if the resolver has them at once.
-  @inline(never) @_optimize(size)
   func ask() {
     let before = answers
     follow(.ask)
@@ -38,19 +36,16 @@ final class Names: Timer, ResolverCompletion {
   func refresh() { follow(.ask) }
 
   /// Called when no addresses are wanted any more. Ends the present look-up, and stops the timer.
-  @inline(never) @_optimize(size)
   func rest() {
     follow(.rest)
     resolver.rest()
   }
 
-  @inline(never) @_optimize(size)
   func close() {
     rest()
     resolver.close()
   }
 
-  @inline(never) @_optimize(size)
   func resetBackoff() { follow(.reset) }
 
   /// Called in a forked child, in which the parent's look-ups do not exist. The next look-up begins as soon
@@ -64,7 +59,6 @@ final class Names: Timer, ResolverCompletion {
   /// Ends the parent's request for addresses. Called in a forked child when callbacks may run.
   func endInherited() { resolver.rest() }
 
-  @inline(never) @_optimize(size)
   private func follow(_ event: ResolveState.Event) {
     var actions = state.handle(event, policy, now: runtime.now, random: runtime.platform.random())
     while let action = actions.next() {
@@ -82,7 +76,6 @@ final class Names: Timer, ResolverCompletion {
     }
   }
 
-  @inline(never) @_optimize(size)
   func resolved(_ outcome: ResolverOutcome) {
     answers &+= 1
     switch outcome {
@@ -96,7 +89,6 @@ final class Names: Timer, ResolverCompletion {
     }
   }
 
-  @inline(never) @_optimize(size)
   private func found(_ list: [Endpoint]) {
     known = list
     follow(.answered)
@@ -105,12 +97,10 @@ final class Names: Timer, ResolverCompletion {
 
   /// Reports to the owner that a look-up has failed. If the name was resolved before, its last good addresses
   /// stay.
-  @inline(never) @_optimize(size)
   private func tellFailure(_ words: ByteBuffer) {
     owner.note(.unresolved, nil, words)
     if known.isEmpty { owner.nameless(words) } else { owner.named(known) }
   }
 
-  @inline(never) @_optimize(size)
   override func fire() { follow(.time) }
 }

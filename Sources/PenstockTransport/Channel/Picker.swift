@@ -49,7 +49,6 @@ public final class Picker: HopHandle {
   }
 
   /// Runs the function. `given`: the indices in `all` of the endpoints that the function may choose.
-  @inline(never) @_optimize(size)
   func pick(among given: [Int], of all: [Subchannel], for call: Call) -> Answer {
     self.call = call
     endpoints = all

@@ -32,7 +32,6 @@ final class ProgramResolver: Resolver {
   /// Whether addresses are wanted: `resolve` was called after the last `stop`.
   private var isWanted = false
 
-  @inline(never) @_optimize(size)
   init(_ functions: ResolverFunctions, _ runtime: Runtime) {
     self.functions = functions
     self.runtime = runtime
@@ -42,7 +41,6 @@ final class ProgramResolver: Resolver {
   }
 
   /// Makes `owner` the receiver of the addresses from now on.
-  @inline(never) @_optimize(size)
   func join(_ owner: any ResolverCompletion) {
     self.owner = owner
     // `latest` has the addresses that were given before `join`.
@@ -50,21 +48,18 @@ final class ProgramResolver: Resolver {
     handle.deliver()
   }
 
-  @inline(never) @_optimize(size)
   override func start(_ completion: any ResolverCompletion) {
     isWanted = true
     run(functions?.resolve)
     if let latest { completion.resolved(latest) }
   }
 
-  @inline(never) @_optimize(size)
   override func rest() {
     guard isWanted else { return }
     isWanted = false
     run(functions?.stop)
   }
 
-  @inline(never) @_optimize(size)
   override func close() {
     handle.close()
     rest()
@@ -73,13 +68,11 @@ final class ProgramResolver: Resolver {
     latest = nil
   }
 
-  @inline(never) @_optimize(size)
   func tell(_ news: ResolverOutcome) {
     latest = news
     owner?.resolved(news)
   }
 
-  @inline(never) @_optimize(size)
   private func run(_ function: ResolverFunctions.Function?) {
     guard let function, let functions else { return }
     function(functions.userData.pointer)
@@ -97,13 +90,11 @@ public final class ResolverHandle: InboxItem, @unchecked Sendable {
   private var resolver: ProgramResolver?
   private var news: ResolverOutcome?
 
-  @inline(never) @_optimize(size)
   fileprivate init(_ runtime: Runtime) {
     self.runtime = runtime
     super.init()
   }
 
-  @inline(never) @_optimize(size)
   public func push(_ news: ResolverOutcome) -> Outcome {
     if Process.isForked(generation) { return .forked }
     let isOpen = lock.withLock { () -> Bool in
@@ -117,7 +108,6 @@ public final class ResolverHandle: InboxItem, @unchecked Sendable {
 
   fileprivate func join(_ resolver: ProgramResolver) { self.resolver = resolver }
 
-  @inline(never) @_optimize(size)
   fileprivate func close() {
     let dropped = lock.withLock { () -> (ProgramResolver?, ResolverOutcome?) in (resolver.take(), news.take())
     }
@@ -127,7 +117,6 @@ public final class ResolverHandle: InboxItem, @unchecked Sendable {
   public override func run() { deliver() }
 
   /// Passes the most recent result to the resolver. Called on the driving thread.
-  @inline(never) @_optimize(size)
   fileprivate func deliver() {
     let (resolver, news) = lock.withLock { (self.resolver, self.news.take()) }
     if let resolver, let news { resolver.tell(news) }

@@ -14,7 +14,6 @@ class Resolver {
   /// Called when the channel is closed, or has got another resolver.
   func close() {}
 
-  @inline(never) @_optimize(size)
   static func make(_ location: Target.Location, services: ByteBuffer?, _ runtime: Runtime) -> Resolver {
     switch location {
     case .addresses(let list): return FixedAddresses(list)

@@ -69,7 +69,6 @@ final class Subchannel: Timer, ConnectorOwner {
     return isOpen == true || openElsewhere(attempt)
   }
 
-  @inline(never) @_optimize(size)
   private func openElsewhere(_ attempt: Attempt) -> Bool {
     if let free {
       attempt.open(on: free)
@@ -80,7 +79,6 @@ final class Subchannel: Timer, ConnectorOwner {
   }
 
   /// The oldest connection that can open a further stream.
-  @inline(never) @_optimize(size)
   private var free: TransportConnection? {
     if let connection, isFree(connection) { return connection }
     for other in others where isFree(other) { return other }
@@ -95,7 +93,6 @@ final class Subchannel: Timer, ConnectorOwner {
   var hasSlot: Bool { free != nil }
 
   /// Appends in words what a call waits for that finds no slot here.
-  @inline(never) @_optimize(size)
   func sayFull(_ text: ByteBuffer) {
     guard let facts = connection?.facts else { return }
     if !facts.isHTTP1 {
@@ -109,7 +106,6 @@ final class Subchannel: Timer, ConnectorOwner {
   /// Called when no connection can open a stream for an attempt. The balancer will get an event when a
   /// connection can, or when the connections are lost. `grows`: begins a further connection, if the limit
   /// allows. Returns whether a further connection is being made.
-  @inline(never) @_optimize(size)
   func lackSlot(grows: Bool) -> Bool {
     if let connection, connection.leaving != nil { connectionDraining(connection) }
     // `connectionDraining` may have made another connection the oldest. This connection also has to report
@@ -146,7 +142,6 @@ final class Subchannel: Timer, ConnectorOwner {
 
   /// The time at which a connection that begins now is replaced. It is the age in the options, changed at
   /// random by up to a tenth, so that many clients do not replace their connections at the same time.
-  @inline(never) @_optimize(size)
   private var connectionAge: UInt64 {
     let most = channel.destination.maxConnectionAge
     guard most > 0 else { return .max }
@@ -156,7 +151,6 @@ final class Subchannel: Timer, ConnectorOwner {
 
   /// Passes an event to `state`, and carries out the resulting actions. Returns the news for the balancer.
   /// `words`: the reason why a connection has ended.
-  @inline(never) @_optimize(size)
   private func follow(_ event: SubchannelEvent, _ words: ByteBuffer? = nil) -> EndpointNews? {
     var words = words
     var told: EndpointNews?
@@ -206,7 +200,6 @@ final class Subchannel: Timer, ConnectorOwner {
 
   /// Called when there is a connection. Returns the news that the endpoint is ready. nil: the health check
   /// asks the server first.
-  @inline(never) @_optimize(size)
   private func becomeReady() -> EndpointNews? {
     if let health {
       health.begin(on: connection)
@@ -216,18 +209,15 @@ final class Subchannel: Timer, ConnectorOwner {
     return .ready
   }
 
-  @inline(never) @_optimize(size)
   private func tell(_ news: EndpointNews?) {
     if let news { channel.hears(news, self) }
   }
 
   /// Called when an attempt to connect has failed, or when the last connection that accepted streams has
   /// ended or drains.
-  @inline(never) @_optimize(size)
   private func lose(_ event: SubchannelEvent, _ words: ByteBuffer) { tell(follow(event, words)) }
 
   /// Begins to connect. Returns the reason if this fails at once, otherwise nil.
-  @inline(never) @_optimize(size)
   private func begin() -> ByteBuffer? {
     note(.connecting)
     switch Connector.start(address, channel, self) {
@@ -238,7 +228,6 @@ final class Subchannel: Timer, ConnectorOwner {
     }
   }
 
-  @inline(never) @_optimize(size)
   private func retire() {
     while let oldest = connection {
       _ = leave(oldest)
@@ -254,7 +243,6 @@ final class Subchannel: Timer, ConnectorOwner {
 
   /// Removes a connection from those that accept streams. Returns whether any are left; nil: `gone` was not
   /// among them.
-  @inline(never) @_optimize(size)
   private func leave(_ gone: TransportConnection) -> Bool? {
     if connection === gone {
       connection = others.first
@@ -267,19 +255,16 @@ final class Subchannel: Timer, ConnectorOwner {
     return connection != nil
   }
 
-  @inline(never) @_optimize(size)
   private func drop() {
     channel.runtime.disarm(self)
     connector.take()?.close()
     fresh.take()?.closeGracefully()
   }
 
-  @inline(never) @_optimize(size)
   override func fire() { tell(follow(.time)) }
 
   // MARK: News from connector and connection
 
-  @inline(never) @_optimize(size)
   func connectorDone(_ connector: Connector, _ link: Link, _ peer: ByteBuffer) -> Bool {
     let version = HTTPVersion.chosen(on: link, channel.destination.http)
     guard let connection = version.connection(on: link, peer, channel, self) else { return false }
@@ -293,13 +278,11 @@ final class Subchannel: Timer, ConnectorOwner {
     return true
   }
 
-  @inline(never) @_optimize(size)
   func connectorFailed(_ connector: Connector, _ words: ByteBuffer) {
     self.connector = nil
     lose(.failed, words)
   }
 
-  @inline(never) @_optimize(size)
   func connectionReady(_ ready: TransportConnection) {
     ready.facts?.tally = tally
     ready.wasReady = true
@@ -315,7 +298,6 @@ final class Subchannel: Timer, ConnectorOwner {
   /// never reports it.
   func connectionHasSlots() { tell(follow(.room)) }
 
-  @inline(never) @_optimize(size)
   func connectionDraining(_ leaving: TransportConnection) {
     let answered = leaving.hasAnswered
     if connection === leaving, others.isEmpty {
@@ -333,7 +315,6 @@ final class Subchannel: Timer, ConnectorOwner {
     placeHealth()
   }
 
-  @inline(never) @_optimize(size)
   func connectionEnded(_ connection: TransportConnection, _ words: ByteBuffer) {
     if connection.wasReady { note(.lost, words) }
     if fresh === connection {
@@ -353,7 +334,6 @@ final class Subchannel: Timer, ConnectorOwner {
 
   /// Reports an event of a connection. An HTTP/1.1 pool, which is one connection to the subchannel, also calls this
   /// function for each connection within it.
-  @inline(never) @_optimize(size)
   func note(
     _ kind: ConnectionNews.Kind, _ words: ByteBuffer? = nil, milliseconds: UInt64 = 0,
     security: SecurityFacts? = nil, connection: ConnectionFacts? = nil
@@ -362,14 +342,12 @@ final class Subchannel: Timer, ConnectorOwner {
   }
 
   /// Called when a connection with calls has been silent for `time` nanoseconds.
-  @inline(never) @_optimize(size)
   func connectionSilent(_ time: UInt64) { note(.silent, milliseconds: time / 1_000_000) }
 
   // MARK: Health
 
   /// Asks the server for the health of `service` from now on; nil: asks no more. The caller then tells the
   /// balancer the states of all endpoints.
-  @inline(never) @_optimize(size)
   func watchHealth(of service: ByteBuffer?) {
     if let service, let health, bytesEqual(health.service.view, service.view) { return }
     let old = health.take()
@@ -381,7 +359,6 @@ final class Subchannel: Timer, ConnectorOwner {
 
   /// If the health check's stream waits on a full connection, moves it to a connection that can open a
   /// stream. If there is none, begins a further connection, if the limit allows.
-  @inline(never) @_optimize(size)
   private func placeHealth() {
     guard let health, health.isQueued else { return }
     if let free { health.move(to: free) } else { _ = lackSlot(grows: true) }
@@ -389,7 +366,6 @@ final class Subchannel: Timer, ConnectorOwner {
 
   /// Called when the server's health has changed. `words`: the reason why the endpoint does not count as
   /// ready.
-  @inline(never) @_optimize(size)
   func hears(_ news: EndpointNews, _ words: ByteBuffer?) {
     failure = news == .ready ? nil : words ?? failure
     note(news == .ready ? .healthy : .unhealthy, words)
@@ -408,7 +384,6 @@ final class Subchannel: Timer, ConnectorOwner {
   }
 
   /// Begins or stops counting attempts for outlier detection.
-  @inline(never) @_optimize(size)
   func countsAttempts(_ on: Bool) {
     guard on != (tally != nil) else { return }
     tally = on ? AttemptTally() : nil
@@ -420,7 +395,6 @@ final class Subchannel: Timer, ConnectorOwner {
   }
 
   /// The record for `OutlierDetection.judge`. It has the attempts since the last call of this function.
-  @inline(never) @_optimize(size)
   func takeRecord() -> OutlierRecord {
     var all = record
     if let tally {
@@ -433,7 +407,6 @@ final class Subchannel: Timer, ConnectorOwner {
   }
 
   /// Stores the record that `OutlierDetection.judge` has changed. Returns the news for the balancer.
-  @inline(never) @_optimize(size)
   func judged(_ new: OutlierRecord) -> EndpointNews? {
     let wasEjected = isEjected
     record = new
@@ -457,7 +430,6 @@ final class Subchannel: Timer, ConnectorOwner {
   /// Closes the connections, which ends the attempts on them.
   func close() { _ = follow(.close) }
 
-  @inline(never) @_optimize(size)
   private func closeAll() {
     drop()
     var all = draining
@@ -469,7 +441,6 @@ final class Subchannel: Timer, ConnectorOwner {
     for connection in all { connection.closeGracefully() }
   }
 
-  @inline(never) @_optimize(size)
   func closeInChild() {
     connector?.closeInChild()
     fresh?.closeInChild()

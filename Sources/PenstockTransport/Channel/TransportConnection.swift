@@ -87,13 +87,11 @@ enum HTTPVersion {
 
   /// The version that the peer has chosen in TLS. Without a choice by TLS it is HTTP/2 if only HTTP/2 is
   /// wanted (RFC 9113 section 3.3, "prior knowledge"), and HTTP/1.1 otherwise.
-  @inline(never) @_optimize(size)
   static func chosen(on link: Link, _ wanted: HTTPChoice) -> HTTPVersion {
     link.engine.flatMap { HTTPVersion(alpn: $0.alpn) } ?? (wanted == .http2 ? .http2 : .http1)
   }
 
   /// Makes a connection, which takes over `link` after all steps of a connector. nil: no memory.
-  @inline(never) @_optimize(size)
   func connection(
     on link: Link, _ peer: ByteBuffer, _ channel: ChannelCore, _ owner: Subchannel
   ) -> TransportConnection? {

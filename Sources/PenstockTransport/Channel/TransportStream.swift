@@ -84,7 +84,6 @@ class TransportStream {
 
   /// The status of a bidi call that receives a message before its half-close, although its stream is
   /// half-duplex.
-  @inline(never) @_optimize(size)
   static func halfDuplex() -> Status {
     let words = ByteBuffer().say(
       "a message was read before the call's half-close, but HTTP/1.1 is half-duplex: ")
@@ -92,7 +91,6 @@ class TransportStream {
   }
 
   /// Whether the request may be sent again. `end`: how its stream has ended, without an answer.
-  @inline(never) @_optimize(size)
   final func repeats(_ end: StreamEnd, _ idempotency: Idempotency) -> Repeat {
     if case .unprocessed = end { return wasPassedOver ? .passedOver : .unprocessed }
     if case .refused = end { return .refused }

@@ -20,7 +20,6 @@ struct WaitQueue<Element: Queued> {
   mutating func append(_ one: Element) { all.append(one) }
 
   /// Adds an element that goes before all others: it has waited before.
-  @inline(never) @_optimize(size)
   mutating func prepend(_ one: Element) {
     if next > 0 {
       next -= 1
@@ -34,7 +33,6 @@ struct WaitQueue<Element: Queued> {
   @inline(__always)
   mutating func popFirst() -> Element? { isEmpty ? nil : findFirst() }
 
-  @inline(never) @_optimize(size)
   private mutating func findFirst() -> Element? {
     while !isEmpty {
       let oldest = all[next].take()
@@ -52,21 +50,18 @@ struct WaitQueue<Element: Queued> {
 
   /// Called when an element no longer waits. The caller need not know which queue has the element, and may tell
   /// several queues. So `gone` may be too high; then the queue is only swept earlier.
-  @inline(never) @_optimize(size)
   mutating func forget() {
     gone += 1
     if gone >= 64, gone * 2 > count { sweep() }
   }
 
   /// Calls `body` with each element that still waits.
-  @inline(never) @_optimize(size)
   func forEach(_ body: (Element) -> Void) {
     for index in next..<all.count {
       if let one = all[index], one.isWaiting { body(one) }
     }
   }
 
-  @inline(never) @_optimize(size)
   mutating func sweep() {
     var kept = 0
     for index in next..<all.count where all[index]?.isWaiting ?? false {

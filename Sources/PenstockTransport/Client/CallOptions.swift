@@ -83,7 +83,6 @@ public final class CallOptions: HopHandle {
 
   /// Cancels the unary calls that run with these options, and all unary calls that begin later. Any thread.
   /// Only the first `cancel` has an effect.
-  @inline(never) @_optimize(size)
   public func cancel(_ reason: ByteView) -> Outcome {
     if Process.isForked(generation) { return .forked }
     guard let copied = ByteBuffer(copying: reason) else { return .noMemory }

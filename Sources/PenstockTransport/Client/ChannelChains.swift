@@ -39,7 +39,6 @@ final class ChannelChains: RegistrationOwner, @unchecked Sendable {
 
   /// Called with the lock held when a registry has changed. Makes the chains anew, returns the chain for a
   /// call, and releases the lock.
-  @inline(never) @_optimize(size)
   private func newChain(_ path: ByteView, _ kind: CallKind, of runtime: ClientRuntime) -> Chain? {
     let (all, generation) = runtime.merged(with: registry, newestFirst: newestFirst)
     let merged = all.filter { $0.registration.hasHops }
@@ -82,7 +81,6 @@ final class ChannelChains: RegistrationOwner, @unchecked Sendable {
     }
   }
 
-  @inline(never) @_optimize(size)
   override func make(_ change: RegistrationChange, of id: UInt64) -> Bool {
     let (isHere, gone, remains) = lock.withLock { () -> (Bool, Registry.Entry?, ChainCache.Remains?) in
       let (isHere, gone) = registry.make(change, of: id)
@@ -93,7 +91,6 @@ final class ChannelChains: RegistrationOwner, @unchecked Sendable {
   }
 
   /// Removes all registrations. Afterwards the channel accepts no new registrations.
-  @inline(never) @_optimize(size)
   func removeAll() {
     let (gone, remains) = lock.withLock { () -> ([Registry.Entry], ChainCache.Remains) in
       isOver = true
@@ -105,13 +102,11 @@ final class ChannelChains: RegistrationOwner, @unchecked Sendable {
 
   /// Notes that the user has released the last handle of the channel. Its registrations then end with its
   /// last call.
-  @inline(never) @_optimize(size)
   func areLeftAlone() {
     for entry in lock.withLock({ registry.entries }) { Registrations.isLeftAlone(entry.registration) }
   }
 
   /// The registrations of the runtime and of the channel, sorted by priority.
-  @inline(never) @_optimize(size)
   func merged(with runtime: ClientRuntime) -> [Registry.Entry] {
     lock.withLock { runtime.merged(with: registry, newestFirst: newestFirst).entries }
   }
@@ -129,7 +124,6 @@ public final class OwnInterceptors: RegistrationOwner, @unchecked Sendable {
     hasAny.store(true, ordering: .releasing)
   }
 
-  @inline(never) @_optimize(size)
   public override func make(_ change: RegistrationChange, of id: UInt64) -> Bool {
     let (isHere, gone) = lock.withLock { registry.make(change, of: id) }
     if let gone { Registrations.removed(gone.registration) }
@@ -137,7 +131,6 @@ public final class OwnInterceptors: RegistrationOwner, @unchecked Sendable {
   }
 
   /// Removes the registrations, because the options are released.
-  @inline(never) @_optimize(size)
   func removeAll() {
     let gone = lock.withLock { registry.removeAll() }
     for entry in gone { Registrations.removed(entry.registration) }

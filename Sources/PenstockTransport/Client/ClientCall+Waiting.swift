@@ -6,7 +6,6 @@ extension ClientCall {
   /// must not wait.
   var isOnDrivingThread: Bool { DrivingThread.isCurrent() && drivesALoop }
 
-  @inline(never) @_optimize(size)
   private var drivesALoop: Bool { channel.runtime.loop.isOneDriven }
 
   /// Checks, under the lock, whether the wait for `awaited` is over. nil: the thread has to wait. `.room`:
@@ -111,7 +110,6 @@ extension ClientCall {
   /// Checks, under the lock, whether the calling thread may continue to wait. nil: it may. If this function
   /// sets `interruptible`, the wait ends after `Runtime.interruptibleSlice`, and this function is called
   /// again.
-  @inline(never) @_optimize(size)
   private func mind(_ care: WaitCare, _ awaited: Awaited, _ interruptible: inout Bool) -> Outcome? {
     if care.needsThisThread { return .wouldDeadlock }
     guard care.takesTurns, !isHalfClosed, awaited == .message || awaited == .headers else { return nil }

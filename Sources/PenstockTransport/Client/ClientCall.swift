@@ -153,7 +153,6 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     letValuesGo()
   }
 
-  @inline(never)
   private func letValuesGo() { call.knownValues?.letGo() }
 
   /// Opens the call: posts its first run to the loop. Any thread, once.
@@ -198,7 +197,6 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     call.perform(.endLocally(Status(.resourceExhausted, "no memory to begin the call")))
   }
 
-  @inline(never) @_optimize(size)
   private func beginsWithOthers() -> Bool {
     let kept = Unmanaged.passRetained(self)
     defer { kept.release() }
@@ -322,7 +320,6 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     return made
   }
 
-  @inline(never) @_optimize(size)
   public override func callTakesTurns(hasMessage: Bool) -> Bool {
     lock.lock()
     let care = takesCare()
@@ -340,7 +337,6 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
 
   /// Notes the user's promise that another thread will half-close the call, and will not wait for a message
   /// before that. Any thread.
-  @inline(never) @_optimize(size)
   public func promiseHalfClose() -> Outcome {
     lock.withLock {
       if reply != nil { return .gone }

@@ -31,7 +31,6 @@ public final class ClientChannel: @unchecked Sendable {
   /// Makes a channel. The caller has already counted it twice, as a user of `runtime`
   /// (`ClientRuntime.addUser`) and as a channel on `loop` (`ClientRuntime.loopForChannel`). The channel takes
   /// these two counts over.
-  @inline(never) @_optimize(size)
   public init(
     _ runtime: ClientRuntime, _ loop: RuntimeLoop, _ transport: Channel, target: ByteBuffer,
     authority: ByteBuffer,
@@ -105,7 +104,6 @@ public final class ClientChannel: @unchecked Sendable {
 
   /// Sets the codec of a new call and, if the call's options have no content-type, the content-type of the
   /// encoding. `codec`: the codec of the call's options; nil: the channel's codec is used.
-  @inline(never) @_optimize(size)
   func form(_ call: Call, _ codec: Codec?) {
     let codec = codec ?? self.codec
     call.codec = codec
@@ -126,7 +124,6 @@ public final class ClientChannel: @unchecked Sendable {
 
   /// Closes the channel when its calls have ended, or after `timeoutMilliseconds` at the latest (-1: without
   /// limit). Does not wait.
-  @inline(never) @_optimize(size)
   public func closeGracefully(timeoutMilliseconds: Int64) -> Outcome {
     let deadline = Runtime.deadline(after: timeoutMilliseconds, from: Runtime.monotonicNow())
     let (isFirst, _) = phase.compareExchange(

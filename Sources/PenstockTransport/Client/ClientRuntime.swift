@@ -37,7 +37,6 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
   let registryGeneration = Atomic<UInt64>(0)
   let workers: WorkerPool
 
-  @inline(never) @_optimize(size)
   private init(_ loop: RuntimeLoop, isShared: Bool) {
     self.loop = loop
     self.isShared = isShared
@@ -49,7 +48,6 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
 
   public static func make(_ options: Runtime.Options) -> Made { make(options, Platform()) }
 
-  @inline(never) @_optimize(size)
   static func make(_ options: Runtime.Options, _ platform: Platform, isShared: Bool = false) -> Made {
     var made: RuntimeLoop?
     var left = options.loops
@@ -100,7 +98,6 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
   public var isDriving: Bool { DrivingThread.isCurrent() && loop.isOneDriven }
 
   /// Chooses the loop for a new channel, and adds the channel to that loop's count.
-  @inline(never) @_optimize(size)
   public func loopForChannel() -> RuntimeLoop { lock.withLock { loop.withFewestChannels() } }
 
   public func addUser() {
@@ -124,7 +121,6 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
     for entry in entries { Registrations.isLeftAlone(entry.registration) }
   }
 
-  @inline(never) @_optimize(size)
   func removeHolder() {
     if Process.isForked(generation) {
       // In a forked child no lock is taken, because a thread that exists only in the parent may hold it.
@@ -158,7 +154,6 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
     if slotHeldUs { Unmanaged.passUnretained(self).release() }
   }
 
-  @inline(never) @_optimize(size)
   public func shutdown(timeoutMilliseconds: Int64) -> Runtime.ShutdownResult {
     if isDriving || Worker.current?.runs(workers) == true { return .wouldDeadlock }
     let deadline = Runtime.deadline(after: timeoutMilliseconds, from: Runtime.monotonicNow())
@@ -174,7 +169,6 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
     return result
   }
 
-  @inline(never) @_optimize(size)
   private func forgetInterceptors() {
     let gone = change { () -> [Registry.Entry] in
       isOver = true
@@ -195,7 +189,6 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
     } ? .ok : .closed
   }
 
-  @inline(never) @_optimize(size)
   public override func make(_ change: RegistrationChange, of id: UInt64) -> Bool {
     let (isHere, gone) = self.change { registry.make(change, of: id) }
     if let gone {
@@ -219,7 +212,6 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
 
   /// Returns the registrations of this runtime and of `other`, in the order of the hops in a chain, and the
   /// generation of this runtime's registry.
-  @inline(never) @_optimize(size)
   func merged(with other: Registry, newestFirst: Bool) -> (entries: [Registry.Entry], generation: UInt64) {
     lock.withLock {
       (

@@ -10,7 +10,6 @@ final class ConnectionListeners: NewsListeners {
   private let target: ByteBuffer
   private let teller: ClientChannel.Teller
 
-  @inline(never) @_optimize(size)
   init(
     _ runtime: ClientRuntime, _ chains: ChannelChains, _ target: ByteBuffer,
     _ teller: @escaping ClientChannel.Teller
@@ -25,7 +24,6 @@ final class ConnectionListeners: NewsListeners {
     chains.merged(with: runtime).contains { $0.registration.onConnection != nil }
   }
 
-  @inline(never) @_optimize(size)
   override func tell(_ news: ConnectionNews) {
     for entry in chains.merged(with: runtime) where entry.registration.onConnection != nil {
       teller(news, entry.registration, target)

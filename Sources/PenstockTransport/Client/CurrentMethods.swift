@@ -19,7 +19,6 @@ final class CurrentMethods: @unchecked Sendable {
   @inline(__always)
   var isInUse: Bool { hasAny.load(ordering: .acquiring) }
 
-  @inline(never) @_optimize(size)
   func set(_ all: MethodConfigs) {
     let old = lock.withLock { () -> MethodConfigs in
       let old = self.all
@@ -33,7 +32,6 @@ final class CurrentMethods: @unchecked Sendable {
   /// Applies the settings of the request's method to `request`. No other thread has access to `request` yet.
   /// For the deadline and for each limit, the smaller value of the settings and the call counts. The settings
   /// decide "wait for ready" only if the call's options don't.
-  @inline(never) @_optimize(size)
   func apply(to request: Request, _ options: CallOptions?, now: UInt64) {
     guard let config = lock.withLock({ all.find(request.pathView) }) else { return }
     if options?.waitsForReady == nil, let waits = config.waitsForReady {

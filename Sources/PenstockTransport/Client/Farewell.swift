@@ -21,7 +21,6 @@ final class Farewell: Timer {
 
   private var runtime: Runtime { channel.loop.runtime }
 
-  @inline(never) @_optimize(size)
   fileprivate func begin() {
     let live = channel.loop.live
     left = live.count(on: channel)
@@ -31,7 +30,6 @@ final class Farewell: Timer {
   }
 
   /// Called when a call of the channel, or any redirected call of the loop, has ended.
-  @inline(never) @_optimize(size)
   func hasOneLess(_ live: LiveCalls) {
     left -= 1
     if left > 0 { return }
@@ -41,12 +39,10 @@ final class Farewell: Timer {
     if left == 0 { end() }
   }
 
-  @inline(never) @_optimize(size)
   override func fire() { end() }
 
   /// Closes the channel. A call may be in the middle of its end now; this is safe, because `close` only posts
   /// the work to the loop.
-  @inline(never) @_optimize(size)
   private func end() {
     channel.loop.live.remove(self)
     runtime.disarm(self)

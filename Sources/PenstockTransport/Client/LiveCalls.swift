@@ -34,7 +34,6 @@ final class LiveCalls: ShutdownHook, @unchecked Sendable {
     if hasFarewells { tellFarewells(call) }
   }
 
-  @inline(never) @_optimize(size)
   private func tellFarewells(_ call: ClientCall) {
     for farewell in farewells where call.isOn(farewell.channel) || call.wasRedirected {
       farewell.hasOneLess(self)
@@ -52,7 +51,6 @@ final class LiveCalls: ShutdownHook, @unchecked Sendable {
   }
 
   /// The number of calls that were made on `channel` or run on it after a redirect.
-  @inline(never) @_optimize(size)
   func count(on channel: ClientChannel) -> Int {
     var count = 0
     var next = first
@@ -76,7 +74,6 @@ final class LiveCalls: ShutdownHook, @unchecked Sendable {
 
   /// Ends the calls that were made on `channel` or run on it after a redirect; nil: all calls. Each call that
   /// ends removes itself from the list.
-  @inline(never) @_optimize(size)
   func end(_ channel: ClientChannel?, _ why: Closing) {
     var ending: [ClientCall] = []
     var next = first

@@ -43,7 +43,6 @@ final class PathCache: @unchecked Sendable {
     return (.ok, fresh)
   }
 
-  @inline(never) @_optimize(size)
   private func keep(_ path: ByteBuffer, at index: Int) {
     let kept = Unmanaged.passRetained(path)
     let (isFirst, _) = paths[index].compareExchange(

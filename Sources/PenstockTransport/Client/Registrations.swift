@@ -98,7 +98,6 @@ public enum Registrations {
 
   /// Gives the registration of `userData` a number. The number is valid until the finalizer of `userData` has
   /// run. `name` is not copied.
-  @inline(never) @_optimize(size)
   public static func begin(_ userData: UserData, _ name: ByteBuffer, of owner: RegistrationOwner) -> UInt64 {
     let generation = Process.generation
     let id = Process.withLock { () -> UInt64 in
@@ -113,7 +112,6 @@ public enum Registrations {
 
   /// The name of a registration, with a NUL at its end; nil: the registration was finalized, or never
   /// existed.
-  @inline(never) @_optimize(size)
   public static func name(of id: UInt64) -> ByteBuffer? {
     Process.withLock {
       let table = table
@@ -141,7 +139,6 @@ public enum Registrations {
   }
 
   /// Returns the owner of the registration `id`. nil: it has no owner; the outcome is the reason.
-  @inline(never) @_optimize(size)
   public static func owner(of id: UInt64) -> (Outcome, RegistrationOwner?) {
     Process.withLock {
       let table = table
@@ -155,7 +152,6 @@ public enum Registrations {
   }
 
   /// Waits until the finalizer of `id` has run. A negative timeout means without limit.
-  @inline(never) @_optimize(size)
   public static func waitForRemoval(_ id: UInt64, timeoutMilliseconds: Int64) -> Outcome {
     let cell = WaitCell()
     let me = cs_thread_self()
@@ -204,7 +200,6 @@ public enum Registrations {
       }
     }
 
-    @inline(never) @_optimize(size)
     deinit {
       guard !Process.isForked(generation) else { return }
       let cells = Process.withLock { () -> [WaitCell] in

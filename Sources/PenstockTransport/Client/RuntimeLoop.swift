@@ -198,21 +198,17 @@ public final class RuntimeLoop: CallLoop, @unchecked Sendable {
 
   // The functions from here to `withFewestChannels` act on this loop and on all later loops (`next`).
 
-  @inline(never) @_optimize(size)
   func begin(_ workers: Unmanaged<WorkerPool>) {
     live.workers = workers
     runtime.post(LiveCalls.Registering(live, runtime))
     next?.begin(workers)
   }
 
-  @inline(never) @_optimize(size)
   var areAllClosed: Bool { isClosed && next?.areAllClosed != false }
 
   /// Whether the calling thread drives this loop or a later one.
-  @inline(never) @_optimize(size)
   var isOneDriven: Bool { runtime.isDriving || next?.isOneDriven == true }
 
-  @inline(never) @_optimize(size)
   func releaseHandles() {
     runtime.releaseHandle()
     next?.releaseHandles()
@@ -220,7 +216,6 @@ public final class RuntimeLoop: CallLoop, @unchecked Sendable {
 
   /// Shuts down this loop and all later ones (`Runtime.shutdown`). All loops begin to shut down before this
   /// thread waits for any of them.
-  @inline(never) @_optimize(size)
   func shutdown(timeoutMilliseconds: Int64) -> Runtime.ShutdownResult {
     runtime.closed.store(true, ordering: .releasing)
     var others = Runtime.ShutdownResult.already
@@ -233,7 +228,6 @@ public final class RuntimeLoop: CallLoop, @unchecked Sendable {
   /// Chooses the loop for a new channel, and adds the channel to that loop's count. The choice is the first
   /// loop with the fewest channels. A loop that has lost its descriptors is chosen only if all loops have
   /// lost theirs.
-  @inline(never) @_optimize(size)
   func withFewestChannels() -> RuntimeLoop {
     var best = self
     var next = self.next

@@ -28,7 +28,6 @@ extension ClientCall {
 
   /// Makes a side call for the hop's call, on the same channel. Any thread that has the hop. `.gone`: the
   /// hop's call has ended.
-  @inline(never) @_optimize(size)
   public static func makeSide(
     of hop: Hop, _ path: ByteView, _ kind: CallKind, _ flags: SideFlags, _ options: CallOptions?,
     _ callbacks: CallCallbacks?
@@ -102,7 +101,6 @@ extension ClientCall {
 extension ClientChannel {
   /// Redirects the hop's call to this channel: the hop's start event, or the recorded start that a RESTART
   /// sends again, goes to this channel. Called in a callback of the hop.
-  @inline(never) @_optimize(size)
   public func take(over hop: Hop) -> Outcome {
     guard let (owner, _) = hop.call.item.live(hop.call) else { return .gone }
     guard owner.channel.runtime === runtime else { return .invalidArgument }

@@ -45,7 +45,6 @@ public struct RuntimeView {
   public var now: UInt64
 
   /// Adds the calls and the running callback of further loops.
-  @inline(never) @_optimize(size)
   fileprivate mutating func add(_ others: RuntimeView) {
     if running == nil || isComplete && !others.isComplete {
       running = others.running
@@ -70,7 +69,6 @@ extension ClientRuntime {
 
 extension RuntimeLoop {
   /// Returns a snapshot of this loop and of all later ones. Waits at most `nanoseconds` for each of them.
-  @inline(never) @_optimize(size)
   fileprivate func view(within nanoseconds: UInt64) -> RuntimeView {
     // A loop that has ended has no calls, so it is not asked.
     let calls =
@@ -87,7 +85,6 @@ extension RuntimeLoop {
 
   /// Copies the state of `call` (nil: of all calls), on the driving thread, or on this thread if no thread
   /// drives. Returns nil if the loop has not answered within `nanoseconds`.
-  @inline(never) @_optimize(size)
   func look(within nanoseconds: UInt64, at call: ClientCall?) -> [CallView]? {
     if runtime.isDriving { return live.views(of: call) }
     var found: [CallView]?
@@ -110,7 +107,6 @@ extension RuntimeLoop {
 }
 
 extension LiveCalls {
-  @inline(never) @_optimize(size)
   fileprivate func views(of call: ClientCall?) -> [CallView] {
     call.map { [CallView($0.call)] } ?? all.map { CallView($0.call) }
   }

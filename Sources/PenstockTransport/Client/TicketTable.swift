@@ -46,7 +46,6 @@ final class TicketTable: @unchecked Sendable {
   init(after last: UInt64) { self.last = last }
 
   /// Gives `book` the next number whose slot is free; 0: all numbers are used up.
-  @inline(never) @_optimize(size)
   fileprivate func number(for book: TicketBook) -> UInt64 {
     lock.lock()
     defer { lock.unlock() }
@@ -308,7 +307,6 @@ public enum Tickets {
   }
 
   /// After `nanoseconds`, resolves the ticket with `resolution`, unless the ticket was resolved before.
-  @inline(never) @_optimize(size)
   public static func resolveAfter(_ ticket: UInt64, _ resolution: Call.Resolution, nanoseconds: UInt64)
     -> Outcome
   {

@@ -74,7 +74,6 @@ class CommonFraming: Framing {
   /// Whether the content-type is the protocol's usual one. A usual content-type is not added to the metadata.
   func isUsual(_ type: ByteView) -> Bool { true }
   /// The status in the head of an answer. `isAll`: the head is the whole answer. nil: the head has no status.
-  @inline(never) @_optimize(size)
   func status(inHead fields: Metadata, isAll: Bool) -> Status? {
     isAll || fields.index(of: grpcStatusName) != nil ? grpcStatus(of: fields) : nil
   }
@@ -113,7 +112,6 @@ class CommonFraming: Framing {
     return spell(request, defaults, owner, encoding, left, length, isUsual: isUsual, to: fields)
   }
 
-  @inline(never) @_optimize(size)
   private func spell(
     _ request: Request, _ defaults: RequestDefaults, _ owner: AnyObject, _ encoding: Compression,
     _ left: UInt64?, _ length: Int, isUsual: Bool, to fields: FieldList
@@ -126,13 +124,11 @@ class CommonFraming: Framing {
       && addTimeout(left, to: fields) && addCustom(of: request, to: fields)
   }
 
-  @inline(never) @_optimize(size)
   final func addTimeout(_ left: UInt64?, to fields: FieldList) -> Bool {
     left.map { fields.add(timeout, $0) } ?? true
   }
 
   /// Sets the path: the target's prefix, then the method's path, then `query`.
-  @inline(never) @_optimize(size)
   final func addPath(
     of request: Request, _ defaults: RequestDefaults, query: ByteBuffer? = nil, to fields: FieldList
   ) -> Bool {
@@ -152,7 +148,6 @@ class CommonFraming: Framing {
     return true
   }
 
-  @inline(never) @_optimize(size)
   private func addLabels(of request: Request, to fields: FieldList) -> Bool {
     if let authority = request.authorityView { fields.setValue(at: 3, authority) }
     guard let labels = request.labels else { return true }
@@ -164,7 +159,6 @@ class CommonFraming: Framing {
   }
 
   /// Adds the metadata and the credentials of the request.
-  @inline(never) @_optimize(size)
   final func addCustom(of request: Request, to fields: FieldList) -> Bool {
     guard borrow(request.metadata, { addAll($0, of: request, to: fields) }) else { return false }
     guard let credentials = request.settings.credentials else { return true }
@@ -174,7 +168,6 @@ class CommonFraming: Framing {
     return true
   }
 
-  @inline(never) @_optimize(size)
   private func addAll(_ custom: Metadata, of request: Request, to fields: FieldList) -> Bool {
     for index in 0..<custom.count {
       let name = custom.name(at: index)
@@ -186,7 +179,6 @@ class CommonFraming: Framing {
     return true
   }
 
-  @inline(never)
   private func addCustom(_ fields: FieldList, _ name: ByteView, _ value: ByteView) -> Bool {
     guard HeaderRules.isBinary(name) else { return fields.add(name, value) }
     guard let room = fields.room(value.count / 3 * 4 + 4) else { return false }
@@ -196,7 +188,6 @@ class CommonFraming: Framing {
   }
 
   /// Adds the pseudo headers. The caller then adds the other common fields.
-  @inline(never) @_optimize(size)
   final func addPseudoHeaders(
     _ method: StaticString, _ defaults: RequestDefaults, to fields: FieldList
   ) -> Bool {
@@ -215,13 +206,11 @@ class CommonFraming: Framing {
   }
 
   /// Begins to compress a message, and compresses its first slice.
-  @inline(never) @_optimize(size)
   final func pack(_ message: Message) -> FramedMessage {
     deflation = Deflation(message)
     return encodeNext()
   }
 
-  @inline(never) @_optimize(size)
   override func encodeNext() -> FramedMessage {
     switch deflation?.step() ?? .noMemory {
     case .more: return .later
@@ -267,7 +256,6 @@ class CommonFraming: Framing {
     }
   }
 
-  @inline(never) @_optimize(size)
   final func status(_ failure: MessageDecoder.Failure) -> Status {
     switch failure {
     case .tooLarge(let length, let limit):
@@ -283,7 +271,6 @@ class CommonFraming: Framing {
   }
 
   /// The status for a lack of memory while the body is read.
-  @inline(never) @_optimize(size)
   func noMemoryToReceive() -> Status { Status(.resourceExhausted, "no memory for a received message") }
 
   override func space() -> UnsafeMutableRawBufferPointer? { decoder.space() }
@@ -305,7 +292,6 @@ class CommonFraming: Framing {
   }
 
   /// Decompresses a message. The failures follow "Test cases" 5 and 6 of the document "gRPC Compression".
-  @inline(never) @_optimize(size)
   final func expand(_ message: ByteBuffer) -> BodyStep {
     // No bytes are no bytes, compressed or not. Some servers set the flag of an empty message.
     if message.isEmpty { return decoder.isLast ? lastFrame(message) : .message(message, size: 0) }
@@ -325,7 +311,6 @@ class CommonFraming: Framing {
     }
   }
 
-  @inline(never) @_optimize(size)
   override func proceed() -> BodyStep {
     guard let inflation else { return .failed(noMemoryToReceive()) }
     let step = inflation.step()

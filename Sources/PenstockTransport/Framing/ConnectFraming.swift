@@ -5,7 +5,6 @@ import PenstockWire
 class ConnectFraming: CommonFraming {
   final let labels: RequestLabels?
 
-  @inline(never) @_optimize(size)
   init(_ request: Request, lastFlag: UInt8 = 0, isPrefixed: Bool = true, opening: Opening = .atOnce) {
     labels = request.labels
     super.init(
@@ -18,7 +17,6 @@ class ConnectFraming: CommonFraming {
 
   /// "Keys beginning with "connect-" are reserved". The header fields for HTTP's own compression are also
   /// reserved.
-  @inline(never) @_optimize(size)
   override func isOwn(_ name: ByteView) -> Bool {
     bytesEqual(name, "content-encoding") || bytesEqual(name, "accept-encoding")
       || bytesEqual(ByteView(rebasing: name.prefix(8)), "connect-")
@@ -34,7 +32,6 @@ class ConnectFraming: CommonFraming {
 
   /// Adds the fields that all POST requests of a channel have. `type`: the content-type. `accepts`: the name
   /// of the field with the accepted compressions.
-  @inline(never) @_optimize(size)
   final func addConnect(
     _ defaults: RequestDefaults, _ type: StaticString, accepts: StaticString, to fields: FieldList
   ) -> Bool {

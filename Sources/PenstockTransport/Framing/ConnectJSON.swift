@@ -9,7 +9,6 @@ enum ConnectJSON {
   /// Reads the text of an error into a status. If the code is missing or unknown, the status keeps its code.
   /// False: the text is malformed or not an object, and the status is unchanged; or there was no memory to read
   /// the text, or its message and details are too large, and the status says so.
-  @inline(never) @_optimize(size)
   static func read(error text: ByteView, into status: Status) -> Bool {
     var scanner = JSONScanner(text)
     var error = ConnectError()
@@ -39,7 +38,6 @@ enum ConnectJSON {
   }
 
   /// Reads the JSON at the end of a stream, and adds the metadata to `trailers`.
-  @inline(never) @_optimize(size)
   static func end(_ text: ByteView, _ trailers: Metadata) -> End {
     var scanner = JSONScanner(text)
     var error = ConnectError()
@@ -66,7 +64,6 @@ enum ConnectJSON {
   }
 
   /// Reads {"name": ["value", ...], ...} into `trailers`. Values that are not valid in a header are left out.
-  @inline(never) @_optimize(size)
   private static func read(_ scanner: inout JSONScanner, _ trailers: Metadata) {
     let key = ByteBuffer()
     let name = ByteBuffer()
@@ -99,7 +96,6 @@ private struct ConnectError {
   var size: Int { message.count + details.count }
 
   /// Reads a JSON value as an error. False: the value is not an object.
-  @inline(never) @_optimize(size)
   mutating func read(_ scanner: inout JSONScanner) -> Bool {
     guard scanner.opens(JSONScanner.object) else { return false }
     let key = ByteBuffer()
@@ -131,7 +127,6 @@ private struct ConnectError {
 
   /// Copies the error to a status. The trailers get the details in the form that gRPC uses: an encoded
   /// google.rpc.Status.
-  @inline(never) @_optimize(size)
   func settle(_ status: Status) {
     if let code { status.setCode(code) }
     if code != nil || !message.isEmpty { _ = status.setMessage(message.view) }
@@ -144,7 +139,6 @@ private struct ConnectError {
   }
 
   /// Reads one detail. A detail without a type, or whose value is no string or not base64, is left out.
-  @inline(never) @_optimize(size)
   private mutating func readDetail(_ scanner: inout JSONScanner) {
     guard scanner.opens(JSONScanner.object) else { return }
     let key = ByteBuffer()
@@ -175,7 +169,6 @@ private struct ConnectError {
   }
 
   /// The code for a name such as "not_found". All names except "canceled" are gRPC's names in lower case.
-  @inline(never) @_optimize(size)
   private static func code(_ name: ByteView) -> StatusCode? {
     if bytesEqual(name, "canceled") { return .cancelled }
     for number in Int32(1)...16 {
@@ -186,7 +179,6 @@ private struct ConnectError {
 
   /// Whether `name` is `capitals`, which has capital letters and underscores, in lower case. The comparison needs
   /// no memory, for whose lack a code would be taken for an unknown one.
-  @inline(never) @_optimize(size)
   private static func isLowercase(_ name: ByteView, of capitals: ByteView) -> Bool {
     guard name.count == capitals.count else { return false }
     for at in 0..<name.count where name[at] != (capitals[at] == 0x5F ? 0x5F : capitals[at] | 0x20) {

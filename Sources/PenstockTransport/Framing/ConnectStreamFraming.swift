@@ -6,7 +6,6 @@ import PenstockWire
 final class ConnectStreamFraming: ConnectFraming {
   private static let endFlag: UInt8 = 0x02
 
-  @inline(never) @_optimize(size)
   init(_ request: Request) {
     super.init(request, lastFlag: ConnectStreamFraming.endFlag)
   }
@@ -14,12 +13,10 @@ final class ConnectStreamFraming: ConnectFraming {
   override var encodingName: StaticString { "connect-content-encoding" }
   override var typeStart: StaticString { "application/connect+" }
 
-  @inline(never) @_optimize(size)
   override func addCommon(_ defaults: RequestDefaults, to fields: FieldList) -> Bool {
     addConnect(defaults, "application/connect+proto", accepts: "connect-accept-encoding", to: fields)
   }
 
-  @inline(never) @_optimize(size)
   override func responseHeaders(_ block: HeaderBlock, endsStream: Bool) -> ResponseStart {
     start(block.fields, endsStream: endsStream)
   }
@@ -28,7 +25,6 @@ final class ConnectStreamFraming: ConnectFraming {
     isAll && httpStatus == 200 ? failure(.body, false) : nil
   }
 
-  @inline(never) @_optimize(size)
   override func lastFrame(_ content: ByteBuffer) -> BodyStep {
     let trailers = Metadata()
     switch ConnectJSON.end(content.view, trailers) {

@@ -25,7 +25,6 @@ final class ConnectUnaryFraming: ConnectFraming {
   /// Whether the result of the call is known, so that further bytes of the body are ignored.
   private var isDone = false
 
-  @inline(never) @_optimize(size)
   init(_ request: Request, _ defaults: RequestDefaults) {
     self.request = request
     self.defaults = defaults
@@ -37,7 +36,6 @@ final class ConnectUnaryFraming: ConnectFraming {
   override var encodingName: StaticString { "content-encoding" }
   override var typeStart: StaticString { "application/" }
 
-  @inline(never) @_optimize(size)
   override func addCommon(_ defaults: RequestDefaults, to fields: FieldList) -> Bool {
     addConnect(defaults, "application/proto", accepts: "accept-encoding", to: fields)
   }
@@ -60,7 +58,6 @@ final class ConnectUnaryFraming: ConnectFraming {
     request.settings.idempotency == .noSideEffects && defaults.rpc.wantsGET(request)
   }
 
-  @inline(never) @_optimize(size)
   private func addGET(_ now: UInt64, to fields: FieldList) -> Bool {
     fields.clear()
     fields.hasNoBody = true
@@ -74,7 +71,6 @@ final class ConnectUnaryFraming: ConnectFraming {
       && addCustom(of: request, to: fields)
   }
 
-  @inline(never) @_optimize(size)
   override func encode(_ message: Message) -> FramedMessage {
     if hasMessage { return .failed(Status(.internal, "a unary call has more than one message")) }
     hasMessage = true
@@ -82,7 +78,6 @@ final class ConnectUnaryFraming: ConnectFraming {
     return sends == .identity || message.staysPlain ? frame(message, compressed: false) : pack(message)
   }
 
-  @inline(never) @_optimize(size)
   override func frame(_ bytes: ByteBuffer, compressed: Bool) -> FramedMessage {
     if compressed, let framed = frameAsGET(bytes, compressed: true) { return framed }
     encoding = compressed ? .gzip : .identity
@@ -95,7 +90,6 @@ final class ConnectUnaryFraming: ConnectFraming {
   }
 
   /// Puts the message into the URL. nil: the request has to be a POST.
-  @inline(never) @_optimize(size)
   private func frameAsGET(_ bytes: ByteBuffer, compressed: Bool) -> FramedMessage? {
     guard wantsGET else { return nil }
     let query = ByteBuffer()
@@ -114,7 +108,6 @@ final class ConnectUnaryFraming: ConnectFraming {
 
   // MARK: Response
 
-  @inline(never) @_optimize(size)
   override func responseHeaders(_ block: HeaderBlock, endsStream: Bool) -> ResponseStart {
     let start = takePlainHead(block) ?? readHead(block.fields, endsStream: endsStream)
     var most = limit
@@ -169,7 +162,6 @@ final class ConnectUnaryFraming: ConnectFraming {
   private func answer(or fault: Status) -> Status { isError ? answer ?? fault : fault }
 
   /// The server's own status was not read for lack of memory. The HTTP status must not pass for it.
-  @inline(never) @_optimize(size)
   override func noMemoryToReceive() -> Status {
     isError = false
     return super.noMemoryToReceive()
@@ -196,7 +188,6 @@ final class ConnectUnaryFraming: ConnectFraming {
     }
   }
 
-  @inline(never) @_optimize(size)
   private func tooLarge() -> BodyStep {
     isDone = true
     if isError { return .failed(errorTooLarge()) }
@@ -205,7 +196,6 @@ final class ConnectUnaryFraming: ConnectFraming {
   }
 
   /// The status of an error whose body is over the limit, as it was sent or decompressed.
-  @inline(never) @_optimize(size)
   private func errorTooLarge() -> Status {
     let status = answer ?? Status(.resourceExhausted)
     status.setCode(.resourceExhausted)
@@ -254,7 +244,6 @@ final class ConnectUnaryFraming: ConnectFraming {
 
   // MARK: End
 
-  @inline(never) @_optimize(size)
   override func status(_ end: StreamEnd, trailers: consuming Status?, deadlineHasPassed: Bool) -> Status {
     if let status = trailers { return status }
     if case .noMemory = end { return failure(end, deadlineHasPassed) }

@@ -83,7 +83,6 @@ final class FieldList {
     return true
   }
 
-  @inline(never) @_optimize(size)
   private func insert(_ field: InsertedField, _ value: UInt64) -> Bool {
     guard blocks.reserveInserts(), let count = field.encode(value, into: made) else { return false }
     size += field.name.count + count + 32
@@ -96,7 +95,6 @@ final class FieldList {
     if made.isEmpty { blocks.repeated(id) } else { blocks.repeated(id, inserting: made.view) }
   }
 
-  @inline(never) @_optimize(size)
   private func spelled(_ id: Int32) {
     var size = size
     for index in 0..<inserted {
@@ -107,7 +105,6 @@ final class FieldList {
   }
 
   /// Adds an inserted field directly after the pseudo headers.
-  @inline(never) @_optimize(size)
   func add(_ field: InsertedField, _ value: UInt64) -> Bool {
     guard let room = room(InsertedField.mostBytes) else { return false }
     let before = room.count
@@ -150,7 +147,6 @@ final class FieldList {
   }
 
   /// Changes the value of the common field at `index` to the three parts in a row. False: no memory.
-  @inline(never) @_optimize(size)
   func setValue(at index: Int, _ first: ByteView, _ second: ByteView, _ third: ByteView) -> Bool {
     let most = first.count + second.count + third.count
     guard index < count, let fields, let room = room(most), room.append(first), room.append(second),
@@ -205,7 +201,6 @@ final class FieldList {
 
   /// The buffer `made`, for a value that is made for the list, with room for `most` more bytes. The caller
   /// appends the value, and then adds or sets the field. nil: no memory.
-  @inline(never)
   func room(_ most: Int) -> ByteBuffer? {
     let before = made.view
     guard made.reserve(most) else { return nil }
@@ -219,7 +214,6 @@ final class FieldList {
     add(name, ByteView(rebasing: made.view.suffix(count)), indexed ? [] : .comesOnce)
   }
 
-  @inline(never)
   private func add(_ name: ByteView, _ value: ByteView, _ hints: Field.Hints) -> Bool {
     guard count < capacity || grow(), let fields else { return false }
     fields[count] = Field(

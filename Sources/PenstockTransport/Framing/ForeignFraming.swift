@@ -9,7 +9,6 @@ final class ForeignFraming: Framing {
   let patience: ChannelTimer
   private let body = ByteBuffer()
 
-  @inline(never) @_optimize(size)
   init(_ status: Status, _ patience: ChannelTimer) {
     ended = status
     self.patience = patience
@@ -22,7 +21,6 @@ final class ForeignFraming: Framing {
   /// A message that the caller sends meanwhile is dropped: the call ends soon.
   override func encode(_ message: Message) -> FramedMessage { .inHeaders(size: 0, wireSize: 0) }
 
-  @inline(never) @_optimize(size)
   override func decode(_ bytes: ByteView) -> (consumed: Int, step: BodyStep) {
     for byte in bytes.prefix(Limits.foreignBodyBytes - body.count) {
       let isBlank = byte == 0x09 || byte == 0x0A || byte == 0x0D

@@ -9,7 +9,6 @@ final class GRPCFraming: CommonFraming {
     super.init(compression, maxReceiveBytes: maxReceiveBytes)
   }
 
-  @inline(never) @_optimize(size)
   override func addCommon(_ defaults: RequestDefaults, to fields: FieldList) -> Bool {
     addPseudoHeaders("POST", defaults, to: fields)
       && fields.add("te", "trailers") && fields.add("content-type", "application/grpc")

@@ -31,7 +31,6 @@ final class GRPCWebFraming: CommonFraming {
 
   private static let trailersFlag: UInt8 = 0x80
 
-  @inline(never) @_optimize(size)
   init(_ request: Request, _ defaults: RequestDefaults, isText: Bool) {
     labels = request.labels
     self.isText = isText
@@ -49,7 +48,6 @@ final class GRPCWebFraming: CommonFraming {
   private var type: StaticString { isText ? "application/grpc-web-text+proto" : "application/grpc-web+proto" }
   override var agents: Range<Int> { 7..<9 }
 
-  @inline(never) @_optimize(size)
   override func addCommon(_ defaults: RequestDefaults, to fields: FieldList) -> Bool {
     let agent = defaults.userAgent.view
     return addPseudoHeaders("POST", defaults, to: fields)
@@ -60,14 +58,12 @@ final class GRPCWebFraming: CommonFraming {
       && (!isText || fields.add("accept", "application/grpc-web-text"))
   }
 
-  @inline(never) @_optimize(size)
   override func isOwn(_ name: ByteView) -> Bool {
     bytesEqual(name, "x-grpc-web") || bytesEqual(name, "x-user-agent") || bytesEqual(name, "accept")
   }
 
   /// Encodes a message as a frame in base64: "the implementation may send base64-encoded "chunks" with
   /// potential padding whenever the runtime needs to flush a byte buffer".
-  @inline(never) @_optimize(size)
   override func frame(_ bytes: ByteBuffer, compressed: Bool) -> FramedMessage {
     guard let length = UInt32(exactly: bytes.count) else {
       return .failed(Status(.resourceExhausted, "a message of more than 4 GiB cannot be framed"))
@@ -89,7 +85,6 @@ final class GRPCWebFraming: CommonFraming {
 
   /// Leaves a message to later turns, which encode it in slices. A message of 64 MiB takes more than a tenth
   /// of a second, so other calls are served between two slices.
-  @inline(never) @_optimize(size)
   private func putOff(_ bytes: ByteBuffer, _ prefix: UInt64) -> FramedMessage {
     let head = ByteBuffer()
     let isWritten = withUnsafeBytes(of: prefix.littleEndian) {
@@ -102,14 +97,12 @@ final class GRPCWebFraming: CommonFraming {
     return .later
   }
 
-  @inline(never) @_optimize(size)
   override func encodeNext() -> FramedMessage {
     let framed = waiting.isEmpty ? super.encodeNext() : encodeSlice(of: waiting[1])
     rest = isDeflating || !waiting.isEmpty ? .message : left.isEmpty ? .nothing : .bytes
     return framed
   }
 
-  @inline(never) @_optimize(size)
   private func encodeSlice(of message: ByteBuffer) -> FramedMessage {
     let out = text ?? ByteBuffer()
     if text == nil {
@@ -127,7 +120,6 @@ final class GRPCWebFraming: CommonFraming {
     return padsEach ? pad(out) : .piece(BodyPiece(out))
   }
 
-  @inline(never) @_optimize(size)
   override func lastPiece() -> FramedMessage {
     rest = .nothing
     return pad(ByteBuffer())
@@ -172,7 +164,6 @@ final class GRPCWebFraming: CommonFraming {
     return responseHeaders(block.fields, endsStream)
   }
 
-  @inline(never) @_optimize(size)
   private func responseHeaders(_ fields: Metadata, _ endsStream: Bool) -> ResponseStart {
     let start = start(fields, endsStream: endsStream)
     guard case .headers = start else { return start }
@@ -210,7 +201,6 @@ final class GRPCWebFraming: CommonFraming {
 
   /// Decodes base64, and then messages. The decoder gets at most the bytes that it waits for, rounded up to a
   /// group of base64. So at most two bytes are left when a message is complete.
-  @inline(never) @_optimize(size)
   private func decodeText(_ bytes: ByteView) -> (consumed: Int, step: BodyStep) {
     var at = 0
     while true {
@@ -242,7 +232,6 @@ final class GRPCWebFraming: CommonFraming {
 
   /// Reads the trailers: "Key-value pairs encoded as a HTTP/1 headers block (without the terminating
   /// newline)".
-  @inline(never) @_optimize(size)
   override func lastFrame(_ content: ByteBuffer) -> BodyStep {
     // This check is for speed: these are the trailers of most calls.
     if statusInHead == nil,
@@ -272,7 +261,6 @@ final class GRPCWebFraming: CommonFraming {
 
   /// The status of an answer whose last frame has `fields`. Some servers send an error's status in the head, and then
   /// a frame without a status. If both have one, that of the frame counts, unless it is OK and the other is not.
-  @inline(never) @_optimize(size)
   private func status(inFrame fields: Metadata) -> Status {
     guard let head = statusInHead else { return grpcStatus(of: fields) }
     let isFailure = head.code != .ok

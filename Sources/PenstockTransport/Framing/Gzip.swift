@@ -64,7 +64,6 @@ final class Deflation {
   }
 
   /// Compresses the next slice. Must not be called after it has returned a result other than `more`.
-  @inline(never) @_optimize(size)
   func step() -> Step {
     if input.staysPlain { return .bytes(input) }
     let end = min(input.count, at + Deflation.slice)
@@ -125,7 +124,6 @@ final class Inflation {
 
   /// Decompresses until `most` more bytes were read or written. Must not be called after it has returned a
   /// result other than `more`.
-  @inline(never) @_optimize(size)
   func step(_ most: Int = slice) -> Step {
     var (taken, made) = (0, 0)
     while taken < most, made < most {

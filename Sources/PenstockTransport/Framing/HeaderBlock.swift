@@ -83,7 +83,6 @@ final class HeaderBlock {
   }
 
   /// Notes the usual content-type of another protocol than gRPC. False: the field has to be checked and added.
-  @inline(never) @_optimize(size)
   func noteType(_ name: ByteView, _ value: ByteView, limit: Int) -> Bool {
     guard noted == .ok, bytesEqual(name, "content-type") else { return false }
     if bytesEqual(value, "application/grpc-web+proto") { return note(.web, 70, limit) }
@@ -93,7 +92,6 @@ final class HeaderBlock {
   /// Notes that the block has the field "content-length" with the value `digits`, which the caller has already
   /// read as a number into `length`. False: the field does not come behind the usual ones, or the block would
   /// exceed `limit` bytes, and the caller has to `add` the field.
-  @inline(never) @_optimize(size)
   func noteLength(_ digits: ByteView, limit: Int) -> Bool {
     let isExact = digits.count == 1 || digits.first != 0x30
     let isInPlace = noted == [.ok, .proto] || noted == [.ok, .web]
@@ -113,7 +111,6 @@ final class HeaderBlock {
 
   /// Adds a field of any kind. If the size exceeds `limit`, the field is only counted in the size, and not
   /// stored.
-  @inline(never) @_optimize(size)
   func add(_ name: ByteView, _ value: ByteView, limit: Int) {
     if noteType(name, value, limit: limit) { return }
     size += name.count + value.count + 32
@@ -137,7 +134,6 @@ final class HeaderBlock {
   }
 
   /// Adds the noted usual fields to the list. False: no memory.
-  @inline(never) @_optimize(size)
   private func spellOut() -> Bool {
     if noted.isSubset(of: .others) { return true }
     var isDone = true

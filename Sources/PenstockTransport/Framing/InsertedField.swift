@@ -32,7 +32,6 @@ enum InsertedField {
 
   /// Appends the field, encoded by HPACK as a literal that is never indexed (RFC 7541 section 6.2.3). Returns
   /// the size of the value in bytes; nil: no memory.
-  @inline(never) @_optimize(size)
   func encode(_ value: UInt64, into out: ByteBuffer) -> Int? {
     guard let space = out.spare(atLeast: InsertedField.mostEncoded)?.baseAddress else { return nil }
     let head: Int

@@ -13,7 +13,6 @@ extension Status {
 
 /// The functions that read an answer and are common to several protocols.
 extension CommonFraming {
-  @inline(never) @_optimize(size)
   final func failure(_ end: StreamEnd, _ deadlineHasPassed: Bool) -> Status {
     switch end {
     case .trailers: return Status(.internal, "the trailers were lost")
@@ -54,7 +53,6 @@ extension CommonFraming {
   /// The status of an answer in a protocol that has the status in the body. A status from the body
   /// (`trailers`) is used in any case, also if the stream has then ended with an error. `else`: the status to
   /// use if the body has none and is complete.
-  @inline(never) @_optimize(size)
   final func statusInBody(
     _ end: StreamEnd, _ trailers: consuming Status?, else other: Status?, _ deadlineHasPassed: Bool
   ) -> Status {
@@ -68,7 +66,6 @@ extension CommonFraming {
 
   /// Reads the head of an answer. A status in the head ends the call if the head is the whole answer, or if
   /// its HTTP status is an error: "if grpc-status was provided, it must be used".
-  @inline(never) @_optimize(size)
   final func start(_ fields: Metadata, endsStream: Bool) -> ResponseStart {
     httpStatus = httpStatus(of: fields)
     if httpStatus / 100 == 1 && !endsStream { return .informational }
@@ -88,7 +85,6 @@ extension CommonFraming {
   }
 
   /// The status of an answer that does not belong to this protocol; nil: the answer belongs to it.
-  @inline(never) @_optimize(size)
   final func notOurs(_ type: ByteView?, _ fields: Metadata) -> Status? {
     var code = code(ofHTTP: httpStatus)
     if httpStatus == 200 {
@@ -114,14 +110,12 @@ extension CommonFraming {
   }
 
   /// Adds the content-encoding of the answer, if there is one, to the text about a body that can't be read.
-  @inline(never) @_optimize(size)
   final func sayCoding(_ text: ByteBuffer) -> ByteBuffer {
     guard let coding, !equalIgnoringCase(coding.view, "identity") else { return text }
     return text.say("; a proxy may have compressed the answer: its content-encoding is \"")
       .say(printable: coding.view, limit: 40).say("\"")
   }
 
-  @inline(never) @_optimize(size)
   final func takeEncoding(of fields: Metadata) {
     guard let value = value(of: encodingName, in: fields), !value.isEmpty else { return }
     // RFC 9110 section 8.4.1: "All content codings are case-insensitive", and "x-gzip" is equivalent to
@@ -135,7 +129,6 @@ extension CommonFraming {
 
   /// Makes the metadata from the head of an answer. `trailers`: a status that gets the fields whose names
   /// begin with "trailer-"; nil: such fields are ordinary metadata.
-  @inline(never) @_optimize(size)
   final func headers(_ fields: Metadata, _ type: ByteView?, trailers: Status? = nil) -> ResponseStart {
     var metadata: Metadata?
     // The usual content-type is not added to the metadata.
@@ -173,7 +166,6 @@ extension CommonFraming {
   }
 
   /// The status in trailers or in a trailers-only response.
-  @inline(never) @_optimize(size)
   final func grpcStatus(of fields: Metadata) -> Status {
     let given = givenStatus(fields)
     let status = Status(StatusMapping.fromTrailers(grpcStatus: given, httpStatus: httpStatus))
@@ -236,7 +228,6 @@ extension CommonFraming {
   /// there is anything to copy. Returns the first malformed field; all other fields are copied. `trailers`: a
   /// status that gets the fields whose names begin with "trailer-", without this prefix; nil: such fields are
   /// copied like all others. A malformed trailer is not reported.
-  @inline(never) @_optimize(size)
   final func copyCustom(_ fields: Metadata, to headers: inout Metadata?, trailers: Status?) -> Copied {
     var outcome = Copied.done
     let prefix = ("trailer-" as StaticString).bytes
@@ -266,7 +257,6 @@ extension CommonFraming {
     return outcome
   }
 
-  @inline(never) @_optimize(size)
   private func copyBinary(
     _ name: ByteView, _ value: ByteView, to metadata: Metadata, _ outcome: inout Copied
   ) {

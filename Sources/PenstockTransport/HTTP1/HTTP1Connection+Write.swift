@@ -47,7 +47,6 @@ extension HTTP1Connection {
 
   /// Keeps a copy of a piece of the body, as long as no byte of the request was sent. Another connection can
   /// then send the request.
-  @inline(never) @_optimize(size)
   func keepUnsent(_ piece: BodyPiece) {
     if isUnsent, life == .sending { unsent.append(piece) }
   }
@@ -59,7 +58,6 @@ extension HTTP1Connection {
     unsent.removeAll()
   }
 
-  @inline(never) @_optimize(size)
   private func lacksMemory() {
     stream?.finish(.noMemory)
     close(ByteBuffer().say("no memory to send"))
@@ -116,7 +114,6 @@ extension HTTP1Connection {
   }
 
   /// Writes the line with a chunk's size (RFC 9112 section 7.1).
-  @inline(never) @_optimize(size)
   private func addSize(_ count: Int) -> Bool {
     var shift = (Int.bitWidth - 1 - count.leadingZeroBitCount) & ~3
     guard let space = link.out.bytes.spare(atLeast: 18) else { return false }

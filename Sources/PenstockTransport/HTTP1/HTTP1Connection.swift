@@ -60,7 +60,6 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
   private static let leastSpace = 4096
   static let lately: UInt64 = 20_000
 
-  @inline(never) @_optimize(size)
   init(_ link: Link, _ peer: ByteBuffer, _ pool: HTTP1Pool) {
     self.link = link
     self.pool = pool
@@ -78,7 +77,6 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
   }
 
   /// Begins to receive the descriptor's events, and handles the bytes that are already in the link.
-  @inline(never) @_optimize(size)
   func begin() {
     link.hand(to: self)
     if let engine = link.engine {
@@ -118,25 +116,21 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
     wantsWrite()
   }
 
-  @inline(never)
   func wantsWrite() {
     if life != .closed, let pool { pool.work.scheduleWrite(self) }
   }
 
   /// Called when the owner has taken bytes. Reading goes on once half of the window is free.
-  @inline(never)
   func consumed(_ stream: HTTP1Stream) {
     if isPaused, stream.body.count <= window / 2 { goOn() }
   }
 
-  @inline(never) @_optimize(size)
   private func goOn() {
     isPaused = false
     wasPaused = true
     wantsWrite()
   }
 
-  @inline(never) @_optimize(size)
   private func pause() {
     isPaused = true
     if !isUnwatched { link.watch(input: false, output: !link.isSent) }
@@ -145,7 +139,6 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
   private var window: Int { pool.map { $0.destination.limits.streamWindow } ?? 0 }
 
   /// Called when the stream's owner has left.
-  @inline(never) @_optimize(size)
   func left() {
     stream = nil
     unsent.removeAll()
@@ -162,7 +155,6 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
     follow(.left, ByteBuffer().say("a call has ended before its answer"))
   }
 
-  @inline(never) @_optimize(size)
   private func follow(_ event: HTTP1Life.Event, _ words: @autoclosure () -> ByteBuffer) {
     switch life.handle(event) {
     case .nothing: break
@@ -171,7 +163,6 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
     }
   }
 
-  @inline(never) @_optimize(size)
   private func keep() {
     guard let pool else { return }
     since = pool.runtime.now
@@ -267,7 +258,6 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
     return UnsafeMutableRawBufferPointer(rebasing: space.prefix(parser.bodyAhead))
   }
 
-  @inline(never) @_optimize(size)
   private func receiveRecords(_ engine: TLSEngine) {
     while life != .closed, let pool {
       let room = stream.map { window - $0.body.count } ?? window
@@ -292,7 +282,6 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
     }
   }
 
-  @inline(never)
   private func receive(_ bytes: ByteView) {
     var at = 0
     eventsWithoutUse = 0
@@ -331,14 +320,12 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
     mark()
   }
 
-  @inline(never) @_optimize(size)
   private func takeTrailers() {
     guard let stream, stream.end == nil, isWithinLimit() else { return }
     _ = borrow(stream.owner) { $0.streamReceives(trailers: parser.block) }
   }
 
   /// Whether the received fields are within the size limit. If not, the stream ends.
-  @inline(never) @_optimize(size)
   private func isWithinLimit() -> Bool {
     if parser.block.size <= maxHeaderList { return true }
     let words = ByteBuffer().say("the received headers are over the limit of ").say(maxHeaderList)
@@ -368,7 +355,6 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
   /// Called when the answer is complete. `surplus`: the number of bytes after its end. No request has asked for them,
   /// so they are not taken for the answer to the next one (RFC 9112 section 11.2): the connection closes. The answer
   /// itself is whole.
-  @inline(never) @_optimize(size)
   private func answered(_ how: StreamEnd, _ surplus: Int) {
     let surplus = surplus + behind
     mark()
@@ -378,7 +364,6 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
     follow(.answered(keeps: keeps), whyEnded(surplus))
   }
 
-  @inline(never) @_optimize(size)
   private func whyEnded(_ surplus: Int) -> ByteBuffer {
     let words = ByteBuffer()
     if surplus > 0 {
@@ -390,7 +375,6 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
         ? "the server has ended the connection with its answer" : "the connection is no longer used")
   }
 
-  @inline(never) @_optimize(size)
   private func broken(_ flaw: ResponseFlaw) {
     let words = parser.words(flaw)
     stream?.finish(
@@ -412,7 +396,6 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
   }
 
   /// Ends a stream of which nothing is in the output, and keeps the connection.
-  @inline(never) @_optimize(size)
   func refuse(_ end: StreamEnd) {
     mark()
     stream?.finish(end, on: self)
@@ -423,7 +406,6 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
   // MARK: The end
 
   /// Called when the peer has ended the connection. `isWhole`: the end was regular, which in TLS needs a close_notify.
-  @inline(never) @_optimize(size)
   private func connectionEnded(isWhole: Bool) {
     peerHasEnded = true
     if life == .sending || life == .receiving, isWhole, parser.connectionEnded() { return answered(.body, 0) }
@@ -439,7 +421,6 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
   }
 
   /// Closes the connection at once, and ends the present request.
-  @inline(never) @_optimize(size)
   func close(_ words: ByteBuffer) {
     guard life != .closed else { return }
     let was = life
@@ -457,7 +438,6 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
   }
 
   /// The end of the stream on a connection that has closed. `was`: the connection's state before.
-  @inline(never) @_optimize(size)
   private func how(_ was: HTTP1Life, _ words: ByteBuffer, _ stream: HTTP1Stream) -> StreamEnd {
     if was == .opening { return .neverSent(words) }
     if isUnsent {
@@ -468,7 +448,6 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
   }
 
   /// Called when the connection is closed. Frees its resources, and tells the pool.
-  @inline(never) @_optimize(size)
   private func end(_ words: ByteBuffer) {
     unsent.removeAll()
     link.close()
@@ -476,7 +455,6 @@ final class HTTP1Connection: ReadyHandler, TurnTask {
     told?.ended(self, words)
   }
 
-  @inline(never) @_optimize(size)
   func closeGracefully(_ words: ByteBuffer) {
     guard life != .closed, let pool else { return }
     wasGivenUp = true

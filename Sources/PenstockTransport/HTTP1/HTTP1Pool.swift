@@ -66,7 +66,6 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
 
   /// Makes a pool; nil: no memory. It is not an initializer, because in Embedded Swift an initializer that returns
   /// nil leaks its object.
-  @inline(never) @_optimize(size)
   static func make(_ link: Link, _ peer: ByteBuffer, _ channel: ChannelCore, _ owner: Subchannel)
     -> HTTP1Pool?
   {
@@ -75,7 +74,6 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
     return HTTP1Pool(link, scratch, peer, channel, owner)
   }
 
-  @inline(never) @_optimize(size)
   private init(
     _ link: Link, _ scratch: UnsafeMutableRawBufferPointer, _ peer: ByteBuffer, _ channel: ChannelCore,
     _ owner: Subchannel
@@ -115,7 +113,6 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
     HTTP1Stream(owner, sending: pieces, in: self)
   }
 
-  @inline(never) @_optimize(size)
   override func begin() {
     if let first = connections {
       becomeIdle(first)
@@ -134,14 +131,12 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
   /// Whether connections are kept after an answer.
   var keepsConnections: Bool { phase == .open }
 
-  @inline(never) @_optimize(size)
   override func resetBackoff() {
     backoff = Backoff()
     retryAt = 0
     grow()
   }
 
-  @inline(never) @_optimize(size)
   func answered() {
     answeredCalls = true
     backoff = Backoff()
@@ -167,7 +162,6 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
   }
 
   /// Called when a connection has closed.
-  @inline(never) @_optimize(size)
   func ended(_ connection: HTTP1Connection, _ words: ByteBuffer) {
     remove(connection)
     if isReady { owner?.note(.lost, words) }
@@ -196,7 +190,6 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
     return connection
   }
 
-  @inline(never) @_optimize(size)
   private func wait(_ stream: HTTP1Stream) {
     guard phase == .open, failure == nil else {
       stream.finish(.neverSent(failure ?? HTTP1Pool.unused))
@@ -217,13 +210,11 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
   private static var unused: ByteBuffer { ByteBuffer().say("the channel does not use this address any more") }
 
   /// Called when the owner of a waiting stream has left.
-  @inline(never) @_optimize(size)
   func forget(_ stream: HTTP1Stream) {
     queue.remove(stream)
     if isAsked { work.schedule(self) }
   }
 
-  @inline(never) @_optimize(size)
   private func endQueued(_ words: ByteBuffer) {
     while let stream = popQueued() {
       stream.finish(.neverSent(words))
@@ -234,7 +225,6 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
   // MARK: Connectors
 
   /// Begins to make a connection for each waiting stream, up to the limit.
-  @inline(never) @_optimize(size)
   private func grow() {
     while phase == .open, failure == nil, queue.count > connecting,
       count + connecting < most
@@ -255,7 +245,6 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
 
   /// Called when an attempt to connect has failed, or when a connection has ended without any answer. Begins a
   /// back-off delay, unless one runs: attempts that fail together count once.
-  @inline(never) @_optimize(size)
   private func failed(_ words: ByteBuffer) {
     if retryAt <= runtime.now {
       retryAt = backoff.begin(destination.backoff, now: runtime.now, random: runtime.platform.random())
@@ -279,7 +268,6 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
     return false
   }
 
-  @inline(never) @_optimize(size)
   func connectorDone(_ connector: Connector, _ link: Link, _ peer: ByteBuffer) -> Bool {
     remove(connector)
     if HTTPVersion.chosen(on: link, destination.http) == .http2 {
@@ -299,7 +287,6 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
     return true
   }
 
-  @inline(never) @_optimize(size)
   func connectorFailed(_ connector: Connector, _ words: ByteBuffer) {
     remove(connector)
     if phase == .open { failed(words) } else { work.schedule(self) }
@@ -313,7 +300,6 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
     count += 1
   }
 
-  @inline(never) @_optimize(size)
   private func remove(_ connection: HTTP1Connection) {
     if idle === connection {
       _ = popIdle()
@@ -336,7 +322,6 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
     count -= 1
   }
 
-  @inline(never) @_optimize(size)
   private func remove(_ connector: Connector) {
     if connectors === connector {
       connectors = connector.next.take()
@@ -356,7 +341,6 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
     runtime.arm(timer, at: time)
   }
 
-  @inline(never) @_optimize(size)
   func timeIsUp() {
     let now = runtime.now
     var connector = connectors
@@ -417,17 +401,14 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
     tell()
   }
 
-  @inline(never) @_optimize(size)
   private func tell() {
     while let stream = ended.popFirst() {
       if let owner = stream.owner { owner.streamChanged(stream) }
     }
   }
 
-  @inline(never) @_optimize(size)
   override func timedOut() { close(ByteBuffer().say("connect timeout")) }
 
-  @inline(never) @_optimize(size)
   override func drain() {
     guard phase == .open else { return }
     phase = .draining
@@ -439,7 +420,6 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
     work.schedule(self)
   }
 
-  @inline(never) @_optimize(size)
   private func closeConnectors() {
     while let connector = connectors {
       remove(connector)
@@ -447,14 +427,12 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
     }
   }
 
-  @inline(never) @_optimize(size)
   override func closeGracefully() {
     close(ByteBuffer().say("the connection is no longer used"))
     tell()
   }
 
   /// Closes all connections, and tells the subchannel. The caller then tells the owners of ended streams.
-  @inline(never) @_optimize(size)
   private func close(_ words: ByteBuffer) {
     guard phase != .closed else { return }
     phase = .closed
@@ -472,7 +450,6 @@ final class HTTP1Pool: TransportConnection, TurnTask, ConnectorOwner {
     while let connection = connections { connection.closeGracefully(words) }
   }
 
-  @inline(never) @_optimize(size)
   override func closeInChild() {
     var connection = connections
     while let one = connection {

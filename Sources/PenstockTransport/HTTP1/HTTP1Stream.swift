@@ -78,7 +78,6 @@ struct HTTP1StreamList {
     return stream
   }
 
-  @inline(never) @_optimize(size)
   mutating func remove(_ stream: HTTP1Stream) {
     var before: HTTP1Stream?
     var one = first

@@ -74,7 +74,6 @@ struct RequestHead {
 
   /// Copies `bytes` to the offset `at`, and returns the offset after them. The caller has made sure that
   /// there is room.
-  @inline(never)
   private func put(_ bytes: ByteView, in space: UnsafeMutableRawBufferPointer, _ at: Int) -> Int {
     if let start = bytes.baseAddress, let room = space.baseAddress { memcpy(room + at, start, bytes.count) }
     return at + bytes.count
@@ -107,7 +106,6 @@ struct RequestHead {
 
   /// Whether the bytes contain a DEL character, or a byte below `least`. Eight bytes are checked at a time; the
   /// last eight may overlap those before.
-  @inline(never)
   private func hasBytes(_ bytes: ByteView, below least: UInt8) -> Bool {
     guard let start = bytes.baseAddress else { return false }
     if bytes.count < 8 {
@@ -129,7 +127,6 @@ struct RequestHead {
     }
   }
 
-  @inline(never) @_optimize(size)
   private func say(_ part: StaticString, _ bytes: ByteView) -> ByteBuffer {
     ByteBuffer().say(part).say(" can't be sent over HTTP/1.1: \"").say(printable: bytes, limit: 60).say("\"")
   }

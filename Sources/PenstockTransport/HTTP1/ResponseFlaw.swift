@@ -46,7 +46,6 @@ enum ResponseFlaw: CaseIterable {
   private static let mostShown = 60
 
   /// The error text. `line`: the name of the line with the flaw, whose first bytes are `shown`.
-  @inline(never) @_optimize(size)
   func text(in line: StaticString, _ shown: ByteView, _ maxHeaderList: Int) -> ByteBuffer {
     let text = ByteBuffer()
     switch self {

@@ -125,7 +125,6 @@ final class ResponseParser {
   /// The position of the last received byte, for an error text: for example "in the middle of the answer's
   /// headers". nil: the answer has not begun, is complete or has failed, or has a body that ends with the
   /// connection.
-  @inline(never) @_optimize(size)
   func position() -> ByteBuffer? {
     let text = ByteBuffer()
     switch place {
@@ -234,7 +233,6 @@ final class ResponseParser {
   }
 
   /// `mayGoOn`: the next line may begin with a blank, and so belong to this line.
-  @inline(never) @_optimize(size)
   private func take(_ line: ByteView, mayGoOn: Bool) -> Event? {
     switch place {
     case .statusLine: return takeStatus(line)
@@ -250,7 +248,6 @@ final class ResponseParser {
 
   /// Keeps a header line until its end is known. RFC 9112 section 5.2: a user agent "MUST replace each received
   /// obs-fold with one or more SP octets". A blank before the first field is refused (section 2.2).
-  @inline(never) @_optimize(size)
   private func hold(_ line: ByteView) -> Event? {
     if !isBlank(line[0]) { return held.append(line) ? nil : fail(.noMemory) }
     if held.isEmpty { return fail(.folded, line, 0) }
@@ -258,7 +255,6 @@ final class ResponseParser {
   }
 
   /// Parses the kept line, which does not go on.
-  @inline(never) @_optimize(size)
   private func takeHeld() -> ResponseFlaw? {
     let flaw = takeField(held.view)
     if flaw == nil { held.removeAll(keepingCapacity: true) }
@@ -267,7 +263,6 @@ final class ResponseParser {
 
   /// Parses the status line. RFC 9112 section 4: "status-line = HTTP-version SP status-code SP [
   /// reason-phrase ]". Some servers that send no reason leave out the blank before it, too.
-  @inline(never) @_optimize(size)
   private func takeStatus(_ line: ByteView) -> Event? {
     guard line.count > 8, line[5] == 0x31, line[6] == 0x2E, isDigit(line[7]), line[8] == 0x20 else {
       return fail(.version, line, 0)
@@ -315,7 +310,6 @@ final class ResponseParser {
       || bytesEqual(name, "te") || bytesEqual(name, "upgrade")
   }
 
-  @inline(never) @_optimize(size)
   private func keep(_ value: ByteView) {
     if place == .informational || block.note(name.view, value, limit: maxHeaderList) { return }
     block.add(name.view, value, limit: maxHeaderList)
@@ -338,7 +332,6 @@ final class ResponseParser {
   }
 
   /// Parses the options in the field "connection", which are separated by commas (RFC 9110 section 7.6.1).
-  @inline(never) @_optimize(size)
   private func takeOptions(_ value: ByteView) {
     for part in value.split(separator: 0x2C) {
       let option = HeaderRules.trimmed(ByteView(rebasing: part))
@@ -352,7 +345,6 @@ final class ResponseParser {
 
   /// Parses the field "content-length" (RFC 9110 section 8.6). Equal lengths, in one field or in several, count as
   /// one, as the RFC permits.
-  @inline(never) @_optimize(size)
   private func takeLength(_ value: ByteView) -> ResponseFlaw? {
     if place == .trailers { return .framingInTrailers }
     if endsWithHead {
@@ -383,7 +375,6 @@ final class ResponseParser {
 
   /// Parses the field "transfer-encoding" (RFC 9112 section 6.1). The client has asked for no coding other
   /// than "chunked". Empty elements of the list are ignored (RFC 9110 section 5.6.1.2).
-  @inline(never) @_optimize(size)
   private func takeCoding(_ value: ByteView) -> ResponseFlaw? {
     if place == .trailers { return .framingInTrailers }
     if endsWithHead { return nil }
@@ -399,7 +390,6 @@ final class ResponseParser {
   }
 
   /// Called at the empty line after the fields. Finds out how the body ends (RFC 9112 section 6.3).
-  @inline(never) @_optimize(size)
   private func endFields() -> Event? {
     let isInformational = place == .informational
     if place == .trailers {
@@ -432,7 +422,6 @@ final class ResponseParser {
   // MARK: Chunks
 
   /// Parses the line with the size of a chunk. RFC 9112 section 7.1: "chunk-size [ chunk-ext ]".
-  @inline(never) @_optimize(size)
   private func takeSize(_ line: ByteView) -> Event? {
     var size = 0
     var at = 0
@@ -457,7 +446,6 @@ final class ResponseParser {
 
   /// Checks the length and the characters of a chunk extension, and ignores its content (RFC 9112 section
   /// 7.1.1). Blanks behind the size are ignored, too: some servers pad the size with them.
-  @inline(never) @_optimize(size)
   private func takeExtension(_ text: ByteView) -> ResponseFlaw? {
     extensionBytes += text.count
     if extensionBytes > Limits.chunkExtensionBytes { return .extensions }
@@ -480,7 +468,6 @@ final class ResponseParser {
   // MARK: Flaws
 
   /// Notes the flaw. The error text shows its line: earlier bytes in `rest`, then `bytes` from `at` on.
-  @inline(never) @_optimize(size)
   private func fail(
     _ flaw: ResponseFlaw, _ bytes: ByteView = ByteView(start: nil, count: 0), _ at: Int = 0
   ) -> Event {

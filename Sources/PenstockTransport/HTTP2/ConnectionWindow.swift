@@ -49,13 +49,11 @@ extension HTTP2Session {
     if window.opens(duplex: request.isDuplex, alone: open.isEmpty) { announceWindow() }
   }
 
-  @inline(never) @_optimize(size)
   func widenWindow() {
     window.set(wide: true)
     announceWindow()
   }
 
-  @inline(never) @_optimize(size)
   func announceWindow() {
     let size = window.isWide ? max(limits.connectionWindow, ConnectionWindow.narrow) : ConnectionWindow.narrow
     credited(nghttp2_session_set_local_window_size(session, 0, 0, Int32(clamping: size)))
@@ -66,7 +64,6 @@ extension HTTP2Session {
 
   /// Called with each `count` of received bytes while the window is narrow. Makes it wide if it slows the
   /// peer down.
-  @inline(never) @_optimize(size)
   func timeWindow(_ count: Int) {
     if window.isFelt(count, now: { times.now }, roundTrip: { times.roundTrip }) { widenWindow() }
   }

@@ -48,7 +48,6 @@ final class FrameRead {
 
   /// Prepares a read of about `bytes` bytes of the rest of a message. False: the read would put no bytes
   /// directly into the message.
-  @inline(never) @_optimize(size)
   func prepare(_ message: UnsafeMutableRawBufferPointer, _ session: HTTP2Session, bytes: Int) -> Bool {
     let left = session.tracker.dataLeft
     let rest = min(left, message.count)
@@ -96,7 +95,6 @@ final class FrameRead {
 
   /// Passes the `n` bytes of the read to `receive`, in the order of the stream, until `receive` returns
   /// false. Returns false if there is no memory.
-  @inline(never) @_optimize(size)
   func deliver(_ n: Int, _ receive: (ByteView) -> Bool) -> Bool {
     var left = n
     var index = 0
@@ -140,7 +138,6 @@ final class FrameRead {
     return length == room || length >= min(left, room) && (left <= room || index + 2 == ahead.upperBound)
   }
 
-  @inline(never) @_optimize(size)
   private func copy(from first: Int, _ n: Int) -> ByteBuffer? {
     let copied = ByteBuffer()
     var left = n
@@ -179,7 +176,6 @@ extension HTTP2Session {
   }
 
   /// Whether the stream of the last frame has received bytes that its owner has not taken yet.
-  @inline(never) @_optimize(size)
   var isBehind: Bool {
     phase != .abandoned && (find(tracker.stream).map { !$0.takeUnretainedValue().bodyIsEmpty } ?? false)
   }

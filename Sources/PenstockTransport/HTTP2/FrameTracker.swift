@@ -45,7 +45,6 @@ struct FrameTracker {
   /// Follows `bytes` to the end of the present frame, or to the end of `bytes` if that comes first. At a
   /// frame boundary, the present frame is the frame that begins with `bytes`. Returns the number of bytes
   /// passed.
-  @inline(never) @_optimize(size)
   private mutating func proceed(_ bytes: ByteView) -> Int {
     var at = 0
     owed &+= 1
@@ -98,14 +97,12 @@ struct FrameTracker {
 
   /// The position of the last received byte, for an error text: for example "in the middle of a DATA frame".
   /// nil: the byte ends a frame.
-  @inline(never) @_optimize(size)
   func position() -> ByteBuffer? {
     if have == 9 { return ByteBuffer().say("in the middle of a ").say(FrameTracker.name(type)).say(" frame") }
     return have > 0 ? ByteBuffer().say("in the middle of a frame header") : nil
   }
 
   /// The error text about a peer that does not speak HTTP/2, with the first bytes that it has sent.
-  @inline(never) @_optimize(size)
   func wrongPreface() -> ByteBuffer {
     let text = ByteBuffer().say("the peer does not speak HTTP/2: ")
     let bytes = opening.view

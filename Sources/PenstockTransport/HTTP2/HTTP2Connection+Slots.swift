@@ -21,7 +21,6 @@ extension HTTP2Connection {
   }
 
   /// Reads what `look` has found.
-  @inline(never) @_optimize(size)
   func readUnread() {
     hasUnread = false
     if phase == .closed { return }
@@ -32,7 +31,6 @@ extension HTTP2Connection {
   }
 
   /// Sets the timer for the session's quota.
-  @inline(never) @_optimize(size)
   func watchQuota() {
     guard phase != .closed, let time = session.quota.wakeAt else { return }
     let timer = quotaTimer ?? ChannelTimer(.quota(.passUnretained(self)))
@@ -41,7 +39,6 @@ extension HTTP2Connection {
   }
 
   /// Called when the timer of the quota is due.
-  @inline(never) @_optimize(size)
   func quotaDue() {
     session.quotaDue()
     tellOwner()

@@ -60,7 +60,6 @@ final class HTTP2Connection: TransportConnection, TurnTask {
   private static let fewRecords = 32 << 10
 
   /// Makes a connection; nil: no memory. (In Embedded Swift an initializer that returns nil leaks its object.)
-  @inline(never) @_optimize(size)
   static func make(_ link: Link, _ peer: ByteBuffer, _ channel: ChannelCore, _ owner: Subchannel)
     -> HTTP2Connection?
   {
@@ -94,7 +93,6 @@ final class HTTP2Connection: TransportConnection, TurnTask {
     knownFacts.heardAt.set(runtime.now)
   }
 
-  @inline(never) @_optimize(size)
   override func begin() {
     runtime.hand(link.socket.descriptor, to: self)
     wantsWrite()
@@ -133,13 +131,11 @@ final class HTTP2Connection: TransportConnection, TurnTask {
   }
 
   /// Called when the owner of `stream` may have more bytes to send.
-  @inline(never)
   func resume(_ stream: HTTP2Stream) {
     session.resume(stream)
     wantsWrite()
   }
 
-  @inline(never)
   func consumed(_ stream: HTTP2Stream, _ count: Int) {
     session.consumed(stream, count)
     wantsWrite()
@@ -149,7 +145,6 @@ final class HTTP2Connection: TransportConnection, TurnTask {
     if session.letGo(stream, why) { wantsWrite() }
   }
 
-  @inline(never)
   func wantsWrite() {
     if phase != .closed { work.scheduleWrite(self) }
   }
@@ -243,14 +238,12 @@ final class HTTP2Connection: TransportConnection, TurnTask {
     }
   }
 
-  @inline(never) @_optimize(size)
   private func fail(_ engine: TLSEngine) {
     // Sends the TLS alert that tells the peer the reason for the failure.
     link.flush()
     close(engine.failure ?? ByteBuffer().say("TLS failed"))
   }
 
-  @inline(never)
   private func receive(_ bytes: ByteView) {
     guard session.receive(bytes) else { return closeAfterFailure() }
     if phase == .preface, session.isReady {
@@ -262,7 +255,6 @@ final class HTTP2Connection: TransportConnection, TurnTask {
 
   /// Closes the connection after the session has failed. First sends the session's last frames, such as
   /// GOAWAY, as far as the socket accepts them.
-  @inline(never) @_optimize(size)
   private func closeAfterFailure() {
     let words = session.failure ?? ByteBuffer().say("HTTP/2 failed")
     if phase == .open || phase == .draining {
@@ -280,13 +272,11 @@ final class HTTP2Connection: TransportConnection, TurnTask {
     if session.hasQuota { watchQuota() }
   }
 
-  @inline(never) @_optimize(size)
   private func tellSlots() {
     isAsked = false
     owner?.connectionHasSlots()
   }
 
-  @inline(never) @_optimize(size)
   private func tellDraining() {
     if session.hearsTooManyPings { keepalive?.slowDown() }
     if phase == .open {
@@ -348,7 +338,6 @@ final class HTTP2Connection: TransportConnection, TurnTask {
 
   // MARK: Keepalive
 
-  @inline(never) @_optimize(size)
   private func beginKeepalive() {
     let timer: KeepaliveTimer
     if let settings = destination.keepalive {
@@ -363,13 +352,11 @@ final class HTTP2Connection: TransportConnection, TurnTask {
     wakesKeepalive = !timer.follow(.opened(keepaliveView))
   }
 
-  @inline(never) @_optimize(size)
   private func wakeKeepalive() {
     if let keepalive, !session.isIdle { wakesKeepalive = !keepalive.follow(.opened(keepaliveView)) }
   }
 
   /// Called when the timer `keepalive` is due.
-  @inline(never) @_optimize(size)
   func keepaliveDue() {
     if let keepalive { wakesKeepalive = !keepalive.follow(.time(keepaliveView)) }
   }
@@ -392,7 +379,6 @@ final class HTTP2Connection: TransportConnection, TurnTask {
   func tellSilence() { owner?.connectionSilent(runtime.now &- knownFacts.heardAt.value) }
 
   /// Closes the connection, because the peer has not answered a PING within `timeout` nanoseconds.
-  @inline(never) @_optimize(size)
   func die(_ timeout: UInt64) {
     let silent = runtime.now &- knownFacts.heardAt.value
     close(
@@ -416,10 +402,8 @@ final class HTTP2Connection: TransportConnection, TurnTask {
     return text
   }
 
-  @inline(never) @_optimize(size)
   private func lose(_ code: Int32) { close(guess(Link.lost(code, during))) }
 
-  @inline(never) @_optimize(size)
   private func endOfStream() -> ByteBuffer {
     if phase == .preface, !session.tracker.opening.isEmpty, !session.tracker.isMidFrame {
       return session.tracker.wrongPreface()
@@ -430,13 +414,11 @@ final class HTTP2Connection: TransportConnection, TurnTask {
     return guess(text)
   }
 
-  @inline(never) @_optimize(size)
   override func timedOut() {
     close(ByteBuffer().say("connect timeout: the peer does not answer with HTTP/2"))
   }
 
   /// Closes the connection at once. Every open stream ends with the error text `words`.
-  @inline(never) @_optimize(size)
   func close(_ words: ByteBuffer) {
     guard phase != .closed else { return }
     phase = .closed
@@ -453,7 +435,6 @@ final class HTTP2Connection: TransportConnection, TurnTask {
     session.dispatch()
   }
 
-  @inline(never) @_optimize(size)
   override func drain() {
     session.drain()
     session.endQueued(ByteBuffer().say("the channel does not use this address any more"))
@@ -462,7 +443,6 @@ final class HTTP2Connection: TransportConnection, TurnTask {
 
   /// Closes the connection with GOAWAY and, if it uses TLS, close_notify. Streams that are still open end,
   /// too.
-  @inline(never) @_optimize(size)
   override func closeGracefully() {
     // If other code in the program has closed the loop's descriptors, the socket's number may belong to
     // another file by now. So nothing is written to it then.

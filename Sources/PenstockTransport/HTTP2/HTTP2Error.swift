@@ -5,7 +5,6 @@ import PenstockWire
 /// The error codes of HTTP/2. The layers above HTTP/2 do not see these numbers.
 public enum HTTP2Error {
   /// The `StreamEnd` of a stream that the peer has reset with `code`.
-  @inline(never) @_optimize(size)
   static func end(ofReset code: UInt32) -> StreamEnd {
     if code == NGHTTP2_REFUSED_STREAM.rawValue {
       return .refused(ByteBuffer().say("the server refused the stream (REFUSED_STREAM)"))

@@ -122,7 +122,6 @@ final class HTTP2Session {
     if let session { nghttp2_session_del(session) }
   }
 
-  @inline(never) @_optimize(size)
   private func begin() -> Bool {
     var callbacks: OpaquePointer?
     var option: OpaquePointer?
@@ -161,7 +160,6 @@ final class HTTP2Session {
       realloc: { block, size, _ in cm_realloc(block, size) })
   }
 
-  @inline(never) @_optimize(size)
   private func announce() -> Bool {
     let window = UInt32(clamping: min(max(limits.streamWindow, 65535), Int(Int32.max)))
     return withUnsafeTemporaryAllocation(of: nghttp2_settings_entry.self, capacity: 4) { entries in
@@ -213,7 +211,7 @@ final class HTTP2Session {
   }
 
   /// The number of streams that may open even if the window has no room: a server may need the headers of one request
-  /// before it reads another. Only thousands of waiting requests cost a server much (docs/performance-notes.md).
+  /// before it reads another. Only thousands of waiting requests cost a server much (docs/performance.md).
   static let opensAnyway = 256
 
   /// Whether the next whole request may open. `room`: the free bytes of the connection's window.
@@ -221,7 +219,6 @@ final class HTTP2Session {
 
   /// Opens streams that wait; true: at least one was opened. Called when nghttp2 has no more frames. With the last
   /// frames a stream may have ended, or it failed to open; no other event reports that another stream may open instead.
-  @inline(never) @_optimize(size)
   private func opensMore() -> Bool {
     let count = queuedCount
     startQueued()
@@ -233,7 +230,6 @@ final class HTTP2Session {
     start(stream)
   }
 
-  @inline(never)
   private func start(_ stream: HTTP2Stream) {
     request.clear()
     guard let opens = borrow(stream.owner, { $0.streamOpens(stream, request) }) else {
@@ -280,7 +276,6 @@ final class HTTP2Session {
     return false
   }
 
-  @inline(never) @_optimize(size)
   private func refuse(_ stream: HTTP2Stream, _ end: StreamEnd) {
     stream.life.handle(.over)
     stream.finish(end)
@@ -370,13 +365,11 @@ final class HTTP2Session {
   // MARK: Pings
 
   /// Sends a PING. Its content is its number.
-  @inline(never) @_optimize(size)
   func ping() {
     pings &+= 1
     ping(pings)
   }
 
-  @inline(never) @_optimize(size)
   func ping(_ content: UInt64) {
     guard failure == nil, phase != .abandoned else { return }
     var number = content.bigEndian

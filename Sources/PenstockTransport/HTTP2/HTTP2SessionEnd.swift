@@ -5,13 +5,11 @@ import PenstockWire
 /// The functions that end a session and its streams.
 extension HTTP2Session {
   /// Ends the session with a GOAWAY for its failure, if nghttp2 may still be called.
-  @inline(never) @_optimize(size)
   func sayFailure() {
     if phase != .abandoned { _ = nghttp2_session_terminate_session(session, failureCode.rawValue) }
   }
 
   /// Queues a GOAWAY without an error. It tells the peer that this side closes the connection.
-  @inline(never) @_optimize(size)
   func sayGoodbye() {
     guard failure == nil, let session else { return }
     drain()
@@ -20,7 +18,6 @@ extension HTTP2Session {
 
   /// Ends every stream, because the connection is lost. A stream of which no byte was sent ends as
   /// `neverSent`.
-  @inline(never) @_optimize(size)
   func abandon(_ words: ByteBuffer) {
     fail(words)
     phase = .abandoned
@@ -44,7 +41,6 @@ extension HTTP2Session {
 
   /// Ends the requests that wait to be opened, as `neverSent`. Their attempts have to find another
   /// connection.
-  @inline(never) @_optimize(size)
   func endQueued(_ words: ByteBuffer) {
     while let stream = held.popFirst() ?? opening.popFirst() { close(stream, .neverSent(words)) }
   }
@@ -55,7 +51,6 @@ extension HTTP2Session {
 
   /// Ends the session because of a failure. `code`: the error code for the peer. Without one the failure is not the
   /// peer's, such as a lack of memory.
-  @inline(never) @_optimize(size)
   func fail(_ words: ByteBuffer, _ code: nghttp2_error_code = NGHTTP2_INTERNAL_ERROR) {
     if failure == nil {
       failure = words
@@ -64,7 +59,6 @@ extension HTTP2Session {
     drain()
   }
 
-  @inline(never) @_optimize(size)
   func broken(_ code: Int32) -> ByteBuffer {
     let text = ByteBuffer().say("HTTP/2 failed: ").say(cString: nghttp2_strerror(code))
     if !complaint.isEmpty { text.say(" (").say(complaint.view).say(")") }

@@ -134,7 +134,6 @@ extension HTTP2Session {
     }
   }
 
-  @inline(never) @_optimize(size)
   private func complain(_ frame: UnsafePointer<nghttp2_frame>?, _ text: UnsafePointer<CChar>?) {
     complaint.truncate(to: 0)
     if let frame { complaint.say(FrameTracker.name(frame.pointee.hd.type)).say(": ") }
@@ -143,7 +142,6 @@ extension HTTP2Session {
 
   /// Resets a stream with a malformed response, which is a stream error PROTOCOL_ERROR (RFC 9113 section
   /// 8.1.1).
-  @inline(never) @_optimize(size)
   private func refuse(_ stream: HTTP2Stream, _ code: nghttp2_error = NGHTTP2_ERR_HTTP_MESSAGING) {
     _ = nghttp2_submit_rst_stream(session, 0, stream.id, NGHTTP2_PROTOCOL_ERROR.rawValue)
     stream.finish(.broken(brokenRules().say(cString: nghttp2_strerror(code.rawValue))))
@@ -152,7 +150,6 @@ extension HTTP2Session {
 
   /// Checks a header field that `HeaderBlock.note` has not recognised. Returns 0, or an error that makes
   /// nghttp2 skip the rest of the block.
-  @inline(never) @_optimize(size)
   private func received(_ name: ByteView, _ value: ByteView, on id: Int32) -> Int32 {
     let value = name.first == 0x3A ? value : HeaderRules.trimmed(value)
     if block.noteType(name, value, limit: limits.maxHeaderList) { return 0 }
@@ -174,7 +171,6 @@ extension HTTP2Session {
   /// the block's size on the network, and also to its size by RFC 9113 section 6.5.2.
   var floodSize: Int { Limits.headerBlockLists * limits.maxHeaderList }
 
-  @inline(never) @_optimize(size)
   func flood(_ id: Int32) {
     let words = ByteBuffer().say("the connection ended: received headers are over four times the limit of ")
       .say(limits.maxHeaderList).say(" bytes (max_header_list_bytes)")
@@ -183,7 +179,6 @@ extension HTTP2Session {
 
   /// Ends the connection because of the response headers of stream `id`. That stream ends as
   /// `answerTooLarge`.
-  @inline(never) @_optimize(size)
   private func failForHeaders(_ id: Int32, _ words: ByteBuffer) {
     withStream(id) {
       $0.finish(.answerTooLarge(words))
@@ -260,7 +255,6 @@ extension HTTP2Session {
 
   /// Checks the whole header block `block`, which is the response's head or trailers. False: the stream has
   /// ended, either because of the block or before it.
-  @inline(never) @_optimize(size)
   private func isGood(_ stream: HTTP2Stream, endsStream: Bool) -> Bool {
     if stream.end != nil { return false }
     if let flaw = stream.flaw(of: block, endsStream: endsStream) {
@@ -281,7 +275,6 @@ extension HTTP2Session {
     return stream.end == nil
   }
 
-  @inline(never) @_optimize(size)
   private func left(_ frame: nghttp2_goaway) {
     drain()
     goAwayKeepsSome = frame.last_stream_id > 0 && nghttp2_session_get_next_stream_id(session) > 1
@@ -312,7 +305,6 @@ extension HTTP2Session {
   }
 
   /// The reason why nghttp2 closed the stream before its answer was complete.
-  @inline(never) @_optimize(size)
   private func end(of stream: HTTP2Stream, _ code: UInt32) -> StreamEnd {
     // nghttp2 uses this code also for streams with an id above the last stream id of a GOAWAY.
     if code == NGHTTP2_REFUSED_STREAM.rawValue {
@@ -325,7 +317,6 @@ extension HTTP2Session {
       complaint.isEmpty ? text.say(HTTP2Error.name(code)) : text.say(complaint.view))
   }
 
-  @inline(never) @_optimize(size)
   private func brokenRules() -> ByteBuffer { ByteBuffer().say("the server broke the rules of HTTP/2: ") }
 
   private func remove(_ stream: HTTP2Stream) {
@@ -362,7 +353,6 @@ extension HTTP2Session {
 
   /// Called when a GOAWAY was sent. A GOAWAY that the session has submitted has NO_ERROR. Any other code
   /// means that nghttp2 has found an error of the peer.
-  @inline(never) @_optimize(size)
   private func gaveUp(_ frame: nghttp2_goaway) {
     guard frame.error_code != NGHTTP2_NO_ERROR.rawValue, failure == nil else { return }
     if frame.error_code == NGHTTP2_COMPRESSION_ERROR.rawValue, brokeInBlock {
@@ -386,7 +376,6 @@ extension HTTP2Session {
 
   /// Called when nghttp2 drops a frame instead of sending it. For HEADERS: the request was reset before, or
   /// could not be sent.
-  @inline(never) @_optimize(size)
   private func notSent(_ frame: UnsafePointer<nghttp2_frame>) {
     let header = frame.pointee.hd
     guard UInt32(header.type) == NGHTTP2_HEADERS.rawValue else { return }

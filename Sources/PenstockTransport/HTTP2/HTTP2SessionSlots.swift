@@ -18,7 +18,6 @@ extension HTTP2Session {
   }
 
   /// The reason why the session accepts no new streams any more; nil: it accepts them.
-  @inline(never) @_optimize(size)
   var leaving: ByteBuffer? {
     phase == .draining ? goAway ?? failure ?? ByteBuffer().say("the connection has no stream ids left") : nil
   }
@@ -41,16 +40,13 @@ extension HTTP2Session {
   }
 
   /// Called when the peer has refused the stream `id`, which is not in `open` any more.
-  @inline(never) @_optimize(size)
   func refused(_ id: Int32) {
     let newest = Int32(clamping: nghttp2_session_get_next_stream_id(session)) - 2
     follow(.refused(stream: id, newest: newest, open: open.count, random: times.random))
   }
 
-  @inline(never) @_optimize(size)
   func answered(_ id: Int32) { follow(.answered(stream: id)) }
 
-  @inline(never) @_optimize(size)
   func quotaDue() { follow(.time(open: open.count, limit: peerLimit, random: times.random)) }
 
   private func follow(_ event: StreamQuota.Event) {

@@ -71,7 +71,6 @@ final class HTTP2Stream: TransportStream, Queued {
   // MARK: For the session
 
   /// Whether the stream is in a queue of the session and was not opened yet.
-  @inline(never)
   var isWaiting: Bool { life == .queued }
 
   /// Whether bytes, or the end of the body, still have to be packed into a DATA frame.

@@ -40,7 +40,6 @@ final class KeepaliveTimer: Timer {
 
   /// Passes an event to the `Keepalive`, and carries out the actions that it returns. False: the `Keepalive`
   /// is asleep, so the connection has to report the next stream with `.opened`.
-  @inline(never) @_optimize(size)
   func follow(_ event: KeepaliveEvent) -> Bool {
     var event = event
     if !pings, case .opened(var view) = event {

@@ -102,7 +102,6 @@ final class KnownBlocks {
 
   /// Called after request `id` was submitted to nghttp2 with an empty header list. Its block is a known one with
   /// `fields`, encoded fields of its own, for which `reserveInserts` has made room.
-  @inline(never) @_optimize(size)
   func repeated(_ id: Int32, inserting fields: ByteView) {
     lastRepeated = id
     let size = KnownBlocks.insertHead + fields.count
@@ -155,7 +154,6 @@ final class KnownBlocks {
   }
 
   /// Writes the inserted fields of request `id` to `space`. Returns their length; 0: the request has none.
-  @inline(never) @_optimize(size)
   private func putInserts(of id: Int32, into space: UnsafeMutableRawPointer) -> Int {
     while let next = inserts.view.baseAddress {
       let nextID = next.loadUnaligned(as: Int32.self)
@@ -172,7 +170,6 @@ final class KnownBlocks {
 
   /// Removes all blocks, because HPACK's table may have changed, and nghttp2 would encode later blocks
   /// differently.
-  @inline(never) @_optimize(size)
   func removeAll() {
     if isEmpty { return }
     for slot in 0..<KnownBlocks.most {
@@ -182,7 +179,6 @@ final class KnownBlocks {
     isEmpty = true
   }
 
-  @inline(never) @_optimize(size)
   private func learn(_ frame: ByteView, of id: Int32) {
     let path = id == lastSpelled ? spelledPath : nil
     if path == nil && isEmpty { return }
@@ -207,7 +203,6 @@ final class KnownBlocks {
   /// The offset at which field `index` of `block` begins, or the end of the block if it has fewer fields.
   /// nil: a field before that offset changes HPACK's table (RFC 7541 section 6), or contains a number that
   /// takes too many bytes.
-  @inline(never) @_optimize(size)
   static func offset(in block: ByteView, of index: Int) -> Int? {
     var at = 0
     var left = index

@@ -28,7 +28,6 @@ extension HTTP2Session {
 
   /// Called when frames of one stream and kind have raised the debt. `count`: the received bytes of these
   /// frames. `before`: the debt before these frames.
-  @inline(never) @_optimize(size)
   func owe(_ count: Int, since before: Int) {
     let frames = tracker.owed - before
     switch tracker.kind {
@@ -51,7 +50,6 @@ extension HTTP2Session {
   }
 
   /// Adds `cost` to the debt. If the debt is over the limit, the session fails.
-  @inline(never) @_optimize(size)
   func charge(_ cost: Int) {
     tracker.owed += cost
     guard tracker.owed > Limits.framesWithoutUse else { return }

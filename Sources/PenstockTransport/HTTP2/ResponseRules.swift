@@ -11,7 +11,6 @@ extension HeaderBlock {
 
   /// Checks a field that `note` has not recognised, by sections 8.2 and 8.3 of RFC 9113. `value`: without blanks at
   /// its ends, unless the field is a pseudo header.
-  @inline(never) @_optimize(size)
   func judge(_ name: ByteView, _ value: ByteView) -> Verdict {
     let isFirst = noted == []
     noted.insert(.others)
@@ -79,7 +78,6 @@ extension HTTP2Stream {
 
   /// The first rule that the header block breaks, by itself or by its position in the response. nil: it
   /// breaks no rule.
-  @inline(never) @_optimize(size)
   func flaw(of block: HeaderBlock, endsStream: Bool) -> nghttp2_error? {
     switch answer {
     case .awaited:

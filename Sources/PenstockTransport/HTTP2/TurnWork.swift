@@ -80,7 +80,6 @@ final class TurnWork: TurnEndHandler {
   }
 
   /// Releases the tasks, which otherwise would keep themselves: a connection holds this object.
-  @inline(never) @_optimize(size)
   override func dropped() {
     isRegistered = false
     tasks = []

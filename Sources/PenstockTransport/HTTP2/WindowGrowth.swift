@@ -27,7 +27,6 @@ struct WindowGrowth: Equatable {
 
   /// Called when `count` bytes were received. `size`: the present size of the windows. True: the caller has
   /// to send a PING.
-  @inline(never) @_optimize(size)
   mutating func came(_ count: Int, size: Int) -> Bool {
     switch phase {
     case .timing(let bytes): phase = .timing(bytes: bytes + count)
@@ -41,7 +40,6 @@ struct WindowGrowth: Equatable {
   }
 
   /// Called when the PING was answered. Returns the new size of the windows; nil: the size stays.
-  @inline(never) @_optimize(size)
   mutating func answered(size: Int) -> Int? {
     guard case .timing(let bytes) = phase else { return nil }
     let isFull = bytes >= size / 3
@@ -53,14 +51,12 @@ struct WindowGrowth: Equatable {
 extension HTTP2Session {
   /// Called with each `count` of received bytes if the windows may grow. Sends a PING when `growth` asks for
   /// one.
-  @inline(never) @_optimize(size)
   func measureDelay(_ count: Int) {
     if growth.came(count, size: limits.streamWindow) { ping(WindowGrowth.ping) }
   }
 
   /// Called when the peer has answered the PING that measures a round trip. If the windows have to grow, new
   /// SETTINGS also enlarge the windows of open streams.
-  @inline(never) @_optimize(size)
   func growWindows() {
     guard let size = growth.answered(size: limits.streamWindow) else { return }
     limits.streamWindow = size

@@ -34,7 +34,6 @@ final class Link {
   /// Makes the link use TLS from now on. Bytes that were received before become the first input of the
   /// engine. Bytes that still wait to be sent are sent in clear text before the engine's records. False: no
   /// memory.
-  @inline(never) @_optimize(size)
   func put(_ engine: TLSEngine) -> Bool {
     guard engine.input.append(plain.view), engine.output.append(out.bytes.view) else { return false }
     plain.removeAll(keepingCapacity: false)
@@ -72,7 +71,6 @@ final class Link {
   }
 
   /// Tries once to send the waiting bytes. The bytes that the kernel does not accept stay in the link.
-  @inline(never) @_optimize(size)
   func flush() {
     if !isSent { _ = send(.max) }
   }
@@ -98,7 +96,6 @@ final class Link {
 
   /// Makes the loop tell `handler` of the descriptor's events from here on, and of the peer's end with the bytes before
   /// it.
-  @inline(never) @_optimize(size)
   func hand(to handler: any ReadyHandler) {
     runtime.hand(socket.descriptor, to: handler)
     inputEvents = CS_EPOLLIN | CS_EPOLLRDHUP
@@ -106,12 +103,10 @@ final class Link {
   }
 
   /// Makes the loop tell nothing: an end of the connection can't be left out of the events.
-  @inline(never) @_optimize(size)
   func unwatch() { runtime.unwatch(socket.descriptor) }
 
   // MARK: The end
 
-  @inline(never) @_optimize(size)
   func close() {
     runtime.unwatch(socket.descriptor)
     // A forked child may have a copy of the descriptor, so closing it here would not end the connection.
@@ -122,7 +117,6 @@ final class Link {
 
   /// The error text for a connection that failed with the errno `code`. `during`: the step in which it
   /// failed, such as " during the TLS handshake".
-  @inline(never) @_optimize(size)
   static func lost(_ code: Int32, _ during: StaticString) -> ByteBuffer {
     let text = ByteBuffer().say("the connection failed").say(during).say(": ").say(errno: code)
     // These two errors occur only if the descriptor no longer belongs to this socket.
@@ -130,7 +124,6 @@ final class Link {
     return text
   }
 
-  @inline(never) @_optimize(size)
   static func ended(_ during: StaticString) -> ByteBuffer {
     ByteBuffer().say("connection closed by peer").say(during)
   }

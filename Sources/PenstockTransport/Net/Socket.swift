@@ -37,7 +37,6 @@ class Socket {
 
   deinit { close() }
 
-  @inline(never) @_optimize(size)
   static func connect(to address: SocketAddress) -> Opened {
     let descriptor = cs_stream_socket(address.family)
     if descriptor < 0 { return .failed(-descriptor) }
@@ -63,7 +62,6 @@ class Socket {
 
   /// Makes the kernel look whether the peer is still there when the connection has been silent for `idle` nanoseconds,
   /// and end the connection if there is no answer within `timeout`.
-  @inline(never) @_optimize(size)
   func keepAlive(idle: UInt64, timeout: UInt64) {
     cs_keep_alive(
       descriptor, Int32(clamping: max(idle / 1_000_000_000, 1)),
@@ -71,7 +69,6 @@ class Socket {
   }
 
   /// Whether nothing has come, and the peer has not ended the connection.
-  @inline(never) @_optimize(size)
   var isQuiet: Bool { cs_peek(descriptor) == -Int64(EAGAIN) }
 
   var localAddress: SocketAddress? {
@@ -101,7 +98,6 @@ class Socket {
   }
 
   /// Receives bytes into `space`, and the bytes after them into `rest`.
-  @inline(never) @_optimize(size)
   final func receive(into space: UnsafeMutableRawBufferPointer, then rest: UnsafeMutableRawBufferPointer)
     -> Moved
   {

@@ -10,7 +10,6 @@ enum DrivingThread {
   #if hasFeature(Embedded)
     @inline(__always)
   #else
-    @inline(never)
   #endif
   static func begin(_ runtime: Runtime) {
     _ = cm_driven(Unmanaged.passUnretained(runtime).toOpaque(), 1)
@@ -19,7 +18,6 @@ enum DrivingThread {
   #if hasFeature(Embedded)
     @inline(__always)
   #else
-    @inline(never)
   #endif
   static func end(_ runtime: Runtime) {
     _ = cm_driven(Unmanaged.passUnretained(runtime).toOpaque(), -1)
@@ -27,13 +25,11 @@ enum DrivingThread {
 
   /// Notes that `runtime` has ended, so that no thread drives it any more. The calling thread, which has
   /// ended the runtime, may then release the runtime's objects.
-  @inline(never)
   static func over(_ runtime: Runtime) { _ = cm_driven(Unmanaged.passUnretained(runtime).toOpaque(), 0) }
 
   #if hasFeature(Embedded)
     @inline(__always)
   #else
-    @inline(never)
   #endif
   static func isCurrent() -> Bool { cm_drives() > 0 }
 }

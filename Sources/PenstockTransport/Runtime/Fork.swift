@@ -40,7 +40,6 @@ public enum Fork {
     return found.thread == cs_thread_self() ? found : nil
   }
 
-  @inline(never) @_optimize(size)
   public static func prepare() {
     if let mine, !Process.isForked(mine.generation) {
       mine.depth += 1
@@ -99,7 +98,6 @@ public enum Fork {
     Unmanaged.passUnretained(over).release()
   }
 
-  @inline(never) @_optimize(size)
   public static func parent() {
     guard let mine else { return }
     mine.depth -= 1
@@ -108,7 +106,6 @@ public enum Fork {
     giveUp(mine)
   }
 
-  @inline(never) @_optimize(size)
   public static func child() {
     guard let mine, let saved = mine.saved else { return }
     if Process.goOnAsChild(saved) {

@@ -138,7 +138,6 @@ final class Inbox: @unchecked Sendable {
 
   /// Called in a forked child: takes out all items, which were posted in the parent, and adds the calls that
   /// they begin to `calls`.
-  @inline(never) @_optimize(size)
   func inherit(_ runtime: Runtime, _ calls: inout InheritedCalls) -> InheritedItems {
     var items: [Unmanaged<InboxItem>] = []
     while true {

@@ -26,7 +26,6 @@ public struct Lock: ~Copyable, @unchecked Sendable {
 
   /// Waits while the process forks (Sources/CEmbedded/gate.c), and then waits for the lock. `isCounted`: not
   /// 0 if this lock is already in the calling thread's count of the locks that it holds (`cm_count`).
-  @inline(never)
   borrowing func lockSlow(_ isCounted: Int32) {
     if isCounted != 0 { cm_pass() } else { cm_enter() }
     while word.exchange(2, ordering: .acquiring) != 0 {
@@ -40,7 +39,6 @@ public struct Lock: ~Copyable, @unchecked Sendable {
     cm_left()
   }
 
-  @inline(never)
   borrowing func wakeOne() { Futex.wake(word, 1) }
 
   @inline(__always)

@@ -70,7 +70,6 @@ public final class Lookup: InboxItem {
 
   /// Starts a lookup. Called on the driving thread. The completion is not called from within this function.
   /// The caller may keep the returned lookup in order to `cancel` it.
-  @inline(never) @_optimize(size)
   @discardableResult
   public static func start(
     host: ByteView, port: UInt16, services: ByteBuffer?, on runtime: Runtime,
@@ -125,7 +124,6 @@ public final class Lookup: InboxItem {
   public override func runInChild() { completion = nil }
 
   /// Starts the lookup's thread. Called on the driving thread.
-  @inline(never) @_optimize(size)
   fileprivate func startThread() {
     isCounted = true
     runtime.beginPending()
@@ -138,14 +136,12 @@ public final class Lookup: InboxItem {
     if failure != 0 { finish(.failed(words("a thread to look up the name could not be started"))) }
   }
 
-  @inline(never) @_optimize(size)
   private func ask() {
     cs_thread_name("penstock-dns")
     finish(services == nil ? runtime.platform.addresses(of: name, port: port) : servers())
   }
 
   /// Looks up the addresses of a host with getaddrinfo.
-  @inline(never) @_optimize(size)
   static func addresses(of name: UnsafeRawPointer?, port: UInt16) -> ResolverOutcome {
     var list: UnsafeMutablePointer<addrinfo>?
     var system: Int32 = 0
@@ -179,7 +175,6 @@ public final class Lookup: InboxItem {
 
   /// Queries the SRV records, and looks up the hosts that they name. Returns the addresses of the hosts in
   /// the order in which they should be tried.
-  @inline(never) @_optimize(size)
   private func servers() -> ResolverOutcome {
     let platform = runtime.platform
     let host = ByteBuffer()

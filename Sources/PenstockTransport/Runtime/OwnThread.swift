@@ -7,7 +7,6 @@ enum OwnThread {
 
   /// Starts a thread that runs `body` with `owner`. The thread gets a reference to `owner`, which it has to
   /// release. Returns 0, or -errno; after an error no reference is kept.
-  @inline(never) @_optimize(size)
   static func start(_ owner: AnyObject, _ id: inout pthread_t, detached: Bool, _ body: @escaping Body)
     -> Int32
   {

@@ -19,18 +19,15 @@ class Platform {
   func clock() -> UInt64 { cs_monotonic() }
 
   /// A random number of 64 bits.
-  @inline(never) @_optimize(size)
   func random() -> UInt64 { cs_random() }
 
   func makePoller(host: Bool) -> Poller { Poller(host: host) }
 
   /// Begins to connect, without waiting. If this function opens a socket, the poller that `makePoller`
   /// returns can watch the socket's descriptor.
-  @inline(never) @_optimize(size)
   func connect(to address: SocketAddress) -> Socket.Opened { Socket.connect(to: address) }
 
   /// Looks up the addresses of a host. Called on a lookup's thread, and may block for any time.
-  @inline(never) @_optimize(size)
   func addresses(of host: UnsafeRawPointer?, port: UInt16) -> ResolverOutcome {
     Lookup.addresses(of: host, port: port)
   }
@@ -38,12 +35,10 @@ class Platform {
   /// Writes the DNS answer with the SRV records of a name to `answer`, which has room for `size` bytes.
   /// Returns the length of the answer, or a negative error code of getaddrinfo. Called on a lookup's thread,
   /// and may block for any time.
-  @inline(never) @_optimize(size)
   func services(of name: UnsafeRawPointer?, into answer: UnsafeMutableRawPointer?, _ size: Int32) -> Int32 {
     cs_services(name, answer, size)
   }
 
-  @inline(never) @_optimize(size)
   func makeResolver(_ location: Target.Location, services: ByteBuffer?, _ runtime: Runtime) -> Resolver {
     Resolver.make(location, services: services, runtime)
   }

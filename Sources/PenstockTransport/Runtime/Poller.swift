@@ -55,7 +55,6 @@ class Poller {
     failure = events == nil ? (ENOMEM, "memory for events") : open(host)
   }
 
-  @inline(never) @_optimize(size)
   private final func open(_ host: Bool) -> (Int32, StaticString)? {
     inner = cs_epoll_create()
     if inner < 0 { return (-inner, "epoll_create1") }
@@ -110,7 +109,6 @@ class Poller {
 
   /// Called in a forked child: closes the child's copies of the parent's descriptors, and opens new
   /// descriptors. `outer` keeps its number, because the host program knows that number.
-  @inline(never) @_optimize(size)
   func renew(host: Bool) {
     let dropped = watches
     watches = []
@@ -160,7 +158,6 @@ class Poller {
     _ = cs_epoll_ctl(inner, EPOLL_CTL_MOD, fd, bits, token(fd, watches[i].serial))
   }
 
-  @inline(never) @_optimize(size)
   func hand(_ fd: Int32, to handler: any ReadyHandler) {
     let i = index(fd)
     if i < watches.count, watches[i].fd == fd { watches[i].handler = handler }

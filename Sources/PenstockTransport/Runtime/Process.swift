@@ -41,7 +41,6 @@ public enum Process {
     return raw.assumingMemoryBound(to: Page.self)
   }
 
-  @inline(never)
   private static func create() -> UnsafeRawPointer {
     // Only the page distinguishes a child from its parent. If the kernel can't wipe a page on fork (before
     // Linux 4.14), the page is static memory, and a fork handler wipes it.
@@ -70,7 +69,6 @@ public enum Process {
     return known != 0 ? known : renew()
   }
 
-  @inline(never)
   private static func renew() -> UInt64 {
     let mine = newest.add(1, ordering: .relaxed).newValue
     let (exchanged, original) = pointer.pointee.generation.compareExchange(
@@ -114,7 +112,6 @@ public enum Process {
   /// Blocks all other threads that try to take a lock of the library, and waits until no thread holds a lock.
   /// Returns the content of the page. nil: a thread still held a lock at `deadline`, or the kernel can't wipe
   /// the page; no thread is blocked then.
-  @inline(never) @_optimize(size)
   static func stop(until deadline: UInt64) -> Saved? {
     guard generation != 0, canPrepare.load(ordering: .relaxed) else { return nil }
     slot(forkSlot).pointee = 1
@@ -130,7 +127,6 @@ public enum Process {
     return saved
   }
 
-  @inline(never) @_optimize(size)
   static func goOn() {
     slot(forkSlot).pointee = 0
     cm_open_gate(0)
@@ -138,7 +134,6 @@ public enum Process {
 
   /// Called in the child: makes the parent's handles valid here. False: they stay invalid, because other code
   /// in the child has used the library before this call, so the child already has a generation of its own.
-  @inline(never) @_optimize(size)
   static func goOnAsChild(_ saved: Saved) -> Bool {
     let page = pointer
     let isFresh = page.pointee.generation.load(ordering: .relaxed) == 0

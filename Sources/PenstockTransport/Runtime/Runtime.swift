@@ -37,7 +37,6 @@ public enum Closing {
 
   /// The status for calls that end for this reason. Each access makes a new object, so that no two calls
   /// share one.
-  @inline(never) @_optimize(size)
   var status: Status {
     switch self {
     case .channelClosed: Status(.cancelled, "channel closed")
@@ -232,7 +231,6 @@ public final class Runtime: @unchecked Sendable {
   var clock: UInt64 { platform.clock() }
 
   /// The time `nanoseconds` from now; `.max` if the sum would overflow.
-  @inline(never) @_optimize(size)
   func time(after nanoseconds: UInt64) -> UInt64 {
     let (time, overflow) = clock.addingReportingOverflow(nanoseconds)
     return overflow ? .max : time

@@ -186,7 +186,6 @@ extension Runtime {
 
   /// Releases all that the runtime holds. Called after `markEnded`, on the same thread. No lock is held,
   /// because a release may run user code, which then finds that the runtime has ended.
-  @inline(never) @_optimize(size)
   private func takeApart() {
     dropInbox()
     spent = nil
@@ -224,7 +223,6 @@ extension Runtime {
 
   /// Called when the driver finds that a descriptor of the loop is closed, or that the descriptor's number
   /// belongs to another file. The loop can't wait for events any more, so the runtime shuts down.
-  @inline(never) @_optimize(size)
   func descriptorsLost() {
     closed.store(true, ordering: .releasing)
     lock.lock()
@@ -254,7 +252,6 @@ extension Runtime {
   /// `.timedOut`: the runtime has not ended yet. It will end when all pending work has ended, and `shutdown`
   /// may be called again. A negative timeout means without limit. `meanwhile` runs on the calling thread
   /// after the shutdown has begun and before the wait.
-  @inline(never) @_optimize(size)
   public func shutdown(timeoutMilliseconds: Int64, meanwhile: () -> Void = {}) -> ShutdownResult {
     if Process.isForked(generation) { return .already }
     if isDriving { return .wouldDeadlock }

@@ -12,7 +12,6 @@ extension Runtime {
 
   /// Adds the runtime to the list of this process's runtimes. The list holds a reference until the runtime
   /// has ended.
-  @inline(never) @_optimize(size)
   func enlist() {
     let me = Unmanaged.passRetained(self)
     Process.withRuntimes {
@@ -22,7 +21,6 @@ extension Runtime {
     }
   }
 
-  @inline(never) @_optimize(size)
   func delist() {
     let isListed = Process.withRuntimes { () -> Bool in
       let isFirst = Runtime.first?.toOpaque() == Unmanaged.passUnretained(self).toOpaque()
@@ -40,7 +38,6 @@ extension Runtime {
     if isListed { Unmanaged.passUnretained(self).release() }
   }
 
-  @inline(never) @_optimize(size)
   static func all() -> [Runtime] {
     Process.withRuntimes {
       var found: [Runtime] = []
@@ -61,7 +58,6 @@ extension Runtime {
 
   /// Waits until the driver has stopped between two turns. If no thread drives, the calling thread becomes
   /// the driver. False: the driver had not stopped at the deadline.
-  @inline(never) @_optimize(size)
   func holdStill(until deadline: UInt64) -> Bool {
     while true {
       lock.lock()
@@ -85,7 +81,6 @@ extension Runtime {
 
   /// Called on the driving thread between two turns: if a fork is being prepared, waits until the process has
   /// forked.
-  @inline(never) @_optimize(size)
   func standStill() {
     lock.lock()
     let isWanted = stillness.load(ordering: .relaxed) == 1
@@ -101,7 +96,6 @@ extension Runtime {
 
   /// Lets the driver continue. Called in the parent after a fork, or if the preparation of the fork has
   /// failed.
-  @inline(never) @_optimize(size)
   func goOn() {
     if isHeld {
       isHeld = false
@@ -119,7 +113,6 @@ extension Runtime {
   /// calls no callback, because a callback might use a runtime that is not prepared yet. Instead, the first
   /// thread that drives ends the work that was inherited from the parent (`endInherited`). The caller
   /// prepares all runtimes before `goOnInChild` starts a thread for any of them.
-  @inline(never) @_optimize(size)
   func becomeChild() {
     isHeld = false
     endDriving()
@@ -175,7 +168,6 @@ extension Runtime {
 
   /// Wakes a thread for the work that `becomeChild` has left. Called when `becomeChild` has run for every
   /// runtime: the woken thread may run callbacks, and they may use any runtime.
-  @inline(never) @_optimize(size)
   func goOnInChild() {
     // The lock is needed, because another runtime's thread may already run a callback that posts work to this
     // runtime.
@@ -188,7 +180,6 @@ extension Runtime {
 
   /// Ends the work that was inherited from the parent. Called on the driving thread, before any item that was
   /// posted in the child.
-  @inline(never) @_optimize(size)
   func endInherited() {
     let known = hooks
     for hook in known { hook.endInherited() }

@@ -287,7 +287,6 @@ extension Runtime {
   // MARK: The own thread
 
   /// Starts the runtime's own thread. Returns nil, or errno.
-  @inline(never) @_optimize(size)
   func startThread() -> Int32? {
     threadState = .joinable
     var id: pthread_t = 0

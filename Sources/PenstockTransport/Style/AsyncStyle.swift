@@ -59,7 +59,6 @@ public final class AsyncState {
 
   /// Returns the parts of a registration: the callbacks, the state pointer, which holds a reference, and the
   /// finalizer that releases this reference.
-  @inline(never) @_optimize(size)
   public static func table(_ callbacks: AsyncCallbacks, _ userData: UserData)
     -> (Registration.Callbacks, UnsafeMutableRawPointer, Finalizer)
   {
@@ -110,7 +109,6 @@ public final class AsyncState {
 
   /// Calls the user's callback with a handle at the event, which the user has to release. Returns the
   /// verdict.
-  @inline(never)
   fileprivate static func show(
     _ handle: OpaquePointer?, _ state: UnsafeMutableRawPointer?, _ kind: EventKind,
     _ callback: (AsyncCallbacks) -> AsyncCallbacks.Shown?

@@ -72,7 +72,6 @@ extension InterceptedCall {
 
   // MARK: - On the way out
 
-  @inline(never) @_optimize(size)
   fileprivate func startCame(_ hop: Hop) -> Verdict {
     if isShort {
       _ = hop.finish(Status(.resourceExhausted, "no memory for a synchronous interceptor"))
@@ -107,7 +106,6 @@ extension InterceptedCall {
 
   /// Called when the function has called `next` for the first time. Passes the start on, with the function's
   /// changes.
-  @inline(never) @_optimize(size)
   func passStart(_ hop: Hop) {
     guard stage == .offered else { return }
     stage = .passed
@@ -127,7 +125,6 @@ extension InterceptedCall {
 
   /// Called when the function has called `next` after a status. The call begins again below the hop, and the
   /// response that waits at the hop is dropped.
-  @inline(never) @_optimize(size)
   func startAgain(_ hop: Hop) {
     guard stage == .responded, let status else { return }
     refusedAgain = hop.prepareRestart(status, sending: isChanged ? start : nil)
@@ -186,7 +183,6 @@ extension InterceptedCall {
   }
 
   /// Called when the function has returned. Passes the response on, with the function's changes.
-  @inline(never) @_optimize(size)
   func letGo(_ hop: Hop) {
     guard stage == .responded else { return }
     stage = .passing
@@ -211,7 +207,6 @@ extension InterceptedCall {
     }
   }
 
-  @inline(never) @_optimize(size)
   func begin(_ given: Answer, _ hop: Hop) {
     guard stage == .offered else { return }
     if given.headers == nil, given.messages.isEmpty {
@@ -231,7 +226,6 @@ extension InterceptedCall {
 
   /// Delivers as many of the function's own response messages as the caller has asked for, and at last the
   /// status.
-  @inline(never) @_optimize(size)
   func pump(_ hop: Hop) {
     if isPumping { return }
     isPumping = true

@@ -146,7 +146,6 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   private var cell: WaitCell?
 
   /// Called when the start event arrives at the hop.
-  @inline(never) @_optimize(size)
   init(_ hop: Hop, _ interceptor: SyncInterceptor) {
     self.hop = hop
     self.interceptor = interceptor
@@ -183,7 +182,6 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   /// Called when other code than the interceptor's function has ended the call, or when the hop ends. Makes
   /// `next` return. If the function has not begun, it is not run any more. If it runs, its later calls of the
   /// hop's functions do nothing.
-  @inline(never) @_optimize(size)
   func end(_ status: Status?) {
     guard stage != .over else { return }
     stage = .over
@@ -199,7 +197,6 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   }
 
   /// Carries out the function's last order.
-  @inline(never) @_optimize(size)
   public override func run() {
     lock.lock()
     let wanted = wish
@@ -236,7 +233,6 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   // MARK: - The function, on a worker
 
   /// Runs the user's function. The caller holds a reference to this object.
-  @inline(never) @_optimize(size)
   func execute() {
     let handle = SyncHop(self)
     let verdict = interceptor.function(handle.pointer, interceptor.userData.pointer)
@@ -270,14 +266,12 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   private var isGone: Bool { lock.withLock { isOver } }
 
   /// Whether the calling thread drives a loop of the call's runtime. Such a thread must not wait.
-  @inline(never) @_optimize(size)
   private var isOnDrivingThread: Bool {
     DrivingThread.isCurrent() && ClientCall.of(hop)?.channel.runtime.isDriving != false
   }
 
   /// Passes the start on, and waits for the response. A further `next`, after a status, restarts the call
   /// below the hop. While this thread waits, it runs other synchronous functions of the call.
-  @inline(never) @_optimize(size)
   func next() -> Outcome {
     if hasEnded { return hop.refuse(.functionHasEnded) }
     let isAgain = hasCalledNext
@@ -375,7 +369,6 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   }
 
   /// Calls `edit` with the record of the request messages, if `next` has returned a status.
-  @inline(never) @_optimize(size)
   func editRecord(_ edit: (Cut) -> Outcome) -> Outcome {
     guard isBeforeStart else { return notBeforeStart }
     guard !isBeforeNext else { return hop.refuse(.startNotLeft) }
@@ -385,7 +378,6 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   /// Sets the deadline (monotonic ns); nil: no deadline. Before the interceptor's function first calls
   /// `next`, the call's deadline changes at once. If `next` has returned a status, the new deadline takes
   /// effect when the interceptor's function calls `next` again.
-  @inline(never) @_optimize(size)
   func setDeadline(_ time: UInt64?) -> Outcome {
     guard isBeforeStart else { return notBeforeStart }
     if isGone { return .gone }

@@ -208,7 +208,6 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
 
   /// Notes that the event does not wait for an answer any more. `verdict`: the answer; nil: an end. Returns the
   /// state before that, and whether the hop's part in the call is over.
-  @inline(never) @_optimize(size)
   private func leave(with verdict: Verdict?) -> (State, isOver: Bool) {
     let isOver = hop.hasEnded
     lock.lock()

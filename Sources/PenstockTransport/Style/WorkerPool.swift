@@ -53,7 +53,6 @@ final class WorkerPool: @unchecked Sendable {
 
   /// Called on the driving thread when the function of `call` may run: offers it to the workers. False: the
   /// pool has no thread, and none could be started.
-  @inline(never) @_optimize(size)
   func offer(_ call: InterceptedCall) -> Bool {
     lock.lock()
     let work = call.item.syncWork ?? SyncWork()
@@ -140,7 +139,6 @@ final class WorkerPool: @unchecked Sendable {
   }
 
   /// Runs the ready functions of the call, one after the other, on the calling thread.
-  @inline(never) @_optimize(size)
   func serve(_ item: CallItem, _ attendant: Attendant) {
     while serveOne(item, attendant) { lock.withLock { item.syncWork?.back(attendant) } }
   }
@@ -157,7 +155,6 @@ final class WorkerPool: @unchecked Sendable {
 
   /// Called when the worker does not wait any more. Assigns the ready functions that were left for this
   /// worker to other threads.
-  @inline(never) @_optimize(size)
   func leave(_ item: CallItem, _ attendant: Attendant) {
     var followups: [Followup] = []
     lock.lock()
@@ -210,7 +207,6 @@ final class WorkerPool: @unchecked Sendable {
     return false
   }
 
-  @inline(never) @_optimize(size)
   private func main() {
     cs_thread_name("penstock-worker")
     let worker = Worker()
@@ -243,7 +239,6 @@ final class WorkerPool: @unchecked Sendable {
 
   /// Sleeps until there may be a function to run. False: no function came for `idleTime`, or the pool is
   /// closed; the thread has to end.
-  @inline(never) @_optimize(size)
   private func rest() -> Bool {
     let until = cs_monotonic() + WorkerPool.idleTime
     lock.lock()
@@ -293,7 +288,6 @@ final class WorkerPool: @unchecked Sendable {
   var hasThreads: Bool { lock.withLock { alive > 0 } }
 
   /// Closes the pool, and waits until every thread has ended. False: a thread had not ended at `deadline`.
-  @inline(never) @_optimize(size)
   func join(until deadline: UInt64?) -> Bool {
     close()
     lock.lock()

@@ -53,7 +53,6 @@ public final class TLSContext {
     }
   }
 
-  @inline(never) @_optimize(size)
   public static func make(role: Role, options: TLSOptions) -> Made<TLSContext> {
     // This function counts as a held lock, so that a fork waits until it returns. Otherwise a forked child
     // might find OpenSSL's own locks held.
@@ -71,7 +70,6 @@ public final class TLSContext {
     return cs_errno() == ENOMEM ? .failed(.noMemory) : made
   }
 
-  @inline(never) @_optimize(size)
   private static func makeOrSay(role: Role, options: TLSOptions) -> Made<TLSContext> {
     if let name = options.serverName?.view, SocketAddress(literal: name, port: 0) == nil,
       let flaw = HostName.flaw(name)
@@ -115,7 +113,6 @@ public final class TLSContext {
     }
   }
 
-  @inline(never) @_optimize(size)
   private func offer(_ http: HTTPChoice) {
     let protocols = TLSContext.protocols(http)
     switch role {
@@ -166,7 +163,6 @@ public final class TLSContext {
     }
   }
 
-  @inline(never) @_optimize(size)
   private func trustSystem() -> SetupFailure? {
     var failure: SetupFailure?
     for index in 0..<SystemRoots.count {
@@ -192,7 +188,6 @@ public final class TLSContext {
 
   // MARK: Our own certificate
 
-  @inline(never) @_optimize(size)
   private func identify(_ options: TLSOptions) -> SetupFailure? {
     guard let chain = options.certificateChain else {
       if options.privateKey != nil { return SetupFailure("private_key", "a key without a certificate chain") }
@@ -221,7 +216,6 @@ public final class TLSContext {
     }
   }
 
-  @inline(never) @_optimize(size)
   private func useKey(_ pem: ByteBuffer, field: StaticString) -> SetupFailure? {
     guard let count = Int32(exactly: pem.count), let bio = BIO_new_mem_buf(pem.view.baseAddress, count) else {
       return SetupFailure(field, "no private key in PEM form")
@@ -260,7 +254,6 @@ public final class TLSContext {
   }
 
   /// Uses each certificate of a PEM text. The text must have at least one certificate, and all must parse.
-  @inline(never) @_optimize(size)
   private func eachCertificate(_ pem: ByteView, field: StaticString, _ purpose: Use) -> SetupFailure? {
     guard let count = Int32(exactly: pem.count), count > 0, let bio = BIO_new_mem_buf(pem.baseAddress, count)
     else {
@@ -295,7 +288,6 @@ public final class TLSContext {
   /// The failure for a file that could not be read. A lack of descriptors or memory counts as a failure of
   /// the system, and not of the option. The text does not quote the path, because the user may have given a
   /// private key instead of a path by mistake.
-  @inline(never) @_optimize(size)
   private static func unreadable(
     _ field: StaticString, _ file: StaticString, _ code: Int32
   ) -> SetupFailure {

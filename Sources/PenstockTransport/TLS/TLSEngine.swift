@@ -61,7 +61,6 @@ public final class TLSEngine {
 
   /// Makes an engine. nil: no memory, or another reason, which `TLSContext.reason` returns. `host`: the name
   /// or IP address of the peer that a client expects, unless the options give another name.
-  @inline(never) @_optimize(size)
   public static func make(_ context: TLSContext, host: ByteView?) -> TLSEngine? {
     ERR_clear_error()
     var name: ByteBuffer?
@@ -100,7 +99,6 @@ public final class TLSEngine {
   }
 
   /// Continues the handshake. The first call of a client makes its first messages.
-  @inline(never) @_optimize(size)
   public func handshake() -> Progress {
     if failure != nil { return .failed }
     if handshakeIsDone { return .done }
@@ -191,7 +189,6 @@ public final class TLSEngine {
   }
 
   /// Appends our close_notify to `output`.
-  @inline(never) @_optimize(size)
   public func close() {
     guard failure == nil, handshakeIsDone else { return }
     ERR_clear_error()
@@ -223,7 +220,6 @@ public final class TLSEngine {
 
   /// Returns the meaning of `result`, which an OpenSSL function has returned as a failure or a need for
   /// input.
-  @inline(never) @_optimize(size)
   private func settle(_ result: Int32) -> Received {
     switch SSL_get_error(ssl, result) {
     case SSL_ERROR_WANT_READ, SSL_ERROR_WANT_WRITE: return .needsMore
@@ -235,7 +231,6 @@ public final class TLSEngine {
     }
   }
 
-  @inline(never) @_optimize(size)
   private func explain(_ error: UInt) {
     if outOfMemory { return fail(ByteBuffer().say("no memory for TLS records")) }
     if !handshakeIsDone, let text = saysNoTLS() { return fail(text) }
@@ -275,7 +270,6 @@ public final class TLSEngine {
 
   /// Adds a likely reason why a server has closed the connection. With TLS 1.3 a server checks the client's
   /// certificate after the client has finished the handshake, and some servers do not report a refusal.
-  @inline(never) @_optimize(size)
   func sayAsked(_ text: ByteBuffer) {
     guard wasAsked else { return }
     text.say("; it asked for a client certificate, and ")
@@ -287,7 +281,6 @@ public final class TLSEngine {
 
   /// The error text if the peer's first bytes are not TLS; nil: they may be TLS. A TLS record begins with its
   /// type, 20 to 24, and the first byte of the version, 3 (RFC 8446 section 5.1).
-  @inline(never) @_optimize(size)
   private func saysNoTLS() -> ByteBuffer? {
     let seen = ByteBuffer()
     seen.say(opening.view).say(ByteView(rebasing: input.view.prefix(TLSEngine.openingSize - opening.count)))

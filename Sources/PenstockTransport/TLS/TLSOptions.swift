@@ -59,7 +59,6 @@ enum SmallFile {
 
   static let limit = 16 << 20
 
-  @inline(never) @_optimize(size)
   static func read(_ path: ByteView) -> Outcome {
     guard let name = ByteBuffer(copying: path), name.append(byte: 0), let bytes = ByteBuffer(capacity: 0),
       let start = name.view.baseAddress
