@@ -107,7 +107,7 @@ TEST(blocks_that_a_thread_keeps_are_bounded) {
   CHECK(during > before + (4 << 20));
   /* The library may keep 2 MiB in the store that threads share, the blocks that two threads keep, and lists that have
    * grown. */
-  if (!CHECK(after < before + (3 << 20))) printf("  %zu, then %zu, then %zu bytes\n", before, during, after);
+  if (!CHECK(after < before + (4 << 20))) printf("  %zu, then %zu, then %zu bytes\n", before, during, after);
   penstock_channel_release(channel);
 }
 
