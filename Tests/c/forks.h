@@ -27,7 +27,7 @@ static inline pid_t fork_and(void (*body)(void *), void *argument) {
   fflush(stdout);
   pid_t child = fork();
   if (child != 0) return child;
-  alarm(25u * (unsigned)test_slow());
+  alarm((unsigned)(test_patience_ms() / 1000));
   child_failures = 0;
   body(argument);
   fflush(stdout);

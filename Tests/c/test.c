@@ -51,6 +51,8 @@ int test_slow(void) {
   return factor;
 }
 
+int test_patience_ms(void) { return 40000 + 20000 * test_slow(); }
+
 int test_rounds(int times) {
   int rounds = times / test_slow();
   return rounds < 2 ? 2 : rounds;
@@ -169,7 +171,7 @@ int latch_count(latch *latch) {
 bool latch_wait_at(const char *file, int line, latch *latch, int count) {
   struct timespec until;
   clock_gettime(CLOCK_REALTIME, &until);
-  until.tv_sec += 20 * test_slow();
+  until.tv_sec += test_patience_ms() / 1000;
   pthread_mutex_lock(&latch->mutex);
   int status = 0;
   while (latch->count < count && status == 0) status = pthread_cond_timedwait(&latch->changed, &latch->mutex, &until);
@@ -447,7 +449,7 @@ int main(int count, char **arguments) {
     atomic_store(&failures, 0);
     printf("  ... %s\n", entry->name);
     int64_t started = test_now_ms();
-    alarm((unsigned)(30 * test_slow()));
+    alarm(2u * (unsigned)test_patience_ms() / 1000);
     entry->run();
     alarm(0);
     int64_t took = test_now_ms() - started;
@@ -467,6 +469,6 @@ int main(int count, char **arguments) {
   for (int64_t until = test_now_ms() + 10000; threads_named("penstock") > 0 && test_now_ms() < until;) test_pause();
   /* The functions that run at exit may hang, too, so the alarm is set again. */
   running = "exit";
-  alarm((unsigned)(30 * test_slow()));
+  alarm(2u * (unsigned)test_patience_ms() / 1000);
   return failed ? 1 : 0;
 }

@@ -227,7 +227,7 @@ TEST(api_random_calls_of_every_function) {
   pthread_t worker;
   pthread_create(&worker, NULL, run_jobs, NULL);
   for (uint32_t i = 0; i < rounds; i++) {
-    alarm((unsigned)(30 * test_slow()));
+    alarm(2u * (unsigned)test_patience_ms() / 1000);
     printf("  ... API_SEED=%u\n", seed + i);
     play(seed + i);
   }

@@ -32,7 +32,7 @@ static int32_t take_ticket(penstock_hop *hop, void *state) {
 }
 
 static void use_in_child(parent *p) {
-  alarm(25u * (unsigned)test_slow());
+  alarm((unsigned)(test_patience_ms() / 1000));
   penstock_reply *reply = NULL;
   penstock_call *call = NULL;
   penstock_message *message = NULL;
@@ -128,7 +128,7 @@ static void fork_with(const char *options) {
   if (OK(penstock_call_receive(p.call, &message))) penstock_message_release(message);
   OK(penstock_call_half_close(p.call));
   /* The callbacks of a host-driven runtime run when it is polled. */
-  int64_t until = test_now_ms() + 20000 * test_slow();
+  int64_t until = test_now_ms() + test_patience_ms();
   while (!atomic_load(&p.is_kept) && options && strstr(options, "host") && test_now_ms() < until) {
     penstock_runtime_poll(p.runtime, 10);
   }
@@ -177,7 +177,7 @@ TEST(fork_while_calls_run) {
     fflush(stdout);
     pid_t child = fork();
     if (child == 0) {
-      alarm(25u * (unsigned)test_slow());
+      alarm((unsigned)(test_patience_ms() / 1000));
       penstock_reply *reply = NULL;
       penstock_result result = penstock_channel_unary(channel, UNARY, "x", 1, NULL, &reply, NULL);
       penstock_channel_release(channel);
@@ -211,7 +211,7 @@ static int32_t fork_in_function(penstock_hop *call, void *user_data) {
     fflush(stdout);
     pid_t child = fork();
     if (child == 0) {
-      alarm(25u * (unsigned)test_slow());
+      alarm((unsigned)(test_patience_ms() / 1000));
       CHILD(penstock_hop_next(call) == PENSTOCK_E_FORKED);
       CHILD(penstock_hop_end(call, 1, NULL) == PENSTOCK_E_FORKED);
       CHILD(answer_hop(call, NULL) == PENSTOCK_E_FORKED);
@@ -251,7 +251,7 @@ TEST(fork_while_a_function_runs) {
   fflush(stdout);
   pid_t child = fork();
   if (child == 0) {
-    alarm(25u * (unsigned)test_slow());
+    alarm((unsigned)(test_patience_ms() / 1000));
     CHILD(penstock_runtime_shutdown(runtime, -1) == PENSTOCK_E_FORKED);
     penstock_call_release(call);
     penstock_channel_release(channel);
@@ -301,7 +301,7 @@ TEST(fork_ready_state_of_the_parent_is_refused) {
   while (penstock_free(text), text = NULL, request == 0);
   pid_t child = fork();
   if (child == 0) {
-    alarm(25u * (unsigned)test_slow());
+    alarm((unsigned)(test_patience_ms() / 1000));
     penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
     int wrong = 0;
     wrong += penstock_metrics_snapshot_json(metrics, &text) != PENSTOCK_E_FORKED;

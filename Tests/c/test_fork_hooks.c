@@ -349,7 +349,7 @@ TEST(fork_hooks_may_be_installed_twice) {
   fflush(stdout);
   pid_t child = fork();
   if (child == 0) {
-    alarm(25u * (unsigned)test_slow());
+    alarm((unsigned)(test_patience_ms() / 1000));
     penstock_fork_child();
     call_both(&load);
     fflush(stdout);

@@ -45,7 +45,7 @@ TEST(runtime_host_driven_by_poll) {
   OK(penstock_runtime_poll(runtime, 0));
   host_call calls[3];
   for (int i = 0; i < 3; i++) start_host_call(&calls[i], runtime, channel);
-  int64_t until = test_now_ms() + 20000 * test_slow();
+  int64_t until = test_now_ms() + test_patience_ms();
   for (int i = 0; i < 3; i++) {
     while (latch_count(&calls[i].finalized) == 0 && test_now_ms() < until) {
       penstock_result result = penstock_runtime_poll(runtime, 1000);
@@ -92,7 +92,7 @@ TEST(runtime_host_driven_by_its_fd) {
     start_host_call(&call, runtime, channel);
     while (latch_count(&call.finalized) == 0) {
       struct pollfd ready = {fd, POLLIN, 0};
-      int count = poll(&ready, 1, 20000 * test_slow());
+      int count = poll(&ready, 1, test_patience_ms());
       if (!CHECK_INT(count, 1)) break;
       OK(penstock_runtime_poll(runtime, 0));
     }
@@ -122,7 +122,7 @@ TEST(runtime_host_fd_wakes_for_a_deadline) {
   int turns = 0;
   while (latch_count(&host.finalized) == 0 && turns++ < 10000) {
     struct pollfd ready = {fd, POLLIN, 0};
-    if (!CHECK_INT(poll(&ready, 1, 20000 * test_slow()), 1)) break;
+    if (!CHECK_INT(poll(&ready, 1, test_patience_ms()), 1)) break;
     OK(penstock_runtime_poll(runtime, 0));
   }
   CHECK_INT(host.code, PENSTOCK_STATUS_DEADLINE_EXCEEDED);

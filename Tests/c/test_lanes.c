@@ -23,7 +23,7 @@ static const char *echo_each(penstock_channel *channel, const char *sent, pensto
 
 static penstock_reply *wait_reply(penstock_call *call) {
   penstock_reply *reply = NULL;
-  int64_t until = test_now_ms() + 20000 * test_slow();
+  int64_t until = test_now_ms() + test_patience_ms();
   while (penstock_call_reply(call, &reply) == PENSTOCK_E_WOULD_BLOCK && test_now_ms() < until) test_pause();
   CHECK(reply != NULL);
   return reply;

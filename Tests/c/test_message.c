@@ -299,7 +299,7 @@ TEST(message_that_waits_as_the_runtime_shuts_down) {
   waiting waiting;
   penstock_runtime *runtime = new_runtime(NULL);
   begin_waiting(&waiting, open_channel_on(runtime), "{" ROOM "}");
-  OK(penstock_runtime_shutdown(runtime, 20000 * test_slow()));
+  OK(penstock_runtime_shutdown(runtime, test_patience_ms()));
   end_waiting(&waiting, PENSTOCK_STATUS_CANCELLED);
   penstock_runtime_release(runtime);
 }

@@ -134,7 +134,7 @@ TEST(others_grpc_java_8187_the_last_callback_comes_without_reading_on) {
 static int32_t set_deadline(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event == PENSTOCK_EVENT_START)
-    OK(penstock_request_set_deadline_ms(penstock_hop_request(hop), 20000 * test_slow()));
+    OK(penstock_request_set_deadline_ms(penstock_hop_request(hop), test_patience_ms()));
   return PENSTOCK_NEXT;
 }
 

@@ -183,7 +183,7 @@ static void reenter_from(int32_t event, action action, const char *runtime_optio
   penstock_call_try_send(call, "x", 1);
   penstock_call_demand(call, 10);
   bool host = runtime_options != NULL;
-  int64_t until = test_now_ms() + 20000 * test_slow();
+  int64_t until = test_now_ms() + test_patience_ms();
   while (host && latch_count(&call_finalized) == 0 && test_now_ms() < until) penstock_runtime_poll(runtime, 100);
   if (!latch_wait(&call_finalized, 1)) printf("  %s from %s\n", action_names[action], place_name(event));
   if (event != PENSTOCK_EVENT_CANCEL && !CHECK_INT(atomic_load(&what.done), 1)) {

@@ -339,7 +339,7 @@ static void run_storm(const char *runtime_options, int calls) {
   for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
   CHECK_INT(atomic_load(&storm.torn), 0);
   penstock_channel_release(storm.channel);
-  OK(penstock_runtime_shutdown(storm.runtime, 10000 * test_slow()));
+  OK(penstock_runtime_shutdown(storm.runtime, test_patience_ms()));
   penstock_runtime_release(storm.runtime);
   EVENTUALLY(atomic_load(&storm.finalized) == atomic_load(&storm.registered));
   printf("  %d calls, %d threads, %d registrations, %d rounds of changes\n", calls, THREADS,

@@ -241,7 +241,7 @@ TEST(sync_in_every_place_replaced_filtered_and_waited_for) {
   CHECK_INT(penstock_reply_code(reply), 0);
   penstock_reply_release(reply);
   penstock_call_release(call);
-  OK(penstock_registration_wait_removed(plan.id, 20000 * test_slow()));
+  OK(penstock_registration_wait_removed(plan.id, test_patience_ms()));
   CHECK_INT(latch_count(&first.finalized), 1);
   CHECK_INT(own.runs, 1);
   CHECK_INT(wide.runs, 2);
@@ -287,7 +287,7 @@ TEST(sync_removal_waits_for_a_function_that_outlasts_its_call) {
   CHECK_RESULT(penstock_registration_wait_removed(plan.id, 20), PENSTOCK_E_TIMEOUT);
   CHECK_INT(latch_count(&self.finalized), 0);
   latch_signal(&plan.go);
-  OK(penstock_registration_wait_removed(plan.id, 20000 * test_slow()));
+  OK(penstock_registration_wait_removed(plan.id, test_patience_ms()));
   CHECK_INT(latch_count(&self.finalized), 1);
   penstock_channel_release(channel);
 }

@@ -64,7 +64,7 @@ static void bench_open(worker_bench *bench, const char *options, int count, int3
 /* Shuts the runtime down, which joins its workers; everything is finalized then. */
 static void bench_close(worker_bench *bench) {
   penstock_channel_release(bench->channel);
-  OK(penstock_runtime_shutdown(bench->runtime, 20000 * test_slow()));
+  OK(penstock_runtime_shutdown(bench->runtime, test_patience_ms()));
   penstock_call_release(bench->kept);
   for (int index = 0; index < bench->count; index++) CHECK_INT(bench->layers[index].finalized, 1);
   CHECK_RESULT(penstock_runtime_shutdown(bench->runtime, -1), PENSTOCK_E_ALREADY);
@@ -426,7 +426,7 @@ TEST(sync_host_mode_makes_the_descriptor_readable) {
   int turns = 0;
   while (latch_count(&bench.done) == 0 && turns++ < 1000) {
     /* Each request of the worker makes the descriptor readable. */
-    REQUIRE(is_readable(bench.runtime, 20000 * test_slow()));
+    REQUIRE(is_readable(bench.runtime, test_patience_ms()));
     OK(penstock_runtime_poll(bench.runtime, 0));
   }
   CHECK_INT(latch_count(&bench.done), 1);

@@ -19,7 +19,7 @@ METHODS = {"unary": "Unary", "get": "Get", "server_stream": "ServerStream", "cli
 MAKERS = {"unary": "unary_unary", "get": "unary_unary", "release": "unary_unary", "state": "unary_unary",
           "server_stream": "unary_stream", "client_stream": "stream_unary", "bidi": "stream_stream"}
 # The time limit of a call, and of a wait, in seconds.
-LIMIT = 20
+LIMIT = 60
 
 
 @dataclasses.dataclass

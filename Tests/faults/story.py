@@ -24,7 +24,7 @@ class Story:
         self.is_open = any("|" in code for code in self.expected.values())
         check(self.is_open == bool(re.search(r"^# not determined: ", self.text, re.MULTILINE)),
               f"{path.name}: what is not determined is named where there are alternatives, and nowhere else")
-        self.deadline = int(client.get("deadline_ms", 5000))
+        self.deadline = int(client.get("deadline_ms", 20000))
 
     def fields(self, word):
         found = re.search(rf"^# {word} (.*)$", self.text, re.MULTILINE)

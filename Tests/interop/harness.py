@@ -43,7 +43,7 @@ def check_equal(found, expected, what=""):
     check(found == expected, f"{what}: found {found!r}, expected {expected!r}")
 
 
-def wait_for(condition, *what, limit=30):
+def wait_for(condition, *what, limit=90):
     """Waits until `condition` returns something true. `what` describes the condition if the wait fails; a function in it is
     called for its result then."""
     until = time.monotonic() + limit
@@ -138,7 +138,7 @@ class Process:
             self.lines.put(line.rstrip("\n"))
         self.lines.put(None)
 
-    def line(self, wanted=lambda line: True, limit=15):
+    def line(self, wanted=lambda line: True, limit=60):
         """The next line for which `wanted` gives true; None at the end of the output."""
         until = time.monotonic() + limit
         while True:
@@ -153,7 +153,7 @@ class Process:
             if wanted(line):
                 return line
 
-    def told(self, limit=15, **wanted):
+    def told(self, limit=60, **wanted):
         """The next line of JSON that has these keys, with these values unless they are `...`."""
         found = {}
 
@@ -182,7 +182,7 @@ class Process:
     def signal(self, number):
         self.popen.send_signal(number)
 
-    def wait(self, limit=60):
+    def wait(self, limit=180):
         """Waits until the process has ended. Gives its exit status and everything that it has printed."""
         try:
             status = self.popen.wait(limit)
@@ -385,7 +385,7 @@ def workspace():
 # ---- Cases in a program of their own ----
 
 
-def run_cases(suite, label, command, names, limit=90):
+def run_cases(suite, label, command, names, limit=270):
     """Runs `command` with the cases `names`, and counts the lines `ok NAME` and `FAILED NAME` that it prints. If it crashes
     or hangs, the case that was running has failed, and the remaining cases run in a new process."""
     names = [name for name in names if suite.wants(f"{label} {name}")]

@@ -71,7 +71,7 @@ penstock_reply *call_unary(trial *trial, const char *method, penstock_call_optio
     return call_late(trial, true, method, options);
   }
   /* A call that hangs gets no answer, and its deadline is far away: only the cancel ends it, unless a hop does. */
-  bool hangs = dice < 30;
+  bool hangs = dice < 40;
   penstock_request *request = penstock_call_options_request(options);
   if (hangs && (penstock_metadata_set(penstock_request_metadata(request), "x-delay-ms", "600000") != PENSTOCK_OK ||
                 penstock_request_set_deadline_ms(request, 60000) != PENSTOCK_OK))

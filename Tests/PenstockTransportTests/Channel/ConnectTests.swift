@@ -5,7 +5,7 @@ import Testing
 @testable import PenstockTransport
 
 /// Tests of channels that connect or fail to connect: addresses, silent peers, TLS.
-@Suite(.timeLimit(.minutes(1))) struct ConnectTests {
+@Suite(.timeLimit(.minutes(5))) struct ConnectTests {
   let certificates = Certificates.shared
 
   @Test func addressesInTurn() throws {

@@ -8,7 +8,7 @@ import Testing
 
 /// Tests of health checks by the client (gRFC A17), in a simulated world whose clock advances only when the
 /// loop sleeps.
-@Suite(.timeLimit(.minutes(1))) struct HealthTests {
+@Suite(.timeLimit(.minutes(5))) struct HealthTests {
   static let second = SimulationTests.second
 
   let world = Simulation()

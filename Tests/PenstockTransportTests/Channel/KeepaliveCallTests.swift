@@ -58,7 +58,7 @@ private final class PingedServer {
 }
 
 /// Tests of keepalive with a whole client and a server that may stop answering, in simulated time.
-@Suite(.timeLimit(.minutes(1))) struct KeepaliveCallTests {
+@Suite(.timeLimit(.minutes(5))) struct KeepaliveCallTests {
   private let server = PingedServer()
   private var world: Simulation { server.world }
 
@@ -304,7 +304,7 @@ private final class PingedServer {
 }
 
 /// Tests of keepalive over real sockets.
-@Suite(.timeLimit(.minutes(1))) struct KeepaliveSocketTests {
+@Suite(.timeLimit(.minutes(5))) struct KeepaliveSocketTests {
   static let millisecond: UInt64 = 1_000_000
 
   private func client(_ server: RawServer, tls: Bool = false) throws -> TestClient {

@@ -7,7 +7,7 @@ import Testing
 
 /// Tests of the connection event `silent`, in a channel without keepalive and a simulated world whose clock
 /// advances only when the loop sleeps.
-@Suite(.timeLimit(.minutes(1))) struct SilenceTests {
+@Suite(.timeLimit(.minutes(5))) struct SilenceTests {
   static let second = SimulationTests.second
 
   let world = Simulation()
