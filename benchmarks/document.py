@@ -42,8 +42,8 @@ HEAD = """# Benchmark tables
 
 <!-- Written by benchmarks/document.py from benchmarks/figures: do not edit it. -->
 
-This page has the latest figures that were kept. [performance.md](performance.md) has the main ones and advice, and
-[performance-notes.md](performance-notes.md) names the limit of each. The sections come from different runs.
+This page has the latest figures that were kept. [performance.md](performance.md) has the main ones, what limits them, and
+advice. The sections come from different runs.
 """
 COMPARED = """Written by `make bench`. Rates are medians of the rounds, with the minimum and the maximum. "Client CPU" is per
 call or message. p50 and p99 are by each client's own clock; "between writes" is the time from the write of one request to
