@@ -43,12 +43,25 @@ let tests: [Target] =
   embedded
   ? []
   : [
+    // Threads, waits and a simulated world for the tests of several targets.
+    .target(
+      name: "PenstockTestSupport",
+      dependencies: ["PenstockLoop", "PenstockNames", "PenstockWire", "CSystem"],
+      path: "Tests/PenstockTestSupport", swiftSettings: swift),
     .testTarget(name: "PenstockWireTests", dependencies: ["PenstockWire"], swiftSettings: swift),
     .testTarget(
-      name: "PenstockCallTests", dependencies: ["PenstockCall", "PenstockLaws"], swiftSettings: swift),
-    .testTarget(name: "PenstockChannelTests", dependencies: ["PenstockChannel"], swiftSettings: swift),
+      name: "PenstockNamesTests", dependencies: ["PenstockNames", "PenstockTestSupport"], swiftSettings: swift
+    ),
     .testTarget(
-      name: "PenstockTransportTests", dependencies: ["PenstockTransport", "PenstockLaws"],
+      name: "PenstockLoopTests", dependencies: ["PenstockLoop", "PenstockTestSupport"], swiftSettings: swift),
+    .testTarget(
+      name: "PenstockCallTests", dependencies: ["PenstockCall", "PenstockLaws"], swiftSettings: swift),
+    .testTarget(
+      name: "PenstockChannelTests", dependencies: ["PenstockChannel", "PenstockTestSupport"],
+      swiftSettings: swift),
+    .testTarget(
+      name: "PenstockTransportTests",
+      dependencies: ["PenstockTransport", "PenstockLaws", "PenstockTestSupport"],
       swiftSettings: swift),
   ]
 
@@ -58,8 +71,9 @@ let fuzzers: [Target] =
     .executableTarget(
       name: "penstock-fuzz",
       dependencies: [
-        "PenstockABI", "PenstockTransport", "PenstockChannel", "PenstockCall", "PenstockWire", "CPenstock",
-        "CSystem", "COpenSSL",
+        "PenstockABI", "PenstockTransport", "PenstockChannel", "PenstockCall", "PenstockLoop",
+        "PenstockNames",
+        "PenstockWire", "CPenstock", "CSystem", "COpenSSL",
       ],
       path: "fuzz", exclude: ["corpus"], swiftSettings: swift + [.unsafeFlags(["-parse-as-library"])],
       linkerSettings: [.unsafeFlags(["-sanitize=fuzzer,address"])])
@@ -81,34 +95,43 @@ let package = Package(
     .systemLibrary(name: "CJansson"),
     .systemLibrary(name: "CZlib"),
     .systemLibrary(name: "CVersion"),
-    .target(name: "PenstockWire", dependencies: ["CMemory"], swiftSettings: swift),
+    .target(name: "PenstockWire", dependencies: ["CMemory", "CSystem"], swiftSettings: swift),
+    .target(name: "PenstockNames", dependencies: ["PenstockWire", "CSystem"], swiftSettings: small),
+    .target(
+      name: "PenstockLoop", dependencies: ["PenstockNames", "PenstockWire", "CMemory", "CSystem"],
+      swiftSettings: swift),
     .target(name: "PenstockCall", dependencies: ["PenstockWire", "CMemory"], swiftSettings: swift),
     .target(
-      name: "PenstockChannel", dependencies: ["PenstockCall", "PenstockWire", "CSystem"], swiftSettings: small
+      name: "PenstockChannel", dependencies: ["PenstockCall", "PenstockNames", "PenstockWire"],
+      swiftSettings: small
     ),
     .target(
       name: "PenstockTransport",
       dependencies: [
-        "PenstockChannel", "PenstockCall", "PenstockWire", "CMemory", "CSystem", "CNghttp2", "COpenSSL",
-        "CZlib",
+        "PenstockChannel", "PenstockCall", "PenstockLoop", "PenstockNames", "PenstockWire", "CMemory",
+        "CSystem",
+        "CNghttp2", "COpenSSL", "CZlib",
       ],
       swiftSettings: swift),
     .target(
-      name: "PenstockReady", dependencies: ["PenstockTransport", "PenstockCall", "PenstockWire", "CMemory"],
+      name: "PenstockReady",
+      dependencies: ["PenstockTransport", "PenstockCall", "PenstockLoop", "PenstockWire", "CMemory"],
       swiftSettings: small),
     .target(
       name: "PenstockABI",
       dependencies: [
-        "PenstockReady", "PenstockTransport", "PenstockChannel", "PenstockCall", "PenstockWire", "CMemory",
-        "CSystem", "CJansson", "CVersion", "CPenstock",
+        "PenstockReady", "PenstockTransport", "PenstockChannel", "PenstockCall", "PenstockLoop",
+        "PenstockNames",
+        "PenstockWire", "CMemory", "CSystem", "CJansson", "CVersion", "CPenstock",
       ]
         + shimmed,
       swiftSettings: small),
     .executableTarget(
       name: "penstock-peer",
       dependencies: [
-        "PenstockTransport", "PenstockChannel", "PenstockWire", "CMemory", "CSystem", "CNghttp2", "COpenSSL",
-        "CZlib", "CJansson",
+        "PenstockTransport", "PenstockChannel", "PenstockLoop", "PenstockNames", "PenstockWire", "CMemory",
+        "CSystem",
+        "CNghttp2", "COpenSSL", "CZlib", "CJansson",
       ]
         + shimmed,
       swiftSettings: swift + [.unsafeFlags(["-parse-as-library"])],

@@ -1,5 +1,6 @@
 import PenstockChannel
 import PenstockWire
+import PenstockNames
 
 /// Fuzzes the SRV records of a DNS answer: the first byte of the input chooses the order, the rest is the
 /// answer of a server. Checks that each record is taken once, by priority, and has a host name.

@@ -4,6 +4,7 @@ import PenstockChannel
 import PenstockWire
 
 @testable import PenstockTransport
+import PenstockNames
 
 // Fuzzes texts that a program may pass: targets, and the JSON of options, metadata and statuses. If a text
 // can be parsed as a status, the JSON of that status must give the same status again.

@@ -3,6 +3,7 @@ public import CPenstock
 import PenstockCall
 import PenstockTransport
 import PenstockWire
+import PenstockLoop
 
 // The functions of call.h for call options and for calls.
 

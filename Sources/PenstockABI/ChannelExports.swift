@@ -4,6 +4,7 @@ import PenstockCall
 import PenstockChannel
 import PenstockTransport
 import PenstockWire
+import PenstockLoop
 
 // The functions of channel.h.
 

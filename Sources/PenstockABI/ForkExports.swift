@@ -1,5 +1,6 @@
 import CPenstock
 import PenstockTransport
+import PenstockLoop
 
 // The functions of fork.h.
 
@@ -10,4 +11,4 @@ public func penstock_fork_prepare() { Fork.prepare() }
 public func penstock_fork_parent() { Fork.parent() }
 
 @_cdecl("penstock_fork_child") @implementation
-public func penstock_fork_child() { Fork.child() }
+public func penstock_fork_child() { Fork.child(forgetting: Worker.forgetAll) }

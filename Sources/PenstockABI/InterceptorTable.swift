@@ -3,6 +3,7 @@ import CPenstock
 import PenstockCall
 import PenstockTransport
 import PenstockWire
+import PenstockLoop
 
 // Reads a penstock_interceptor, registers it, and lists the registered interceptors.
 

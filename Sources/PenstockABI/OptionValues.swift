@@ -4,6 +4,7 @@ import PenstockChannel
 import PenstockReady
 import PenstockTransport
 import PenstockWire
+import PenstockNames
 
 // The types of options. Each function reads a member of a JSON object and checks its bounds; its failure says
 // what was expected. The rows of Options.swift and ReadyOptions.swift use these functions, and

@@ -3,6 +3,7 @@ import PenstockCall
 import PenstockChannel
 import PenstockTransport
 import PenstockWire
+import PenstockLoop
 
 // The functions of picker.h.
 

@@ -4,6 +4,7 @@ import PenstockCall
 import PenstockReady
 import PenstockTransport
 import PenstockWire
+import PenstockLoop
 
 // The functions of ready.h, which fill in the tables (penstock_interceptor) of ready-made interceptors.
 

@@ -3,6 +3,7 @@ import CPenstock
 import PenstockCall
 import PenstockTransport
 import PenstockWire
+import PenstockLoop
 
 // The functions of call.h for replies, which hold the outcome of a call.
 

@@ -2,6 +2,7 @@ public import CPenstock
 import PenstockCall
 import PenstockTransport
 import PenstockWire
+import PenstockLoop
 
 // The functions of request.h: for the request of a call, in a hop, in call options or in a picker. The handle
 // of a request is the handle of the hop, the options or the pick.

@@ -3,6 +3,8 @@ import PenstockCall
 import PenstockChannel
 import PenstockTransport
 import PenstockWire
+import PenstockLoop
+import PenstockNames
 
 // The functions of resolver.h: names that the program itself resolves.
 

@@ -4,6 +4,7 @@ import CSystem
 import PenstockCall
 import PenstockTransport
 import PenstockWire
+import PenstockLoop
 
 // The functions of runtime.h.
 

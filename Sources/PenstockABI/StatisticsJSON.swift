@@ -3,6 +3,7 @@ public import CPenstock
 import PenstockCall
 import PenstockTransport
 import PenstockWire
+import PenstockLoop
 
 // The statistics of a call as JSON, which a hop and a reply can give.
 

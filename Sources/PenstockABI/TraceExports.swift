@@ -3,6 +3,7 @@ public import CPenstock
 import PenstockCall
 import PenstockTransport
 import PenstockWire
+import PenstockLoop
 
 // The functions of hop.h, call.h and runtime.h for traces, and for snapshots of running calls.
 

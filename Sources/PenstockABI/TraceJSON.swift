@@ -3,6 +3,7 @@ import CPenstock
 import PenstockCall
 import PenstockTransport
 import PenstockWire
+import PenstockLoop
 
 // Traces and snapshots as JSON. They contain no messages and no values of metadata.
 

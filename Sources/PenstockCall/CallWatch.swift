@@ -1,3 +1,4 @@
+import PenstockWire
 import Synchronization
 
 /// Says which callback runs on a runtime's driving thread; any thread may read it. So a callback that does
@@ -5,7 +6,7 @@ import Synchronization
 ///
 /// There is one writer, which never waits; a reader reads again if the writer has written meanwhile. The
 /// object holds only numbers, so nothing is freed while a reader uses it.
-public final class CallWatch: @unchecked Sendable {
+public final class CallWatch: ClockMark, @unchecked Sendable {
   public struct Running {
     public let call: UInt64
     public let event: EventKind
@@ -21,11 +22,7 @@ public final class CallWatch: @unchecked Sendable {
   private let what = Atomic<UInt64>(0)
   private let call = Atomic<UInt64>(0)
 
-  /// Whether user code, which may take long, has run since the loop last read the clock. On the driving
-  /// thread only.
-  public var hasRun = false
-
-  public init() {}
+  public override init() { super.init() }
 
   /// Notes that a callback begins: one of an interceptor, or one of the call's user, for which `registration`
   /// is 0.
@@ -51,7 +48,7 @@ public final class CallWatch: @unchecked Sendable {
   /// Notes that several callbacks of one call begin. `show` names each of them, and `end` ends the last.
   @inline(__always)
   func begin(_ id: UInt64) {
-    hasRun = true
+    isStale = true
     what.store(0, ordering: .releasing)
     call.store(id, ordering: .releasing)
     begun.store(begun.load(ordering: .relaxed) &+ 1, ordering: .releasing)

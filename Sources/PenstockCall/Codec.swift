@@ -149,7 +149,7 @@ extension Call {
   /// Encodes a request message for the bytes level. Returns false if the codec has failed and the call was
   /// ended for that.
   func encode(_ message: Message, _ codec: Codec) -> Bool {
-    watch.hasRun = true
+    watch.isStale = true
     if codec.encode(message, request.path) { return true }
     tellSent(1, from: codecIndex - 1)
     codecFailed("the codec could not encode a request message of ")
@@ -157,7 +157,7 @@ extension Call {
   }
 
   func decode(_ message: Message, _ codec: Codec) -> Bool {
-    watch.hasRun = true
+    watch.isStale = true
     if message.isObject || codec.decode(message, request.path) { return true }
     codecFailed("the codec could not decode a response message of ")
     return false

@@ -62,7 +62,7 @@ public final class Job: ExecutorJob {
     context = hop.call.context
     if isAwaited { hop.call.withLoop { $0.shareTickets(of: hop.call) } }
     // `submit` is the user's code, and may take long.
-    hop.call.watch.hasRun = true
+    hop.call.watch.isStale = true
   }
 
   public override func run() {

@@ -1,5 +1,6 @@
 import PenstockCall
 import PenstockWire
+import PenstockNames
 
 /// One server of the name in a channel's target: its address, and what the resolver says about it. The object
 /// never changes, except that `text` is made at its first use.

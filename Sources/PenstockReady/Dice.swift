@@ -1,4 +1,5 @@
 import PenstockTransport
+import PenstockLoop
 
 /// A probability, as a number of 2^32 equally likely cases.
 public struct Chance: Sendable {

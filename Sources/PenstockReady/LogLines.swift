@@ -1,6 +1,7 @@
 import PenstockCall
 import PenstockTransport
 import PenstockWire
+import PenstockLoop
 
 /// Logging: passes each event, as a line of JSON, to a function of the user. The callbacks of events that are
 /// not logged are NULL, and cost nothing.

@@ -1,6 +1,7 @@
 import PenstockCall
 import PenstockTransport
 import PenstockWire
+import PenstockLoop
 
 /// Metrics: counters and histograms by method and status code. Any number of interceptors may share one
 /// object. A reader takes a reference to the arrays and then unlocks the lock. If a count changes while it

@@ -1,6 +1,7 @@
 import PenstockCall
 import PenstockTransport
 import PenstockWire
+import PenstockLoop
 
 /// Rate limit: a token bucket in which calls wait for their turn.
 ///

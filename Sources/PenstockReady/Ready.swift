@@ -7,6 +7,7 @@
 import PenstockCall
 import PenstockTransport
 import PenstockWire
+import PenstockLoop
 
 /// A ready-made interceptor: the object behind the `user_data` of a `penstock_interceptor` (a "table"). Each
 /// table has its own reference to the object.

@@ -1,6 +1,7 @@
 import PenstockCall
 import PenstockTransport
 import PenstockWire
+import PenstockLoop
 
 /// A response cache for unary calls.
 ///

@@ -2,6 +2,7 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 import Synchronization
+import PenstockLoop
 
 /// Finds the store that has made a request for a token, by the request's number, on any thread.
 ///

@@ -1,6 +1,7 @@
 import PenstockCall
 import PenstockTransport
 import PenstockWire
+import PenstockLoop
 
 /// Keeps the token, the open request for the next one, and the calls that wait for it.
 public final class TokenStore: @unchecked Sendable {

@@ -2,6 +2,7 @@ import CSystem
 import PenstockChannel
 import PenstockTransport
 import PenstockWire
+import PenstockLoop
 
 /// Receives and sends the bytes of one connection, through TLS if the peer uses TLS.
 final class Link {

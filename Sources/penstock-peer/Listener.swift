@@ -2,6 +2,7 @@ import CSystem
 import PenstockChannel
 import PenstockTransport
 import PenstockWire
+import PenstockLoop
 
 /// The listening socket. Each accepted connection becomes a `Doorman`, which finds out the HTTP version, or a
 /// `Player` if there is a script.

@@ -1,4 +1,5 @@
 import PenstockWire
+import PenstockLoop
 
 /// The methods that the server serves.
 enum Method: Equatable {

@@ -2,6 +2,7 @@ import CSystem
 import PenstockChannel
 import PenstockTransport
 import PenstockWire
+import PenstockLoop
 
 /// Plays one section of a script on one connection.
 ///

@@ -2,6 +2,7 @@ import CNghttp2
 import CSystem
 import PenstockTransport
 import PenstockWire
+import PenstockLoop
 
 /// One HTTP/2 connection. nghttp2 implements HTTP/2, a `Link` moves the bytes, and a `Call` serves each
 /// stream.

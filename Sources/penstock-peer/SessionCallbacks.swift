@@ -2,6 +2,7 @@ import CNghttp2
 import CSystem
 import PenstockTransport
 import PenstockWire
+import PenstockLoop
 
 /// The callbacks that nghttp2 calls. Only this file converts nghttp2's pointers to Swift objects.
 enum SessionCallbacks {

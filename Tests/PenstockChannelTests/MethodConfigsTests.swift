@@ -1,6 +1,7 @@
 import Glibc
 import PenstockCall
 import PenstockWire
+import PenstockTestSupport
 import Testing
 
 @testable import PenstockChannel

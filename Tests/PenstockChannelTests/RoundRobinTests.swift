@@ -1,5 +1,6 @@
 import PenstockChannel
 import Testing
+@testable import PenstockLoop
 
 /// Every cell of the tables in RoundRobin.swift, through `Balancer`, with a clock that the test sets.
 @Suite struct RoundRobinTests {

@@ -14,7 +14,7 @@ import time
 
 # A line of a suite's output that says that a test failed: no need to wait for the rest.
 FAILURE = re.compile(r"^\S*(FAILED|not ok|\[91m)|^FAILED|recorded an issue|^F+$|: FAILED")
-SWIFT_FAST = "PenstockWireTests|PenstockCallTests|PenstockChannelTests"
+SWIFT_FAST = "PenstockWireTests|PenstockNamesTests|PenstockCallTests|PenstockChannelTests"
 # The time limits of the suites in seconds: a suite that takes longer counts as hanging.
 LIMITS = {"swift-fast": 90, "swift-transport": 300, "laws": 120, "python": 200, "faults": 500, "interop": 400, "c": 90,
           "connect": 400, "proxies": 400, "matrix": 300, "network": 200, "failing": 500}
@@ -92,7 +92,7 @@ class Stages:
             environment = {**self.c_run(folder).environment("shipped"), **environment}
             command = [folder / "build" / "c" / "shipped" / name[2:]]
         elif name.startswith("swift"):
-            tests = SWIFT_FAST if name == "swift-fast" else "PenstockTransportTests"
+            tests = SWIFT_FAST if name == "swift-fast" else "PenstockLoopTests|PenstockTransportTests"
             command = [self.tree / ".build/full/debug/penstockPackageTests.xctest", "--testing-library", "swift-testing",
                        "--filter", tests]
         elif name == "python":

@@ -1,5 +1,6 @@
 import PenstockCall
 import PenstockChannel
+import PenstockLoop
 
 /// How an attempt ends whose answer belongs to no RPC, such as a proxy's page.
 extension Attempt {

@@ -1,6 +1,7 @@
 import PenstockCall
 import PenstockChannel
 import PenstockWire
+import PenstockLoop
 
 /// What an attempt waits for, in words: for snapshots, traces, and the status of a deadline.
 extension Attempt {

@@ -1,6 +1,7 @@
 import PenstockCall
 import PenstockChannel
 import PenstockWire
+import PenstockLoop
 
 /// One attempt of a call. It connects three objects: the call above it, the call's framing, and a stream of a
 /// connection. If the stream ends and no byte of the request was written, the attempt is *picked again*: the channel
@@ -138,7 +139,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   /// Does the next slice of a large message. One slice runs per turn, so that other calls are served in between.
   private func pack() {
     guard let call, let framing, failure == nil else { return }
-    withCore { $0.runtime.watch.hasRun = true }
+    withCore { $0.runtime.mark.isStale = true }
     send(framing.encodeNext(), call)
     if framing.isPacking { core.work.scheduleLater(self) } else if isHalfClosed { halfClose() }
   }
@@ -285,7 +286,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
       {
         return failSoon(TransportStream.halfDuplex())
       }
-      if size < whole.count { withCore { $0.runtime.watch.hasRun = true } }
+      if size < whole.count { withCore { $0.runtime.mark.isStale = true } }
       message = whole
       messageSize = UInt32(clamping: size)
     case .trailers(let status): trailers = status

@@ -2,6 +2,8 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 import Synchronization
+import PenstockLoop
+import PenstockNames
 
 /// A channel: a target with its credentials and options, and as many connections as are needed. Calls know
 /// nothing of connections: each call gets an attempt, and the attempt gets a stream on a connection.
@@ -30,8 +32,14 @@ public final class Channel: @unchecked Sendable {
   }
 
   /// Makes a channel, on any thread. The channel connects when its first call begins, or when `connect` is
-  /// called.
+  /// called. `resolver`: finds the addresses; nil: the one that fits the target.
   public static func make(runtime: Runtime, target: ByteView, options: ChannelOptions) -> Made<Channel> {
+    make(runtime: runtime, target: target, options: options, resolver: nil)
+  }
+
+  static func make(
+    runtime: Runtime, target: ByteView, options: ChannelOptions, resolver: Resolver?
+  ) -> Made<Channel> {
     let parsed: Target
     switch Target.parse(target) {
     case .failed(let words): return .failed(SetupFailure("target", words))
@@ -68,7 +76,7 @@ public final class Channel: @unchecked Sendable {
       prefix: parsed.prefix, mostURLBytes: options.mostURLBytes,
       isHalfDuplex: options.isHTTP1(withTLS: context != nil))
     let destination = Destination(parsed, name, context, limits, options)
-    let resolver = runtime.platform.makeResolver(parsed.location, services: options.services, runtime)
+    let resolver = resolver ?? Resolver.make(parsed.location, services: options.services, runtime)
     return .made(Channel(ChannelCore(runtime, defaults, destination, resolver), runtime, tls))
   }
 

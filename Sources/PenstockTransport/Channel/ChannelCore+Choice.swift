@@ -1,6 +1,7 @@
 import PenstockCall
 import PenstockChannel
 import PenstockWire
+import PenstockLoop
 
 // The choice of an endpoint for an attempt in these cases: the channel has a picker, the attempt's request
 // has an endpoint wish (`EndpointWish`), or hops of the call have an `on_pick` callback. Other attempts do

@@ -1,4 +1,5 @@
 import PenstockChannel
+import PenstockLoop
 
 /// The channel's part of outlier detection. It counts the attempts, and calls `OutlierDetection` at the end
 /// of each interval.

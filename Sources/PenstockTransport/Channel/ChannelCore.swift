@@ -1,6 +1,7 @@
 import PenstockCall
 import PenstockChannel
 import PenstockWire
+import PenstockLoop
 
 /// The driving thread's side of a channel: its attempts, the names and endpoints that its load balancer asks for, and
 /// the attempts that wait. An attempt waits for the balancer's pick, or for a slot: the right to open one more stream

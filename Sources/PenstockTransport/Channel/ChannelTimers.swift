@@ -1,3 +1,5 @@
+import PenstockLoop
+
 /// A timer of a channel. The balancer has another timer, which is the `ChannelCore` itself.
 final class ChannelTimer: Timer {
   /// The work of the timer. The object in it disarms the timer before it is freed, so its reference is not

@@ -1,5 +1,6 @@
 import PenstockChannel
 import PenstockWire
+import PenstockNames
 
 /// The text about the addresses of a channel: for calls that fail because no address can be connected to, and for
 /// those that wait for a connection. It has each address with its last failure, the number of failures, and the time

@@ -1,6 +1,7 @@
 import PenstockCall
 import PenstockChannel
 import PenstockWire
+import PenstockNames
 
 /// One step between a connected socket and HTTP: TLS, or the dialogue with a proxy. A step reads its input
 /// from the link and writes its output to the link, and does no I/O. It is released when it is done. To add a

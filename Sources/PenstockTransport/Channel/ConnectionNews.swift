@@ -1,6 +1,8 @@
 import PenstockCall
 import PenstockChannel
 import PenstockWire
+import PenstockNames
+import PenstockLoop
 
 /// An event of a channel's connections, for interceptors with an `on_connection` callback. An event does not
 /// change once it was reported.
@@ -101,7 +103,7 @@ extension ChannelCore {
   func tellNews() {
     while let one = news.next() {
       listeners?.tell(one)
-      runtime.watch.hasRun = true
+      runtime.mark.isStale = true
     }
   }
 

@@ -2,6 +2,7 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 import Synchronization
+import PenstockLoop
 
 /// The connectivity state of a channel, for any thread. The driving thread writes it, and wakes the threads
 /// that wait for another state.

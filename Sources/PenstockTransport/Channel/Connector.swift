@@ -2,6 +2,8 @@ import CSystem
 import PenstockCall
 import PenstockChannel
 import PenstockWire
+import PenstockLoop
+import PenstockNames
 
 /// The object that a connector makes a connection for. It is told the result once, on the driving thread.
 protocol ConnectorOwner: AnyObject {

@@ -2,6 +2,7 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 import Synchronization
+import PenstockLoop
 
 /// The callbacks of the resolver in the user's program. Each may be nil.
 public struct ResolverFunctions {
@@ -76,7 +77,7 @@ final class ProgramResolver: Resolver {
   private func run(_ function: ResolverFunctions.Function?) {
     guard let function, let functions else { return }
     function(functions.userData.pointer)
-    runtime.watch.hasRun = true
+    runtime.mark.isStale = true
   }
 }
 

@@ -1,6 +1,8 @@
 import PenstockCall
 import PenstockChannel
 import PenstockWire
+import PenstockLoop
+import PenstockNames
 
 /// One endpoint: an address, and the connections to it. `SubchannelState` makes the decisions; this class
 /// carries them out. As a timer, it fires at the time that `SubchannelState` has set: the connect timeout,

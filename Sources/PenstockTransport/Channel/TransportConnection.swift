@@ -1,5 +1,6 @@
 import PenstockCall
 import PenstockWire
+import PenstockLoop
 
 /// A connection as attempts and subchannels see it, independent of the HTTP version. `HTTPVersion` lists the
 /// subclasses.

@@ -1,6 +1,7 @@
 import PenstockCall
 import PenstockChannel
 import PenstockWire
+import PenstockLoop
 
 /// The layer above a stream. Its functions are called on the driving thread, and never while the owner calls
 /// a function of the stream. `streamSends` and `streamReceives` are called in the middle of the stream's

@@ -1,6 +1,7 @@
 import PenstockCall
 import PenstockWire
 import Synchronization
+import PenstockLoop
 
 /// The options of calls, parsed once from JSON. An option that is nil is taken from the channel. The object
 /// is also a handle of the request with which each call begins, so that the functions of request.h can set

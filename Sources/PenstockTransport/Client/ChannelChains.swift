@@ -1,6 +1,7 @@
 import PenstockCall
 import PenstockWire
 import Synchronization
+import PenstockLoop
 
 /// The interceptors of one channel, and the chains for its calls. A chain consists of interceptors of the
 /// channel and of its runtime.

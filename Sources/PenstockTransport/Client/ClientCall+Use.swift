@@ -3,6 +3,7 @@ import CSystem
 import PenstockCall
 import PenstockWire
 import Synchronization
+import PenstockLoop
 
 /// The functions of a call that its user calls, on any thread.
 extension ClientCall {

@@ -1,4 +1,5 @@
 import PenstockCall
+import PenstockLoop
 
 /// How a thread waits for a change of a call in a blocking function.
 extension ClientCall {

@@ -3,6 +3,7 @@ import CSystem
 import PenstockCall
 import PenstockWire
 import Synchronization
+import PenstockLoop
 
 /// A call as its user sees it. In blocking style, `received` queues the messages that arrive until a thread
 /// receives them. In callback style, each message goes to the callback at once.

@@ -2,6 +2,7 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 import Synchronization
+import PenstockLoop
 
 /// A channel as its user sees it: the transport's channel, its interceptors, and default options for its
 /// calls.
@@ -44,7 +45,7 @@ public final class ClientChannel: @unchecked Sendable {
     methods = transport.core.methods
     origin = CallOrigin(
       target: target, defaultAuthority: authority, privacy: transport.privacy, rpc: transport.rpc,
-      mostQueryBytes: transport.mostQueryBytes, loop: loop, watch: loop.runtime.watch)
+      mostQueryBytes: transport.mostQueryBytes, loop: loop, watch: loop.watch)
     self.defaults = defaults
     formsCallsNow = Atomic(defaults.contentType != nil)
     chains = ChannelChains(newestFirst: newestFirst)

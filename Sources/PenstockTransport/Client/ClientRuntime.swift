@@ -1,6 +1,7 @@
 import PenstockCall
 import PenstockWire
 import Synchronization
+import PenstockLoop
 
 /// A runtime as its user sees it: one event loop or several, and the interceptors of all its channels.
 ///
@@ -52,8 +53,9 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
     var made: RuntimeLoop?
     var left = options.loops
     repeat {
-      switch Runtime.make(options, platform) {
-      case .made(let runtime): made = RuntimeLoop(runtime, next: made)
+      let watch = CallWatch()
+      switch Runtime.make(options, watch, platform) {
+      case .made(let runtime): made = RuntimeLoop(runtime, watch, next: made)
       case .failed(let errno, let what):
         made?.releaseHandles()
         return .failed(errno: errno, what: what)

@@ -2,6 +2,7 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 import Synchronization
+import PenstockLoop
 
 /// The settings for each method in a channel's current service config. The driving thread sets them. A new
 /// call gets the settings of its method when it is made.

@@ -1,6 +1,7 @@
 import PenstockCall
 import PenstockChannel
 import PenstockWire
+import PenstockLoop
 
 /// Closes a channel gracefully: when its calls have ended, or at the time `latest`. Only the driving thread
 /// uses it, except for `init`.

@@ -1,5 +1,6 @@
 import PenstockCall
 import PenstockWire
+import PenstockLoop
 
 /// The calls of a loop that have begun and not ended. Only the driving thread uses the list.
 ///

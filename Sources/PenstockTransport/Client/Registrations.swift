@@ -2,6 +2,7 @@ import CSystem
 import PenstockCall
 import PenstockWire
 import Synchronization
+import PenstockLoop
 
 /// A change of one registered interceptor, which the user identifies by the number of its registration.
 public enum RegistrationChange {

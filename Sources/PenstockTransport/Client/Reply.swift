@@ -1,5 +1,6 @@
 import PenstockCall
 import PenstockWire
+import PenstockLoop
 
 /// The result of a call: status, headers, message, values. It does not change after the call has made it,
 /// except for the fields under the lock.

@@ -2,6 +2,7 @@ import CSystem
 public import PenstockCall
 import PenstockWire
 import Synchronization
+import PenstockLoop
 
 /// The state of a call that belongs to its loop: the call's item in the inbox, its timers, its tickets. The
 /// call owns this object.
@@ -188,8 +189,12 @@ public final class RuntimeLoop: CallLoop, @unchecked Sendable {
   /// The number of channels on this loop that are not closed.
   fileprivate let channels = Atomic<Int>(0)
 
-  init(_ runtime: Runtime, next: RuntimeLoop?) {
+  /// Shows other threads which user callback runs on the driving thread, for diagnosis.
+  let watch: CallWatch
+
+  init(_ runtime: Runtime, _ watch: CallWatch, next: RuntimeLoop?) {
     self.runtime = runtime
+    self.watch = watch
     self.next = next
     super.init()
   }

@@ -1,6 +1,7 @@
 import PenstockCall
 import PenstockWire
 import Synchronization
+import PenstockLoop
 
 /// A copy of a call's state at one moment.
 public struct CallView {
@@ -74,7 +75,7 @@ extension RuntimeLoop {
     let calls =
       runtime.ended.load(ordering: .acquiring)
       ? [] : look(within: nanoseconds, at: nil)
-    let running = runtime.watch.running()
+    let running = watch.running()
     let name = running.flatMap { Registrations.name(of: $0.interceptor) }
     var view = RuntimeView(
       isComplete: calls != nil, calls: calls, running: running, interceptor: name, turnTime: runtime.lastNow,

@@ -1,6 +1,7 @@
 import PenstockCall
 import PenstockWire
 import Synchronization
+import PenstockLoop
 
 /// Finds tickets by their number, on any thread.
 ///

@@ -1,6 +1,7 @@
 import CMemory
 import PenstockCall
 import PenstockWire
+import PenstockLoop
 
 /// The trace of one call: the most recent events, and the number of older events that were dropped. Any
 /// thread.

@@ -1,4 +1,5 @@
 import PenstockWire
+import PenstockLoop
 
 /// A piece of an outgoing body: a prefix, which the framing makes, and then a message. The message is shared
 /// and does not change, because a retry may send it again.

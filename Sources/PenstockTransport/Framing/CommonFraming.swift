@@ -1,6 +1,7 @@
 import PenstockCall
 import PenstockChannel
 import PenstockWire
+import PenstockLoop
 
 /// The common parts of the framings of gRPC, gRPC-Web and Connect: the request's header list, the prefixes of
 /// messages, and compression. ResponseFields.swift has the parts that read answers.

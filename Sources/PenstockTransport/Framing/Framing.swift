@@ -1,5 +1,6 @@
 import PenstockCall
 import PenstockWire
+import PenstockLoop
 
 /// Makes the framing of each attempt, as the settings of its call and channel demand. Only this code has a
 /// list of all framings.

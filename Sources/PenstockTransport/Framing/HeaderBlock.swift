@@ -2,6 +2,7 @@ import CMemory
 import PenstockCall
 import PenstockChannel
 import PenstockWire
+import PenstockLoop
 
 /// A header block that is being received. The usual fields of a server's answers are only noted as bits, so
 /// they take no memory and no search. If a block has any other field, all its fields are stored in a

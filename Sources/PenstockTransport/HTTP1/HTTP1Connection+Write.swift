@@ -2,6 +2,7 @@ import CSystem
 import PenstockCall
 import PenstockChannel
 import PenstockWire
+import PenstockLoop
 
 /// The part of a connection that writes its request. All bytes that can be sent now are sent in one system
 /// call.

@@ -2,6 +2,8 @@ import CSystem
 import PenstockCall
 import PenstockChannel
 import PenstockWire
+import PenstockLoop
+import PenstockNames
 
 /// One connection of a pool. It has a link, and at most one request with its answer at a time.
 ///

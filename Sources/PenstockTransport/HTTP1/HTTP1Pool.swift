@@ -2,6 +2,8 @@ import CSystem
 import PenstockCall
 import PenstockChannel
 import PenstockWire
+import PenstockLoop
+import PenstockNames
 
 /// The HTTP/1.1 connections to one address. The subchannel uses the whole pool like one connection. The pool has a
 /// slot for each connection that is allowed, because each connection has at most one call at a time.

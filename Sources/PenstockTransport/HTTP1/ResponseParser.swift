@@ -1,6 +1,7 @@
 import PenstockCall
 import PenstockChannel
 import PenstockWire
+import PenstockLoop
 
 /// Parses the answers on one connection (RFC 9112), without I/O. The parser is strict. It refuses an answer
 /// if two parsers could disagree about its end (section 11.2), and everything that is not in the grammar.

@@ -1,5 +1,6 @@
 import CSystem
 import PenstockWire
+import PenstockLoop
 
 /// A read that puts the parts of a large message's frames into three places. The content of the frames goes
 /// into the message, the frame headers go into memory of their own, and the bytes after the message go into

@@ -1,6 +1,7 @@
 import CSystem
 import PenstockChannel
 import PenstockWire
+import PenstockLoop
 
 /// When a connection can take a further stream.
 extension HTTP2Connection {

@@ -2,6 +2,8 @@ import CSystem
 import PenstockCall
 import PenstockChannel
 import PenstockWire
+import PenstockLoop
+import PenstockNames
 
 /// One connection: a link (a connected socket, perhaps with TLS) and the HTTP/2 session on it. The event loop
 /// drives it.

@@ -3,6 +3,7 @@ import CNghttp2
 import PenstockCall
 import PenstockChannel
 import PenstockWire
+import PenstockLoop
 
 /// The result of `collect`.
 enum Collected: Equatable {

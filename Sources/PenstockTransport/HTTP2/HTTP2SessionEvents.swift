@@ -2,6 +2,7 @@ import CNghttp2
 import PenstockCall
 import PenstockChannel
 import PenstockWire
+import PenstockLoop
 
 /// The callbacks of nghttp2 for the events of a session. They record the events in the session and in its
 /// `HTTP2Stream`s. They call no function of an owner except `streamSends` and `streamReceives`, and these

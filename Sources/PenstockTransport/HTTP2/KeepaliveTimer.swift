@@ -1,4 +1,5 @@
 import PenstockChannel
+import PenstockLoop
 
 /// Carries out the actions of a `Keepalive` for one connection, until the connection ends. In a channel
 /// without keepalive the timer sends no pings. It then only tells the channel's listeners when the connection

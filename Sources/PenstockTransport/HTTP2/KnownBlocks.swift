@@ -1,5 +1,6 @@
 import CMemory
 import PenstockWire
+import PenstockLoop
 
 /// Keeps header blocks that nghttp2 has encoded, for later requests that differ only in their inserted fields
 /// (`InsertedField`): the timeout, and the length of the body.

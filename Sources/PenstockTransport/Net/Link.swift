@@ -2,6 +2,7 @@ import CSystem
 import PenstockCall
 import PenstockChannel
 import PenstockWire
+import PenstockLoop
 
 /// The lower half of one connection, which sends and receives bytes and knows nothing of HTTP. It has the
 /// socket, the bytes that wait to be sent and, once a connect step has called `put`, the TLS engine. The

@@ -1,6 +1,7 @@
 import PenstockCall
 import PenstockWire
 import Synchronization
+import PenstockLoop
 
 /// A user's function that intercepts calls in synchronous style, and the function's user data.
 public final class SyncInterceptor {

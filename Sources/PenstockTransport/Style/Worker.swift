@@ -2,13 +2,14 @@ import CMemory
 import CSystem
 import PenstockWire
 import Synchronization
+import PenstockLoop
 
 /// A thread that runs the functions of synchronous interceptors.
 ///
 /// A blocking function asks for `current`, because a worker must run other functions of the call while it
 /// waits. Workers are found by their thread id in a list of the process. This costs nothing while there is no
 /// worker, and needs no thread-local storage.
-final class Worker: @unchecked Sendable {
+public final class Worker: @unchecked Sendable {
   let thread = cs_thread_self()
   /// The calls whose functions run on this thread. A function may wait and so run another function: the
   /// innermost call is the last. Only this worker's thread uses the list.
@@ -61,7 +62,7 @@ final class Worker: @unchecked Sendable {
   }
 
   /// Empties the list. Called in a forked child, in which the parent's workers do not exist.
-  static func forgetAll() {
+  public static func forgetAll() {
     first = nil
     count.store(0, ordering: .relaxed)
   }

@@ -2,6 +2,7 @@ import CSystem
 import PenstockCall
 import PenstockWire
 import Synchronization
+import PenstockLoop
 
 /// The workers of one runtime: threads that run the functions of synchronous interceptors.
 ///

@@ -3,6 +3,8 @@ import COpenSSL
 import CSystem
 import PenstockChannel
 import PenstockWire
+import PenstockLoop
+import PenstockNames
 
 /// The only code that configures TLS: versions, ciphers, trusted roots, our own certificate, ALPN.
 ///

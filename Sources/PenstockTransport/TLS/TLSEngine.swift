@@ -2,6 +2,7 @@ import COpenSSL
 import CSystem
 import PenstockChannel
 import PenstockWire
+import PenstockNames
 
 /// TLS of one connection, without I/O: ciphertext goes in and out through the buffers `input` and `output`.
 /// OpenSSL reads and writes them through a BIO of our own, because its socket BIO raises SIGPIPE. Used by one

@@ -3,6 +3,7 @@ import CSystem
 import PenstockCall
 import PenstockChannel
 import PenstockWire
+import PenstockLoop
 
 /// The results of a TLS handshake, and the certificates that the peer has sent. Any thread.
 final class TLSFacts: SecurityFacts {

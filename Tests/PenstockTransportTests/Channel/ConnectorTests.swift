@@ -1,9 +1,12 @@
 import PenstockCall
 import PenstockChannel
 import PenstockWire
+import PenstockTestSupport
 import Testing
 
 @testable import PenstockTransport
+@testable import PenstockLoop
+@testable import PenstockNames
 
 /// Tests of calls on channels with a connect step and a resolver that these tests define. The step is not
 /// TLS.

@@ -1,9 +1,11 @@
 import PenstockCall
 import PenstockChannel
 import PenstockWire
+import PenstockTestSupport
 import Testing
 
 @testable import PenstockTransport
+@testable import PenstockLoop
 
 /// Tests of a channel in a forked child. They need no real fork: they call the functions of the forked child
 /// in their own process. That is possible because the runtime is host-driven and no thread drives it then.
@@ -11,7 +13,7 @@ import Testing
   private static let second = SimulationTests.second
   private static let millisecond: UInt64 = 1_000_000
 
-  private let world = Simulation()
+  private let world = World()
   private let helper = ReconnectTests()
 
   /// The server's connections, and the number of bytes that it has received on each.
@@ -19,7 +21,7 @@ import Testing
     var sockets: [SimulatedSocket] = []
     var bytes: [Int] = []
 
-    func server(_ answer: @escaping Simulation.Server) -> Simulation.Server {
+    func server(_ answer: @escaping World.Server) -> World.Server {
       { said, socket in
         if !self.sockets.contains(where: { $0 === socket }) {
           self.sockets.append(socket)

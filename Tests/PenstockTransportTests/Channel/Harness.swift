@@ -3,7 +3,9 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 
+import PenstockTestSupport
 @testable import PenstockTransport
+@testable import PenstockLoop
 
 /// A runtime and a channel for tests. Calls are made with the functions that the C ABI uses.
 final class TestClient {
@@ -133,8 +135,6 @@ func value(_ metadata: Metadata, _ name: String) -> [UInt8]? {
   let name = bytes(name)
   return metadata.index(of: name.view).map { [UInt8](metadata.value(at: $0)) }
 }
-
-func buffer(_ bytes: [UInt8]) -> ByteBuffer { bytes.withUnsafeBytes { ByteBuffer(copying: $0)! } }
 
 func terminated(_ buffer: ByteBuffer) -> ByteBuffer {
   let copy = ByteBuffer(copying: buffer.view)!

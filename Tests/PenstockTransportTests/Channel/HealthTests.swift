@@ -2,23 +2,25 @@ import Foundation
 import PenstockCall
 import PenstockChannel
 import PenstockWire
+import PenstockTestSupport
 import Testing
 
 @testable import PenstockTransport
+@testable import PenstockNames
 
 /// Tests of health checks by the client (gRFC A17), in a simulated world whose clock advances only when the
 /// loop sleeps.
 @Suite(.timeLimit(.minutes(5))) struct HealthTests {
   static let second = SimulationTests.second
 
-  let world = Simulation()
+  let world = World()
   let names = ReconnectTests.Answers()
   let rest = ReconnectTests()
 
   /// A server whose health service reports the health that the test sets. It echoes the messages of all other
   /// calls, and counts these calls.
   final class Server {
-    let world: Simulation
+    let world: World
     /// The health that the service reports at the beginning of each health stream; nil: it reports none.
     var health: UInt8?
     /// The status with which the server ends each health stream; nil: it ends none.
@@ -35,7 +37,7 @@ import Testing
     private(set) var socket: SimulatedSocket?
     private var stream: Int32 = 0
 
-    init(_ health: UInt8?, _ world: Simulation) {
+    init(_ health: UInt8?, _ world: World) {
       self.world = world
       self.health = health
     }

@@ -1,9 +1,11 @@
 import Glibc
 import PenstockCall
 import PenstockWire
+import PenstockTestSupport
 import Testing
 
 @testable import PenstockTransport
+@testable import PenstockLoop
 
 /// A message that takes long to decompress must not block other calls on the same loop, and its own call may
 /// end during the decompression.

@@ -1,6 +1,7 @@
 import Glibc
 import PenstockCall
 import PenstockWire
+import PenstockTestSupport
 import Testing
 
 @testable import PenstockTransport
@@ -8,7 +9,7 @@ import Testing
 /// A server in a simulated world. It answers PINGs while `answersPings` is true. It answers a call when the
 /// test calls `answer`.
 private final class PingedServer {
-  let world = Simulation()
+  let world = World()
   var answersPings = true
   var limit: UInt32 = 100
   private(set) var sockets: [SimulatedSocket] = []
@@ -60,7 +61,7 @@ private final class PingedServer {
 /// Tests of keepalive with a whole client and a server that may stop answering, in simulated time.
 @Suite(.timeLimit(.minutes(5))) struct KeepaliveCallTests {
   private let server = PingedServer()
-  private var world: Simulation { server.world }
+  private var world: World { server.world }
 
   private static let second = SimulationTests.second
 

@@ -1,6 +1,7 @@
 import PenstockCall
 import PenstockChannel
 import PenstockWire
+import PenstockTestSupport
 import Testing
 
 @testable import PenstockTransport
@@ -14,7 +15,7 @@ final class SparingServer {
     let message: UInt8
   }
 
-  let world = Simulation()
+  let world = World()
   /// The limits on concurrent calls: the first element for the first connection, and so on. The last element
   /// is for all later connections, too.
   var limits: [UInt32]

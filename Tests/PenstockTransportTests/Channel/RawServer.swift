@@ -1,7 +1,9 @@
+import PenstockTestSupport
 import Glibc
 import PenstockWire
 
 @testable import PenstockTransport
+@testable import PenstockLoop
 
 /// A peer that follows a script exactly. The first connection runs the first script, and so on; the last
 /// script also serves all later connections. The peer sends bytes and frames on a thread of its own.

@@ -1,9 +1,11 @@
 import PenstockCall
 import PenstockChannel
 import PenstockWire
+import PenstockTestSupport
 import Testing
 
 @testable import PenstockTransport
+@testable import PenstockNames
 
 /// Tests of the moments when a channel connects, waits, and gives up, in a simulated world whose clock
 /// advances only when the loop sleeps.
@@ -36,7 +38,7 @@ import Testing
   }
 
   func client(
-    _ target: String, _ world: Simulation, _ change: @escaping (inout ChannelOptions) -> Void = { _ in }
+    _ target: String, _ world: World, _ change: @escaping (inout ChannelOptions) -> Void = { _ in }
   ) throws -> TestClient {
     try #require(
       TestClient(target, mode: .host, platform: world) { runtime in
@@ -44,7 +46,9 @@ import Testing
         options.tls = nil
         change(&options)
         let name = bytes(target)
-        guard case .made(let made) = Channel.make(runtime: runtime, target: name.view, options: options)
+        guard
+          case .made(let made) = Channel.make(
+            runtime: runtime, target: name.view, options: options, resolver: world.resolver)
         else { return nil }
         return made
       })
@@ -58,7 +62,7 @@ import Testing
   }
 
   /// Runs the loop until `nanoseconds` of simulated time have passed.
-  func pass(_ nanoseconds: UInt64, _ client: TestClient, _ world: Simulation) {
+  func pass(_ nanoseconds: UInt64, _ client: TestClient, _ world: World) {
     let until = world.time + nanoseconds
     while world.time < until {
       _ = client.runtime.runtime.poll(
@@ -71,7 +75,7 @@ import Testing
   /// RFC 8305 section 5: the channel tries the next address in parallel after 250 ms, or at once if the
   /// attempt to the address before it has failed.
   @Test func aSilentAddressCostsAQuarterOfASecond() throws {
-    let world = Simulation()
+    let world = World()
     world.servers[1] = { _, _ in }
     world.servers[2] = { _, socket in socket.end() }
     world.servers[4] = SimulationTests.echo
@@ -86,7 +90,7 @@ import Testing
   }
 
   @Test func onlySilentAddresses() throws {
-    let world = Simulation()
+    let world = World()
     world.servers[1] = { _, _ in }
     let client = try client("ipv4:10.0.0.1:1,10.0.0.2:1", world) { $0.connectTimeout = 2 * Self.second }
     let before = world.time
@@ -113,7 +117,7 @@ import Testing
   // MARK: Back-off
 
   @Test func attemptsAreFurtherAndFurtherApart() throws {
-    let world = Simulation()
+    let world = World()
     let client = try client("ipv4:10.0.0.1:80", world)
     let answer = call(client, waits: true, deadline: 100 * Self.second)
     #expect(answer.code == .deadlineExceeded)
@@ -122,7 +126,7 @@ import Testing
   }
 
   @Test func callsDoNotConnectWhereItWaits() throws {
-    let world = Simulation()
+    let world = World()
     let client = try client("ipv4:10.0.0.1:80", world)
     let before = world.time
     let first = "could not connect to ipv4:10.0.0.1:80: Connection refused; next attempt in "
@@ -140,7 +144,7 @@ import Testing
   }
 
   @Test func aCallWaitsForTheServer() throws {
-    let world = Simulation()
+    let world = World()
     let client = try client("ipv4:10.0.0.1:80", world)
     world.after(10 * Self.second) { world.servers[80] = SimulationTests.echo }
     let before = world.time
@@ -152,7 +156,7 @@ import Testing
   }
 
   @Test func waitsAreAsAsked() throws {
-    let world = Simulation()
+    let world = World()
     let client = try client("ipv4:10.0.0.1:80", world) {
       $0.backoff.initial = 10 * Self.millisecond
       $0.backoff.most = 20 * Self.millisecond
@@ -166,7 +170,7 @@ import Testing
   // MARK: A connection that goes
 
   @Test func aLostConnectionIsMadeAgainAtOnce() throws {
-    let world = Simulation()
+    let world = World()
     var sockets: [SimulatedSocket] = []
     world.servers[80] = { said, socket in
       if !socket.hasBegun { sockets.append(socket) }
@@ -187,7 +191,7 @@ import Testing
   }
 
   @Test func itRestsWithoutCalls() throws {
-    let world = Simulation()
+    let world = World()
     world.servers[80] = SimulationTests.echo
     let client = try client("ipv4:10.0.0.1:80", world) { $0.idleTimeout = 60 * Self.second }
     #expect(call(client).message == [7])
@@ -203,7 +207,7 @@ import Testing
   /// The channel looks the name up again for each new connection. So it finds new servers while the old
   /// servers still run.
   @Test func anOldConnectionIsReplaced() throws {
-    let world = Simulation()
+    let world = World()
     let names = Answers()
     names.answer = Self.addresses(1)
     world.resolver = names
@@ -228,7 +232,7 @@ import Testing
   // MARK: Names
 
   @Test func anAddressThatIsNotThereAnyMoreIsLeft() throws {
-    let world = Simulation()
+    let world = World()
     let names = Answers()
     names.answer = Self.addresses(1, 2)
     world.resolver = names
@@ -245,7 +249,7 @@ import Testing
   }
 
   @Test func aNameIsLookedUpAgainAfterAFailure() throws {
-    let world = Simulation()
+    let world = World()
     let names = Answers()
     names.answer = .failed(Array("no such name".utf8))
     world.resolver = names
@@ -261,7 +265,7 @@ import Testing
   }
 
   @Test func aNameKeepsItsLastGoodAddresses() throws {
-    let world = Simulation()
+    let world = World()
     let names = Answers()
     names.answer = Self.addresses(1)
     world.resolver = names
@@ -281,7 +285,7 @@ import Testing
   }
 
   @Test func lookUpsAreNotMoreOftenThanAllowed() throws {
-    let world = Simulation()
+    let world = World()
     let names = Answers()
     names.answer = Self.addresses(1)
     world.resolver = names
@@ -292,7 +296,7 @@ import Testing
   }
 
   @Test func onAnInterval() throws {
-    let world = Simulation()
+    let world = World()
     let names = Answers()
     names.answer = Self.addresses(1)
     world.resolver = names
@@ -305,7 +309,7 @@ import Testing
 
   /// A look-up that the channel needs in order to connect begins before the end of a long minimum interval.
   @Test func beforeTheInterval() throws {
-    let world = Simulation()
+    let world = World()
     let names = Answers()
     names.answer = Self.addresses(1)
     world.resolver = names
@@ -322,8 +326,8 @@ import Testing
   static let goAway: [UInt8] = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
 
   /// A simulated world with one server. The server calls `greet` for each connection, and does nothing else.
-  func leaving(_ greet: @escaping (SimulatedSocket) -> Void) -> Simulation {
-    let world = Simulation()
+  func leaving(_ greet: @escaping (SimulatedSocket) -> Void) -> World {
+    let world = World()
     world.delay = Self.millisecond
     world.servers[80] = { _, socket in
       if socket.hasBegun { return }
@@ -367,7 +371,7 @@ import Testing
   }
 
   @Test func aLostConnectionDoesNotWaitForTheName() throws {
-    let world = Simulation()
+    let world = World()
     let names = Answers()
     names.answer = Self.addresses(1)
     world.resolver = names
@@ -391,7 +395,7 @@ import Testing
   /// A look-up has failed, and the channel has become IDLE. The next call looks the name up at once, without
   /// the back-off delay.
   @Test func aRestedChannelLooksUpItsNameAtOnce() throws {
-    let world = Simulation()
+    let world = World()
     let names = Answers()
     names.answer = .failed(Array("no such name".utf8))
     world.resolver = names
@@ -410,7 +414,7 @@ import Testing
   }
 
   @Test func newAddressesInTheMiddleOfAPass() throws {
-    let world = Simulation()
+    let world = World()
     let names = Answers()
     names.answer = Self.addresses(1, 2)
     world.resolver = names
@@ -421,7 +425,7 @@ import Testing
     world.after(100 * Self.millisecond) { names.give(Self.addresses(3, 2, 1)) }
     #expect(call(client).message == [7])
     // While a channel fails to connect, it gets a new address that works, and uses it at once.
-    let other = Simulation()
+    let other = World()
     let more = Answers()
     more.answer = Self.addresses(9)
     other.resolver = more

@@ -1,6 +1,7 @@
 import PenstockCall
 import PenstockChannel
 import PenstockWire
+import PenstockTestSupport
 import Testing
 
 @testable import PenstockTransport
@@ -9,7 +10,7 @@ import Testing
 @Suite(.timeLimit(.minutes(5))) struct RoundRobinChannelTests {
   static let second = SimulationTests.second
 
-  let world = Simulation()
+  let world = World()
   let names = ReconnectTests.Answers()
   let rest = ReconnectTests()
 

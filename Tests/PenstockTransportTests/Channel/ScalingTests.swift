@@ -1,16 +1,18 @@
 import PenstockCall
 import PenstockChannel
 import PenstockWire
+import PenstockTestSupport
 import Testing
 
 @testable import PenstockTransport
+@testable import PenstockNames
 
 /// Tests of several connections to one address (gRFC A105), in a simulated world whose clock advances only
 /// when the loop sleeps.
 @Suite(.timeLimit(.minutes(5))) struct ScalingTests {
   static let second = SimulationTests.second
 
-  let world = Simulation()
+  let world = World()
   let rest = ReconnectTests()
 
   /// The `Told` objects of all calls. They must live until the client ends, because the client writes to

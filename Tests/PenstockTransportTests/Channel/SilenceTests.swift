@@ -1,6 +1,7 @@
 import PenstockCall
 import PenstockChannel
 import PenstockWire
+import PenstockTestSupport
 import Testing
 
 @testable import PenstockTransport
@@ -10,15 +11,15 @@ import Testing
 @Suite(.timeLimit(.minutes(5))) struct SilenceTests {
   static let second = SimulationTests.second
 
-  let world = Simulation()
+  let world = World()
   let rest = ReconnectTests()
 
   final class Listener: NewsListeners {
-    let world: Simulation
+    let world: World
     /// The times at which silence was reported.
     var times: [UInt64] = []
 
-    init(_ world: Simulation) { self.world = world }
+    init(_ world: World) { self.world = world }
 
     override var isAnybody: Bool { true }
     override func tell(_ news: ConnectionNews) { if news.kind == .silent { times.append(world.time) } }

@@ -1,6 +1,8 @@
+import PenstockTestSupport
 import Testing
 
 @testable import PenstockTransport
+@testable import PenstockLoop
 
 /// Tests of `ClientRuntime`, the runtime that a program creates, with several event loops.
 struct LoopTests {

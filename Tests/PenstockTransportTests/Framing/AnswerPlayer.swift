@@ -1,8 +1,10 @@
 import PenstockCall
 import PenstockWire
+import PenstockTestSupport
 import Testing
 
 @testable import PenstockTransport
+@testable import PenstockLoop
 
 /// The events that a call gets from an answer. Two answers are compared by them.
 struct Seen: Equatable {

@@ -1,9 +1,11 @@
 import CNghttp2
 import PenstockCall
 import PenstockWire
+import PenstockTestSupport
 import Testing
 
 @testable import PenstockTransport
+@testable import PenstockLoop
 
 /// Tests of the status that each header list gives, ordered by the sections of "gRPC over HTTP2", of the
 /// document "HTTP to gRPC Status Code Mapping", and of RFC 9113.

@@ -1,6 +1,7 @@
 import Foundation
 import PenstockCall
 import PenstockWire
+import PenstockTestSupport
 import Testing
 
 @testable import PenstockTransport

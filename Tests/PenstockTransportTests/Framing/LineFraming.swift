@@ -1,3 +1,4 @@
+import PenstockTestSupport
 import PenstockCall
 import PenstockWire
 

@@ -1,10 +1,13 @@
 import PenstockCall
 import PenstockChannel
 import PenstockWire
+import PenstockTestSupport
 import Testing
 
 @testable import PenstockLaws
 @testable import PenstockTransport
+@testable import PenstockLoop
+@testable import PenstockNames
 
 /// A connection for one call, without a network: the test acts as the peer.
 final class MemoryConnection: TransportConnection {

@@ -1,6 +1,7 @@
 import PenstockCall
 import PenstockChannel
 import PenstockWire
+import PenstockTestSupport
 import Testing
 
 @testable import PenstockTransport

@@ -1,6 +1,7 @@
 import PenstockCall
 import PenstockChannel
 import PenstockWire
+import PenstockTestSupport
 import Testing
 
 @testable import PenstockTransport
@@ -11,7 +12,7 @@ import Testing
   static let millisecond: UInt64 = 1_000_000
 
   let pool = HTTP1PoolTests()
-  var world: Simulation { pool.world }
+  var world: World { pool.world }
 
   /// Connections that fail together are one failure: the next attempt comes soon.
   @Test func connectionsThatFailTogetherCountOnce() throws {
@@ -130,7 +131,7 @@ import Testing
   }
 
   /// A server that is asked for its health and says that it serves, and that echoes each call.
-  private var healthy: Simulation.Server {
+  private var healthy: World.Server {
     pool.serve { request, socket in
       guard request.messages[0].first == 0x0A else {
         return socket.answer(HTTP1PoolTests.answer(request.messages))

@@ -1,9 +1,11 @@
 import PenstockCall
 import PenstockChannel
 import PenstockWire
+import PenstockTestSupport
 import Testing
 
 @testable import PenstockTransport
+@testable import PenstockLoop
 
 /// Tests with servers that close the connection, answer early, or break the rules. They check the calls'
 /// results, and whether the connection is kept.

@@ -1,16 +1,18 @@
 import PenstockCall
 import PenstockChannel
 import PenstockWire
+import PenstockTestSupport
 import Testing
 
 @testable import PenstockTransport
+@testable import PenstockLoop
 
 /// Tests of the connection pool in a simulation, whose clock advances only while the loop sleeps.
 @Suite(.timeLimit(.minutes(5))) struct HTTP1PoolTests {
   static let second = SimulationTests.second
   static let millisecond: UInt64 = 1_000_000
 
-  let world = Simulation()
+  let world = World()
   let rest = ReconnectTests()
   let log = Log()
 
@@ -56,7 +58,7 @@ import Testing
   }
 
   /// Makes a server that calls `reply` for each request.
-  func serve(_ reply: @escaping (Request1, SimulatedSocket) -> Void) -> Simulation.Server {
+  func serve(_ reply: @escaping (Request1, SimulatedSocket) -> Void) -> World.Server {
     let log = log
     return { said, socket in
       if !socket.hasBegun { log.sockets.append(socket) }
@@ -70,7 +72,7 @@ import Testing
   }
 
   /// Makes a server that echoes each request after `time` nanoseconds.
-  func echo(after time: UInt64 = 0) -> Simulation.Server {
+  func echo(after time: UInt64 = 0) -> World.Server {
     let (log, world) = (log, world)
     return serve { request, socket in
       log.busy += 1

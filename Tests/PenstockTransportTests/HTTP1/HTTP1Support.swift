@@ -1,8 +1,11 @@
+import PenstockTestSupport
 import PenstockCall
 import PenstockChannel
 import PenstockWire
 
 @testable import PenstockTransport
+@testable import PenstockLoop
+@testable import PenstockNames
 
 /// Makes an HTTP/1.1 client with the tests' own framing (`LineFraming`), in which each message is a line of
 /// hexadecimal digits.
@@ -30,7 +33,7 @@ func http1Client(
       privacy: context == nil ? .cleartext : .tls, authority: parsed.authority, userAgent: bytes("test"),
       framings: LineFraming.Factory(opening), rpc: .connect)
     let destination = Destination(parsed, name, context, limits, options)
-    let resolver = runtime.platform.makeResolver(parsed.location, services: nil, runtime)
+    let resolver = Resolver.make(parsed.location, services: nil, runtime)
     return Channel(ChannelCore(runtime, defaults, destination, resolver), runtime, tls)
   }
 }

@@ -2,6 +2,7 @@ import CSystem
 import Glibc
 import PenstockCall
 import PenstockWire
+import PenstockTestSupport
 import Testing
 
 @testable import PenstockTransport

@@ -2,9 +2,11 @@ import CSystem
 import Glibc
 import PenstockCall
 import PenstockWire
+import PenstockTestSupport
 import Testing
 
 @testable import PenstockTransport
+@testable import PenstockLoop
 
 /// Checks how many bytes a read of many frames puts directly into the message. Another test,
 /// Tests/c/test_frames.c, checks that the result is right for any input.

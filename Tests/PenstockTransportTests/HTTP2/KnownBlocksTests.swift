@@ -1,9 +1,11 @@
 import CNghttp2
 import PenstockCall
 import PenstockWire
+import PenstockTestSupport
 import Testing
 
 @testable import PenstockTransport
+@testable import PenstockLoop
 
 /// Tests of requests with kept header blocks, which nghttp2 does not encode again. A peer must decode the
 /// right fields from them.

@@ -1,9 +1,11 @@
 import CNghttp2
 import PenstockCall
 import PenstockWire
+import PenstockTestSupport
 import Testing
 
 @testable import PenstockTransport
+@testable import PenstockLoop
 
 /// Tests of frames without use for any call: the number of each kind that the session accepts before it ends
 /// the connection, and a check that ordinary servers never reach the limit. The tests count frames and

@@ -1,3 +1,4 @@
+import PenstockTestSupport
 import Testing
 
 @testable import PenstockTransport

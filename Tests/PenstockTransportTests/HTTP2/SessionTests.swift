@@ -1,9 +1,11 @@
 import CNghttp2
 import PenstockCall
 import PenstockWire
+import PenstockTestSupport
 import Testing
 
 @testable import PenstockTransport
+@testable import PenstockLoop
 
 /// Tests of HTTP2Session without I/O. They pass a server's bytes to the session, and check its events and its output.
 @Suite struct SessionTests {

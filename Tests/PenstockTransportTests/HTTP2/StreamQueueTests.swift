@@ -1,8 +1,10 @@
 import PenstockCall
 import PenstockWire
+import PenstockTestSupport
 import Testing
 
 @testable import PenstockTransport
+@testable import PenstockLoop
 
 /// Tests of which requests open at once, and which wait in the session's queues.
 extension SessionTests {

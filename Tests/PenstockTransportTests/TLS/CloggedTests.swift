@@ -3,9 +3,11 @@ import Glibc
 import PenstockCall
 import PenstockChannel
 import PenstockWire
+import PenstockTestSupport
 import Testing
 
 @testable import PenstockTransport
+@testable import PenstockLoop
 
 /// A server causes the client to send TLS messages while the socket is full, so these messages wait. If more
 /// than 256 KiB wait, the client must stop reading from the server until the server reads.

@@ -1,4 +1,5 @@
 import PenstockWire
+import PenstockTestSupport
 import Testing
 
 @testable import PenstockTransport
