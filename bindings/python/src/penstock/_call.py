@@ -7,7 +7,6 @@ import ctypes
 import functools
 import json
 import logging
-import sys
 import threading
 import time
 from contextvars import Context, copy_context
@@ -18,7 +17,7 @@ from . import _constants as c
 from . import _raw
 from ._arguments import Uncompressed, payload
 from ._codec import Boxed, Codec, boxed, fill
-from ._context import Lent
+from ._context import CallContext
 from ._errors import check, check_with
 from ._keywords import FOREVER
 from ._metadata import ReceivedMetadata, owned_text
@@ -203,8 +202,7 @@ class _KeptCall:
     __slots__ = ("__weakref__", "handle")
 
     def __init__(self, call: int) -> None:
-        self.handle: int = _raw.penstock_call_retain(call)
-        own(self, _raw.penstock_call_release, self.handle)
+        self.handle: int = own(self, _raw.penstock_call_release, _raw.penstock_call_retain(call))
 
 
 class Requests:
@@ -324,12 +322,12 @@ class Call(Uncopied, Outcome):
         waiters: Waiters,
         keeper: object,
         context: Context,
-        lent: Optional[Lent],
+        lent: Optional[CallContext],
     ) -> None:
         # The context in which the deserializer runs; None once all responses have been read.
         self._context: Optional[Context] = context
         self._lent = lent
-        self._call = call
+        self._call: int = own(self, _abandon_dropped, call)
         self._waiters = waiters
         self._requests = requests
         self._deserializer = deserializer
@@ -339,12 +337,10 @@ class Call(Uncopied, Outcome):
         self._is_read = False
         self._failure: Optional[RpcError] = None
 
-    def __del__(self, ends: Callable[[], bool] = sys.is_finalizing) -> None:
-        # At exit nothing is released: the process ends anyway.
-        if not ends():
-            if self._lent is not None:
-                self._lent.keep()
-            abandon(self._call, b"the call object was dropped")
+    def __del__(self) -> None:
+        # The finalizer of `_call`, which ends the call, runs after this.
+        if self._lent is not None:
+            self._lent.keep()
 
     # ---- Responses ----
 
@@ -487,7 +483,7 @@ class Call(Uncopied, Outcome):
         if result == c.E_END:
             return self._settled().headers()
         check(result, "no headers can be waited for")
-        return ReceivedMetadata._of(headers.value, self)
+        return ReceivedMetadata._of(headers.value, self, self._call)
 
     def code(self) -> StatusCode:
         """The status code. Waits for the end, see `Call`."""
@@ -503,6 +499,10 @@ class Call(Uncopied, Outcome):
 
     def __repr__(self) -> str:
         return f"<penstock.Call {self.call_id}, {'running' if self._reply is None else self._code.name}>"
+
+
+def _abandon_dropped(call: int) -> None:
+    abandon(call, b"the call object was dropped")
 
 
 def begin_sending(waiters: Waiters, call: int, requests: Requests) -> None:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 import time
-import weakref
 from ctypes import byref, c_int32, c_void_p
 from typing import Any, Dict, List, Mapping, Optional, Set, Tuple, Union
 
 from . import _call, _raw
 from ._arguments import c_string, milliseconds
 from ._constants import E_ALREADY, E_INTERRUPTED, OK
-from ._context import Contexts
 from ._ctrl_c import call
 from ._encoding import Codec
 from ._errors import check, check_with, library_error
 from ._keywords import Interceptors
 from ._metadata import owned_text
 from ._method import Caller
-from ._objects import own
+from ._objects import Keeper, Objects
 from ._options import CallOptions
 from ._picker import Picker, set_picker
 from ._registration import Methods, Registration, register_all
@@ -31,7 +29,7 @@ from ._watch import Changed, watch
 TLS = Union[bool, Mapping[str, Any]]
 
 
-class Channel(Caller):
+class Channel(Keeper, Caller):
     """A target, its connections and its interceptors. As a context manager it closes itself at the end of the
     with block.
 
@@ -91,13 +89,12 @@ class Channel(Caller):
         )
         check_with(result, error)
         assert handle.value is not None
-        self._handle: int = handle.value
+        self._handle: int = self._own(_raw.penstock_channel_release, handle.value)
         self._registered: Set[int] = set()
-        self._contexts: Contexts = weakref.WeakKeyDictionary()
-        own(self, _raw.penstock_channel_release, self._handle)
+        self._kept: Objects = {}
         register_all(self, interceptors)
         if resolver is not None:
-            resolver._join(self._handle, self._contexts)
+            resolver._join(self._handle, self._kept)
         if picker is not None:
             self.set_picker(picker)
 
@@ -109,6 +106,7 @@ class Channel(Caller):
 
     def _has_removed(self, number: int) -> None:
         self._registered.discard(number)
+        self._kept.pop(-number, None)
 
     # ---- Calls ----
 
@@ -126,6 +124,10 @@ class Channel(Caller):
     @property
     def _calls_back(self) -> bool:
         return self._has_callbacks or self._runtime._has_callbacks
+
+    @property
+    def _keeps(self) -> Tuple[Objects, ...]:
+        return self._kept, self._runtime._kept
 
     @property
     def _sees_objects(self) -> bool:
@@ -205,7 +207,7 @@ class Channel(Caller):
         channel connect.
 
         ClosedError: the channel is closed."""
-        watch(self._handle, changed, self._contexts)
+        watch(self._handle, changed, self._kept)
 
     def set_picker(self, picker: Optional[Picker]) -> None:
         """Lets ``picker(pick)`` choose the server of each attempt from now on, instead of the policy of the service
@@ -215,7 +217,7 @@ class Channel(Caller):
         until the endpoints change; or ``pick.fail(code, message)``. It runs on the thread that drives the runtime, so
         it must not wait. An exception ends the call with INTERNAL. ClosedError: the channel is closed."""
         self._has_callbacks = self._has_callbacks or picker is not None
-        set_picker(self._handle, picker, self._contexts)
+        set_picker(self._handle, picker, self._kept)
 
     def connect(self) -> None:
         """Makes an idle channel connect, without a call. Does not wait; in any other state it does nothing."""
@@ -262,11 +264,11 @@ class Channel(Caller):
         result = _raw.penstock_channel_close(self._handle)
         if result not in (OK, E_ALREADY):
             raise library_error(result, "the channel can't be closed")
-        # A registered interceptor that refers to the channel would keep the channel, and the channel it. The garbage
-        # collector does not see this cycle, because the registration is in C. So closing the channel removes the
-        # registrations.
+        # So that the interceptors are let go although the channel is still there.
         while self._registered:
-            _raw.penstock_registration_remove(self._registered.pop(), None)
+            number = self._registered.pop()
+            _raw.penstock_registration_remove(number, None)
+            self._kept.pop(-number, None)
 
     def __enter__(self) -> Channel:
         return self

@@ -101,8 +101,7 @@ class Codec:
         handle, error = c_void_p(), c_void_p()
         check_with(_raw.penstock_codec_new(byref(functions), byref(handle), byref(error)), error)
         assert handle.value is not None
-        self.handle: int = handle.value
-        own(self, _raw.penstock_codec_release, self.handle)
+        self.handle: int = own(self, _raw.penstock_codec_release, handle.value)
 
 
 def boxed(number: Optional[int]) -> Optional[Boxed]:

@@ -91,14 +91,13 @@ class Completion(RequestFields):
     __slots__ = ("__weakref__", "_handle", "_hop", "_open", "_registered", "_running")
 
     def __init__(self, handle: int, registered: Registered) -> None:
-        self._handle = handle
+        self._handle: int = own(self, _raw.penstock_hop_release, handle)
         self._registered = registered
         self._hop: Optional[Hop] = None
         # Has one element until the completion is used. Only the thread that takes the element out may use the
         # completion.
         self._open = [True]
         self._running = True
-        own(self, _raw.penstock_hop_release, handle)
 
     def next(self, message: Any = None) -> None:
         """Lets the event go on, with its changes. ``message``, if given, replaces the event's message."""
@@ -184,7 +183,7 @@ def _call(callback: str, handle: int, number: Optional[int]) -> None:
     registered: Any = registry.get(number)
     done = Completion(handle, registered)
     try:
-        method = getattr(registered.methods, callback, None)
+        method = None if registered is None else getattr(registered.methods, callback, None)
         if method is None:
             done.next()
             return
@@ -251,6 +250,8 @@ def _event_callback(callback: str) -> Any:
 
 def _cancel(handle: int, number: Optional[int]) -> int:
     registered: Any = registry.get(number)
+    if registered is None:
+        return c.NEXT
     scope = _InCallback()
     try:
         method = getattr(registered.methods, "on_cancel", None)
@@ -266,6 +267,8 @@ def _cancel(handle: int, number: Optional[int]) -> int:
 
 def _create(handle: int, number: Optional[int], state: Any) -> int:
     registered: Any = registry.get(number)
+    if registered is None:
+        return c.NEXT
     try:
         method = _raw.penstock_request_method(_raw.penstock_hop_request(handle)) or b""
         kind = Kind(_raw.penstock_hop_kind(handle))

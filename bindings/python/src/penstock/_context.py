@@ -8,12 +8,11 @@ the context in which it was registered.
 from __future__ import annotations
 
 import sys
-import weakref
 from contextvars import Context
-from typing import Any, Callable, Optional, TypeVar
+from typing import Any, Callable, Optional, Tuple, TypeVar
 
 from . import _raw
-from ._objects import forget, registry
+from ._objects import Kept, Objects, forget, registry, weak
 
 T = TypeVar("T")
 
@@ -46,76 +45,67 @@ def _unchain(error: BaseException, handled: BaseException) -> None:
 # ---- Of calls ----
 
 
-def _is_gone(_: object) -> None: ...
+class CallContext:
+    """The registry's object for a call with callbacks, until the last of them has returned: the call's context, and
+    ``keeps``, the objects of the channel and the runtime, which a running call keeps so that each of its callbacks
+    finds them."""
 
+    __slots__ = ("_context", "_reference", "keeps")
 
-class Lent:
-    """The context of a call whose Python object owns it. If the registry owned it, a context that refers to the
-    object would keep the object, and the call would go on although nobody has it any more."""
-
-    __slots__ = ("_kept", "_reference")
-
-    def __init__(self, context: Context) -> None:
-        # Of a reference with a callback the garbage collector makes None before it calls any `__del__`. Some versions
-        # of Python do so with other references only afterwards.
-        self._reference = weakref.ref(context, _is_gone)
-        self._kept: Optional[Context] = None
+    def __init__(self, context: Context, lent: bool, keeps: Tuple[Objects, ...]) -> None:
+        """``lent``: the call's Python object owns the context. If the registry owned it, a context that refers to the
+        object would keep the object, and the call would go on although nobody has it any more."""
+        self.keeps = keeps
+        self._reference = weak(context) if lent else None
+        self._context = None if lent else context
 
     def keep(self) -> None:
-        """Called when the call has ended, or the object is dropped, because the call's last callbacks still need the
-        context. If the garbage collector has found both together, the context is gone already, and stays so."""
-        self._kept = self._reference()
+        """Called when a call with a lent context has ended, or its object is dropped, because the call's last
+        callbacks still need the context. If the garbage collector has found both together, the context is gone
+        already, and stays so."""
+        if self._reference is not None:
+            self._context = self._reference()
 
     def get(self) -> Optional[Context]:
-        return self._reference() if self._kept is None else self._kept
+        if self._context is None and self._reference is not None:
+            return self._reference()
+        return self._context
 
 
-def give(options: int, context: Context, lent: bool) -> Optional[Lent]:
-    """Gives ``context`` to the calls that are made with ``options``, a ``penstock_call_options *``. C refers to it
-    until the last callback of the last of these calls has returned. ``lent``: the caller owns it; see `Lent`."""
-    given = Lent(context) if lent else None
-    _raw.penstock_call_options_set_context(options, registry.add(context if given is None else given), forget)
+def give(options: int, context: Context, lent: bool, keeps: Tuple[Objects, ...]) -> CallContext:
+    """Gives ``context`` to the call that is made with ``options``, a ``penstock_call_options *``. C refers to it
+    until the last callback of the call has returned."""
+    given = CallContext(context, lent, keeps)
+    _raw.penstock_call_options_set_context(options, registry.add(given), forget)
     return given
 
 
 def of_hop(hop: int, otherwise: Registered) -> Optional[Context]:
     """The context of the call of ``hop``, a ``penstock_hop *`` in its callback; for a call that no Python code has
     made, the context of the registration."""
-    found = registry.get(_raw.penstock_hop_context(hop))
-    return found if isinstance(found, Context) else _lent(found, otherwise)
+    return _of(_raw.penstock_hop_context(hop), otherwise)
 
 
 def of_pick(pick: int, otherwise: Registered) -> Optional[Context]:
     """The context of the call for which ``pick``, a ``penstock_pick *``, was made; as `of_hop`."""
-    found = registry.get(_raw.penstock_pick_context(pick))
-    return found if isinstance(found, Context) else _lent(found, otherwise)
+    return _of(_raw.penstock_pick_context(pick), otherwise)
 
 
-def _lent(found: object, otherwise: Registered) -> Optional[Context]:
-    context = found.get() if isinstance(found, Lent) else None
+def _of(number: Optional[int], otherwise: Registered) -> Optional[Context]:
+    found = registry.get(number)
+    context = found.get() if isinstance(found, CallContext) else None
     return otherwise.context if context is None else context
 
 
 # ---- Of functions that are registered on a channel or a runtime ----
 
-# The contexts of what is registered on a channel or a runtime, which owns them. If C owned them, a context that
-# refers to a channel would keep the channel.
-Contexts = weakref.WeakKeyDictionary["Registered", Context]
 
+class Registered(Kept):
+    """The base of the registry's objects for what is registered on a channel or a runtime, which keeps them in
+    ``kept``. None, for what is registered for one call: it has no context besides the call's."""
 
-class Registered:
-    """The base of the registry's objects for what is registered on a channel or a runtime."""
+    __slots__ = ("context",)
 
-    __slots__ = ("__weakref__", "_context")
-
-    def __init__(self, context: Optional[Context], contexts: Optional[Contexts]) -> None:
-        """``contexts``: those of the channel or the runtime. None, for what is registered for one call: it has no
-        context besides the call's."""
-        self._context = None
-        if context is not None and contexts is not None:
-            self._context = weakref.ref(context)
-            contexts[self] = context
-
-    @property
-    def context(self) -> Optional[Context]:
-        return None if self._context is None else self._context()
+    def __init__(self, context: Optional[Context], kept: Optional[Objects]) -> None:
+        super().__init__(kept)
+        self.context = None if kept is None else context

@@ -12,7 +12,7 @@ from ._context import run
 from ._ctrl_c import recover
 from ._errors import check
 from ._fork import process
-from ._objects import Uncopied, forget, own, registry
+from ._objects import Keeper, Kept, Objects, Uncopied, forget, own, registry
 from ._reports import report
 
 
@@ -41,7 +41,17 @@ class Job:
         return True
 
 
-class Executor(Uncopied):
+class _Submit(Kept):
+    """The registry's object for an executor."""
+
+    __slots__ = ("submit",)
+
+    def __init__(self, submit: Callable[[Job], object], kept: Objects) -> None:
+        super().__init__(kept)
+        self.submit = functools.partial(run, copy_context(), submit)
+
+
+class Executor(Keeper, Uncopied):
     """Runs an interceptor's callbacks. ``submit(job)`` must arrange for ``job()`` to be called once, on any thread.
     The return value of ``submit`` is ignored; if it raises, the job is not taken, and the call ends with INTERNAL.
 
@@ -58,7 +68,8 @@ class Executor(Uncopied):
     def __init__(self, submit: Callable[[Job], object], *, survives_fork: bool = False) -> None:
         if not callable(submit):
             raise TypeError(f"submit must be callable, got {submit!r}")
-        self._submit = functools.partial(run, copy_context(), submit)
+        self._kept: Objects = {}
+        self._submit = _Submit(submit, self._kept)
         self._survives_fork = survives_fork
         self._process = 0
         self._address = 0
@@ -68,9 +79,8 @@ class Executor(Uncopied):
         # A forked child in which the parent's handles do not work can't use its parent's executors, so it makes its
         # own.
         if self._process != process():
-            self._address = self._new()
+            self._address = own(self, _raw.penstock_executor_release, self._new())
             self._process = process()
-            own(self, _raw.penstock_executor_release, self._address)
         return self._address
 
     def _new(self) -> int:
@@ -102,10 +112,12 @@ class SerialExecutor(Executor):
 
 
 def _take_job(job: Callable[[Any], None], argument: Any, number: Optional[int]) -> int:
-    submit: Any = registry.get(number)
+    executor = registry.get(number)
     taken = Job(job, argument)
+    if not isinstance(executor, _Submit):
+        return 1
     try:
-        submit(taken)
+        executor.submit(taken)
         return 0
     except BaseException as error:
         report("", "submit", error)

@@ -7,19 +7,18 @@ import json
 import threading
 from contextvars import Context, copy_context
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterable, Optional, Union
+from typing import Any, Callable, Dict, Iterable, Optional, Tuple, Union
 
 from . import _constants as c
 from . import _context, _raw
 from ._arguments import Payload, Uncompressed, c_string, whole_number
-from ._context import Contexts
 from ._encoding import Codec
 from ._errors import StateError, check_hop
 from ._executor import Executor, address
 from ._keywords import CallKeywords, Interceptors, takes
 from ._metadata import Metadata, MetadataLike, owned_text
 from ._method import ChannelLike
-from ._objects import Value, forget, own, registry, value_at
+from ._objects import Objects, Value, forget, own, registry, value_at
 from ._options import CallOptions, call_options
 from ._reply import certificates
 from ._request import RequestFields, text_of
@@ -44,9 +43,9 @@ class Registered(_context.Registered):
         methods: Any,
         register: Callable[[CallOptions, Interceptors], object],
         context: Optional[Context] = None,
-        contexts: Optional[Contexts] = None,
+        kept: Optional[Objects] = None,
     ) -> None:
-        super().__init__(context, contexts)
+        super().__init__(context, kept)
         self.name = name
         self.methods = methods
         self.register = register
@@ -124,8 +123,8 @@ class Hop(RequestFields):
         A kept hop keeps the memory of its call, and its interceptor, so drop it after the call.
         """
         if not self._retained:
-            _raw.penstock_hop_retain(self._callback())
-            own(self, _raw.penstock_hop_release, self._handle)
+            retained = _raw.penstock_hop_retain(self._callback())
+            self._handle = own(self, _raw.penstock_hop_release, retained)
             self._retained = True
         return self
 
@@ -232,9 +231,17 @@ class Hop(RequestFields):
 
     def _register(self, options: CallOptions, interceptors: Interceptors) -> None:
         """Registers the interceptors that the program has given to a side call, on the options of that call."""
-        seen_by = self._seen_by
-        registered = seen_by.registered if isinstance(seen_by, Instance) else seen_by
-        registered.register(options, interceptors)
+        self._registered.register(options, interceptors)
+
+    @property
+    def _registered(self) -> Registered:
+        return self._seen_by.registered if isinstance(self._seen_by, Instance) else self._seen_by
+
+    @property
+    def _keeps(self) -> Tuple[Objects, ...]:
+        """The objects that a side call keeps while it runs."""
+        kept = self._registered.kept
+        return () if kept is None else (kept,)
 
     @takes(SideCallArguments)
     def unary(self, call: SideCallArguments) -> None:
@@ -243,7 +250,7 @@ class Hop(RequestFields):
         ``detached``: as in `side_channel`. The other keywords are those of a channel's methods; the call meets all
         of its ``interceptors``, whatever their priority. GoneError: the hop's call has ended."""
         context = copy_context()
-        options = call_options(call, context=context)
+        options = call_options(call, context=context, keeps=self._keeps)
         if call.interceptors:
             self._register(options, call.interceptors)
         flags = side_flags(call.from_top, call.detached)

@@ -66,9 +66,8 @@ class Metadata(MutableMapping[str, MetadataValue]):
         pointer = c_void_p()
         check(_raw.penstock_metadata_new(byref(pointer)))
         assert pointer.value is not None
-        self._pointer: int = pointer.value
+        self._pointer: int = own(self, _raw.penstock_metadata_release, pointer.value)
         self._guard: Optional[Callable[[], object]] = None
-        own(self, _raw.penstock_metadata_release, self._pointer)
         _fill(self, values)
 
     @classmethod
@@ -170,15 +169,18 @@ class ReceivedMetadata(Tuple[Metadatum, ...]):
 
     _pointer: Optional[int] = None
     _keeper: object = None
+    _owned: Any = None
     # The JSON of a copy, which has no pointer.
     _json: str = "{}"
 
     @classmethod
-    def _of(cls, pointer: Optional[int], keeper: object) -> ReceivedMetadata:
-        """A copy of the metadata at ``pointer``; its JSON is read from the original, which ``keeper`` keeps."""
+    def _of(cls, pointer: Optional[int], keeper: object, owned: Any) -> ReceivedMetadata:
+        """A copy of the metadata at ``pointer``; its JSON is read from the original, which ``keeper`` keeps until its
+        handle ``owned`` (see `own`) is NULL."""
         self = cls(metadata_pairs(pointer) if pointer else ())
         self._pointer = pointer
         self._keeper = keeper
+        self._owned = owned
         return self
 
     def get(self, name: str, default: Optional[MetadataValue] = None) -> Optional[MetadataValue]:
@@ -194,7 +196,7 @@ class ReceivedMetadata(Tuple[Metadatum, ...]):
     @property
     def json(self) -> str:
         """All metadata as JSON; see `Metadata.json`."""
-        return metadata_json(self._pointer) if self._pointer else self._json
+        return metadata_json(self._pointer) if self._pointer and self._owned else self._json
 
     def __reduce__(self) -> Tuple[Any, ...]:
         return ReceivedMetadata, (tuple(self),), {"_json": self.json}

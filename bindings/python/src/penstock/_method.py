@@ -12,7 +12,7 @@ from ._call import Call, Deserializer, Requests, Serializer
 from ._codec import Codec
 from ._encoding import Codec as Encoding
 from ._keywords import CallKeywords, Interceptors, RequestArguments, RequestsArguments, takes
-from ._objects import Raised, Uncopied
+from ._objects import Objects, Raised, Uncopied
 from ._options import CallOptions, call_options, has_begun
 from ._reply import CompletedCall, Reply, reply_error
 from ._status import StatusCode
@@ -61,7 +61,7 @@ class _MultiCallable:
             keywords.content_subtype = self._method.subtype
         channel = self._method.channel
         has_context = codec is not None or bool(keywords.interceptors) or channel._calls_back
-        options = call_options(keywords, codec, context if has_context else None, lent)
+        options = call_options(keywords, codec, context if has_context else None, lent, channel._keeps)
         if keywords.interceptors:
             channel._register(options, keywords.interceptors)
         return options
@@ -216,6 +216,11 @@ class Caller(Uncopied):
     @property
     def _calls_back(self) -> bool:
         """Whether a call may have callbacks that are Python functions, besides those of its own interceptors."""
+        raise NotImplementedError
+
+    @property
+    def _keeps(self) -> Tuple[Objects, ...]:
+        """The objects that a running call keeps."""
         raise NotImplementedError
 
     @property

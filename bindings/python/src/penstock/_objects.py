@@ -4,11 +4,106 @@ the registry."""
 from __future__ import annotations
 
 import itertools
+import sys
 import weakref
-from typing import Any, Callable, Dict, Optional
+from ctypes import c_void_p
+from typing import Any, Callable, Dict, Optional, TypeVar
 
 from . import _raw
 from ._ctrl_c import recover
+
+T = TypeVar("T")
+
+
+class Kept:
+    """The base of objects to which C refers by their number and which a `Keeper` keeps. The registry refers to such
+    an object weakly: with a strong reference the garbage collector could not see that an interceptor which refers to
+    its channel is needed by nothing but that channel."""
+
+    __slots__ = ("__weakref__", "kept")
+
+    def __init__(self, kept: Optional[Objects]) -> None:
+        """``kept``: the keeper's objects. None: there is no keeper, so the registry keeps the object."""
+        self.kept = kept
+
+
+# What a keeper keeps, by number.
+Objects = Dict[int, Any]
+
+
+class Keeper:
+    """The base of the objects that keep what C refers to: channels, runtimes, executors and ready-made interceptors.
+
+    C may refer to the objects a while longer than their keeper exists, until the last call has ended, and tells them
+    of that end. So when the keeper is dropped, or collected together with its objects, the registry keeps them, until
+    C's finalizers. In a collection this order makes that safe, whatever other threads do meanwhile:
+
+    1. The collector clears all weak references to what it has found, the registry's among them, in one step. From
+       now on no other thread reaches these objects: a callback finds None, and does nothing.
+    2. It calls the finalizers of `own`, so that all their handles are released, and NULL. The keeper's own handle is
+       NULL, but not released.
+    3. It calls `__del__`. Now the registry has the objects again, and the keeper's handle is released. What callbacks
+       do with the objects can't use a released handle.
+
+    So the end of a channel does not come between 1 and 3, and neither does a callback of a call, because a running
+    call keeps its keepers' objects (`CallContext`). Another callback that comes just then, such as one about a
+    connection, is left out."""
+
+    _kept: Objects
+
+    def _own(self, release: Callable[[int], None], handle: int) -> Any:
+        """As `own`, for a handle whose release leads to callbacks."""
+        self._last = last = _Last(release, handle)
+        weakref.finalize(self, last.hide).atexit = False
+        return last.shown
+
+    def __del__(self, ends: Callable[[], bool] = sys.is_finalizing) -> None:
+        has = self.__dict__
+        registry.keep(has.get("_kept", {}))
+        # At exit nothing is released: the process ends anyway.
+        if "_last" in has and not ends():
+            has["_last"].give_back()
+
+
+class _Last:
+    """The handle of a keeper."""
+
+    __slots__ = ("_handle", "_release", "shown")
+
+    def __init__(self, release: Callable[[int], None], handle: int) -> None:
+        self._release = release
+        self._handle = handle
+        self.shown = c_void_p(handle)
+
+    def hide(self) -> None:
+        self.shown.value = None
+
+    def give_back(self) -> None:
+        self.hide()
+        self._release(self._handle)
+
+
+def _is_gone(_: object) -> None: ...
+
+
+def weak(thing: T) -> weakref.ref[T]:
+    """A weak reference that the garbage collector makes None before it calls any `__del__`: one with a callback. Some
+    versions of Python do so with other references only afterwards."""
+    return weakref.ref(thing, _is_gone)
+
+
+class _Weak:
+    """The registry's entry for an object that has a keeper."""
+
+    __slots__ = ("_reference", "thing")
+
+    def __init__(self, kept: Kept) -> None:
+        self._reference = weak(kept)
+        # The object itself, after the end of its keeper.
+        self.thing: Optional[Kept] = None
+
+    def get(self) -> Optional[Kept]:
+        return self._reference() if self.thing is None else self.thing
 
 
 class Registry:
@@ -19,18 +114,36 @@ class Registry:
         self._numbers = itertools.count(1)
 
     def add(self, thing: object) -> int:
-        """Keeps ``thing`` until `remove`, and gives its number: never 0, never used again."""
+        """Keeps ``thing`` until `remove`, unless it has a keeper (see `Kept`), and gives its number: never 0, never
+        used again."""
         number = next(self._numbers)
-        self._objects[number] = thing
+        if isinstance(thing, Kept) and thing.kept is not None:
+            thing.kept[number] = thing
+            self._objects[number] = _Weak(thing)
+        else:
+            self._objects[number] = thing
         return number
 
     def get(self, number: Optional[int]) -> object:
         """The object with this number, or None."""
-        return self._objects.get(number) if number is not None else None
+        found = self._objects.get(number) if number is not None else None
+        return found.get() if type(found) is _Weak else found
+
+    def keep(self, kept: Objects) -> None:
+        """Keeps the objects of a keeper from now on, until `remove`. Not those which another thread removes just now:
+        their entries are used no more."""
+        for number, thing in kept.copy().items():
+            entry = self._objects.get(number)
+            if type(entry) is _Weak:
+                entry.thing = thing
 
     def remove(self, number: Optional[int]) -> None:
-        if number is not None:
-            self._objects.pop(number, None)
+        if number is None:
+            return
+        thing = self.get(number)
+        self._objects.pop(number, None)
+        if isinstance(thing, Kept) and thing.kept is not None:
+            thing.kept.pop(number, None)
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -99,9 +212,17 @@ class Uncopied:
         raise TypeError(f"a {type(self).__name__} can't be copied or pickled")
 
 
-def own(owner: object, release: Callable[[int], None], handle: int) -> weakref.finalize[Any, Any]:
-    """Releases ``handle`` once, when ``owner`` is collected. At exit nothing is released: the process ends
-    anyway."""
-    finalizer = weakref.finalize(owner, release, handle)
-    finalizer.atexit = False
-    return finalizer
+def own(owner: object, release: Callable[[int], None], handle: int) -> Any:
+    """Releases ``handle`` once, when ``owner`` is collected. At exit nothing is released: the process ends anyway.
+    Returns the handle as a ``c_void_p``, which C functions take, too, and which is NULL after the release. Owners
+    use only this one: they may live on after the release, in a callback of an interceptor that was collected with
+    them."""
+    owned = c_void_p(handle)
+    weakref.finalize(owner, give_back, release, owned).atexit = False
+    return owned
+
+
+def give_back(release: Callable[[int], None], owned: c_void_p) -> None:
+    handle, owned.value = owned.value, None
+    if handle is not None:
+        release(handle)

@@ -9,10 +9,10 @@ from typing import Dict, List, Optional, Tuple
 from . import _context, _raw
 from ._arguments import c_string
 from ._codec import Codec
-from ._context import Lent
+from ._context import CallContext
 from ._errors import check, check_with
 from ._keywords import CallKeywords
-from ._objects import own
+from ._objects import Objects, own
 from ._wait import interrupted
 
 # How many parsed options are kept for later calls with the same arguments.
@@ -24,22 +24,21 @@ class CallOptions:
     a ``penstock_call_options *``."""
 
     __slots__ = ("__weakref__", "_has_callbacks", "_has_interceptors", "_has_object_level", "handle", "lent", "text")
-    # What is registered for one call has no context besides the call's.
-    _contexts = None
+    # C has the interceptors of a call until the call has ended, which may be later than the end of this object.
+    _kept = None
 
     def __init__(self, text: str) -> None:
         handle, error = c_void_p(), c_void_p()
         check_with(_raw.penstock_call_options_new(c_string(text, "options"), byref(handle), byref(error)), error)
         assert handle.value is not None
-        self.handle: int = handle.value
+        self.handle: int = own(self, _raw.penstock_call_options_release, handle.value)
         self._has_object_level = False
         self._has_interceptors = False
         self._has_callbacks = False
         # The context of the one call with these options, if the call's Python object is to own it.
-        self.lent: Optional[Lent] = None
+        self.lent: Optional[CallContext] = None
         # The text of options that may be lent to one call after another.
         self.text: Optional[str] = None
-        own(self, _raw.penstock_call_options_release, self.handle)
         check(
             _raw.penstock_call_options_set_on_interrupted(self.handle, interrupted, None, _raw.penstock_finalizer())
         )
@@ -58,11 +57,15 @@ _spare: Dict[str, List[CallOptions]] = {}
 
 
 def call_options(
-    keywords: CallKeywords, codec: Optional[Codec] = None, context: Optional[Context] = None, lent: bool = False
+    keywords: CallKeywords,
+    codec: Optional[Codec] = None,
+    context: Optional[Context] = None,
+    lent: bool = False,
+    keeps: Tuple[Objects, ...] = (),
 ) -> CallOptions:
     """The options for a call, without its interceptors. ``context``: that of the one call that is made with these
-    options; `has_begun` is to be called then. ``lent``: the call's Python object owns the context. TypeError,
-    ValueError (`InvalidArgumentError` is one): a wrong argument."""
+    options; `has_begun` is to be called then. ``lent`` and ``keeps``: see `CallContext`. TypeError, ValueError
+    (`InvalidArgumentError` is one): a wrong argument."""
     text = keywords.options()
     # Options with metadata are not kept, since it differs from call to call; neither are credentials.
     is_kept = not (
@@ -80,7 +83,8 @@ def call_options(
     if codec is not None:
         check(_raw.penstock_call_options_set_codec(options.handle, codec.handle))
     if context is not None:
-        options.lent = _context.give(options.handle, context, lent)
+        given = _context.give(options.handle, context, lent, keeps)
+        options.lent = given if lent else None
     return options
 
 

@@ -9,11 +9,11 @@ from typing import Any, Callable, Dict, List, Optional, Union
 from . import _constants as c
 from . import _raw
 from ._arguments import c_string
-from ._context import Contexts, Registered, of_pick, run
+from ._context import Registered, of_pick, run
 from ._ctrl_c import recover
 from ._errors import StateError, check, library_error
 from ._metadata import Metadata
-from ._objects import forget, registry
+from ._objects import Objects, forget, registry
 from ._reports import report
 from ._request import RequestFields, text_of
 from ._status import StatusCode, code_number
@@ -105,19 +105,19 @@ Picker = Callable[[Pick], Union[Endpoint, int, None]]
 
 
 class _Function(Registered):
-    def __init__(self, picker: Picker, contexts: Contexts) -> None:
-        super().__init__(copy_context(), contexts)
+    def __init__(self, picker: Picker, kept: Objects) -> None:
+        super().__init__(copy_context(), kept)
         self.picker = picker
 
 
-def set_picker(channel: int, picker: Optional[Picker], contexts: Contexts) -> None:
+def set_picker(channel: int, picker: Optional[Picker], kept: Objects) -> None:
     """Lets C call ``picker``. C keeps it until the channel has another picker or has closed."""
     if picker is None:
         check(_raw.penstock_channel_set_picker(channel, _none, None, forget))
         return
     if not callable(picker):
         raise TypeError(f"a function that gets a Pick, not {picker!r}")
-    check(_raw.penstock_channel_set_picker(channel, _pick, registry.add(_Function(picker, contexts)), forget))
+    check(_raw.penstock_channel_set_picker(channel, _pick, registry.add(_Function(picker, kept)), forget))
 
 
 def _answer(pick: Pick, returned: object) -> int:

@@ -11,13 +11,12 @@ from . import _constants as c
 from . import _raw
 from ._arguments import c_string, milliseconds, whole_number
 from ._completion import CALLBACKS, CompletionInterceptor, completion_table
-from ._context import Contexts
 from ._errors import StateError, check, check_with
 from ._executor import address, chosen
 from ._hop import Registered
 from ._interceptor import Native, check_interceptor, function_of, overridden
 from ._keywords import Interceptors
-from ._objects import forget, registry
+from ._objects import Objects, forget, registry
 from ._trampolines import (
     connection_trampoline,
     create_trampoline,
@@ -41,8 +40,10 @@ class Scope(Protocol):
     _has_callbacks: bool
 
     @property
-    def _contexts(self) -> Optional[Contexts]:
-        """The contexts in which the scope's interceptors were registered; None: they need none."""
+    def _kept(self) -> Optional[Objects]:
+        """What the scope keeps, see `Keeper`: the objects of its interceptors to which C refers; and, under the
+        negative numbers of their registrations, interceptors that have no such objects of the scope. None: it keeps
+        nothing."""
 
     def _registry_functions(self) -> Tuple[str, int]:
         """The prefix of the scope's C functions, and the scope's handle."""
@@ -104,7 +105,7 @@ class Registration:
         self._register(scope)
 
     def _registered(self, methods: Any, scope: Scope) -> Registered:
-        return Registered(self.name, methods, register_all, self._context, scope._contexts)
+        return Registered(self.name, methods, register_all, self._context, scope._kept)
 
     def _sync_table(self, function: Callable[[Any], Any], scope: Scope) -> _raw.penstock_interceptor:
         sync = _raw.penstock_sync_interceptor()
@@ -207,6 +208,9 @@ class Registration:
         if self._level is not Level.BYTES:
             scope._has_object_level = True
         scope._has_registered(self._id)
+        if isinstance(self.interceptor, Native) and scope._kept is not None:
+            # It may keep Python functions to which C refers.
+            scope._kept[-self._id] = self.interceptor
 
     @property
     def id(self) -> int:

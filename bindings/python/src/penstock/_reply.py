@@ -81,8 +81,7 @@ class Reply:
     __slots__ = ("__weakref__", "_handle", "raised")
 
     def __init__(self, handle: int) -> None:
-        self._handle = handle
-        own(self, _raw.penstock_reply_release, handle)
+        self._handle: int = own(self, _raw.penstock_reply_release, handle)
         left = registry.get(_raw.penstock_reply_value(handle, EXCEPTION_KEY)) if Raised.ever else None
         # The exception that a callback of the call has raised.
         self.raised = left.take() if isinstance(left, Raised) else None
@@ -96,10 +95,10 @@ class Reply:
         return status_message(_raw.penstock_reply_status(self._handle))
 
     def headers(self) -> ReceivedMetadata:
-        return ReceivedMetadata._of(_raw.penstock_reply_headers(self._handle), self)
+        return ReceivedMetadata._of(_raw.penstock_reply_headers(self._handle), self, self._handle)
 
     def trailers(self) -> ReceivedMetadata:
-        return ReceivedMetadata._of(_raw.penstock_reply_trailers(self._handle), self)
+        return ReceivedMetadata._of(_raw.penstock_reply_trailers(self._handle), self, self._handle)
 
     def status_details(self) -> List[Detail]:
         return status_details(_raw.penstock_reply_status(self._handle))

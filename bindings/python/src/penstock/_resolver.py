@@ -12,10 +12,10 @@ from typing import Any, Mapping, Optional
 from . import _raw
 from ._arguments import c_string
 from ._constants import E_STATE
-from ._context import Contexts, Registered, run
+from ._context import Registered, run
 from ._ctrl_c import recover
 from ._errors import StateError, check_with
-from ._objects import forget, own, registry
+from ._objects import Objects, forget, own, registry
 from ._reports import report
 
 # Guards snapshots that are pushed before the resolver has a channel.
@@ -68,12 +68,12 @@ class Resolver:
         if handle is not None:
             _push(handle, text)
 
-    def _join(self, channel: int, contexts: Contexts) -> None:
+    def _join(self, channel: int, kept: Objects) -> None:
         if self._handle is not None:
             raise StateError(E_STATE, "the resolver has a channel already")
         functions = _raw.penstock_resolver_functions(sizeof(_raw.penstock_resolver_functions))
         # C refers to the resolver, by its number, until the channel has closed.
-        functions.user_data = registry.add(_Joined(self, contexts))
+        functions.user_data = registry.add(_Joined(self, kept))
         functions.finalizer = forget
         functions.resolve = _resolve
         functions.stop = _stop
@@ -81,13 +81,13 @@ class Resolver:
         result = _raw.penstock_channel_set_resolver(channel, byref(functions), byref(handle), byref(error))
         check_with(result, error)
         assert handle.value is not None
-        own(self, _raw.penstock_resolver_release, handle.value)
+        owned: int = own(self, _raw.penstock_resolver_release, handle.value)
         with _lock:
             # The early snapshot is pushed before another thread sees the handle, so it can't replace a later one.
             early, self._early = self._early, None
-            self._handle = handle.value
+            self._handle = owned
             if early is not None:
-                _push(handle.value, early)
+                _push(owned, early)
 
 
 def _push(handle: int, text: str) -> None:
@@ -107,8 +107,8 @@ def _json_default(value: Any) -> Any:
 class _Joined(Registered):
     """The registry's object for a resolver that has a channel."""
 
-    def __init__(self, resolver: Resolver, contexts: Contexts) -> None:
-        super().__init__(copy_context(), contexts)
+    def __init__(self, resolver: Resolver, kept: Objects) -> None:
+        super().__init__(copy_context(), kept)
         self.resolver = resolver
 
     def tell(self, name: str) -> None:

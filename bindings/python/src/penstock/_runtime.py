@@ -20,12 +20,11 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from . import _constants as c
 from . import _fork, _raw
 from ._arguments import milliseconds
-from ._context import Contexts
 from ._ctrl_c import raise_escaping
 from ._errors import ClosedError, check, check_with, library_error
 from ._fork import process
 from ._metadata import owned_text
-from ._objects import Uncopied, own
+from ._objects import Keeper, Objects, Uncopied
 from ._options import forget_kept_options
 from ._registration import Methods, Registration
 from ._reply import RpcError
@@ -112,7 +111,7 @@ class _Driver:
         _raw.penstock_runtime_release(self._handle)
 
 
-class Runtime(Uncopied):
+class Runtime(Keeper, Uncopied):
     """An event loop for channels, with interceptors for all of them. Channels that name no runtime share one.
 
     A thread that waits in a call drives the loop. With ``drive`` a daemon thread drives it while no thread waits;
@@ -143,15 +142,14 @@ class Runtime(Uncopied):
         check_with(_raw.penstock_runtime_new(options, byref(handle), byref(error)), error)
         assert handle.value is not None
         _expect_forks()
-        self._handle: int = handle.value
+        self._handle: int = self._own(_raw.penstock_runtime_release, handle.value)
+        self._kept: Objects = {}
         self._waiters = Waiters()
-        self._contexts: Contexts = weakref.WeakKeyDictionary()
         self._drive = drive and not has_own_threads
         self._driver: Optional[_Driver] = None
         self._lock = threading.Lock()
         self._process = process()
         self._stop: Optional[weakref.finalize[Any, Any]] = None
-        own(self, _raw.penstock_runtime_release, self._handle)
         _runtimes.add(self)
 
     def _used(self) -> int:
@@ -168,7 +166,8 @@ class Runtime(Uncopied):
 
     def _has_registered(self, number: int) -> None: ...
 
-    def _has_removed(self, number: int) -> None: ...
+    def _has_removed(self, number: int) -> None:
+        self._kept.pop(-number, None)
 
     def fileno(self) -> int:
         """A descriptor that is readable whenever `poll` would do work; not to be closed.

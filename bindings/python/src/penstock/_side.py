@@ -6,7 +6,7 @@ import ctypes
 import logging
 from contextvars import Context
 from ctypes import byref, c_void_p
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, Optional, Tuple, Union
 
 from . import _call, _raw
 from ._arguments import Payload, Uncompressed, c_string
@@ -17,7 +17,7 @@ from ._encoding import Codec
 from ._errors import check, check_with
 from ._keywords import Interceptors
 from ._method import Caller
-from ._objects import forget, registry
+from ._objects import Objects, forget, registry
 from ._options import CallOptions
 from ._reply import CompletedCall, Reply
 from ._status import StatusCode
@@ -65,6 +65,11 @@ class SideChannel(Caller):
     @property
     def _calls_back(self) -> bool:
         return True
+
+    @property
+    def _keeps(self) -> Tuple[Objects, ...]:
+        keeps: Tuple[Objects, ...] = self._hop._keeps
+        return keeps
 
     @property
     def _sees_objects(self) -> bool:

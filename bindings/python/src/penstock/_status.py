@@ -132,9 +132,8 @@ class Status:
         pointer = c_void_p()
         check(_raw.penstock_status_new(code_number(code), c_string(message, "a message"), byref(pointer)))
         assert pointer.value is not None
-        self._pointer: int = pointer.value
+        self._pointer: int = own(self, _raw.penstock_status_release, pointer.value)
         self._guard: Optional[Callable[[], object]] = None
-        own(self, _raw.penstock_status_release, self._pointer)
         for detail in details:
             self.add_detail(detail)
         if trailers is not None:
@@ -150,7 +149,7 @@ class Status:
         check_with(result, error)
         assert pointer.value is not None
         self = cls._view(pointer.value, None)
-        own(self, _raw.penstock_status_release, self._pointer)
+        self._pointer = own(self, _raw.penstock_status_release, pointer.value)
         return self
 
     @classmethod

@@ -91,9 +91,8 @@ class Event(RequestFields):
     __slots__ = ("__weakref__", "_handle", "_ticket")
 
     def __init__(self, handle: int, ticket: int) -> None:
-        self._handle = handle
+        self._handle: int = own(self, _raw.penstock_hop_release, handle)
         self._ticket = ticket
-        own(self, _raw.penstock_hop_release, handle)
 
     def _shown(self) -> None:
         """Raises once the ticket is spent. The views of the event's metadata and status call this method before each

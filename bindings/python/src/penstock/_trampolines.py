@@ -38,6 +38,8 @@ def _verdict(returned: object, callback: str) -> int:
 
 def _run(callback: str, handle: int, number: Optional[int]) -> int:
     seen_by: Any = registry.get(number)
+    if seen_by is None:
+        return c.NEXT
     registered = seen_by
     if isinstance(seen_by, Instance):
         registered = seen_by.registered
@@ -68,10 +70,11 @@ def _event_trampoline(callback: str) -> Any:
     return _raw.penstock_hop_callback(trampoline)
 
 
-def _made(handle: int, number: Optional[int]) -> tuple[int, Instance]:
+def _made(handle: int, number: Optional[int]) -> tuple[int, Optional[Instance]]:
     """Runs `create`. Returns its verdict and the state that it has made."""
     registered = registry.get(number)
-    assert isinstance(registered, Registered)
+    if not isinstance(registered, Registered):
+        return c.NEXT, None
     instance = Instance(registered, None)
     create = registered.methods.get("create")
     if create is None:
@@ -91,7 +94,7 @@ def _made(handle: int, number: Optional[int]) -> tuple[int, Instance]:
 def _create(handle: int, number: Optional[int], state: Any) -> int:
     try:
         verdict, instance = _made(handle, number)
-        if verdict == c.NEXT:
+        if verdict == c.NEXT and instance is not None:
             state[0] = registry.add(instance)
         return verdict
     except BaseException as error:
@@ -102,7 +105,8 @@ def _create_failed(handle: int, number: Optional[int], state: Any, error: BaseEx
     """Handles an exception of `create`, which can't end the call: the hop's `on_start`, which every interceptor with
     `create` has in its table, ends it."""
     registered = registry.get(number)
-    assert isinstance(registered, Registered)
+    if not isinstance(registered, Registered):
+        return c.NEXT
     made = registry.get(state[0])
     if not isinstance(made, Instance):
         made = Instance(registered, None)
@@ -127,10 +131,12 @@ def _destroy(handle: int, number: Optional[int]) -> None:
 def _intercept(handle: int, number: Optional[int]) -> int:
     """Runs the function of a synchronous interceptor, on a worker thread. While it waits in `next`, the function of
     another interceptor may run within it, on the same thread."""
+    registered: Any = registry.get(number)
+    if registered is None:
+        return c.NEXT
     thread = threading.get_ident()
     is_first = thread not in workers
     workers.add(thread)
-    registered: Any = registry.get(number)
     call = InterceptedCall(handle, registered)
     context = of_hop(handle, registered)
     try:

@@ -6,10 +6,10 @@ from contextvars import copy_context
 from typing import Callable, Optional
 
 from . import _raw
-from ._context import Contexts, Registered, run
+from ._context import Registered, run
 from ._ctrl_c import recover
 from ._errors import check
-from ._objects import forget, registry
+from ._objects import Objects, forget, registry
 from ._reports import report
 from ._verdict import Connectivity
 
@@ -17,16 +17,16 @@ Changed = Callable[[Connectivity], object]
 
 
 class _Watch(Registered):
-    def __init__(self, changed: Changed, contexts: Contexts) -> None:
-        super().__init__(copy_context(), contexts)
+    def __init__(self, changed: Changed, kept: Objects) -> None:
+        super().__init__(copy_context(), kept)
         self.changed = changed
 
 
-def watch(channel: int, changed: Changed, contexts: Contexts) -> None:
+def watch(channel: int, changed: Changed, kept: Objects) -> None:
     """Lets C call ``changed``. C keeps the function until the watch is over."""
     if not callable(changed):
         raise TypeError(f"a function that gets a state, not {changed!r}")
-    number = registry.add(_Watch(changed, contexts))
+    number = registry.add(_Watch(changed, kept))
     check(_raw.penstock_channel_watch_connectivity(channel, _changed, number, forget))
 
 

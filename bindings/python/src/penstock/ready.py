@@ -31,7 +31,7 @@ from ._errors import LibraryError, check, check_with
 from ._fork import process
 from ._interceptor import Native
 from ._metadata import owned_text
-from ._objects import forget, own, registry
+from ._objects import Keeper, Kept, Objects, forget, own, registry
 from ._reports import report, tell
 from ._status import CodeLike, StatusCode, code_number
 
@@ -51,13 +51,16 @@ __all__ = [
 def _drop(table: Any, made_by: int) -> None:
     if process() == made_by:
         table.finalizer(table.user_data)
+    # The interceptor may live on, see `own`: it can't be registered any more.
+    ctypes.memset(byref(table), 0, ctypes.sizeof(table))
 
 
-class _Ready(Native):
+class _Ready(Keeper, Native):
     """Owns a table that is never registered itself; each registration gets a table that shares its state."""
 
     def __init__(self, **options: object) -> None:
         self._options = {key: value for key, value in options.items() if value is not None}
+        self._kept: Objects = {}
         self._own: Any = None
         self._process = 0
         self._filled()
@@ -134,10 +137,11 @@ def _give_up(number: int) -> None:
 Source = Callable[[TokenRequest], Union[str, Tuple[str, Optional[float]], None]]
 
 
-class _Asked:
+class _Asked(Kept):
     """The object in the registry through which C calls a token source."""
 
-    def __init__(self, source: Source, in_thread: bool, context: Context) -> None:
+    def __init__(self, source: Source, in_thread: bool, context: Context, kept: Objects) -> None:
+        super().__init__(kept)
         self.source = functools.partial(run, context, source)
         self.in_thread = in_thread
 
@@ -213,18 +217,26 @@ class BearerToken(_Ready):
         )
 
     def _make(self, options: bytes, table: Any) -> None:
-        number = registry.add(_Asked(self._source, self._in_thread, self._context))
+        number = registry.add(_Asked(self._source, self._in_thread, self._context, self._kept))
         self._made_by(_raw.penstock_ready_bearer_token, table, options, _ask_trampoline, number, forget)
 
 
 # ---- Logging ----
 
 
+class _Writer(Kept):
+    """The object in the registry through which C passes lines."""
+
+    def __init__(self, write: Callable[[str], object], kept: Objects) -> None:
+        super().__init__(kept)
+        self.write = write
+
+
 def _write(line: Optional[int], length: int, number: Optional[int]) -> None:
     try:
-        write: Any = registry.get(number)
-        if line is not None:
-            write(ctypes.string_at(line, length).decode())
+        writer = registry.get(number)
+        if line is not None and isinstance(writer, _Writer):
+            writer.write(ctypes.string_at(line, length).decode())
     except BaseException as error:
         report("Logging", "write", error)
 
@@ -260,7 +272,7 @@ class Logging(_Ready):
         )
 
     def _make(self, options: bytes, table: Any) -> None:
-        number = registry.add(self._write)
+        number = registry.add(_Writer(self._write, self._kept))
         self._made_by(_raw.penstock_ready_logging, table, options, _write_trampoline, number, forget)
 
 
@@ -295,8 +307,7 @@ class Metrics(_Ready):
         metrics, error = c_void_p(), c_void_p()
         check_with(_raw.penstock_metrics_new(options, byref(metrics), byref(error)), error)
         assert metrics.value is not None
-        self._handle = metrics.value
-        own(self, _raw.penstock_metrics_release, self._handle)
+        self._handle = own(self, _raw.penstock_metrics_release, metrics.value)
         check(_raw.penstock_ready_metrics(self._handle, byref(table)))
 
     def snapshot(self) -> Dict[str, Any]:
