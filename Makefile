@@ -22,8 +22,8 @@ SOURCES := $(shell find Sources -type f ! -path 'Sources/penstock-peer/*' 2>/dev
 PEER_SOURCES := $(shell find Sources/penstock-peer -type f 2>/dev/null)
 
 .DEFAULT_GOAL := all
-.PHONY: all lib peer install uninstall check check-all demo bench bench-quick check-long check-mutations coverage mutants fuzz \
-  soak format lint clean help doctor
+.PHONY: all lib peer install uninstall check check-again check-all demo bench bench-quick check-long check-mutations coverage \
+  mutants fuzz soak format lint clean help doctor
 
 ## all: the library (the default)
 all: lib
@@ -76,14 +76,19 @@ demo: doctor
 	@$(MAKE) -s --no-print-directory $(SHARED) $(PEER)
 	@scripts/demo
 
-## check: every test suite; SUITES="c python" picks some
+## check: each distinct test once; SUITES="c python" picks suites, those of check-again, too
 check:
 	@scripts/doctor --check
 	@scripts/check $(SUITES)
 
+## check-again: the same tests under sanitizers, valgrind and other mallocs, and what runs long
+check-again:
+	@scripts/doctor --check
+	@scripts/check --again $(SUITES)
+
 MINUTES ?= 20
 
-## check-all: check, then random chains and fuzzing for MINUTES in each mode, the mutations and the mutants; takes hours
+## check-all: check, check-again, random chains and fuzzing for MINUTES in each mode, the mutations, the mutants; takes hours
 check-all:
 	@scripts/doctor --check
 	@scripts/check --all $(MINUTES)

@@ -1,5 +1,6 @@
 """The fault suite; `run` in this folder starts it."""
 
+import concurrent.futures
 import contextlib
 import json
 import pathlib
@@ -19,6 +20,8 @@ HERE = ROOT / "Tests" / "faults"
 INTEROP = ROOT / "Tests" / "interop"
 # Calls are repeated, so that the heap shows a leak; those of slow scripts are not.
 REPEATS = 24
+# As many tests run at once, because most of a test's time is waiting.
+AT_ONCE = 3
 # An end that has no reason to wait comes within this time, in milliseconds, which is far less than the usual deadline.
 PROMPT = 10000
 # One script of each kind also runs under valgrind.
@@ -65,6 +68,24 @@ class Faults:
                                                        INTEROP / "client" / "wire.c"], [INTEROP / "client"])
         self.interop_client = harness.build_interop_client()
         self.certificates = harness.Certificates(folder)
+        self.certificates.intermediate("middle", "ca")
+        self.certificates.certificate("below", "localhost", "middle", "subjectAltName=DNS:localhost,IP:127.0.0.1")
+        self.pool = concurrent.futures.ThreadPoolExecutor(AT_ONCE)
+        self.begun = []
+
+    def later(self, function, *arguments):
+        """Calls the function as soon as fewer than AT_ONCE others run."""
+        self.begun.append(self.pool.submit(function, *arguments))
+
+    def run(self, name, function, *arguments):
+        self.later(self.suite.run, name, function, *arguments)
+
+    def section(self, title):
+        """Waits for the tests so far, which are those of a section."""
+        for test in self.begun:
+            test.result()
+        self.begun.clear()
+        self.suite.section(title)
 
     def calls(self, target, *, tls=False, deadline=20000, styles=("blocking", "callback"), calls="unary,bidi", repeat=0,
               channel=None, at_once=0):
@@ -100,9 +121,9 @@ class Faults:
                 for kind in story.kinds:
                     if story.counts_connections:
                         for style in ("blocking", "callback"):
-                            self.play(story, protocol, kind, (style,), 0)
+                            self.later(self.play, story, protocol, kind, (style,), 0)
                     else:
-                        self.play(story, protocol, kind, ("blocking", "callback"), repeat)
+                        self.later(self.play, story, protocol, kind, ("blocking", "callback"), repeat)
 
     def play(self, story, protocol, kind, styles, repeat, *options):
         """Runs a script as one test for each style; the tests share a peer."""
@@ -133,7 +154,7 @@ class Faults:
             for style, kind in (("blocking", "unary"), ("host-callback", "bidi")):
                 if kind in story.kinds:
                     protocol = story.protocols[0]
-                    self.suite.run(f"{story.label(protocol)} {kind} {style} tls", self.play_tls, story, protocol, kind, style)
+                    self.run(f"{story.label(protocol)} {kind} {style} tls", self.play_tls, story, protocol, kind, style)
 
     def play_tls(self, story, protocol, kind, style):
         with peer("--script", story.path, "--tls", *self.certificates.server_options()) as server:
@@ -147,14 +168,15 @@ class Faults:
             if story.http == "2" and story.is_silent and not story.is_slow and not story.needs_tls:
                 for protocol in ("grpc-web", "grpc-web-text", "connect"):
                     for kind in story.kinds:
-                        self.play(story, protocol, kind, ("callback",), 0, "--answer-type", answer_type(protocol, kind))
+                        self.later(self.play, story, protocol, kind, ("callback",), 0, "--answer-type",
+                                   answer_type(protocol, kind))
 
     def crowds(self):
         """Makes a hundred calls of a host-driven runtime at the same time, each on a connection of its own to a server that
         plays the script. Each call has to end with the status that one call alone has."""
         for story in self.stories():
             if story.http == "1.1" and not story.counts_connections and not story.is_heavy:
-                self.suite.run(f"{story.name} crowd", self.crowd, story, story.protocols[0], story.kinds[-1])
+                self.run(f"{story.name} crowd", self.crowd, story, story.protocols[0], story.kinds[-1])
 
     def crowd(self, story, protocol, kind):
         channel = {**story.channel(protocol), "http1_max_connections": 100}
@@ -167,7 +189,7 @@ class Faults:
     def valgrind(self):
         for story in self.stories():
             if story.name in VALGRIND:
-                self.suite.run(f"valgrind {story.name}", self.under_valgrind, story)
+                self.run(f"valgrind {story.name}", self.under_valgrind, story)
 
     def under_valgrind(self, story):
         deadline = max(story.deadline, 3000)
@@ -183,7 +205,7 @@ class Faults:
     # ---- Faults that need no script ----
 
     def local(self):
-        run = self.suite.run
+        run = self.run
         for style in ("blocking", "callback", "thread", "host", "host-callback"):
             run(f"refused connection {style}", self.refused, style)
             run(f"unix socket that is not there {style}", self.no_socket_file, style)
@@ -388,8 +410,6 @@ class Faults:
 
     def partial_chain(self, root):
         """A certificate among the roots is trusted, also one that is not signed by itself."""
-        self.certificates.intermediate("middle", "ca")
-        self.certificates.certificate("below", "localhost", "middle", "subjectAltName=DNS:localhost,IP:127.0.0.1")
         with self.tls_peer("server" if root == "server" else "below") as target:
             for told in self.calls(target, tls={"roots_file": self.certificates.path(f"{root}.pem")}):
                 check_equal(told["code"], "OK", told["message"])
@@ -457,23 +477,25 @@ def main():
         print("build/lib/libpenstock.so and build/bin/penstock-peer are needed: make lib peer")
         print("0 passed, 1 failed")
         return 1
-    malloc = sys.argv[1] if len(sys.argv) > 1 and sys.argv[1] in preload.NAMES else None
-    suite = harness.Suite(sys.argv[2 if malloc else 1:])
+    mode = sys.argv[1] if len(sys.argv) > 1 and sys.argv[1] in ("valgrind", *preload.NAMES) else None
+    suite = harness.Suite(sys.argv[2 if mode else 1:])
     with harness.workspace() as folder:
-        faults = Faults(suite, folder, malloc)
-        faults.local()
-        suite.section("faults without a script")
-        faults.scripts()
-        suite.section("scripts")
-        faults.over_protocols()
-        suite.section("scripts over other protocols")
-        faults.crowds()
-        suite.section("a hundred calls at once")
-        faults.over_tls()
-        suite.section("scripts within TLS")
-        if not malloc:
+        if mode == "valgrind":
+            faults = Faults(suite, folder)
             faults.valgrind()
-            suite.section("valgrind")
+            faults.section("valgrind")
+        else:
+            faults = Faults(suite, folder, mode)
+            faults.local()
+            faults.section("faults without a script")
+            faults.scripts()
+            faults.section("scripts")
+            faults.over_protocols()
+            faults.section("scripts over other protocols")
+            faults.crowds()
+            faults.section("a hundred calls at once")
+            faults.over_tls()
+            faults.section("scripts within TLS")
     return suite.end()
 
 

@@ -61,6 +61,7 @@ class Suite:
         self.passed = self.failed = self.skipped = 0
         self.patterns = patterns
         self.failures = []
+        self.lock = threading.Lock()  # for tests that run at once
         self.started = time.monotonic()
         self.part = self.started
 
@@ -69,9 +70,10 @@ class Suite:
 
     def note(self, name, why=None):
         """Notes that a test has passed or failed; a failure is printed, shortened to a screen."""
-        if why is None:
-            self.passed += 1
-        else:
+        with self.lock:
+            if why is None:
+                self.passed += 1
+                return
             self.failed += 1
             why = str(why)
             self.failures.append(f"FAILED {name}: {why if len(why) < 800 else why[:800] + ' ...'}")
