@@ -13,8 +13,9 @@ import pytest
 
 from conftest import await_hanging, json_bytes
 from helpers import Only, Peer, on_thread
-from penstock import Call, Channel, Hop, RpcError, StatusCode, Ticket, Verdict, _options, _raw
-from penstock._keywords import CallKeywords
+from penstock import Call, Channel, Hop, RpcError, StatusCode, Ticket, Verdict, _raw
+from penstock._calls.keywords import CallKeywords
+from penstock._calls.options import CallOptions, call_options, forget_kept_options
 
 CANCEL = 8
 KINDS = pytest.mark.parametrize("kind", ["ClientStream", "Bidi"])
@@ -211,11 +212,11 @@ def test_options_that_differ_each_time_are_not_kept() -> None:
 
     def alive() -> int:
         gc.collect()
-        return sum(type(thing) is _options.CallOptions for thing in gc.get_objects())
+        return sum(type(thing) is CallOptions for thing in gc.get_objects())
 
-    _options.forget_kept_options()
+    forget_kept_options()
     before = alive()
     for milliseconds in range(1000):
-        made = _options.call_options(CallKeywords(timeout=1 + milliseconds / 1000))
-    assert _options.call_options(CallKeywords(timeout=1.999)) is made
+        made = call_options(CallKeywords(timeout=1 + milliseconds / 1000))
+    assert call_options(CallKeywords(timeout=1.999)) is made
     assert alive() - before <= 65

@@ -11,7 +11,7 @@ import pytest
 import penstock
 from helpers import Only
 from penstock import Channel, Hop, Idempotency, StreamStream, StreamUnary, UnaryStream, UnaryUnary
-from penstock._keywords import CallKeywords
+from penstock._calls.keywords import CallKeywords
 
 ECHO = "/penstock.Echo/"
 # Each function makes a call with the given keywords, waits for its end, and gives the object that has the trace.

@@ -15,7 +15,7 @@ import pytest
 import penstock
 from helpers import eventually
 from penstock import Connectivity, StatusCode
-from penstock._objects import registry
+from penstock._handles.objects import registry
 
 ECHO = "/test.Echo/Echo"
 

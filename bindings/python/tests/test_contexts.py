@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextvars
 import decimal
-import gc
 import logging
 import threading
-import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
@@ -16,7 +14,6 @@ import pytest
 import penstock
 from helpers import Only, eventually, on_thread, unary
 from penstock import Channel, Completion, CompletionInterceptor, Hop, Interceptor, Kind, Level, Metadata, StatusCode
-from penstock._objects import registry
 
 USER: contextvars.ContextVar[str] = contextvars.ContextVar("USER", default="nobody")
 THREADS, CALLS = 8, 200
@@ -474,125 +471,3 @@ def on_thread_of_its_own(action: Callable[[], object]) -> None:
     """Runs ``action`` on a thread, in a copy of this thread's context, and raises what it raises."""
     with ThreadPoolExecutor(1) as pool:
         pool.submit(contextvars.copy_context().run, action).result()
-
-
-# ---- Nothing is kept, and nothing is paid for without need ----
-
-
-class Thing:
-    """Something that a context refers to."""
-
-    call: Optional[object] = None
-
-
-THING: contextvars.ContextVar[Thing] = contextvars.ContextVar("THING")
-
-
-def in_context(action: Callable[[Thing], Any]) -> Tuple[Any, weakref.ref[Thing]]:
-    """Runs ``action`` in a context that refers to a `Thing`; nothing else keeps the thing."""
-    thing = Thing()
-
-    def run() -> Any:
-        THING.set(thing)
-        return action(thing)
-
-    return contextvars.copy_context().run(run), weakref.ref(thing)
-
-
-def test_no_reference_after_the_call_s_end(channel: Channel) -> None:
-    channel.add_interceptor(Only(on_start=lambda hop: None, create=lambda hop: THING.get().call))
-    channel.add_interceptor(Only(on_receive=lambda hop: None), level=Level.OBJECT)
-    gc.collect()
-    gc.disable()
-    try:
-        call = channel.unary_unary("/penstock.Echo/Unary", bytes, bytes)
-        for kept in (
-            in_context(lambda thing: call.with_call(b"x")),
-            in_context(lambda thing: failure(channel)),
-            in_context(lambda thing: read(channel)),
-        ):
-            gc.collect()
-            assert kept[1]() is None
-            assert kept[0] is not None
-    finally:
-        gc.enable()
-
-
-def failure(channel: Channel) -> penstock.RpcError:
-    with pytest.raises(penstock.RpcError) as raised:
-        channel.unary_unary("/penstock.Echo/NoSuchMethod")(b"x")
-    return raised.value.with_traceback(None)
-
-
-def read(channel: Channel) -> penstock.Call:
-    call = channel.stream_stream("/penstock.Echo/Bidi")([b"x"])
-    assert list(call) == [b"x"]
-    return call
-
-
-def test_a_stream_that_its_context_refers_to_is_cancelled_when_both_are_dropped(channel: Channel) -> None:
-    ended = threading.Event()
-    channel.add_interceptor(Only(create=lambda hop: None, destroy=lambda hop: ended.set()))
-
-    def begin(thing: Thing) -> None:
-        thing.call = channel.unary_stream("/penstock.Probe/HangStream")(b"x")
-
-    thing = in_context(begin)[1]
-    gc.collect()
-    assert ended.wait(20)
-    assert thing() is None
-
-
-def test_a_dropped_stream_ends_in_its_context(channel: Channel) -> None:
-    users: List[str] = []
-    ended = threading.Event()
-
-    def destroy(hop: Hop) -> None:
-        users.append(USER.get())
-        ended.set()
-
-    channel.add_interceptor(Only(create=lambda hop: None, destroy=destroy))
-    USER.set("me")
-    call = channel.stream_stream("/penstock.Echo/Bidi")([])
-    context = contextvars.copy_context()
-    USER.set("another")
-    del call, context
-    assert ended.wait(20)
-    assert users == ["me"]
-
-
-def test_a_context_of_a_registration_does_not_keep_its_channel(server: str) -> None:
-    def begin(thing: Thing) -> None:
-        channel = Channel(server, tls=False)
-        thing.call = channel
-        channel.add_interceptor(Only(on_start=lambda hop: None))
-        channel.add_interceptor(Only(on_connection=lambda event: None))
-        channel.set_picker(lambda pick: 0)
-        channel.watch_connectivity(lambda state: None)
-        assert unary(channel) == b"x"
-
-    thing = in_context(begin)[1]
-    gc.collect()
-    assert thing() is None
-
-
-def test_nothing_is_left_in_the_registry(channel: Channel) -> None:
-    channel.add_interceptor(Plain(Seen()))
-    before = len(registry)
-    for _ in range(20):
-        unary(channel, metadata={FIELD: "nobody"})
-        list(channel.stream_stream("/penstock.Echo/Bidi")([b"x"], metadata={FIELD: "nobody"}))
-    eventually(lambda: len(registry) == before)
-
-
-def test_a_channel_without_callbacks_makes_no_context(channel: Channel, monkeypatch: pytest.MonkeyPatch) -> None:
-    from penstock import _context
-
-    def give(*_: Any) -> None:
-        raise AssertionError("a context was given to a call that has no callbacks")
-
-    monkeypatch.setattr(_context, "give", give)
-    assert unary(channel) == b"x"
-    assert list(channel.stream_stream("/penstock.Echo/Bidi")([b"x"])) == [b"x"]
-    channel.add_interceptor(penstock.ready.Metrics())
-    assert unary(channel) == b"x"

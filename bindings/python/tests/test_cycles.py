@@ -15,7 +15,7 @@ import pytest
 
 import penstock
 from penstock import Channel, Hop, Interceptor, RpcError, Runtime
-from penstock._objects import registry
+from penstock._handles.objects import registry
 from test_leaks import Thing, _nothing_left, descriptors, soon  # noqa: F401
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from typing import Callable, List, Optional
+from typing import Any, Callable, List, Optional
 
 import pytest
 
@@ -224,6 +224,48 @@ def test_what_is_held_is_bounded(channel: Channel) -> None:
     with pytest.raises(RpcError) as caught:
         bidi(channel, [bytes(400)] * 10)
     assert caught.value.code() == StatusCode.RESOURCE_EXHAUSTED
+
+
+class Holds(penstock.Interceptor):
+    hold_bytes = 1000
+
+    def on_receive(self, hop: Hop) -> Verdict:
+        return Verdict.HOLD
+
+
+class HoldsByCompletions(penstock.CompletionInterceptor):
+    hold_bytes = 1000
+
+    def __init__(self) -> None:
+        self.kept: List[penstock.Completion] = []
+
+    def on_receive(self, message: bytes, done: penstock.Completion) -> None:
+        done.hold()
+        self.kept.append(done)
+
+
+@pytest.mark.parametrize("make", [Holds, HoldsByCompletions])
+def test_the_bound_may_be_an_attribute_of_the_interceptor(channel: Channel, make: Callable[[], Any]) -> None:
+    channel.add_interceptor(make())
+    with pytest.raises(RpcError) as caught:
+        bidi(channel, [bytes(400)] * 10)
+    assert caught.value.code() == StatusCode.RESOURCE_EXHAUSTED
+
+
+def test_an_argument_goes_before_the_attribute(channel: Channel) -> None:
+    """All messages of 4,000 bytes are held until the last has come."""
+    held: List[penstock.Completion] = []
+
+    class HoldsMore(HoldsByCompletions):
+        def on_receive(self, message: bytes, done: penstock.Completion) -> None:
+            done.hold()
+            held.append(done)
+            if len(held) == 10:
+                for one in held:
+                    one.next()
+
+    channel.add_interceptor(HoldsMore(), hold_bytes=10_000)
+    assert len(bidi(channel, [bytes(400)] * 10)) == 10
 
 
 @pytest.mark.parametrize("event", EVENTS[:6])

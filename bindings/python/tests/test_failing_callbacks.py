@@ -14,7 +14,7 @@ import penstock
 from conftest import await_hanging
 from helpers import EVENTS, Only, bidi, eventually, recorder, unary
 from penstock import Channel, Hop, Registration, RpcError, StatusCode, Verdict
-from penstock._objects import registry
+from penstock._handles.objects import registry
 
 # ---- Law 7 ----
 

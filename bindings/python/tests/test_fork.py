@@ -202,7 +202,7 @@ def test_a_child_keeps_nothing_of_the_parent_s_runtime(server: str) -> None:
     text = """
 import gc
 import time
-from penstock._wait import workers
+from penstock._calls.wait import workers
 def descriptors(): return len(os.listdir("/proc/self/fd"))
 def child_of(work):
     child = os.fork()

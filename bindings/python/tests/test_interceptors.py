@@ -69,7 +69,7 @@ def test_what_a_hop_tells_of_its_call(channel: Channel) -> None:
 
 
 def test_only_what_is_overridden_is_called() -> None:
-    from penstock._interceptor import overridden
+    from penstock._interceptors.interceptor import overridden
 
     class Some(Interceptor):
         def on_start(self, hop: Hop) -> None: ...

@@ -1,28 +1,27 @@
-"""The modules of the package are in layers: they import from their own layer and from those below, without cycles."""
+"""The package's folders are its layers: a module imports from its own layer and from those below, without cycles."""
 
 from __future__ import annotations
 
 import ast
 import graphlib
 from pathlib import Path
-from typing import Dict, Iterator, Set
+from typing import Dict, Iterator, List, Set
+
+import pytest
 
 import penstock
 
 PACKAGE = Path(penstock.__file__).parent
-# The modules of each layer, from the lowest layer to the highest.
-LAYERS: Dict[str, str] = {
-    "raw": "_constants _raw _raw.c_types _raw.calls _raw.functions _raw.hops _raw.library _raw.ready _raw.values",
-    "handles": "_arguments _codec _connection _context _ctrl_c _encoding _errors _executor _fork _metadata _objects "
-    "_reply _reports _resolver _status _verdict _version _wait _watch",
-    "calls": "_call _keywords _method _options _side",
-    "interceptors": "_c_interceptor _completion _hop _interceptor _picker _registration _request _sync _ticket "
-    "_trampolines ready",
-    "channel": "_channel _runtime",
-}
-HEIGHTS = {module: height for height, modules in enumerate(LAYERS.values()) for module in modules.split()}
-# The package's __init__.py, which imports all public names, is above all layers.
-HEIGHTS[""] = len(LAYERS)
+# The folders, from the lowest layer to the highest. The modules beside them are the faces of the package, which only
+# programs import.
+LAYERS = ("_raw", "_handles", "_calls", "_interceptors", "_channels")
+FACES = {"", "ready"}
+# The modules of _calls that wait. The others, and the layers below, serve every style of call.
+BLOCKING = {f"_calls.{name}" for name in ("blocking", "call", "caller", "side_channel", "wait")}
+
+
+def height(module: str) -> int:
+    return LAYERS.index(module.split(".")[0]) if module not in FACES else len(LAYERS)
 
 
 def modules() -> Dict[str, Path]:
@@ -58,18 +57,42 @@ def graph() -> Dict[str, Set[str]]:
     return found
 
 
-def test_every_module_stands_in_a_layer() -> None:
-    assert sorted(HEIGHTS) == sorted(modules())
+def upward(imported_by: Dict[str, Set[str]]) -> List[str]:
+    return [
+        f"{module or 'penstock'} imports {imported or 'penstock'}"
+        for module, others in imported_by.items()
+        for imported in others
+        if height(imported) > height(module)
+    ]
+
+
+def test_every_module_stands_in_a_layer_or_is_a_face() -> None:
+    assert {module for module in modules() if module.split(".")[0] not in LAYERS} == FACES
 
 
 def test_no_module_imports_from_a_layer_above() -> None:
-    upward = [
-        f"{module or 'penstock'} imports {imported or 'penstock'}"
-        for module, others in graph().items()
-        for imported in others
-        if HEIGHTS[imported] > HEIGHTS[module]
-    ]
-    assert upward == []
+    assert upward(graph()) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "text"),
+    [
+        ("_raw.values", "from .._handles.objects import own"),
+        ("_handles.reply", "from .._calls import messages"),
+        ("_calls.side", "def later():\n    from .._interceptors.hop import Hop"),
+        ("_interceptors.hop", "from .._channels.channel import Channel"),
+        ("_channels.channel", "from .. import ready"),
+    ],
+)
+def test_an_import_from_a_layer_above_is_found(module: str, text: str) -> None:
+    package = module.rpartition(".")[0]
+    assert len(upward({module: set(imports(package, text, set(modules())))})) == 1
+
+
+def test_what_serves_every_style_of_call_imports_nothing_that_waits() -> None:
+    neutral = {module: others for module, others in graph().items() if height(module) <= LAYERS.index("_calls")}
+    assert set(modules()) >= BLOCKING
+    assert {module for module, others in neutral.items() if others & BLOCKING} <= BLOCKING
 
 
 def test_no_imports_make_a_circle() -> None:
@@ -80,10 +103,11 @@ def test_no_imports_make_a_circle() -> None:
 def test_an_import_is_seen_wherever_it_stands() -> None:
     text = """
 if TYPE_CHECKING:
-    from .._channel import Channel
+    from .._channels.channel import Channel
 def later():
-    from .. import _hop
+    from .._interceptors import hop
     from . import library
     from .library import load
 """
-    assert list(imports("_raw", text, set(modules()))) == ["_channel", "_hop", "_raw.library", "_raw.library"]
+    found = list(imports("_raw", text, set(modules())))
+    assert found == ["_channels.channel", "_interceptors.hop", "_raw.library", "_raw.library"]

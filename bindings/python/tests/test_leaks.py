@@ -16,7 +16,7 @@ import penstock
 from conftest import await_hanging, json_bytes
 from helpers import run
 from penstock import Channel, Hop, Interceptor, Kind, RpcError, Runtime, StatusCode, Verdict
-from penstock._objects import registry
+from penstock._handles.objects import registry
 
 
 def descriptors() -> int:

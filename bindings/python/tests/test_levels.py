@@ -162,7 +162,7 @@ def test_the_object_level_has_no_attempts(channel: Channel) -> None:
 
 
 def test_nothing_is_kept(channel: Channel) -> None:
-    from penstock._objects import registry
+    from penstock._handles.objects import registry
 
     watch = Watch(Level.OBJECT)
     registration = channel.add_interceptor(watch)

@@ -8,8 +8,8 @@ import pytest
 
 import penstock
 from penstock import Channel, Interceptor, _raw
-from penstock._codec import Boxed
-from penstock._objects import Raised
+from penstock._calls.codec import Boxed
+from penstock._handles.objects import Raised
 from penstock._raw import library
 
 

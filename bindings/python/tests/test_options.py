@@ -15,7 +15,7 @@ import pytest
 import penstock
 from conftest import REPOSITORY
 from penstock import Channel, Runtime, ready
-from penstock._keywords import CallKeywords
+from penstock._calls.keywords import CallKeywords
 
 # The classes of ready-made interceptors, each with its keywords that are not an option of the library.
 READY: Dict[str, set[str]] = {

@@ -141,7 +141,7 @@ def test_an_interceptor_of_one_call_may_answer_it_and_see_objects(channel: Chann
 
 
 def test_interceptors_of_a_call_go_with_it(channel: Channel) -> None:
-    from penstock._objects import registry
+    from penstock._handles.objects import registry
 
     before = len(registry)
     for _ in range(20):

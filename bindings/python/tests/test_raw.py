@@ -11,7 +11,8 @@ from typing import Any, Dict, List, Tuple
 import pytest
 
 from conftest import REPOSITORY
-from penstock import _constants, _raw
+from penstock import _raw
+from penstock._raw import constants as _constants
 from penstock._raw.functions import PROTOTYPES
 
 RAW = Path(_raw.__file__).parent

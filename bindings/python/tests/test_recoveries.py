@@ -12,7 +12,8 @@ from helpers import run
 # `given_to` gives the arguments with which the package calls a C function; a structure in place of its address.
 STOPPED = """
 import ctypes
-from penstock import _ctrl_c, _raw
+from penstock._handles import ctrl_c as _ctrl_c
+from penstock import _raw
 told = []
 recovered = []
 channel = penstock.Channel(target, tls=False)

@@ -258,7 +258,7 @@ def test_an_exit_in_a_callback_of_a_loop_s_thread(server: str) -> None:
     finally:
         penstock.set_exception_hook(None)
     assert [type(error) for error in reported] == [SystemExit]
-    assert penstock._ctrl_c._escaping == {}
+    assert penstock._handles.ctrl_c._escaping == {}
 
 
 def test_the_program_turns_the_loop(server: str) -> None:
@@ -377,7 +377,7 @@ print("last")
 
 def test_other_errors_of_daemon_threads_are_still_told(server: str) -> None:
     text = """
-from penstock import _runtime
+from penstock._channels import runtime as _runtime
 def told(arguments): print("told", arguments.exc_type.__name__)
 def fail(error): raise error
 threading.excepthook = told

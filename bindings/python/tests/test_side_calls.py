@@ -11,7 +11,7 @@ import pytest
 import penstock
 from helpers import Only, bidi, eventually, on_thread, recorder, unary
 from penstock import Channel, CompletedCall, Hop, Idempotency, RpcError, StatusCode, Verdict
-from penstock._objects import registry
+from penstock._handles.objects import registry
 
 UNARY = "/penstock.Echo/Unary"
 BIDI = "/penstock.Echo/Bidi"

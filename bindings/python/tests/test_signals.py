@@ -274,7 +274,7 @@ class Kept(penstock.CompletionInterceptor):
 def interrupt(*_):
     raise KeyboardInterrupt
 kept = []
-sys.modules["penstock._completion"].report = interrupt
+sys.modules["penstock._interceptors.completion"].report = interrupt
 channel.close()
 channel = penstock.Channel(target, tls=False, interceptors=[Kept()], runtime=penstock.Runtime(drive=False))
 try:

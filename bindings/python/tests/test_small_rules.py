@@ -10,9 +10,9 @@ import pytest
 import penstock
 from helpers import Only, eventually, on_thread, unary
 from penstock import Channel, Hop
-from penstock._ctrl_c import escape, raise_escaping
-from penstock._options import _kept
-from penstock._wait import interrupted, workers
+from penstock._calls.options import _kept, interrupted
+from penstock._calls.wait import workers
+from penstock._handles.ctrl_c import escape, raise_escaping
 
 
 def test_the_options_of_calls_are_kept_within_a_limit(channel: Channel) -> None:

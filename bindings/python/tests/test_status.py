@@ -98,7 +98,7 @@ def test_an_error_is_grpcio_s_only_where_grpc_is_loaded(with_grpc: bool) -> None
 import sys
 sys.path.insert(0, {sources!r})
 import penstock
-from penstock._reply import local_error
+from penstock._handles.reply import local_error
 if {with_grpc}: import grpc
 error = local_error(penstock.StatusCode.ABORTED, "once more")
 assert isinstance(error, penstock.RpcError) and isinstance(error, penstock.Error)
@@ -120,7 +120,7 @@ def test_library_errors_are_named() -> None:
         (14, penstock.NotFoundError, LookupError, "PENSTOCK_E_NOT_FOUND"),
         (17, penstock.LibraryError, penstock.Error, "PENSTOCK_E_SYSTEM"),
     ]
-    from penstock._errors import library_error
+    from penstock._handles.errors import library_error
 
     for result, kind, also, name in cases:
         error = library_error(result, "words")

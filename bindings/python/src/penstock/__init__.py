@@ -16,14 +16,16 @@ from __future__ import annotations
 from typing import Any
 
 from . import ready
-from ._arguments import Uncompressed
-from ._c_interceptor import CInterceptor
-from ._call import Call
-from ._channel import Channel
-from ._completion import Completion, CompletionInterceptor
-from ._connection import ConnectionEvent, ConnectionEventKind
-from ._encoding import Codec, JSONCodec, ProtobufJSONCodec
-from ._errors import (
+from ._calls.call import Call
+from ._calls.caller import StreamStream, StreamUnary, UnaryStream, UnaryUnary
+from ._calls.encoding import Codec, JSONCodec, ProtobufJSONCodec
+from ._calls.side_channel import SideChannel
+from ._channels.channel import Channel
+from ._channels.picker import Endpoint, Pick
+from ._channels.resolver import Resolver
+from ._channels.runtime import Runtime, add_interceptor, default_runtime, snapshot
+from ._handles.arguments import Uncompressed
+from ._handles.errors import (
     AlreadyError,
     BusyError,
     ClosedError,
@@ -39,24 +41,22 @@ from ._errors import (
     WouldBlockError,
     WouldDeadlockError,
 )
-from ._executor import Executor, SerialExecutor
-from ._hop import Hop
-from ._interceptor import Interceptor
-from ._metadata import Metadata, Metadatum, ReceivedMetadata
-from ._method import StreamStream, StreamUnary, UnaryStream, UnaryUnary
-from ._picker import Endpoint, Pick
+from ._handles.metadata import Metadata, Metadatum, ReceivedMetadata
+from ._handles.reply import CompletedCall, RpcError
+from ._handles.reports import set_exception_hook
+from ._handles.status import Detail, Status, StatusCode
+from ._handles.verdict import Connectivity, EventKind, Idempotency, Kind, Level, Verdict
+from ._handles.version import library_version
+from ._interceptors.c_interceptor import CInterceptor
+from ._interceptors.completion import Completion, CompletionInterceptor
+from ._interceptors.connection import ConnectionEvent, ConnectionEventKind
+from ._interceptors.executor import Executor, SerialExecutor
+from ._interceptors.hop import Hop
+from ._interceptors.interceptor import Interceptor
+from ._interceptors.registration import Registration
+from ._interceptors.sync import InterceptedCall, InterceptedReply, SyncInterceptor
+from ._interceptors.ticket import Event, Ticket
 from ._raw.library import load
-from ._registration import Registration
-from ._reply import CompletedCall, RpcError
-from ._reports import set_exception_hook
-from ._resolver import Resolver
-from ._runtime import Runtime, add_interceptor, default_runtime, snapshot
-from ._side import SideChannel
-from ._status import Detail, Status, StatusCode
-from ._sync import InterceptedCall, InterceptedReply, SyncInterceptor
-from ._ticket import Event, Ticket
-from ._verdict import Connectivity, EventKind, Idempotency, Kind, Level, Verdict
-from ._version import library_version
 
 __all__ = [
     "AlreadyError",
@@ -129,7 +129,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from ._version import package_version
+        from ._handles.version import package_version
 
         return package_version()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -24,16 +24,16 @@ from ctypes import byref, c_void_p
 from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, Union
 
 from . import _raw
-from ._arguments import c_string, milliseconds
-from ._context import run
-from ._ctrl_c import recover
-from ._errors import LibraryError, check, check_with
-from ._fork import process
-from ._interceptor import Native
-from ._metadata import owned_text
-from ._objects import Keeper, Kept, Objects, forget, own, registry
-from ._reports import report, tell
-from ._status import CodeLike, StatusCode, code_number
+from ._handles.arguments import c_string, milliseconds
+from ._handles.context import run
+from ._handles.ctrl_c import recover
+from ._handles.errors import LibraryError, check, check_with
+from ._handles.fork import process
+from ._handles.metadata import owned_text
+from ._handles.objects import Keeper, Kept, Objects, forget, own, registry
+from ._handles.reports import report, tell
+from ._handles.status import CodeLike, StatusCode, code_number
+from ._interceptors.interceptor import Native
 
 __all__ = [
     "BearerToken",

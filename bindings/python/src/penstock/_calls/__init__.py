@@ -1,0 +1,1 @@
+"""Calls, and the methods that make them."""

@@ -1,0 +1,134 @@
+"""What the running calls of every style have in common: nothing here waits."""
+
+from __future__ import annotations
+
+import collections
+import json
+import time
+from contextvars import Context
+from ctypes import byref, c_void_p
+from typing import Any, Callable, Deque, Dict, Optional
+
+from .. import _raw
+from .._handles.context import CallContext
+from .._handles.errors import check
+from .._handles.metadata import owned_text
+from .._handles.objects import Uncopied, own
+from .._handles.reply import Outcome, Reply, RpcError, RunningValues, reply_error
+from .._handles.status import StatusCode
+from .._raw import constants as c
+from .keywords import FOREVER
+from .messages import Data, Deserializer
+from .requests import Requests
+from .steps import abandon
+
+
+class RunningCall(Uncopied, Outcome):
+    """A running call, which is cancelled when the object is dropped."""
+
+    _reply: Optional[Reply] = None
+
+    def __init__(
+        self,
+        call: int,
+        requests: Optional[Requests],
+        deserializer: Deserializer,
+        timeout: Optional[float],
+        keeper: object,
+        context: Context,
+        lent: Optional[CallContext],
+    ) -> None:
+        # The context in which the deserializer runs; None once all responses have been read.
+        self._context: Optional[Context] = context
+        self._lent = lent
+        self._call: int = own(self, _abandon_dropped, call)
+        self._requests = requests
+        self._deserializer = deserializer
+        self._until = None if timeout is None or timeout > FOREVER else time.monotonic() + max(timeout, 0)
+        self._keeper = keeper
+        self._unread: Deque[Data] = collections.deque()
+        self._is_read = False
+        self._failure: Optional[RpcError] = None
+
+    def __del__(self) -> None:
+        # The finalizer of `_call`, which ends the call, runs after this.
+        if self._lent is not None:
+            self._lent.keep()
+
+    def _forget(self) -> Optional[Context]:
+        """Called when all responses have been taken, and `_reply` is set: forgets what only a running call needs.
+        Returns the context for a response that is still to be deserialized."""
+        self._error()
+        if self._lent is not None:
+            # The registry has it until the last callback has returned, and no longer.
+            self._lent.keep()
+            self._lent = None
+        context, self._context, self._requests, self._is_read = self._context, None, None, True
+        return context
+
+    def _error(self) -> Optional[RpcError]:
+        """The exception that tells how the call ended; None if it ended with OK. Must be called only once `_reply` is
+        set."""
+        if self._failure is None and self._requests is not None:
+            self._failure = self._requests.failure
+        if self._failure is not None:
+            return self._failure
+        assert self._reply is not None
+        return None if self._code is StatusCode.OK else reply_error(self._reply)
+
+    # ---- grpc.Call ----
+
+    def cancel(self) -> bool:
+        """Ends the call with CANCELLED; unread messages are discarded. False: the call had ended before."""
+        active = self.is_active()
+        _raw.penstock_call_cancel(self._call, b"Locally cancelled by application!")
+        self._unread.clear()
+        return active
+
+    def is_active(self) -> bool:
+        """Whether the call has not ended yet. Does not wait."""
+        if self._reply is not None:
+            return False
+        reply = c_void_p()
+        result = _raw.penstock_call_reply(self._call, byref(reply))
+        if result == c.E_WOULD_BLOCK:
+            return True
+        check(result)
+        _raw.penstock_reply_release(reply)
+        return False
+
+    def add_callback(self, callback: Callable[[], Any]) -> bool:
+        """Returns False if the call has ended: then ``callback`` is never called. For a running call this is not
+        supported yet: NotImplementedError."""
+        if self.is_active():
+            raise NotImplementedError("a running call can't tell yet when it ends; wait for its code() on a thread")
+        return False
+
+    def time_remaining(self) -> Optional[float]:
+        """The seconds until the deadline, at least 0; None without a deadline."""
+        return None if self._until is None else max(0.0, self._until - time.monotonic())
+
+    @property
+    def call_id(self) -> int:
+        """The number of the call, unique within the process; `Hop.call_id` gives the same number."""
+        return int(_raw.penstock_call_id(self._call))
+
+    @property
+    def values(self) -> RunningValues:
+        """The values that the call's hops and its caller have shared so far; a value that is set here is shared with
+        the hops. Does not wait."""
+        return RunningValues(self._call, self)
+
+    @property
+    def trace(self) -> Dict[str, Any]:
+        """The events at each hop (with the option ``trace`` of the channel or the call), and ``holder``, which says
+        what the call waits for now. Does not wait for the end."""
+        trace: Dict[str, Any] = json.loads(owned_text(_raw.penstock_call_trace_json, self._call))
+        return trace
+
+    def __repr__(self) -> str:
+        return f"<penstock.Call {self.call_id}, {'running' if self._reply is None else self._code.name}>"
+
+
+def _abandon_dropped(call: int) -> None:
+    abandon(call, b"the call object was dropped")

@@ -1,0 +1,1 @@
+"""Channels and runtimes, with their resolvers, pickers and watches."""

@@ -1,0 +1,1 @@
+"""Interceptors: what their callbacks get, and how they are registered."""

@@ -1,0 +1,155 @@
+"""Executors, which run an interceptor's callbacks on threads other than the one that drives the runtime."""
+
+from __future__ import annotations
+
+import functools
+from contextvars import copy_context
+from ctypes import byref, c_void_p
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from .. import _raw
+from .._handles.context import run
+from .._handles.ctrl_c import recover
+from .._handles.errors import check
+from .._handles.fork import process
+from .._handles.objects import Keeper, Kept, Objects, Uncopied, forget, own, registry
+from .._handles.reports import report
+
+
+class Job:
+    """Work that the library submits: the executor has to call it once, on any thread. Further calls do nothing."""
+
+    __slots__ = ("_pending",)
+
+    def __init__(self, job: Callable[[Any], None], argument: Any) -> None:
+        # The thread that takes the job out of the list runs it: list.pop is one atomic step.
+        self._pending: List[Tuple[Callable[[Any], None], Any]] = [(job, argument)]
+
+    def __call__(self) -> None:
+        try:
+            job, argument = self._pending.pop()
+        except IndexError:
+            return
+        job(argument)
+
+    def _revoke(self) -> bool:
+        """Withdraws the job. False: it has been run already, or is running."""
+        try:
+            self._pending.pop()
+        except IndexError:
+            return False
+        return True
+
+
+class _Submit(Kept):
+    """The registry's object for an executor."""
+
+    __slots__ = ("submit",)
+
+    def __init__(self, submit: Callable[[Job], object], kept: Objects) -> None:
+        super().__init__(kept)
+        self.submit = functools.partial(run, copy_context(), submit)
+
+
+class Executor(Keeper, Uncopied):
+    """Runs an interceptor's callbacks. ``submit(job)`` must arrange for ``job()`` to be called once, on any thread.
+    The return value of ``submit`` is ignored; if it raises, the job is not taken, and the call ends with INTERNAL.
+
+    ``survives_fork``: ``submit`` works in a forked child, too. Otherwise a call in the child that needs the executor
+    ends with INTERNAL.
+
+    ``Executor(pool.submit)`` takes a `concurrent.futures.Executor`. A job that is taken and never run delays its
+    call until the call is cancelled or its deadline comes.
+
+    An interceptor names its executors in the attributes ``executor`` (both lanes), ``outbound_executor`` and
+    ``inbound_executor``, or for one call in `create`, with `Hop.set_executors`.
+    """
+
+    def __init__(self, submit: Callable[[Job], object], *, survives_fork: bool = False) -> None:
+        if not callable(submit):
+            raise TypeError(f"submit must be callable, got {submit!r}")
+        self._kept: Objects = {}
+        self._submit = _Submit(submit, self._kept)
+        self._survives_fork = survives_fork
+        self._process = 0
+        self._address = 0
+
+    @property
+    def _handle(self) -> int:
+        # A forked child in which the parent's handles do not work can't use its parent's executors, so it makes its
+        # own.
+        if self._process != process():
+            self._address = own(self, _raw.penstock_executor_release, self._new())
+            self._process = process()
+        return self._address
+
+    def _new(self) -> int:
+        handle = c_void_p()
+        result = _raw.penstock_executor_new(_take, registry.add(self._submit), forget, byref(handle))
+        check(result, "the executor can't be made")
+        assert handle.value is not None
+        if self._survives_fork:
+            check(_raw.penstock_executor_survives_fork(handle.value))
+        return handle.value
+
+
+class SerialExecutor(Executor):
+    """A thread of the library that runs callbacks in the order in which they come. The thread ends by itself when
+    this object has been collected and no registration or call needs it.
+
+    Callbacks may wait there, but not for a call that needs the same executor: that raises WouldDeadlockError.
+    """
+
+    def __init__(self) -> None:
+        self._process = 0
+        self._address = 0
+
+    def _new(self) -> int:
+        handle = c_void_p()
+        check(_raw.penstock_executor_new_serial(byref(handle)), "a thread for the executor can't be started")
+        assert handle.value is not None
+        return handle.value
+
+
+def _take_job(job: Callable[[Any], None], argument: Any, number: Optional[int]) -> int:
+    executor = registry.get(number)
+    taken = Job(job, argument)
+    if not isinstance(executor, _Submit):
+        return 1
+    try:
+        executor.submit(taken)
+        return 0
+    except BaseException as error:
+        report("", "submit", error)
+        # ``submit`` may have passed the job on before it raised. If the job has not begun, it is withdrawn, and 1
+        # tells C that the job is not taken. If it has begun, 0 tells C that it is taken.
+        return int(taken._revoke())
+
+
+def _run_job(given: Dict[str, Any]) -> None:
+    # Recovery: C counts the job as taken, so it has to run. If the `Job` was made, another thread may have run it;
+    # then ``taken()`` does nothing. If no `Job` was made, ``submit`` has not seen the job.
+    taken = given.get("taken") or Job(given["job"], given["argument"])
+    taken()
+
+
+# If this function raises, C counts the job as taken.
+recover(_take_job, _run_job, _run_job)
+_take = _raw.penstock_submit(_take_job)
+
+
+def address(executor: Optional[Executor]) -> Optional[int]:
+    """The ``penstock_executor *`` of ``executor``; None if ``executor`` is None."""
+    if executor is None:
+        return None
+    if not isinstance(executor, Executor):
+        raise TypeError(f"expected a penstock.Executor, got {executor!r}")
+    return executor._handle
+
+
+def chosen(interceptor: object) -> Tuple[Optional[Executor], Optional[Executor]]:
+    """The executors that an interceptor's attributes name: for the outbound lane, and for the inbound lane."""
+    both = getattr(interceptor, "executor", None)
+    outbound = getattr(interceptor, "outbound_executor", None)
+    inbound = getattr(interceptor, "inbound_executor", None)
+    return outbound or both, inbound or both

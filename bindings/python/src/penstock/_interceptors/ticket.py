@@ -1,0 +1,167 @@
+"""Tickets, which end the wait of an event, and the events that wait."""
+
+from __future__ import annotations
+
+from ctypes import byref, c_void_p
+from typing import Any, Iterable, Tuple
+
+from .. import _raw
+from .._calls.codec import Boxed, content, fill
+from .._handles.arguments import Uncompressed, c_string, milliseconds, sized
+from .._handles.errors import StateError, check, check_hop
+from .._handles.metadata import Metadata, MetadataLike
+from .._handles.objects import own
+from .._handles.status import CodeLike, DetailLike, Status, StatusLike, as_status, code_number
+from .._handles.verdict import EventKind, Verdict
+from .._raw import constants as c
+from .request import RequestFields
+
+
+class Ticket:
+    """Ends the wait of a paused or held event, once: on any thread, also before the callback has returned.
+
+    AlreadyError: the ticket is spent. GoneError: the call has ended, or the event has gone on without the ticket.
+    """
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def resolve(self, verdict: Verdict) -> None:
+        """Ends the event's wait with NEXT, DROP (messages), TAKE (start) or RESTART (status). InvalidArgumentError:
+        this event does not allow the verdict; the ticket stays valid."""
+        check(
+            _raw.penstock_ticket_resolve(self.number, int(verdict)),
+            f"the ticket can't be resolved to {verdict!r}",
+        )
+
+    def resume(self) -> None:
+        """Lets the event go on: NEXT."""
+        check(_raw.penstock_ticket_resolve(self.number, c.NEXT), "the ticket can't be used")
+
+    def drop(self) -> None:
+        """Discards the message: DROP."""
+        check(_raw.penstock_ticket_resolve(self.number, c.DROP), "the ticket can't be used")
+
+    def end(
+        self,
+        code: StatusLike,
+        message: str = "",
+        details: Iterable[DetailLike] = (),
+        trailers: MetadataLike = None,
+    ) -> None:
+        """Ends the call at the hop, as `Hop.end` does, whatever the callback returns that has taken the ticket."""
+        status = as_status(code, message, details, trailers)
+        check(_raw.penstock_ticket_end_with(self.number, status._address()), "the ticket can't be used")
+
+    def resume_after(self, seconds: float) -> None:
+        """Lets the event go on after ``seconds``, unless the ticket is resolved before."""
+        result = _raw.penstock_ticket_resolve_after(self.number, c.NEXT, milliseconds(seconds))
+        check(result, "the ticket can't be used")
+
+    def resolve_after(self, verdict: Verdict, seconds: float) -> None:
+        """Ends the event's wait with the verdict after ``seconds``, unless the ticket is resolved before."""
+        check(
+            _raw.penstock_ticket_resolve_after(self.number, int(verdict), milliseconds(seconds)),
+            f"the ticket can't be resolved to {verdict!r}",
+        )
+
+    def end_after(self, code: CodeLike, message: str, seconds: float) -> None:
+        """Ends the call at the hop after ``seconds``, unless the ticket is resolved before."""
+        text = c_string(message, "a message")
+        result = _raw.penstock_ticket_end_after(self.number, code_number(code), text, milliseconds(seconds))
+        check(result, "the ticket can't be used")
+
+    def event(self) -> Event:
+        """The ticket's event. Until the ticket is spent it may be read and changed, by one thread at a time."""
+        event = c_void_p()
+        check(_raw.penstock_ticket_hop(self.number, byref(event)), "the ticket's event is not there")
+        assert event.value is not None
+        return Event(event.value, self.number)
+
+    def __repr__(self) -> str:
+        return f"<Ticket {self.number:#x}>"
+
+
+class Event(RequestFields):
+    """A paused or held event, with the request of its call. It can be read and changed until its ticket is spent;
+    afterwards its methods raise AlreadyError or GoneError. The object itself may outlive the call."""
+
+    __slots__ = ("__weakref__", "_handle", "_ticket")
+
+    def __init__(self, handle: int, ticket: int) -> None:
+        self._handle: int = own(self, _raw.penstock_hop_release, handle)
+        self._ticket = ticket
+
+    def _shown(self) -> None:
+        """Raises once the ticket is spent. The views of the event's metadata and status call this method before each
+        use, and keep this object. Once the ticket is spent, only the thread that drives the runtime may use metadata
+        and status."""
+        again = c_void_p()
+        check(_raw.penstock_ticket_hop(self._ticket, byref(again)), "the event's ticket has been spent")
+        _raw.penstock_hop_release(again)
+
+    @property
+    def kind(self) -> EventKind:
+        """The kind of the event: START, SEND, HALF_CLOSE, HEADERS, RECEIVE or STATUS."""
+        return EventKind(_raw.penstock_hop_event(self._handle))
+
+    @property
+    def metadata(self) -> Metadata:
+        """The metadata of the event; see `Hop.metadata`."""
+        pointer = _raw.penstock_hop_metadata(self._handle)
+        if not pointer:
+            raise StateError(c.E_STATE, f"there is no metadata in {self.kind.name}")
+        return Metadata._view(pointer, self._shown)
+
+    @property
+    def message(self) -> Any:
+        """The message; see `Hop.message`."""
+        return message_of(self._handle)
+
+    @message.setter
+    def message(self, data: Any) -> None:
+        set_message(self._handle, data)
+
+    @property
+    def status(self) -> Status:
+        """The status; see `Hop.status`."""
+        pointer = _raw.penstock_hop_status(self._handle)
+        if not pointer:
+            raise StateError(c.E_STATE, f"there is no status in {self.kind.name}")
+        return Status._view(pointer, self._shown)
+
+
+# ---- Messages of hops ----
+
+
+def message_of(handle: int) -> Any:
+    """The message of a hop's event: bytes, or at the object level the caller's own object. StateError: there is
+    none."""
+    message = _raw.penstock_hop_message(handle)
+    if not message:
+        raise StateError(c.E_STATE, "there is no message here")
+    return content(message)
+
+
+def set_message(handle: int, data: Any) -> None:
+    """Replaces the message of a hop's event."""
+    functions = _raw.penstock_hop_set_message, _raw.penstock_hop_set_bytes
+    put(handle, data, functions, "the message can't be replaced")
+
+
+def put(handle: int, data: Any, functions: Tuple[Any, Any], words: str) -> None:
+    """Passes ``data`` to the second of the two C functions, which takes bytes; at the object level, and for an
+    `Uncompressed`, to the first, which takes a ``penstock_message *``."""
+    put_message, put_bytes = functions
+    codec = _raw.penstock_hop_codec(handle) if Boxed.ever else None
+    if codec is None and not isinstance(data, Uncompressed):
+        check_hop(handle, put_bytes(handle, *sized(data)), words)
+        return
+    message = c_void_p()
+    try:
+        fill(message, data, codec)
+        check_hop(handle, put_message(handle, message), words)
+    finally:
+        _raw.penstock_message_release(message)
