@@ -43,8 +43,7 @@ HIDDEN void *checked_made(void *block, size_t size) {
   return block;
 }
 
-HIDDEN size_t checked_asked(void *block, size_t room) {
-  (void)room;
+HIDDEN size_t checked_asked(void *block) {
   size_t has = malloc_usable_size(block);
   if (has < 2 * WORD) die("a freed block was not allocated here", block, has);
   uint64_t word;
@@ -55,7 +54,7 @@ HIDDEN size_t checked_asked(void *block, size_t room) {
 }
 
 HIDDEN void checked_gone(void *block, size_t said) {
-  size_t size = checked_asked(block, 0), has = malloc_usable_size(block);
+  size_t size = checked_asked(block), has = malloc_usable_size(block);
   if (said > size) die("freed as larger than it was allocated", block, size);
   if (differs(block, size, has - WORD, ZONE) < has - WORD) die("written behind its end", block, size);
   memset(block, GONE, has);

@@ -45,7 +45,8 @@ typedef struct object {
 HIDDEN void *swift_slowAlloc(size_t size, size_t align_mask) {
   if (align_mask == (size_t)-1 || align_mask < 16) return cm_insist(size);
   void *memory = NULL;
-  if (posix_memalign(&memory, align_mask + 1, size) != 0) cm_die(size);
+  size_t asked = size < CM_LARGEST_KEPT ? CM_LARGEST_KEPT : size;
+  if (posix_memalign(&memory, align_mask + 1, asked) != 0) cm_die(size);
   return memory;
 }
 
@@ -74,11 +75,6 @@ HIDDEN object *swift_initStaticObject(const metadata *metadata, object *one) {
     __atomic_store_n(&one->metadata, metadata, __ATOMIC_RELEASE);
   }
   return one;
-}
-
-HIDDEN void swift_deallocObject(object *gone, size_t size, size_t align_mask) {
-  (void)size, (void)align_mask;
-  cm_free(gone);
 }
 
 HIDDEN void swift_deallocClassInstance(object *gone, size_t size, size_t align_mask) {

@@ -72,7 +72,7 @@ static void set_low(int32_t low) { __atomic_store_n(&cm_low, low, __ATOMIC_RELAX
 static void fill(void) {
   for (shelf *one = shelves; one < shelves + SIZES; one++) {
     for (; one->held < one->wanted; one->held++) {
-      spare *block = malloc(one->size);
+      spare *block = cm_fresh(one->size);
       if (!block) return set_low(1);
       block->next = one->spares;
       one->spares = block;

@@ -1,8 +1,9 @@
 /* A malloc to be preloaded. Its blocks are exactly as large as requested, and malloc_usable_size says so. A write
  * before or behind a block, or into a freed block, ends the process with a message: the check runs when the block is
  * freed or grows, when it leaves the list of recently freed blocks, and at exit for the blocks that are still there.
- * With CANARY_SLACK=8 each block is 8 bytes larger, and so is malloc_usable_size. refusal.c decides which allocations
- * fail.
+ * With CANARY_CLAIMS malloc_usable_size says more than that, as that of a hardened malloc may: it rounds up to a multiple
+ * of CLAIM, and says CLAIM bytes more for every eighth block from malloc. A write into these bytes ends the process, too.
+ * refusal.c decides which allocations fail.
  *
  * In front of a block is its `head`, which ends with GUARD bytes; behind the block are GUARD bytes more.
  */
@@ -24,17 +25,19 @@
 void *__libc_memalign(size_t alignment, size_t size);
 void __libc_free(void *block);
 
-enum { GUARD = 16, BEFORE = 0xca, BEHIND = 0xfe, NEW = 0xa5, GONE = 0xdd };
+enum { GUARD = 16, CLAIM = 64, BEFORE = 0xca, BEHIND = 0xfe, NEW = 0xa5, GONE = 0xdd };
 /* Recently freed blocks are kept for a check: fewer than KEPT of them, and at most KEPT_BYTES bytes in all. */
 enum { KEPT = 512, KEPT_BYTES = 1 << 20 };
-#define LIVE  0x6c69766520626c6bu
-#define FREED 0x6672656564626c6bu
+#define LIVE  0x6c697665u
+#define FREED 0x66726565u
 
 typedef struct head {
   struct head *next, *last;
   void *start;
   size_t size;
-  uint64_t state;
+  uint32_t state;
+  /* The number of bytes behind the block that malloc_usable_size claims besides. */
+  uint32_t claimed;
   /* The caller that requested the block. */
   void *caller;
   unsigned char guard[GUARD];
@@ -42,9 +45,10 @@ typedef struct head {
 
 _Static_assert(sizeof(head) == 64, "what follows a head is aligned as it is");
 
-static head all = {&all, &all, NULL, 0, 0, NULL, {0}};
+static head all = {&all, &all, NULL, 0, 0, 0, NULL, {0}};
 static head *kept[KEPT];
-static size_t slack;
+static int claims;
+static atomic_uint made;
 static size_t kept_bytes, newest, oldest;
 static atomic_flag busy = ATOMIC_FLAG_INIT;
 static const char *volatile wrong;
@@ -73,16 +77,23 @@ static void look(head *one) {
   if (one->state != LIVE)
     die(one->state == FREED ? "freed twice" : "no block, or written before it", one + 1, one->size);
   if (!is_all(one->guard, GUARD, BEFORE)) die("written before its start", one + 1, one->size);
-  if (!is_all(bytes_of(one) + one->size, GUARD, BEHIND)) die("written behind its end", one + 1, one->size);
+  if (!is_all(bytes_of(one) + one->size, one->claimed + GUARD, BEHIND))
+    die("written behind its end", one + 1, one->size);
 }
 
-static void *make(size_t alignment, size_t size, int filler, void *caller) {
+/* The number of bytes to claim beyond `size`. */
+static uint32_t claim(size_t size, int may_be_odd) {
+  if (!claims) return 0;
+  uint32_t number = atomic_fetch_add_explicit(&made, 1, memory_order_relaxed);
+  return (uint32_t)(-size % CLAIM) + (may_be_odd && number % 8 == 0 ? CLAIM : 0);
+}
+
+static void *make_with(size_t alignment, size_t size, uint32_t claimed, int filler, void *caller) {
   if (refuses(caller, size)) return NULL;
   if (alignment < 16) alignment = 16;
   size_t front = sizeof(head) > alignment ? sizeof(head) : alignment;
-  /* A request for more than half of the address space gets no slack, which could overflow; it fails below. */
-  size = size > PTRDIFF_MAX ? size : size + slack;
-  char *start = size > PTRDIFF_MAX - front - GUARD ? NULL : __libc_memalign(alignment, front + size + GUARD);
+  size_t behind = claimed + GUARD;
+  char *start = size > PTRDIFF_MAX - front - behind ? NULL : __libc_memalign(alignment, front + size + behind);
   if (!start) {
     errno = ENOMEM;
     return NULL;
@@ -91,10 +102,11 @@ static void *make(size_t alignment, size_t size, int filler, void *caller) {
   one->start = start;
   one->size = size;
   one->state = LIVE;
+  one->claimed = claimed;
   one->caller = caller;
   memset(one->guard, BEFORE, GUARD);
   memset(bytes_of(one), filler, size);
-  memset(bytes_of(one) + size, BEHIND, GUARD);
+  memset(bytes_of(one) + size, BEHIND, behind);
   enter();
   one->next = all.next;
   one->last = &all;
@@ -102,6 +114,10 @@ static void *make(size_t alignment, size_t size, int filler, void *caller) {
   all.next = one;
   leave();
   return one + 1;
+}
+
+static void *make(size_t alignment, size_t size, int filler, void *caller) {
+  return make_with(alignment, size, claim(size, 1), filler, caller);
 }
 
 /* Gives a freed block back to glibc, after a check that no code has written into it. The lock is held. */
@@ -139,10 +155,10 @@ void *calloc(size_t count, size_t each) {
 }
 
 void *realloc(void *block, size_t size) {
-  if (!block) return make(16, size, NEW, CALLER);
+  if (!block) return make_with(16, size, claim(size, 0), NEW, CALLER);
   head *one = (head *)block - 1;
   look(one);
-  void *fresh = make(16, size, NEW, CALLER);
+  void *fresh = make_with(16, size, claim(size, 0), NEW, CALLER);
   if (!fresh) return NULL;
   memcpy(fresh, block, one->size < size ? one->size : size);
   free(block);
@@ -159,8 +175,9 @@ int posix_memalign(void **block, size_t alignment, size_t size) {
 
 size_t malloc_usable_size(void *block) {
   if (!block) return 0;
-  look((head *)block - 1);
-  return ((head *)block - 1)->size;
+  head *one = (head *)block - 1;
+  look(one);
+  return one->size + one->claimed;
 }
 
 long canary_blocks(void) {
@@ -191,7 +208,6 @@ __attribute__((destructor)) static void end(void) {
 }
 
 __attribute__((constructor)) static void begin(void) {
-  const char *text = getenv("CANARY_SLACK");
-  slack = text ? strtoul(text, NULL, 10) : 0;
+  claims = getenv("CANARY_CLAIMS") != NULL;
   pthread_atfork(enter, leave, leave);
 }

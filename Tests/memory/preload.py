@@ -1,5 +1,5 @@
 """The other mallocs for the suites: jemalloc, tcmalloc, and canary.c in this folder. The blocks of `canary` are exactly as
-large as requested, those of `roomy` eight bytes larger.
+large as requested. Those of `hardened` are too, but it claims that they are larger.
 
 `environment(NAME)` gives the additional environment variables of a program.
 """
@@ -11,7 +11,7 @@ import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 HERE = ROOT / "Tests" / "memory"
-NAMES = ("jemalloc", "tcmalloc", "canary", "roomy")
+NAMES = ("jemalloc", "tcmalloc", "canary", "hardened")
 LIBRARIES = {"jemalloc": "jemalloc", "tcmalloc": "tcmalloc_minimal"}
 
 
@@ -33,4 +33,4 @@ def environment(name):
         if not library:
             raise SystemExit(f"lib{LIBRARIES[name]} is not there: scripts/doctor --check\n0 passed, 1 failed")
         return {"LD_PRELOAD": library}
-    return {"LD_PRELOAD": canary(), "CANARY_SLACK": "8" if name == "roomy" else "0"}
+    return {"LD_PRELOAD": canary(), **({"CANARY_CLAIMS": "1"} if name == "hardened" else {})}

@@ -6,7 +6,12 @@
 #include <stdint.h>
 void *cm_alloc(size_t size);
 void *cm_realloc(void *block, size_t size);
+/* Takes blocks of the functions here, and others of which malloc was asked for at least CM_LARGEST_KEPT bytes. */
 void cm_free(void *block);
+/* No block that is kept for later serves more bytes than this. */
+#define CM_LARGEST_KEPT 1272
+/* Like cm_alloc, but the block comes from malloc even if some are kept. */
+void *cm_fresh(size_t size);
 /* Like cm_alloc, but never gives NULL: takes a block of the reserve (reserve.c), or ends the process. */
 void *cm_insist(size_t size);
 /* Ends the process, because there is no memory for `size` bytes; tells the program's hook first. */
