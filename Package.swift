@@ -6,6 +6,8 @@ import PackageDescription
 let embedded = Context.environment["PENSTOCK_EMBEDDED"] == "1"
 // PENSTOCK_FUZZ=1 adds the fuzzers, which libFuzzer links with a main function of its own: scripts/fuzz.
 let fuzzing = Context.environment["PENSTOCK_FUZZ"] == "1"
+// PENSTOCK_BLOCK_CACHE=0 leaves out the cache of blocks (Sources/CEmbedded/blocks.c).
+let keepsBlocks = Context.environment["PENSTOCK_BLOCK_CACHE"] != "0"
 
 var swift: [SwiftSetting] = [
   .swiftLanguageMode(.v6),
@@ -35,7 +37,10 @@ let small = swift + (embedded ? [.unsafeFlags(["-Osize"])] : [])
 let shims: [Target] =
   embedded
   ? [
-    .target(name: "CEmbedded", cSettings: [.unsafeFlags(["-gdwarf-4", "-O3", "-momit-leaf-frame-pointer"])])
+    .target(
+      name: "CEmbedded",
+      cSettings: [.unsafeFlags(["-gdwarf-4", "-O3", "-momit-leaf-frame-pointer"])]
+        + (keepsBlocks ? [] : [.define("PENSTOCK_NO_BLOCK_CACHE")]))
   ] : []
 let shimmed: [Target.Dependency] = embedded ? ["CEmbedded"] : []
 
