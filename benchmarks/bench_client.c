@@ -67,7 +67,7 @@ static double percentile(const bench *self, double part) {
 
 void check_reply(const penstock_reply *reply, const void *wanted, size_t length) {
   size_t found = 0;
-  const void *data = penstock_reply_message(reply, &found);
+  const void *data = penstock_reply_bytes(reply, &found);
   if (penstock_reply_code(reply) != 0 || found != length || (length > 0 && memcmp(data, wanted, length) != 0)) {
     fprintf(stderr, "bench_client: wrong reply: %s\n", penstock_reply_status_json(reply));
     exit(1);
@@ -186,7 +186,7 @@ int main(int argc, char **argv) {
   if (!self.target) die("--target", PENSTOCK_E_INVALID_ARGUMENT);
   self.request = malloc(self.bytes + 1);
   for (size_t i = 0; i < self.bytes; i++) self.request[i] = (uint8_t)(i * 131);
-  if (!copies) need("wrap", penstock_message_wrap(self.request, self.bytes, self.request, free, &self.message));
+  if (!copies) need("wrap", penstock_message_new_lent(self.request, self.bytes, 0, self.request, free, &self.message));
 
   char roots[1000] = "false", windows[200] = "", channel[1500], runtime[100];
   if (tls) snprintf(roots, sizeof(roots), "{\"roots_file\": \"%s\"}", tls);

@@ -41,7 +41,7 @@ static void check_message(const bench *self, const penstock_message *message) {
 
 static void check_status(const penstock_reply *reply) {
   size_t length = 0;
-  const void *none = penstock_reply_message(reply, &length);
+  const void *none = penstock_reply_bytes(reply, &length);
   check_reply(reply, none, length);
 }
 

@@ -146,7 +146,7 @@ static void make_calls(long calls) {
     penstock_reply *reply = NULL;
     need("unary", penstock_channel_unary(channel, "/a.Service/Method", "hello", 5, NULL, &reply, NULL));
     size_t length = 0;
-    const void *data = penstock_reply_message(reply, &length);
+    const void *data = penstock_reply_bytes(reply, &length);
     if (penstock_reply_code(reply) != 0 || length != 2 || memcmp(data, "ok", 2) != 0) {
       fprintf(stderr, "chain_client: %s\n", penstock_reply_status_json(reply));
       exit(1);

@@ -51,7 +51,7 @@ static void check(const void *data, size_t length, const void *wanted, size_t wa
 /* Checks that the status is OK and that the message is `wanted`; NULL: that there is no message. */
 static void check_reply(const penstock_reply *reply, const void *wanted, size_t length) {
   size_t found = 0;
-  const void *data = penstock_reply_message(reply, &found);
+  const void *data = penstock_reply_bytes(reply, &found);
   if (penstock_reply_code(reply) != PENSTOCK_STATUS_OK) found = SIZE_MAX;
   if (!wanted && found == 0) return;
   if (!wanted) wanted = "", length = 0;
@@ -219,7 +219,7 @@ int main(int argc, char **argv) {
   }
   request = malloc(bytes + 1);
   for (size_t i = 0; i < bytes; i++) request[i] = (uint8_t)(i * 131);
-  if (!copies) need("wrap", penstock_message_wrap(request, bytes, request, free, &lent));
+  if (!copies) need("wrap", penstock_message_new_lent(request, bytes, 0, request, free, &lent));
 
   char options[1000], tls[900] = "false";
   if (roots) snprintf(tls, sizeof(tls), "{\"roots_file\": \"%s\"}", roots);

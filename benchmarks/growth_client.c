@@ -45,7 +45,7 @@ static void need(const char *what, penstock_result result) {
 
 static void check(const penstock_reply *reply) {
   size_t length = 0;
-  const void *data = penstock_reply_message(reply, &length);
+  const void *data = penstock_reply_bytes(reply, &length);
   if (penstock_reply_code(reply) == PENSTOCK_STATUS_OK && length == (size_t)asked.bytes &&
       memcmp(data, request, length) == 0)
     return;

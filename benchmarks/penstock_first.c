@@ -63,7 +63,7 @@ int main(int argc, char **argv) {
   FUNCTION(penstock_channel_new);
   FUNCTION(penstock_channel_unary);
   FUNCTION(penstock_channel_release);
-  FUNCTION(penstock_reply_message);
+  FUNCTION(penstock_reply_bytes);
   FUNCTION(penstock_reply_code);
   FUNCTION(penstock_reply_release);
   penstock_channel *channel = NULL;

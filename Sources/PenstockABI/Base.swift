@@ -162,12 +162,6 @@ public func penstock_version_number() -> UInt32 { UInt32(PENSTOCK_VERSION_NUMBER
 @_cdecl("penstock_free") @implementation
 public func penstock_free(_ memory: UnsafeMutableRawPointer!) { free(memory) }
 
-@_cdecl("penstock_error_code") @implementation
-public func penstock_error_code(_ error: OpaquePointer!) -> penstock_result {
-  guard let error else { return PENSTOCK_E_INVALID_ARGUMENT }
-  return object(error, Failure.self).outcome.rawValue
-}
-
 @_cdecl("penstock_error_message") @implementation
 public func penstock_error_message(_ error: OpaquePointer!) -> UnsafePointer<CChar>! {
   guard let error else { return cString("") }

@@ -51,13 +51,15 @@ public func penstock_call_options_set_context(
   return PENSTOCK_OK
 }
 
-@_cdecl("penstock_call_options_cancel") @implementation
-public func penstock_call_options_cancel(_ options: OpaquePointer!, _ reason: UnsafePointer<CChar>!)
+@_cdecl("penstock_call_options_set_cancel_scope") @implementation
+public func penstock_call_options_set_cancel_scope(_ options: OpaquePointer!, _ scope: OpaquePointer!)
   -> penstock_result
 {
   guard let options else { return PENSTOCK_E_INVALID_ARGUMENT }
-  return object(options, CallOptions.self).cancel(reason.map { bytes($0) } ?? ByteView(start: nil, count: 0))
-    .rawValue
+  let given = scope.map { object($0, CancelScope.self) }
+  if let given, Process.isForked(given.generation) { return PENSTOCK_E_FORKED }
+  object(options, CallOptions.self).scope = given
+  return PENSTOCK_OK
 }
 
 @_cdecl("penstock_call_options_add_interceptor") @implementation

@@ -86,10 +86,39 @@ public func penstock_channel_close(_ handle: OpaquePointer!) -> penstock_result 
   with(handle) { $0.close() }
 }
 
-/// A copy of `text`; nil if `text` is NULL. `isMissing`: there was no memory for the copy.
-private func copied(_ text: UnsafePointer<CChar>?) -> (text: ByteBuffer?, isMissing: Bool) {
-  let copy = text.flatMap { ByteBuffer(copying: bytes($0)) }
-  return (copy, text != nil && copy == nil)
+/// A part of the certificates that a program hands in.
+private enum PEMPart {
+  case absent
+  case given(ByteBuffer)
+  case refused(Outcome)
+
+  init(_ data: UnsafeRawPointer?, _ length: Int) {
+    guard let bytes = bytes(data, length) else {
+      self = .refused(.invalidArgument)
+      return
+    }
+    if data == nil {
+      self = .absent
+    } else if let copy = ByteBuffer(copying: bytes) {
+      self = .given(copy)
+    } else {
+      self = .refused(.noMemory)
+    }
+  }
+
+  var text: ByteBuffer? {
+    switch self {
+    case .absent, .refused: nil
+    case .given(let text): text
+    }
+  }
+
+  var refusal: Outcome? {
+    switch self {
+    case .absent, .given: nil
+    case .refused(let outcome): outcome
+    }
+  }
 }
 
 @_cdecl("penstock_channel_close_gracefully") @implementation
@@ -144,8 +173,9 @@ public func penstock_channel_reset_backoff(_ handle: OpaquePointer!) -> penstock
 
 @_cdecl("penstock_channel_set_tls_pem") @implementation
 public func penstock_channel_set_tls_pem(
-  _ handle: OpaquePointer!, _ roots: UnsafePointer<CChar>!, _ chain: UnsafePointer<CChar>!,
-  _ key: UnsafePointer<CChar>!, _ error: UnsafeMutablePointer<OpaquePointer?>!
+  _ handle: OpaquePointer!, _ roots: UnsafeRawPointer!, _ rootsLength: Int, _ chain: UnsafeRawPointer!,
+  _ chainLength: Int, _ key: UnsafeRawPointer!, _ keyLength: Int,
+  _ error: UnsafeMutablePointer<OpaquePointer?>!
 ) -> penstock_result {
   guard let handle else { return report(.invalidArgument, "channel must not be NULL", error) }
   let channel = object(handle, ClientChannel.self)
@@ -153,8 +183,10 @@ public func penstock_channel_set_tls_pem(
     return report(.forked, "the channel belongs to the parent of this process", error)
   }
   if channel.isClosed { return report(.closed, "the channel or its runtime has been closed", error) }
-  let roots = copied(roots), chain = copied(chain), key = copied(key)
-  if roots.isMissing || chain.isMissing || key.isMissing { return report(.noMemory, "no memory", error) }
+  let roots = PEMPart(roots, rootsLength), chain = PEMPart(chain, chainLength), key = PEMPart(key, keyLength)
+  if let refusal = roots.refusal ?? chain.refusal ?? key.refusal {
+    return report(refusal, refusal == .noMemory ? "no memory" : "NULL is allowed with length 0 only", error)
+  }
   switch channel.setCertificates(roots: roots.text, chain: chain.text, key: key.text) {
   case .made: return PENSTOCK_OK
   case nil: return report(.state, "the channel has no TLS", error)

@@ -297,15 +297,6 @@ public func penstock_ticket_resolve_after(_ ticket: penstock_ticket, _ verdict: 
   return Tickets.resolveAfter(ticket, .verdict(verdict), nanoseconds: nanoseconds(ms)).rawValue
 }
 
-@_cdecl("penstock_ticket_end_after") @implementation
-public func penstock_ticket_end_after(
-  _ ticket: penstock_ticket, _ code: Int32, _ message: UnsafePointer<CChar>!, _ ms: UInt64
-) -> penstock_result {
-  let (made, outcome) = status(code, message)
-  guard let made else { return outcome.rawValue }
-  return Tickets.resolveAfter(ticket, .finish(made), nanoseconds: nanoseconds(ms)).rawValue
-}
-
 @_cdecl("penstock_ticket_hop") @implementation
 public func penstock_ticket_hop(_ ticket: penstock_ticket, _ hop: UnsafeMutablePointer<OpaquePointer?>!)
   -> penstock_result

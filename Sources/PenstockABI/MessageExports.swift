@@ -6,45 +6,49 @@ import PenstockWire
 
 // The functions of message.h, and those functions of codec.h that concern messages with an object.
 
-@_cdecl("penstock_message_new") @implementation
-public func penstock_message_new(
-  _ data: UnsafeRawPointer!, _ length: Int, _ message: UnsafeMutablePointer<OpaquePointer?>!
+private func areKnown(_ flags: UInt32) -> Bool { flags & ~PENSTOCK_MESSAGE_NO_COMPRESS == 0 }
+
+/// Gives a new message to the caller.
+private func give(
+  _ made: Message, _ flags: UInt32, _ message: UnsafeMutablePointer<OpaquePointer?>
 ) -> penstock_result {
-  guard let bytes = bytes(data, length), let message else { return PENSTOCK_E_INVALID_ARGUMENT }
-  guard !memoryIsLow, let made = ByteBuffer(copying: bytes) else { return PENSTOCK_E_NO_MEMORY }
+  made.staysPlain = flags & PENSTOCK_MESSAGE_NO_COMPRESS != 0
   message.pointee = retained(made)
   return PENSTOCK_OK
 }
 
-@_cdecl("penstock_message_wrap") @implementation
-public func penstock_message_wrap(
-  _ data: UnsafeRawPointer!, _ length: Int, _ userData: UnsafeMutableRawPointer!,
+@_cdecl("penstock_message_new") @implementation
+public func penstock_message_new(
+  _ data: UnsafeRawPointer!, _ length: Int, _ flags: UInt32, _ message: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  guard let bytes = bytes(data, length), let message, areKnown(flags) else {
+    return PENSTOCK_E_INVALID_ARGUMENT
+  }
+  guard !memoryIsLow, let made = ByteBuffer(copying: bytes) else { return PENSTOCK_E_NO_MEMORY }
+  return give(made, flags, message)
+}
+
+@_cdecl("penstock_message_new_lent") @implementation
+public func penstock_message_new_lent(
+  _ data: UnsafeRawPointer!, _ length: Int, _ flags: UInt32, _ userData: UnsafeMutableRawPointer!,
   _ finalizer: penstock_finalizer!, _ message: UnsafeMutablePointer<OpaquePointer?>!
 ) -> penstock_result {
   let keeper = UserData(userData, finalizer)
-  guard let bytes = bytes(data, length), let message else { return PENSTOCK_E_INVALID_ARGUMENT }
+  guard let bytes = bytes(data, length), let message, areKnown(flags) else {
+    return PENSTOCK_E_INVALID_ARGUMENT
+  }
   if memoryIsLow { return PENSTOCK_E_NO_MEMORY }
-  message.pointee = retained(ByteBuffer(lent: bytes, by: keeper))
-  return PENSTOCK_OK
+  return give(ByteBuffer(lent: bytes, by: keeper), flags, message)
 }
 
 @_cdecl("penstock_message_new_object") @implementation
 public func penstock_message_new_object(
-  _ codec: OpaquePointer!, _ given: UnsafeMutableRawPointer!,
+  _ codec: OpaquePointer!, _ given: UnsafeMutableRawPointer!, _ flags: UInt32,
   _ message: UnsafeMutablePointer<OpaquePointer?>!
 ) -> penstock_result {
-  guard let codec, let message else { return PENSTOCK_E_INVALID_ARGUMENT }
-  let owned = CodecObject(given, object(codec, Codec.self))
+  guard let codec, let message, areKnown(flags) else { return PENSTOCK_E_INVALID_ARGUMENT }
   if memoryIsLow { return PENSTOCK_E_NO_MEMORY }
-  message.pointee = retained(ByteBuffer(object: owned))
-  return PENSTOCK_OK
-}
-
-@_cdecl("penstock_message_set_no_compress") @implementation
-public func penstock_message_set_no_compress(_ message: OpaquePointer!) -> penstock_result {
-  guard let message else { return PENSTOCK_E_INVALID_ARGUMENT }
-  object(message, Message.self).staysPlain = true
-  return PENSTOCK_OK
+  return give(ByteBuffer(object: CodecObject(given, object(codec, Codec.self))), flags, message)
 }
 
 @_cdecl("penstock_message_bytes") @implementation

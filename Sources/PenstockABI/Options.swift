@@ -81,6 +81,11 @@ extension ParsedChannelOptions {
       /// The compression of sent messages.
       case "compression":
         option.choice("identity", "gzip") { defaults.compression = $0 == 0 ? .identity : .gzip }
+      /// The size from which messages are compressed, if the call compresses: smaller messages go as they are, and those
+      /// of this size or more compressed, even where that makes them longer. 0: every message is compressed. Default:
+      /// a message is sent compressed where that makes it smaller.
+      case "compression_min_bytes":
+        option.bytes { defaults.compressionUse = .from(bytes: Int32(clamping: $0)) }
       /// The size limit of one header list, counted as in HTTP/2 (RFC 9113 section 6.5.2).
       case "max_header_list_bytes": option.bytes(1024...1_048_576) { transport.maxHeaderListBytes = $0 }
       /// How long one attempt to connect may take, and one look-up of the target's name.
@@ -220,6 +225,9 @@ func read(_ reader: JSONReader, into options: CallOptions) -> Failure? {
     /// The compression of sent messages. Default: the channel's.
     case "compression":
       option.choice("identity", "gzip") { options.compression = $0 == 0 ? .identity : .gzip }
+    /// The size from which messages are compressed, as the channel's option says. Default: the channel's.
+    case "compression_min_bytes":
+      option.bytes { options.compressionUse = .from(bytes: Int32(clamping: $0)) }
     /// The size limit of one received message, after decompression. Default: the channel's.
     case "max_receive_message_bytes": option.bytes { options.maxReceiveBytes = $0 }
     /// The size limit of one sent message. Default: the channel's.

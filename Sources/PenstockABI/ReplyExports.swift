@@ -51,8 +51,8 @@ func replyText(
   return text.map { cString($0) } ?? cString("{}")
 }
 
-@_cdecl("penstock_reply_message") @implementation
-public func penstock_reply_message(_ handle: OpaquePointer!, _ length: UnsafeMutablePointer<Int>!)
+@_cdecl("penstock_reply_bytes") @implementation
+public func penstock_reply_bytes(_ handle: OpaquePointer!, _ length: UnsafeMutablePointer<Int>!)
   -> UnsafeRawPointer!
 {
   guard let message = part(handle, { $0.message }) else {
@@ -62,8 +62,8 @@ public func penstock_reply_message(_ handle: OpaquePointer!, _ length: UnsafeMut
   return look(message, Message.self) { give($0, length) }
 }
 
-@_cdecl("penstock_reply_response") @implementation
-public func penstock_reply_response(_ handle: OpaquePointer!) -> OpaquePointer! {
+@_cdecl("penstock_reply_response_message") @implementation
+public func penstock_reply_response_message(_ handle: OpaquePointer!) -> OpaquePointer! {
   part(handle) { $0.message }
 }
 

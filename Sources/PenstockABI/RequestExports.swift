@@ -42,23 +42,60 @@ func start(_ handle: OpaquePointer?) -> ShownStart {
   return .request(request, bound.hop.call)
 }
 
-/// The settings of the call options, or of the request that the handle shows; the defaults if it shows none.
-private func settings(_ handle: OpaquePointer?) -> CallSettings {
+/// The settings of the call options, or of the request that the handle shows; nil if it shows none.
+private func settings(_ handle: OpaquePointer?) -> CallSettings? {
   if let options = callOptions(handle) { return options.settings(CallDefaults()) }
   switch start(handle) {
-  case .nothing: return CallSettings()
+  case .nothing: return nil
   case .running(let hop): return hop.settings
   case .request(let request, _): return request.settings
   }
 }
 
-private func labels(_ handle: OpaquePointer?) -> RequestLabels? {
-  if let options = callOptions(handle) { return options.labels }
-  switch start(handle) {
-  case .nothing: return nil
-  case .running(let hop): return hop.labels
-  case .request(let request, _): return request.labels
+/// What a handle shows of the labels of a request.
+private enum ShownLabels {
+  case notReadable
+  /// nil: the request has none of its own.
+  case labels(RequestLabels?)
+
+  /// The labels of the request that the handle shows; nil also if it shows none.
+  var found: RequestLabels? {
+    switch self {
+    case .notReadable: nil
+    case .labels(let labels): labels
+    }
   }
+
+  /// The text for a getter: NULL if there is no request to read, "" if it has no such label.
+  func text(_ which: (RequestLabels) -> UnsafePointer<CChar>?) -> UnsafePointer<CChar>? {
+    switch self {
+    case .notReadable: nil
+    case .labels(let labels): labels.flatMap(which) ?? cString("")
+    }
+  }
+}
+
+private func labels(_ handle: OpaquePointer?) -> ShownLabels {
+  if let options = callOptions(handle) { return .labels(options.labels) }
+  switch start(handle) {
+  case .nothing: return .notReadable
+  case .running(let hop): return .labels(hop.labels)
+  case .request(let request, _): return .labels(request.labels)
+  }
+}
+
+/// Stores a value of the request in `out`; `value` is nil if the handle shows no request.
+private func tell<T>(_ handle: OpaquePointer?, _ value: T?, _ out: UnsafeMutablePointer<T>?)
+  -> penstock_result
+{
+  guard let handle, let out else { return fail(handle, .invalidArgument) }
+  if let value {
+    look(handle, HopHandle.self) { $0.forgetRefusal() }
+    out.pointee = value
+    return PENSTOCK_OK
+  }
+  if picker(handle) != nil { return fail(handle, .state) }
+  return withHop(handle, { $0.refuseRead() }, { $0.hop.refuseRead() })
 }
 
 private func edit(
@@ -153,14 +190,16 @@ public func penstock_request_set_authority(_ handle: OpaquePointer!, _ authority
 }
 
 @_cdecl("penstock_request_deadline_ms") @implementation
-public func penstock_request_deadline_ms(_ handle: OpaquePointer!) -> Int64 {
+public func penstock_request_deadline_ms(_ handle: OpaquePointer!, _ ms: UnsafeMutablePointer<Int64>!)
+  -> penstock_result
+{
   if let options = callOptions(handle) {
-    return options.deadline.map { Int64(clamping: $0 / 1_000_000) } ?? -1
+    return tell(handle, options.deadline.map { Int64(clamping: $0 / 1_000_000) } ?? -1, ms)
   }
   switch start(handle) {
-  case .nothing: return -1
-  case .running(let hop): return left(hop.deadline, hop.call)
-  case .request(let request, let call): return left(request.deadline, call)
+  case .nothing: return tell(handle, nil, ms)
+  case .running(let hop): return tell(handle, left(hop.deadline, hop.call), ms)
+  case .request(let request, let call): return tell(handle, left(request.deadline, call), ms)
   }
 }
 
@@ -200,7 +239,8 @@ func nanoseconds(_ milliseconds: UInt64) -> UInt64 {
 
 @_cdecl("penstock_request_compression") @implementation
 public func penstock_request_compression(_ request: OpaquePointer!) -> UnsafePointer<CChar>! {
-  switch settings(request).compression {
+  switch settings(request)?.compression {
+  case nil: nil
   case .identity: cString("identity")
   case .gzip: cString("gzip")
   }
@@ -226,8 +266,10 @@ public func penstock_request_set_compression(_ request: OpaquePointer!, _ name: 
 }
 
 @_cdecl("penstock_request_max_receive_message_bytes") @implementation
-public func penstock_request_max_receive_message_bytes(_ request: OpaquePointer!) -> Int {
-  request == nil ? 0 : settings(request).maxReceiveBytes
+public func penstock_request_max_receive_message_bytes(
+  _ request: OpaquePointer!, _ bytes: UnsafeMutablePointer<Int>!
+) -> penstock_result {
+  tell(request, settings(request)?.maxReceiveBytes, bytes)
 }
 
 @_cdecl("penstock_request_set_max_receive_message_bytes") @implementation
@@ -248,8 +290,10 @@ public func penstock_request_set_max_receive_message_bytes(_ request: OpaquePoin
 }
 
 @_cdecl("penstock_request_max_send_message_bytes") @implementation
-public func penstock_request_max_send_message_bytes(_ request: OpaquePointer!) -> Int {
-  request == nil ? 0 : settings(request).maxSendBytes
+public func penstock_request_max_send_message_bytes(
+  _ request: OpaquePointer!, _ bytes: UnsafeMutablePointer<Int>!
+) -> penstock_result {
+  tell(request, settings(request)?.maxSendBytes, bytes)
 }
 
 @_cdecl("penstock_request_set_max_send_message_bytes") @implementation
@@ -270,8 +314,10 @@ public func penstock_request_set_max_send_message_bytes(_ request: OpaquePointer
 }
 
 @_cdecl("penstock_request_idempotency") @implementation
-public func penstock_request_idempotency(_ request: OpaquePointer!) -> Int32 {
-  settings(request).idempotency.rawValue
+public func penstock_request_idempotency(
+  _ request: OpaquePointer!, _ idempotency: UnsafeMutablePointer<Int32>!
+) -> penstock_result {
+  tell(request, settings(request)?.idempotency.rawValue, idempotency)
 }
 
 @_cdecl("penstock_request_set_idempotency") @implementation
@@ -302,8 +348,10 @@ public func penstock_request_http_method(_ handle: OpaquePointer!) -> UnsafePoin
 }
 
 @_cdecl("penstock_request_allows_get") @implementation
-public func penstock_request_allows_get(_ request: OpaquePointer!) -> Int32 {
-  request != nil && settings(request).allowsGET ? 1 : 0
+public func penstock_request_allows_get(
+  _ request: OpaquePointer!, _ allows: UnsafeMutablePointer<Int32>!
+) -> penstock_result {
+  tell(request, settings(request).map { $0.allowsGET ? 1 : 0 }, allows)
 }
 
 @_cdecl("penstock_request_set_allows_get") @implementation
@@ -322,8 +370,11 @@ public func penstock_request_set_allows_get(_ request: OpaquePointer!, _ allows:
 
 @_cdecl("penstock_request_content_subtype") @implementation
 public func penstock_request_content_subtype(_ request: OpaquePointer!) -> UnsafePointer<CChar>! {
-  guard let type = labels(request)?.contentType else { return cString("") }
-  return cString(ByteView(rebasing: type.view.dropFirst(RequestLabels.contentTypeStart.utf8CodeUnitCount)))
+  labels(request).text {
+    $0.contentType.map { type in
+      cString(ByteView(rebasing: type.view.dropFirst(RequestLabels.contentTypeStart.utf8CodeUnitCount)))
+    }
+  }
 }
 
 @_cdecl("penstock_request_set_content_subtype") @implementation
@@ -334,12 +385,13 @@ public func penstock_request_set_content_subtype(_ request: OpaquePointer!, _ na
   let subtype = bytes(name)
   guard subtype.isEmpty || HeaderRules.isValidName(subtype) else { return fail(request, .invalidArgument) }
   guard let type = RequestLabels.contentType(subtype) else { return fail(request, .noMemory) }
-  return label(request, contentType: subtype.isEmpty ? nil : type, userAgent: labels(request)?.userAgent)
+  return label(
+    request, contentType: subtype.isEmpty ? nil : type, userAgent: labels(request).found?.userAgent)
 }
 
 @_cdecl("penstock_request_user_agent") @implementation
 public func penstock_request_user_agent(_ request: OpaquePointer!) -> UnsafePointer<CChar>! {
-  labels(request)?.userAgent.map { cString($0) } ?? cString("")
+  labels(request).text { $0.userAgent.map { cString($0) } }
 }
 
 @_cdecl("penstock_request_set_user_agent") @implementation
@@ -354,12 +406,15 @@ public func penstock_request_set_user_agent(_ request: OpaquePointer!, _ applica
   else {
     return fail(request, .noMemory)
   }
-  return label(request, contentType: labels(request)?.contentType, userAgent: name.isEmpty ? nil : agent)
+  return label(
+    request, contentType: labels(request).found?.contentType, userAgent: name.isEmpty ? nil : agent)
 }
 
 @_cdecl("penstock_request_wait_for_ready") @implementation
-public func penstock_request_wait_for_ready(_ request: OpaquePointer!) -> Int32 {
-  settings(request).waitsForReady ? 1 : 0
+public func penstock_request_wait_for_ready(
+  _ request: OpaquePointer!, _ wait: UnsafeMutablePointer<Int32>!
+) -> penstock_result {
+  tell(request, settings(request).map { $0.waitsForReady ? 1 : 0 }, wait)
 }
 
 @_cdecl("penstock_request_set_wait_for_ready") @implementation
@@ -377,8 +432,10 @@ public func penstock_request_set_wait_for_ready(_ request: OpaquePointer!, _ wai
 }
 
 @_cdecl("penstock_request_has_credentials") @implementation
-public func penstock_request_has_credentials(_ request: OpaquePointer!) -> Int32 {
-  settings(request).credentials == nil ? 0 : 1
+public func penstock_request_has_credentials(
+  _ request: OpaquePointer!, _ has: UnsafeMutablePointer<Int32>!
+) -> penstock_result {
+  tell(request, settings(request).map { $0.credentials == nil ? 0 : 1 }, has)
 }
 
 @_cdecl("penstock_request_set_credentials") @implementation

@@ -21,17 +21,17 @@ protocol SizedTable {
 }
 
 extension penstock_interceptor: SizedTable {
-  static var firstSize: Int { 152 }
+  static var firstSize: Int { 168 }
   static var initialiser: StaticString { "PENSTOCK_INTERCEPTOR_INIT" }
 }
 
 extension penstock_async_interceptor: SizedTable {
-  static var firstSize: Int { 128 }
+  static var firstSize: Int { 152 }
   static var initialiser: StaticString { "PENSTOCK_ASYNC_INTERCEPTOR_INIT" }
 }
 
 extension penstock_sync_interceptor: SizedTable {
-  static var firstSize: Int { 72 }
+  static var firstSize: Int { 88 }
   static var initialiser: StaticString { "PENSTOCK_SYNC_INTERCEPTOR_INIT" }
 }
 

@@ -2,6 +2,30 @@ import PenstockWire
 
 public enum Compression: Equatable, Sendable { case identity, gzip }
 
+/// Which messages are sent compressed in a call that has a compression.
+public enum CompressionUse: Equatable, Sendable {
+  /// Those that compression makes smaller.
+  case whereSmaller
+  /// Those of this many bytes or more, whether or not they become smaller.
+  case from(bytes: Int32)
+
+  /// Whether a message of `count` bytes is sent as it is, whatever compression would make of it.
+  public func leaves(_ count: Int) -> Bool {
+    switch self {
+    case .whereSmaller: false
+    case .from(let bytes): count < Int(bytes)
+    }
+  }
+
+  /// Whether a message of `plain` bytes is sent as the `packed` bytes that compression has made of it.
+  public func sends(_ packed: Int, of plain: Int) -> Bool {
+    switch self {
+    case .whereSmaller: packed < plain
+    case .from(let bytes): plain >= Int(bytes)
+    }
+  }
+}
+
 /// Whether a second call of the method, with the same request, does no harm; the raw values are those of the
 /// ABI.
 public enum Idempotency: Int32, Sendable {
@@ -77,6 +101,7 @@ public struct CallSettings {
   public var privacy = Privacy.cleartext
   /// The compression of sent messages.
   public var compression = Compression.identity
+  public var compressionUse = CompressionUse.whereSmaller
   public var idempotency = Idempotency.unknown
   public var getUse: GETUse {
     get { GETUse(rawValue: packed >> 1) ?? .allowed }

@@ -116,6 +116,12 @@ extension Hop {
     }
   }
 
+  /// The error of a function that reads the request where the hop does not show it.
+  public func refuseRead() -> Outcome {
+    let outcome = check()
+    return outcome == .ok ? refuse(.outsideCallback) : outcome
+  }
+
   /// Calls `edit` with the record of the messages that a RESTART sends. Only in on_status.
   public func editRecord(_ edit: (Cut) -> Outcome) -> Outcome {
     let outcome = check()
@@ -190,9 +196,9 @@ extension Hop {
   /// Whether the message that the hop sees fits into the URL of a GET. Also true if that is not known: the
   /// message is an object, or may become shorter by compression.
   private var fitsInURL: Bool {
-    guard !seesObjects, let message, settings.compression == .identity || message.staysPlain else {
-      return true
-    }
+    guard !seesObjects, let message,
+      settings.compression == .identity || message.staysPlain || settings.compressionUse.leaves(message.count)
+    else { return true }
     let most = route?.mostQueryBytes ?? call.origin.mostQueryBytes
     // `path` ends with a NUL.
     let outcome = ConnectQuery.write(

@@ -15,14 +15,16 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "
 
 import api  # noqa: E402
 
-SHARED = ["runtime", "channel", "call_options", "call", "message", "reply", "hop", "executor", "codec", "resolver", "metrics"]
+SHARED = ["runtime", "channel", "call_options", "call", "message", "reply", "hop", "executor", "codec", "resolver",
+          "cancel_scope", "metrics"]
 OWN = ["error", "metadata", "status"]
 HANDLES = "|".join(SHARED + OWN)
 # These functions change call options, which is allowed only before another thread has the options.
-BEFORE_SHARED = {f"penstock_call_options_{name}" for name in ("request", "set_on_interrupted", "set_codec", "set_context")}
+BEFORE_SHARED = {f"penstock_call_options_{name}" for name in ("request", "set_on_interrupted", "set_codec", "set_context",
+                                                         "set_cancel_scope")}
 # Functions that end many objects or take long, each with a number N: one of N random picks of the function calls it.
 RARE = {"penstock_channel_close": 12, "penstock_channel_close_gracefully": 12, "penstock_runtime_shutdown": 24,
-        "penstock_call_options_cancel": 12,
+        "penstock_cancel_scope_cancel": 12,
         "penstock_call_trace_json": 16,
         "penstock_hop_trace_json": 16, "penstock_executor_new_serial": 8, "penstock_runtime_snapshot_json": 4,
         "penstock_runtime_new": 8, "penstock_runtime_default": 8, "penstock_channel_new": 8, "penstock_channel_new_on": 4,
@@ -51,8 +53,6 @@ TABLES = {"penstock_sync_interceptor": "pick_sync", "penstock_async_interceptor"
 FUNCTIONS = {"penstock_submit": "api_submit", "penstock_token_source": "api_source", "penstock_log_line": "api_log",
              "int32_t (*)(void *)": "api_interrupted", "penstock_connectivity_function": "api_watch",
              "penstock_picker": "api_pick", "penstock_out_of_memory_hook": "api_out_of_memory"}
-# If a function to which an object is passed gives one of these results, the caller still owns the object.
-KEPT = ["PENSTOCK_E_STATE", "PENSTOCK_E_FORKED"]
 
 
 class Call:
@@ -126,7 +126,7 @@ class Call:
         elif type_ == "const void **":
             mine = "is_mine && " if self.name.startswith("penstock_hop_") else ""
             self.output("const void *", name, [f"if ({mine}with_length) look_at_bytes({name}, length);"])
-        elif type_ in ("size_t *", "int *", "int32_t *"):
+        elif type_ in ("size_t *", "int *", "int32_t *", "int64_t *"):
             self.output(type_[:-1], name, [f"(void){name};"], "7")
         elif type_ == "penstock_interceptor_id *":
             self.output("penstock_interceptor_id ", name, [f"keep_number(&ids, {name});"], "0")
@@ -170,6 +170,11 @@ class Call:
         elif type_ == "void *" and name == "object":
             self.before.append(f'cell *object = once_in(24) ? NULL : new_cell("{self.name}");')
             self.arguments.append("object")
+        elif type_ == "const void *" and ("size_t ", f"{name}_length") in parameters:
+            self.before.append(f"bytes {name} = pick_bytes();")
+            self.arguments.append(f"{name}.data")
+        elif type_ == "size_t" and name.endswith("_length"):
+            self.arguments.append(f"{name.removesuffix('_length')}.length")
         elif type_ == "const void *":
             self.before.append("bytes bytes = pick_bytes();")
             self.arguments.append("bytes.data")
@@ -197,9 +202,7 @@ class Call:
             if self.failed:
                 lines.append(f'if (result != PENSTOCK_OK) check_untouched("{self.name}", {" || ".join(self.failed)});')
             if any("new_cell" in line for line in self.before):
-                kept = " || ".join([f"result == {code}" for code in KEPT]
-                                   + [f"!{name}" for name in self.needed])
-                lines.append(f"if (object && ({kept})) end_cell(object);")
+                lines.append("if (object && result != PENSTOCK_OK) end_cell(object);")
         elif self.returns == "void":
             lines.append(f"{call};")
             lines += [FOLLOWED[self.name]] if self.name in FOLLOWED else []

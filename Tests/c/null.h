@@ -9,8 +9,7 @@
   do {                                                                                                                 \
     penstock_error *error = NULL;                                                                                      \
     REFUSED(call);                                                                                                     \
-    if (error) CHECK_RESULT(penstock_error_code(error), PENSTOCK_E_INVALID_ARGUMENT);                                  \
-    CHECK(error != NULL);                                                                                              \
+    CHECK_HAS(penstock_error_json(error), "PENSTOCK_E_INVALID_ARGUMENT");                                              \
     penstock_error_release(error);                                                                                     \
   } while (0)
 

@@ -47,7 +47,7 @@ static inline int32_t ready_code(penstock_reply *reply) {
 
 static inline bool ready_message_is(const penstock_reply *reply, const char *text) {
   size_t length = 0;
-  const void *data = penstock_reply_message(reply, &length);
+  const void *data = penstock_reply_bytes(reply, &length);
   return data && length == strlen(text) && memcmp(data, text, length) == 0;
 }
 

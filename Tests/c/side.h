@@ -30,7 +30,7 @@ static inline void on_reply(penstock_call *call, penstock_reply *reply, void *us
   (void)call;
   told *self = user_data;
   size_t length = 0;
-  const char *body = penstock_reply_message(reply, &length);
+  const char *body = penstock_reply_bytes(reply, &length);
   snprintf(self->body, sizeof(self->body), "%.*s", (int)length, body ? body : "");
   snprintf(self->message, sizeof(self->message), "%s", penstock_status_message(penstock_reply_status(reply), NULL));
   atomic_store(&self->code, penstock_reply_code(reply));

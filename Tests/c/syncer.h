@@ -76,7 +76,7 @@ static inline void check_unary(penstock_channel *channel, const char *options, i
   penstock_reply *reply = unary(channel, "ping", options);
   REQUIRE(reply);
   size_t length = 0;
-  const char *data = penstock_reply_message(reply, &length);
+  const char *data = penstock_reply_bytes(reply, &length);
   if (!CHECK_INT(penstock_reply_code(reply), code)) printf("  %s\n", penstock_reply_status_json(reply));
   if (message) CHECK(data && length == strlen(message) && memcmp(data, message, length) == 0);
   if (text) CHECK_HAS(penstock_reply_status_json(reply), text);

@@ -195,6 +195,22 @@ penstock_interceptor_id probe_add_to_runtime(probe *probe, penstock_runtime *run
 void probe_wait_finalized(probe *probe);
 const char *event_name(int32_t event);
 
+/* The getters of a request that give a number, for a request that has to be readable: a test fails if it is not. */
+#define REQUEST_NUMBER(name, type)                                                                                     \
+  static inline int64_t request_##name(const penstock_request *request) {                                              \
+    type found = 0;                                                                                                    \
+    OK(penstock_request_##name(request, &found));                                                                      \
+    return (int64_t)found;                                                                                             \
+  }
+REQUEST_NUMBER(deadline_ms, int64_t)
+REQUEST_NUMBER(max_receive_message_bytes, size_t)
+REQUEST_NUMBER(max_send_message_bytes, size_t)
+REQUEST_NUMBER(idempotency, int32_t)
+REQUEST_NUMBER(allows_get, int32_t)
+REQUEST_NUMBER(wait_for_ready, int32_t)
+REQUEST_NUMBER(has_credentials, int32_t)
+#undef REQUEST_NUMBER
+
 /* The bytes of the message of the hop's event. E_STATE: the event has no message, or the message is an object. */
 static inline penstock_result hop_bytes(penstock_hop *hop, const void **data, size_t *length) {
   const void *bytes = penstock_message_bytes(penstock_hop_message(hop), length);
@@ -207,7 +223,7 @@ static inline void *hop_object(penstock_hop *hop) { return penstock_message_obje
 static inline penstock_result put_object(penstock_hop *hop, penstock_codec *codec, void *object,
                                          penstock_result (*put)(penstock_hop *, penstock_message *)) {
   penstock_message *message = NULL;
-  if (!OK(penstock_message_new_object(codec, object, &message))) return PENSTOCK_E_INVALID_ARGUMENT;
+  if (!OK(penstock_message_new_object(codec, object, 0, &message))) return PENSTOCK_E_INVALID_ARGUMENT;
   penstock_result result = put(hop, message);
   penstock_message_release(message);
   return result;

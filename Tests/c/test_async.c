@@ -173,7 +173,7 @@ TEST(async_changes_later) {
   penstock_hop_release(kept);
   REQUIRE(run.reply != NULL);
   size_t length = 0;
-  const char *message = penstock_reply_message(run.reply, &length);
+  const char *message = penstock_reply_bytes(run.reply, &length);
   CHECK(length == 8 && memcmp(message, "response", 8) == 0);
   CHECK_STR(penstock_status_message(penstock_reply_status(run.reply), NULL), "late");
   penstock_reply_release(run.reply);
@@ -198,7 +198,7 @@ TEST(async_replaces_within_the_callback) {
   penstock_reply *reply = NULL;
   REQUIRE_OK(penstock_channel_unary(channel, UNARY, "a long message", 14, NULL, &reply, NULL));
   size_t length = 0;
-  const char *message = penstock_reply_message(reply, &length);
+  const char *message = penstock_reply_bytes(reply, &length);
   CHECK(length == 3 && memcmp(message, "now", 3) == 0);
   penstock_reply_release(reply);
   penstock_channel_release(channel);

@@ -182,7 +182,7 @@ TEST(async_restarts) {
   REQUIRE_OK(penstock_call_wait(call, &reply));
   CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_OK);
   size_t length = 0;
-  penstock_reply_message(reply, &length);
+  penstock_reply_bytes(reply, &length);
   CHECK_INT(length, 4);
   penstock_reply_release(reply);
   penstock_call_release(call);

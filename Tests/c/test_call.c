@@ -155,7 +155,7 @@ TEST(call_client_stream) {
   penstock_reply *reply = NULL;
   REQUIRE_OK(penstock_call_wait(call, &reply));
   size_t length = 0;
-  const char *data = penstock_reply_message(reply, &length);
+  const char *data = penstock_reply_bytes(reply, &length);
   CHECK(data && length == 13 && memcmp(data, "one,two,three", 13) == 0);
   CHECK(penstock_reply_headers(reply) != NULL);
   CHECK(penstock_reply_trailers(reply) != NULL);
@@ -177,7 +177,7 @@ TEST(call_unary_in_blocking_style) {
   REQUIRE_OK(penstock_call_wait(call, &reply));
   CHECK_INT(penstock_reply_code(reply), 0);
   size_t length = 0;
-  const char *data = penstock_reply_message(reply, &length);
+  const char *data = penstock_reply_bytes(reply, &length);
   CHECK(data && length == 4 && memcmp(data, "ping", 4) == 0);
   penstock_reply_release(reply);
   penstock_call_release(call);

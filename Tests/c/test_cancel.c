@@ -54,7 +54,7 @@ TEST(cancel_after_the_end_leaves_the_reply_whole) {
   REQUIRE_OK(penstock_call_wait(call, &reply));
   size_t length = 0;
   CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_OK);
-  const void *data = penstock_reply_message(reply, &length);
+  const void *data = penstock_reply_bytes(reply, &length);
   CHECK(length == 3 && memcmp(data, "all", 3) == 0);
   penstock_reply_release(reply);
   penstock_call_release(call);

@@ -192,7 +192,7 @@ TEST(channel_unary) {
   REQUIRE_OK(penstock_channel_unary(channel, UNARY, NULL, 0, NULL, &reply, NULL));
   size_t length = 9;
   CHECK_INT(penstock_reply_code(reply), 0);
-  CHECK(penstock_reply_message(reply, &length) != NULL);
+  CHECK(penstock_reply_bytes(reply, &length) != NULL);
   CHECK_INT(length, 0);
   penstock_reply_release(reply);
   penstock_channel_release(channel);
@@ -207,7 +207,7 @@ TEST(channel_unary_large) {
   penstock_reply *reply = NULL;
   if (OK(penstock_channel_unary(channel, UNARY, data, size, NULL, &reply, NULL))) {
     size_t length = 0;
-    const void *back = penstock_reply_message(reply, &length);
+    const void *back = penstock_reply_bytes(reply, &length);
     CHECK_INT(penstock_reply_code(reply), 0);
     CHECK_INT(length, size);
     CHECK(back && length == size && memcmp(back, data, size) == 0);
@@ -280,7 +280,7 @@ TEST(channel_refused_connection_is_unavailable) {
     CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_UNAVAILABLE);
     CHECK(penstock_reply_headers(reply) == NULL);
     size_t length = 7;
-    CHECK(penstock_reply_message(reply, &length) == NULL);
+    CHECK(penstock_reply_bytes(reply, &length) == NULL);
     CHECK_INT(length, 0);
     CHECK(*penstock_status_message(penstock_reply_status(reply), NULL) != 0);
     penstock_reply_release(reply);

@@ -152,9 +152,9 @@ TEST(clock_times_are_there_and_in_order_for_every_call) {
 static int32_t watch_the_deadline(probe *self, penstock_hop *hop, int32_t event) {
   int64_t *left = self->context;
   if (event != PENSTOCK_EVENT_START) return PENSTOCK_NEXT;
-  left[0] = penstock_request_deadline_ms(penstock_hop_request(hop));
+  left[0] = request_deadline_ms(penstock_hop_request(hop));
   work_for(100);
-  left[1] = penstock_request_deadline_ms(penstock_hop_request(hop));
+  left[1] = request_deadline_ms(penstock_hop_request(hop));
   return PENSTOCK_NEXT;
 }
 
@@ -216,7 +216,7 @@ TEST(clock_deadline_set_at_the_end_of_a_slow_callback) { expect_whole_time(true)
  * at the RST_STREAM. */
 static int32_t slow_headers(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
-  if (event == PENSTOCK_EVENT_HEADERS) work_for(penstock_request_deadline_ms(penstock_hop_request(hop)) + 5);
+  if (event == PENSTOCK_EVENT_HEADERS) work_for(request_deadline_ms(penstock_hop_request(hop)) + 5);
   return PENSTOCK_NEXT;
 }
 

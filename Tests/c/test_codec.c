@@ -85,7 +85,7 @@ static bool is_text(const void *object, const char *expected) {
 
 static penstock_message *new_message(text_codec *state, penstock_codec *codec, const char *bytes) {
   penstock_message *message = NULL;
-  OK(penstock_message_new_object(codec, text_new(state, bytes, strlen(bytes)), &message));
+  OK(penstock_message_new_object(codec, text_new(state, bytes, strlen(bytes)), 0, &message));
   return message;
 }
 
@@ -109,7 +109,7 @@ static int32_t look_at_both(probe *self, penstock_hop *hop, int32_t event) {
     CHECK(penstock_hop_codec(hop) == codec->handle);
     CHECK_RESULT(hop_bytes(hop, &data, &length), PENSTOCK_E_STATE);
     penstock_message *bytes = NULL;
-    OK(penstock_message_new("x", 1, &bytes));
+    OK(penstock_message_new("x", 1, 0, &bytes));
     CHECK_RESULT(penstock_hop_set_message(hop, bytes), PENSTOCK_E_STATE);
     CHECK_RESULT(penstock_hop_send_message(hop, bytes), PENSTOCK_E_STATE);
     penstock_message_release(bytes);
@@ -382,8 +382,8 @@ TEST(codec_message_is_sent_again) {
   penstock_reply_release(second);
   is_text(penstock_message_object(mine), "abc");
   penstock_message_release(mine);
-  penstock_message *received = penstock_message_retain(penstock_reply_response(first));
-  CHECK(penstock_reply_message(first, NULL) == NULL);
+  penstock_message *received = penstock_message_retain(penstock_reply_response_message(first));
+  CHECK(penstock_reply_bytes(first, NULL) == NULL);
   penstock_reply_release(first);
   REQUIRE_OK(penstock_channel_unary_message(channel, UNARY, received, NULL, &first, NULL));
   penstock_message_release(received);
@@ -401,7 +401,7 @@ TEST(codec_takes_only_its_own_objects) {
   penstock_codec *codec = make_codec(&state, false), *other = make_codec(&others, false);
   penstock_channel *channel = open_channel();
   penstock_message *given[3] = {new_message(&state, codec, "abc"), new_message(&others, other, "abc"), NULL};
-  OK(penstock_message_new("abc", 3, &given[2]));
+  OK(penstock_message_new("abc", 3, 0, &given[2]));
   penstock_reply *reply = NULL;
   penstock_error *error = NULL;
   for (int with = 0; with < 2; with++) {
@@ -441,8 +441,8 @@ TEST(codec_wrong_arguments) {
   }
   penstock_message *message = NULL;
   text *mine = text_new(&state, "mine", 4);
-  CHECK_RESULT(penstock_message_new_object(codec, mine, NULL), PENSTOCK_E_INVALID_ARGUMENT);
-  CHECK_RESULT(penstock_message_new_object(NULL, mine, &message), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_RESULT(penstock_message_new_object(codec, mine, 0, NULL), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_RESULT(penstock_message_new_object(NULL, mine, 0, &message), PENSTOCK_E_INVALID_ARGUMENT);
   CHECK_INT(atomic_load(&state.alive), 1);
   text_free(&state, mine);
   codec_close(&state, codec);

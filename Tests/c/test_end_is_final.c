@@ -3,7 +3,7 @@
 #include "calls.h"
 #include "pool.h"
 
-enum way { BY_TICKET, BY_BOUND_HOP, BY_RETAINED_HOP, BY_TIME, BY_CALLBACK, WAYS };
+enum way { BY_TICKET, BY_BOUND_HOP, BY_RETAINED_HOP, BY_CALLBACK, WAYS };
 
 typedef struct denial {
   int32_t event, verdict;
@@ -32,14 +32,6 @@ static void *deny(void *pointer) {
     OK(penstock_hop_end(plan->hop, PENSTOCK_STATUS_PERMISSION_DENIED, "no"));
     check_again(penstock_hop_end(plan->hop, PENSTOCK_STATUS_ABORTED, "again"));
     break;
-  case BY_TIME: {
-    OK(penstock_ticket_end_after(plan->ticket, PENSTOCK_STATUS_PERMISSION_DENIED, "no", 0));
-    penstock_hop *hop = NULL;
-    penstock_result result = PENSTOCK_OK;
-    EVENTUALLY((result = penstock_ticket_hop(plan->ticket, &hop)) != PENSTOCK_OK || (penstock_hop_release(hop), false));
-    check_again(result);
-    break;
-  }
   case WAYS:
     break;
   }
@@ -50,8 +42,7 @@ static int32_t deny_once(probe *self, penstock_hop *hop, int32_t event) {
   denial *plan = self->context;
   if (event != plan->event || atomic_exchange(&plan->done, 1)) return PENSTOCK_NEXT;
   plan->hop = hop;
-  if (plan->way == BY_TICKET || plan->way == BY_TIME || plan->way == BY_BOUND_HOP)
-    CHECK((plan->ticket = penstock_hop_ticket(hop)) != 0);
+  if (plan->way == BY_TICKET || plan->way == BY_BOUND_HOP) CHECK((plan->ticket = penstock_hop_ticket(hop)) != 0);
   if (plan->way == BY_BOUND_HOP) OK(penstock_ticket_hop(plan->ticket, &plan->hop));
   if (plan->way == BY_RETAINED_HOP) penstock_hop_retain(hop);
   if (plan->elsewhere) {
@@ -108,7 +99,7 @@ static void deny_everywhere(enum way way, bool elsewhere) {
       }
       /* The loop's timers wait for the driving thread's callback. */
       denial plan = {.event = events[i], .verdict = verdict, .way = way, .elsewhere = elsewhere};
-      if (way != BY_TIME) expect_denied(plan, NULL);
+      expect_denied(plan, NULL);
       expect_denied(plan, &pool);
     }
   }
@@ -120,7 +111,6 @@ TEST(end_is_final_by_ticket_on_another_thread) { deny_everywhere(BY_TICKET, true
 TEST(end_is_final_by_bound_hop) { deny_everywhere(BY_BOUND_HOP, false); }
 TEST(end_is_final_by_bound_hop_on_another_thread) { deny_everywhere(BY_BOUND_HOP, true); }
 TEST(end_is_final_by_retained_hop_on_another_thread) { deny_everywhere(BY_RETAINED_HOP, true); }
-TEST(end_is_final_by_time) { deny_everywhere(BY_TIME, true); }
 TEST(end_is_final_by_callback) { deny_everywhere(BY_CALLBACK, false); }
 
 /* ---- What passes meanwhile ---- */

@@ -11,11 +11,11 @@ static int32_t use_everything(probe *self, penstock_hop *hop, int32_t event) {
     CHECK_STR(penstock_request_method(penstock_hop_request(hop)), UNARY);
     OK(penstock_metadata_set(penstock_hop_metadata(hop), "x-trailers-mine", "1"));
     OK(penstock_request_set_deadline_ms(penstock_hop_request(hop), 60000));
-    CHECK(penstock_request_deadline_ms(penstock_hop_request(hop)) > 50000);
+    CHECK(request_deadline_ms(penstock_hop_request(hop)) > 50000);
     OK(penstock_request_set_compression(penstock_hop_request(hop), "gzip"));
     CHECK_STR(penstock_request_compression(penstock_hop_request(hop)), "gzip");
     OK(penstock_request_set_max_send_message_bytes(penstock_hop_request(hop), 1000));
-    CHECK_INT(penstock_request_max_send_message_bytes(penstock_hop_request(hop)), 1000);
+    CHECK_INT(request_max_send_message_bytes(penstock_hop_request(hop)), 1000);
     OK(penstock_hop_set_value(hop, "k", (void *)7, NULL));
   }
   if (event == PENSTOCK_EVENT_SEND) {
@@ -50,7 +50,7 @@ TEST(executor_callbacks_may_change_everything) {
   CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_OK);
   CHECK_STR(penstock_status_message(penstock_reply_status(reply), NULL), "mine");
   size_t length = 0;
-  const char *message = penstock_reply_message(reply, &length);
+  const char *message = penstock_reply_bytes(reply, &length);
   CHECK(length == 8 && memcmp(message, "response", 8) == 0);
   const void *value = NULL;
   OK(penstock_metadata_get(penstock_reply_headers(reply), "x-mine", 0, &value, &length));
@@ -219,7 +219,7 @@ TEST(executor_callbacks_may_take) {
   CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_OK);
   CHECK_STR(penstock_status_message(penstock_reply_status(reply), NULL), "taken");
   size_t length = 0;
-  penstock_reply_message(reply, &length);
+  penstock_reply_bytes(reply, &length);
   CHECK_INT(length, 4);
   penstock_reply_release(reply);
   penstock_channel_release(channel);

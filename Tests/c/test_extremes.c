@@ -34,7 +34,8 @@ TEST(lengths_that_no_memory_has) {
       CHECK_RESULT(penstock_status_add_detail(status, "type/x", "x", length), PENSTOCK_E_INVALID_ARGUMENT);
       CHECK_RESULT(penstock_status_set_detail(status, "type/x", "x", length), PENSTOCK_E_INVALID_ARGUMENT);
       penstock_message *message = NULL;
-      CHECK_RESULT(penstock_message_wrap("x", length, &finalized, count_up, &message), PENSTOCK_E_INVALID_ARGUMENT);
+      CHECK_RESULT(penstock_message_new_lent("x", length, 0, &finalized, count_up, &message),
+                   PENSTOCK_E_INVALID_ARGUMENT);
       CHECK_INT(atomic_load(&finalized), ++rounds);
       CHECK_RESULT(penstock_call_send(call, "x", length), PENSTOCK_E_INVALID_ARGUMENT);
       CHECK_RESULT(penstock_call_try_send(call, "x", length), PENSTOCK_E_INVALID_ARGUMENT);

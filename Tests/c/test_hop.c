@@ -1,4 +1,5 @@
 /* hop.h: the result of each function in each callback, on other threads and after the end. */
+#include "calls.h"
 #include "hops.h"
 
 /* ---- The functions that each callback may call ---- */
@@ -37,7 +38,7 @@ static int32_t look(probe *self, penstock_hop *hop, int32_t event) {
   if (event != PENSTOCK_EVENT_DESTROY) CHECK_STR(penstock_request_method(penstock_hop_request(hop)), BIDI);
   CHECK_IN(event, penstock_request_set_method(penstock_hop_request(hop), BIDI), IN(START));
   CHECK_IN(event, penstock_request_set_authority(penstock_hop_request(hop), "example.com"), IN(START));
-  CHECK_EVENT(penstock_request_deadline_ms(penstock_hop_request(hop)) >= -1, event);
+  CHECK_EVENT(request_deadline_ms(penstock_hop_request(hop)) >= -1, event);
   CHECK_IN(event, penstock_request_set_deadline_ms(penstock_hop_request(hop), 60000), IN(START));
   CHECK_EVENT((penstock_hop_ticket(hop) != 0) == HAS(PAUSABLE, event) ||
                   (event == PENSTOCK_EVENT_STATUS && penstock_hop_ticket(hop) == 0),
@@ -199,9 +200,9 @@ static int32_t rewrite_start(probe *self, penstock_hop *hop, int32_t event) {
   OK(penstock_request_set_authority(penstock_hop_request(hop), "other.example:99"));
   CHECK_STR(penstock_request_authority(penstock_hop_request(hop)), "other.example:99");
   CHECK_RESULT(penstock_request_set_authority(penstock_hop_request(hop), "a\nb"), PENSTOCK_E_INVALID_ARGUMENT);
-  CHECK_INT(penstock_request_deadline_ms(penstock_hop_request(hop)), -1);
+  CHECK_INT(request_deadline_ms(penstock_hop_request(hop)), -1);
   OK(penstock_request_set_deadline_ms(penstock_hop_request(hop), 50000));
-  int64_t left = penstock_request_deadline_ms(penstock_hop_request(hop));
+  int64_t left = request_deadline_ms(penstock_hop_request(hop));
   CHECK(left > 20000 && left <= 50000);
   CHECK_RESULT(penstock_request_set_deadline_ms(penstock_hop_request(hop), -2), PENSTOCK_E_INVALID_ARGUMENT);
   /* Law 5: a hop can't set the names that the protocol uses. */
@@ -251,6 +252,25 @@ static int32_t retain_at_start(probe *self, penstock_hop *hop, int32_t event) {
 
 /* Outside of callbacks the getters of the request do not show the start, because another thread might change it at that
  * moment. */
+/* The getters of a request that can't be read: NULL, or this result and an output that stays as it was. */
+static void check_unreadable(penstock_request *request, penstock_result expected) {
+  int64_t left = 77;
+  size_t limit = 77;
+  int32_t number = 77;
+  CHECK_RESULT(penstock_request_deadline_ms(request, &left), expected);
+  CHECK_RESULT(penstock_request_max_receive_message_bytes(request, &limit), expected);
+  CHECK_RESULT(penstock_request_max_send_message_bytes(request, &limit), expected);
+  CHECK_RESULT(penstock_request_idempotency(request, &number), expected);
+  CHECK_RESULT(penstock_request_allows_get(request, &number), expected);
+  CHECK_RESULT(penstock_request_wait_for_ready(request, &number), expected);
+  CHECK_RESULT(penstock_request_has_credentials(request, &number), expected);
+  CHECK(left == 77 && limit == 77 && number == 77);
+  CHECK(penstock_request_compression(request) == NULL);
+  CHECK(penstock_request_content_subtype(request) == NULL);
+  CHECK(penstock_request_user_agent(request) == NULL);
+  CHECK(penstock_request_http_method(request) == NULL);
+}
+
 TEST(hop_tells_of_the_start_in_callbacks_only) {
   penstock_channel *channel = open_channel();
   probe probe;
@@ -264,9 +284,12 @@ TEST(hop_tells_of_the_start_in_callbacks_only) {
   OK(penstock_call_wait_headers(call, &headers));
   CHECK(penstock_request_method(penstock_hop_request(probe.context)) == NULL);
   CHECK(penstock_request_authority(penstock_hop_request(probe.context)) == NULL);
-  CHECK_INT(penstock_request_deadline_ms(penstock_hop_request(probe.context)), -1);
-  CHECK_STR(penstock_request_compression(penstock_hop_request(probe.context)), "identity");
+  check_unreadable(penstock_hop_request(probe.context), PENSTOCK_E_STATE);
+  CHECK_HAS(penstock_hop_why(probe.context), "allowed only in a callback");
   CHECK_INT(penstock_hop_kind(probe.context), PENSTOCK_KIND_BIDI);
+  CHECK_FINISH(call, PENSTOCK_STATUS_OK);
+  EVENTUALLY(atomic_load(&probe.seen[PENSTOCK_EVENT_DESTROY]) == 1);
+  check_unreadable(penstock_hop_request(probe.context), PENSTOCK_E_GONE);
   penstock_hop_release(probe.context);
   penstock_call_release(call);
   penstock_call_options_release(options);

@@ -5,7 +5,7 @@ static const char fixed[64 << 10] = {"fixed"};
 
 static penstock_message *wrap(atomic_int *finalized) {
   penstock_message *message = NULL;
-  OK(penstock_message_wrap(fixed, sizeof(fixed), finalized, count_up, &message));
+  OK(penstock_message_new_lent(fixed, sizeof(fixed), 0, finalized, count_up, &message));
   return message;
 }
 
@@ -85,7 +85,7 @@ TEST(message_that_a_hop_answers_with) {
     penstock_reply *reply = NULL;
     size_t length = 0;
     if (!OK(penstock_channel_unary(channel, UNARY, "x", 1, NULL, &reply, NULL))) break;
-    CHECK(penstock_reply_message(reply, &length) == fixed && length == sizeof(fixed));
+    CHECK(penstock_reply_bytes(reply, &length) == fixed && length == sizeof(fixed));
     penstock_reply_release(reply);
   }
   penstock_channel_release(channel);

@@ -108,7 +108,7 @@ TEST(lanes_drop_and_inject_at_half_close) {
   penstock_reply *reply = NULL;
   REQUIRE_OK(penstock_channel_unary(channel, UNARY, "x", 1, NULL, &reply, NULL));
   size_t length = 0;
-  const char *data = penstock_reply_message(reply, &length);
+  const char *data = penstock_reply_bytes(reply, &length);
   CHECK(length == 7 && data && memcmp(data, "instead", 7) == 0);
   penstock_reply_release(reply);
   reply = NULL;
@@ -250,7 +250,7 @@ TEST(lanes_error_becomes_a_success_with_a_message) {
     REQUIRE_OK(penstock_call_wait(call, &reply));
     CHECK_INT(penstock_reply_code(reply), 0);
     size_t length = 0;
-    const char *data = penstock_reply_message(reply, &length);
+    const char *data = penstock_reply_bytes(reply, &length);
     CHECK(length == 14 && data && memcmp(data, "from elsewhere", 14) == 0);
     penstock_reply_release(reply);
     penstock_call_release(call);

@@ -18,7 +18,7 @@ static const unsigned char *fixed_bytes(void) {
 
 static penstock_message *wrap(size_t length, atomic_int *finalized) {
   penstock_message *message = NULL;
-  OK(penstock_message_wrap(fixed_bytes(), length, finalized, count_up, &message));
+  OK(penstock_message_new_lent(fixed_bytes(), length, 0, finalized, count_up, &message));
   return message;
 }
 
@@ -34,7 +34,7 @@ TEST(message_copies_bytes) {
   char bytes[] = "hello";
   penstock_message *message = NULL;
   size_t length = 0;
-  OK(penstock_message_new(bytes, 5, &message));
+  OK(penstock_message_new(bytes, 5, 0, &message));
   bytes[0] = 'j';
   const void *data = penstock_message_bytes(message, &length);
   CHECK(is_text(data, length, "hello"));
@@ -43,18 +43,19 @@ TEST(message_copies_bytes) {
   penstock_reply *reply = NULL;
   for (int i = 0; i < 2; i++) {
     REQUIRE_OK(penstock_channel_unary_message(channel, UNARY, message, NULL, &reply, NULL));
-    data = penstock_reply_message(reply, &length);
+    data = penstock_reply_bytes(reply, &length);
     CHECK(is_text(data, length, "hello"));
-    CHECK(penstock_message_bytes(penstock_reply_response(reply), NULL) == data);
+    CHECK(penstock_message_bytes(penstock_reply_response_message(reply), NULL) == data);
     penstock_reply_release(reply);
   }
   penstock_message_release(message);
   penstock_channel_release(channel);
-  OK(penstock_message_new(NULL, 0, &message));
+  OK(penstock_message_new(NULL, 0, 0, &message));
   CHECK(penstock_message_bytes(message, &length) != NULL);
   CHECK_INT(length, 0);
   penstock_message_release(message);
-  CHECK_RESULT(penstock_message_new("x", SIZE_MAX, &message), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_RESULT(penstock_message_new("x", SIZE_MAX, 0, &message), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_RESULT(penstock_message_new("x", 1, 2, &message), PENSTOCK_E_INVALID_ARGUMENT);
 }
 
 TEST(message_wraps_bytes) {
@@ -68,19 +69,19 @@ TEST(message_wraps_bytes) {
   CHECK_INT(atomic_load(&finalized), 0);
   penstock_message_release(message);
   CHECK_INT(atomic_load(&finalized), 1);
-  OK(penstock_message_wrap(NULL, 0, &finalized, count_up, &message));
+  OK(penstock_message_new_lent(NULL, 0, 0, &finalized, count_up, &message));
   CHECK_INT(message_length(message), 0);
   CHECK_INT(atomic_load(&finalized), 1);
   penstock_message_release(message);
   CHECK_INT(atomic_load(&finalized), 2);
   /* The user data is transferred, even on error. */
   message = NULL;
-  CHECK_RESULT(penstock_message_wrap(NULL, 1, &finalized, count_up, &message), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_RESULT(penstock_message_new_lent(NULL, 1, 0, &finalized, count_up, &message), PENSTOCK_E_INVALID_ARGUMENT);
   CHECK(message == NULL);
   CHECK_INT(atomic_load(&finalized), 3);
-  CHECK_RESULT(penstock_message_wrap("x", 1, &finalized, count_up, NULL), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_RESULT(penstock_message_new_lent("x", 1, 0, &finalized, count_up, NULL), PENSTOCK_E_INVALID_ARGUMENT);
   CHECK_INT(atomic_load(&finalized), 4);
-  OK(penstock_message_wrap("static", 6, NULL, NULL, &message));
+  OK(penstock_message_new_lent("static", 6, 0, NULL, NULL, &message));
   CHECK(penstock_message_bytes(message, NULL) != NULL);
   penstock_message_release(message);
 }
@@ -225,7 +226,7 @@ static void finalize_waiting(void *user_data) {
 static void begin_waiting(waiting *self, penstock_channel *channel, const char *options) {
   penstock_message *message = NULL;
   *self = (waiting){.channel = channel, .call = start_with(channel, BIDI, PENSTOCK_KIND_BIDI, options)};
-  OK(penstock_message_wrap(fixed_bytes(), MIB, self, finalize_waiting, &message));
+  OK(penstock_message_new_lent(fixed_bytes(), MIB, 0, self, finalize_waiting, &message));
   for (int i = 0; i < WAITING; i++) OK(penstock_call_try_send_message(self->call, message));
   /* Some messages may have left meanwhile, as many as fit into the windows. */
   penstock_result result = PENSTOCK_OK;
@@ -425,7 +426,7 @@ TEST(message_that_is_changed_before_it_is_sent_again) {
   static fragile bytes;
   memset(bytes.bytes, 'r', sizeof(bytes.bytes));
   penstock_message *message = NULL;
-  OK(penstock_message_wrap(bytes.bytes, sizeof(bytes.bytes), &bytes, scribble, &message));
+  OK(penstock_message_new_lent(bytes.bytes, sizeof(bytes.bytes), 0, &bytes, scribble, &message));
   probe above, below;
   probe_init_with(&above, "restarts", restart, NULL);
   probe_init_with(&below, "changes", change_and_fail_once, &bytes);

@@ -278,7 +278,7 @@ TEST(metadata_json_errors) {
     if (!CHECK_RESULT(result, PENSTOCK_E_INVALID_JSON)) printf("  %s\n", wrong[i].json);
     if (error && wrong[i].part) CHECK_HAS(penstock_error_json(error), wrong[i].part);
     if (error) {
-      CHECK_RESULT(penstock_error_code(error), result);
+      CHECK_HAS(penstock_error_json(error), penstock_result_name(result));
       CHECK(*penstock_error_message(error) != 0);
     } else {
       CHECK(error != NULL);

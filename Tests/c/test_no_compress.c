@@ -1,4 +1,5 @@
-/* penstock_message_set_no_compress: one message stays uncompressed among others that are compressed. The server of
+/* The messages of a call that are compressed. PENSTOCK_MESSAGE_NO_COMPRESS: one message stays uncompressed among others.
+ * "compression_min_bytes": messages of a size and above are compressed, even where that makes them longer. The server of
  * gRPC's interop tests checks the flag of each message, and refuses one that differs from its "expect_compressed". */
 #include "calls.h"
 #include "test.h"
@@ -29,8 +30,7 @@ static bytes expecting(int field, bool compressed, size_t body) {
 
 static penstock_message *plain_message(const bytes *given) {
   penstock_message *message = NULL;
-  OK(penstock_message_new(given->at, given->length, &message));
-  OK(penstock_message_set_no_compress(message));
+  OK(penstock_message_new(given->at, given->length, PENSTOCK_MESSAGE_NO_COMPRESS, &message));
   return message;
 }
 
@@ -41,8 +41,7 @@ TEST(no_compress_in_a_unary_call) {
     for (int expected = 0; expected < 2; expected++) {
       bytes given = expecting(8, expected == 1, 1000);
       penstock_message *message = NULL;
-      OK(penstock_message_new(given.at, given.length, &message));
-      if (plain) OK(penstock_message_set_no_compress(message));
+      OK(penstock_message_new(given.at, given.length, plain ? PENSTOCK_MESSAGE_NO_COMPRESS : 0, &message));
       penstock_reply *reply = NULL;
       OK(penstock_channel_unary_message(channel, UNARY_CALL, message, options, &reply, NULL));
       CHECK_INT(penstock_reply_code(reply), plain != expected ? PENSTOCK_STATUS_OK : PENSTOCK_STATUS_INVALID_ARGUMENT);
@@ -198,13 +197,69 @@ TEST(no_compress_of_objects) {
     bytes *object = malloc(sizeof(bytes));
     *object = expecting(2, i % 2 == 0, 1500);
     penstock_message *message = NULL;
-    OK(penstock_message_new_object(codec, object, &message));
-    if (i % 2 == 1) OK(penstock_message_set_no_compress(message));
+    OK(penstock_message_new_object(codec, object, i % 2 == 1 ? PENSTOCK_MESSAGE_NO_COMPRESS : 0, &message));
     OK(penstock_call_send_message(call, message));
     penstock_message_release(message);
   }
   CHECK_FINISH(call, PENSTOCK_STATUS_OK);
   penstock_call_release(call);
   penstock_codec_release(codec);
+  penstock_channel_release(channel);
+}
+
+/* ---- A minimum size ---- */
+
+/* Whether the server finds a unary message with a body of `body` bytes compressed as `expected`. */
+static void check_compressed(penstock_channel *channel, const char *json, size_t body, bool expected) {
+  penstock_call_options *options = options_of(json);
+  bytes given = expecting(8, expected, body);
+  penstock_reply *reply = NULL;
+  if (OK(penstock_channel_unary(channel, UNARY_CALL, given.at, given.length, options, &reply, NULL)) &&
+      !CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_OK)) {
+    printf("  %zu bytes with %s\n", given.length, json);
+  }
+  penstock_reply_release(reply);
+  penstock_call_options_release(options);
+}
+
+TEST(compression_from_a_minimum_size) {
+  penstock_channel *channel = open_channel();
+  check_compressed(channel, GZIP, 1, false);
+  check_compressed(channel, GZIP, 1000, true);
+  check_compressed(channel, "{\"compression\": \"gzip\", \"compression_min_bytes\": 0}", 1, true);
+  check_compressed(channel, "{\"compression\": \"gzip\", \"compression_min_bytes\": 900}", 1, false);
+  check_compressed(channel, "{\"compression\": \"gzip\", \"compression_min_bytes\": 900}", 1000, true);
+  check_compressed(channel, "{\"compression\": \"gzip\", \"compression_min_bytes\": 2000}", 1000, false);
+  check_compressed(channel, "{\"compression_min_bytes\": 0}", 1000, false);
+  penstock_channel_release(channel);
+}
+
+TEST(compression_minimum_of_a_channel_and_of_its_calls) {
+  penstock_channel *channel = NULL;
+  const char *json = "{\"tls\": false, \"compression\": \"gzip\", \"compression_min_bytes\": 0}";
+  REQUIRE_OK(penstock_channel_new(peer_address(), json, &channel, NULL));
+  check_compressed(channel, "{}", 1, true);
+  check_compressed(channel, "{\"compression_min_bytes\": 900}", 1, false);
+  check_compressed(channel, "{\"compression\": \"identity\"}", 1, false);
+  penstock_channel_release(channel);
+}
+
+/* Many messages that do not shrink, among messages that stay plain: all have the right flag, and keep their order. */
+TEST(compression_from_zero_in_a_stream) {
+  penstock_channel *channel = open_channel();
+  penstock_call *call = start_with(channel, STREAMING_INPUT, PENSTOCK_KIND_CLIENT_STREAM,
+                                   "{\"compression\": \"gzip\", \"compression_min_bytes\": 0}");
+  for (int i = 0; i < 50; i++) {
+    bytes given = expecting(2, i % 3 != 0, i % 2 == 0 ? 1 : 1500);
+    if (i % 3 != 0) {
+      OK(penstock_call_send(call, given.at, given.length));
+    } else {
+      penstock_message *message = plain_message(&given);
+      OK(penstock_call_send_message(call, message));
+      penstock_message_release(message);
+    }
+  }
+  CHECK_FINISH(call, PENSTOCK_STATUS_OK);
+  penstock_call_release(call);
   penstock_channel_release(channel);
 }

@@ -3,7 +3,6 @@
 #include "null.h"
 
 TEST(null_base) {
-  CHECK_RESULT(penstock_error_code(NULL), PENSTOCK_E_INVALID_ARGUMENT);
   CHECK_STR(penstock_error_message(NULL), "");
   CHECK_STR(penstock_error_json(NULL), "{}");
   penstock_error_release(NULL);
@@ -262,13 +261,13 @@ TEST(null_channel) {
   CHECK(penstock_resolver_retain(NULL) == NULL);
   penstock_resolver_release(NULL);
   penstock_resolver_release(resolver);
-  REFUSED_WITH_ERROR(penstock_channel_set_tls_pem(NULL, NULL, NULL, NULL, &error));
+  REFUSED_WITH_ERROR(penstock_channel_set_tls_pem(NULL, NULL, 0, NULL, 0, NULL, 0, &error));
   REFUSED_WITH_ERROR(penstock_channel_unary(NULL, UNARY, "x", 1, NULL, &reply, &error));
   REFUSED_WITH_ERROR(penstock_channel_unary(channel, NULL, "x", 1, NULL, &reply, &error));
   REFUSED_WITH_ERROR(penstock_channel_unary(channel, UNARY, NULL, 1, NULL, &reply, &error));
   REFUSED_WITH_ERROR(penstock_channel_unary(channel, UNARY, "x", 1, NULL, NULL, &error));
   penstock_message *message = NULL;
-  REQUIRE_OK(penstock_message_new("x", 1, &message));
+  REQUIRE_OK(penstock_message_new("x", 1, 0, &message));
   REFUSED_WITH_ERROR(penstock_channel_unary_message(NULL, UNARY, message, NULL, &reply, &error));
   REFUSED_WITH_ERROR(penstock_channel_unary_message(channel, NULL, message, NULL, &reply, &error));
   REFUSED_WITH_ERROR(penstock_channel_unary_message(channel, UNARY, NULL, NULL, &reply, &error));
@@ -311,8 +310,16 @@ TEST(null_call) {
   CHECK(result == PENSTOCK_OK || result == PENSTOCK_E_INVALID_ARGUMENT);
   REFUSED(penstock_call_options_set_context(NULL, NULL, NULL));
   OK(penstock_call_options_set_context(options, NULL, NULL));
-  REFUSED(penstock_call_options_cancel(NULL, "reason"));
-  OK(penstock_call_options_cancel(options, NULL));
+  penstock_cancel_scope *scope = NULL;
+  REFUSED(penstock_cancel_scope_new(NULL));
+  OK(penstock_cancel_scope_new(&scope));
+  REFUSED(penstock_call_options_set_cancel_scope(NULL, scope));
+  OK(penstock_call_options_set_cancel_scope(options, NULL));
+  REFUSED(penstock_cancel_scope_cancel(NULL, "reason"));
+  OK(penstock_cancel_scope_cancel(scope, NULL));
+  CHECK(penstock_cancel_scope_retain(NULL) == NULL);
+  penstock_cancel_scope_release(NULL);
+  penstock_cancel_scope_release(scope);
   penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
   penstock_interceptor_id id = 0;
   REFUSED_WITH_ERROR(penstock_call_options_add_interceptor(NULL, &table, 0, &id, &error));
@@ -321,11 +328,10 @@ TEST(null_call) {
   CHECK_RESULT(penstock_registration_wait_removed(0, 0), PENSTOCK_E_NOT_FOUND);
   penstock_call_options_release(options);
 
-  REFUSED(penstock_message_wrap(NULL, 1, NULL, NULL, &message));
-  REFUSED(penstock_message_wrap("x", 1, NULL, NULL, NULL));
-  REFUSED(penstock_message_set_no_compress(NULL));
-  REFUSED(penstock_message_new(NULL, 1, &message));
-  REFUSED(penstock_message_new("x", 1, NULL));
+  REFUSED(penstock_message_new_lent(NULL, 1, 0, NULL, NULL, &message));
+  REFUSED(penstock_message_new_lent("x", 1, 0, NULL, NULL, NULL));
+  REFUSED(penstock_message_new(NULL, 1, 0, &message));
+  REFUSED(penstock_message_new("x", 1, 0, NULL));
   CHECK(penstock_message_bytes(NULL, NULL) == NULL);
   CHECK(penstock_message_bytes(NULL, &length) == NULL);
   CHECK_INT(length, 0);
@@ -338,10 +344,10 @@ TEST(null_call) {
   CHECK_INT(penstock_reply_code(NULL), PENSTOCK_STATUS_UNKNOWN);
   CHECK(penstock_reply_status(NULL) == NULL);
   CHECK_STR(penstock_reply_status_json(NULL), "{}");
-  CHECK(penstock_reply_message(NULL, &length) == NULL);
+  CHECK(penstock_reply_bytes(NULL, &length) == NULL);
   CHECK_INT(length, 0);
-  CHECK(penstock_reply_message(NULL, NULL) == NULL);
-  CHECK(penstock_reply_response(NULL) == NULL);
+  CHECK(penstock_reply_bytes(NULL, NULL) == NULL);
+  CHECK(penstock_reply_response_message(NULL) == NULL);
   CHECK(penstock_reply_headers(NULL) == NULL);
   CHECK(penstock_reply_trailers(NULL) == NULL);
   const char *stats = penstock_reply_stats_json(NULL);
@@ -394,7 +400,7 @@ TEST(null_call) {
   OK(penstock_call_cancel(call, NULL));
   REQUIRE_OK(penstock_call_wait(call, &reply));
   CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_CANCELLED);
-  CHECK(penstock_reply_message(reply, NULL) == NULL);
+  CHECK(penstock_reply_bytes(reply, NULL) == NULL);
   CHECK(penstock_reply_value(reply, NULL) == NULL);
   REFUSED(penstock_reply_peer_certificates_pem(reply, NULL));
   penstock_reply_release(reply);

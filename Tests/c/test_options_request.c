@@ -14,12 +14,12 @@ static int32_t as_options_say(probe *self, penstock_hop *hop, int32_t event) {
   CHECK_STR(penstock_request_compression(request), "gzip");
   CHECK_STR(penstock_request_content_subtype(request), "json");
   CHECK_HAS(penstock_request_user_agent(request), "app/1");
-  CHECK_INT(penstock_request_max_receive_message_bytes(request), 1000);
-  CHECK_INT(penstock_request_max_send_message_bytes(request), 2000);
-  CHECK_INT(penstock_request_idempotency(request), PENSTOCK_IDEMPOTENCY_NO_SIDE_EFFECTS);
-  CHECK_INT(penstock_request_wait_for_ready(request), 1);
-  CHECK_INT(penstock_request_has_credentials(request), 0);
-  int64_t left = penstock_request_deadline_ms(request);
+  CHECK_INT(request_max_receive_message_bytes(request), 1000);
+  CHECK_INT(request_max_send_message_bytes(request), 2000);
+  CHECK_INT(request_idempotency(request), PENSTOCK_IDEMPOTENCY_NO_SIDE_EFFECTS);
+  CHECK_INT(request_wait_for_ready(request), 1);
+  CHECK_INT(request_has_credentials(request), 0);
+  int64_t left = request_deadline_ms(request);
   CHECK(left > 50000 && left <= 60000);
   return PENSTOCK_NEXT;
 }
@@ -29,9 +29,9 @@ TEST(options_request) {
   penstock_call_options *options = options_of("{\"authority\": \"first.example\", \"deadline_ms\": 5}");
   penstock_request *request = penstock_call_options_request(options);
   CHECK_STR(penstock_request_authority(request), "first.example");
-  CHECK_INT(penstock_request_deadline_ms(request), 5);
+  CHECK_INT(request_deadline_ms(request), 5);
   CHECK_STR(penstock_request_compression(request), "identity");
-  CHECK_INT(penstock_request_max_receive_message_bytes(request), 4 << 20);
+  CHECK_INT(request_max_receive_message_bytes(request), 4 << 20);
   CHECK_STR(penstock_request_content_subtype(request), "");
   CHECK(penstock_request_method(request) == NULL);
   CHECK_RESULT(penstock_request_set_method(request, UNARY), PENSTOCK_E_STATE);
@@ -50,7 +50,7 @@ TEST(options_request) {
   OK(penstock_request_set_wait_for_ready(request, 1));
   OK(penstock_request_set_deadline_ms(request, 60000));
   CHECK_STR(penstock_request_authority(request), "other.example");
-  CHECK_INT(penstock_request_deadline_ms(request), 60000);
+  CHECK_INT(request_deadline_ms(request), 60000);
   probe probe;
   probe_init_with(&probe, "probe", as_options_say, NULL);
   probe_add(&probe, channel, 0);
@@ -64,9 +64,9 @@ TEST(options_request) {
   /* One call has credentials, which need TLS and are refused here; a later one has a deadline of 0, which has
    * passed. */
   OK(penstock_request_set_deadline_ms(request, -1));
-  CHECK_INT(penstock_request_deadline_ms(request), -1);
+  CHECK_INT(request_deadline_ms(request), -1);
   OK(penstock_request_set_credentials(request, "Bearer s3cret"));
-  CHECK_INT(penstock_request_has_credentials(request), 1);
+  CHECK_INT(request_has_credentials(request), 1);
   penstock_channel_release(channel);
   probe_wait_finalized(&probe);
   channel = open_channel();

@@ -93,7 +93,7 @@ TEST(others_grpc_node_2707_the_status_waits_for_a_slow_message) {
   penstock_reply *reply = NULL;
   if (OK(penstock_call_reply(call, &reply))) {
     size_t length = 0;
-    CHECK(penstock_reply_message(reply, &length) != NULL);
+    CHECK(penstock_reply_bytes(reply, &length) != NULL);
     CHECK_INT(length, SIZE);
     penstock_reply_release(reply);
   }

@@ -44,7 +44,7 @@ static void check_new_token(penstock_channel *channel) {
   if (OK(penstock_channel_unary(channel, UNARY, "ping", 4, options, &reply, NULL))) {
     CHECK_INT(penstock_reply_code(reply), 0);
     size_t length = 0;
-    const void *data = penstock_reply_message(reply, &length);
+    const void *data = penstock_reply_bytes(reply, &length);
     CHECK(is_text(data, length, "ping"));
     check_token(reply, "new");
     penstock_reply_release(reply);

@@ -89,12 +89,12 @@ static int32_t look(penstock_pick *pick, void *context) {
   CHECK_INT(penstock_pick_weight(pick, SERVERS), 0);
   /* The request is readable, and can't be changed. */
   CHECK_STR(penstock_request_authority(request), "pool.example:443");
-  CHECK_INT(penstock_request_deadline_ms(request) > 0, 1);
-  CHECK_INT(penstock_request_wait_for_ready(request), 1);
+  CHECK_INT(request_deadline_ms(request) > 0, 1);
+  CHECK_INT(request_wait_for_ready(request), 1);
   CHECK_STR(penstock_request_compression(request), "identity");
   CHECK_STR(penstock_request_user_agent(request), "");
   CHECK_STR(penstock_request_content_subtype(request), "");
-  CHECK_INT(penstock_request_has_credentials(request), 0);
+  CHECK_INT(request_has_credentials(request), 0);
   CHECK_RESULT(penstock_metadata_set(penstock_request_metadata(request), "a", "b"), PENSTOCK_E_STATE);
   CHECK_RESULT(penstock_request_set_method(request, "/a/b"), PENSTOCK_E_STATE);
   CHECK_RESULT(penstock_request_set_authority(request, "a"), PENSTOCK_E_STATE);

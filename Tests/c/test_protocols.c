@@ -41,7 +41,7 @@ static int32_t take_note(probe *self, penstock_hop *hop, int32_t event) {
     CHECK(penstock_request_http_method(request) != NULL);
   }
   if (event != PENSTOCK_EVENT_START) return PENSTOCK_NEXT;
-  note->allows = penstock_request_allows_get(request);
+  note->allows = request_allows_get(request);
   note_method(note->method, hop);
   if (note->forbids) OK(penstock_request_set_allows_get(request, 0));
   if (note->to) OK(penstock_request_set_channel(request, note->to));
@@ -144,10 +144,10 @@ TEST(get_is_forbidden_by_call_options) {
   penstock_channel *channel = open_with(dead_address(), "{\"tls\": false, \"protocol\": \"connect\"}");
   penstock_call_options *options = options_of(SAFE);
   penstock_request *request = penstock_call_options_request(options);
-  CHECK_INT(penstock_request_allows_get(request), 1);
+  CHECK_INT(request_allows_get(request), 1);
   CHECK(penstock_request_http_method(request) == NULL);
   OK(penstock_request_set_allows_get(request, 0));
-  CHECK_INT(penstock_request_allows_get(request), 0);
+  CHECK_INT(request_allows_get(request), 0);
   note seen = {.method = ""};
   probe probe;
   probe_init_with(&probe, "note", take_note, &seen);
@@ -169,10 +169,10 @@ static int32_t decide(syncer *self, penstock_hop *hop) {
   CHECK_STR(penstock_request_http_method(request), "GET");
   OK(penstock_request_set_allows_get(request, 0));
   CHECK_STR(penstock_request_http_method(request), "POST");
-  CHECK_INT(penstock_request_allows_get(request), 0);
+  CHECK_INT(request_allows_get(request), 0);
   OK(penstock_request_set_allows_get(request, 7));
   CHECK_STR(penstock_request_http_method(request), "GET");
-  CHECK_INT(penstock_request_allows_get(request), 1);
+  CHECK_INT(request_allows_get(request), 1);
   OK(penstock_hop_deliver(hop, self->text, 1));
   OK(answer_hop(hop, NULL));
   return PENSTOCK_NEXT;
@@ -321,7 +321,7 @@ static void check_codec(penstock_channel *channel, penstock_codec *codec, const 
   penstock_message *message = NULL;
   penstock_reply *reply = NULL;
   char type[64];
-  OK(penstock_message_new_object(codec, strdup("ping"), &message));
+  OK(penstock_message_new_object(codec, strdup("ping"), 0, &message));
   OK(penstock_call_options_set_codec(made, codec));
   OK(penstock_channel_unary_message(channel, UNARY, message, made, &reply, NULL));
   seen_type(reply, type, sizeof(type));
@@ -378,7 +378,7 @@ TEST(codec_names_the_encoding) {
   penstock_message *message = NULL;
   penstock_reply *reply = NULL;
   char type[64];
-  OK(penstock_message_new_object(json, strdup("ping"), &message));
+  OK(penstock_message_new_object(json, strdup("ping"), 0, &message));
   penstock_call_options *options = options_of("{" ECHO "}");
   OK(penstock_channel_unary_message(channel, UNARY, message, options, &reply, NULL));
   seen_type(reply, type, sizeof(type));

@@ -43,7 +43,7 @@ static penstock_reply *ask(penstock_channel *channel, const void *data, size_t l
 
 static bool has_message(penstock_reply *reply, const void *expected, size_t length) {
   size_t count = 0;
-  const void *data = penstock_reply_message(reply, &count);
+  const void *data = penstock_reply_bytes(reply, &count);
   if (!CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_OK)) printf("  %s\n", penstock_reply_status_json(reply));
   return CHECK_INT(count, length) && (length == 0 || CHECK(memcmp(data, expected, length) == 0));
 }

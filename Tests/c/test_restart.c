@@ -85,7 +85,7 @@ static void expect_code(restart_bench *bench, size_t length, int32_t code) {
   if (!OK(penstock_channel_unary(bench->channel, UNARY, request, length, NULL, &reply, NULL))) return;
   CHECK_INT(penstock_reply_code(reply), code);
   size_t got = 0;
-  penstock_reply_message(reply, &got);
+  penstock_reply_bytes(reply, &got);
   if (code == PENSTOCK_STATUS_OK) CHECK_INT(got, length);
   penstock_reply_release(reply);
 }

@@ -18,7 +18,7 @@ static bool recorded_is(penstock_hop *hop, size_t index, const char *text) {
 
 static penstock_result record(penstock_hop *hop, size_t index, const char *text) {
   penstock_message *message = NULL;
-  OK(penstock_message_new(text, strlen(text), &message));
+  OK(penstock_message_new(text, strlen(text), 0, &message));
   penstock_result result = penstock_request_set_message(penstock_hop_request(hop), index, message);
   penstock_message_release(message);
   return result;
@@ -134,7 +134,7 @@ TEST(restart_message_while_the_status_waits) {
   penstock_reply *reply = NULL;
   OK(penstock_call_wait(call, &reply));
   size_t length = 0;
-  const char *data = penstock_reply_message(reply, &length);
+  const char *data = penstock_reply_bytes(reply, &length);
   CHECK(is(data, length, "aBcccccccccccccccccccC"));
   /* A message that was given out stays as it was. */
   data = penstock_message_bytes(kept, &length);
@@ -198,7 +198,7 @@ TEST(restart_message_replaced_while_the_record_grows) {
   char expected[MORE + 2] = "A";
   memset(expected + 1, 'c', MORE);
   size_t length = 0;
-  const char *data = penstock_reply_message(reply, &length);
+  const char *data = penstock_reply_bytes(reply, &length);
   CHECK(is(data, length, expected));
   penstock_reply_release(reply);
   penstock_call_release(call);
@@ -262,7 +262,7 @@ TEST(restart_message_of_call_options) {
   penstock_message *message = NULL;
   penstock_request *request = penstock_call_options_request(options);
   CHECK_RESULT(penstock_request_message(request, 0, &message), PENSTOCK_E_STATE);
-  OK(penstock_message_new("x", 1, &message));
+  OK(penstock_message_new("x", 1, 0, &message));
   CHECK_RESULT(penstock_request_set_message(request, 0, message), PENSTOCK_E_STATE);
   penstock_message_release(message);
   penstock_call_options_release(options);

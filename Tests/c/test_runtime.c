@@ -137,7 +137,7 @@ static void *call_often(void *pointer) {
     penstock_reply *reply = NULL;
     if (!OK(penstock_channel_unary(worker->channel, UNARY, text, strlen(text), NULL, &reply, NULL))) break;
     size_t length = 0;
-    const char *data = penstock_reply_message(reply, &length);
+    const char *data = penstock_reply_bytes(reply, &length);
     bool right = penstock_reply_code(reply) == 0 && data && length == strlen(text) && memcmp(data, text, length) == 0;
     penstock_reply_release(reply);
     if (!CHECK_INT(right, 1)) break;

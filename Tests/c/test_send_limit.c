@@ -11,7 +11,7 @@ static const char options[] = "{\"max_send_message_bytes\": 8}";
 static penstock_result send_wrapped(penstock_call *call, const void *data, size_t length,
                                     penstock_result (*send)(penstock_call *, penstock_message *)) {
   penstock_message *message = NULL;
-  OK(penstock_message_wrap(data, length, NULL, NULL, &message));
+  OK(penstock_message_new_lent(data, length, 0, NULL, NULL, &message));
   penstock_result result = send(call, message);
   penstock_message_release(message);
   return result;

@@ -10,7 +10,7 @@ typedef struct seen_deadline {
 
 static int32_t note_deadline(probe *self, penstock_hop *hop, int32_t event) {
   if (event == PENSTOCK_EVENT_START && penstock_hop_kind(hop) == PENSTOCK_KIND_UNARY) {
-    atomic_store(&((seen_deadline *)self->context)->unary, penstock_request_deadline_ms(penstock_hop_request(hop)));
+    atomic_store(&((seen_deadline *)self->context)->unary, request_deadline_ms(penstock_hop_request(hop)));
   }
   return PENSTOCK_NEXT;
 }

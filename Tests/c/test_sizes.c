@@ -22,7 +22,7 @@ static void echo(penstock_channel *channel, const char *request, size_t length) 
   penstock_reply *reply = NULL;
   REQUIRE_OK(penstock_channel_unary(channel, UNARY, request, length, NULL, &reply, NULL));
   size_t found = 0;
-  const void *message = penstock_reply_message(reply, &found);
+  const void *message = penstock_reply_bytes(reply, &found);
   CHECK_INT(penstock_reply_code(reply), 0);
   CHECK(found == length && message && memcmp(message, request, length) == 0);
   penstock_reply_release(reply);

@@ -44,14 +44,14 @@ static int32_t look_at_call(penstock_hop *hop, void *user_data, void **state) {
   CHECK_INT(penstock_hop_kind(hop), PENSTOCK_KIND_BIDI);
   CHECK_STR(penstock_hop_target(hop), peer_address());
   CHECK_STR(penstock_request_authority(penstock_hop_request(hop)), "given.example");
-  int64_t left = penstock_request_deadline_ms(penstock_hop_request(hop));
+  int64_t left = request_deadline_ms(penstock_hop_request(hop));
   CHECK(left > 1000 && left <= 20000);
   CHECK_STR(penstock_request_compression(penstock_hop_request(hop)), "gzip");
-  CHECK_INT(penstock_request_idempotency(penstock_hop_request(hop)), PENSTOCK_IDEMPOTENCY_IDEMPOTENT);
-  CHECK_INT(penstock_request_wait_for_ready(penstock_hop_request(hop)), 1);
-  CHECK_INT(penstock_request_max_receive_message_bytes(penstock_hop_request(hop)), 1000);
-  CHECK_INT(penstock_request_max_send_message_bytes(penstock_hop_request(hop)), 2000);
-  CHECK_INT(penstock_request_has_credentials(penstock_hop_request(hop)), 0);
+  CHECK_INT(request_idempotency(penstock_hop_request(hop)), PENSTOCK_IDEMPOTENCY_IDEMPOTENT);
+  CHECK_INT(request_wait_for_ready(penstock_hop_request(hop)), 1);
+  CHECK_INT(request_max_receive_message_bytes(penstock_hop_request(hop)), 1000);
+  CHECK_INT(request_max_send_message_bytes(penstock_hop_request(hop)), 2000);
+  CHECK_INT(request_has_credentials(penstock_hop_request(hop)), 0);
   const void *value = NULL;
   penstock_metadata *metadata = penstock_hop_metadata(hop);
   /* The metadata has the values of the caller and of a hop above; it is read-only here. */
@@ -118,7 +118,7 @@ static int32_t set_everything(probe *self, penstock_hop *hop, int32_t event) {
     CHECK(penstock_request_set_credentials(penstock_hop_request(hop), NULL) != PENSTOCK_OK);
     if (event > PENSTOCK_EVENT_START && event < PENSTOCK_EVENT_CREATE) {
       CHECK_STR(penstock_request_compression(penstock_hop_request(hop)), "gzip");
-      CHECK_INT(penstock_request_idempotency(penstock_hop_request(hop)), PENSTOCK_IDEMPOTENCY_NO_SIDE_EFFECTS);
+      CHECK_INT(request_idempotency(penstock_hop_request(hop)), PENSTOCK_IDEMPOTENCY_NO_SIDE_EFFECTS);
     }
     return PENSTOCK_NEXT;
   }
@@ -127,29 +127,29 @@ static int32_t set_everything(probe *self, penstock_hop *hop, int32_t event) {
   CHECK_RESULT(penstock_request_set_compression(penstock_hop_request(hop), "br"), PENSTOCK_E_INVALID_ARGUMENT);
   OK(penstock_request_set_compression(penstock_hop_request(hop), "gzip"));
   CHECK_STR(penstock_request_compression(penstock_hop_request(hop)), "gzip");
-  CHECK_INT(penstock_request_max_receive_message_bytes(penstock_hop_request(hop)), 4 << 20);
+  CHECK_INT(request_max_receive_message_bytes(penstock_hop_request(hop)), 4 << 20);
   CHECK_RESULT(penstock_request_set_max_receive_message_bytes(penstock_hop_request(hop), SIZE_MAX),
                PENSTOCK_E_INVALID_ARGUMENT);
   OK(penstock_request_set_max_receive_message_bytes(penstock_hop_request(hop), 5 << 20));
-  CHECK_INT(penstock_request_max_receive_message_bytes(penstock_hop_request(hop)), 5 << 20);
+  CHECK_INT(request_max_receive_message_bytes(penstock_hop_request(hop)), 5 << 20);
   size_t too_many = (size_t)INT32_MAX + 1;
   CHECK_RESULT(penstock_request_set_max_send_message_bytes(penstock_hop_request(hop), too_many),
                PENSTOCK_E_INVALID_ARGUMENT);
   OK(penstock_request_set_max_send_message_bytes(penstock_hop_request(hop), 6 << 20));
-  CHECK_INT(penstock_request_max_send_message_bytes(penstock_hop_request(hop)), 6 << 20);
-  CHECK_INT(penstock_request_idempotency(penstock_hop_request(hop)), PENSTOCK_IDEMPOTENCY_UNKNOWN);
+  CHECK_INT(request_max_send_message_bytes(penstock_hop_request(hop)), 6 << 20);
+  CHECK_INT(request_idempotency(penstock_hop_request(hop)), PENSTOCK_IDEMPOTENCY_UNKNOWN);
   CHECK_RESULT(penstock_request_set_idempotency(penstock_hop_request(hop), 3), PENSTOCK_E_INVALID_ARGUMENT);
   CHECK_RESULT(penstock_request_set_idempotency(penstock_hop_request(hop), -1), PENSTOCK_E_INVALID_ARGUMENT);
   OK(penstock_request_set_idempotency(penstock_hop_request(hop), PENSTOCK_IDEMPOTENCY_NO_SIDE_EFFECTS));
-  CHECK_INT(penstock_request_wait_for_ready(penstock_hop_request(hop)), 0);
+  CHECK_INT(request_wait_for_ready(penstock_hop_request(hop)), 0);
   OK(penstock_request_set_wait_for_ready(penstock_hop_request(hop), 1));
-  CHECK_INT(penstock_request_wait_for_ready(penstock_hop_request(hop)), 1);
+  CHECK_INT(request_wait_for_ready(penstock_hop_request(hop)), 1);
   CHECK_RESULT(penstock_request_set_credentials(penstock_hop_request(hop), ""), PENSTOCK_E_INVALID_ARGUMENT);
   CHECK_RESULT(penstock_request_set_credentials(penstock_hop_request(hop), "a\nb"), PENSTOCK_E_INVALID_ARGUMENT);
   OK(penstock_request_set_credentials(penstock_hop_request(hop), "Bearer x"));
-  CHECK_INT(penstock_request_has_credentials(penstock_hop_request(hop)), 1);
+  CHECK_INT(request_has_credentials(penstock_hop_request(hop)), 1);
   OK(penstock_request_set_credentials(penstock_hop_request(hop), NULL));
-  CHECK_INT(penstock_request_has_credentials(penstock_hop_request(hop)), 0);
+  CHECK_INT(request_has_credentials(penstock_hop_request(hop)), 0);
   return PENSTOCK_NEXT;
 }
 
@@ -170,7 +170,7 @@ TEST(start_is_changed_whole) {
   CHECK_INT(penstock_reply_code(reply), 0);
   CHECK_STR(seen(reply, "seen-grpc-encoding", 0), "gzip");
   size_t length = 0;
-  penstock_reply_message(reply, &length);
+  penstock_reply_bytes(reply, &length);
   CHECK_INT(length, size);
   penstock_reply_release(reply);
   free(data);
@@ -215,7 +215,7 @@ static const char secret[] =
 static int32_t see_no_secret(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event == PENSTOCK_EVENT_DESTROY) return PENSTOCK_NEXT;
-  CHECK_INT(penstock_request_has_credentials(penstock_hop_request(hop)), 1);
+  CHECK_INT(request_has_credentials(penstock_hop_request(hop)), 1);
   if (event != PENSTOCK_EVENT_START) return PENSTOCK_NEXT;
   char *json = NULL;
   if (OK(penstock_metadata_json(penstock_hop_metadata(hop), &json))) CHECK(strstr(json, "s3cret") == NULL);

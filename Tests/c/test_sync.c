@@ -18,9 +18,9 @@ static int32_t change_all(syncer *self, penstock_hop *call) {
   CHECK_STR(penstock_request_authority(penstock_hop_request(call)), peer_address());
   CHECK_RESULT(penstock_request_set_authority(penstock_hop_request(call), "a b"), PENSTOCK_E_INVALID_ARGUMENT);
   OK(penstock_request_set_authority(penstock_hop_request(call), "example.com"));
-  CHECK_INT(penstock_request_deadline_ms(penstock_hop_request(call)), -1);
+  CHECK_INT(request_deadline_ms(penstock_hop_request(call)), -1);
   OK(penstock_request_set_deadline_ms(penstock_hop_request(call), 60000));
-  CHECK(penstock_request_deadline_ms(penstock_hop_request(call)) > 50000);
+  CHECK(request_deadline_ms(penstock_hop_request(call)) > 50000);
   penstock_metadata *metadata = penstock_request_metadata(penstock_hop_request(call));
   OK(penstock_metadata_set(metadata, "x-headers-a", "1"));
   OK(penstock_metadata_set(metadata, "x-trailers-b", "2"));
@@ -59,7 +59,7 @@ TEST(sync_sees_and_changes_all_of_a_unary_call) {
   REQUIRE(reply);
   size_t length = 0;
   const void *value = NULL;
-  const char *data = penstock_reply_message(reply, &length);
+  const char *data = penstock_reply_bytes(reply, &length);
   CHECK_INT(penstock_reply_code(reply), 0);
   CHECK(is(data, length, "changed"));
   OK(penstock_metadata_get(penstock_reply_headers(reply), "seen", 0, &value, NULL));
@@ -123,7 +123,7 @@ TEST(sync_sees_large_messages) {
   size_t length = 0;
   OK(penstock_channel_unary(channel, UNARY, request, 1 << 20, NULL, &reply, NULL));
   CHECK_INT(penstock_reply_code(reply), 0);
-  penstock_reply_message(reply, &length);
+  penstock_reply_bytes(reply, &length);
   CHECK_INT(length, 1 << 20);
   penstock_reply_release(reply);
   free(request);

@@ -37,7 +37,7 @@ TEST(sync_again_in_a_loop) {
   REQUIRE(reply);
   size_t length = 0;
   const void *value = NULL;
-  const char *data = penstock_reply_message(reply, &length);
+  const char *data = penstock_reply_bytes(reply, &length);
   CHECK(is(data, length, "ping"));
   OK(penstock_metadata_get(penstock_reply_headers(reply), "x-headers-attempt", 0, &value, NULL));
   penstock_reply_release(reply);

@@ -141,7 +141,7 @@ TEST(sync_fills_in_a_request_that_was_not_sent) {
     penstock_reply *reply = NULL;
     OK(penstock_call_wait(call, &reply));
     size_t length = 0;
-    const void *data = penstock_reply_message(reply, &length);
+    const void *data = penstock_reply_bytes(reply, &length);
     CHECK_INT(penstock_reply_code(reply), index == 0 ? 0 : PENSTOCK_STATUS_INTERNAL);
     if (index == 0) CHECK(is(data, length, "filled in"));
     penstock_reply_release(reply);

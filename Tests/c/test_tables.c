@@ -8,15 +8,15 @@
  * version, whose further fields are 0. */
 enum { LATER = 24, ROOM = 1024, CANARY = 0xa5 };
 
-static const size_t interceptor_sizes[] = {
-    offsetof(penstock_interceptor, replay_bytes),  offsetof(penstock_interceptor, outbound_executor),
-    offsetof(penstock_interceptor, on_connection), offsetof(penstock_interceptor, on_pick),
-    offsetof(penstock_interceptor, headers_wait),  sizeof(penstock_interceptor),
-    sizeof(penstock_interceptor) + LATER};
+static const size_t interceptor_sizes[] = {offsetof(penstock_interceptor, outbound_executor),
+                                           offsetof(penstock_interceptor, on_connection),
+                                           offsetof(penstock_interceptor, on_pick),
+                                           offsetof(penstock_interceptor, headers_wait),
+                                           sizeof(penstock_interceptor),
+                                           sizeof(penstock_interceptor) + LATER};
 static const size_t async_sizes[] = {offsetof(penstock_async_interceptor, on_demand),
                                      sizeof(penstock_async_interceptor), sizeof(penstock_async_interceptor) + LATER};
-static const size_t sync_sizes[] = {offsetof(penstock_sync_interceptor, replay_bytes),
-                                    sizeof(penstock_sync_interceptor), sizeof(penstock_sync_interceptor) + LATER};
+static const size_t sync_sizes[] = {sizeof(penstock_sync_interceptor), sizeof(penstock_sync_interceptor) + LATER};
 static const size_t callbacks_sizes[] = {sizeof(penstock_call_callbacks), sizeof(penstock_call_callbacks) + LATER};
 static const size_t codec_sizes[] = {offsetof(penstock_codec_functions, name), sizeof(penstock_codec_functions),
                                      sizeof(penstock_codec_functions) + LATER};
@@ -166,7 +166,7 @@ TEST(tables_codec_of_each_version) {
     PLACE(&memory, size, table);
     if (!OK(penstock_codec_new(&memory.as.codec, &codec, NULL))) continue;
     OK(penstock_channel_set_codec(channel, codec));
-    OK(penstock_message_new_object(codec, strdup("text"), &request));
+    OK(penstock_message_new_object(codec, strdup("text"), 0, &request));
     if (OK(penstock_channel_unary_message(channel, UNARY, request, NULL, &reply, NULL))) {
       CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_OK);
     }
@@ -301,16 +301,16 @@ static const struct {
   filler fill;
   size_t least;
 } fillers[] = {
-    {"bearer token", fill_token, offsetof(penstock_interceptor, max_restarts)},
-    {"bearer token that records nothing", fill_token_once, offsetof(penstock_interceptor, replay_bytes)},
-    {"logging", fill_logging, offsetof(penstock_interceptor, replay_bytes)},
-    {"metrics", fill_metrics, offsetof(penstock_interceptor, replay_bytes)},
-    {"trace context", fill_trace, offsetof(penstock_interceptor, replay_bytes)},
-    {"response cache", fill_cache, offsetof(penstock_interceptor, replay_bytes)},
-    {"rate limit", fill_rate, offsetof(penstock_interceptor, replay_bytes)},
-    {"fault injection", fill_faults, offsetof(penstock_interceptor, replay_bytes)},
-    {"header rules", fill_rules, offsetof(penstock_interceptor, replay_bytes)},
-    {"asynchronous", fill_async, offsetof(penstock_interceptor, replay_bytes)},
+    {"bearer token", fill_token, offsetof(penstock_interceptor, outbound_executor)},
+    {"bearer token that records nothing", fill_token_once, offsetof(penstock_interceptor, outbound_executor)},
+    {"logging", fill_logging, offsetof(penstock_interceptor, outbound_executor)},
+    {"metrics", fill_metrics, offsetof(penstock_interceptor, outbound_executor)},
+    {"trace context", fill_trace, offsetof(penstock_interceptor, outbound_executor)},
+    {"response cache", fill_cache, offsetof(penstock_interceptor, outbound_executor)},
+    {"rate limit", fill_rate, offsetof(penstock_interceptor, outbound_executor)},
+    {"fault injection", fill_faults, offsetof(penstock_interceptor, outbound_executor)},
+    {"header rules", fill_rules, offsetof(penstock_interceptor, outbound_executor)},
+    {"asynchronous", fill_async, offsetof(penstock_interceptor, outbound_executor)},
     {"synchronous", fill_sync, offsetof(penstock_interceptor, outbound_executor)},
 };
 enum { FILLERS = sizeof(fillers) / sizeof(*fillers) };
@@ -331,6 +331,26 @@ static bool check_fill(size_t i, memory *memory, size_t size, atomic_int *finali
   }
   if (!as_it_should) printf("  %s, %zu bytes\n", fillers[i].name, size);
   return fits && result == PENSTOCK_OK;
+}
+
+/* The tables of the three styles begin with the same fields. */
+#define SAME_PLACE(field)                                                                                              \
+  do {                                                                                                                 \
+    CHECK_INT(offsetof(penstock_async_interceptor, field), offsetof(penstock_interceptor, field));                     \
+    CHECK_INT(offsetof(penstock_sync_interceptor, field), offsetof(penstock_interceptor, field));                      \
+  } while (0)
+TEST(tables_of_all_styles_begin_alike) {
+  SAME_PLACE(struct_size);
+  SAME_PLACE(name);
+  SAME_PLACE(methods);
+  SAME_PLACE(kinds);
+  SAME_PLACE(level);
+  SAME_PLACE(per_attempt);
+  SAME_PLACE(hold_bytes);
+  SAME_PLACE(replay_bytes);
+  SAME_PLACE(max_restarts);
+  SAME_PLACE(user_data);
+  SAME_PLACE(finalizer);
 }
 
 TEST(tables_filled_for_each_version) {
@@ -371,7 +391,7 @@ TEST(tables_of_other_styles_of_each_version) {
 /* Tables that no header has: too small, with fields that this version does not know, and of memory that was never
  * initialised. */
 TEST(tables_that_are_not_filled) {
-  static const size_t small[] = {0, 8, 144, offsetof(penstock_interceptor, replay_bytes) - 1};
+  static const size_t small[] = {0, 8, 144, offsetof(penstock_interceptor, outbound_executor) - 1};
   static const size_t huge[] = {ROOM + 1, SIZE_MAX / 2, SIZE_MAX};
   for (size_t i = 0; i < FILLERS; i++) {
     memory memory;

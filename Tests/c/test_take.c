@@ -216,7 +216,7 @@ TEST(interceptor_take_has_room_for_one_large_message) {
     REQUIRE_OK(penstock_channel_unary(channel, UNARY, "x", 1, NULL, &reply, NULL));
     CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_OK);
     size_t length = 0;
-    penstock_reply_message(reply, &length);
+    penstock_reply_bytes(reply, &length);
     CHECK_INT(length, 200000);
     penstock_reply_release(reply);
     penstock_channel_release(channel);

@@ -90,6 +90,9 @@ static int32_t tls_code(penstock_channel *channel) {
   return code;
 }
 
+/* A text as bytes that no NUL ends. */
+#define PEM(text) text, strlen(text)
+
 /* Certificates are set before the first connection, and again for later ones: an existing connection stays. */
 TEST(tls_certificates_are_set_in_pem_form) {
   char *ca = text_of("ca.pem"), *chain = text_of("client.pem"), *key = text_of("client.key");
@@ -99,29 +102,37 @@ TEST(tls_certificates_are_set_in_pem_form) {
   penstock_channel *channel = NULL;
   REQUIRE_OK(penstock_channel_new(tls_address(true), options, &channel, NULL));
   CHECK_INT(tls_code(channel), PENSTOCK_STATUS_UNAVAILABLE);
-  OK(penstock_channel_set_tls_pem(channel, ca, NULL, NULL, NULL));
+  OK(penstock_channel_set_tls_pem(channel, PEM(ca), NULL, 0, NULL, 0, NULL));
   CHECK_INT(tls_code(channel), PENSTOCK_STATUS_UNAVAILABLE);
-  OK(penstock_channel_set_tls_pem(channel, ca, chain, key, NULL));
+  OK(penstock_channel_set_tls_pem(channel, PEM(ca), PEM(chain), PEM(key), NULL));
   CHECK_INT(tls_code(channel), PENSTOCK_STATUS_OK);
-  OK(penstock_channel_set_tls_pem(channel, NULL, stranger, strange_key, NULL));
+  OK(penstock_channel_set_tls_pem(channel, NULL, 0, PEM(stranger), PEM(strange_key), NULL));
   CHECK_INT(tls_code(channel), PENSTOCK_STATUS_OK);
 
   penstock_error *error = NULL;
-  CHECK_RESULT(penstock_channel_set_tls_pem(channel, "no PEM", NULL, NULL, &error), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_RESULT(penstock_channel_set_tls_pem(channel, PEM("no PEM"), NULL, 0, NULL, 0, &error),
+               PENSTOCK_E_INVALID_ARGUMENT);
   CHECK_ERROR(error, PENSTOCK_E_INVALID_ARGUMENT, NULL, "roots_pem: no certificate in PEM form");
-  CHECK_RESULT(penstock_channel_set_tls_pem(channel, ca, chain, NULL, &error), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_RESULT(penstock_channel_set_tls_pem(channel, PEM(ca), PEM(chain), NULL, 0, &error),
+               PENSTOCK_E_INVALID_ARGUMENT);
   CHECK_ERROR(error, PENSTOCK_E_INVALID_ARGUMENT, NULL,
               "certificate_chain: a certificate chain without its private key");
-  CHECK_RESULT(penstock_channel_set_tls_pem(channel, ca, chain, strange_key, &error), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_RESULT(penstock_channel_set_tls_pem(channel, PEM(ca), PEM(chain), PEM(strange_key), &error),
+               PENSTOCK_E_INVALID_ARGUMENT);
   CHECK_ERROR(error, PENSTOCK_E_INVALID_ARGUMENT, NULL, "does not belong");
-  CHECK_RESULT(penstock_channel_set_tls_pem(NULL, ca, NULL, NULL, &error), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_RESULT(penstock_channel_set_tls_pem(channel, NULL, 1, NULL, 0, NULL, 0, &error), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_ERROR(error, PENSTOCK_E_INVALID_ARGUMENT, NULL, "length 0");
+  CHECK_RESULT(penstock_channel_set_tls_pem(channel, ca, strlen(ca) / 2, NULL, 0, NULL, 0, &error),
+               PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_ERROR(error, PENSTOCK_E_INVALID_ARGUMENT, NULL, "roots_pem: ");
+  CHECK_RESULT(penstock_channel_set_tls_pem(NULL, PEM(ca), NULL, 0, NULL, 0, &error), PENSTOCK_E_INVALID_ARGUMENT);
   CHECK_ERROR(error, PENSTOCK_E_INVALID_ARGUMENT, NULL, "channel");
   CHECK_INT(tls_code(channel), PENSTOCK_STATUS_OK);
   penstock_channel_close(channel);
-  CHECK_RESULT(penstock_channel_set_tls_pem(channel, ca, NULL, NULL, NULL), PENSTOCK_E_CLOSED);
+  CHECK_RESULT(penstock_channel_set_tls_pem(channel, PEM(ca), NULL, 0, NULL, 0, NULL), PENSTOCK_E_CLOSED);
   penstock_channel_release(channel);
   channel = open_channel();
-  CHECK_RESULT(penstock_channel_set_tls_pem(channel, ca, NULL, NULL, NULL), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_channel_set_tls_pem(channel, PEM(ca), NULL, 0, NULL, 0, NULL), PENSTOCK_E_STATE);
   penstock_channel_release(channel);
   free(ca), free(chain), free(key), free(stranger), free(strange_key);
 }

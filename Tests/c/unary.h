@@ -12,7 +12,7 @@ static inline penstock_reply *unary(penstock_channel *channel, const char *reque
 
 static inline bool message_is(const penstock_reply *reply, const char *text) {
   size_t length = 0;
-  const void *data = penstock_reply_message(reply, &length);
+  const void *data = penstock_reply_bytes(reply, &length);
   return data && length == strlen(text) && memcmp(data, text, length) == 0;
 }
 

@@ -333,6 +333,19 @@ class Cases:
 
     case_gzip.needs = frozenset({"gzip"})
 
+    def case_gzip_from_a_minimum_size(self):
+        ask = pb.Ask(data=b"short")
+        for kind in self.kinds:
+            sizes = {}
+            for least in (None, 0, 1000):
+                answers, call = self.caller.all(kind, ask, compression="gzip", compression_min_bytes=least)
+                check_equal(self.plain(answers), self.expected(kind, ask), kind)
+                sent = call.stats["sent"]
+                sizes[least] = sent["compressed_bytes"] - sent["bytes"]
+            check(sizes[0] > 0 and sizes[None] == 0 and sizes[1000] == 0, f"{kind} {sizes}")
+
+    case_gzip_from_a_minimum_size.needs = frozenset({"gzip"})
+
     # ---- JSON ----
 
     def case_json(self):

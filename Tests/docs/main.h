@@ -84,10 +84,10 @@ static int use_codec(penstock_channel *channel) {
   *sent = (point){1, 2};
   penstock_message *request;
   penstock_reply *reply;
-  if (penstock_message_new_object(codec, sent, &request)) return 1;
+  if (penstock_message_new_object(codec, sent, 0, &request)) return 1;
   if (penstock_channel_unary_message(channel, UNARY, request, NULL, &reply, NULL)) return 1;
   penstock_message_release(request);
-  const point *back = penstock_message_object(penstock_reply_response(reply));
+  const point *back = penstock_message_object(penstock_reply_response_message(reply));
   ran += back && back->x == 1 && back->y == 2;
   penstock_reply_release(reply);
   penstock_codec_release(codec);
@@ -209,7 +209,7 @@ int main(int argc, char **argv) {
   penstock_reply *reply;
   if (penstock_channel_unary(channel, UNARY, "you", 3, NULL, &reply, NULL)) return 1;
   size_t length;
-  const char *message = penstock_reply_message(reply, &length);
+  const char *message = penstock_reply_bytes(reply, &length);
   if (penstock_reply_code(reply) != 0) puts(penstock_reply_status_json(reply));
   if (message) printf("%.*s\n", (int)length, message);
   penstock_reply_release(reply);

@@ -130,7 +130,7 @@ static void one(client *client, bool bidi, const char *options, outcome *outcome
     reply = call ? penstock_reply_retain(rpc_finish(call)) : NULL;
   } else {
     reply = rpc_unary(client, "/penstock.Echo/Unary", request, 4, options);
-    outcome->messages = reply && penstock_reply_message(reply, NULL) != NULL;
+    outcome->messages = reply && penstock_reply_bytes(reply, NULL) != NULL;
   }
   outcome->elapsed_us = now_us() - started;
   if (reply) {

@@ -214,7 +214,7 @@ static void run_call(trial *trial, int slot, uint64_t *random) {
   int32_t code = penstock_reply_code(reply);
   if (code >= 0 && code <= 16) atomic_fetch_add(&codes[code], 1);
   size_t length = 0;
-  const void *data = penstock_reply_message(reply, &length);
+  const void *data = penstock_reply_bytes(reply, &length);
   if (data && !received) read_answer(trial, &next, data, length);
   if (code == PENSTOCK_STATUS_OK && !data && kind <= PENSTOCK_KIND_CLIENT_STREAM && !received)
     broken(trial, "contents", "OK without a message");
@@ -260,7 +260,7 @@ static void check_floors(int calls) {
   floor_of("tickets used", (int)used[0], calls / 4);
   floor_of("functions run", atomic_load(&functions_run), calls / 8);
   floor_of("calls redirected", atomic_load(&redirected), calls / 60);
-  floor_of("calls cancelled by their options", atomic_load(&cancelled_by_options), calls / 500);
+  floor_of("calls cancelled by their scope", atomic_load(&cancelled_by_scope), calls / 500);
   floor_of("calls made by hops", atomic_load(&sides_made), calls / 40);
   /* The server is running, so calls do not end with UNAVAILABLE. */
   int lost = atomic_load(&codes[PENSTOCK_STATUS_UNAVAILABLE]);
@@ -329,7 +329,7 @@ int main(int argc, char **argv) {
     if (atomic_load(&codes[i])) printf(" %s %d", penstock_status_code_name(i), atomic_load(&codes[i]));
   printf("\n");
   printf("%d messages and %d words of hops read; %d answers of the server; %d calls cancelled by their options\n",
-         atomic_load(&echoes), atomic_load(&words), atomic_load(&answers), atomic_load(&cancelled_by_options));
+         atomic_load(&echoes), atomic_load(&words), atomic_load(&answers), atomic_load(&cancelled_by_scope));
   if (!atomic_load(&failures)) check_floors(calls);
   int failed = atomic_load(&failures);
   printf("%d passed, %d failed\n", atomic_load(&calls_done), failed);

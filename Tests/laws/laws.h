@@ -130,12 +130,12 @@ void read_event(penstock_hop *hop, hop_record *self, int lane);
 
 /* ---- Cancels (cancels.c) ---- */
 
-/* How many unary calls were cancelled by their options. */
-extern atomic_int cancelled_by_options;
+/* How many unary calls were cancelled by their scope. */
+extern atomic_int cancelled_by_scope;
 
 typedef struct canceller {
   trial *trial;
-  penstock_call_options *options; /* the options of a unary call; then `call` is NULL */
+  penstock_cancel_scope *scope; /* the scope of a unary call; then `call` is NULL */
   penstock_call *call;
   uint32_t yields; /* how often its thread yields before it cancels */
   pthread_t thread;
@@ -143,7 +143,7 @@ typedef struct canceller {
 
 /* Starts a thread that cancels the call, and that the caller joins; false: there is no thread. */
 bool cancel_soon(canceller *self);
-/* Makes a unary call. Half of these calls are cancelled by their options, before they begin or by another thread. NULL:
+/* Makes a unary call. Half of these calls are cancelled by their scope, before they begin or by another thread. NULL:
  * the call failed. */
 penstock_reply *call_unary(trial *trial, const char *method, penstock_call_options *options, uint64_t *random);
 

@@ -87,13 +87,19 @@ static penstock_result begin(penstock_hop *hop, struct side *self, uint32_t dead
   return PENSTOCK_OK;
 }
 
+/* The milliseconds until the deadline; -1: there is none, or the hop has ended meanwhile. */
+static int64_t deadline_of(penstock_hop *hop) {
+  int64_t left = -1;
+  penstock_request_deadline_ms(penstock_hop_request(hop), &left);
+  return left;
+}
+
 void make_side_call(penstock_hop *hop, hop_record *maker, uint64_t *random) {
   trial *trial = maker->trial;
   if (trial->side) return;
   uint32_t flags = below(random, 4);
   bool is_detached = flags & PENSTOCK_SIDE_CALL_DETACHED;
-  struct side *self =
-      side_new(maker->number, flags, is_detached ? -1 : penstock_request_deadline_ms(penstock_hop_request(hop)));
+  struct side *self = side_new(maker->number, flags, is_detached ? -1 : deadline_of(hop));
   if (self->slot < 0) {
     side_free(self);
     return;
@@ -120,7 +126,7 @@ void check_side_hop(trial *trial, penstock_hop *hop, int number) {
   if (!self) return;
   if (number == self->maker && !(self->flags & PENSTOCK_SIDE_CALL_FROM_TOP))
     broken(trial, "side calls", "registration %d meets the call that its hop has made", number);
-  int64_t left = penstock_request_deadline_ms(penstock_hop_request(hop));
+  int64_t left = deadline_of(hop);
   /* A second of tolerance is far less than the 300 s that a side call has if it does not inherit the deadline. */
   if (self->most_ms >= 0 && left > self->most_ms + 1000)
     broken(trial, "side calls", "%lld ms are left, %lld were", (long long)left, (long long)self->most_ms);

@@ -236,7 +236,7 @@ static void side_by_side(void) {
   penstock_channel *channel = new_channel(runtime, peer, "{\"tls\": false}");
   penstock_call *open[4] = {NULL};
   penstock_message *message = NULL;
-  if (channel && WENT(penstock_message_wrap(some_bytes(100000), 100000, NULL, NULL, &message))) {
+  if (channel && WENT(penstock_message_new_lent(some_bytes(100000), 100000, 0, NULL, NULL, &message))) {
     for (size_t i = 0; i < COUNT(open); i++) {
       penstock_error *error = NULL;
       if (!TRY(penstock_channel_call(channel, BIDI, PENSTOCK_KIND_BIDI, NULL, NULL, &open[i], &error))) continue;

@@ -96,7 +96,7 @@ static void call_once(penstock_channel *channel, int kind, const penstock_call_o
     must(penstock_channel_unary(channel, methods[0], text, strlen(text), options, &reply, NULL), "unary");
     if (penstock_reply_code(reply) == PENSTOCK_STATUS_OK) {
       size_t length = 0;
-      const void *data = penstock_reply_message(reply, &length);
+      const void *data = penstock_reply_bytes(reply, &length);
       check_message(data, length, text);
     }
     note(channel, began, kind, reply, code);

@@ -26,7 +26,7 @@ static int call(penstock_channel *channel, const char *request, const char *opti
   if (penstock_call_options_new(options, &made, &error) == PENSTOCK_OK &&
       penstock_channel_unary(channel, METHOD, request, strlen(request), made, &reply, &error) == PENSTOCK_OK) {
     size_t length;
-    const char *message = penstock_reply_message(reply, &length);
+    const char *message = penstock_reply_bytes(reply, &length);
     ok = penstock_reply_code(reply) == PENSTOCK_STATUS_OK;
     printf("%.*s\n", ok ? (int)length : 0, ok ? message : "");
     if (!ok) fprintf(stderr, "%s\n", penstock_reply_status_json(reply));

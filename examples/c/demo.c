@@ -171,7 +171,7 @@ static penstock_reply *finish(penstock_call *call) {
 
 static int says(const penstock_reply *reply, const char *text) {
   size_t length;
-  const void *data = penstock_reply_message(reply, &length);
+  const void *data = penstock_reply_bytes(reply, &length);
   return data != NULL && length == strlen(text) && memcmp(data, text, length) == 0;
 }
 

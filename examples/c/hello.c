@@ -40,7 +40,7 @@ int main(int argc, char **argv) {
 
   /* The call ran. Its status tells how it ended. */
   int ok = penstock_reply_code(reply) == PENSTOCK_STATUS_OK;
-  const unsigned char *message = penstock_reply_message(reply, &length);
+  const unsigned char *message = penstock_reply_bytes(reply, &length);
   if (ok && length >= 2)
     printf("%.*s\n", (int)(length - 2), (const char *)message + 2); /* HelloReply { string message = 1; } */
   else

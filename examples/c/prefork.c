@@ -28,7 +28,7 @@ static int echo(penstock_channel *channel, const char *text) {
     return 1;
   }
   size_t length = 0;
-  const char *answer = penstock_reply_message(reply, &length);
+  const char *answer = penstock_reply_bytes(reply, &length);
   int32_t code = penstock_reply_code(reply);
   printf("%.*s: call %d of this process\n", (int)length, answer ? answer : "", calls);
   fflush(stdout);

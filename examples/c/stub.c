@@ -50,7 +50,7 @@ int main(void) {
     return 1;
   }
   size_t length;
-  const char *text = penstock_reply_message(reply, &length);
+  const char *text = penstock_reply_bytes(reply, &length);
   printf("%.*s %s\n", (int)length, text ? text : "", penstock_reply_status_json(reply));
   int ok = text != NULL && length == 6 && memcmp(text, "canned", 6) == 0;
   penstock_reply_release(reply);

@@ -26,12 +26,16 @@ typedef void (*penstock_async_callback)(penstock_hop *hop, void *state);
  * runtime. Within one call the callbacks of one lane run in order: each begins after the event before it has been
  * resolved, or held. */
 typedef struct penstock_async_interceptor {
+  /* These fields are those of penstock_interceptor, in the same order. */
   size_t struct_size;
   const char *name;             /* the interceptor's name in error messages and lists; NUL-terminated */
   const char *methods;          /* patterns of methods, see penstock_interceptor; NULL is every method */
   uint32_t kinds;               /* mask of call kinds; 0 is all */
   uint32_t level;               /* PENSTOCK_LEVEL_... */
   uint32_t per_attempt;         /* 1: one hop for each attempt; 0: one for each call */
+  size_t hold_bytes;            /* how many message bytes HOLD may park per call and lane; 0 is 65536 */
+  size_t replay_bytes;          /* how many bytes of request messages are recorded for RESTART; 0: nothing is */
+  size_t max_restarts;          /* how often one call may be restarted here; 0 is 1 */
   void *user_data;              /* transferred, even on error */
   penstock_finalizer finalizer; /* runs once, after removal and the end of the last call that has it, or on error */
 
@@ -55,9 +59,6 @@ typedef struct penstock_async_interceptor {
   penstock_hop_callback on_demand; /* a signal: more messages are asked for */
   penstock_hop_callback on_sent;   /* a signal: the transport has taken messages, or hops below have dropped them */
   penstock_hop_callback on_pick;   /* an endpoint has been picked. Only with per_attempt. NEXT; DROP refuses it */
-  size_t hold_bytes;               /* how many message bytes HOLD may park per call and lane; 0 is 65536 */
-  size_t replay_bytes;             /* how many bytes of request messages are recorded for RESTART; 0: nothing is */
-  size_t max_restarts;             /* how often one call may be restarted here; 0 is 1 */
   uint64_t headers_wait; /* with replay_bytes: the kinds of calls in which headers wait here for the verdict on
                                       the event behind them */
 } penstock_async_interceptor;

@@ -112,11 +112,6 @@ PENSTOCK_API void penstock_set_out_of_memory_hook(penstock_out_of_memory_hook ho
 /* An error: says why a function failed. It is immutable and owned by the caller; free with penstock_error_release. */
 typedef struct penstock_error penstock_error;
 
-/* Gives the result of the failed function that made `error`.
- * result: the result; E_INVALID_ARGUMENT for NULL.
- * memory: none.
- * threads: any */
-PENSTOCK_API penstock_result penstock_error_code(const penstock_error *error);
 /* Tells in words what failed, where, and what was expected.
  * result: NUL-terminated UTF-8; "" for NULL.
  * memory: lives as long as `error`.

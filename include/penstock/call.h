@@ -41,6 +41,7 @@ typedef struct penstock_request penstock_request;
  *   "content_subtype": the name of the messages' encoding in the content-type, such as "json"; without this option it
  *     is the name of the codec
  *   "compression": "identity" or "gzip" for sent messages
+ *   "compression_min_bytes": the size from which messages are compressed, see channel.h
  *   "max_receive_message_bytes", "max_send_message_bytes": limits of one message
  *   "send_buffer_bytes": the size of the send buffer, in which sent messages wait until the transport takes them. A
  *     message takes 256 bytes more than its size; one message always has room. Default: 262144, but in a client stream
@@ -105,17 +106,6 @@ PENSTOCK_API penstock_result penstock_call_options_add_interceptor(penstock_call
                                                                    const penstock_interceptor *interceptor,
                                                                    int32_t priority, penstock_interceptor_id *id,
                                                                    penstock_error **error);
-/* Cancels unary calls for good, from another thread: each call that penstock_channel_unary or
- * penstock_channel_unary_message makes with these options ends with CANCELLED and `reason` (NUL-terminated UTF-8; NULL
- * is ""). This holds for all calls that run now and for all that begin later. A call that begins later sends nothing,
- * and no hop sees it; so a cancel also works if it comes a moment before its call. A call that has ended keeps its
- * reply. The function does not wait: a call that is just ending may end with its own status. To cancel single calls
- * or groups of calls, give each its own options. A call of penstock_channel_call goes on: use penstock_call_cancel for
- * it.
- * result: E_ALREADY: cancelled before, and the first reason stays. E_INVALID_ARGUMENT, E_NO_MEMORY, E_FORKED.
- * memory: `reason` is copied. The caller keeps its reference to the options until this function returns.
- * threads: any, in callbacks too */
-PENSTOCK_API penstock_result penstock_call_options_cancel(penstock_call_options *options, const char *reason);
 
 /* ---- The reply: how a call ended; immutable ---- */
 
@@ -150,12 +140,12 @@ PENSTOCK_API const char *penstock_reply_status_json(const penstock_reply *reply)
  * result: NULL and 0 if there is none, or if it is an object; an empty message gives a pointer that is not NULL.
  * memory: the bytes live as long as the reply.
  * threads: any */
-PENSTOCK_API const void *penstock_reply_message(const penstock_reply *reply, size_t *length);
+PENSTOCK_API const void *penstock_reply_bytes(const penstock_reply *reply, size_t *length);
 /* Gives the response message of a unary or client-streaming call as a message: bytes or an object.
  * result: the message; NULL: there is none.
  * memory: borrowed from the reply; lives as long as the reply; penstock_message_retain keeps it longer.
  * threads: any */
-PENSTOCK_API penstock_message *penstock_reply_response(const penstock_reply *reply);
+PENSTOCK_API penstock_message *penstock_reply_response_message(const penstock_reply *reply);
 /* Gives the response headers, read-only.
  * result: the headers; NULL if there were none (a trailers-only answer).
  * memory: borrowed from the reply; lives as long as the reply.

@@ -68,6 +68,9 @@ typedef struct penstock_channel penstock_channel;
  *   "silence_event_ms" (30000; 0: never): how long a connection with calls is silent before interceptors with
  *     on_connection are told so, in a channel without keepalive
  *   "compression": "identity" (default) or "gzip", for sent messages
+ *   "compression_min_bytes": the size from which messages are compressed: smaller messages go as they are, and those of
+ *     this size or more compressed, even where that makes them longer; 0: every message is compressed. Without this
+ *     option a message is sent compressed where that makes it smaller
  *   "initial_stream_window_bytes" (1048576; 65535 to 2147483647): how many bytes of one stream may wait unread
  *   "initial_connection_window_bytes" (4194304): how many bytes of all streams together may be on their way; the window
  *     is 65535 while only bidi streams of small messages are open and the round trip is short
@@ -163,16 +166,18 @@ PENSTOCK_API penstock_result penstock_channel_connect(penstock_channel *channel)
  * threads: any */
 PENSTOCK_API penstock_result penstock_channel_reset_backoff(penstock_channel *channel);
 
-/* Sets certificates of the channel's TLS without JSON, each NUL-terminated in PEM form: `roots` to trust, `chain` with
- * the client's own certificate first, and its private `key`. A part that is NULL is taken from the channel's options
- * again; if the options name a file, it is read again. Connections that begin later use the new certificates; an
+/* Sets certificates of the channel's TLS without JSON, each as bytes in PEM form, with their number: `roots` to trust
+ * (`roots_length`), `chain` with the client's own certificate first (`chain_length`), and its private `key`
+ * (`key_length`). A part that is NULL, with length 0, is taken from the channel's options again; if the options name a
+ * file, it is read again. Connections that begin later use the new certificates; an
  * existing connection stays as it is.
- * result: E_STATE: the channel has no TLS. E_INVALID_ARGUMENT: a text does not parse, or chain and key do not belong
+ * result: E_STATE: the channel has no TLS. E_INVALID_ARGUMENT: a part does not parse, or chain and key do not belong
  * together; `error` names it. E_SYSTEM: a file could not be read. E_CLOSED.
  * memory: all three are copied.
  * threads: any */
-PENSTOCK_API penstock_result penstock_channel_set_tls_pem(penstock_channel *channel, const char *roots,
-                                                          const char *chain, const char *key, penstock_error **error);
+PENSTOCK_API penstock_result penstock_channel_set_tls_pem(penstock_channel *channel, const void *roots,
+                                                          size_t roots_length, const void *chain, size_t chain_length,
+                                                          const void *key, size_t key_length, penstock_error **error);
 
 /* Makes a whole unary call: sends `length` bytes at `request` (NULL only with length 0) to `method`
  * ("/package.Service/Method", NUL-terminated) and waits for the end of the call. `options` may be NULL.
@@ -185,7 +190,7 @@ PENSTOCK_API penstock_result penstock_channel_unary(penstock_channel *channel, c
                                                     size_t length, const penstock_call_options *options,
                                                     penstock_reply **reply, penstock_error **error);
 /* Makes a whole unary call with a message as `request`; `method` and `options` are those of penstock_channel_unary.
- * penstock_reply_response gives the response as a message.
+ * penstock_reply_response_message gives the response as a message.
  * result: as penstock_channel_unary. E_STATE: the call has a codec and `request` is no object of this codec, or the
  * call has no codec and `request` is an object (see codec.h).
  * memory: `request` stays the caller's. *reply is owned by the caller; free with penstock_reply_release.

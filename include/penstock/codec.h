@@ -96,15 +96,15 @@ PENSTOCK_API penstock_result penstock_call_options_set_codec(penstock_call_optio
 /* ---- Objects as messages. A call with a codec sends and receives messages that are objects of this codec; the
  * functions that take bytes give E_STATE in such a call. ---- */
 
-/* Makes a message that is `object`. The message counts as 256 bytes of a send buffer. Like any message it may be sent
- * more than once; but all these sends share one object, so a hop that changes the object in place changes it for all of
- * them.
- * result: E_INVALID_ARGUMENT: `codec` or `message` is NULL.
+/* Makes a message that is `object`; `flags` are those of penstock_message_new. The message counts as 256 bytes of a
+ * send buffer. Like any message it may be sent more than once; but all these sends share one object, so a hop that
+ * changes the object in place changes it for all of them.
+ * result: E_INVALID_ARGUMENT: `codec` or `message` is NULL, or an unknown flag.
  * memory: `object` belongs to the message from then on: the codec's `free` frees it when nothing needs the message any
  * more. With a result other than OK the object stays the caller's. *message is owned by the caller; free with
  * penstock_message_release.
  * threads: any */
-PENSTOCK_API penstock_result penstock_message_new_object(penstock_codec *codec, void *object,
+PENSTOCK_API penstock_result penstock_message_new_object(penstock_codec *codec, void *object, uint32_t flags,
                                                          penstock_message **message);
 /* Gives the object of a message that is an object.
  * result: the object; NULL for a message of bytes, and for NULL.

@@ -13,6 +13,23 @@
  * the status that a bound hop has given live as long as the handle; after the wait other code may change them. In the
  * callback that got it, a bound hop can do everything that the callback's own hop can. Later, for as long as it is
  * kept, it can do what a retained hop can do on any thread: end the call, half-close, send and deliver.
+ *
+ * Three things end the wait of an event, each on any thread; the first one counts:
+ *
+ *               | comes from                     | ends the wait with               | the event itself  | used by
+ *   ------------+--------------------------------+----------------------------------+-------------------+-------------
+ *   a ticket    | penstock_hop_ticket, in a      | penstock_ticket_resolve, _end:   | not shown, except | any number
+ *               | callback that returns PAUSE or | a verdict, or the end of the     | by                | of threads:
+ *               | HOLD                           | call                             | penstock_ticket_  | it is a
+ *               |                                |                                  | hop               | number
+ *   a bound hop | penstock_ticket_hop; the       | penstock_hop_resolve, _end: a    | read and changed  | one thread
+ *               | argument of each callback in   | verdict, or the end of the call  |                   | at a time
+ *               | asynchronous style             |                                  |                   |
+ *   a retained  | penstock_hop_retain, in any    | penstock_hop_end: the end of the | not shown         | any number
+ *   hop         | callback                       | call, never a verdict            |                   | of threads
+ *
+ * The library does not wait for a ticket that nobody uses: the call's deadline or a cancel ends the wait. The last
+ * release of an unresolved bound hop of the asynchronous style ends the call. A retained hop is released without effect.
  */
 #ifndef PENSTOCK_HOP_H
 #define PENSTOCK_HOP_H
@@ -399,13 +416,6 @@ PENSTOCK_API penstock_result penstock_ticket_end(penstock_ticket ticket, int32_t
  * memory: `status` is copied.
  * threads: any */
 PENSTOCK_API penstock_result penstock_ticket_end_with(penstock_ticket ticket, const penstock_status *status);
-/* Ends the call after `ms` milliseconds as penstock_ticket_end of `ticket` with `code` and `message` does, unless the
- * ticket is spent before.
- * result: as penstock_ticket_end.
- * memory: `message` is copied.
- * threads: any */
-PENSTOCK_API penstock_result penstock_ticket_end_after(penstock_ticket ticket, int32_t code, const char *message,
-                                                       uint64_t ms);
 
 /* Gives another handle of the hop of `ticket`, bound to the ticket's event: see the head of this file. The handle need
  * not resolve the event: its release leaves the ticket as it is.

@@ -98,6 +98,7 @@ typedef void (*penstock_connection_callback)(void *user_data, const penstock_con
  * the driving thread. A return value that its callback does not allow ends the call with INTERNAL and a message that
  * names the interceptor. */
 typedef struct penstock_interceptor {
+  /* The tables of all three styles (async.h, sync.h) begin with these fields, in this order. */
   size_t struct_size;
   const char *name;             /* the interceptor's name in error messages and lists; NUL-terminated UTF-8, copied;
                                    NULL is "" */
@@ -110,6 +111,11 @@ typedef struct penstock_interceptor {
                                    once per call; not with LEVEL_OBJECT. 0: one hop per call */
   size_t hold_bytes;            /* how many message bytes HOLD may park per call and lane; 0 is 65536; one
                                    message always has room */
+  size_t replay_bytes;          /* how many bytes of request messages are recorded for RESTART (an empty message counts
+                                   as one byte); 0: nothing is recorded, and RESTART is not possible. With per_attempt
+                                   each attempt has a new hop at the bytes level, which can't restart the call: then
+                                   it may be set only with LEVEL_BOTH, for the hop at the object level */
+  size_t max_restarts;          /* how often one call may be restarted here; 0 is 1 */
   void *user_data;              /* transferred, even on error */
   penstock_finalizer finalizer; /* runs once, after removal and the end of the last call that has it, or on error */
 
@@ -137,13 +143,6 @@ typedef struct penstock_interceptor {
                                       penstock_hop_set_count changes how many are asked for below */
   penstock_hop_callback on_sent;   /* the transport has taken messages, or hops below have dropped them:
                                       penstock_hop_count tells how many since the last on_sent */
-
-  /* For RESTART: replay_bytes is how many bytes of request messages are recorded (an empty message counts as one byte);
-   * 0: nothing is recorded, and RESTART is not possible. max_restarts is how often one call may be restarted here; 0 is
-   * 1. With per_attempt each attempt has a new hop at the bytes level, which can't restart the call: then replay_bytes
-   * may be set only with LEVEL_BOTH, for the hop at the object level. */
-  size_t replay_bytes;
-  size_t max_restarts;
 
   /* The executors that run the callbacks of each lane; NULL: they run on the thread that drives the runtime. The
    * registration retains both. See executor.h. */

@@ -16,6 +16,7 @@
 #include "sync.h"
 #include "runtime.h"
 #include "call.h"
+#include "cancel.h"
 #include "channel.h"
 #include "registration.h"
 #include "ready.h"

@@ -9,8 +9,9 @@
  * shared; its method and channel can't be set. Elsewhere a setter gives PENSTOCK_E_STATE, after the call
  * PENSTOCK_E_GONE, in a forked child PENSTOCK_E_FORKED, and for a NULL PENSTOCK_E_INVALID_ARGUMENT. The request of a
  * hop is readable in the callbacks of the hop, in the function of a synchronous interceptor, and with a bound hop while
- * a start waits, or a status that may be answered with RESTART. Elsewhere, and if it is NULL, it is "not readable". A
- * callback on an executor sees the request as it was when its event came, although other hops may change it meanwhile.
+ * a start waits, or a status that may be answered with RESTART. Elsewhere it is "not readable": a getter that returns a
+ * pointer gives NULL, and the others PENSTOCK_E_STATE, or PENSTOCK_E_GONE after the hop's end, and leave their output as
+ * it was. A callback on an executor sees the request as it was when its event came, although other hops may change it meanwhile.
  */
 #ifndef PENSTOCK_REQUEST_H
 #define PENSTOCK_REQUEST_H
@@ -52,12 +53,12 @@ PENSTOCK_API const char *penstock_request_authority(const penstock_request *requ
  * memory: `authority` is copied.
  * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_authority(penstock_request *request, const char *authority);
-/* Gives the milliseconds that are left until the deadline; for call options, those from a call's creation to its
- * deadline.
- * result: 0 if it has passed; -1 if there is none, or if the request is not readable.
+/* Stores in *ms the milliseconds that are left until the deadline: 0 if it has passed, -1 if there is none. For call
+ * options they are those from a call's creation to its deadline.
+ * result: E_INVALID_ARGUMENT: a NULL. E_STATE, E_GONE, E_FORKED: not readable.
  * memory: none.
  * threads: as the head of this file says */
-PENSTOCK_API int64_t penstock_request_deadline_ms(const penstock_request *request);
+PENSTOCK_API penstock_result penstock_request_deadline_ms(const penstock_request *request, int64_t *ms);
 /* Moves the deadline to `ms` milliseconds from now, earlier or later; -1 is none. For call options `ms` counts from the
  * creation of a call, and -1 stands for the channel's default.
  * result: E_INVALID_ARGUMENT: NULL, or less than -1. E_STATE, E_GONE, E_FORKED: as the head of this file says.
@@ -66,7 +67,7 @@ PENSTOCK_API int64_t penstock_request_deadline_ms(const penstock_request *reques
 PENSTOCK_API penstock_result penstock_request_set_deadline_ms(penstock_request *request, int64_t ms);
 
 /* Gives the compression of messages on their way to the server.
- * result: "identity" or "gzip"; "identity" if the request is not readable.
+ * result: "identity" or "gzip"; NULL if the request is not readable.
  * memory: static.
  * threads: as the head of this file says */
 PENSTOCK_API const char *penstock_request_compression(const penstock_request *request);
@@ -75,22 +76,22 @@ PENSTOCK_API const char *penstock_request_compression(const penstock_request *re
  * memory: none.
  * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_compression(penstock_request *request, const char *name);
-/* Gives the limit on one received message, in bytes, decompressed.
- * result: the limit; the library's default (4194304) if the request is not readable, but 0 for NULL.
+/* Stores in *bytes the limit on one received message, in bytes, decompressed.
+ * result: E_INVALID_ARGUMENT: a NULL. E_STATE, E_GONE, E_FORKED: not readable.
  * memory: none.
  * threads: as the head of this file says */
-PENSTOCK_API size_t penstock_request_max_receive_message_bytes(const penstock_request *request);
+PENSTOCK_API penstock_result penstock_request_max_receive_message_bytes(const penstock_request *request, size_t *bytes);
 /* Sets the limit on one received message to `bytes`.
  * result: E_INVALID_ARGUMENT: NULL, or over 2147483647. E_STATE, E_GONE, E_FORKED: as the head of this file says.
  * memory: none.
  * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_max_receive_message_bytes(penstock_request *request, size_t bytes);
-/* Gives the limit on one message as it leaves the last hop, in bytes, uncompressed: a larger message ends the call with
- * RESOURCE_EXHAUSTED. A message of the caller is also checked against the limit of the call's options.
- * result: the limit; the library's default (2147483647) if the request is not readable, but 0 for NULL.
+/* Stores in *bytes the limit on one message as it leaves the last hop, in bytes, uncompressed: a larger message ends the
+ * call with RESOURCE_EXHAUSTED. A message of the caller is also checked against the limit of the call's options.
+ * result: E_INVALID_ARGUMENT: a NULL. E_STATE, E_GONE, E_FORKED: not readable.
  * memory: none.
  * threads: as the head of this file says */
-PENSTOCK_API size_t penstock_request_max_send_message_bytes(const penstock_request *request);
+PENSTOCK_API penstock_result penstock_request_max_send_message_bytes(const penstock_request *request, size_t *bytes);
 /* Sets the limit on one sent message to `bytes`.
  * result: E_INVALID_ARGUMENT: NULL, or over 2147483647. E_STATE, E_GONE, E_FORKED: as the head of this file says.
  * memory: none.
@@ -104,11 +105,11 @@ PENSTOCK_API penstock_result penstock_request_set_max_send_message_bytes(penstoc
 #define PENSTOCK_IDEMPOTENCY_IDEMPOTENT      1
 #define PENSTOCK_IDEMPOTENCY_NO_SIDE_EFFECTS 2
 
-/* Gives the idempotency of the method: how safe it is to call it twice.
- * result: PENSTOCK_IDEMPOTENCY_...; UNKNOWN if the request is not readable.
+/* Stores in *idempotency how safe it is to call the method twice: PENSTOCK_IDEMPOTENCY_....
+ * result: E_INVALID_ARGUMENT: a NULL. E_STATE, E_GONE, E_FORKED: not readable.
  * memory: none.
  * threads: as the head of this file says */
-PENSTOCK_API int32_t penstock_request_idempotency(const penstock_request *request);
+PENSTOCK_API penstock_result penstock_request_idempotency(const penstock_request *request, int32_t *idempotency);
 /* Sets the idempotency to `idempotency`, PENSTOCK_IDEMPOTENCY_....
  * result: E_INVALID_ARGUMENT: NULL, or none of them. E_STATE, E_GONE, E_FORKED: as the head of this file says.
  * memory: none.
@@ -123,11 +124,11 @@ PENSTOCK_API penstock_result penstock_request_set_idempotency(penstock_request *
  * memory: static.
  * threads: as the head of this file says */
 PENSTOCK_API const char *penstock_request_http_method(const penstock_request *request);
-/* Tells whether the request may be an HTTP GET, see penstock_request_http_method.
- * result: 1 or 0; 1 if the request is not readable, but 0 for NULL.
+/* Stores in *allows whether the request may be an HTTP GET, 1 or 0; see penstock_request_http_method.
+ * result: E_INVALID_ARGUMENT: a NULL. E_STATE, E_GONE, E_FORKED: not readable.
  * memory: none.
  * threads: as the head of this file says */
-PENSTOCK_API int32_t penstock_request_allows_get(const penstock_request *request);
+PENSTOCK_API penstock_result penstock_request_allows_get(const penstock_request *request, int32_t *allows);
 /* Sets whether the request may be an HTTP GET: `allows` is 0 for no, anything else for yes. A GET has the message in
  * its URL, which servers and proxies may log and cache.
  * result: E_INVALID_ARGUMENT: NULL. E_STATE, E_GONE, E_FORKED: as the head of this file says.
@@ -138,7 +139,7 @@ PENSTOCK_API penstock_result penstock_request_set_allows_get(penstock_request *r
  * "application/grpc+json", or with Connect for "application/json". It is the name of the call's codec, if neither a hop
  * nor an option has set another. The content-type of the response is among its headers as "content-type", unless it is
  * "application/grpc".
- * result: "" for the usual encoding, "proto", and if the request is not readable.
+ * result: "" for the usual encoding, "proto"; NULL if the request is not readable.
  * memory: borrowed; lives until it is set again or the call ends.
  * threads: as the head of this file says */
 PENSTOCK_API const char *penstock_request_content_subtype(const penstock_request *request);
@@ -150,7 +151,7 @@ PENSTOCK_API const char *penstock_request_content_subtype(const penstock_request
  * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_content_subtype(penstock_request *request, const char *subtype);
 /* Gives the user agent that this call sends instead of its channel's, NUL-terminated.
- * result: "" for the channel's, and if the request is not readable.
+ * result: "" for the channel's; NULL if the request is not readable.
  * memory: borrowed; lives until it is set again or the call ends.
  * threads: as the head of this file says */
 PENSTOCK_API const char *penstock_request_user_agent(const penstock_request *request);
@@ -161,23 +162,23 @@ PENSTOCK_API const char *penstock_request_user_agent(const penstock_request *req
  * memory: `application` is copied.
  * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_user_agent(penstock_request *request, const char *application);
-/* Tells whether the call waits for a connection, however long it takes. Otherwise it fails with UNAVAILABLE where the
- * channel can't connect (docs/channel.md).
- * result: 1 or 0; 0 if the request is not readable.
+/* Stores in *wait whether the call waits for a connection, however long it takes, 1 or 0. A call that does not wait
+ * fails with UNAVAILABLE where the channel can't connect (docs/channel.md).
+ * result: E_INVALID_ARGUMENT: a NULL. E_STATE, E_GONE, E_FORKED: not readable.
  * memory: none.
  * threads: as the head of this file says */
-PENSTOCK_API int32_t penstock_request_wait_for_ready(const penstock_request *request);
+PENSTOCK_API penstock_result penstock_request_wait_for_ready(const penstock_request *request, int32_t *wait);
 /* Sets whether the call waits for a connection: `wait` is 0 for no, anything else for yes. The change holds from the
  * next attempt on.
  * result: E_INVALID_ARGUMENT: NULL. E_STATE, E_GONE, E_FORKED: as the head of this file says.
  * memory: none.
  * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_wait_for_ready(penstock_request *request, int32_t wait);
-/* Tells whether the call has credentials; their value is not shown.
- * result: 1 or 0; 0 if the request is not readable.
+/* Stores in *has whether the call has credentials, 1 or 0; their value is not shown.
+ * result: E_INVALID_ARGUMENT: a NULL. E_STATE, E_GONE, E_FORKED: not readable.
  * memory: none.
  * threads: as the head of this file says */
-PENSTOCK_API int32_t penstock_request_has_credentials(const penstock_request *request);
+PENSTOCK_API penstock_result penstock_request_has_credentials(const penstock_request *request, int32_t *has);
 /* Replaces the credentials of the call by one field, "authorization": `authorization` is visible ASCII and spaces, NUL-
  * terminated; NULL removes them. They are sent with the request's headers, instead of metadata of the same name, over
  * TLS only: on a channel without TLS the call ends with UNAUTHENTICATED before anything is sent. No JSON and no trace

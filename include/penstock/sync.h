@@ -54,6 +54,7 @@ typedef int32_t (*penstock_intercept)(penstock_hop *hop, void *user_data);
 
 /* Fill with PENSTOCK_SYNC_INTERCEPTOR_INIT, then set the fields that you need. */
 typedef struct penstock_sync_interceptor {
+  /* These fields are those of penstock_interceptor, in the same order. */
   size_t struct_size;
   const char *name;             /* the interceptor's name in error messages and lists; NUL-terminated */
   const char *methods;          /* patterns of methods, see penstock_interceptor; NULL is every method */
@@ -62,12 +63,12 @@ typedef struct penstock_sync_interceptor {
   uint32_t per_attempt;         /* 1: one hop for each attempt; 0: one for each call */
   size_t hold_bytes;            /* limit on further messages while they wait at the hop, as in penstock_interceptor; a
                                    single response always has room; 0: the limit on a received message */
-  void *user_data;              /* transferred, even on error */
-  penstock_finalizer finalizer; /* runs once, when neither a registration nor a running function has it, or on error */
-  penstock_intercept intercept; /* the function; not NULL */
   size_t replay_bytes;          /* how many bytes of request messages are recorded, so that next can begin the call
                                    again; 0 is 65,536, but nothing is recorded with per_attempt */
   size_t max_restarts;          /* how often next may begin one call again; 0: without limit */
+  void *user_data;              /* transferred, even on error */
+  penstock_finalizer finalizer; /* runs once, when neither a registration nor a running function has it, or on error */
+  penstock_intercept intercept; /* the function; not NULL */
 } penstock_sync_interceptor;
 
 #ifdef __cplusplus

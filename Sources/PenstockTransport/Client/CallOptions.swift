@@ -1,6 +1,5 @@
 import PenstockCall
 import PenstockWire
-import Synchronization
 import PenstockLoop
 
 /// The options of calls, parsed once from JSON. An option that is nil is taken from the channel. The object
@@ -21,6 +20,7 @@ public final class CallOptions: HopHandle {
   /// The content-type and the user agent that a call sends.
   public var labels: RequestLabels?
   public var compression: Compression?
+  public var compressionUse: CompressionUse?
   public var maxReceiveBytes: Int?
   public var maxSendBytes: Int?
   public var idempotency = Idempotency.unknown
@@ -40,19 +40,12 @@ public final class CallOptions: HopHandle {
   /// The number of events that the trace of a call keeps. 0: no trace is kept. nil: the channel's default
   /// applies.
   public var traceEvents: Int?
+  /// The scope with which other threads cancel the calls that are made with these options.
+  public var scope: CancelScope?
   public var onInterrupted: (callback: Interrupted, userData: UserData)?
   public let generation = Process.generation
   /// The interceptors of each call that is made with these options.
   public let interceptors = OwnInterceptors()
-
-  /// The lock guards `running` and `reason`. `running`: the unary calls that run with these options; the
-  /// thread of each holds a reference to its call. `reason`: the text for the status of these calls if they
-  /// are cancelled.
-  private let lock = Lock()
-  private var running: [Unmanaged<ClientCall>] = []
-  private var reason: ByteBuffer?
-  /// Whether the options were cancelled, and `reason` is set. A thread may read this flag without the lock.
-  private let cancelled = Atomic<Bool>(false)
 
   public typealias Interrupted = @convention(c) (UnsafeMutableRawPointer?) -> Int32
 
@@ -62,47 +55,10 @@ public final class CallOptions: HopHandle {
 
   deinit { if !Process.isForked(generation) { interceptors.removeAll() } }
 
-  var isCancelled: Bool { cancelled.load(ordering: .acquiring) }
-
-  /// Called on the thread of a unary call, after `prepare`. From now until `ended`, `cancel` cancels the
-  /// call.
-  func began(_ call: ClientCall) {
-    lock.withLock {
-      running.append(.passUnretained(call))
-      if let reason { call.call.submit(.endLocally(Status(.cancelled, reason.view))) }
-    }
-  }
-
-  func ended(_ call: ClientCall) {
-    let known = Unmanaged.passUnretained(call).toOpaque()
-    lock.withLock {
-      guard let index = running.firstIndex(where: { $0.toOpaque() == known }) else { return }
-      running.swapAt(index, running.count - 1)
-      running.removeLast()
-    }
-  }
-
-  /// Cancels the unary calls that run with these options, and all unary calls that begin later. Any thread.
-  /// Only the first `cancel` has an effect.
-  public func cancel(_ reason: ByteView) -> Outcome {
-    if Process.isForked(generation) { return .forked }
-    guard let copied = ByteBuffer(copying: reason) else { return .noMemory }
-    return lock.withLock {
-      if self.reason != nil { return .already }
-      self.reason = copied
-      cancelled.store(true, ordering: .releasing)
-      // The end is submitted under the lock. A thread removes its call from `running` before it releases the
-      // call, so all calls in the list still exist.
-      for call in running {
-        call._withUnsafeGuaranteedRef { $0.call.submit(.endLocally(Status(.cancelled, reason))) }
-      }
-      return .ok
-    }
-  }
-
   public func settings(_ defaults: CallDefaults) -> CallSettings {
     var made = CallSettings()
     made.compression = compression ?? defaults.compression
+    made.compressionUse = compressionUse ?? defaults.compressionUse
     made.maxReceiveBytes = maxReceiveBytes ?? defaults.maxReceiveBytes
     made.maxSendBytes = maxSendBytes ?? defaults.maxSendBytes
     made.idempotency = idempotency
@@ -117,6 +73,7 @@ public final class CallOptions: HopHandle {
 public struct CallDefaults {
   public var deadline: UInt64?
   public var compression = Compression.identity
+  public var compressionUse = CompressionUse.whereSmaller
   public var maxReceiveBytes = 4 << 20
   public var maxSendBytes = Int(Int32.max)
   public var traceEvents = 0
@@ -130,6 +87,7 @@ public struct CallDefaults {
   var settings: CallSettings {
     var made = CallSettings()
     made.compression = compression
+    made.compressionUse = compressionUse
     made.maxReceiveBytes = maxReceiveBytes
     made.maxSendBytes = maxSendBytes
     made.waitsForReady = waitsForReady

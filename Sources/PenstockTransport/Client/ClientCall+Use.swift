@@ -216,9 +216,7 @@ extension ClientCall {
     let waiter = CallWaiter(.end)
     waiters.add(waiter)
     let request = message.takeRetainedValue()
-    prepare(options?.isCancelled == true ? nil : request)
-    options?.began(self)
-    defer { options?.ended(self) }
+    prepare(request)
     var nothing: AnyObject?
     var outcome = wait(with: waiter, isInterruptible, opens: true, &nothing)
     while true {

@@ -25,6 +25,11 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   private let callbacks: CallCallbacks.Table?
   /// The user data of the callbacks. It is released when the call ends.
   private var userData: UserData?
+  /// The scope that can cancel the call, and the call's place in the list of that scope, which the scope's lock guards.
+  private let scope: CancelScope?
+  var placeInScope: Int?
+  /// Whether the scope was cancelled before the call began.
+  private var beginsCancelled = false
   /// The links to the call's parent and to its side calls, which its hops make (SideCalls.swift).
   var sideLinks = SideCallLinks()
 
@@ -54,7 +59,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   /// by `unary`.
   var unaryThread: UInt = 0
   /// Whether the call was made by `unary`, so that the user has no handle of it. Before the end, other
-  /// threads can reach such a call in two ways only: `cancel` of its options submits an end, and a hop gives
+  /// threads can reach such a call in two ways only: its scope submits an end, and a hop gives
   /// access to the call, if the call was made with hops (`Call.wasMadeWithHops`).
   var hasNoHandle: Bool { unaryThread != 0 }
   let sendBufferBytes: Int
@@ -143,6 +148,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     maxSendBytes = call.request.settings.maxSendBytes
     if call.request.kind.sendsOne, given?.table.onSent == nil { call.manner = .untold }
     userData = given?.userData
+    scope = options?.scope
     self.call = call
     super.init()
     let me = Unmanaged.passUnretained(self)
@@ -151,6 +157,8 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
 
   deinit {
     cm_call_ends()
+    // A call of the parent has not ended in a forked child.
+    scope?.ended(self)
     letValuesGo()
   }
 
@@ -163,7 +171,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   }
 
   /// Prepares `firstRun`. The caller then posts the call's item to `driver`. `message`: the request message
-  /// of `unary`, which `firstRun` sends and then half-closes the call; nil: no message.
+  /// of `unary`, which `firstRun` sends and then half-closes the call; nil: the call was not made by `unary`.
   func prepare(_ message: consuming Message?) {
     // The runtime counts the call from here until its end. A runtime with a counted call does not end by
     // itself, and a shutdown waits for the call.
@@ -176,6 +184,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     firstMessage = consume message
     call.awaitOpen()
     call.withItem { $0.awaitFirstRun(call) }
+    if let scope { beginsCancelled = !scope.began(self) }
   }
 
   /// The first step of the call, on the driving thread. The call may end and be freed within this function.
@@ -185,9 +194,8 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     call.attach(below: channel.transport.newAttempt())
     if cm_is_low() != 0 { return endForLackOfMemory() }
     if channel.isClosed || sideLinks.parent != nil, !beginsWithOthers() { return }
-    // `firstMessage` is nil if the options of a `unary` call were cancelled before. The call is then not
-    // opened. `CallOptions.began` has posted the input that ends the call, and that input runs next.
-    if hasNoHandle, firstMessage == nil { return }
+    // The call is not opened. The input that ends it, which its scope has submitted, runs next.
+    if beginsCancelled { return }
     borrow(call) { $0.open(firstMessage.take()) }
   }
 
@@ -348,6 +356,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
 
   public override func callStatus(_ status: Status) {
     borrow(channel.loop.live) { $0.remove(self) }
+    scope?.ended(self)
     endSideCalls()
     // If `needsNoLock`, the thread that has made the call is the driver, and no other thread can reach the
     // call.

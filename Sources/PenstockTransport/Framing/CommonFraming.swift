@@ -24,6 +24,8 @@ class CommonFraming: Framing {
   private var inflation: Inflation? {
     didSet { isBusy = inflation != nil }
   }
+  /// Which messages are sent compressed, if `sends` is a compression.
+  private let use: CompressionUse
   private var deflation: Deflation? {
     didSet { rest = isDeflating ? .message : .nothing }
   }
@@ -34,11 +36,13 @@ class CommonFraming: Framing {
   /// frame.
   @inline(__always)
   init(
-    _ compression: Compression, maxReceiveBytes: Int, lastFlag: UInt8 = 0,
+    _ compression: Compression, _ use: CompressionUse = .whereSmaller, maxReceiveBytes: Int,
+    lastFlag: UInt8 = 0,
     timeout: InsertedField = .grpcTimeout,
     isPrefixed: Bool = true, opening: Opening = .atOnce
   ) {
     sends = compression
+    self.use = use
     self.timeout = timeout
     self.isPrefixed = isPrefixed
     decoder = MessageDecoder(limit: maxReceiveBytes, lastFlag: lastFlag)
@@ -202,9 +206,11 @@ class CommonFraming: Framing {
       deflation.behind.append(message)
       return .later
     }
-    if message.staysPlain { return piece(message, compressed: false) }
-    return pack(message)
+    return staysPlain(message) ? piece(message, compressed: false) : pack(message)
   }
+
+  /// Whether a message is sent as it is in a call that compresses.
+  final func staysPlain(_ message: Message) -> Bool { message.staysPlain || use.leaves(message.count) }
 
   /// Begins to compress a message, and compresses its first slice.
   final func pack(_ message: Message) -> FramedMessage {
@@ -220,9 +226,9 @@ class CommonFraming: Framing {
       let (plain, waits) = (done.input, !done.behind.isEmpty)
       deflation = done.next()
       if waits, deflation == nil { break }
-      // A message that does not become smaller is sent uncompressed, with the compressed flag off.
-      let shrinks = packed.count < plain.count
-      return piece(shrinks ? packed : plain, compressed: shrinks)
+      // A message that is sent uncompressed has the compressed flag off.
+      let isPacked = !plain.staysPlain && use.sends(packed.count, of: plain.count)
+      return piece(isPacked ? packed : plain, compressed: isPacked)
     case .noMemory: break
     }
     return .failed(Status(.resourceExhausted, "no memory to compress a message"))

@@ -8,8 +8,9 @@ class ConnectFraming: CommonFraming {
   init(_ request: Request, lastFlag: UInt8 = 0, isPrefixed: Bool = true, opening: Opening = .atOnce) {
     labels = request.labels
     super.init(
-      request.settings.compression, maxReceiveBytes: request.settings.maxReceiveBytes, lastFlag: lastFlag,
-      timeout: .connectTimeout, isPrefixed: isPrefixed, opening: opening)
+      request.settings.compression, request.settings.compressionUse,
+      maxReceiveBytes: request.settings.maxReceiveBytes, lastFlag: lastFlag, timeout: .connectTimeout,
+      isPrefixed: isPrefixed, opening: opening)
   }
 
   override var title: StaticString { "Connect" }

@@ -75,7 +75,7 @@ final class ConnectUnaryFraming: ConnectFraming {
     if hasMessage { return .failed(Status(.internal, "a unary call has more than one message")) }
     hasMessage = true
     if let framed = frameAsGET(message, compressed: false) { return framed }
-    return sends == .identity || message.staysPlain ? frame(message, compressed: false) : pack(message)
+    return sends == .identity || staysPlain(message) ? frame(message, compressed: false) : pack(message)
   }
 
   override func frame(_ bytes: ByteBuffer, compressed: Bool) -> FramedMessage {

@@ -8,9 +8,11 @@ import PenstockLoop
 /// The function is in a class, so that a test can use a subclass.
 class Framings {
   func make(_ request: Request, _ defaults: RequestDefaults) -> Framing {
-    let (compression, limit) = (request.settings.compression, request.settings.maxReceiveBytes)
+    let settings = request.settings
     switch defaults.rpc {
-    case .grpc: return GRPCFraming(compression: compression, maxReceiveBytes: limit)
+    case .grpc:
+      return GRPCFraming(
+        compression: settings.compression, settings.compressionUse, maxReceiveBytes: settings.maxReceiveBytes)
     case .grpcWeb: return GRPCWebFraming(request, defaults, isText: false)
     case .grpcWebText: return GRPCWebFraming(request, defaults, isText: true)
     case .connect:

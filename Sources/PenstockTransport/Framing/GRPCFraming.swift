@@ -5,8 +5,8 @@ import PenstockWire
 /// "HTTP to gRPC Status Code Mapping" and "gRPC Compression".
 final class GRPCFraming: CommonFraming {
   @inline(__always)
-  init(compression: Compression, maxReceiveBytes: Int) {
-    super.init(compression, maxReceiveBytes: maxReceiveBytes)
+  init(compression: Compression, _ use: CompressionUse = .whereSmaller, maxReceiveBytes: Int) {
+    super.init(compression, use, maxReceiveBytes: maxReceiveBytes)
   }
 
   override func addCommon(_ defaults: RequestDefaults, to fields: FieldList) -> Bool {

@@ -36,7 +36,8 @@ final class GRPCWebFraming: CommonFraming {
     self.isText = isText
     padsEach = request.kind.sendsOne || request.kind == .bidi && !defaults.isHalfDuplex
     super.init(
-      request.settings.compression, maxReceiveBytes: request.settings.maxReceiveBytes,
+      request.settings.compression, request.settings.compressionUse,
+      maxReceiveBytes: request.settings.maxReceiveBytes,
       lastFlag: GRPCWebFraming.trailersFlag, isPrefixed: !isText)
   }
 

@@ -9,7 +9,7 @@ static void empty_unary(client *client) {
   penstock_reply *reply = unary_ok(client, SERVICE "EmptyCall", (bytes){0}, NULL);
   size_t length = 1;
   if (reply) {
-    CHECK(penstock_reply_message(reply, &length) != NULL);
+    CHECK(penstock_reply_bytes(reply, &length) != NULL);
     CHECK_INT(length, 0);
   }
   penstock_reply_release(reply);
@@ -168,7 +168,7 @@ static void check_echo_status(client *client, const char *message, bool streams)
   put_status(&request, PENSTOCK_STATUS_UNKNOWN, message);
   penstock_reply *reply = rpc_unary(client, SERVICE "UnaryCall", request.data, request.length, NULL);
   CHECK_STATUS(reply, PENSTOCK_STATUS_UNKNOWN, message);
-  if (reply) CHECK(penstock_reply_message(reply, NULL) == NULL);
+  if (reply) CHECK(penstock_reply_bytes(reply, NULL) == NULL);
   penstock_reply_release(reply);
   rpc *call = streams ? rpc_start(client, SERVICE "FullDuplexCall", BIDI, NULL) : NULL;
   if (call) {

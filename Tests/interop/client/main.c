@@ -230,7 +230,7 @@ static void one_call(client *client, const request *request, int number) {
   penstock_reply *reply = rpc_finish(call);
   if (one) {
     size_t length = 0;
-    const void *data = penstock_reply_message(reply, &length);
+    const void *data = penstock_reply_bytes(reply, &length);
     if (data) {
       lengths[count++] = length;
       bytes_add(&received, data, length);

@@ -138,7 +138,7 @@ static void message_limits(client *client) {
       bytes_free(&request);
       CHECK_STATUS(reply, over ? PENSTOCK_STATUS_RESOURCE_EXHAUSTED : PENSTOCK_STATUS_OK, NULL);
       size_t length = 0;
-      if (reply && !over && penstock_reply_message(reply, &length)) CHECK_INT(length, limit);
+      if (reply && !over && penstock_reply_bytes(reply, &length)) CHECK_INT(length, limit);
       penstock_reply_release(reply);
     }
   }
@@ -318,7 +318,7 @@ static void echo_any_bytes(client *client) {
     penstock_reply *reply = rpc_finish(call);
     CHECK_STATUS(reply, PENSTOCK_STATUS_OK, NULL);
     size_t length = 0;
-    const void *found = message ? penstock_message_bytes(message, &length) : penstock_reply_message(reply, &length);
+    const void *found = message ? penstock_message_bytes(message, &length) : penstock_reply_bytes(reply, &length);
     CHECK(found && length == sizeof(data) && memcmp(found, data, length) == 0);
     penstock_message_release(message);
     rpc_free(call);

@@ -80,13 +80,13 @@ static int64_t payload_size(const void *data, size_t length) {
 
 int64_t reply_payload(const penstock_reply *reply) {
   size_t length = 0;
-  const void *data = penstock_reply_message(reply, &length);
+  const void *data = penstock_reply_bytes(reply, &length);
   return data ? payload_size(data, length) : -1;
 }
 
 int64_t reply_total(const penstock_reply *reply) {
   size_t length = 0;
-  const void *data = penstock_reply_message(reply, &length);
+  const void *data = penstock_reply_bytes(reply, &length);
   reader fields = reader_new(data, length);
   int64_t total = data ? 0 : -1;
   while (reader_next(&fields)) {

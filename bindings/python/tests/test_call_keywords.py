@@ -57,6 +57,26 @@ def test_a_call_says_how_idempotent_it_is(channel: Channel, way: str) -> None:
     assert seen == [*Idempotency, Idempotency.UNKNOWN]
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_a_call_compresses_from_a_minimum_size(channel: Channel, way: str) -> None:
+    for least, is_longer in ((None, False), (0, True), (100, False)):
+        sent = WAYS[way](channel, compression="gzip", compression_min_bytes=least).stats["sent"]
+        assert (sent["compressed_bytes"] > sent["bytes"]) == is_longer, (least, sent)
+
+
+@pytest.mark.parametrize("way", {**WAYS, **SHORT})
+def test_a_call_limits_what_it_receives(channel: Channel, way: str) -> None:
+    call = {**WAYS, **SHORT}[way]
+    call(channel, max_receive_message_bytes=1)
+    with pytest.raises(penstock.RpcError, match="RESOURCE_EXHAUSTED"):
+        call(channel, max_receive_message_bytes=0)
+    for wrong in (-1, 2**31):
+        with pytest.raises(penstock.InvalidArgumentError, match="a number of bytes"):
+            call(channel, max_receive_message_bytes=wrong)
+    with pytest.raises(TypeError):
+        call(channel, compression_min_bytes="1")
+
+
 def test_an_error_has_the_trace_of_its_call(channel: Channel) -> None:
     channel.add_interceptor(Only(on_start=lambda hop: hop.end(penstock.StatusCode.ABORTED, "no")), name="guard")
     for way, call in {**WAYS, **SHORT}.items():

@@ -73,16 +73,6 @@ def test_a_verdict_after_a_time(channel: Channel) -> None:
     assert call.stats["duration_us"] >= 50_000
 
 
-def test_a_ticket_ends_the_call_after_a_time(channel: Channel) -> None:
-    def start(hop: Hop) -> Verdict:
-        hop.ticket().end_after(StatusCode.ABORTED, "too late", 0.05)
-        return Verdict.PAUSE
-
-    channel.add_interceptor(Only(on_start=start))
-    with pytest.raises(RpcError, match="ABORTED: too late"):
-        unary(channel, timeout=30)
-
-
 def test_a_ticket_is_used_once(channel: Channel) -> None:
     tickets: List[Ticket] = []
 

@@ -38,7 +38,7 @@ def test_a_unary_call_without_interceptors_takes_one_c_function_and_the_reply_s(
     called(b"x")  # From here on the parsed options are kept.
     for name, function in library.functions().items():
         monkeypatch.setattr(_raw, name, noted(name, function))
-    reply = ["penstock_reply_code", "penstock_reply_message", "penstock_reply_release"]
+    reply = ["penstock_reply_code", "penstock_reply_bytes", "penstock_reply_release"]
     assert called(b"x") == ["penstock_channel_unary", *reply]
     channel.add_interceptor(Interceptor())
     names.clear()

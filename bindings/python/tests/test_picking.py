@@ -159,8 +159,9 @@ def test_a_hop_refuses_a_server(zones: Dict[str, List[str]]) -> None:
 def test_the_only_server_is_refused(zones: Dict[str, List[str]]) -> None:
     hop = Refusing(zones["a"][0])
     words = "interceptors have refused every endpoint that is ready: 1"
-    with open_channel(zones, policy="pick_first", interceptors=[hop]) as channel, pytest.raises(
-        penstock.RpcError, match=words
+    with (
+        open_channel(zones, policy="pick_first", interceptors=[hop]) as channel,
+        pytest.raises(penstock.RpcError, match=words),
     ):
         ask(channel)
     assert hop.seen == [f"{zones['a'][0]} a"]

@@ -128,7 +128,7 @@ def test_constants_are_those_of_the_header() -> None:
     }
     ours = {name: value for name, value in vars(_constants).items() if name.isupper()}
     verdicts = ("NEXT", "PAUSE", "HOLD", "DROP", "TAKE", "RESTART", "SKIP")
-    kinds = ("E_", "CONNECTION_", "CONNECTIVITY_", "EVENT_", "IDEMPOTENCY_", "KIND_", "LEVEL_", "PICK_")
+    kinds = ("E_", "CONNECTION_", "CONNECTIVITY_", "EVENT_", "IDEMPOTENCY_", "KIND_", "LEVEL_", "MESSAGE_", "PICK_")
     expected = {
         name: number
         for name, number in defined.items()

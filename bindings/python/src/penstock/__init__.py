@@ -18,6 +18,7 @@ from typing import Any
 from . import ready
 from ._calls.call import Call
 from ._calls.caller import StreamStream, StreamUnary, UnaryStream, UnaryUnary
+from ._calls.cancel import CancelScope
 from ._calls.encoding import Codec, JSONCodec, ProtobufJSONCodec
 from ._calls.side_channel import SideChannel
 from ._channels.channel import Channel
@@ -63,6 +64,7 @@ __all__ = [
     "BusyError",
     "CInterceptor",
     "Call",
+    "CancelScope",
     "Channel",
     "ClosedError",
     "Codec",

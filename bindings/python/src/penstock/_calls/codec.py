@@ -18,6 +18,7 @@ from .._handles.context import run
 from .._handles.ctrl_c import escape, recover
 from .._handles.errors import check, check_with
 from .._handles.objects import forget, own, registry
+from .._raw import constants as c
 
 _logger = logging.getLogger("penstock")
 
@@ -36,15 +37,15 @@ class Boxed:
         self._codec = codec
         Boxed.ever = True
 
-    def fill(self, message: c_void_p, codec: Optional[int] = None) -> None:
+    def fill(self, message: c_void_p, codec: Optional[int] = None, flags: int = 0) -> None:
         """Makes a ``penstock_message *`` of the message, which the caller releases. ``codec``: a ``penstock_codec
-        *`` to use instead of the message's own."""
+        *`` to use instead of the message's own. ``flags``: see message.h."""
         if codec is None:
             assert self._codec is not None
             codec = self._codec.handle
         number = registry.add(self)
         try:
-            check(_raw.penstock_message_new_object(codec, number, byref(message)))
+            check(_raw.penstock_message_new_object(codec, number, flags, byref(message)))
         finally:
             if message.value is None:
                 registry.remove(number)
@@ -55,16 +56,15 @@ def fill(message: c_void_p, data: Any, codec: Optional[int] = None) -> int:
     ``codec``, a ``penstock_codec *``, ``data`` is an object for it; otherwise it is a `Boxed` or bytes. Returns the
     size in bytes; 0 for an object."""
     content = data.message if isinstance(data, Uncompressed) else data
+    flags = c.MESSAGE_NO_COMPRESS if isinstance(data, Uncompressed) else 0
     length = 0
     if codec is not None:
-        Boxed(content).fill(message, codec)
+        Boxed(content).fill(message, codec, flags)
     elif isinstance(content, Boxed):
-        content.fill(message)
+        content.fill(message, flags=flags)
     else:
         content, length = sized(content)
-        check(_raw.penstock_message_new(content, length, byref(message)))
-    if isinstance(data, Uncompressed):
-        check(_raw.penstock_message_set_no_compress(message))
+        check(_raw.penstock_message_new(content, length, flags, byref(message)))
     return length
 
 

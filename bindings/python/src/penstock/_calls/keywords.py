@@ -10,9 +10,10 @@ import textwrap
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional, Tuple, TypeVar, Union
 
-from .._handles.arguments import milliseconds
+from .._handles.arguments import milliseconds, whole_number
 from .._handles.metadata import Metadata, MetadataLike, MetadataValue, given_pairs
 from .._handles.verdict import Idempotency, Level, level_of
+from .cancel import CancelScope
 
 if TYPE_CHECKING:
     from typing_extensions import Concatenate, ParamSpec
@@ -85,6 +86,10 @@ def _compression(compression: Any) -> str:
     return f'"{name}"'
 
 
+def _bytes(size: int) -> str:
+    return str(whole_number(size, "a number of bytes", 0, 2**31 - 1))
+
+
 def _trace(trace: int) -> str:
     if not isinstance(trace, int):
         raise TypeError(f"trace must be a number of events, not {type(trace).__name__}")
@@ -141,6 +146,24 @@ class CallKeywords:
             '``"identity"``, ``"gzip"`` or a member of ``grpc.Compression``. None: the channel\'s',
         ),
     )
+    compression_min_bytes: Optional[int] = field(
+        default=None,
+        metadata=_about(
+            "compression_min_bytes",
+            _bytes,
+            "the size from which messages are compressed, if the call compresses, even where that makes them longer; "
+            "0: every message. None: as the channel's options say; without such an option, a message is compressed "
+            "where that makes it smaller",
+        ),
+    )
+    max_receive_message_bytes: Optional[int] = field(
+        default=None,
+        metadata=_about(
+            "max_receive_message_bytes",
+            _bytes,
+            "the size limit of one received message, after decompression. None: the channel's",
+        ),
+    )
     interceptors: Interceptors = field(
         default=(),
         metadata=_about(
@@ -173,12 +196,19 @@ class CallKeywords:
         metadata=_about(
             "content_subtype",
             json.dumps,
-            "the name of the messages' encoding in the content-type, such as ``\"json\"``. None: that of the "
+            'the name of the messages\' encoding in the content-type, such as ``"json"``. None: that of the '
             "channel's ``codec``, or its option ``content_subtype``",
         ),
     )
 
+    cancel_scope: Optional[CancelScope] = field(
+        default=None,
+        metadata=_about(None, None, "a `CancelScope`, with which any thread can cancel the call"),
+    )
+
     def __post_init__(self) -> None:
+        if self.cancel_scope is not None and not isinstance(self.cancel_scope, CancelScope):
+            raise TypeError(f"cancel_scope must be a CancelScope, not {type(self.cancel_scope).__name__}")
         if self.interceptors != ():
             self.interceptors = tuple(self.interceptors)
 

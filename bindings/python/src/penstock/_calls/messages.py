@@ -55,11 +55,11 @@ def _copied(context: Optional[Context]) -> Context:
 
 def body(reply: int) -> Data:
     """The response message in a ``penstock_reply *``; ``b""`` if there is none."""
-    item = boxed(_raw.penstock_message_object(_raw.penstock_reply_response(reply))) if Boxed.ever else None
+    item = boxed(_raw.penstock_message_object(_raw.penstock_reply_response_message(reply))) if Boxed.ever else None
     if item is not None:
         return item
     length = c_size_t()
-    data = _raw.penstock_reply_message(reply, byref(length))
+    data = _raw.penstock_reply_bytes(reply, byref(length))
     return ctypes.string_at(data, length.value) if data else b""
 
 

@@ -79,9 +79,13 @@ def call_options(
     options; `has_begun` is to be called then. ``lent`` and ``keeps``: see `CallContext`. TypeError, ValueError
     (`InvalidArgumentError` is one): a wrong argument."""
     text = keywords.options()
-    # Options with metadata are not kept, since it differs from call to call; neither are credentials.
+    # Options with metadata or a scope are not kept, since these differ from call to call; neither are credentials.
     is_kept = not (
-        keywords.metadata or keywords.credentials is not None or codec is not None or keywords.interceptors
+        keywords.metadata
+        or keywords.credentials is not None
+        or codec is not None
+        or keywords.interceptors
+        or keywords.cancel_scope is not None
     )
     if context is None and is_kept:
         kept = _kept.get(text)
@@ -92,6 +96,9 @@ def call_options(
             _kept[text] = kept
         return kept
     options = _taken(text) if is_kept else CallOptions(text)
+    if keywords.cancel_scope is not None:
+        scope = keywords.cancel_scope._handle
+        check(_raw.penstock_call_options_set_cancel_scope(options.handle, scope), "the scope can't be used")
     if codec is not None:
         check(_raw.penstock_call_options_set_codec(options.handle, codec.handle))
     if context is not None:

@@ -245,9 +245,9 @@ class Channel(Keeper, Caller):
 
         StateError: the channel has no TLS. InvalidArgumentError: a text does not parse, or chain and key do not
         belong together."""
-        texts = map(_pem, (roots, certificate_chain, private_key))
+        parts = [part for text in (roots, certificate_chain, private_key) for part in _pem(text)]
         error = c_void_p()
-        check_with(_raw.penstock_channel_set_tls_pem(self._handle, *texts, byref(error)), error)
+        check_with(_raw.penstock_channel_set_tls_pem(self._handle, *parts, byref(error)), error)
 
     # ---- The end ----
 
@@ -283,10 +283,10 @@ class Channel(Keeper, Caller):
         return f"<penstock.Channel {self.target!r}>"
 
 
-def _pem(text: Union[str, bytes, None]) -> Optional[bytes]:
-    if text is None:
-        return None
-    return c_string(text.decode() if isinstance(text, bytes) else text, "a text in PEM form")
+def _pem(text: Union[str, bytes, None]) -> Tuple[Optional[bytes], int]:
+    """A text in PEM form as C gets it: its bytes, and their number."""
+    data = text.encode() if isinstance(text, str) else text
+    return data, 0 if data is None else len(data)
 
 
 def _json_default(value: object) -> object:

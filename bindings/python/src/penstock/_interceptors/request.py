@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ctypes import byref, c_void_p
-from typing import Any, Callable, List, Optional
+from ctypes import byref, c_int32, c_int64, c_size_t, c_void_p
+from typing import Any, Callable, List, Optional, Union
 
 from .. import _raw
 from .._calls.codec import Boxed, content, fill
@@ -38,6 +38,18 @@ class RequestFields(Uncopied):
     def _set(self, function: Callable[[int, Any], int], value: Any, words: str) -> None:
         check_hop(self._handle, function(self._request(), value), words)
 
+    def _text(self, function: Callable[[int], Optional[bytes]]) -> str:
+        """The text that a getter gives. StateError: the request can't be read here."""
+        text = function(self._request())
+        if text is None:
+            raise StateError(c.E_STATE, "the request can't be read here")
+        return text_of(text)
+
+    def _number(self, function: Callable[[int, Any], int], out: Union[c_int32, c_int64, c_size_t]) -> int:
+        """The number that a getter stores in ``out``."""
+        check_hop(self._handle, function(self._request(), byref(out)), "the request can't be read here")
+        return out.value
+
     @property
     def request_metadata(self) -> Metadata:
         """The request's metadata: in `create`, and where the request may be changed. StateError elsewhere."""
@@ -49,7 +61,7 @@ class RequestFields(Uncopied):
     @property
     def method(self) -> str:
         """The method, ``/package.Service/Method``; can be set."""
-        return text_of(_raw.penstock_request_method(self._request()))
+        return self._text(_raw.penstock_request_method)
 
     @method.setter
     def method(self, method: str) -> None:
@@ -59,7 +71,7 @@ class RequestFields(Uncopied):
     @property
     def authority(self) -> str:
         """The authority that is sent; can be set."""
-        return text_of(_raw.penstock_request_authority(self._request()))
+        return self._text(_raw.penstock_request_authority)
 
     @authority.setter
     def authority(self, authority: str) -> None:
@@ -69,7 +81,7 @@ class RequestFields(Uncopied):
     @property
     def deadline(self) -> Optional[float]:
         """The seconds until the deadline, 0 if it has passed, None if there is none; can be set."""
-        left = int(_raw.penstock_request_deadline_ms(self._request()))
+        left = self._number(_raw.penstock_request_deadline_ms, c_int64())
         return None if left < 0 else left / 1000
 
     @deadline.setter
@@ -80,7 +92,7 @@ class RequestFields(Uncopied):
     @property
     def compression(self) -> str:
         """The compression of sent messages, ``"identity"`` or ``"gzip"``; can be set."""
-        return text_of(_raw.penstock_request_compression(self._request()))
+        return self._text(_raw.penstock_request_compression)
 
     @compression.setter
     def compression(self, name: str) -> None:
@@ -90,7 +102,7 @@ class RequestFields(Uncopied):
     @property
     def max_receive_message_bytes(self) -> int:
         """The limit on one received message; can be set."""
-        return int(_raw.penstock_request_max_receive_message_bytes(self._request()))
+        return self._number(_raw.penstock_request_max_receive_message_bytes, c_size_t())
 
     @max_receive_message_bytes.setter
     def max_receive_message_bytes(self, size: int) -> None:
@@ -100,7 +112,7 @@ class RequestFields(Uncopied):
     @property
     def max_send_message_bytes(self) -> int:
         """The limit on one message as it leaves the last hop; can be set."""
-        return int(_raw.penstock_request_max_send_message_bytes(self._request()))
+        return self._number(_raw.penstock_request_max_send_message_bytes, c_size_t())
 
     @max_send_message_bytes.setter
     def max_send_message_bytes(self, size: int) -> None:
@@ -111,7 +123,7 @@ class RequestFields(Uncopied):
     def idempotency(self) -> Idempotency:
         """How safe it is to make the call twice. Connect calls a unary method without side effects by HTTP GET, see
         `http_method`. Can be set."""
-        return Idempotency(_raw.penstock_request_idempotency(self._request()))
+        return Idempotency(self._number(_raw.penstock_request_idempotency, c_int32()))
 
     @idempotency.setter
     def idempotency(self, idempotency: Idempotency) -> None:
@@ -125,13 +137,13 @@ class RequestFields(Uncopied):
         long (``max_get_url_bytes``) turns a GET into a POST: in `on_send` at the bytes level this is known, unless
         compression may shorten the message; in earlier callbacks it is not. Once the request was sent, this is the
         method with which it was sent."""
-        return text_of(_raw.penstock_request_http_method(self._request()))
+        return self._text(_raw.penstock_request_http_method)
 
     @property
     def allows_get(self) -> bool:
         """Whether the request may be an HTTP GET, which has the message in its URL, where servers and proxies may log
         and cache it. Can be set."""
-        return bool(_raw.penstock_request_allows_get(self._request()))
+        return bool(self._number(_raw.penstock_request_allows_get, c_int32()))
 
     @allows_get.setter
     def allows_get(self, allows: bool) -> None:
@@ -142,7 +154,7 @@ class RequestFields(Uncopied):
         """The name of the messages' encoding in the content-type: ``"json"`` for ``application/grpc+json``, or with
         Connect for ``application/json``; ``""`` for the usual one. Can be set, which leaves the messages as they are.
         A content-type of the response other than ``application/grpc`` is among the response's headers."""
-        return text_of(_raw.penstock_request_content_subtype(self._request()))
+        return self._text(_raw.penstock_request_content_subtype)
 
     @content_subtype.setter
     def content_subtype(self, subtype: str) -> None:
@@ -153,7 +165,7 @@ class RequestFields(Uncopied):
     def user_agent(self) -> str:
         """The ``user-agent`` that this call sends instead of its channel's; ``""`` if it sends the channel's. A text
         that is set is put before the library's own name; ``""`` restores the channel's."""
-        return text_of(_raw.penstock_request_user_agent(self._request()))
+        return self._text(_raw.penstock_request_user_agent)
 
     @user_agent.setter
     def user_agent(self, application: str) -> None:
@@ -164,7 +176,7 @@ class RequestFields(Uncopied):
     def wait_for_ready(self) -> bool:
         """Whether the call waits for a connection, however long it takes. Otherwise it fails with UNAVAILABLE where
         the channel can't connect. Can be set."""
-        return bool(_raw.penstock_request_wait_for_ready(self._request()))
+        return bool(self._number(_raw.penstock_request_wait_for_ready, c_int32()))
 
     @wait_for_ready.setter
     def wait_for_ready(self, wait: bool) -> None:
@@ -215,7 +227,7 @@ class RequestFields(Uncopied):
     @property
     def has_credentials(self) -> bool:
         """Whether the call has credentials; their value is not shown."""
-        return bool(_raw.penstock_request_has_credentials(self._request()))
+        return bool(self._number(_raw.penstock_request_has_credentials, c_int32()))
 
     def set_credentials(self, authorization: Optional[str]) -> None:
         """Replaces the call's credentials by this value of ``authorization``, which is sent over TLS only; None

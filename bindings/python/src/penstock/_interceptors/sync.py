@@ -178,7 +178,6 @@ class InterceptedCall(HopView):
     # ---- Call values ----
 
 
-
 class InterceptedReply:
     """The response of an `InterceptedCall`, which may be changed until the interceptor's function returns. Once
     the function has called `InterceptedCall.next` again, only headers and status can be read, and nothing can be

@@ -7,11 +7,11 @@ from typing import Any, Iterable, Tuple
 
 from .. import _raw
 from .._calls.codec import Boxed, content, fill
-from .._handles.arguments import Uncompressed, c_string, milliseconds, sized
+from .._handles.arguments import Uncompressed, milliseconds, sized
 from .._handles.errors import StateError, check, check_hop
 from .._handles.metadata import Metadata, MetadataLike
 from .._handles.objects import own
-from .._handles.status import CodeLike, DetailLike, Status, StatusLike, as_status, code_number
+from .._handles.status import DetailLike, Status, StatusLike, as_status
 from .._handles.verdict import EventKind, Verdict
 from .._raw import constants as c
 from .request import RequestFields
@@ -66,12 +66,6 @@ class Ticket:
             _raw.penstock_ticket_resolve_after(self.number, int(verdict), milliseconds(seconds)),
             f"the ticket can't be resolved to {verdict!r}",
         )
-
-    def end_after(self, code: CodeLike, message: str, seconds: float) -> None:
-        """Ends the call at the hop after ``seconds``, unless the ticket is resolved before."""
-        text = c_string(message, "a message")
-        result = _raw.penstock_ticket_end_after(self.number, code_number(code), text, milliseconds(seconds))
-        check(result, "the ticket can't be used")
 
     def event(self) -> Event:
         """The ticket's event. Until the ticket is spent it may be read and changed, by one thread at a time."""

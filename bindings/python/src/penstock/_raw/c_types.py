@@ -77,6 +77,8 @@ class penstock_interceptor(Structure):
         ("level", c_uint32),
         ("per_attempt", c_uint32),
         ("hold_bytes", c_size_t),
+        ("replay_bytes", c_size_t),
+        ("max_restarts", c_size_t),
         ("user_data", c_void_p),
         ("finalizer", penstock_finalizer),
         ("create", penstock_hop_create),
@@ -90,8 +92,6 @@ class penstock_interceptor(Structure):
         ("on_cancel", penstock_hop_callback),
         ("on_demand", penstock_hop_callback),
         ("on_sent", penstock_hop_callback),
-        ("replay_bytes", c_size_t),
-        ("max_restarts", c_size_t),
         ("outbound_executor", c_void_p),
         ("inbound_executor", c_void_p),
         ("on_connection", penstock_connection_callback),
@@ -108,6 +108,9 @@ class penstock_async_interceptor(Structure):
         ("kinds", c_uint32),
         ("level", c_uint32),
         ("per_attempt", c_uint32),
+        ("hold_bytes", c_size_t),
+        ("replay_bytes", c_size_t),
+        ("max_restarts", c_size_t),
         ("user_data", c_void_p),
         ("finalizer", penstock_finalizer),
         ("create", penstock_hop_create),
@@ -122,9 +125,6 @@ class penstock_async_interceptor(Structure):
         ("on_demand", penstock_hop_callback),
         ("on_sent", penstock_hop_callback),
         ("on_pick", penstock_hop_callback),
-        ("hold_bytes", c_size_t),
-        ("replay_bytes", c_size_t),
-        ("max_restarts", c_size_t),
         ("headers_wait", c_uint64),
     ]
 
@@ -138,11 +138,11 @@ class penstock_sync_interceptor(Structure):
         ("level", c_uint32),
         ("per_attempt", c_uint32),
         ("hold_bytes", c_size_t),
+        ("replay_bytes", c_size_t),
+        ("max_restarts", c_size_t),
         ("user_data", c_void_p),
         ("finalizer", penstock_finalizer),
         ("intercept", penstock_intercept),
-        ("replay_bytes", c_size_t),
-        ("max_restarts", c_size_t),
     ]
 
 

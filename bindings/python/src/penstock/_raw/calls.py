@@ -1,5 +1,5 @@
 """The functions for making calls: those of runtime.h, message.h, call.h, channel.h, registration.h, codec.h,
-resolver.h and picker.h."""
+cancel.h, resolver.h and picker.h."""
 
 from __future__ import annotations
 
@@ -48,13 +48,20 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     # penstock_result penstock_runtime_snapshot_json(penstock_runtime *runtime, int64_t timeout_ms, char **json);
     "penstock_runtime_snapshot_json": (c_int32, c_void_p, c_int64, POINTER(c_void_p)),
     # ---- message.h ----
-    # penstock_result penstock_message_new(const void *data, size_t length, penstock_message **message);
-    "penstock_message_new": (c_int32, c_void_p, c_size_t, POINTER(c_void_p)),
-    # penstock_result penstock_message_wrap(const void *data, size_t length, void *user_data, penstock_finalizer
-    # finalizer, penstock_message **message);
-    "penstock_message_wrap": (c_int32, c_void_p, c_size_t, c_void_p, penstock_finalizer, POINTER(c_void_p)),
-    # penstock_result penstock_message_set_no_compress(penstock_message *message);
-    "penstock_message_set_no_compress": (c_int32, c_void_p),
+    # penstock_result penstock_message_new(const void *data, size_t length, uint32_t flags, penstock_message
+    # **message);
+    "penstock_message_new": (c_int32, c_void_p, c_size_t, c_uint32, POINTER(c_void_p)),
+    # penstock_result penstock_message_new_lent(const void *data, size_t length, uint32_t flags, void *user_data,
+    # penstock_finalizer finalizer, penstock_message **message);
+    "penstock_message_new_lent": (
+        c_int32,
+        c_void_p,
+        c_size_t,
+        c_uint32,
+        c_void_p,
+        penstock_finalizer,
+        POINTER(c_void_p),
+    ),
     # const void *penstock_message_bytes(const penstock_message *message, size_t *length);
     "penstock_message_bytes": (c_void_p, c_void_p, POINTER(c_size_t)),
     # penstock_message *penstock_message_retain(penstock_message *message);
@@ -93,8 +100,6 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
         POINTER(c_uint64),
         POINTER(c_void_p),
     ),
-    # penstock_result penstock_call_options_cancel(penstock_call_options *options, const char *reason);
-    "penstock_call_options_cancel": (c_int32, c_void_p, c_char_p),
     # penstock_reply *penstock_reply_retain(penstock_reply *reply);
     "penstock_reply_retain": (c_void_p, c_void_p),
     # void penstock_reply_release(penstock_reply *reply);
@@ -105,10 +110,10 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_reply_status": (c_void_p, c_void_p),
     # const char *penstock_reply_status_json(const penstock_reply *reply);
     "penstock_reply_status_json": (c_char_p, c_void_p),
-    # const void *penstock_reply_message(const penstock_reply *reply, size_t *length);
-    "penstock_reply_message": (c_void_p, c_void_p, POINTER(c_size_t)),
-    # penstock_message *penstock_reply_response(const penstock_reply *reply);
-    "penstock_reply_response": (c_void_p, c_void_p),
+    # const void *penstock_reply_bytes(const penstock_reply *reply, size_t *length);
+    "penstock_reply_bytes": (c_void_p, c_void_p, POINTER(c_size_t)),
+    # penstock_message *penstock_reply_response_message(const penstock_reply *reply);
+    "penstock_reply_response_message": (c_void_p, c_void_p),
     # const penstock_metadata *penstock_reply_headers(const penstock_reply *reply);
     "penstock_reply_headers": (c_void_p, c_void_p),
     # const penstock_metadata *penstock_reply_trailers(const penstock_reply *reply);
@@ -193,9 +198,19 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_channel_close": (c_int32, c_void_p),
     # penstock_result penstock_channel_close_gracefully(penstock_channel *channel, int64_t timeout_ms);
     "penstock_channel_close_gracefully": (c_int32, c_void_p, c_int64),
-    # penstock_result penstock_channel_set_tls_pem(penstock_channel *channel, const char *roots, const char *chain,
-    # const char *key, penstock_error **error);
-    "penstock_channel_set_tls_pem": (c_int32, c_void_p, c_char_p, c_char_p, c_char_p, POINTER(c_void_p)),
+    # penstock_result penstock_channel_set_tls_pem(penstock_channel *channel, const void *roots, size_t roots_length,
+    # const void *chain, size_t chain_length, const void *key, size_t key_length, penstock_error **error);
+    "penstock_channel_set_tls_pem": (
+        c_int32,
+        c_void_p,
+        c_void_p,
+        c_size_t,
+        c_void_p,
+        c_size_t,
+        c_void_p,
+        c_size_t,
+        POINTER(c_void_p),
+    ),
     # penstock_result penstock_channel_unary(penstock_channel *channel, const char *method, const void *request,
     # size_t length, const penstock_call_options *options, penstock_reply **reply, penstock_error **error);
     "penstock_channel_unary": (
@@ -278,8 +293,9 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_channel_set_codec": (c_int32, c_void_p, c_void_p),
     # penstock_result penstock_call_options_set_codec(penstock_call_options *options, penstock_codec *codec);
     "penstock_call_options_set_codec": (c_int32, c_void_p, c_void_p),
-    # penstock_result penstock_message_new_object(penstock_codec *codec, void *object, penstock_message **message);
-    "penstock_message_new_object": (c_int32, c_void_p, c_void_p, POINTER(c_void_p)),
+    # penstock_result penstock_message_new_object(penstock_codec *codec, void *object, uint32_t flags,
+    # penstock_message **message);
+    "penstock_message_new_object": (c_int32, c_void_p, c_void_p, c_uint32, POINTER(c_void_p)),
     # void *penstock_message_object(const penstock_message *message);
     "penstock_message_object": (c_void_p, c_void_p),
     # ---- fork.h ----
@@ -289,6 +305,18 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_fork_parent": (None,),
     # void penstock_fork_child(void);
     "penstock_fork_child": (None,),
+    # ---- cancel.h ----
+    # penstock_result penstock_cancel_scope_new(penstock_cancel_scope **scope);
+    "penstock_cancel_scope_new": (c_int32, POINTER(c_void_p)),
+    # penstock_result penstock_cancel_scope_cancel(penstock_cancel_scope *scope, const char *reason);
+    "penstock_cancel_scope_cancel": (c_int32, c_void_p, c_char_p),
+    # penstock_cancel_scope *penstock_cancel_scope_retain(penstock_cancel_scope *scope);
+    "penstock_cancel_scope_retain": (c_void_p, c_void_p),
+    # void penstock_cancel_scope_release(penstock_cancel_scope *scope);
+    "penstock_cancel_scope_release": (None, c_void_p),
+    # penstock_result penstock_call_options_set_cancel_scope(penstock_call_options *options, penstock_cancel_scope
+    # *scope);
+    "penstock_call_options_set_cancel_scope": (c_int32, c_void_p, c_void_p),
     # ---- resolver.h ----
     # penstock_result penstock_channel_set_resolver(penstock_channel *channel, const penstock_resolver_functions
     # *functions, penstock_resolver **resolver, penstock_error **error);

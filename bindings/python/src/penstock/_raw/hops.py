@@ -19,20 +19,20 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_request_authority": (c_char_p, c_void_p),
     # penstock_result penstock_request_set_authority(penstock_request *request, const char *authority);
     "penstock_request_set_authority": (c_int32, c_void_p, c_char_p),
-    # int64_t penstock_request_deadline_ms(const penstock_request *request);
-    "penstock_request_deadline_ms": (c_int64, c_void_p),
+    # penstock_result penstock_request_deadline_ms(const penstock_request *request, int64_t *ms);
+    "penstock_request_deadline_ms": (c_int32, c_void_p, POINTER(c_int64)),
     # penstock_result penstock_request_set_deadline_ms(penstock_request *request, int64_t ms);
     "penstock_request_set_deadline_ms": (c_int32, c_void_p, c_int64),
     # const char *penstock_request_compression(const penstock_request *request);
     "penstock_request_compression": (c_char_p, c_void_p),
     # penstock_result penstock_request_set_compression(penstock_request *request, const char *name);
     "penstock_request_set_compression": (c_int32, c_void_p, c_char_p),
-    # size_t penstock_request_max_receive_message_bytes(const penstock_request *request);
-    "penstock_request_max_receive_message_bytes": (c_size_t, c_void_p),
+    # penstock_result penstock_request_max_receive_message_bytes(const penstock_request *request, size_t *bytes);
+    "penstock_request_max_receive_message_bytes": (c_int32, c_void_p, POINTER(c_size_t)),
     # penstock_result penstock_request_set_max_receive_message_bytes(penstock_request *request, size_t bytes);
     "penstock_request_set_max_receive_message_bytes": (c_int32, c_void_p, c_size_t),
-    # size_t penstock_request_max_send_message_bytes(const penstock_request *request);
-    "penstock_request_max_send_message_bytes": (c_size_t, c_void_p),
+    # penstock_result penstock_request_max_send_message_bytes(const penstock_request *request, size_t *bytes);
+    "penstock_request_max_send_message_bytes": (c_int32, c_void_p, POINTER(c_size_t)),
     # penstock_result penstock_request_set_max_send_message_bytes(penstock_request *request, size_t bytes);
     "penstock_request_set_max_send_message_bytes": (c_int32, c_void_p, c_size_t),
     # const char *penstock_request_content_subtype(const penstock_request *request);
@@ -43,22 +43,22 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_request_user_agent": (c_char_p, c_void_p),
     # penstock_result penstock_request_set_user_agent(penstock_request *request, const char *application);
     "penstock_request_set_user_agent": (c_int32, c_void_p, c_char_p),
-    # int32_t penstock_request_idempotency(const penstock_request *request);
-    "penstock_request_idempotency": (c_int32, c_void_p),
+    # penstock_result penstock_request_idempotency(const penstock_request *request, int32_t *idempotency);
+    "penstock_request_idempotency": (c_int32, c_void_p, POINTER(c_int32)),
     # penstock_result penstock_request_set_idempotency(penstock_request *request, int32_t idempotency);
     "penstock_request_set_idempotency": (c_int32, c_void_p, c_int32),
     # const char *penstock_request_http_method(const penstock_request *request);
     "penstock_request_http_method": (c_char_p, c_void_p),
-    # int32_t penstock_request_allows_get(const penstock_request *request);
-    "penstock_request_allows_get": (c_int32, c_void_p),
+    # penstock_result penstock_request_allows_get(const penstock_request *request, int32_t *allows);
+    "penstock_request_allows_get": (c_int32, c_void_p, POINTER(c_int32)),
     # penstock_result penstock_request_set_allows_get(penstock_request *request, int32_t allows);
     "penstock_request_set_allows_get": (c_int32, c_void_p, c_int32),
-    # int32_t penstock_request_wait_for_ready(const penstock_request *request);
-    "penstock_request_wait_for_ready": (c_int32, c_void_p),
+    # penstock_result penstock_request_wait_for_ready(const penstock_request *request, int32_t *wait);
+    "penstock_request_wait_for_ready": (c_int32, c_void_p, POINTER(c_int32)),
     # penstock_result penstock_request_set_wait_for_ready(penstock_request *request, int32_t wait);
     "penstock_request_set_wait_for_ready": (c_int32, c_void_p, c_int32),
-    # int32_t penstock_request_has_credentials(const penstock_request *request);
-    "penstock_request_has_credentials": (c_int32, c_void_p),
+    # penstock_result penstock_request_has_credentials(const penstock_request *request, int32_t *has);
+    "penstock_request_has_credentials": (c_int32, c_void_p, POINTER(c_int32)),
     # penstock_result penstock_request_set_credentials(penstock_request *request, const char *authorization);
     "penstock_request_set_credentials": (c_int32, c_void_p, c_char_p),
     # penstock_result penstock_request_message(penstock_request *request, size_t index, penstock_message **message);
@@ -182,9 +182,6 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_ticket_end_with": (c_int32, c_uint64, c_void_p),
     # penstock_result penstock_ticket_resolve_after(penstock_ticket ticket, int32_t verdict, uint64_t ms);
     "penstock_ticket_resolve_after": (c_int32, c_uint64, c_int32, c_uint64),
-    # penstock_result penstock_ticket_end_after(penstock_ticket ticket, int32_t code, const char *message, uint64_t
-    # ms);
-    "penstock_ticket_end_after": (c_int32, c_uint64, c_int32, c_char_p, c_uint64),
     # penstock_result penstock_ticket_hop(penstock_ticket ticket, penstock_hop **hop);
     "penstock_ticket_hop": (c_int32, c_uint64, POINTER(c_void_p)),
     # ---- async.h ----

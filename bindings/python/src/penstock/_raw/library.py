@@ -18,7 +18,7 @@ _KEEP_THE_GIL = {
     "penstock_hop_context",
     "penstock_pick_context",
     "penstock_reply_code",
-    "penstock_reply_message",
+    "penstock_reply_bytes",
 }
 
 _lock = threading.Lock()

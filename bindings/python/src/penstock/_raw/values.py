@@ -19,8 +19,6 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_set_out_of_memory_hook": (None, penstock_out_of_memory_hook, c_void_p),
     # void penstock_free(void *memory);
     "penstock_free": (None, c_void_p),
-    # penstock_result penstock_error_code(const penstock_error *error);
-    "penstock_error_code": (c_int32, c_void_p),
     # const char *penstock_error_message(const penstock_error *error);
     "penstock_error_message": (c_char_p, c_void_p),
     # const char *penstock_error_json(const penstock_error *error);
