@@ -170,7 +170,7 @@ class Call:
         elif type_ == "void *" and name == "object":
             self.before.append(f'cell *object = once_in(24) ? NULL : new_cell("{self.name}");')
             self.arguments.append("object")
-        elif type_ == "const void *" and ("size_t ", f"{name}_length") in parameters:
+        elif type_ == "const void *" and ("size_t", f"{name}_length") in parameters:
             self.before.append(f"bytes {name} = pick_bytes();")
             self.arguments.append(f"{name}.data")
         elif type_ == "size_t" and name.endswith("_length"):
