@@ -10,6 +10,7 @@ public enum DrivingThread {
   #if hasFeature(Embedded)
     @inline(__always)
   #else
+    @inline(never)
   #endif
   public static func begin(_ runtime: Runtime) {
     _ = cm_driven(Unmanaged.passUnretained(runtime).toOpaque(), 1)
@@ -18,6 +19,7 @@ public enum DrivingThread {
   #if hasFeature(Embedded)
     @inline(__always)
   #else
+    @inline(never)
   #endif
   public static func end(_ runtime: Runtime) {
     _ = cm_driven(Unmanaged.passUnretained(runtime).toOpaque(), -1)
@@ -32,6 +34,7 @@ public enum DrivingThread {
   #if hasFeature(Embedded)
     @inline(__always)
   #else
+    @inline(never)
   #endif
   public static func isCurrent() -> Bool { cm_drives() > 0 }
 }
