@@ -170,6 +170,7 @@ TEST(null_async) {
   OK(penstock_channel_add_interceptor(channel, &made, 0, &id, NULL));
   CHECK_INT(unary_code(channel, "ping"), PENSTOCK_STATUS_ABORTED);
   penstock_channel_release(channel);
+  EVENTUALLY(atomic_load(&finalized) == 2);
 }
 
 TEST(null_runtime) {
