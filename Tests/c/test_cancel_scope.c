@@ -155,6 +155,8 @@ static void race(penstock_channel *channel, int rounds) {
   enum { SHORTEST = 16, LONGEST = 1 << 26, MOST_CALLS = 1024 };
   int ok = 0, cancelled = 0, calls = 4;
   uint32_t longest = 20000;
+  /* Otherwise the calls of many rounds may be cancelled before there is a connection. */
+  check_echo(channel);
   rounds = test_rounds(rounds);
   for (int i = 0; i < rounds || ((ok == 0 || cancelled == 0) && i < rounds + 60); i++) {
     penstock_call_options *options = options_of(NULL);
@@ -163,7 +165,9 @@ static void race(penstock_channel *channel, int rounds) {
     pthread_t threads[2];
     for (int n = 0; n < 2; n++) pthread_create(&threads[n], NULL, run_caller, &self);
     latch_wait(&self.begun, 1 + (int)test_random(2));
-    for (uint32_t n = test_random(longest); n > 0; n--) atomic_thread_fence(memory_order_seq_cst);
+    /* volatile: no compiler leaves the loop out, as gcc does with a loop of fences under ThreadSanitizer. */
+    for (volatile uint32_t n = test_random(longest); n > 0; n--) {
+    }
     OK(penstock_cancel_scope_cancel(scope, "user went away"));
     for (int n = 0; n < 2; n++) pthread_join(threads[n], NULL);
     penstock_cancel_scope_release(scope);
@@ -179,7 +183,7 @@ static void race(penstock_channel *channel, int rounds) {
     ok += self.ok;
     cancelled += self.cancelled;
   }
-  CHECK(ok > 0 && cancelled > 0);
+  if (!CHECK(ok > 0 && cancelled > 0)) printf("  %d calls have ended by themselves, %d by the cancel\n", ok, cancelled);
 }
 
 TEST(cancel_races_with_the_end_of_a_unary) {
