@@ -52,7 +52,7 @@ private func settings(_ handle: OpaquePointer?) -> CallSettings? {
   }
 }
 
-/// What a handle shows of the labels of a request.
+/// The labels of a request, as far as a handle shows them.
 private enum ShownLabels {
   case notReadable
   /// nil: the request has none of its own.

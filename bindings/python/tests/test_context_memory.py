@@ -116,7 +116,7 @@ def test_a_context_of_a_registration_does_not_keep_its_channel(server: str) -> N
 
 
 def test_nothing_is_left_in_the_registry(channel: Channel) -> None:
-    # What other tests have left may go meanwhile.
+    # Leftovers of other tests may go meanwhile.
     assert soon(lambda: len(registry) == 0)
     channel.add_interceptor(Plain(Seen()))
     before = len(registry)

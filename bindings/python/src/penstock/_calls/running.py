@@ -1,4 +1,4 @@
-"""What the running calls of every style have in common: nothing here waits."""
+"""The part that running calls of every style have in common: nothing here waits."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Kept:
         self.kept = kept
 
 
-# What a keeper keeps, by number.
+# The objects that a keeper keeps, by number.
 Objects = Dict[int, Any]
 
 

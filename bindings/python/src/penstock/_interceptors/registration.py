@@ -41,7 +41,7 @@ class Scope(Protocol):
 
     @property
     def _kept(self) -> Optional[Objects]:
-        """What the scope keeps, see `Keeper`: the objects of its interceptors to which C refers; and, under the
+        """The objects that the scope keeps, see `Keeper`: those of its interceptors to which C refers; and, under the
         negative numbers of their registrations, interceptors that have no such objects of the scope. None: it keeps
         nothing."""
 

@@ -1,4 +1,4 @@
-"""What every style of interceptor sees of a call."""
+"""The view of a call that interceptors of every style have."""
 
 from __future__ import annotations
 
