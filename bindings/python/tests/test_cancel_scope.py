@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
-from typing import Any
+from typing import Any, List
 
 import pytest
 
@@ -19,7 +20,8 @@ def cancelled(error: BaseException, reason: str) -> bool:
 
 
 def test_a_scope_cancels_calls_of_every_kind(channel: Channel) -> None:
-    scope, begun, errors = CancelScope(), threading.Semaphore(0), []  # type: CancelScope, threading.Semaphore, List[Any]
+    scope, begun = CancelScope(), threading.Semaphore(0)
+    errors: List[penstock.RpcError] = []
 
     def hold(hop: Hop) -> Verdict:
         """Lets no call go on: only the scope ends it."""
@@ -55,7 +57,8 @@ def test_a_scope_cancels_calls_of_every_kind(channel: Channel) -> None:
 
 
 def test_a_call_after_the_cancel_does_not_begin(channel: Channel) -> None:
-    scope, seen = CancelScope(), []  # type: CancelScope, List[Any]
+    scope = CancelScope()
+    seen: List[str] = []
     scope.cancel("closed")
     channel.add_interceptor(Only(on_start=lambda hop: seen.append(hop.method)))
     for call in (
@@ -73,3 +76,25 @@ def test_only_a_scope_is_a_scope(channel: Channel) -> None:
     wrong: Any = "scope"
     with pytest.raises(TypeError, match="CancelScope"):
         channel.unary_unary(ECHO + "Unary")(b"x", cancel_scope=wrong)
+
+
+class Late:
+    """An object in a cycle, whose `__del__` runs after the garbage collector has released the scope."""
+
+    def __init__(self, said: List[Any]) -> None:
+        self.scope = CancelScope()
+        self.said = said
+        self.itself = self
+
+    def __del__(self) -> None:
+        try:
+            self.said.append(self.scope.cancel("late"))
+        except penstock.LibraryError as error:
+            self.said.append(error)
+
+
+def test_a_scope_that_was_collected_is_not_used() -> None:
+    said: List[Any] = []
+    Late(said)
+    gc.collect()
+    assert [type(each) for each in said] == [penstock.InvalidArgumentError]

@@ -178,7 +178,7 @@ def use(kept: Any) -> None:
         *(lambda: kept.trailing_metadata().json, lambda: kept.json, lambda: kept.call_id, lambda: repr(kept)),
         *(lambda: kept.connectivity, lambda: kept.connect(), lambda: kept.trace, lambda: kept.snapshot()),
         *(lambda: kept.values.get("a"), lambda: kept["x"], lambda: kept.details, lambda: kept.fileno()),
-        *(lambda: kept.demand(1), lambda: kept.stats, lambda: kept._handle.value),
+        *(lambda: kept.demand(1), lambda: kept.stats, lambda: kept._handle.value, lambda: kept.cancel("late")),
     ):
         with contextlib.suppress(Exception):
             one()
@@ -269,7 +269,7 @@ def ended(channel: Channel) -> List[Any]:
     return [
         *(error, error._reply, error.trailing_metadata(), error.initial_metadata()),
         *(penstock.Metadata([("x", "y")]), penstock.Status(5, "", [("a/b", b"c")])),
-        *(penstock.ready.Metrics(), penstock.SerialExecutor()),
+        *(penstock.ready.Metrics(), penstock.SerialExecutor(), penstock.CancelScope()),
     ]
 
 

@@ -26,8 +26,7 @@ class CancelScope(Uncopied):
         handle = c_void_p()
         check(_raw.penstock_cancel_scope_new(byref(handle)), "a cancel scope can't be made")
         assert handle.value is not None
-        self._handle: int = handle.value
-        own(self, _raw.penstock_cancel_scope_release, self._handle)
+        self._handle = own(self, _raw.penstock_cancel_scope_release, handle.value)
 
     def cancel(self, reason: str = "") -> bool:
         """Ends each call of the scope with CANCELLED and the reason, for good: a call that begins later sends
@@ -39,4 +38,4 @@ class CancelScope(Uncopied):
         return True
 
     def __repr__(self) -> str:
-        return f"<penstock.CancelScope {self._handle:#x}>"
+        return f"<penstock.CancelScope {self._handle.value or 0:#x}>"
