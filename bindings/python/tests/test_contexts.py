@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import decimal
 import logging
@@ -349,6 +350,46 @@ def test_exceptions_are_reported_in_the_context_of_their_callback(channel: Chann
     finally:
         penstock.set_exception_hook(None)
     assert users == [(callback, callback) for callback in ("create", "on_start", "on_send", "on_status", "destroy")]
+
+
+def refuse(_: object) -> None:
+    raise ValueError
+
+
+class Executing(Interceptor):
+    def __init__(self) -> None:
+        self.executor = penstock.Executor(refuse)
+
+    def on_start(self, hop: Hop) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("make", "callback"),
+    [
+        (Executing, "submit"),
+        (lambda: penstock.ready.Logging(refuse, events=["start"]), "write"),
+        (lambda: penstock.ready.BearerToken(refuse, allow_cleartext=True), "source"),
+        (lambda: penstock.ready.BearerToken(refuse, allow_cleartext=True, in_thread=False), "source"),
+    ],
+)
+def test_exceptions_of_other_functions_are_reported_in_their_context(
+    channel: Channel, make: Callable[[], Any], callback: str
+) -> None:
+    users: List[Tuple[str, str]] = []
+
+    def made() -> Any:
+        USER.set("maker")
+        return make()
+
+    channel.add_interceptor(contextvars.copy_context().run(made))
+    USER.set("caller")
+    penstock.set_exception_hook(lambda name, callback, error: users.append((callback, USER.get())))
+    try:
+        with contextlib.suppress(penstock.RpcError):
+            unary(channel)
+    finally:
+        penstock.set_exception_hook(None)
+    assert users == [(callback, "maker")]
 
 
 def test_an_exception_does_not_refer_to_what_the_driving_thread_handles(channel: Channel) -> None:

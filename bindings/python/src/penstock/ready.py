@@ -14,7 +14,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import ctypes
-import functools
 import json
 import logging
 import threading
@@ -25,12 +24,12 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, Union
 
 from . import _raw
 from ._handles.arguments import c_string, milliseconds
-from ._handles.context import run
+from ._handles.context import Scoped, run
 from ._handles.ctrl_c import recover
 from ._handles.errors import LibraryError, check, check_with
 from ._handles.fork import process
 from ._handles.metadata import owned_text
-from ._handles.objects import Keeper, Kept, Objects, forget, own, registry
+from ._handles.objects import Keeper, Objects, forget, own, registry
 from ._handles.reports import report, tell
 from ._handles.status import CodeLike, StatusCode, code_number
 from ._interceptors.interceptor import Native
@@ -137,12 +136,12 @@ def _give_up(number: int) -> None:
 Source = Callable[[TokenRequest], Union[str, Tuple[str, Optional[float]], None]]
 
 
-class _Asked(Kept):
+class _Asked(Scoped):
     """The object in the registry through which C calls a token source."""
 
     def __init__(self, source: Source, in_thread: bool, context: Context, kept: Objects) -> None:
-        super().__init__(kept)
-        self.source = functools.partial(run, context, source)
+        super().__init__(context, kept)
+        self.source = source
         self.in_thread = in_thread
 
     def ask(self, request: TokenRequest) -> None:
@@ -155,7 +154,7 @@ class _Asked(Kept):
 
     def answer(self, request: TokenRequest) -> None:
         try:
-            answer = self.source(request)
+            answer = run(self.context, self.source, request)
             if isinstance(answer, tuple):
                 request.complete(*answer)
             elif answer is not None:
@@ -165,7 +164,7 @@ class _Asked(Kept):
             self._failed(request, error, tell if self.in_thread else report)
 
     def _failed(self, request: TokenRequest, error: BaseException, tell_of: Callable[..., None]) -> None:
-        tell_of("BearerToken", "source", error)
+        run(self.context, tell_of, "BearerToken", "source", error)
         # The request may have been answered already.
         with contextlib.suppress(LibraryError):
             request.fail(StatusCode.UNAVAILABLE, f"the token source raised {type(error).__name__}")
@@ -224,21 +223,22 @@ class BearerToken(_Ready):
 # ---- Logging ----
 
 
-class _Writer(Kept):
+class _Writer(Scoped):
     """The object in the registry through which C passes lines."""
 
-    def __init__(self, write: Callable[[str], object], kept: Objects) -> None:
-        super().__init__(kept)
+    def __init__(self, write: Callable[[str], object], context: Context, kept: Objects) -> None:
+        super().__init__(context, kept)
         self.write = write
 
 
 def _write(line: Optional[int], length: int, number: Optional[int]) -> None:
+    writer = registry.get(number)
+    if line is None or not isinstance(writer, _Writer):
+        return
     try:
-        writer = registry.get(number)
-        if line is not None and isinstance(writer, _Writer):
-            writer.write(ctypes.string_at(line, length).decode())
+        run(writer.context, writer.write, ctypes.string_at(line, length).decode())
     except BaseException as error:
-        report("Logging", "write", error)
+        run(writer.context, report, "Logging", "write", error)
 
 
 class Logging(_Ready):
@@ -261,8 +261,8 @@ class Logging(_Ready):
         metadata: Optional[bool] = None,
         messages: Optional[str] = None,
     ) -> None:
-        line = _to_logger(write) if isinstance(write, logging.Logger) else write
-        self._write = functools.partial(run, copy_context(), line)
+        self._write = _to_logger(write) if isinstance(write, logging.Logger) else write
+        self._context = copy_context()
         super().__init__(
             events=None if events is None else list(events),
             redact=None if redact is None else list(redact),
@@ -272,7 +272,7 @@ class Logging(_Ready):
         )
 
     def _make(self, options: bytes, table: Any) -> None:
-        number = registry.add(_Writer(self._write, self._kept))
+        number = registry.add(_Writer(self._write, self._context, self._kept))
         self._made_by(_raw.penstock_ready_logging, table, options, _write_trampoline, number, forget)
 
 

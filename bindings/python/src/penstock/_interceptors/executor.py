@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 from contextvars import copy_context
 from ctypes import byref, c_void_p
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .. import _raw
-from .._handles.context import run
+from .._handles.context import Scoped, run
 from .._handles.ctrl_c import recover
 from .._handles.errors import check
 from .._handles.fork import process
-from .._handles.objects import Keeper, Kept, Objects, Uncopied, forget, own, registry
+from .._handles.objects import Keeper, Objects, Uncopied, forget, own, registry
 from .._handles.reports import report
 
 
@@ -41,14 +40,14 @@ class Job:
         return True
 
 
-class _Submit(Kept):
+class _Submit(Scoped):
     """The registry's object for an executor."""
 
     __slots__ = ("submit",)
 
     def __init__(self, submit: Callable[[Job], object], kept: Objects) -> None:
-        super().__init__(kept)
-        self.submit = functools.partial(run, copy_context(), submit)
+        super().__init__(copy_context(), kept)
+        self.submit = submit
 
 
 class Executor(Keeper, Uncopied):
@@ -117,10 +116,10 @@ def _take_job(job: Callable[[Any], None], argument: Any, number: Optional[int]) 
     if not isinstance(executor, _Submit):
         return 1
     try:
-        executor.submit(taken)
+        run(executor.context, executor.submit, taken)
         return 0
     except BaseException as error:
-        report("", "submit", error)
+        run(executor.context, report, "", "submit", error)
         # ``submit`` may have passed the job on before it raised. If the job has not begun, it is withdrawn, and 1
         # tells C that the job is not taken. If it has begun, 0 tells C that it is taken.
         return int(taken._revoke())
