@@ -12,7 +12,8 @@ import pytest
 import penstock
 from conftest import await_hanging, json_bytes
 from helpers import Only, on_thread, run
-from penstock import Channel, RpcError, StatusCode
+from penstock import Call, Channel, RpcError, StatusCode
+from penstock._calls import call as calls
 from test_calls import KINDS, Make
 
 
@@ -164,6 +165,45 @@ def test_a_wait_for_the_code_takes_no_memory(server: str, text: str, says: str) 
     # In kilobytes. Flow control lets a stream buffer 1 MiB and a connection 4 MiB. Without flow control the process
     # would grow by hundreds of MiB.
     assert int(printed[1]) < 16_000
+
+
+def test_the_cause_is_kept_when_two_threads_wait_for_the_end(channel: Channel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the second thread came between the first one's wait and its reply."""
+
+    def fail(hop: penstock.Hop) -> None:
+        raise ZeroDivisionError
+
+    channel.add_interceptor(Only(on_status=fail))
+    call = channel.unary_stream("/penstock.Echo/ServerStream")(b"x")
+    ended = calls.ended
+
+    def both(*arguments: Any) -> int:
+        reply = ended(*arguments)
+        monkeypatch.setattr(calls, "ended", ended)
+        assert call.code() is StatusCode.INTERNAL
+        return reply
+
+    monkeypatch.setattr(calls, "ended", both)
+    with pytest.raises(RpcError) as caught:
+        list(call)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_the_end_is_told_while_another_thread_reads_the_last_response() -> None:
+    """As if the other thread forgot the requests between any two looks at them."""
+
+    class Requests:
+        failure = None
+
+    looks = [Requests(), None]
+
+    class Ending(Call):
+        _requests = property(lambda self: looks.pop(0))  # type: ignore[assignment]
+
+    call = Ending.__new__(Ending)
+    call._failure, call._lent, call._code = None, None, StatusCode.OK
+    call._reply = object()  # type: ignore[assignment]
+    assert call._error() is None
 
 
 def test_headers_come_before_the_first_message(channel: Channel) -> None:

@@ -8,7 +8,7 @@ from typing import Any, List
 import pytest
 
 import penstock
-from penstock import Channel, Hop, Interceptor, Level, RpcError, StatusCode, Verdict
+from penstock import Channel, Hop, Interceptor, Level, RpcError, StatusCode, Verdict, _raw
 
 ECHO = "/penstock.Echo/Unary"
 
@@ -82,6 +82,31 @@ def test_an_object_is_replaced(channel: Channel) -> None:
 
     channel.add_interceptor(Shout())
     assert unary(channel)(Message("hello")).text == "HELLO!"
+
+
+def test_a_call_that_begins_during_the_registration_has_objects(
+    channel: Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if another thread made the call when C had registered the interceptor, and Python had not noted that yet."""
+    seen: List[Any] = []
+
+    class Seeing(Interceptor):
+        level = Level.OBJECT
+
+        def on_send(self, hop: Hop) -> None:
+            seen.append(hop.message)
+
+    call = channel.unary_unary("/penstock.Echo/Unary", str.encode, bytes.decode)
+    add = _raw.penstock_channel_add_interceptor
+
+    def added(*arguments: Any) -> int:
+        result: int = add(*arguments)
+        assert call("text") == "text"
+        return result
+
+    monkeypatch.setattr(_raw, "penstock_channel_add_interceptor", added)
+    channel.add_interceptor(Seeing())
+    assert seen == ["text"]
 
 
 def test_streams(channel: Channel) -> None:

@@ -88,7 +88,11 @@ class Call(RunningCall):
         if self._reply is None:
             reply = Reply(ended(self._waiters, _raw.penstock_call_wait_status, self._call))
             self._code, self._details = reply.code, reply.details
-            self._reply = reply
+            # Another thread may have waited, too: the first reply stays, and gets a callback's exception, which only one
+            # of them has.
+            kept: Reply = self.__dict__.setdefault("_reply", reply)
+            if reply.raised is not None:
+                kept.raised = reply.raised
         return self._reply
 
     def result(self) -> Any:

@@ -59,18 +59,20 @@ class RunningCall(Uncopied, Outcome):
         """Called when all responses have been taken, and `_reply` is set: forgets what only a running call needs.
         Returns the context for a response that is still to be deserialized."""
         self._error()
-        if self._lent is not None:
+        lent, self._lent = self._lent, None
+        if lent is not None:
             # The registry has it until the last callback has returned, and no longer.
-            self._lent.keep()
-            self._lent = None
+            lent.keep()
         context, self._context, self._requests, self._is_read = self._context, None, None, True
         return context
 
     def _error(self) -> Optional[RpcError]:
         """The exception that tells how the call ended; None if it ended with OK. Must be called only once `_reply` is
         set."""
-        if self._failure is None and self._requests is not None:
-            self._failure = self._requests.failure
+        # Another thread that reads the last response takes `_requests` away.
+        requests = self._requests
+        if self._failure is None and requests is not None:
+            self._failure = requests.failure
         if self._failure is not None:
             return self._failure
         assert self._reply is not None

@@ -188,8 +188,11 @@ class Registration:
         prefix, handle = scope._registry_functions()
         outbound, inbound = map(address, chosen(self.interceptor))
         # Set before a call can have the interceptor.
+        scope._has_interceptors = True
         if not isinstance(self.interceptor, Native):
             scope._has_callbacks = True
+        if self._level is not Level.BYTES:
+            scope._has_object_level = True
         # From here on the library owns the user data, even if the registration fails.
         table = self._table(scope)
         table.level, table.per_attempt = self._level, self._per_attempt
@@ -204,9 +207,6 @@ class Registration:
         check_with(result, error)
         self._id = number.value
         self._scope = scope
-        scope._has_interceptors = True
-        if self._level is not Level.BYTES:
-            scope._has_object_level = True
         scope._has_registered(self._id)
         if isinstance(self.interceptor, Native) and scope._kept is not None:
             # It may keep Python functions to which C refers.
