@@ -19,7 +19,9 @@ from penstock import (
     Status,
     StatusCode,
     Verdict,
+    _raw,
 )
+from penstock._raw.constants import E_GONE
 
 CALLBACKS = ("on_start", "on_send", "on_half_close", "on_headers", "on_receive", "on_status")
 
@@ -139,6 +141,29 @@ def test_a_factory_gives_each_call_its_own_object_or_declines(channel: Channel) 
         ("/penstock.Echo/Unary", Kind.UNARY, 1),
         ("/penstock.Echo/Bidi", Kind.BIDI, 2),
     ]
+
+
+def test_an_event_without_a_callback_may_be_gone(channel: Channel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if another thread ended the call while the event passed: no callback has failed."""
+    resolve = _raw.penstock_hop_resolve
+
+    def gone(handle: int, verdict: int) -> int:
+        resolve(handle, verdict)
+        return E_GONE
+
+    class Makes(CompletionInterceptor):
+        def create(self, method: str, kind: Kind) -> Any:
+            return object()
+
+    channel.add_interceptor(Makes())
+    monkeypatch.setattr(_raw, "penstock_hop_resolve", gone)
+    reported: List[Any] = []
+    penstock.set_exception_hook(lambda *report: reported.append(report))
+    try:
+        assert unary(channel) == b"x"
+    finally:
+        penstock.set_exception_hook(None)
+    assert reported == []
 
 
 class Starts(CompletionInterceptor):

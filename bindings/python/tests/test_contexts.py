@@ -352,6 +352,26 @@ def test_exceptions_are_reported_in_the_context_of_their_callback(channel: Chann
     assert users == [(callback, callback) for callback in ("create", "on_start", "on_send", "on_status", "destroy")]
 
 
+def test_an_object_of_one_call_has_what_its_registration_has(channel: Channel) -> None:
+    """The context for a call that no Python code has made, and the objects that a side call keeps."""
+    found: List[Any] = []
+
+    class Making(CompletionInterceptor):
+        def create(self, method: str, kind: Kind) -> Making:
+            return Making()
+
+        def on_start(self, metadata: Metadata, done: Completion) -> None:
+            found.extend((done.hop._registered.context, done.hop._keeps))
+            done.next()
+
+    USER.set("registering")
+    channel.add_interceptor(Making())
+    USER.set("calling")
+    unary(channel)
+    assert found[0][USER] == "registering"
+    assert found[1] == (channel._kept,)
+
+
 def refuse(_: object) -> None:
     raise ValueError
 

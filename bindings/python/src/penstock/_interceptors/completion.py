@@ -201,7 +201,9 @@ def _call(callback: str, handle: int, number: Optional[int]) -> None:
     try:
         method = None if registered is None else getattr(registered.methods, callback, None)
         if method is None:
-            done.next()
+            # Another thread may have ended the call meanwhile.
+            with contextlib.suppress(GoneError):
+                done.next()
             return
         try:
             run(of_hop(handle, registered), method, *_shown(callback, done), done)
@@ -317,7 +319,7 @@ def _create(handle: int, number: Optional[int], state: Any) -> int:
     if isinstance(made, Verdict):
         return int(made)
     methods = registered.methods if made is None else made
-    state[0] = registry.add(Registered(registered.name, methods, registered.register))
+    state[0] = registry.add(registered.for_call(methods))
     return c.NEXT
 
 

@@ -36,7 +36,7 @@ class Registered(Scoped):
     """The registry's object for one registration: its name, the bound methods that C may call, and a function that
     registers interceptors for side calls of its hops."""
 
-    __slots__ = ("methods", "name", "register")
+    __slots__ = ("keeps", "methods", "name", "register")
 
     def __init__(
         self,
@@ -50,6 +50,14 @@ class Registered(Scoped):
         self.name = name
         self.methods = methods
         self.register = register
+        # The objects that a side call of its hops keeps while it runs.
+        self.keeps: Tuple[Objects, ...] = () if kept is None else (kept,)
+
+    def for_call(self, methods: Any) -> Registered:
+        """What the registry has for one call, whose callbacks are in ``methods``."""
+        made = Registered(self.name, methods, self.register)
+        made.context, made.keeps = self.context, self.keeps
+        return made
 
 
 class Instance:
@@ -200,9 +208,7 @@ class Hop(HopView):
 
     @property
     def _keeps(self) -> Tuple[Objects, ...]:
-        """The objects that a side call keeps while it runs."""
-        kept = self._registered.kept
-        return () if kept is None else (kept,)
+        return self._registered.keeps
 
     @takes(SideCallArguments)
     def unary(self, call: SideCallArguments) -> None:
