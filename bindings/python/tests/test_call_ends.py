@@ -167,7 +167,7 @@ def test_a_wait_for_the_code_takes_no_memory(server: str, text: str, says: str) 
     assert int(printed[1]) < 16_000
 
 
-def test_the_cause_is_kept_when_two_threads_wait_for_the_end(channel: Channel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cause_is_kept_when_two_threads_wait(channel: Channel, monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the second thread came between the first one's wait and its reply."""
 
     def fail(hop: penstock.Hop) -> None:

@@ -85,15 +85,15 @@ class Call(RunningCall):
     def _settled(self) -> Reply:
         """Waits for the status, and returns the reply. It reads no messages, so flow control still holds the server
         back."""
-        if self._reply is None:
+        found = self._reply
+        if found is None:
             reply = Reply(ended(self._waiters, _raw.penstock_call_wait_status, self._call))
             self._code, self._details = reply.code, reply.details
-            # Another thread may have waited, too: the first reply stays, and gets a callback's exception, which only one
-            # of them has.
-            kept: Reply = self.__dict__.setdefault("_reply", reply)
+            # Another thread may have waited, too. The first reply stays; a callback's exception is in only one of them.
+            found = self.__dict__.setdefault("_reply", reply)
             if reply.raised is not None:
-                kept.raised = reply.raised
-        return self._reply
+                found.raised = reply.raised
+        return found
 
     def result(self) -> Any:
         """Waits for the end and returns the one response, or raises the call's failure."""

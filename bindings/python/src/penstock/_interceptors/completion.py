@@ -18,10 +18,10 @@ from .._handles.reports import report
 from .._handles.status import DetailLike, Status, StatusCode, StatusLike, as_status
 from .._handles.verdict import Kind, Kinds, Level, Verdict
 from .._raw import constants as c
+from .events import message_of, metadata_of, set_message, status_of
 from .executor import Executor
 from .hop import Hop, Registered
 from .request import RequestFields
-from .ticket import message_of, set_message
 from .trampolines import verdict_of
 
 _EVENTS = ("on_start", "on_send", "on_half_close", "on_headers", "on_receive", "on_status")
@@ -216,11 +216,11 @@ def _call(callback: str, handle: int, number: Optional[int]) -> None:
 def _shown(callback: str, done: Completion) -> tuple[Any, ...]:
     """The arguments of the callback besides its completion."""
     if callback in ("on_start", "on_headers"):
-        return (Metadata._view(_raw.penstock_hop_metadata(done._handle), done._shown),)
+        return (metadata_of(done._handle, done._shown),)
     if callback in ("on_send", "on_receive"):
         return (message_of(done._handle),)
     if callback == "on_status":
-        return (Status._view(_raw.penstock_hop_status(done._handle), done._shown),)
+        return (status_of(done._handle, done._shown),)
     return ()
 
 
@@ -274,8 +274,7 @@ def _cancel(handle: int, number: Optional[int]) -> int:
     try:
         method = getattr(registered.methods, "on_cancel", None)
         if method is not None:
-            status = Status._view(_raw.penstock_hop_status(handle), scope.guard)
-            run(of_hop(handle, registered), method, status)
+            run(of_hop(handle, registered), method, status_of(handle, scope.guard))
     except BaseException as error:
         run(of_hop(handle, registered), report, registered.name, "on_cancel", error)
     finally:

@@ -23,9 +23,10 @@ from .._handles.reply import certificates
 from .._handles.status import DetailLike, Status, StatusLike, as_status
 from .._handles.verdict import EventKind
 from .._raw import constants as c
+from .events import message_of, metadata_of, put, set_message, status_of
 from .executor import Executor, address
 from .request import text_of
-from .ticket import Ticket, message_of, put, set_message
+from .ticket import Ticket
 from .view import HopView
 
 _UINT64 = 2**64 - 1
@@ -229,10 +230,7 @@ class Hop(HopView):
     def metadata(self) -> Metadata:
         """The metadata of the event: in `create` and `on_start` the request's, in `on_headers` the
         response's, in `on_status` and `on_cancel` the trailers. StateError elsewhere."""
-        pointer = _raw.penstock_hop_metadata(self._callback())
-        if not pointer:
-            raise StateError(c.E_STATE, f"there is no metadata in {self.event.name}")
-        return Metadata._view(pointer, self._callback)
+        return metadata_of(self._callback(), self._callback)
 
     @property
     def can_restart(self) -> bool:
@@ -252,10 +250,7 @@ class Hop(HopView):
     @property
     def status(self) -> Status:
         """The status, in `on_status` (where it can be changed) and `on_cancel`. StateError elsewhere."""
-        pointer = _raw.penstock_hop_status(self._callback())
-        if not pointer:
-            raise StateError(c.E_STATE, f"there is no status in {self.event.name}")
-        return Status._view(pointer, self._callback)
+        return status_of(self._callback(), self._callback)
 
     @property
     def count(self) -> int:
@@ -294,8 +289,7 @@ class Hop(HopView):
     def deliver_message(self, data: Any) -> None:
         """Delivers a message toward the caller: an injected message, which the server has not sent, or part of the
         answer of a hop that has taken the call or still may take it. Any thread. A message of an answer waits until
-        somebody asks for it; the waiting messages may have ``hold_bytes`` together, and
-        one always has room.
+        somebody asks for it; the waiting messages may have ``hold_bytes`` together, and one always has room.
 
         WouldBlockError: nobody asks for a message now (`on_demand` tells when somebody does), or more than
         ``hold_bytes`` would wait."""
@@ -332,8 +326,6 @@ class Hop(HopView):
         before. Any thread."""
         whole_number(n, "n", 0, _UINT64)
         check_hop(self._handle, _raw.penstock_hop_demand(self._anywhere, n), "no messages can be asked for now")
-
-    # ---- Call values ----
 
     # ---- Deferring ----
 

@@ -28,8 +28,8 @@ class Interceptor:
     verdicts that it may return. Callbacks run on the thread that drives the runtime, one at a time per runtime (with
     ``loops`` of `Runtime`, one at a time per channel): a thread in a blocking call must not hold a lock that a
     callback takes, and a callback must make no blocking call on the same runtime (WouldDeadlockError). Each callback
-    runs in a fresh copy of the context (`contextvars`) of the code that made the call. An exception
-    ends the call with INTERNAL; the caller's `RpcError` has it as its ``__cause__``.
+    runs in a fresh copy of the context (`contextvars`) of the code that made the call. An exception ends the call
+    with INTERNAL; the caller's `RpcError` has it as its ``__cause__``.
     """
 
     # The name in error messages and lists; if empty, the class's name.

@@ -11,8 +11,8 @@ from .._handles.metadata import Metadata, MetadataLike
 from .._handles.status import CodeLike, DetailLike, Status, StatusCode, code_number
 from .._handles.verdict import EventKind, Kind, Level
 from .._raw import constants as c
+from .events import message_of, put, set_message
 from .hop import Hop, Registered
-from .ticket import message_of, put, set_message
 from .view import HopView
 
 _current_thread = threading.get_ident
@@ -129,11 +129,9 @@ class InterceptedCall(HopView):
         ``headers``, then the ``messages`` as it asks for them, and the status."""
         handle = self._inside()
         status = Status(code_number(code), message, details, trailers)
-        first: Optional[Metadata] = None
+        words = "the call can't be answered now"
         if headers is not None:
             first = headers if isinstance(headers, Metadata) else Metadata(headers)
-        words = "the call can't be answered now"
-        if first is not None:
             check_hop(handle, _raw.penstock_hop_deliver_headers(handle, first._address), words)
         functions = _raw.penstock_hop_deliver_message, _raw.penstock_hop_deliver
         for data in messages:
@@ -149,8 +147,6 @@ class InterceptedCall(HopView):
         if self._hop is None:
             self._hop = Hop(handle, self._registered).retain()
         return self._hop
-
-    # ---- The call ----
 
     # ---- The request: it can be changed before each `next` ----
 
@@ -174,8 +170,6 @@ class InterceptedCall(HopView):
             set_message(self._before_next(), data)
         else:
             self.set_request_message(0, data)
-
-    # ---- Call values ----
 
 
 class InterceptedReply:

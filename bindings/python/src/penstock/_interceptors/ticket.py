@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from ctypes import byref, c_void_p
-from typing import Any, Iterable, Tuple
+from typing import Any, Iterable
 
 from .. import _raw
-from .._calls.codec import Boxed, content, fill
-from .._handles.arguments import Uncompressed, milliseconds, sized
-from .._handles.errors import StateError, check, check_hop
+from .._handles.arguments import milliseconds
+from .._handles.errors import check
 from .._handles.metadata import Metadata, MetadataLike
 from .._handles.objects import own
 from .._handles.status import DetailLike, Status, StatusLike, as_status
 from .._handles.verdict import EventKind, Verdict
 from .._raw import constants as c
+from .events import message_of, metadata_of, set_message, status_of
 from .request import RequestFields
 
 
@@ -104,10 +104,7 @@ class Event(RequestFields):
     @property
     def metadata(self) -> Metadata:
         """The metadata of the event; see `Hop.metadata`."""
-        pointer = _raw.penstock_hop_metadata(self._handle)
-        if not pointer:
-            raise StateError(c.E_STATE, f"there is no metadata in {self.kind.name}")
-        return Metadata._view(pointer, self._shown)
+        return metadata_of(self._handle, self._shown)
 
     @property
     def message(self) -> Any:
@@ -121,41 +118,4 @@ class Event(RequestFields):
     @property
     def status(self) -> Status:
         """The status; see `Hop.status`."""
-        pointer = _raw.penstock_hop_status(self._handle)
-        if not pointer:
-            raise StateError(c.E_STATE, f"there is no status in {self.kind.name}")
-        return Status._view(pointer, self._shown)
-
-
-# ---- Messages of hops ----
-
-
-def message_of(handle: int) -> Any:
-    """The message of a hop's event: bytes, or at the object level the caller's own object. StateError: there is
-    none."""
-    message = _raw.penstock_hop_message(handle)
-    if not message:
-        raise StateError(c.E_STATE, "there is no message here")
-    return content(message)
-
-
-def set_message(handle: int, data: Any) -> None:
-    """Replaces the message of a hop's event."""
-    functions = _raw.penstock_hop_set_message, _raw.penstock_hop_set_bytes
-    put(handle, data, functions, "the message can't be replaced")
-
-
-def put(handle: int, data: Any, functions: Tuple[Any, Any], words: str) -> None:
-    """Passes ``data`` to the second of the two C functions, which takes bytes; at the object level, and for an
-    `Uncompressed`, to the first, which takes a ``penstock_message *``."""
-    put_message, put_bytes = functions
-    codec = _raw.penstock_hop_codec(handle) if Boxed.ever else None
-    if codec is None and not isinstance(data, Uncompressed):
-        check_hop(handle, put_bytes(handle, *sized(data)), words)
-        return
-    message = c_void_p()
-    try:
-        fill(message, data, codec)
-        check_hop(handle, put_message(handle, message), words)
-    finally:
-        _raw.penstock_message_release(message)
+        return status_of(self._handle, self._shown)

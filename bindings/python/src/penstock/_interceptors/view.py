@@ -18,7 +18,7 @@ from .request import RequestFields, text_of
 
 
 class HopView(RequestFields):
-    """One interceptor in one call: the base of `Hop` and `InterceptedCall`. It has what both show and do alike."""
+    """One interceptor in one call: the base of `Hop` and `InterceptedCall`. Both show and do all of this alike."""
 
     __slots__ = ()
 
