@@ -89,7 +89,8 @@ class Call(RunningCall):
         if found is None:
             reply = Reply(ended(self._waiters, _raw.penstock_call_wait_status, self._call))
             self._code, self._details = reply.code, reply.details
-            # Another thread may have waited, too. The first reply stays; a callback's exception is in only one of them.
+            # Another thread may have waited, too. Then the first reply stays, and only one of both has a callback's
+            # exception.
             found = self.__dict__.setdefault("_reply", reply)
             if reply.raised is not None:
                 found.raised = reply.raised

@@ -4,16 +4,14 @@ thread."""
 from __future__ import annotations
 
 import contextlib
-from ctypes import byref, c_void_p, sizeof
 from typing import Any, Callable, Dict, Iterable, Optional
 
 from .. import _raw
 from .._handles.context import of_hop, run
 from .._handles.ctrl_c import recover
-from .._handles.errors import AlreadyError, GoneError, StateError, check_hop, check_with
+from .._handles.errors import AlreadyError, GoneError, StateError, check_hop
 from .._handles.metadata import Metadata, MetadataLike
-from .._handles.objects import Raised, forget, forget_again, own, registry
-from .._handles.reply import EXCEPTION_KEY
+from .._handles.objects import forget_again, own, registry
 from .._handles.reports import report
 from .._handles.status import DetailLike, Status, StatusCode, StatusLike, as_status
 from .._handles.verdict import Kind, Kinds, Level, Verdict
@@ -22,7 +20,7 @@ from .events import message_of, metadata_of, set_message, status_of
 from .executor import Executor
 from .hop import Hop, Registered
 from .request import RequestFields
-from .trampolines import verdict_of
+from .trampolines import finish, leave, verdict_of, words
 
 _EVENTS = ("on_start", "on_send", "on_half_close", "on_headers", "on_receive", "on_status")
 # The callbacks that get a hop, and a status, instead of a completion: nothing waits for them.
@@ -224,26 +222,21 @@ def _shown(callback: str, done: Completion) -> tuple[Any, ...]:
     return ()
 
 
-def _words(name: str, callback: str, error: BaseException) -> str:
-    return f"interceptor {name!r}: {callback} raised {type(error).__name__}".replace("\0", "?")
-
-
 def _fail(registered: Registered, callback: str, handle: int, error: BaseException) -> None:
-    _raw.penstock_hop_set_value(handle, EXCEPTION_KEY, registry.add(Raised(error)), forget)
-    encoded = _words(registered.name, callback, error).encode("utf-8", "replace")
+    leave(handle, error)
     context = of_hop(handle, registered)
-    _raw.penstock_hop_end(handle, StatusCode.INTERNAL.number, encoded)
+    finish(registered.name, callback, handle, error)
     run(context, report, registered.name, callback, error)
 
 
 class _Unmade:
     """Sees a call whose `create` has raised, which could not end the call: ends it with INTERNAL."""
 
-    def __init__(self, words: str) -> None:
-        self._words = words
+    def __init__(self, message: str) -> None:
+        self._message = message
 
     def on_start(self, metadata: Metadata, done: Completion) -> None:
-        done.end(StatusCode.INTERNAL, self._words)
+        done.end(StatusCode.INTERNAL, self._message)
 
 
 def _drop(given: Dict[str, Any]) -> None:
@@ -312,9 +305,9 @@ def _create(handle: int, number: Optional[int], state: Any) -> int:
         kind = Kind(_raw.penstock_hop_kind(handle))
         made = run(of_hop(handle, registered), registered.methods.create, method.decode("utf-8", "replace"), kind)
     except BaseException as error:
-        _raw.penstock_hop_set_value(handle, EXCEPTION_KEY, registry.add(Raised(error)), forget)
+        leave(handle, error)
         run(of_hop(handle, registered), report, registered.name, "create", error)
-        made = _Unmade(_words(registered.name, "create", error))
+        made = _Unmade(words(registered.name, "create", error))
     if isinstance(made, Verdict):
         return int(made)
     methods = registered.methods if made is None else made
@@ -336,31 +329,17 @@ _trampolines.update((callback, _hop_callback(callback)) for callback in _OF_HOPS
 _trampolines["on_cancel"] = _raw.penstock_hop_callback(_cancel)
 
 
-def completion_table(
-    registered: Registered, name: bytes, methods: Optional[bytes], kinds: int, per_attempt: bool
-) -> _raw.penstock_interceptor:
-    """The ordinary table of an interceptor in asynchronous style; its user data is the registration's."""
-    interceptor = registered.methods
-    given = _raw.penstock_async_interceptor()
-    given.struct_size = sizeof(given)
-    given.name = name
-    given.methods = methods
-    given.kinds = kinds
+def set_callbacks(
+    table: _raw.penstock_async_interceptor, interceptor: CompletionInterceptor, per_attempt: bool
+) -> None:
+    """Sets the callbacks that ``interceptor`` has."""
     factory = getattr(interceptor.create, "__func__", interceptor.create) is not CompletionInterceptor.create
     if factory:
-        given.create = _create_trampoline
-        given.destroy = _destroy_trampoline
+        table.create = _create_trampoline
+        table.destroy = _destroy_trampoline
     for callback, trampoline in _trampolines.items():
         method = getattr(interceptor, callback)
         # An object that a factory makes may have any callback, but `on_pick` is allowed with `per_attempt` only.
         may_have = factory and (per_attempt or callback != "on_pick")
         if may_have or getattr(method, "__func__", method) is not getattr(CompletionInterceptor, callback):
-            setattr(given, callback, trampoline)
-    given.user_data = registry.add(registered)
-    given.finalizer = forget
-    table, error = _raw.penstock_interceptor(), c_void_p()
-    table.struct_size = sizeof(table)
-    check_with(_raw.penstock_async_interceptor_table(byref(given), byref(table), byref(error)), error)
-    # C has copied the pointers of `given`, which is freed on return, so the table has to keep the strings.
-    table.name, table.methods = name, methods
-    return table
+            setattr(table, callback, trampoline)

@@ -14,7 +14,7 @@ from .._handles.errors import StateError, check, check_with
 from .._handles.objects import Objects, forget, registry
 from .._handles.verdict import Kind, Kinds, Level, level_of
 from .._raw import constants as c
-from .completion import CALLBACKS, CompletionInterceptor, completion_table
+from .completion import CALLBACKS, CompletionInterceptor, set_callbacks
 from .executor import address, chosen
 from .hop import Registered
 from .interceptor import Native, check_interceptor, function_of, overridden
@@ -105,28 +105,24 @@ class Registration:
         self._scope: Optional[Scope] = None
         self._register(scope)
 
-    def _registered(self, methods: Any, scope: Scope) -> Registered:
-        return Registered(self.name, methods, register_all, self._context, scope._kept)
+    def _fill(self, table: Any, methods: Any, scope: Scope) -> None:
+        """Sets the fields that the tables of all styles have, the user data last: only C releases it."""
+        table.struct_size = sizeof(table)
+        table.name = c_string(self.name, "a name")
+        table.methods = self._methods
+        table.kinds = self._kinds
+        table.hold_bytes = self._hold_bytes
+        table.replay_bytes = self._replay_bytes
+        table.max_restarts = self._max_restarts
+        table.finalizer = forget
+        table.user_data = registry.add(Registered(self.name, methods, register_all, self._context, scope._kept))
 
     def _sync_table(self, function: Callable[[Any], Any], scope: Scope) -> _raw.penstock_interceptor:
         sync = _raw.penstock_sync_interceptor()
-        sync.struct_size = sizeof(sync)
-        sync.name = c_string(self.name, "a name")
-        sync.methods = self._methods
-        sync.kinds = self._kinds
         sync.per_attempt = self._per_attempt
-        sync.hold_bytes = self._hold_bytes
-        sync.replay_bytes = self._replay_bytes
-        sync.max_restarts = self._max_restarts
         sync.intercept = intercept_trampoline
-        sync.user_data = registry.add(self._registered({"intercept": function}, scope))
-        sync.finalizer = forget
-        table, error = _raw.penstock_interceptor(), c_void_p()
-        table.struct_size = sizeof(table)
-        check_with(_raw.penstock_sync_interceptor_table(byref(sync), byref(table), byref(error)), error)
-        # C has copied the pointers of `sync`, which is freed on return, so the table has to keep the strings.
-        table.name, table.methods = sync.name, sync.methods
-        return table
+        self._fill(sync, {"intercept": function}, scope)
+        return _converted(sync, _raw.penstock_sync_interceptor_table)
 
     def _native_table(self, interceptor: Native) -> _raw.penstock_interceptor:
         table = _raw.penstock_interceptor(struct_size=sizeof(_raw.penstock_interceptor))
@@ -142,13 +138,11 @@ class Registration:
         for callback in ("create", *CALLBACKS):
             if inspect.iscoroutinefunction(getattr(interceptor, callback)):
                 raise TypeError(f"{type(interceptor).__name__}.{callback} is async, which is not supported yet")
-        registered, name = self._registered(interceptor, scope), c_string(self.name, "a name")
-        table = completion_table(registered, name, self._methods, self._kinds, self._per_attempt)
-        table.hold_bytes = self._hold_bytes
-        table.replay_bytes = self._replay_bytes
-        table.max_restarts = self._max_restarts
-        table.headers_wait = self._headers_wait
-        return table
+        given = _raw.penstock_async_interceptor()
+        given.headers_wait = self._headers_wait
+        set_callbacks(given, interceptor, self._per_attempt)
+        self._fill(given, interceptor, scope)
+        return _converted(given, _raw.penstock_async_interceptor_table)
 
     def _table(self, scope: Scope) -> _raw.penstock_interceptor:
         if isinstance(self.interceptor, Native):
@@ -160,13 +154,6 @@ class Registration:
             return self._sync_table(function, scope)
         methods = overridden(self.interceptor)
         table = _raw.penstock_interceptor()
-        table.struct_size = sizeof(table)
-        table.name = c_string(self.name, "a name")
-        table.methods = self._methods
-        table.kinds = self._kinds
-        table.hold_bytes = self._hold_bytes
-        table.replay_bytes = self._replay_bytes
-        table.max_restarts = self._max_restarts
         table.headers_wait = self._headers_wait
         if "create" in methods or "destroy" in methods:
             table.create = create_trampoline
@@ -179,8 +166,7 @@ class Registration:
                 setattr(table, callback, trampoline)
         if "on_connection" in methods:
             table.on_connection = connection_trampoline
-        table.user_data = registry.add(self._registered(methods, scope))
-        table.finalizer = forget
+        self._fill(table, methods, scope)
         return table
 
     def _register(self, scope: Scope) -> None:
@@ -348,6 +334,16 @@ def register_all(scope: Scope, interceptors: Interceptors) -> List[Registration]
         interceptor, priority = item if isinstance(item, tuple) else (item, 0)
         registrations.append(Registration(scope, interceptor, priority, None, None, None, 0))
     return registrations
+
+
+def _converted(given: Any, convert: Callable[..., int]) -> _raw.penstock_interceptor:
+    """The ordinary table that the C function ``convert`` makes of ``given``, the table of another style."""
+    table, error = _raw.penstock_interceptor(), c_void_p()
+    table.struct_size = sizeof(table)
+    check_with(convert(byref(given), byref(table), byref(error)), error)
+    # C has copied the pointers of `given`, which is freed on return, so the table has to keep the strings.
+    table.name, table.methods = given.name, given.methods
+    return table
 
 
 def _restarts(interceptor: object) -> int:

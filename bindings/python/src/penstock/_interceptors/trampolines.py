@@ -46,7 +46,7 @@ def _run(callback: str, handle: int, number: Optional[int]) -> int:
         registered = seen_by.registered
         if seen_by.failure is not None:
             if callback == "on_start":
-                _finish(registered.name, "create", handle, seen_by.failure)
+                finish(registered.name, "create", handle, seen_by.failure)
             return c.NEXT
         if callback == "on_start" and callback not in registered.methods:
             return c.NEXT
@@ -113,7 +113,7 @@ def _create_failed(handle: int, number: Optional[int], state: Any, error: BaseEx
         made = Instance(registered, None)
         state[0] = registry.add(made)
     made.failure = error
-    _raw.penstock_hop_set_value(handle, EXCEPTION_KEY, registry.add(Raised(error)), forget)
+    leave(handle, error)
     run(of_hop(handle, registered), report, registered.name, "create", error)
     return c.NEXT
 
@@ -143,10 +143,10 @@ def _intercept(handle: int, number: Optional[int]) -> int:
     try:
         return verdict_of(run(context, registered.methods["intercept"], call), "intercept")
     except BaseException as error:
-        _raw.penstock_hop_set_value(handle, EXCEPTION_KEY, registry.add(Raised(error)), forget)
+        leave(handle, error)
         run(context, tell, registered.name, "intercept", error)
         # The last step: it ends the call, which wakes the caller.
-        _finish(registered.name, "intercept", handle, error)
+        finish(registered.name, "intercept", handle, error)
         return _INVALID
     finally:
         call._end()
@@ -181,19 +181,29 @@ def _failed(callback: str, handle: int, number: Optional[int], error: BaseExcept
     name, context = "?", None
     if isinstance(registered, Registered):
         name, context = registered.name, of_hop(handle, registered)
-    # `_finish` ends the call with a status that names the exception. In the callback of a signal the library ignores
+    # `finish` ends the call with a status that names the exception. In the callback of a signal the library ignores
     # the verdict.
-    _finish(name, callback, handle, error)
+    finish(name, callback, handle, error)
     if callback not in ("on_cancel", "destroy"):
-        _raw.penstock_hop_set_value(handle, EXCEPTION_KEY, registry.add(Raised(error)), forget)
+        leave(handle, error)
     run(context, report, name, callback, error)
     return _INVALID
 
 
-def _finish(name: str, callback: str, handle: int, error: BaseException) -> None:
+def leave(handle: int, error: BaseException) -> None:
+    """Leaves an exception in the call's values, where the caller finds it."""
+    _raw.penstock_hop_set_value(handle, EXCEPTION_KEY, registry.add(Raised(error)), forget)
+
+
+def finish(name: str, callback: str, handle: int, error: BaseException) -> None:
+    """Ends the call with a status that names the exception of a callback."""
+    _raw.penstock_hop_end(handle, StatusCode.INTERNAL.number, words(name, callback, error).encode())
+
+
+def words(name: str, callback: str, error: BaseException) -> str:
+    """The message of that status; C takes it as it is."""
     text = f"interceptor {name!r}: {callback} raised {type(error).__name__}"
-    encoded = text.encode("utf-8", "replace").replace(b"\0", b"?")
-    _raw.penstock_hop_end(handle, StatusCode.INTERNAL.number, encoded)
+    return text.encode("utf-8", "replace").decode().replace("\0", "?")
 
 
 def _has_failed(given: Dict[str, Any], error: BaseException) -> None:
@@ -205,8 +215,8 @@ def _has_failed(given: Dict[str, Any], error: BaseException) -> None:
         return
     callback = given.get("callback") or "destroy"
     _failed(callback, handle, number, error)
-    # C gets no verdict from a function that raises, so `_finish` ends the call here, unless `_failed` has ended it.
-    _finish("?", callback, handle, error)
+    # C gets no verdict from a function that raises, so `finish` ends the call here, unless `_failed` has ended it.
+    finish("?", callback, handle, error)
     if callback == "destroy":
         registry.remove(number)
 
