@@ -20,8 +20,8 @@ from .._handles.ctrl_c import call
 from .._handles.errors import check, check_with, library_error
 from .._handles.metadata import owned_text
 from .._handles.objects import Keeper, Objects
-from .._handles.verdict import Connectivity, Kinds, Level
-from .._interceptors.registration import Methods, Registration, register_all
+from .._handles.verdict import Connectivity
+from .._interceptors.registration import Registering, register_all
 from .._raw.constants import E_ALREADY, E_INTERRUPTED, OK
 from .picker import Picker, set_picker
 from .resolver import Resolver
@@ -31,7 +31,7 @@ from .watch import Changed, watch
 TLS = Union[bool, Mapping[str, Any]]
 
 
-class Channel(Keeper, Caller):
+class Channel(Keeper, Registering, Caller):
     """A target, its connections and its interceptors. As a context manager it closes itself at the end of the
     with block.
 
@@ -116,13 +116,6 @@ class Channel(Keeper, Caller):
     def _waiters(self) -> Waiters:
         return self._runtime._waiters
 
-    # True once an interceptor at the object level has been registered.
-    _has_object_level = False
-    # True once any interceptor has been registered.
-    _has_interceptors = False
-    # True once a callback or a picker has been registered that is a Python function.
-    _has_callbacks = False
-
     @property
     def _calls_back(self) -> bool:
         return self._has_callbacks or self._runtime._has_callbacks
@@ -147,29 +140,6 @@ class Channel(Keeper, Caller):
         return unary(self._waiters, self._handle, method, options, data)
 
     # ---- Interceptors ----
-
-    def add_interceptor(
-        self,
-        interceptor: object,
-        priority: int = 0,
-        methods: Methods = None,
-        kinds: Kinds = None,
-        name: Optional[str] = None,
-        hold_bytes: int = 0,
-        level: Optional[Level] = None,
-        per_attempt: Optional[bool] = None,
-    ) -> Registration:
-        """Registers ``interceptor`` for the calls that are made from now on.
-
-        Of two interceptors at the same level, the one with the higher ``priority`` is called earlier on the way out
-        and later on the way in; interceptors with equal priority keep the order of registration, unless the option
-        ``tie_order`` reverses it. ``methods``: patterns, each a whole method or a beginning followed by one star;
-        None is all. ``kinds``: kinds of calls; None is all. ``name``: the name in error messages and lists, instead
-        of the interceptor's own. ``hold_bytes``: how many message bytes HOLD may park per call and lane; 0 is the
-        interceptor's own attribute of this name, or 65536. ``level``, ``per_attempt``: the interceptor's place
-        (`Level`), instead of its own attributes of these names.
-        """
-        return Registration(self, interceptor, priority, methods, kinds, name, hold_bytes, level, per_attempt)
 
     @property
     def interceptors(self) -> List[Dict[str, Any]]:

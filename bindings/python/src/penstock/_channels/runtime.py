@@ -29,7 +29,7 @@ from .._handles.metadata import owned_text
 from .._handles.objects import Keeper, Objects, Uncopied
 from .._handles.reply import RpcError
 from .._handles.verdict import Kinds, Level
-from .._interceptors.registration import Methods, Registration
+from .._interceptors.registration import Methods, Registering, Registration
 from .._raw import constants as c
 
 _logger = logging.getLogger("penstock")
@@ -112,7 +112,7 @@ class _Driver:
         _raw.penstock_runtime_release(self._handle)
 
 
-class Runtime(Keeper, Uncopied):
+class Runtime(Keeper, Registering, Uncopied):
     """An event loop for channels, with interceptors for all of them. Channels that name no runtime share one.
 
     A thread that waits in a call drives the loop. With ``drive`` a daemon thread drives it while no thread waits;
@@ -127,13 +127,6 @@ class Runtime(Keeper, Uncopied):
 
     InvalidArgumentError: a value is out of range or not a number; its ``path`` names it.
     """
-
-    # True once an interceptor at the object level has been registered.
-    _has_object_level = False
-    # True once any interceptor has been registered.
-    _has_interceptors = False
-    # True once an interceptor has been registered whose callbacks are Python functions.
-    _has_callbacks = False
 
     def __init__(self, *, drive: bool = True, max_workers: int = 4, spin_us: int = 0, loops: int = 1) -> None:
         handle, error = c_void_p(), c_void_p()
@@ -189,23 +182,6 @@ class Runtime(Keeper, Uncopied):
         """
         wait_ms = -1 if timeout is None else milliseconds(timeout)
         check(self._waiters.wait(_raw.penstock_runtime_poll, self._handle, wait_ms))
-
-    def add_interceptor(
-        self,
-        interceptor: object,
-        priority: int = 0,
-        methods: Methods = None,
-        kinds: Kinds = None,
-        name: Optional[str] = None,
-        hold_bytes: int = 0,
-        level: Optional[Level] = None,
-        per_attempt: Optional[bool] = None,
-    ) -> Registration:
-        """Registers ``interceptor`` for the calls that are made from now on, on every channel of the runtime.
-
-        See `Channel.add_interceptor`.
-        """
-        return Registration(self, interceptor, priority, methods, kinds, name, hold_bytes, level, per_attempt)
 
     @property
     def interceptors(self) -> List[Dict[str, Any]]:

@@ -327,6 +327,39 @@ class Registration:
         return f"<Registration {self._id} of {self.name!r}, priority {self._priority}>"
 
 
+class Registering:
+    """The base of channels and runtimes: programs register interceptors on them, at any time."""
+
+    # See `Scope`. A picker of a channel counts as a callback.
+    _has_object_level = False
+    _has_interceptors = False
+    _has_callbacks = False
+
+    def add_interceptor(
+        self: Scope,
+        interceptor: object,
+        priority: int = 0,
+        methods: Methods = None,
+        kinds: Kinds = None,
+        name: Optional[str] = None,
+        hold_bytes: int = 0,
+        level: Optional[Level] = None,
+        per_attempt: Optional[bool] = None,
+    ) -> Registration:
+        """Registers ``interceptor`` for the calls that are made from now on, of this channel or of every channel of
+        this runtime.
+
+        Of two interceptors at the same level, the one with the higher ``priority`` is called earlier on the way out
+        and later on the way in; interceptors with equal priority keep the order of registration, unless the option
+        ``tie_order`` reverses it. ``methods``: patterns, each a whole method or a beginning followed by one star;
+        None is all. ``kinds``: kinds of calls; None is all. ``name``: the name in error messages and lists, instead
+        of the interceptor's own. ``hold_bytes``: how many message bytes HOLD may park per call and lane; 0 is the
+        interceptor's own attribute of this name, or 65536. ``level``, ``per_attempt``: the interceptor's place
+        (`Level`), instead of its own attributes of these names.
+        """
+        return Registration(self, interceptor, priority, methods, kinds, name, hold_bytes, level, per_attempt)
+
+
 def register_all(scope: Scope, interceptors: Interceptors) -> List[Registration]:
     """Registers the interceptors of ``interceptors=``: each an interceptor, or (interceptor, priority)."""
     registrations = []
