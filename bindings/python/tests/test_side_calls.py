@@ -10,7 +10,7 @@ import pytest
 
 import penstock
 from helpers import Only, bidi, eventually, on_thread, recorder, unary
-from penstock import Channel, CompletedCall, Hop, Idempotency, RpcError, StatusCode, Verdict
+from penstock import Channel, CompletedCall, Hop, Idempotency, RpcError, StatusCode, Verdict, _raw
 from penstock._handles.objects import registry
 
 UNARY = "/penstock.Echo/Unary"
@@ -234,6 +234,28 @@ def test_a_priority_out_of_range_is_refused_before_a_side_call(channel: Channel)
     assert unary(channel) == b"x"
     assert len(raised) == 1
     assert replies == []
+
+
+def test_side_calls_after_one_another_parse_their_options_once(
+    channel: Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: List[bytes] = []
+    new = _raw.penstock_call_options_new
+
+    def counted(text: bytes, *arguments: Any) -> int:
+        made.append(text)
+        return int(new(text, *arguments))
+
+    def ask(hop: Hop) -> Verdict:
+        ticket = hop.ticket()
+        hop.unary("/penstock.Echo/Unary", b"", lambda response, outcome: ticket.resume(), timeout=123)
+        return Verdict.PAUSE
+
+    channel.add_interceptor(Only(on_start=ask))
+    monkeypatch.setattr(_raw, "penstock_call_options_new", counted)
+    for _ in range(3):
+        assert unary(channel) == b"x"
+    assert sum(b"123000" in text for text in made) == 1
 
 
 def test_it_ends_with_its_call_unless_detached(channel: Channel) -> None:

@@ -60,7 +60,7 @@ class _Ready(Keeper, Native):
     def __init__(self, **options: object) -> None:
         self._options = {key: value for key, value in options.items() if value is not None}
         self._kept: Objects = {}
-        self._own: Any = None
+        self._table: Any = None
         self._process = 0
         self._filled()
 
@@ -70,9 +70,9 @@ class _Ready(Keeper, Native):
         if self._process != process():
             table = _raw.penstock_interceptor(struct_size=ctypes.sizeof(_raw.penstock_interceptor))
             self._make(c_string(json.dumps(self._options), "options"), table)
-            self._own, self._process = table, process()
+            self._table, self._process = table, process()
             weakref.finalize(self, _drop, table, self._process).atexit = False
-        return self._own
+        return self._table
 
     def _make(self, options: bytes, table: Any) -> None:
         raise NotImplementedError

@@ -200,7 +200,6 @@ class CallKeywords:
             "channel's ``codec``, or its option ``content_subtype``",
         ),
     )
-
     cancel_scope: Optional[CancelScope] = field(
         default=None,
         metadata=_about(None, None, "a `CancelScope`, with which any thread can cancel the call"),

@@ -41,6 +41,7 @@ class Connected:
 
     @property
     def _sees_objects(self) -> bool:
+        """Whether a call may have hops at the object level, besides those of its own interceptors."""
         raise NotImplementedError
 
     def _register(self, options: CallOptions, interceptors: Interceptors) -> None:

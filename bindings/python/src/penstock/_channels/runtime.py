@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
 import importlib
 import json
 import logging
@@ -194,13 +193,10 @@ class Runtime(Keeper, Registering, Uncopied):
         """A snapshot for diagnosing hangs: ``calls``, each with its ``holder`` (the party that has to act next) and
         the events that wait at its hops. If a callback does not return within ``timeout`` seconds, ``complete`` is
         False, ``calls`` is None, and ``running`` names the interceptor. See penstock_runtime_snapshot_json."""
-        text = c_void_p()
-        check(_raw.penstock_runtime_snapshot_json(self._handle, milliseconds(timeout), byref(text)))
-        try:
-            view: Dict[str, Any] = json.loads(ctypes.string_at(text.value or 0))
-            return view
-        finally:
-            _raw.penstock_free(text)
+        wait_ms = milliseconds(timeout)
+        text = owned_text(lambda handle, out: _raw.penstock_runtime_snapshot_json(handle, wait_ms, out), self._handle)
+        view: Dict[str, Any] = json.loads(text)
+        return view
 
     def shutdown(self, timeout: Optional[float] = None) -> None:
         """Ends every call with CANCELLED, closes every channel, and stops the driver thread.

@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, Iterable, Optional, Tuple, Union
 from .. import _raw
 from .._calls.keywords import CallKeywords, Interceptors, takes
 from .._calls.method import ChannelLike
-from .._calls.options import CallOptions, call_options
+from .._calls.options import CallOptions, call_options, has_begun
 from .._calls.side import OnReply, begin_unary, side_flags
 from .._handles.arguments import Payload, Uncompressed, c_string, whole_number
 from .._handles.context import Scoped
@@ -223,6 +223,7 @@ class Hop(HopView):
             self._register(options, call.interceptors)
         flags = side_flags(call.from_top, call.detached)
         begin_unary(self._anywhere, call.method, call.request, call.on_reply, flags, options, context)
+        has_begun(options)
 
     # ---- The event ----
 

@@ -1,4 +1,4 @@
-"""The numbers of the C header: results, events, verdicts and call kinds."""
+"""The numbers of the C headers: of results, events, verdicts and so on."""
 
 OK = 0
 E_INVALID_ARGUMENT = 1
