@@ -43,7 +43,7 @@ public enum Closing {
 /// user code on the driver only, and never under a lock.
 ///
 /// - RuntimeTurn.swift: one turn of the loop.
-/// - RuntimeRole.swift: which thread drives.
+/// - DriverRole.swift: the decisions about which thread drives; RuntimeRole.swift: the threads around them.
 /// - RuntimeEnd.swift: handles, shutdown and the end.
 ///
 /// `@unchecked Sendable`: all mutable state is atomic, under `lock`, or the driver's.
@@ -88,8 +88,8 @@ public final class Runtime: @unchecked Sendable {
   let asleep = Atomic<UInt32>(0)
   /// The id of the driving thread; 0: no thread has the role of driver, or the role is being handed over.
   let driverThread = Atomic<UInt64>(0)
-  /// Whether the runtime's own thread, which drives, should give the role of driver to a thread that waits in
-  /// a blocking function.
+  /// Whether the runtime's own thread, which drives, was asked to give up the role (`DriverRole.Holder.own`).
+  /// Written under `lock`, with the role.
   let yieldWanted = Atomic<Bool>(false)
   /// Whether the driver should call `endIfDone` between two turns: to end the runtime if no work is left, or
   /// to stand still while the process forks.
@@ -109,25 +109,12 @@ public final class Runtime: @unchecked Sendable {
   // MARK: Under `lock`
 
   enum Phase: Equatable { case running, shuttingDown, ended }
-  enum Driver: Equatable { case none, own, caller }
 
   let lock = Lock()
   var phase = Phase.running
-  var driver = Driver.none
-  /// The number of times that the driver has changed.
-  var turnover: UInt32 = 0
-  /// The time (monotonic ns) when the last driver left and the role of driver became free.
-  var freeSince: UInt64 = 0
+  var role: DriverRole
+  /// The threads that are parked in a blocking function, and have not been given the role of driver.
   var waiters: [Waiter] = []
-  /// Not 0: many threads wait at the same time, so the runtime's own thread keeps the role of driver. It
-  /// gives the role to a waiting thread again after this number of further waits. See RuntimeRole.swift.
-  var crowd: UInt32 = 0
-  /// Whether the runtime's own thread has to take the role of driver as soon as the role is free, without the
-  /// linger.
-  var ownWanted = false
-  /// The time at which the runtime's own thread wakes by itself to check whether the role of driver is free.
-  /// .max: it does not wake by itself, so the thread that frees the role has to wake it. 0: it is awake.
-  var ownLooksAt: UInt64 = 0
   var joiners = 0
   var thread: pthread_t = 0
   enum ThreadState: Equatable { case none, joinable, detached, joined }
@@ -139,8 +126,6 @@ public final class Runtime: @unchecked Sendable {
   /// 0: no fork is prepared. 1: the driver has to stop between two turns, because the process is about to
   /// fork. 2: the driver has stopped. Written under `lock`.
   let stillness = Atomic<UInt32>(0)
-  /// Whether the thread that forks has taken the role of driver, because no other thread had it.
-  var isHeld = false
   /// The links of the list of this process's runtimes, under the lock of that list (`Process.withRuntimes`).
   var nextRuntime: Unmanaged<Runtime>?
   var previousRuntime: Unmanaged<Runtime>?
@@ -203,6 +188,9 @@ public final class Runtime: @unchecked Sendable {
     generation = Process.generation
     self.options = options
     self.platform = platform
+    role = DriverRole(
+      DriverRole.Limits(linger: UInt64(options.lingerMicroseconds) * 1000),
+      hasOwnThread: options.mode == .thread)
     poller = platform.makePoller(host: options.mode == .host)
     if options.mode == .host { asleep.store(1, ordering: .relaxed) }
   }
@@ -331,10 +319,9 @@ public final class Runtime: @unchecked Sendable {
     background.add(1, ordering: .sequentiallyConsistent)
     guard options.mode == .thread else { return }
     lock.lock()
-    let idle = driver == .none && phase != .ended
-    if idle { ownWanted = true }
+    let isIdle = role.call() == .wakeOwn
     lock.unlock()
-    if idle { wakeOwn() }
+    if isIdle { wakeOwn() }
   }
 
   public func endBackground() { background.subtract(1, ordering: .sequentiallyConsistent) }
@@ -344,8 +331,6 @@ public final class Runtime: @unchecked Sendable {
       startThread() != nil
     {
       // The thread could not be started. The next call of `wakeOwn` tries again.
-      lacksThread.store(true, ordering: .relaxed)
-      asleep.store(1, ordering: .sequentiallyConsistent)
       if ended.load(ordering: .relaxed) { ownExited.set() }
     }
     ownWord.wrappingAdd(1, ordering: .sequentiallyConsistent)

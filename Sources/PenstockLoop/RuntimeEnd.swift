@@ -102,7 +102,7 @@ extension Runtime {
       // The last handle was released, so no thread polls. This thread ends the runtime, unless another thread
       // drives it now.
       lock.lock()
-      let free = driver == .none && phase == .running && isAbandoned
+      let free = role.isFree && phase == .running && isAbandoned
       if free { markEnded() }
       lock.unlock()
       if free {
@@ -117,10 +117,10 @@ extension Runtime {
   /// wakes the runtime's own thread, which then drives and checks.
   func sendToLook() {
     lock.lock()
-    let idle = driver == .none && options.mode == .thread && phase != .ended
-    if idle { ownWanted = true } else { wakeLocked() }
+    let call = role.call()
+    if call == .wakeLoop { wakeLocked() }
     lock.unlock()
-    if idle { wakeOwn() }
+    if call == .wakeOwn { wakeOwn() }
   }
 
   private var isAbandoned: Bool {
@@ -178,7 +178,7 @@ extension Runtime {
   /// Marks the runtime as ended, so that no thread drives it again. The caller holds `lock`.
   private func markEnded() {
     phase = .ended
-    driver = .none
+    role.end()
     endDriving()
     DrivingThread.over(self)
     ended.store(true, ordering: .sequentiallyConsistent)

@@ -62,9 +62,8 @@ extension Runtime {
     while true {
       lock.lock()
       var isStill = phase == .ended || stillness.load(ordering: .relaxed) == 2
-      if !isStill, driver == .none {
+      if !isStill, role.take(for: .fork) {
         takeRole()
-        isHeld = true
         isStill = true
         stillness.store(0, ordering: .sequentiallyConsistent)
       }
@@ -97,11 +96,11 @@ extension Runtime {
   /// Lets the driver continue. Called in the parent after a fork, or if the preparation of the fork has
   /// failed.
   public func goOn() {
-    if isHeld {
-      isHeld = false
+    lock.lock()
+    if role.holder == .held {
+      lock.unlock()
       return leave()
     }
-    lock.lock()
     stillness.store(0, ordering: .sequentiallyConsistent)
     lock.unlock()
     Futex.wake(stillness, .max)
@@ -114,7 +113,6 @@ extension Runtime {
   /// thread that drives ends the work that was inherited from the parent (`endInherited`). The caller
   /// prepares all runtimes before `goOnInChild` starts a thread for any of them.
   public func becomeChild() {
-    isHeld = false
     endDriving()
     driverThread.store(0, ordering: .relaxed)
     stillness.store(0, ordering: .relaxed)
@@ -122,11 +120,7 @@ extension Runtime {
     let isOver = phase == .ended
     let hadThread = threadState == .joinable
     threadState = .none
-    driver = .none
-    turnover &+= 1
-    crowd = 0
-    ownWanted = false
-    ownLooksAt = .max
+    role.inherit(at: clock, wanted: false)
     joiners = 0
     let parked = waiters
     waiters = []
@@ -149,17 +143,18 @@ extension Runtime {
     ending.store(phase != .running || handles.load(ordering: .relaxed) == 0, ordering: .relaxed)
     _ = inbox.push(inherited)
     now = clock
-    freeSince = now
     if hasLostDescriptors { descriptorsLost() }
     // From here on, posting an item wakes the host program, or the runtime's own thread, which is started
     // then.
     asleep.store(1, ordering: .relaxed)
     if options.mode == .host {
       poller.setTimer(timers.earliest)
-      ownWanted = true
+      role.inherit(at: now, wanted: true)
     } else {
       lacksThread.store(true, ordering: .relaxed)
-      ownWanted = hasWork || hasLostDescriptors || ending.load(ordering: .relaxed) || timers.earliest != nil
+      role.inherit(
+        at: now,
+        wanted: hasWork || hasLostDescriptors || ending.load(ordering: .relaxed) || timers.earliest != nil)
     }
     // Releases the reference to this runtime that its own thread held in the parent. That thread does not
     // exist in this process.
@@ -172,8 +167,7 @@ extension Runtime {
     // The lock is needed, because another runtime's thread may already run a callback that posts work to this
     // runtime.
     lock.lock()
-    let hasWork = ownWanted
-    ownWanted = false
+    let hasWork = role.resume()
     lock.unlock()
     if hasWork { wake() }
   }

@@ -5,51 +5,24 @@ import Synchronization
 /// A thread that waits in a blocking function and is parked while another thread drives.
 final class Waiter: @unchecked Sendable {
   let cell: WaitCell
+  /// The thread that waits. If the role of driver is given to it, it must drive, or pass the role on.
+  let thread: UInt64
   let mayDrive: Bool
-  /// Whether another thread has given the role of driver to this waiter. The waiter's thread must then drive,
-  /// or pass the role on. Under the runtime's lock.
-  var isDriver = false
 
-  init(_ cell: WaitCell, mayDrive: Bool) {
+  init(_ cell: WaitCell, _ thread: UInt64, mayDrive: Bool) {
     self.cell = cell
+    self.thread = thread
     self.mayDrive = mayDrive
   }
 }
 
-/// The role of the driver, that is, of the thread that runs the event loop.
-///
-/// A thread that waits in a blocking function takes the role if the role is free. If the runtime's own thread
-/// has the role, the waiter asks for it. If another waiter has it, the thread parks, and is woken when its
-/// cell is set or when it gets the role. A driver that leaves gives the role to a parked waiter, or frees the
-/// role if no waiter is parked. In thread mode the own thread then takes the free role: at once if there is
-/// work that no caller waits for, otherwise when the role has been free for the linger
-/// (`lingerMicroseconds`).
-///
-/// A tight loop of blocking calls must not wake the own thread in each call. So the own thread sleeps for a
-/// time and then checks by itself whether the role is free. When one driver keeps the role for long, the own
-/// thread sleeps without a limit, and that driver wakes it when it leaves. A driver that leaves also wakes
-/// the own thread if a timer is due before the own thread's next check.
-///
-/// A waiter that was woken only to drive goes on waiting, because its call has not ended. When it then sleeps
-/// in the loop, other threads have to wake it to send their next calls. So if many threads wait at once (a
-/// crowd), the own thread gets the role and keeps it. The end of a call then seldom wakes any thread except
-/// the one that waits for the call.
-///
-/// A thread parks only if another thread drives, or if the own thread will take the role. The own thread
-/// takes it because it was told to (`ownWanted`) and woken, or because it checks the role by itself after the
-/// linger. A thread that leaves the role while others wait gives it to a waiter or to the own thread.
+/// The threads around the role of the driver: `DriverRole` decides who drives, under `lock`; the functions here
+/// carry out the decisions. A thread changes `role` under the lock, and wakes another one after it has left the
+/// lock.
 extension Runtime {
   /// The time in ns after which an interruptible wait returns even without a signal. A signal that comes just
   /// before the thread sleeps does not end the sleep, so the sleep is kept short.
   static let interruptibleSlice: UInt64 = 250_000_000
-  /// The longest time for which the runtime's own thread sleeps while blocking calls drive the loop in turns,
-  /// in units of the linger. With 16 the own thread wakes about once in a hundred calls. With a larger
-  /// number, the last send or cancel of a thread that does not wait may be delayed for longer.
-  static let longestLook: UInt64 = 16
-  /// A crowd is a time when many threads wait in blocking functions. It begins when `crowdSize` threads are
-  /// parked. It ends when `crowdLasts` waits have begun while fewer threads were parked.
-  static let crowdSize = 4
-  static let crowdLasts: UInt32 = 64
   /// The longest time in ns for which blocking functions may drive the loop without polling the descriptors.
   static let pollSlack: UInt64 = 1_000_000
 
@@ -65,41 +38,30 @@ extension Runtime {
     let mayDrive = allowed && (options.mode == .host || options.callerDrives)
     let terms = Terms(deadline, interruptible, at: clock)
 
+    let thread = cs_thread_self()
     var waiter: Waiter?
     var stop: WaitResult?
     lock.lock()
-    if crowd != 0 { crowd -= 1 }
+    role.waitBegins()
     while true {
-      if let waiter, waiter.isDriver {
+      switch seek(thread, waiter, mayDrive: mayDrive, isDone: stop != nil || cell.isSet) {
+      case .drive:
+        remove(waiter)
         takeRole(for: cell)
         lock.unlock()
         now = clock
         return drive(until: cell, terms, stop)
-      }
-      if cell.isSet { stop = .ready } else if phase == .ended { stop = .closed }
-      if let stop {
+      case .done, .over:
+        if cell.isSet { stop = .ready } else if role.holder == .over { stop = .closed }
         remove(waiter)
         lock.unlock()
-        return stop
-      }
-      if driver == .none && mayDrive && !(ownWanted && crowd != 0) {
-        remove(waiter)
-        takeRole(for: cell)
-        lock.unlock()
-        now = clock
-        return drive(until: cell, terms, nil)
-      }
-      let parked = waiter ?? Waiter(cell, mayDrive: mayDrive)
-      if waiter == nil {
-        waiters.append(parked)
-        waiter = parked
-        if waiters.count >= Runtime.crowdSize && options.mode == .thread { crowd = Runtime.crowdLasts }
-      }
-      // This thread asks the runtime's own thread for the role of driver. It does not ask during a crowd or
-      // while there is background work, because the own thread would then take the role back at once.
-      if driver == .own && mayDrive && crowd == 0 && background.load(ordering: .relaxed) == 0 {
-        yieldWanted.store(true, ordering: .sequentiallyConsistent)
-        wakeLocked()
+        return stop ?? .closed
+      case .park(let asks):
+        if waiter == nil { waiter = park(thread, on: cell, mayDrive: mayDrive) }
+        if asks {
+          yieldWanted.store(true, ordering: .sequentiallyConsistent)
+          wakeLocked()
+        }
       }
       let seen = cell.word.load(ordering: .sequentiallyConsistent)
       lock.unlock()
@@ -107,6 +69,21 @@ extension Runtime {
       stop = cell.isSet ? .ready : terms.verdict(after: woken)
       lock.lock()
     }
+  }
+
+  /// Asks whether the calling thread, `thread`, drives now or has to park. `waiter`: it has parked before. The
+  /// caller holds `lock`.
+  private func seek(_ thread: UInt64, _ waiter: Waiter?, mayDrive: Bool, isDone: Bool) -> DriverRole.Seek {
+    role.seek(
+      thread, mayDrive: mayDrive, isDone: isDone, newAmong: waiter == nil ? waiters.count + 1 : nil,
+      background: background.load(ordering: .relaxed) != 0)
+  }
+
+  /// Adds the calling thread, `thread`, to the list of the threads that are parked. The caller holds `lock`.
+  private func park(_ thread: UInt64, on cell: WaitCell, mayDrive: Bool) -> Waiter {
+    let waiter = Waiter(cell, thread, mayDrive: mayDrive)
+    waiters.append(waiter)
+    return waiter
   }
 
   /// Starts the work of `item`, and waits for `cell`, which that work sets. The item has not been posted, and
@@ -118,7 +95,7 @@ extension Runtime {
   {
     if options.mode == .host || options.callerDrives {
       lock.lock()
-      if driver == .none, phase != .ended, crowd == 0 {
+      if role.take(for: .item) {
         takeRole(for: cell)
         lock.unlock()
         // Another thread may have driven, and set `now` to a later time, since `time` was read.
@@ -163,17 +140,13 @@ extension Runtime {
     }
   }
 
-  /// Makes the calling thread the driver. The caller holds `lock`. No thread drives, or the role was given to
-  /// the calling thread.
+  /// Makes the calling thread, to which `role` has just given the role, the driver. The caller holds `lock`.
   func takeRole() {
-    driver = .caller
-    turnover &+= 1
-    ownWanted = false
     beginDriving()
     asleep.store(0, ordering: .relaxed)
   }
 
-  /// Makes the calling thread the driver while it waits for `cell`.
+  /// Makes the calling thread, to which `role` has just given the role, the driver while it waits for `cell`.
   private func takeRole(for cell: WaitCell) {
     takeRole()
     // A cell may hold a reference to the runtime that its waiter drives. `endCell` must hold none, because
@@ -210,45 +183,41 @@ extension Runtime {
     return result ?? .ready
   }
 
-  /// Ends the calling thread's role of driver. Gives the role to a parked waiter. If no waiter is parked, or
-  /// there is a crowd, frees the role. The constant `next` keeps the waiter's cell alive until the waiter is
-  /// woken.
+  /// Ends the calling thread's role of driver. Gives the role to a parked waiter, or frees it. The constant
+  /// `next` keeps the waiter's cell alive until the waiter is woken.
   public func leave() {
     if endIfDone(abandoned: true) { return }
     lock.lock()
     endDriving()
-    if crowd == 0, let next = nextWaiter() {
-      turnover &+= 1
-      next.isDriver = true
-      lock.unlock()
-      next.cell.wakeToLook()
-      return
-    }
-    driver = .none
-    turnover &+= 1
-    freeSince = now
-    if options.mode == .host {
-      poller.attach(true)
-      poller.setTimer(timers.earliest)
-      // From here on the host program may sleep in a poll of the outer descriptor, so a thread that posts has
-      // to signal the wake descriptor.
-      asleep.store(1, ordering: .sequentiallyConsistent)
-      poller.takeKick()
-      // If the poller's descriptors are lost, its timer is lost too, and would not wake the host program. So
-      // the outer descriptor becomes readable now.
-      if hasLeftovers || hasLostDescriptors { wakeLocked() }
-      lock.unlock()
-      return
-    }
-    let now =
-      crowd != 0 || options.lingerMicroseconds == 0 || phase != .running || hasLeftovers
-      || background.load(ordering: .sequentiallyConsistent) > 0
-      || ending.load(ordering: .sequentiallyConsistent)
-    if now { ownWanted = true }
-    let wakes = now || ownLooksAt == .max || timers.earliest ?? .max < ownLooksAt
-    if wakes { ownLooksAt = 0 }
+    let next = role.mayGive ? nextWaiter() : nil
+    let left = role.leave(to: next?.thread, at: now, hurries: next == nil && hurries, timer: timers.earliest)
+    if left == .tellHost { tellHost() }
     lock.unlock()
-    if wakes { wakeOwn() }
+    switch left {
+    case .wakeNext: next?.cell.wakeToLook()
+    case .wakeOwn: wakeOwn()
+    case .tellHost, .nothing: break
+    }
+  }
+
+  /// Whether there is work that does not wait for the linger. The caller holds `lock`.
+  private var hurries: Bool {
+    phase != .running || hasLeftovers || background.load(ordering: .sequentiallyConsistent) > 0
+      || ending.load(ordering: .sequentiallyConsistent)
+  }
+
+  /// Host mode: no thread drives from now on, until the host program finds the outer descriptor readable. The
+  /// caller holds `lock`.
+  private func tellHost() {
+    poller.attach(true)
+    poller.setTimer(timers.earliest)
+    // From here on the host program may sleep in a poll of the outer descriptor, so a thread that posts has
+    // to signal the wake descriptor.
+    asleep.store(1, ordering: .sequentiallyConsistent)
+    poller.takeKick()
+    // If the poller's descriptors are lost, its timer is lost too, and would not wake the host program. So
+    // the outer descriptor becomes readable now.
+    if hasLeftovers || hasLostDescriptors { wakeLocked() }
   }
 
   /// Removes from the list and returns the first waiter that may drive and whose cell is not set; nil: there
@@ -275,7 +244,7 @@ extension Runtime {
   /// user code. False: `body` was not run, because another thread drives or the runtime has ended.
   public func inspect(_ body: () -> Void) -> Bool {
     lock.lock()
-    guard driver == .none, phase != .ended else {
+    guard role.take(for: .inspection) else {
       lock.unlock()
       return false
     }
@@ -290,13 +259,9 @@ extension Runtime {
 
   /// Starts the runtime's own thread. Returns nil, or errno.
   public func startThread() -> Int32? {
-    threadState = .joinable
     var id: pthread_t = 0
     lock.lock()
-    // `freeSince` is now, as if a driver had just left. So the runtime's own thread waits for the linger
-    // before it drives. A program that begins with a blocking call then drives the loop itself, and wakes no
-    // thread.
-    freeSince = clock
+    threadState = .joinable
     let failure = OwnThread.start(self, &id, detached: false) { argument in
       guard let argument else { return nil }
       let me = Unmanaged<Runtime>.fromOpaque(argument)
@@ -305,53 +270,39 @@ extension Runtime {
       return nil
     }
     thread = id
-    if failure != 0 { threadState = .none }
+    var next: Waiter?
+    if failure == 0 {
+      role.ownStarts(at: clock)
+    } else {
+      threadState = .none
+      // From now on each post calls `wakeOwn`, which tries again. Until the lock is released no other thread can
+      // take the role and leave it to an own thread that does not exist.
+      lacksThread.store(true, ordering: .relaxed)
+      asleep.store(1, ordering: .sequentiallyConsistent)
+      next = role.isFree ? nextWaiter() : nil
+      role.ownFails(to: next?.thread)
+    }
     lock.unlock()
+    next?.cell.wakeToLook()
     return failure == 0 ? nil : -failure
   }
 
   private func ownMain() {
     cs_thread_name("penstock")
-    let linger = UInt64(options.lingerMicroseconds) * 1000
-    let shortest = max(linger, 50_000)
-    var look = shortest
-    var seenTurnover: UInt32 = 0
-    var looks = 0
-    while true {
+    loop: while true {
       lock.lock()
-      if phase == .ended { break }
-      let time = clock
-      // If no thread drives and a timer is due, the runtime's own thread drives at once, and does not wait
-      // for the linger.
-      let due = driver == .none ? timers.earliest ?? .max : .max
-      if driver == .none && (ownWanted || time >= freeSince &+ linger || time >= due) {
-        driver = .own
-        turnover &+= 1
-        ownWanted = false
-        ownLooksAt = 0
+      switch role.look(at: clock, timer: role.isFree ? timers.earliest : nil) {
+      case .drive:
         beginDriving()
         lock.unlock()
         driveAsOwn()
-        look = shortest
-        continue
+      case .sleep(let until):
+        let seen = ownWord.load(ordering: .sequentiallyConsistent)
+        lock.unlock()
+        Futex.wait(ownWord, while: seen, until: until)
+      case .exit:
+        break loop
       }
-      // While blocking calls follow one another, the runtime's own thread doubles its sleep between two
-      // checks of whether any thread drives. Checks after each linger would take processor time from the
-      // calls.
-      let isBusy = turnover != seenTurnover
-      seenTurnover = turnover
-      look = isBusy ? min(look * 2, shortest * Runtime.longestLook) : shortest
-      looks = isBusy || driver == .none ? 0 : looks + 1
-      var until: UInt64? = time &+ look
-      if driver == .none {
-        until = min(due, max(freeSince &+ linger, isBusy ? time &+ look : 0))
-      } else if looks >= 20 || linger == 0 {
-        until = nil
-      }
-      ownLooksAt = until ?? .max
-      let seen = ownWord.load(ordering: .sequentiallyConsistent)
-      lock.unlock()
-      Futex.wait(ownWord, while: seen, until: until)
     }
     // Only a thread in `shutdown` joins the runtime's own thread. If no thread is in `shutdown`, the own
     // thread detaches itself.
@@ -378,17 +329,12 @@ extension Runtime {
   private func handOver() -> Bool {
     lock.lock()
     yieldWanted.store(false, ordering: .sequentiallyConsistent)
-    guard crowd == 0, let next = nextWaiter() else {
-      lock.unlock()
-      return false
-    }
-    endDriving()
-    driver = .caller
-    turnover &+= 1
-    next.isDriver = true
+    let next = role.mayGive ? nextWaiter() : nil
+    let isGiven = role.handOver(to: next?.thread)
+    if isGiven { endDriving() }
     lock.unlock()
-    next.cell.wakeToLook()
-    return true
+    next?.cell.wakeToLook()
+    return isGiven
   }
 
   // MARK: Host mode
@@ -401,43 +347,43 @@ extension Runtime {
     if isDriving { return .busy }
     let deadline = Runtime.deadline(after: timeoutMilliseconds, from: clock)
 
+    let thread = cs_thread_self()
     var waiter: Waiter?
     var stop: PollResult?
     lock.lock()
-    while true {
-      if let waiter, waiter.isDriver { break }
-      if phase == .ended { stop = .closed }
-      if driver == .none || stop != nil {
+    loop: while true {
+      switch seek(thread, waiter, mayDrive: true, isDone: stop != nil) {
+      case .drive:
+        break loop
+      case .done, .over:
+        let isOver = role.holder == .over
         remove(waiter)
-        break
-      }
-      if timeoutMilliseconds == 0 {
         lock.unlock()
-        return .busy
-      }
-      let parked = waiter ?? Waiter(WaitCell(), mayDrive: true)
-      if waiter == nil {
-        waiters.append(parked)
+        return isOver ? .closed : stop ?? .closed
+      case .park:
+        if timeoutMilliseconds == 0 {
+          lock.unlock()
+          return .busy
+        }
+        let parked = waiter ?? park(thread, on: WaitCell(), mayDrive: true)
         waiter = parked
+        let seen = parked.cell.word.load(ordering: .sequentiallyConsistent)
+        lock.unlock()
+        switch parked.cell.park(seen, until: deadline) {
+        case .woken: break
+        case .interrupted: stop = .interrupted
+        case .timedOut: stop = .timedOut
+        }
+        lock.lock()
       }
-      let seen = parked.cell.word.load(ordering: .sequentiallyConsistent)
-      lock.unlock()
-      switch parked.cell.park(seen, until: deadline) {
-      case .woken: break
-      case .interrupted: stop = .interrupted
-      case .timedOut: stop = .timedOut
-      }
-      lock.lock()
     }
-    if let stop {
-      let mustPassOn = waiter?.isDriver ?? false
-      if mustPassOn { takeRole() }
-      lock.unlock()
-      if mustPassOn { leave() }
-      return stop
-    }
+    remove(waiter)
     takeRole()
     lock.unlock()
+    if let stop {
+      leave()
+      return stop
+    }
     return pollAsDriver(deadline)
   }
 

@@ -111,7 +111,7 @@ extension RuntimeTests {
       let cell = WaitCell()
       let helper = TestThread {
         eventually("the own thread sleeps without a limit") {
-          runtime.lock.withLock { runtime.ownLooksAt == .max && runtime.driver == .caller }
+          runtime.lock.withLock { runtime.role.own == .sleeps && runtime.role.holder == .caller }
         }
         cell.set()
       }
@@ -171,7 +171,7 @@ extension RuntimeTests {
     @Test func aCrowdIsDrivenByTheOwnThreadAndALoneCallerByItself() {
       // The linger is longer than the test. So the runtime's own thread drives only if it is told to.
       let runtime = makeRuntime(linger: 60_000_000)
-      let cells = (0...Runtime.crowdSize).map { _ in WaitCell() }
+      let cells = (0...runtime.role.limits.crowdSize).map { _ in WaitCell() }
       let wait = { (cell: WaitCell) in
         TestThread { must(runtime.wait(for: cell, deadline: nil, interruptible: false) == .ready, "woken") }
       }
@@ -180,15 +180,17 @@ extension RuntimeTests {
       let first = wait(cells[0])
       eventually("a caller drives") {
         runtime.lock.withLock {
-          runtime.driver == .caller && runtime.driverThread.load(ordering: .relaxed) != 0
+          runtime.role.holder == .caller && runtime.driverThread.load(ordering: .relaxed) != 0
         }
       }
       let waiters = [first] + cells.dropFirst().map(wait)
       // One caller drives, and all other callers are parked.
-      eventually("a crowd") { runtime.lock.withLock { runtime.crowd == Runtime.crowdLasts } }
+      eventually("a crowd") { runtime.lock.withLock { runtime.role.crowd == runtime.role.limits.crowdLasts } }
       let driving = runtime.driverThread.load(ordering: .relaxed)
       cells[0].set()
-      eventually("the own thread drives") { runtime.lock.withLock { runtime.driver == .own } }
+      eventually("the own thread drives") {
+        runtime.lock.withLock { runtime.role.holder == .own(asked: false) }
+      }
       #expect(driving != 0 && runtime.driverThread.load(ordering: .relaxed) != driving)
       // The runtime's own thread keeps driving, so the next caller does not drive.
       let me = cs_thread_self()
@@ -198,7 +200,7 @@ extension RuntimeTests {
       for cell in cells { cell.set() }
       for waiter in waiters { waiter.join() }
       // After `crowdLasts` waits with few parked threads, a caller may drive again.
-      for _ in 0..<Runtime.crowdLasts {
+      for _ in 0..<runtime.role.limits.crowdLasts {
         must(runtime.wait(for: WaitCell(), deadline: 1, interruptible: false) == .timedOut, "timed out")
       }
       let cell = WaitCell()
