@@ -64,9 +64,18 @@ let tests: [Target] =
     .testTarget(
       name: "PenstockChannelTests", dependencies: ["PenstockChannel", "PenstockTestSupport"],
       swiftSettings: swift),
+    .target(
+      name: "PenstockTestCertificates", dependencies: ["PenstockLink", "PenstockTestSupport"],
+      path: "Tests/PenstockTestCertificates", swiftSettings: swift),
+    .testTarget(
+      name: "PenstockLinkTests",
+      dependencies: ["PenstockLink", "PenstockTestCertificates", "PenstockTestSupport"],
+      swiftSettings: swift),
+    .testTarget(
+      name: "PenstockHTTPTests", dependencies: ["PenstockHTTP", "PenstockTestSupport"], swiftSettings: swift),
     .testTarget(
       name: "PenstockTransportTests",
-      dependencies: ["PenstockTransport", "PenstockLaws", "PenstockTestSupport"],
+      dependencies: ["PenstockClient", "PenstockLaws", "PenstockTestCertificates", "PenstockTestSupport"],
       swiftSettings: swift),
   ]
 
@@ -76,7 +85,8 @@ let fuzzers: [Target] =
     .executableTarget(
       name: "penstock-fuzz",
       dependencies: [
-        "PenstockABI", "PenstockTransport", "PenstockChannel", "PenstockCall", "PenstockLoop",
+        "PenstockABI", "PenstockClient", "PenstockTransport", "PenstockHTTP", "PenstockLink",
+        "PenstockChannel", "PenstockCall", "PenstockLoop",
         "PenstockNames",
         "PenstockWire", "CPenstock", "CSystem", "COpenSSL",
       ],
@@ -111,21 +121,45 @@ let package = Package(
       swiftSettings: small
     ),
     .target(
+      name: "PenstockLink",
+      dependencies: [
+        "PenstockLoop", "PenstockNames", "PenstockCall", "PenstockWire", "CMemory", "CSystem", "COpenSSL",
+      ],
+      swiftSettings: swift),
+    .target(
+      name: "PenstockHTTP",
+      dependencies: [
+        "PenstockLink", "PenstockLoop", "PenstockChannel", "PenstockCall", "PenstockNames", "PenstockWire",
+        "CMemory",
+        "CSystem", "CNghttp2",
+      ],
+      swiftSettings: swift),
+    .target(
       name: "PenstockTransport",
       dependencies: [
-        "PenstockChannel", "PenstockCall", "PenstockLoop", "PenstockNames", "PenstockWire", "CMemory",
+        "PenstockHTTP", "PenstockLink", "PenstockChannel", "PenstockCall", "PenstockLoop", "PenstockNames",
+        "PenstockWire", "CMemory", "CSystem", "CNghttp2", "COpenSSL", "CZlib",
+      ],
+      swiftSettings: swift),
+    .target(
+      name: "PenstockClient",
+      dependencies: [
+        "PenstockTransport", "PenstockLoop", "PenstockChannel", "PenstockCall", "PenstockNames",
+        "PenstockWire", "CMemory",
         "CSystem",
-        "CNghttp2", "COpenSSL", "CZlib",
       ],
       swiftSettings: swift),
     .target(
       name: "PenstockReady",
-      dependencies: ["PenstockTransport", "PenstockCall", "PenstockLoop", "PenstockWire", "CMemory"],
+      dependencies: [
+        "PenstockClient", "PenstockTransport", "PenstockCall", "PenstockLoop", "PenstockWire", "CMemory",
+      ],
       swiftSettings: small),
     .target(
       name: "PenstockABI",
       dependencies: [
-        "PenstockReady", "PenstockTransport", "PenstockChannel", "PenstockCall", "PenstockLoop",
+        "PenstockReady", "PenstockClient", "PenstockTransport", "PenstockHTTP", "PenstockLink",
+        "PenstockChannel", "PenstockCall", "PenstockLoop",
         "PenstockNames",
         "PenstockWire", "CMemory", "CSystem", "CJansson", "CVersion", "CPenstock",
       ]

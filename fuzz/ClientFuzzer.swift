@@ -3,6 +3,7 @@ import Glibc
 import PenstockWire
 
 @testable import PenstockTransport
+@testable import PenstockLoop
 
 // The whole client, through its C functions, against a server whose bytes come from the input: four calls at a time
 // over a socket, in one thread, which also drives the client's loop. The fuzzer checks that each call ends once, with

@@ -2,6 +2,7 @@ import PenstockCall
 import PenstockWire
 
 @testable import PenstockTransport
+@testable import PenstockHTTP
 
 // Fuzzes the decoders of gRPC, gRPC-Web and Connect with answers of any bytes. The result must not depend on
 // the size of the pieces in which an answer arrives, and no message may be over the limit.

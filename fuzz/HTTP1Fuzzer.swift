@@ -2,6 +2,7 @@ import PenstockCall
 import PenstockWire
 
 @testable import PenstockTransport
+@testable import PenstockHTTP
 
 // Fuzzes the parser of HTTP/1.1 answers. The input is all bytes that a server sends on one connection. The
 // parser must not trap, and must find the same answers for any size of the pieces in which the bytes arrive.

@@ -4,6 +4,8 @@ import PenstockChannel
 import PenstockWire
 
 @testable import PenstockTransport
+@testable import PenstockLoop
+@testable import PenstockLink
 
 // Fuzzes the whole client over TLS, with the server of ClientFuzzer.swift behind a real TLS session, which is made for each
 // input. The input says which frames the server sends, how they are divided into records, and which records are damaged,

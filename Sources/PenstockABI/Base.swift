@@ -3,6 +3,7 @@ public import CPenstock
 import PenstockCall
 import PenstockTransport
 import PenstockWire
+import PenstockLink
 
 // The functions of base.h (results, errors, memory), and the conversions between objects and handles, which
 // all exported functions share.

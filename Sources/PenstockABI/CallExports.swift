@@ -4,6 +4,8 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 import PenstockLoop
+import PenstockLink
+import PenstockClient
 
 // The functions of call.h for call options and for calls.
 

@@ -3,6 +3,7 @@ import PenstockCall
 import PenstockLoop
 import PenstockTransport
 import PenstockWire
+import PenstockClient
 
 // The functions of cancel.h.
 

@@ -5,6 +5,8 @@ import PenstockChannel
 import PenstockTransport
 import PenstockWire
 import PenstockLoop
+import PenstockLink
+import PenstockClient
 
 // The functions of channel.h.
 

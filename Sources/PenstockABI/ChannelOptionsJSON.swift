@@ -2,6 +2,8 @@ import PenstockCall
 import PenstockChannel
 import PenstockTransport
 import PenstockWire
+import PenstockLink
+import PenstockClient
 
 /// The channel options of channel.h after they were read; the rows in Options.swift fill in this object.
 struct ParsedChannelOptions {

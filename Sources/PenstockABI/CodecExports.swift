@@ -4,6 +4,7 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 import PenstockLoop
+import PenstockClient
 
 // The functions of codec.h.
 

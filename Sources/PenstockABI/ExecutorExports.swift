@@ -1,6 +1,7 @@
 public import CPenstock
 import PenstockCall
 import PenstockTransport
+import PenstockClient
 
 // The functions of executor.h.
 

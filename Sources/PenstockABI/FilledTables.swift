@@ -4,6 +4,7 @@ import PenstockCall
 import PenstockReady
 import PenstockTransport
 import PenstockWire
+import PenstockClient
 
 // The tables that the library fills (penstock_interceptor): their callbacks and user data are the library's.
 

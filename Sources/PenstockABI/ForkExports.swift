@@ -1,6 +1,7 @@
 import CPenstock
 import PenstockTransport
 import PenstockLoop
+import PenstockClient
 
 // The functions of fork.h.
 

@@ -3,6 +3,7 @@ public import CPenstock
 import PenstockCall
 import PenstockTransport
 import PenstockWire
+import PenstockClient
 
 // The function of hop.h that starts a side call: a call that an interceptor makes itself.
 

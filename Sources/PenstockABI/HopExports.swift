@@ -3,6 +3,9 @@ public import CPenstock
 import PenstockCall
 import PenstockTransport
 import PenstockWire
+import PenstockLink
+import PenstockHTTP
+import PenstockClient
 
 // The functions of hop.h for a hop and its event, except those that use messages.
 

@@ -1,6 +1,7 @@
 public import CPenstock
 import PenstockCall
 import PenstockWire
+import PenstockLink
 
 // The functions of hop.h for messages: for the message of the hop's event, and for messages that the hop
 // sends itself.

@@ -4,6 +4,8 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 import PenstockLoop
+import PenstockLink
+import PenstockClient
 
 // Reads a penstock_interceptor, registers it, and lists the registered interceptors.
 

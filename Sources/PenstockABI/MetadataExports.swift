@@ -3,6 +3,7 @@ import CMemory
 public import CPenstock
 import PenstockCall
 import PenstockWire
+import PenstockLink
 
 // The functions of metadata.h.
 

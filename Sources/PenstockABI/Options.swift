@@ -3,6 +3,8 @@ import PenstockChannel
 import PenstockTransport
 import PenstockWire
 import PenstockLoop
+import PenstockLink
+import PenstockClient
 
 // The options of runtimes, channels and calls, in a table each. A row begins with a comment, which has the
 // meaning, and the default if the field's declaration does not have it. Then come the JSON key, the type with

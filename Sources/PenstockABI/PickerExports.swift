@@ -4,6 +4,7 @@ import PenstockChannel
 import PenstockTransport
 import PenstockWire
 import PenstockLoop
+import PenstockClient
 
 // The functions of picker.h.
 

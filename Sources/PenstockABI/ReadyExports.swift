@@ -5,6 +5,7 @@ import PenstockReady
 import PenstockTransport
 import PenstockWire
 import PenstockLoop
+import PenstockClient
 
 // The functions of ready.h, which fill in the tables (penstock_interceptor) of ready-made interceptors.
 

@@ -1,6 +1,7 @@
 import PenstockCall
 import PenstockReady
 import PenstockWire
+import PenstockLoop
 
 // The options of the ready-made interceptors, in a table each; Options.swift says how a table is written.
 

@@ -3,6 +3,8 @@ public import CPenstock
 import PenstockCall
 import PenstockTransport
 import PenstockWire
+import PenstockLink
+import PenstockClient
 
 // The functions of registration.h: registering, changing and removing interceptors.
 

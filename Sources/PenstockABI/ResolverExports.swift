@@ -5,6 +5,7 @@ import PenstockTransport
 import PenstockWire
 import PenstockLoop
 import PenstockNames
+import PenstockClient
 
 // The functions of resolver.h: names that the program itself resolves.
 

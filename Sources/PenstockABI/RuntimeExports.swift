@@ -5,6 +5,7 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 import PenstockLoop
+import PenstockClient
 
 // The functions of runtime.h.
 

@@ -4,6 +4,7 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 import PenstockLoop
+import PenstockClient
 
 // The statistics of a call as JSON, which a hop and a reply can give.
 

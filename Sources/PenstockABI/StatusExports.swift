@@ -2,6 +2,7 @@ import CMemory
 public import CPenstock
 import PenstockCall
 import PenstockWire
+import PenstockLink
 
 // The functions of status.h.
 

@@ -1,6 +1,7 @@
 import CJansson
 import PenstockCall
 import PenstockWire
+import PenstockHTTP
 
 /// Reads the JSON of a status, as `json(_: Status)` writes it, with "code", "name", "message", "metadata" and
 /// "details". An unknown member is a failure.

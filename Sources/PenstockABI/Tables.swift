@@ -3,6 +3,7 @@ import CPenstock
 import PenstockCall
 import PenstockTransport
 import PenstockWire
+import PenstockClient
 
 // Reads the tables that a caller hands in, and writes the tables that a caller wants filled. Nothing else may
 // touch a caller's table: it may be smaller or larger than the one that this version knows. docs/abi.md has

@@ -4,6 +4,7 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 import PenstockLoop
+import PenstockClient
 
 // The functions of hop.h, call.h and runtime.h for traces, and for snapshots of running calls.
 

@@ -4,6 +4,9 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 import PenstockLoop
+import PenstockLink
+import PenstockHTTP
+import PenstockClient
 
 // Traces and snapshots as JSON. They contain no messages and no values of metadata.
 

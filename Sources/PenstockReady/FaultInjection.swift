@@ -1,6 +1,8 @@
 import PenstockCall
 import PenstockTransport
 import PenstockWire
+import PenstockClient
+import PenstockLoop
 
 /// Fault injection: delays calls before they are sent, or ends them with an error, or both.
 public final class FaultInjection: ReadyInterceptor {

@@ -1,5 +1,6 @@
 import PenstockCall
 import PenstockWire
+import PenstockLink
 
 /// Header rules: changes the metadata of calls by a list of edits, in order.
 public final class HeaderEdits: ReadyInterceptor {

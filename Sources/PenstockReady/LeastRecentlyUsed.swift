@@ -1,5 +1,6 @@
 import PenstockTransport
 import PenstockWire
+import PenstockClient
 
 /// A map from keys of bytes to values, whose number and size are limited: the least recently used values are
 /// dropped first. Not thread-safe.

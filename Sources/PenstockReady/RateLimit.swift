@@ -2,6 +2,8 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 import PenstockLoop
+import PenstockHTTP
+import PenstockClient
 
 /// Rate limit: a token bucket in which calls wait for their turn.
 ///

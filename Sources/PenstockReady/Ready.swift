@@ -8,6 +8,7 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 import PenstockLoop
+import PenstockHTTP
 
 /// A ready-made interceptor: the object behind the `user_data` of a `penstock_interceptor` (a "table"). Each
 /// table has its own reference to the object.

@@ -2,6 +2,8 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 import PenstockLoop
+import PenstockHTTP
+import PenstockClient
 
 /// A response cache for unary calls.
 ///

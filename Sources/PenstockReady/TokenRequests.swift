@@ -3,6 +3,7 @@ import PenstockTransport
 import PenstockWire
 import Synchronization
 import PenstockLoop
+import PenstockLink
 
 /// Finds the store that has made a request for a token, by the request's number, on any thread.
 ///

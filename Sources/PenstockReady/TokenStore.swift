@@ -2,6 +2,8 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 import PenstockLoop
+import PenstockLink
+import PenstockClient
 
 /// Keeps the token, the open request for the next one, and the calls that wait for it.
 public final class TokenStore: @unchecked Sendable {

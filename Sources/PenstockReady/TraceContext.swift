@@ -2,6 +2,7 @@ import CMemory
 import PenstockCall
 import PenstockTransport
 import PenstockWire
+import PenstockLoop
 
 /// W3C Trace Context, level 1 (https://www.w3.org/TR/trace-context-1/): passes on the trace of a valid
 /// "traceparent" header, or begins a new trace.

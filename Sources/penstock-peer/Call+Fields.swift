@@ -1,4 +1,5 @@
 import PenstockWire
+import PenstockHTTP
 
 /// Makes the headers and trailers of the answer.
 extension Call {

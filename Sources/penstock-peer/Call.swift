@@ -1,5 +1,7 @@
 import PenstockTransport
 import PenstockWire
+import PenstockLink
+import PenstockHTTP
 
 /// One call of the server: receives the request, and sends the answer.
 ///

@@ -1,5 +1,6 @@
 import PenstockTransport
 import PenstockWire
+import PenstockHTTP
 
 /// Connect's streams. Messages are in envelopes. The last envelope has the status and the trailers as JSON.
 final class ConnectStreamFraming: ServerFraming {

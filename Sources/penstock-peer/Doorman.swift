@@ -1,6 +1,7 @@
 import CSystem
 import PenstockTransport
 import PenstockWire
+import PenstockLink
 
 /// A connection whose HTTP version is not known yet. In TLS the version is negotiated by ALPN. Otherwise the
 /// first bytes show it: HTTP/2 begins with a preface that is not a request of HTTP/1.1 (RFC 9113 section

@@ -1,6 +1,7 @@
 import CNghttp2
 import CSystem
 import PenstockWire
+import PenstockHTTP
 
 /// A header list that is being built. Names and values are static or are copied, so no argument has to outlive `add`.
 final class FieldList {

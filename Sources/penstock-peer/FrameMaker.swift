@@ -1,5 +1,6 @@
 import CNghttp2
 import PenstockWire
+import PenstockHTTP
 
 /// Turns the sending steps of a script into bytes. The only part of nghttp2 that it uses is the HPACK
 /// encoder, which accepts any names and values.

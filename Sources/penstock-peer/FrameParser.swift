@@ -1,5 +1,6 @@
 import PenstockTransport
 import PenstockWire
+import PenstockHTTP
 
 /// Parses the sending steps of a script. A step is a verb, and then words such as `end`, `stream=3`,
 /// `hex=00ff`.

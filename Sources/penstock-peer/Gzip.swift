@@ -1,5 +1,6 @@
 import CZlib
 import PenstockWire
+import PenstockLink
 
 /// The compression of messages, as the protocol's header field names it.
 enum Coding: Equatable {

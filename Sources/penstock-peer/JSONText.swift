@@ -1,5 +1,6 @@
 import CJansson
 import PenstockWire
+import PenstockLink
 
 /// Reads requests in JSON. A service needs at most one member of a request.
 enum JSONText {

@@ -3,6 +3,7 @@ import PenstockChannel
 import PenstockTransport
 import PenstockWire
 import PenstockLoop
+import PenstockLink
 
 /// Receives and sends the bytes of one connection, through TLS if the peer uses TLS.
 final class Link {

@@ -3,6 +3,7 @@ import PenstockChannel
 import PenstockTransport
 import PenstockWire
 import PenstockLoop
+import PenstockLink
 
 /// The listening socket. Each accepted connection becomes a `Doorman`, which finds out the HTTP version, or a
 /// `Player` if there is a script.

@@ -1,6 +1,7 @@
 import CSystem
 import PenstockWire
 import Synchronization
+import PenstockLink
 
 /// An object that the loop calls when its descriptor is ready, when its timer is due, or at the end of a turn.
 class Source {

@@ -1,4 +1,5 @@
 import PenstockWire
+import PenstockHTTP
 
 /// Finds the messages of a stream without storing them, for a call that only counts its messages.
 struct MessageSkipper {

@@ -1,6 +1,7 @@
 import CSystem
 import PenstockTransport
 import PenstockWire
+import PenstockLink
 
 /// The command line.
 struct Options {

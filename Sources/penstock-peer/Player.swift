@@ -3,6 +3,8 @@ import PenstockChannel
 import PenstockTransport
 import PenstockWire
 import PenstockLoop
+import PenstockLink
+import PenstockHTTP
 
 /// Plays one section of a script on one connection.
 ///

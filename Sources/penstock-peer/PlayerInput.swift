@@ -1,4 +1,5 @@
 import PenstockWire
+import PenstockHTTP
 
 /// Counts the client's events, by kind. A client that does not begin with the preface of HTTP/2 speaks
 /// HTTP/1.1. Header blocks are not decoded, because no step of a script depends on their contents.

@@ -1,4 +1,5 @@
 import PenstockWire
+import PenstockHTTP
 
 /// Parses HTTP/1.1 requests (RFC 9112), without I/O. The parser is strict, because tests use it to find
 /// mistakes of the client. It requires CRLF as the line end, allows nothing before a request, and refuses

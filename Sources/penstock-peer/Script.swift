@@ -1,5 +1,6 @@
 import CZlib
 import PenstockWire
+import PenstockHTTP
 
 /// A script for connections: the frames to send, the events to wait for, and the end. docs/peer.md has the language.
 final class Script {

@@ -1,4 +1,5 @@
 import PenstockWire
+import PenstockHTTP
 
 /// Parses a script, which has one step on each line. An indented line is a header field of the step before
 /// it.

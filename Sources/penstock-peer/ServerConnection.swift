@@ -1,4 +1,6 @@
 import PenstockWire
+import PenstockLink
+import PenstockHTTP
 
 /// One connection of the server, independent of the HTTP version. The subclass `Session` implements HTTP/2,
 /// and `Session1` HTTP/1.1.

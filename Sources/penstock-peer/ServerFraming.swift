@@ -1,5 +1,6 @@
 import PenstockTransport
 import PenstockWire
+import PenstockHTTP
 
 /// The wire format of a call: the form of the messages in the body, and the place of the status. Each call
 /// has its own framing, because a framing may keep a part of the request.

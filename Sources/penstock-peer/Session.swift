@@ -3,6 +3,7 @@ import CSystem
 import PenstockTransport
 import PenstockWire
 import PenstockLoop
+import PenstockLink
 
 /// One HTTP/2 connection. nghttp2 implements HTTP/2, a `Link` moves the bytes, and a `Call` serves each
 /// stream.

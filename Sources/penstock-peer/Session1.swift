@@ -2,6 +2,8 @@ import CSystem
 import PenstockTransport
 import PenstockWire
 import PenstockLoop
+import PenstockLink
+import PenstockHTTP
 
 /// One HTTP/1.1 connection: a `RequestParser`, a `Link` that moves the bytes, and at most one `Call` at a
 /// time. A request that arrives before the previous answer is complete stays unread until then.

@@ -3,6 +3,7 @@ import CSystem
 import PenstockTransport
 import PenstockWire
 import PenstockLoop
+import PenstockHTTP
 
 /// The callbacks that nghttp2 calls. Only this file converts nghttp2's pointers to Swift objects.
 enum SessionCallbacks {

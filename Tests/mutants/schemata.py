@@ -7,8 +7,8 @@ An operator of Swift is replaced by an operator of our own, spelled in mathemati
 import re
 import subprocess
 
-MODULES = ("PenstockWire", "PenstockNames", "PenstockCall", "PenstockChannel", "PenstockLoop", "PenstockTransport",
-           "PenstockReady", "PenstockABI")
+MODULES = ("PenstockWire", "PenstockNames", "PenstockCall", "PenstockChannel", "PenstockLoop", "PenstockLink", "PenstockHTTP",
+           "PenstockTransport", "PenstockClient", "PenstockReady", "PenstockABI")
 
 # A comparison is replaced by the one that differs for equal values, or by its opposite.
 COMPARISONS = {"<": ("<=", ">="), "<=": ("<", ">"), ">": (">=", "<="), ">=": (">", "<"), "==": ("!=",), "!=": ("==",)}

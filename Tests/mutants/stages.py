@@ -14,6 +14,7 @@ import time
 
 # A line of a suite's output that says that a test failed: no need to wait for the rest.
 FAILURE = re.compile(r"^\S*(FAILED|not ok|\[91m)|^FAILED|recorded an issue|^F+$|: FAILED")
+SWIFT_SLOW = "PenstockLoopTests|PenstockLinkTests|PenstockHTTPTests|PenstockTransportTests"
 SWIFT_FAST = "PenstockWireTests|PenstockNamesTests|PenstockCallTests|PenstockChannelTests"
 # The time limits of the suites in seconds: a suite that takes longer counts as hanging.
 LIMITS = {"swift-fast": 90, "swift-transport": 300, "laws": 120, "python": 200, "faults": 500, "interop": 400, "c": 90,
@@ -92,7 +93,7 @@ class Stages:
             environment = {**self.c_run(folder).environment("shipped"), **environment}
             command = [folder / "build" / "c" / "shipped" / name[2:]]
         elif name.startswith("swift"):
-            tests = SWIFT_FAST if name == "swift-fast" else "PenstockLoopTests|PenstockTransportTests"
+            tests = SWIFT_FAST if name == "swift-fast" else SWIFT_SLOW
             command = [self.tree / ".build/full/debug/penstockPackageTests.xctest", "--testing-library", "swift-testing",
                        "--filter", tests]
         elif name == "python":

@@ -1,6 +1,8 @@
 import PenstockCall
 import PenstockChannel
 import PenstockLoop
+import PenstockLink
+import PenstockHTTP
 
 /// How an attempt ends whose answer belongs to no RPC, such as a proxy's page.
 extension Attempt {

@@ -1,5 +1,6 @@
 import PenstockCall
 import PenstockChannel
+import PenstockHTTP
 
 /// How an attempt waits for a connection, and begins on it.
 extension Attempt {
@@ -19,7 +20,7 @@ extension Attempt {
   func attachLate() { if isChoosy { core.ask(self) } else { core.attach(self) } }
 
   /// Opens a stream on `connection`, which can open at least one more stream.
-  func open(on connection: TransportConnection) {
+  public func open(on connection: TransportConnection) {
     guard let call, isWaiting else { return }
     var all = PieceQueue()
     swap(&all, &pieces)
@@ -34,7 +35,7 @@ extension Attempt {
   func notesWait(for lack: Lack) { call?._withUnsafeGuaranteedRef { $0.waits(for: lack) } }
 
   /// How long the attempt may wait while the channel has no connection.
-  var patience: Patience {
+  public var patience: Patience {
     if call?._withUnsafeGuaranteedRef({ $0.request.settings.waitsForReady }) ?? false { return .anyTime }
     return wasPickedAgain || isRepeat ? .oneConnection : .none
   }

@@ -2,6 +2,7 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 import PenstockLoop
+import PenstockHTTP
 
 /// One attempt of a call. It connects three objects: the call above it, the call's framing, and a stream of a
 /// connection. If the stream ends and no byte of the request was written, the attempt is *picked again*: the channel

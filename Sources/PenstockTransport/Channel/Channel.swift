@@ -4,6 +4,8 @@ import PenstockWire
 import Synchronization
 import PenstockLoop
 import PenstockNames
+import PenstockLink
+import PenstockHTTP
 
 /// A channel: a target with its credentials and options, and as many connections as are needed. Calls know
 /// nothing of connections: each call gets an attempt, and the attempt gets a stream on a connection.
@@ -89,6 +91,12 @@ public final class Channel: @unchecked Sendable {
   public var privacy: Privacy { core.defaults.privacy }
   public var rpc: RPCProtocol { core.defaults.rpc }
   public var mostQueryBytes: Int { core.defaults.mostQueryBytes }
+
+  /// The settings for each method in the present service config. Any thread.
+  public var methods: CurrentMethods { core.methods }
+
+  /// Sets the listeners to connection events. Called before the channel is used.
+  public func set(_ listeners: NewsListeners) { core.listeners = listeners }
 
   /// Sets the certificates for connections that begin from now on. Any thread. A part that is nil is taken
   /// from the channel's options; if it is a file, the file is read again. Returns nil if the channel has no

@@ -2,6 +2,7 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 import PenstockLoop
+import PenstockHTTP
 
 // The choice of an endpoint for an attempt in these cases: the channel has a picker, the attempt's request
 // has an endpoint wish (`EndpointWish`), or hops of the call have an `on_pick` callback. Other attempts do
@@ -18,7 +19,7 @@ import PenstockLoop
 
 extension ChannelCore {
   /// Puts the attempt into `asking`: its endpoint is chosen at the end of the present turn of the event loop.
-  func ask(_ attempt: Attempt) {
+  public func ask(_ attempt: Attempt) {
     asking.append(attempt)
     work.schedule(self)
   }
@@ -38,7 +39,7 @@ extension ChannelCore {
   }
 
   /// Makes `picker` choose the endpoint of each attempt from now on; nil: the load balancer chooses again.
-  func set(_ picker: Picker?) {
+  public func set(_ picker: Picker?) {
     guard closedBecause == nil else { return }
     runtime.refreshNow()
     let usedAll = usesAllEndpoints

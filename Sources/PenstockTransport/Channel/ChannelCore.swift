@@ -2,6 +2,8 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 import PenstockLoop
+import PenstockLink
+import PenstockHTTP
 
 /// The driving thread's side of a channel: its attempts, the names and endpoints that its load balancer asks for, and
 /// the attempts that wait. An attempt waits for the balancer's pick, or for a slot: the right to open one more stream

@@ -1,14 +1,7 @@
 import PenstockCall
 import PenstockChannel
 import PenstockWire
-
-/// The choice of the HTTP version.
-public enum HTTPChoice: UInt8, Sendable {
-  /// With TLS the server chooses (ALPN). In cleartext, gRPC uses HTTP/2, and all other protocols use
-  /// HTTP/1.1.
-  case auto
-  case http2, http1
-}
+import PenstockLink
 
 /// The transport's part of the "options" in channel.h. The ABI parses JSON into this struct. Defaults of
 /// calls (deadline, message limits, compression) are in each call's `Request`.

@@ -12,8 +12,6 @@ final class ChannelTimer: Timer {
     case ask(Unmanaged<HealthCheck>)
     /// Ends the wait for the first bytes of an answer that belongs to no RPC.
     case page(Unmanaged<Attempt>)
-    /// Lets a connection whose peer has refused streams take more of them.
-    case quota(Unmanaged<HTTP2Connection>)
   }
 
   private let work: Work
@@ -26,7 +24,6 @@ final class ChannelTimer: Timer {
     case .rest(let core): core.takeUnretainedValue().mayRest(self)
     case .ask(let check): check.takeUnretainedValue().timeIsUp()
     case .page(let attempt): attempt.takeUnretainedValue().pageIsLate()
-    case .quota(let connection): connection.takeUnretainedValue().quotaDue()
     }
   }
 }

@@ -2,6 +2,8 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 import PenstockNames
+import PenstockLink
+import PenstockHTTP
 
 /// One step between a connected socket and HTTP: TLS, or the dialogue with a proxy. A step reads its input
 /// from the link and writes its output to the link, and does no I/O. It is released when it is done. To add a
@@ -51,18 +53,15 @@ final class TLSStep: ConnectStep {
 }
 
 /// The settings of a channel for its connections, except the address.
-class Destination {
+class Destination: ConnectionSettings {
   final let target: Target
   /// The target as the user wrote it, for error texts.
   final let name: ByteBuffer
   /// The TLS configuration of later connections; nil: no TLS. Only the driving thread uses it.
   final var tls: TLSContext?
-  final let limits: HTTP2Limits
   final let connectTimeout: UInt64
   final let idleTimeout: UInt64
   final let maxConnectionAge: UInt64
-  /// The time in nanoseconds after which a silent connection with calls is reported to listeners; 0: never.
-  final let silence: UInt64
   final let checksHealth: Bool
   /// The HTTP version. `auto`: the server chooses by ALPN in TLS; without a choice the version is HTTP/1.1.
   final let http: HTTPChoice
@@ -73,15 +72,12 @@ class Destination {
   private final let connectionsCap: Int
   /// The present limit on connections to one address, from the service config and the channel's options.
   final var mostConnections: Int { min(service.connectionsPerSubchannel, connectionsCap) }
-  final let backoff: Backoff.Policy
   final let resolving: ResolveState.Policy
   /// The service config of the channel's options.
   final let ownService: ServiceConfig
   /// The present service config: from the resolver, or otherwise from the channel's options. Driving thread
   /// only.
   final var service: ServiceConfig
-  /// The keepalive settings for later connections; nil: no keepalive. Driving thread only.
-  final var keepalive: Keepalive?
 
   init(
     _ target: Target, _ name: ByteBuffer, _ tls: TLSContext?, _ limits: HTTP2Limits, _ options: ChannelOptions
@@ -89,26 +85,24 @@ class Destination {
     self.target = target
     self.name = name
     self.tls = tls
-    self.limits = limits
     connectTimeout = options.connectTimeout
     idleTimeout = options.idleTimeout
     maxConnectionAge = options.maxConnectionAge
-    silence = options.silence
     checksHealth = options.checksHealth
     http = options.wantedHTTP
     http1Connections = options.http1Connections
     http1IdleTimeout = options.http1IdleTimeout
     connectionsCap = options.mostConnections
-    backoff = options.backoff
     var resolving = options.resolving
     resolving.timeout = options.connectTimeout
     resolving.backoff = options.backoff
     self.resolving = resolving
     ownService = options.service
     service = options.service
-    keepalive = options.keepaliveTime.map {
+    let keepalive = options.keepaliveTime.map {
       Keepalive(interval: $0, timeout: options.keepaliveTimeout, withoutCalls: options.keepaliveWithoutCalls)
     }
+    super.init(limits, silence: options.silence, options.backoff, keepalive)
   }
 
   enum Steps {

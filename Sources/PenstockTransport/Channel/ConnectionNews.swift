@@ -3,6 +3,7 @@ import PenstockChannel
 import PenstockWire
 import PenstockNames
 import PenstockLoop
+import PenstockHTTP
 
 /// An event of a channel's connections, for interceptors with an `on_connection` callback. An event does not
 /// change once it was reported.
@@ -62,11 +63,13 @@ public final class ConnectionNews {
 
 /// The listeners to a channel's connection events. Driving thread only. This is a class, so that a layer
 /// above can define the listeners, and how they are called, in a subclass.
-class NewsListeners {
+open class NewsListeners {
+  public init() {}
+
   /// Whether there is at least one listener.
-  var isAnybody: Bool { false }
+  open var isAnybody: Bool { mustOverride(false) }
   /// Reports one event to all listeners. This runs user code.
-  func tell(_ news: ConnectionNews) {}
+  open func tell(_ news: ConnectionNews) { mustOverride(()) }
 }
 
 /// The events that were not yet reported to listeners, oldest first.
@@ -90,7 +93,7 @@ struct NewsQueue {
 extension ChannelCore {
   /// Queues an event. It is reported in the same turn, after the channel's present work, because a listener
   /// may close the channel or make a call.
-  func note(
+  public func note(
     _ kind: ConnectionNews.Kind, _ address: SocketAddress? = nil, _ words: ByteBuffer? = nil,
     milliseconds: UInt64 = 0, _ security: SecurityFacts? = nil, _ connection: ConnectionFacts? = nil
   ) {

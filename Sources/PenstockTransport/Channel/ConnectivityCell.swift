@@ -73,7 +73,7 @@ final class ConnectivityCell: @unchecked Sendable {
 
 extension ChannelCore {
   /// Adds a watch. Its function is called with all states of the channel from now on.
-  func add(_ watch: ConnectivityWatch) {
+  public func add(_ watch: ConnectivityWatch) {
     connectivity.add(watch)
     if closedBecause == nil { work.schedule(self) } else { connectivity.tellWatches() }
   }

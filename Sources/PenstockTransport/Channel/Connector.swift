@@ -4,6 +4,8 @@ import PenstockChannel
 import PenstockWire
 import PenstockLoop
 import PenstockNames
+import PenstockLink
+import PenstockHTTP
 
 /// The object that a connector makes a connection for. It is told the result once, on the driving thread.
 protocol ConnectorOwner: AnyObject {

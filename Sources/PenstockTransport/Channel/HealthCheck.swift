@@ -2,6 +2,7 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 import PenstockLoop
+import PenstockHTTP
 
 /// Asks the server of one endpoint for its health, with the method Watch of grpc.health.v1 on the endpoint's
 /// connection (gRFC A17). `HealthState` makes the decisions; this class carries them out. No interceptor is

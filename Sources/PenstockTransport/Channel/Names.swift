@@ -2,6 +2,7 @@ import PenstockChannel
 import PenstockWire
 import PenstockLoop
 import PenstockNames
+import PenstockHTTP
 
 /// The addresses of a channel's target. This object calls the resolver when `ResolveState` demands it. It
 /// keeps the last good answer, which stays valid when a later look-up fails. As a timer, it fires at the time

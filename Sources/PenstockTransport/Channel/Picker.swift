@@ -1,6 +1,8 @@
 import PenstockCall
 import PenstockChannel
 import PenstockWire
+import PenstockLink
+import PenstockHTTP
 
 /// The user's function that chooses the endpoint of each attempt. The object is also the handle that the
 /// function gets. While the function runs, the handle gives access to the call and to the endpoints that the
@@ -10,7 +12,7 @@ public final class Picker: HopHandle {
   /// or the number of an `Answer`.
   public typealias Function = @convention(c) (OpaquePointer?, UnsafeMutableRawPointer?) -> Int32
 
-  enum Answer {
+  public enum Answer {
     case endpoint(Int)
     case wait
     case fail(Status)

@@ -3,14 +3,15 @@ import PenstockChannel
 import PenstockWire
 import Synchronization
 import PenstockLoop
+import PenstockLink
 
 /// The callbacks of the resolver in the user's program. Each may be nil.
 public struct ResolverFunctions {
   public typealias Function = @convention(c) (UnsafeMutableRawPointer?) -> Void
 
-  let resolve: Function?
-  let stop: Function?
-  let userData: UserData
+  public let resolve: Function?
+  public let stop: Function?
+  public let userData: UserData
 
   public init(resolve: Function?, stop: Function?, _ userData: UserData) {
     self.resolve = resolve

@@ -3,6 +3,8 @@ import PenstockChannel
 import PenstockWire
 import PenstockLoop
 import PenstockNames
+import PenstockLink
+import PenstockHTTP
 
 /// One endpoint: an address, and the connections to it. `SubchannelState` makes the decisions; this class
 /// carries them out. As a timer, it fires at the time that `SubchannelState` has set: the connect timeout,
@@ -12,7 +14,7 @@ import PenstockNames
 ///
 /// After a GOAWAY, or when the subchannel is not wanted any more, a connection accepts no new streams. It
 /// then stays in `draining` until its streams have ended.
-final class Subchannel: Timer, ConnectorOwner {
+final class Subchannel: Timer, ConnectorOwner, ConnectionOwner {
   /// The address, with the weight, priority and attributes that the resolver gave with its last answer.
   var endpoint: Endpoint
   var address: SocketAddress { endpoint.address }

@@ -2,6 +2,7 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 import PenstockLoop
+import PenstockHTTP
 
 /// The common parts of the framings of gRPC, gRPC-Web and Connect: the request's header list, the prefixes of
 /// messages, and compression. ResponseFields.swift has the parts that read answers.
@@ -346,14 +347,5 @@ class CommonFraming: Framing {
     // If the last message is cut off and the server has reported a failure, that failure is the better
     // explanation.
     return decoder.isMidMessage && status.code == .ok ? failure(.body, false) : status
-  }
-}
-
-extension BodyPiece {
-  /// Makes a piece from a message and its prefix (a "Length-Prefixed-Message" in PROTOCOL-HTTP2).
-  public init(compressed: Bool, _ bytes: ByteBuffer, length: UInt32) {
-    var prefix: UInt64 = 0
-    MessagePrefix.write(compressed: compressed, length: length, to: &prefix)
-    self.init(prefix: prefix, size: MessagePrefix.size, bytes)
   }
 }

@@ -1,5 +1,6 @@
 import PenstockCall
 import PenstockWire
+import PenstockHTTP
 
 /// The common parts of Connect's two framings: those of streams and of unary calls.
 class ConnectFraming: CommonFraming {

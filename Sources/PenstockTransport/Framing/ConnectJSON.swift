@@ -1,6 +1,7 @@
 import PenstockCall
 import PenstockChannel
 import PenstockWire
+import PenstockLink
 
 /// Reads the JSON texts of Connect that contain a status: "Error" and "EndStreamResponse".
 enum ConnectJSON {

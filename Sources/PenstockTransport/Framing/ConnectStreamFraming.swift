@@ -1,5 +1,6 @@
 import PenstockCall
 import PenstockWire
+import PenstockHTTP
 
 /// The client side of Connect's streams ("Streaming RPCs"). Messages are sent in envelopes, which have the
 /// form of gRPC's frames. The last envelope has the status as JSON.

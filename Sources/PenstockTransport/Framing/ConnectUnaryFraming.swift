@@ -1,6 +1,7 @@
 import PenstockCall
 import PenstockChannel
 import PenstockWire
+import PenstockHTTP
 
 /// The client side of Connect's unary calls ("Unary (Request-Response) RPCs"). The body is the message. An
 /// error is JSON with an HTTP status other than 200. A method without side effects is called by GET, with the

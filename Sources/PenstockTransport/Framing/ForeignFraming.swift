@@ -1,5 +1,7 @@
 import PenstockCall
 import PenstockWire
+import PenstockLink
+import PenstockHTTP
 
 /// Reads an answer that belongs to no RPC, such as the page of a proxy, in place of the framing that has found this
 /// out. The first bytes of its body go into the status of the call, for people who look for the cause.

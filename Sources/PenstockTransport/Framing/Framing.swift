@@ -1,6 +1,7 @@
 import PenstockCall
 import PenstockWire
 import PenstockLoop
+import PenstockHTTP
 
 /// Makes the framing of each attempt, as the settings of its call and channel demand. Only this code has a
 /// list of all framings.

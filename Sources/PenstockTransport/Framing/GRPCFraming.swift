@@ -1,5 +1,6 @@
 import PenstockCall
 import PenstockWire
+import PenstockHTTP
 
 /// The client side of gRPC over HTTP/2. It implements gRPC's documents "gRPC over HTTP2" (PROTOCOL-HTTP2),
 /// "HTTP to gRPC Status Code Mapping" and "gRPC Compression".

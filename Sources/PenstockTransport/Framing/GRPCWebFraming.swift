@@ -1,6 +1,8 @@
 import PenstockCall
 import PenstockChannel
 import PenstockWire
+import PenstockLink
+import PenstockHTTP
 
 /// The client side of gRPC-Web (PROTOCOL-WEB). The body has gRPC's frames, and one more frame at the end with
 /// the trailers. With `isText` the bodies of the request and of the answer are in base64.

@@ -1,10 +1,12 @@
 import PenstockCall
 import PenstockChannel
 import PenstockWire
+import PenstockLink
+import PenstockHTTP
 
 extension Status {
   /// The failure of an answer whose body has a status that is too large.
-  static var tooLarge: Status {
+  public static var tooLarge: Status {
     let text = ByteBuffer().say("the received status, with its details and trailers, is over the limit of ")
       .say(Limits.statusInBodyBytes)
     return Status(.resourceExhausted, words: text.say(" bytes"))
@@ -13,7 +15,7 @@ extension Status {
 
 /// The functions that read an answer and are common to several protocols.
 extension CommonFraming {
-  final func failure(_ end: StreamEnd, _ deadlineHasPassed: Bool) -> Status {
+  public final func failure(_ end: StreamEnd, _ deadlineHasPassed: Bool) -> Status {
     switch end {
     case .trailers: return Status(.internal, "the trailers were lost")
     case .body:
@@ -66,7 +68,7 @@ extension CommonFraming {
 
   /// Reads the head of an answer. A status in the head ends the call if the head is the whole answer, or if
   /// its HTTP status is an error: "if grpc-status was provided, it must be used".
-  final func start(_ fields: Metadata, endsStream: Bool) -> ResponseStart {
+  public final func start(_ fields: Metadata, endsStream: Bool) -> ResponseStart {
     httpStatus = httpStatus(of: fields)
     if httpStatus / 100 == 1 && !endsStream { return .informational }
     if endsStream || httpStatus != 200, let status = status(inHead: fields, isAll: false) {
@@ -80,7 +82,7 @@ extension CommonFraming {
     return headers(fields, type)
   }
 
-  final func value(of name: StaticString, in fields: Metadata) -> ByteView? {
+  public final func value(of name: StaticString, in fields: Metadata) -> ByteView? {
     fields.index(of: name.bytes).map { fields.value(at: $0) }
   }
 
@@ -129,7 +131,7 @@ extension CommonFraming {
 
   /// Makes the metadata from the head of an answer. `trailers`: a status that gets the fields whose names
   /// begin with "trailer-"; nil: such fields are ordinary metadata.
-  final func headers(_ fields: Metadata, _ type: ByteView?, trailers: Status? = nil) -> ResponseStart {
+  public final func headers(_ fields: Metadata, _ type: ByteView?, trailers: Status? = nil) -> ResponseStart {
     var metadata: Metadata?
     // The usual content-type is not added to the metadata.
     if let type, !isUsual(type) {

@@ -1,8 +1,13 @@
 import PenstockCall
 import PenstockWire
 import PenstockTestSupport
+import PenstockTestCertificates
 import Testing
 
+@testable import PenstockClient
+@testable import PenstockHTTP
+@testable import PenstockLink
+@testable import PenstockLoop
 @testable import PenstockTransport
 
 /// Tests of channels against scripted peers: connections, limits, retries, flow control.

@@ -1,8 +1,13 @@
 import PenstockCall
 import PenstockWire
 import PenstockTestSupport
+import PenstockTestCertificates
 import Testing
 
+@testable import PenstockClient
+@testable import PenstockHTTP
+@testable import PenstockLink
+@testable import PenstockLoop
 @testable import PenstockTransport
 
 /// Tests of channels that connect or fail to connect: addresses, silent peers, TLS.

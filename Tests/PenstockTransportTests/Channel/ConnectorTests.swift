@@ -2,11 +2,16 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 import PenstockTestSupport
+import PenstockTestCertificates
 import Testing
 
-@testable import PenstockTransport
-@testable import PenstockLoop
 @testable import PenstockNames
+
+@testable import PenstockClient
+@testable import PenstockHTTP
+@testable import PenstockLink
+@testable import PenstockLoop
+@testable import PenstockTransport
 
 /// Tests of calls on channels with a connect step and a resolver that these tests define. The step is not
 /// TLS.

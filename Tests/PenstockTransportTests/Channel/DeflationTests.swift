@@ -3,6 +3,10 @@ import PenstockWire
 import PenstockTestSupport
 import Testing
 
+@testable import PenstockClient
+@testable import PenstockHTTP
+@testable import PenstockLink
+@testable import PenstockLoop
 @testable import PenstockTransport
 
 /// A message that takes long to compress must not block other calls on the same loop, and its own call may

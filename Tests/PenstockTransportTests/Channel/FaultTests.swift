@@ -4,6 +4,10 @@ import PenstockWire
 import PenstockTestSupport
 import Testing
 
+@testable import PenstockClient
+@testable import PenstockHTTP
+@testable import PenstockLink
+@testable import PenstockLoop
 @testable import PenstockTransport
 
 /// The results that a user gets when a peer breaks the rules. Each `Story` has one script: the peer's actions

@@ -4,8 +4,11 @@ import PenstockWire
 import PenstockTestSupport
 import Testing
 
-@testable import PenstockTransport
+@testable import PenstockClient
+@testable import PenstockHTTP
+@testable import PenstockLink
 @testable import PenstockLoop
+@testable import PenstockTransport
 
 /// Tests of a channel in a forked child. They need no real fork: they call the functions of the forked child
 /// in their own process. That is possible because the runtime is host-driven and no thread drives it then.

@@ -1,11 +1,16 @@
+import PenstockTestCertificates
 import Glibc
 import PenstockCall
 import PenstockChannel
 import PenstockWire
 
 import PenstockTestSupport
-@testable import PenstockTransport
+
+@testable import PenstockClient
+@testable import PenstockHTTP
+@testable import PenstockLink
 @testable import PenstockLoop
+@testable import PenstockTransport
 
 /// A runtime and a channel for tests. Calls are made with the functions that the C ABI uses.
 final class TestClient {

@@ -3,6 +3,10 @@ import PenstockWire
 import PenstockTestSupport
 import Testing
 
+@testable import PenstockClient
+@testable import PenstockHTTP
+@testable import PenstockLink
+@testable import PenstockLoop
 @testable import PenstockTransport
 
 /// Tests of `max_header_list_bytes`: the result of a call whose response headers exceed it, and the effect on
@@ -24,15 +28,8 @@ import Testing
     case .informational: first = [(":status", "103")]
     }
     let value = String(repeating: "v", count: size)
-    let whole = Frame.headers(stream, first + (0..<count).map { ("x-\($0)", value) }).payload
-    var bytes: [UInt8] = []
-    for at in stride(from: 0, to: whole.count, by: part) {
-      let end = min(at + part, whole.count)
-      let flags: UInt8 = (end == whole.count ? 4 : 0) | (at == 0 && place == .trailers ? 1 : 0)
-      bytes +=
-        Frame(type: at == 0 ? 1 : 9, flags: flags, stream: stream, payload: Array(whole[at..<end])).encoded
-    }
-    return bytes
+    let fields = first + (0..<count).map { ("x-\($0)", value) }
+    return Frame.headers(stream, fields, end: place == .trailers, part: part)
   }
 
   /// Runs two calls on one connection. The server sends `bytes` for the first call, and then answers both

@@ -5,8 +5,13 @@ import PenstockWire
 import PenstockTestSupport
 import Testing
 
-@testable import PenstockTransport
 @testable import PenstockNames
+
+@testable import PenstockClient
+@testable import PenstockHTTP
+@testable import PenstockLink
+@testable import PenstockLoop
+@testable import PenstockTransport
 
 /// Tests of health checks by the client (gRFC A17), in a simulated world whose clock advances only when the
 /// loop sleeps.

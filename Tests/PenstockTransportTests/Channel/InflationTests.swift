@@ -4,8 +4,11 @@ import PenstockWire
 import PenstockTestSupport
 import Testing
 
-@testable import PenstockTransport
+@testable import PenstockClient
+@testable import PenstockHTTP
+@testable import PenstockLink
 @testable import PenstockLoop
+@testable import PenstockTransport
 
 /// A message that takes long to decompress must not block other calls on the same loop, and its own call may
 /// end during the decompression.

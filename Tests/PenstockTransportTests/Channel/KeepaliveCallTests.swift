@@ -2,8 +2,13 @@ import Glibc
 import PenstockCall
 import PenstockWire
 import PenstockTestSupport
+import PenstockTestCertificates
 import Testing
 
+@testable import PenstockClient
+@testable import PenstockHTTP
+@testable import PenstockLink
+@testable import PenstockLoop
 @testable import PenstockTransport
 
 /// A server in a simulated world. It answers PINGs while `answersPings` is true. It answers a call when the

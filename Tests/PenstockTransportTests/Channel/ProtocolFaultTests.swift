@@ -3,6 +3,10 @@ import PenstockWire
 import PenstockTestSupport
 import Testing
 
+@testable import PenstockClient
+@testable import PenstockHTTP
+@testable import PenstockLink
+@testable import PenstockLoop
 @testable import PenstockTransport
 
 /// Tests of gRPC-Web and Connect on HTTP/2, with peers that end their answers late or send more than an

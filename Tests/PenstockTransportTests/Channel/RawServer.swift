@@ -2,8 +2,11 @@ import PenstockTestSupport
 import Glibc
 import PenstockWire
 
-@testable import PenstockTransport
+@testable import PenstockClient
+@testable import PenstockHTTP
+@testable import PenstockLink
 @testable import PenstockLoop
+@testable import PenstockTransport
 
 /// A peer that follows a script exactly. The first connection runs the first script, and so on; the last
 /// script also serves all later connections. The peer sends bytes and frames on a thread of its own.
@@ -89,68 +92,6 @@ final class RawServer: @unchecked Sendable {
   }
 
   func complain(_ words: String) { lock.withLock { problems.append(words) } }
-}
-
-struct Frame: Equatable {
-  var type: UInt8
-  var flags: UInt8 = 0
-  var stream: Int32
-  var payload: [UInt8] = []
-
-  var encoded: [UInt8] {
-    let n = payload.count
-    let id = UInt32(bitPattern: stream)
-    return [UInt8(n >> 16 & 255), UInt8(n >> 8 & 255), UInt8(n & 255), type, flags] + big(id) + payload
-  }
-
-  static func settings(_ pairs: [(UInt16, UInt32)] = []) -> Frame {
-    Frame(type: 4, stream: 0, payload: pairs.flatMap { [UInt8($0.0 >> 8), UInt8($0.0 & 255)] + big($0.1) })
-  }
-  static let settingsAck = Frame(type: 4, flags: 1, stream: 0)
-  static func headers(_ stream: Int32, _ fields: [(String, String)], end: Bool = false) -> Frame {
-    Frame(
-      type: 1, flags: end ? 5 : 4, stream: stream,
-      payload: fields.flatMap { [0] + literal($0.0) + literal($0.1) })
-  }
-  static func data(_ stream: Int32, _ bytes: [UInt8], end: Bool = false) -> Frame {
-    Frame(type: 0, flags: end ? 1 : 0, stream: stream, payload: bytes)
-  }
-  static func reset(_ stream: Int32, _ code: UInt32) -> Frame {
-    Frame(type: 3, stream: stream, payload: big(code))
-  }
-  static func goAway(_ last: Int32, _ code: UInt32 = 0, _ debug: String = "") -> Frame {
-    Frame(type: 7, stream: 0, payload: big(UInt32(bitPattern: last)) + big(code) + Array(debug.utf8))
-  }
-  static func windowUpdate(_ stream: Int32, _ n: UInt32) -> Frame {
-    Frame(type: 8, stream: stream, payload: big(n))
-  }
-
-  /// This function and the two below make the usual frames of an answer: head, trailers and message.
-  static func head(_ stream: Int32, _ more: [(String, String)] = []) -> Frame {
-    .headers(stream, [(":status", "200"), ("content-type", "application/grpc")] + more)
-  }
-  static func trailers(_ stream: Int32, _ status: String = "0", _ more: [(String, String)] = []) -> Frame {
-    .headers(stream, [("grpc-status", status)] + more, end: true)
-  }
-  static func message(_ stream: Int32, _ bytes: [UInt8], compressed: UInt8 = 0) -> Frame {
-    .data(stream, [compressed] + big(UInt32(bytes.count)) + bytes)
-  }
-
-  private static func literal(_ text: String) -> [UInt8] {
-    let utf8 = Array(text.utf8)
-    if utf8.count < 127 { return [UInt8(utf8.count)] + utf8 }
-    var rest = utf8.count - 127
-    var prefix: [UInt8] = [127]
-    while rest >= 128 {
-      prefix.append(UInt8(rest & 127) | 128)
-      rest >>= 7
-    }
-    return prefix + [UInt8(rest)] + utf8
-  }
-}
-
-func big(_ n: UInt32) -> [UInt8] {
-  [UInt8(n >> 24), UInt8(n >> 16 & 255), UInt8(n >> 8 & 255), UInt8(n & 255)]
 }
 
 /// The server's end of one connection of a `RawServer`. Its functions block.

@@ -4,6 +4,10 @@ import PenstockWire
 import PenstockTestSupport
 import Testing
 
+@testable import PenstockClient
+@testable import PenstockHTTP
+@testable import PenstockLink
+@testable import PenstockLoop
 @testable import PenstockTransport
 
 /// Tests of a channel with round_robin, in a simulated world whose clock advances only when the loop sleeps.

@@ -4,6 +4,7 @@ import PenstockWire
 import PenstockTestSupport
 import Testing
 
+@testable import PenstockClient
 @testable import PenstockTransport
 
 /// Tests of the connection event `silent`, in a channel without keepalive and a simulated world whose clock

@@ -4,9 +4,13 @@ import PenstockWire
 import PenstockTestSupport
 import Testing
 
-@testable import PenstockTransport
-@testable import PenstockLoop
 @testable import PenstockNames
+
+@testable import PenstockClient
+@testable import PenstockHTTP
+@testable import PenstockLink
+@testable import PenstockLoop
+@testable import PenstockTransport
 
 /// Tests of calls in a simulated world. Hours pass in no time, and each run gives the same result.
 @Suite(.timeLimit(.minutes(5))) struct SimulationTests {

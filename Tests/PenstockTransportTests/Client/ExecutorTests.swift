@@ -4,7 +4,7 @@ import Synchronization
 import PenstockTestSupport
 import Testing
 
-@testable import PenstockTransport
+@testable import PenstockClient
 
 /// The numbers of the jobs that have run. `@unchecked`: only one thread at a time changes the object; the
 /// tests check this.

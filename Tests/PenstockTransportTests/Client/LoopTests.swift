@@ -1,8 +1,9 @@
 import PenstockTestSupport
 import Testing
 
-@testable import PenstockTransport
+@testable import PenstockClient
 @testable import PenstockLoop
+@testable import PenstockTransport
 
 /// Tests of `ClientRuntime`, the runtime that a program creates, with several event loops.
 struct LoopTests {

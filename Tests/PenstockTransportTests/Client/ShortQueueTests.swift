@@ -1,6 +1,6 @@
 import Testing
 
-@testable import PenstockTransport
+@testable import PenstockClient
 
 struct ShortQueueTests {
   /// `popFirst` returns every element once, in order. The queue's length goes from zero to thousands.

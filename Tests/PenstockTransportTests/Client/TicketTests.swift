@@ -3,6 +3,10 @@ import PenstockWire
 import PenstockTestSupport
 import Testing
 
+@testable import PenstockClient
+@testable import PenstockHTTP
+@testable import PenstockLink
+@testable import PenstockLoop
 @testable import PenstockTransport
 
 /// Tests of a call's tickets: each ticket is found among thousands, and is distinguished from spent, lost and

@@ -3,8 +3,9 @@ import PenstockWire
 import PenstockTestSupport
 import Testing
 
-@testable import PenstockTransport
+@testable import PenstockHTTP
 @testable import PenstockLoop
+@testable import PenstockTransport
 
 /// The events that a call gets from an answer. Two answers are compared by them.
 struct Seen: Equatable {

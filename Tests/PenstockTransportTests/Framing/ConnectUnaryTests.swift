@@ -3,6 +3,7 @@ import PenstockWire
 import PenstockTestSupport
 import Testing
 
+@testable import PenstockHTTP
 @testable import PenstockTransport
 
 /// Tests of Connect's unary calls, ordered by the sections "Unary-Request", "Unary-Get-Request" and

@@ -1,6 +1,7 @@
 import Testing
 
 @testable import PenstockLaws
+
 @testable import PenstockTransport
 
 /// Checks that random chains of interceptors keep the laws of docs/interceptors.md with another framing and

@@ -2,6 +2,7 @@ import PenstockTestSupport
 import PenstockCall
 import PenstockWire
 
+@testable import PenstockHTTP
 @testable import PenstockTransport
 
 /// A framing for tests that differs from gRPC's as much as possible. Messages have no prefix; each message is

@@ -5,9 +5,11 @@ import PenstockTestSupport
 import Testing
 
 @testable import PenstockLaws
-@testable import PenstockTransport
-@testable import PenstockLoop
 @testable import PenstockNames
+
+@testable import PenstockHTTP
+@testable import PenstockLoop
+@testable import PenstockTransport
 
 /// A connection for one call, without a network: the test acts as the peer.
 final class MemoryConnection: TransportConnection {

@@ -2,6 +2,7 @@ import PenstockCall
 import PenstockWire
 import Testing
 
+@testable import PenstockHTTP
 @testable import PenstockTransport
 
 /// A framing or a stream that lacks a function stops the tests, and does not do something silently.

@@ -2,8 +2,13 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 import PenstockTestSupport
+import PenstockTestCertificates
 import Testing
 
+@testable import PenstockClient
+@testable import PenstockHTTP
+@testable import PenstockLink
+@testable import PenstockLoop
 @testable import PenstockTransport
 
 /// Tests of calls over HTTP/1.1, through real sockets, to servers that play a script.

@@ -2,8 +2,13 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 import PenstockTestSupport
+import PenstockTestCertificates
 import Testing
 
+@testable import PenstockClient
+@testable import PenstockHTTP
+@testable import PenstockLink
+@testable import PenstockLoop
 @testable import PenstockTransport
 
 /// Rare moments in the life of a pool and of its connections.

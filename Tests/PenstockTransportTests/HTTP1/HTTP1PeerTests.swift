@@ -2,10 +2,14 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 import PenstockTestSupport
+import PenstockTestCertificates
 import Testing
 
-@testable import PenstockTransport
+@testable import PenstockClient
+@testable import PenstockHTTP
+@testable import PenstockLink
 @testable import PenstockLoop
+@testable import PenstockTransport
 
 /// Tests with servers that close the connection, answer early, or break the rules. They check the calls'
 /// results, and whether the connection is kept.

@@ -4,8 +4,11 @@ import PenstockWire
 import PenstockTestSupport
 import Testing
 
-@testable import PenstockTransport
+@testable import PenstockClient
+@testable import PenstockHTTP
+@testable import PenstockLink
 @testable import PenstockLoop
+@testable import PenstockTransport
 
 /// Tests of the connection pool in a simulation, whose clock advances only while the loop sleeps.
 @Suite(.timeLimit(.minutes(5))) struct HTTP1PoolTests {

@@ -3,9 +3,13 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 
-@testable import PenstockTransport
-@testable import PenstockLoop
 @testable import PenstockNames
+
+@testable import PenstockClient
+@testable import PenstockHTTP
+@testable import PenstockLink
+@testable import PenstockLoop
+@testable import PenstockTransport
 
 /// Makes an HTTP/1.1 client with the tests' own framing (`LineFraming`), in which each message is a line of
 /// hexadecimal digits.

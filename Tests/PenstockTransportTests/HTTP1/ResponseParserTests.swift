@@ -4,6 +4,7 @@ import PenstockWire
 import PenstockTestSupport
 import Testing
 
+@testable import PenstockHTTP
 @testable import PenstockTransport
 
 /// Tests of RFC 9110 and RFC 9112: which answers are well formed, and where each answer ends. Each row is

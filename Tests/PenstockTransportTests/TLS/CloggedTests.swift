@@ -4,10 +4,14 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 import PenstockTestSupport
+import PenstockTestCertificates
 import Testing
 
-@testable import PenstockTransport
+@testable import PenstockClient
+@testable import PenstockHTTP
+@testable import PenstockLink
 @testable import PenstockLoop
+@testable import PenstockTransport
 
 /// A server causes the client to send TLS messages while the socket is full, so these messages wait. If more
 /// than 256 KiB wait, the client must stop reading from the server until the server reads.

@@ -1,0 +1,216 @@
+import PenstockCall
+import PenstockChannel
+import PenstockWire
+import Synchronization
+import PenstockLoop
+import PenstockLink
+import PenstockHTTP
+import PenstockTransport
+
+/// A channel as its user sees it: the transport's channel, its interceptors, and default options for its
+/// calls.
+public final class ClientChannel: @unchecked Sendable {
+  public let runtime: ClientRuntime
+  /// The loop on which the channel and its calls run.
+  let loop: RuntimeLoop
+  public let generation: UInt64
+  let transport: Channel
+  let chains: ChannelChains
+  let paths = PathCache()
+  let methods: CurrentMethods
+  let defaults: CallDefaults
+  let origin: CallOrigin
+  /// Calls the `on_connection` callback of an interceptor with a connection event. `target` ends with a NUL.
+  public typealias Teller = (ConnectionNews, Registration, _ target: ByteBuffer) -> Void
+  private let phase = Atomic<Phase>(.open)
+  private let lock = Lock()
+  private var ownCodec: Codec?
+  /// Whether `form` would change a new call: the channel has a codec or a default content-type. If not, a new
+  /// call takes no lock here.
+  private let formsCallsNow: Atomic<Bool>
+  /// The number of handles that the user has. Calls may keep the channel alive after the last handle is
+  /// released.
+  private let handles = Atomic<Int>(1)
+
+  /// Makes a channel. The caller has already counted it twice, as a user of `runtime`
+  /// (`ClientRuntime.addUser`) and as a channel on `loop` (`ClientRuntime.loopForChannel`). The channel takes
+  /// these two counts over.
+  public init(
+    _ runtime: ClientRuntime, _ loop: RuntimeLoop, _ transport: Channel, target: ByteBuffer,
+    authority: ByteBuffer,
+    defaults: CallDefaults,
+    newestFirst: Bool, teller: @escaping Teller = { _, _, _ in }
+  ) {
+    self.runtime = runtime
+    self.loop = loop
+    generation = runtime.generation
+    self.transport = transport
+    methods = transport.methods
+    origin = CallOrigin(
+      target: target, defaultAuthority: authority, privacy: transport.privacy, rpc: transport.rpc,
+      mostQueryBytes: transport.mostQueryBytes, loop: loop, watch: loop.watch)
+    self.defaults = defaults
+    formsCallsNow = Atomic(defaults.contentType != nil)
+    chains = ChannelChains(newestFirst: newestFirst)
+    transport.set(ConnectionListeners(runtime, chains, target, teller))
+    runtime.join(chains)
+  }
+
+  /// Runs when the user has no handle of the channel and the channel has no calls.
+  deinit {
+    if !Process.isForked(generation) {
+      transport.close()
+      runtime.leave(chains)
+      chains.removeAll()
+      if phase.load(ordering: .relaxed) != .closed { loop.hasOneChannelLess() }
+    }
+    runtime.removeHolder()
+  }
+
+  public func retainHandle() { handles.wrappingAdd(1, ordering: .relaxed) }
+
+  /// Subtracts one from the number of handles. The caller still has to release the reference that the handle
+  /// held.
+  public func releaseHandle() {
+    guard handles.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0,
+      !Process.isForked(generation)
+    else { return }
+    chains.areLeftAlone()
+    runtime.isOutOfReach()
+  }
+
+  private enum Phase: UInt8, AtomicRepresentable {
+    case open
+    /// The channel accepts no new calls, and closes when its present calls have ended.
+    case leaving
+    case closed
+  }
+
+  public var isClosed: Bool { phase.load(ordering: .acquiring) == .closed || loop.isClosed }
+  /// Whether new calls can be made on the channel.
+  public var isOpen: Bool { phase.load(ordering: .acquiring) == .open && !loop.isClosed }
+
+  /// Sets the codec for calls that are made from now on.
+  public func setCodec(_ codec: Codec?) {
+    let old = lock.withLock { () -> Codec? in
+      let old = ownCodec
+      ownCodec = codec
+      formsCallsNow.store(codec != nil || defaults.contentType != nil, ordering: .releasing)
+      return old
+    }
+    withExtendedLifetime(old) {}
+  }
+
+  private var codec: Codec? { lock.withLock { ownCodec } }
+
+  /// Whether the channel has a codec or a default content-type, so that `form` must be called for a new call.
+  var formsCalls: Bool { formsCallsNow.load(ordering: .acquiring) }
+
+  /// Sets the codec of a new call and, if the call's options have no content-type, the content-type of the
+  /// encoding. `codec`: the codec of the call's options; nil: the channel's codec is used.
+  func form(_ call: Call, _ codec: Codec?) {
+    let codec = codec ?? self.codec
+    call.codec = codec
+    let labels = call.request.labels
+    guard labels?.contentType == nil, let type = codec?.contentType ?? defaults.contentType else { return }
+    call.request.takeLabels(
+      of: RequestLabels(authority: nil, contentType: type, userAgent: labels?.userAgent))
+  }
+
+  /// Ends all calls of the channel, closes its connections, and removes its interceptors. Does not wait.
+  public func close() -> Outcome {
+    guard phase.exchange(.closed, ordering: .acquiringAndReleasing) != .closed else { return .already }
+    loop.hasOneChannelLess()
+    loop.runtime.post(Closing(self))
+    chains.removeAll()
+    return .ok
+  }
+
+  /// Closes the channel when its calls have ended, or after `timeoutMilliseconds` at the latest (-1: without
+  /// limit). Does not wait.
+  public func closeGracefully(timeoutMilliseconds: Int64) -> Outcome {
+    let deadline = Runtime.deadline(after: timeoutMilliseconds, from: Runtime.monotonicNow())
+    let (isFirst, _) = phase.compareExchange(
+      expected: .open, desired: .leaving, ordering: .acquiringAndReleasing)
+    guard isFirst else { return .already }
+    loop.runtime.post(Farewell.Begin(Farewell(self, deadline)))
+    return .ok
+  }
+
+  private final class Closing: InboxItem {
+    private let channel: ClientChannel
+
+    init(_ channel: ClientChannel) { self.channel = channel }
+
+    override func run() {
+      channel.loop.live.end(channel, .channelClosed)
+      channel.transport.close()
+    }
+  }
+
+  public var connectivity: Connectivity { isClosed ? .shutdown : transport.connectivity }
+
+  /// Waits until the connectivity state differs from `old`, and returns the new state.
+  public func wait(for old: Connectivity, timeoutMilliseconds: Int64) -> (Outcome, Connectivity) {
+    let deadline = Runtime.deadline(after: timeoutMilliseconds, from: Runtime.monotonicNow())
+    if connectivity != old { return (.ok, connectivity) }
+    if runtime.isDriving { return (.wouldDeadlock, old) }
+    switch transport.wait(for: old, deadline: deadline) {
+    case .ready: return (.ok, connectivity)
+    case .timedOut: return (.timedOut, old)
+    case .interrupted: return (.interrupted, old)
+    case .wouldDeadlock: return (.wouldDeadlock, old)
+    case .closed: return (.ok, .shutdown)
+    }
+  }
+
+  public func add(_ watch: ConnectivityWatch) -> Outcome {
+    if isClosed { return .closed }
+    transport.add(watch)
+    return .ok
+  }
+
+  public func connect() -> Outcome {
+    if !isOpen { return .closed }
+    transport.connect()
+    return .ok
+  }
+
+  public func resetBackoff() -> Outcome {
+    if isClosed { return .closed }
+    transport.resetBackoff()
+    return .ok
+  }
+
+  /// Sets a resolver of the user's, which finds the channel's addresses from now on (`Channel.setResolver`).
+  /// If the channel is closed, `functions` is released at once.
+  public func setResolver(_ functions: ResolverFunctions, _ give: (ResolverHandle) -> Void) -> Outcome {
+    if isClosed { return .closed }
+    transport.setResolver(functions, give)
+    return .ok
+  }
+
+  /// Sets the picker that chooses the endpoint of each attempt from now on. nil: the channel's load balancer
+  /// chooses. If the channel is closed, the picker is released at once.
+  public func set(_ picker: Picker?) -> Outcome {
+    if isClosed { return .closed }
+    transport.set(picker)
+    return .ok
+  }
+
+  public func add(_ registration: Registration, priority: Int32) -> Outcome {
+    if !isOpen { return .closed }
+    return chains.add(registration, priority: priority) ? .ok : .closed
+  }
+
+  /// Sets the certificates for connections that begin from now on (`Channel.setCertificates`). Any thread.
+  public func setCertificates(roots: ByteBuffer?, chain: ByteBuffer?, key: ByteBuffer?) -> Made<Void>? {
+    transport.setCertificates(roots: roots, chain: chain, key: key)
+  }
+
+  /// The owner of the channel's registered interceptors.
+  public var registrations: RegistrationOwner { chains }
+
+  /// The registered interceptors of the runtime and the channel, sorted by priority.
+  public var entries: [Registry.Entry] { chains.merged(with: runtime) }
+}
