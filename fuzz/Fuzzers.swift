@@ -14,7 +14,7 @@ private enum Fuzzer: String, CaseIterable {
     switch self {
     case .wire: fuzzWire(input)
     case .options: fuzzOptions(input)
-    case .gzip: fuzzGzip(input)
+    case .gzip: fuzzCompressors(input)
     case .client: fuzzClient(input)
     case .tls: fuzzTLS(input)
     case .dns: fuzzDNS(input)

@@ -100,8 +100,9 @@ func fuzzOptions(_ all: ByteView) {
 }
 
 /// Decompresses `input` in slices of at most 100 bytes.
-private func unpacked(_ input: ByteView, limit: Int) -> Inflation.Step {
-  guard let copy = ByteBuffer(copying: input), let inflation = Inflation(copy, limit: limit) else {
+private func unpacked(_ input: ByteView, by compressor: Compressor, limit: Int) -> Inflation.Step {
+  guard let copy = ByteBuffer(copying: input), let inflation = Inflation(copy, compressor, limit: limit)
+  else {
     return .noMemory
   }
   while true {
@@ -110,15 +111,23 @@ private func unpacked(_ input: ByteView, limit: Int) -> Inflation.Step {
   }
 }
 
-/// Fuzzes gzip: decompressing any input gives no more bytes than the limit, and compressing it gives a message that
+/// Fuzzes gzip and deflate: decompressing any input gives no more bytes than the limit, and compressing it gives a message that
 /// decompresses to the same bytes.
-func fuzzGzip(_ input: ByteView) {
-  if case .bytes(let bytes) = unpacked(input, limit: 4096) { precondition(bytes.count <= 4096) }
-  guard let copy = ByteBuffer(copying: input), let deflation = Deflation(copy) else { return }
+func fuzzCompressors(_ input: ByteView) {
+  for compression in [Compression.gzip, .deflate] {
+    if let compressor = Compressor(compression) { fuzz(compressor, input) }
+  }
+}
+
+private func fuzz(_ compressor: Compressor, _ input: ByteView) {
+  if case .bytes(let bytes) = unpacked(input, by: compressor, limit: 4096) {
+    precondition(bytes.count <= 4096)
+  }
+  guard let copy = ByteBuffer(copying: input), let deflation = Deflation(copy, compressor) else { return }
   var step = deflation.step()
   while case .more = step { step = deflation.step() }
   guard case .bytes(let packed) = step else { return }
-  guard case .bytes(let again) = unpacked(packed.view, limit: input.count) else {
+  guard case .bytes(let again) = unpacked(packed.view, by: compressor, limit: input.count) else {
     preconditionFailure("does not unpack")
   }
   precondition(bytesEqual(again.view, input))

@@ -82,7 +82,9 @@ extension ParsedChannelOptions {
       case "max_send_message_bytes": option.bytes { defaults.maxSendBytes = $0 }
       /// The compression of sent messages.
       case "compression":
-        option.choice("identity", "gzip") { defaults.compression = $0 == 0 ? .identity : .gzip }
+        option.choice("identity", "gzip", "deflate") {
+          defaults.compression = Compression(rawValue: $0) ?? .identity
+        }
       /// The size from which messages are compressed, if the call compresses: smaller messages go as they are, and those
       /// of this size or more compressed, even where that makes them longer. 0: every message is compressed. Default:
       /// a message is sent compressed where that makes it smaller.
@@ -226,7 +228,7 @@ func read(_ reader: JSONReader, into options: CallOptions) -> Failure? {
       }
     /// The compression of sent messages. Default: the channel's.
     case "compression":
-      option.choice("identity", "gzip") { options.compression = $0 == 0 ? .identity : .gzip }
+      option.choice("identity", "gzip", "deflate") { options.compression = Compression(rawValue: $0) }
     /// The size from which messages are compressed, as the channel's option says. Default: the channel's.
     case "compression_min_bytes":
       option.bytes { options.compressionUse = .from(bytes: Int32(clamping: $0)) }

@@ -112,6 +112,22 @@ private func edit(
     { $0.hop.currentEvent == .none ? $0.edit(change) : $0.hop.editStart(change) })
 }
 
+/// Sets one setting, of the request or of the call options that the handle shows.
+private func set(
+  _ handle: OpaquePointer?, _ change: (inout CallSettings) -> Void, options set: (CallOptions) -> Void
+) -> penstock_result {
+  edit(
+    handle,
+    {
+      change(&$0.settings)
+      return .ok
+    },
+    options: {
+      set($0)
+      return .ok
+    })
+}
+
 private func label(_ handle: OpaquePointer?, contentType: ByteBuffer?, userAgent: ByteBuffer?)
   -> penstock_result
 {
@@ -241,30 +257,17 @@ func nanoseconds(_ milliseconds: UInt64) -> UInt64 {
 
 @_cdecl("penstock_request_compression") @implementation
 public func penstock_request_compression(_ request: OpaquePointer!) -> UnsafePointer<CChar>! {
-  switch settings(request)?.compression {
-  case nil: nil
-  case .identity: cString("identity")
-  case .gzip: cString("gzip")
-  }
+  settings(request).map { cString($0.compression.name) }
 }
 
 @_cdecl("penstock_request_set_compression") @implementation
 public func penstock_request_set_compression(_ request: OpaquePointer!, _ name: UnsafePointer<CChar>!)
   -> penstock_result
 {
-  guard let name else { return fail(request, .invalidArgument) }
-  let isGzip = bytesEqual(bytes(name), "gzip")
-  guard isGzip || bytesEqual(bytes(name), "identity") else { return fail(request, .invalidArgument) }
-  return edit(
-    request,
-    {
-      $0.settings.compression = isGzip ? .gzip : .identity
-      return .ok
-    },
-    options: {
-      $0.compression = isGzip ? .gzip : .identity
-      return .ok
-    })
+  guard let name, let compression = Compression(named: bytes(name)) else {
+    return fail(request, .invalidArgument)
+  }
+  return set(request, { $0.compression = compression }, options: { $0.compression = compression })
 }
 
 @_cdecl("penstock_request_max_receive_message_bytes") @implementation
@@ -279,16 +282,7 @@ public func penstock_request_set_max_receive_message_bytes(_ request: OpaquePoin
   -> penstock_result
 {
   guard let n = limit(n) else { return fail(request, .invalidArgument) }
-  return edit(
-    request,
-    {
-      $0.settings.maxReceiveBytes = n
-      return .ok
-    },
-    options: {
-      $0.maxReceiveBytes = n
-      return .ok
-    })
+  return set(request, { $0.maxReceiveBytes = n }, options: { $0.maxReceiveBytes = n })
 }
 
 @_cdecl("penstock_request_max_send_message_bytes") @implementation
@@ -303,16 +297,7 @@ public func penstock_request_set_max_send_message_bytes(_ request: OpaquePointer
   -> penstock_result
 {
   guard let n = limit(n) else { return fail(request, .invalidArgument) }
-  return edit(
-    request,
-    {
-      $0.settings.maxSendBytes = n
-      return .ok
-    },
-    options: {
-      $0.maxSendBytes = n
-      return .ok
-    })
+  return set(request, { $0.maxSendBytes = n }, options: { $0.maxSendBytes = n })
 }
 
 @_cdecl("penstock_request_idempotency") @implementation
@@ -327,16 +312,7 @@ public func penstock_request_set_idempotency(_ request: OpaquePointer!, _ idempo
   -> penstock_result
 {
   guard let wanted = Idempotency(rawValue: idempotency) else { return fail(request, .invalidArgument) }
-  return edit(
-    request,
-    {
-      $0.settings.idempotency = wanted
-      return .ok
-    },
-    options: {
-      $0.idempotency = wanted
-      return .ok
-    })
+  return set(request, { $0.idempotency = wanted }, options: { $0.idempotency = wanted })
 }
 
 @_cdecl("penstock_request_http_method") @implementation
@@ -358,16 +334,7 @@ public func penstock_request_allows_get(
 
 @_cdecl("penstock_request_set_allows_get") @implementation
 public func penstock_request_set_allows_get(_ request: OpaquePointer!, _ allows: Int32) -> penstock_result {
-  edit(
-    request,
-    {
-      $0.settings.allowsGET = allows != 0
-      return .ok
-    },
-    options: {
-      $0.allowsGET = allows != 0
-      return .ok
-    })
+  set(request, { $0.allowsGET = allows != 0 }, options: { $0.allowsGET = allows != 0 })
 }
 
 @_cdecl("penstock_request_content_subtype") @implementation
@@ -421,16 +388,7 @@ public func penstock_request_wait_for_ready(
 
 @_cdecl("penstock_request_set_wait_for_ready") @implementation
 public func penstock_request_set_wait_for_ready(_ request: OpaquePointer!, _ wait: Int32) -> penstock_result {
-  edit(
-    request,
-    {
-      $0.settings.waitsForReady = wait != 0
-      return .ok
-    },
-    options: {
-      $0.waitsForReady = wait != 0
-      return .ok
-    })
+  set(request, { $0.waitsForReady = wait != 0 }, options: { $0.waitsForReady = wait != 0 })
 }
 
 @_cdecl("penstock_request_has_credentials") @implementation

@@ -1,7 +1,5 @@
 import PenstockWire
 
-public enum Compression: Equatable, Sendable { case identity, gzip }
-
 /// Which messages are sent compressed in a call that has a compression.
 public enum CompressionUse: Equatable, Sendable {
   /// Those that compression makes smaller.

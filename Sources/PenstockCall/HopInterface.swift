@@ -202,7 +202,7 @@ extension Hop {
     let most = route?.mostQueryBytes ?? call.origin.mostQueryBytes
     // `path` ends with a NUL.
     let outcome = ConnectQuery.write(
-      message.view, encoding: labels?.subtype, compressed: false, most: most - (path.count - 1),
+      message.view, encoding: labels?.subtype, compression: .identity, most: most - (path.count - 1),
       into: ByteBuffer())
     if case .tooLong = outcome { return false }
     return true

@@ -11,15 +11,16 @@ public enum ConnectQuery {
   /// shared caches". `encoding`: the name of the message's encoding; nil: "proto". `most`: the most bytes of
   /// the query.
   public static func write(
-    _ message: ByteView, encoding: ByteView?, compressed: Bool, most: Int, into out: ByteBuffer
+    _ message: ByteView, encoding: ByteView?, compression: Compression, most: Int, into out: ByteBuffer
   ) -> Outcome {
     if message.count > most { return .tooLong }
     let name = encoding ?? ("proto" as StaticString).bytes
     // "Any encoding that uses binary data (such as proto) should use base64 encoding."
-    let isBinary = compressed || bytesEqual(name, "proto") || !UTF8Repair.isValid(message)
+    let isBinary = compression != .identity || bytesEqual(name, "proto") || !UTF8Repair.isValid(message)
     let start = out.count
     guard out.append("?connect=v1"), !isBinary || out.append("&base64=1"),
-      !compressed || out.append("&compression=gzip"), out.append("&encoding="), out.append(name),
+      compression == .identity || (out.append("&compression=") && out.append(compression.name)),
+      out.append("&encoding="), out.append(name),
       out.append("&message=")
     else { return .noMemory }
     let before = out.count

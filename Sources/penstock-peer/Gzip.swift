@@ -20,9 +20,12 @@ enum Coding: Equatable {
 enum Gzip {
   enum Outcome: Equatable { case done, tooLarge, malformed, noMemory }
 
+  /// zlib's sign for its largest window and for gzip's format.
+  private static let windowBits: Int32 = 15 + 16
+
   static func compress(_ bytes: ByteView, into out: ByteBuffer) -> Bool {
     var stream = z_stream()
-    guard penstock_deflate_init(&stream) == Z_OK else { return false }
+    guard penstock_deflate_init(&stream, windowBits) == Z_OK else { return false }
     defer { deflateEnd(&stream) }
     guard let count = UInt32(exactly: bytes.count) else { return false }
     stream.next_in = UnsafeMutablePointer(mutating: bytes.baseAddress?.assumingMemoryBound(to: UInt8.self))
@@ -41,7 +44,7 @@ enum Gzip {
 
   static func decompress(_ bytes: ByteView, into out: ByteBuffer, limit: Int) -> Outcome {
     var stream = z_stream()
-    guard penstock_inflate_init(&stream) == Z_OK else { return .noMemory }
+    guard penstock_inflate_init(&stream, windowBits) == Z_OK else { return .noMemory }
     defer { inflateEnd(&stream) }
     guard let count = UInt32(exactly: bytes.count) else { return .tooLarge }
     stream.next_in = UnsafeMutablePointer(mutating: bytes.baseAddress?.assumingMemoryBound(to: UInt8.self))

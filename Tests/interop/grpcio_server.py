@@ -129,12 +129,18 @@ class TestService(testing_pb2_grpc.TestServiceServicer):
                 context.set_trailing_metadata((*seen.trailing, ("x-written", str(written))))
             return testing_pb2.Empty()
 
+    @staticmethod
+    def compress(context):
+        """Lets the answer be compressed, by the compression that the client names in `x-compress`, else by gzip."""
+        wanted = dict(context.invocation_metadata()).get("x-compress")
+        context.set_compression(grpc.Compression.Deflate if wanted == "deflate" else grpc.Compression.Gzip)
+
     async def answer(self, method, request, context):
         flags = self.flags()
         async with Seen(context, method) as seen:
             await self.check_compressed(request, flags, context)
             if request.HasField("response_compressed") and request.response_compressed.value:
-                context.set_compression(grpc.Compression.Gzip)
+                self.compress(context)
             await seen.send_headers()
             await seen.echo_status(request.response_status)
             if seen.value("x-hold"):
@@ -161,7 +167,7 @@ class TestService(testing_pb2_grpc.TestServiceServicer):
     async def StreamingOutputCall(self, request, context):
         async with Seen(context, "StreamingOutputCall") as seen:
             if any(parameters.compressed.value for parameters in request.response_parameters):
-                context.set_compression(grpc.Compression.Gzip)
+                self.compress(context)
             await seen.send_headers()
             await seen.echo_status(request.response_status)
             await self.write_all(request, context, seen)

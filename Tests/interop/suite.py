@@ -44,6 +44,8 @@ class Interop:
                           self.names(has, () if style in ("blocking", "callback") else SLOW - {"pushback_at_server"}))
             self.ours("ours-grpcio gzip", server.address, "callback",
                       self.names(has, {*SLOW, "server_compressed_unary", "rpc_soak"}), compression="gzip")
+            self.ours("ours-grpcio deflate", server.address, "blocking",
+                      self.names(has, {*SLOW, "server_compressed_unary", "rpc_soak"}), compression="deflate")
             self.ours("ours-grpcio small-window", server.address, "blocking", self.names(has, SLOW),
                       initial_stream_window_bytes=65535, initial_connection_window_bytes=65535)
             self.ours("ours-grpcio growing-window", server.address, "callback", self.names(has, SLOW),

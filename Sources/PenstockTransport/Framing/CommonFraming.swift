@@ -8,7 +8,7 @@ import PenstockHTTP
 /// messages, and compression. ResponseFields.swift has the parts that read answers.
 class CommonFraming: Framing {
   enum Encoding {
-    case identity, gzip
+    case known(Compression)
     case unknown(ByteBuffer)
   }
 
@@ -18,7 +18,7 @@ class CommonFraming: Framing {
   private let timeout: InsertedField
   /// Whether each message is sent as a prefix and its bytes. If not, the subclass overrides `frame`.
   private let isPrefixed: Bool
-  final var receives = Encoding.identity
+  final var receives = Encoding.known(.identity)
   /// The content-encoding of the answer, which none of the framings with prefixed messages has; nil: no such field.
   final var coding: ByteBuffer?
   final var httpStatus = 0
@@ -125,7 +125,7 @@ class CommonFraming: Framing {
     guard fields.begin(owner, { addCommon(defaults, to: fields) }) else { return false }
     if isUsual { fields.path = request.path }
     return addPath(of: request, defaults, to: fields) && addLabels(of: request, to: fields)
-      && (encoding == .identity || addEncoding(to: fields))
+      && (encoding == .identity || addEncoding(encoding, to: fields))
       && (length < 0 || fields.add(.contentLength, UInt64(length)))
       && addTimeout(left, to: fields) && addCustom(of: request, to: fields)
   }
@@ -148,8 +148,8 @@ class CommonFraming: Framing {
     return fields.setValue(at: 2, before, path, behind)
   }
 
-  private func addEncoding(to fields: FieldList) -> Bool {
-    guard fields.add(encodingName, "gzip") else { return false }
+  private func addEncoding(_ encoding: Compression, to fields: FieldList) -> Bool {
+    guard fields.add(encodingName, encoding.name) else { return false }
     fields.moveLast(to: 6)
     return true
   }
@@ -215,7 +215,7 @@ class CommonFraming: Framing {
 
   /// Begins to compress a message, and compresses its first slice.
   final func pack(_ message: Message) -> FramedMessage {
-    deflation = Deflation(message)
+    deflation = Compressor(sends).flatMap { Deflation(message, $0) }
     return encodeNext()
   }
 
@@ -304,18 +304,18 @@ class CommonFraming: Framing {
     // No bytes are no bytes, compressed or not. Some servers set the flag of an empty message.
     if message.isEmpty { return decoder.isLast ? lastFrame(message) : .message(message, size: 0) }
     switch receives {
-    case .identity:
-      let text = ByteBuffer()
-        .say("the compressed flag of a received message is set, but there is no ").say(encodingName)
-      return .failed(Status(.internal, words: text))
-    case .unknown(let name):
-      let text = ByteBuffer().say("a received message has the unsupported ").say(encodingName).say(" \"")
-        .say(printable: name.view, limit: 40).say("\" (supported: identity, gzip)")
-      return .failed(Status(.internal, words: text))
-    case .gzip:
+    case .known(let encoding):
+      guard let compressor = Compressor(encoding) else {
+        let text = ByteBuffer()
+          .say("the compressed flag of a received message is set, but there is no ").say(encodingName)
+        return .failed(Status(.internal, words: text))
+      }
       inflation = Inflation(
-        message, limit: decoder.isLast ? max(limit, MessageDecoder.leastLastLimit) : limit)
+        message, compressor, limit: decoder.isLast ? max(limit, MessageDecoder.leastLastLimit) : limit)
       return proceed()
+    case .unknown(let name):
+      let text = ByteBuffer().say("a received message has")
+      return .failed(Status(.internal, words: sayUnsupported(name, text)))
     }
   }
 
@@ -328,7 +328,10 @@ class CommonFraming: Framing {
     case .more: return .busy
     case .bytes(let bytes):
       return decoder.isLast ? lastFrame(bytes) : .message(bytes, size: inflation.input.count)
-    case .malformed: return .failed(Status(.internal, "a received message is not valid gzip"))
+    case .malformed:
+      let text = ByteBuffer().say("a received message is not valid ")
+      if case .known(let encoding) = receives { text.say(encoding.name) }
+      return .failed(Status(.internal, words: text))
     case .noMemory: return .failed(noMemoryToReceive())
     case .tooLarge:
       let text = ByteBuffer().say("a received message, decompressed, is over the limit of ").say(limit)

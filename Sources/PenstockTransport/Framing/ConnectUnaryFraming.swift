@@ -64,7 +64,8 @@ final class ConnectUnaryFraming: ConnectFraming {
     fields.hasNoBody = true
     let agent = request.labels?.userAgent.map { ByteView(rebasing: $0.view.dropLast()) }
     guard addPseudoHeaders("GET", defaults, to: fields),
-      addPath(of: request, defaults, query: query, to: fields), fields.add("accept-encoding", "gzip"),
+      addPath(of: request, defaults, query: query, to: fields),
+      fields.add("accept-encoding", Compression.packedNames),
       fields.add("user-agent", agent ?? defaults.userAgent.view)
     else { return false }
     if let authority = request.authorityView { fields.setValue(at: 3, authority) }
@@ -81,7 +82,7 @@ final class ConnectUnaryFraming: ConnectFraming {
 
   override func frame(_ bytes: ByteBuffer, compressed: Bool) -> FramedMessage {
     if compressed, let framed = frameAsGET(bytes, compressed: true) { return framed }
-    encoding = compressed ? .gzip : .identity
+    encoding = compressed ? sends : .identity
     length = bytes.count
     if length > 0 { return .piece(BodyPiece(bytes)) }
     // The body has no bytes, so no sent byte can show that the message was sent. The message therefore counts
@@ -96,7 +97,7 @@ final class ConnectUnaryFraming: ConnectFraming {
     let query = ByteBuffer()
     let most = defaults.mostQueryBytes - request.pathView.count
     switch ConnectQuery.write(
-      bytes.view, encoding: subtype, compressed: compressed, most: most, into: query)
+      bytes.view, encoding: subtype, compression: compressed ? sends : .identity, most: most, into: query)
     {
     case .written(let size):
       self.query = query
@@ -145,8 +146,7 @@ final class ConnectUnaryFraming: ConnectFraming {
     self.answer = answer
     takeEncoding(of: fields)
     if case .unknown(let name) = receives {
-      let text = ByteBuffer().say("the answer has the unsupported content-encoding \"")
-        .say(printable: name.view, limit: 40).say("\" (supported: identity, gzip)")
+      let text = sayUnsupported(name, ByteBuffer().say("the answer has"))
       return .ended(Status(isError ? answer.code : .internal, words: text))
     }
     guard isError else { return headers(fields, type, trailers: answer) }
@@ -224,7 +224,9 @@ final class ConnectUnaryFraming: ConnectFraming {
       return fail(failure(.lost(ByteBuffer().say("the body is cut off")), false))
     }
     // "Clients must not attempt to decompress zero-length HTTP response content."
-    if case .gzip = receives, !content.isEmpty { return told(expand(content)) }
+    if case .known(let coding) = receives, coding != .identity, !content.isEmpty {
+      return told(expand(content))
+    }
     return told(.message(content, size: content.count))
   }
 

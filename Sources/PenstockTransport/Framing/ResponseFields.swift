@@ -120,13 +120,14 @@ extension CommonFraming {
 
   final func takeEncoding(of fields: Metadata) {
     guard let value = value(of: encodingName, in: fields), !value.isEmpty else { return }
-    // RFC 9110 section 8.4.1: "All content codings are case-insensitive", and "x-gzip" is equivalent to
-    // "gzip".
-    if equalIgnoringCase(value, "gzip") || equalIgnoringCase(value, "x-gzip") {
-      receives = .gzip
-    } else if !equalIgnoringCase(value, "identity") {
-      receives = .unknown(ByteBuffer(copying: value) ?? ByteBuffer())
-    }
+    receives =
+      Compression(named: value).map { .known($0) } ?? .unknown(ByteBuffer(copying: value) ?? ByteBuffer())
+  }
+
+  /// Adds to `text` that the answer's compression, `name`, is none that this library has.
+  final func sayUnsupported(_ name: ByteBuffer, _ text: ByteBuffer) -> ByteBuffer {
+    text.say(" the unsupported ").say(encodingName).say(" \"").say(printable: name.view, limit: 40)
+      .say("\" (supported: ").say(Compression.names).say(")")
   }
 
   /// Makes the metadata from the head of an answer. `trailers`: a status that gets the fields whose names

@@ -34,7 +34,7 @@ import Testing
     let zeros = ByteBuffer(capacity: size)!
     _ = zeros.spare(atLeast: size)!.initializeMemory(as: UInt8.self, repeating: 0)
     zeros.commit(size)
-    let packed = Gzip.compress(zeros.view)!
+    let packed = Compression.gzip.compress(zeros.view)!
     return [1] + big(UInt32(packed.count)) + [UInt8](packed.view)
   }
 

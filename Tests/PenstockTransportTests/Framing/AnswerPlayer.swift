@@ -166,14 +166,9 @@ func sent(_ message: [UInt8], by framing: Framing) -> [UInt8]? {
 }
 
 func gzipped(_ bytes: [UInt8]) -> [UInt8] {
-  let deflation = Deflation(buffer(bytes))!
-  while true {
-    switch deflation.step() {
-    case .more: continue
-    case .bytes(let packed): return [UInt8](packed.view)
-    case .noMemory: return []
-    }
-  }
+  let plain = buffer(bytes)
+  let packed = withExtendedLifetime(plain) { Compression.gzip.compress(plain.view) }
+  return packed.map { [UInt8]($0.view) } ?? []
 }
 
 /// Makes a frame of gRPC-Web or an envelope of Connect: flags, length, content.

@@ -20,14 +20,14 @@ import Testing
       lines(framing(request), request, someDefaults(.connect), now: 500_000_000) == [
         ":method: POST", ":scheme: https", ":path: /a.B/C", ":authority: host:1", "connect-timeout-ms: 5000",
         "connect-protocol-version: 1", "content-type: application/connect+proto",
-        "connect-accept-encoding: gzip", "user-agent: penstock/1", "x-a: 1", "x-bin: AQI",
+        "connect-accept-encoding: gzip,deflate", "user-agent: penstock/1", "x-a: 1", "x-bin: AQI",
       ])
     let packed = aRequest(.clientStream, subtype: "json") { $0.compression = .gzip }
     #expect(
       lines(framing(packed), packed, someDefaults(.connect, prefix: "/p")) == [
         ":method: POST", ":scheme: https", ":path: /p/a.B/C", ":authority: host:1",
         "connect-protocol-version: 1", "content-type: application/connect+json",
-        "connect-content-encoding: gzip", "connect-accept-encoding: gzip", "user-agent: penstock/1",
+        "connect-content-encoding: gzip", "connect-accept-encoding: gzip,deflate", "user-agent: penstock/1",
       ])
   }
 

@@ -41,7 +41,7 @@ import Testing
       lines(framing, request, defaults, now: 500_000_000) == [
         ":method: POST", ":scheme: https", ":path: /a.B/C", ":authority: host:1", "connect-timeout-ms: 5000",
         "content-length: 3", "connect-protocol-version: 1", "content-type: application/proto",
-        "accept-encoding: gzip", "user-agent: penstock/1", "x-a: 1", "x-bin: AQI",
+        "accept-encoding: gzip,deflate", "user-agent: penstock/1", "x-a: 1", "x-bin: AQI",
       ])
   }
 
@@ -66,7 +66,7 @@ import Testing
       lines(packs, request, someDefaults(.connect, prefix: "/v1")) == [
         ":method: POST", ":scheme: https", ":path: /v1/a.B/C", ":authority: host:1",
         "content-length: \(packed.count)", "connect-protocol-version: 1", "content-type: application/json",
-        "content-encoding: gzip", "accept-encoding: gzip", "user-agent: penstock/1",
+        "content-encoding: gzip", "accept-encoding: gzip,deflate", "user-agent: penstock/1",
       ])
     // A message that compression does not make smaller, and a message with `staysPlain`, are sent
     // uncompressed.
@@ -105,7 +105,7 @@ import Testing
       lines(framing, request, defaults) == [
         ":method: GET", ":scheme: https",
         ":path: /a.B/C?connect=v1&base64=1&encoding=proto&message=-_8BAg", ":authority: host:1",
-        "connect-timeout-ms: 2", "accept-encoding: gzip", "user-agent: penstock/1", "x-a: 1",
+        "connect-timeout-ms: 2", "accept-encoding: gzip,deflate", "user-agent: penstock/1", "x-a: 1",
       ])
     let list = FieldList()
     #expect(framing.requestHeaders(request, defaults, now: 0, into: list) && list.hasNoBody)

@@ -58,7 +58,8 @@ import Testing
       pairs(made) == [
         ":method: POST", ":scheme: http", ":path: /a.B/C", ":authority: host:1", "grpc-timeout: 1S",
         "te: trailers",
-        "content-type: application/grpc", "grpc-accept-encoding: identity,gzip", "user-agent: penstock/1",
+        "content-type: application/grpc", "grpc-accept-encoding: identity,gzip,deflate",
+        "user-agent: penstock/1",
         "x-a: 1",
         "x-bin: AQI", "x-a: 2",
       ])
@@ -70,7 +71,8 @@ import Testing
       pairs(late) == [
         ":method: POST", ":scheme: https", ":path: /a.B/C", ":authority: other", "grpc-timeout: 1n",
         "te: trailers",
-        "content-type: application/grpc", "grpc-encoding: gzip", "grpc-accept-encoding: identity,gzip",
+        "content-type: application/grpc", "grpc-encoding: gzip",
+        "grpc-accept-encoding: identity,gzip,deflate",
         "user-agent: penstock/1",
       ])
   }
@@ -396,7 +398,7 @@ import Testing
     let head = block(FramingTests.grpc + [("grpc-encoding", "gzip")])
     guard case .headers = framing.responseHeaders(head, endsStream: false) else { throw Unexpected() }
     let long = buffer([UInt8](repeating: 9, count: 900))
-    let packed = try #require(Gzip.compress(long.view))
+    let packed = try #require(Compression.gzip.compress(long.view))
     let stream: [UInt8] =
       [0, 0, 0, 0, 2, 1, 2] + [0, 0, 0, 0, 0] + [1] + big(UInt32(packed.count)) + [UInt8](packed.view)
     var messages: [[UInt8]] = []
@@ -434,7 +436,7 @@ import Testing
     let framing = framing(limit: 899)
     _ = framing.responseHeaders(block(FramingTests.grpc + [("grpc-encoding", "gzip")]), endsStream: false)
     let long = buffer([UInt8](repeating: 9, count: 900))
-    let packed = try #require(Gzip.compress(long.view))
+    let packed = try #require(Compression.gzip.compress(long.view))
     let body = [1] + big(UInt32(packed.count)) + [UInt8](packed.view)
     guard case .failed(let status) = body.withUnsafeBytes({ framing.decode($0) }).step else {
       throw Unexpected()

@@ -29,7 +29,8 @@ import Testing
     #expect(
       lines(framing(request), request, someDefaults(.grpcWeb), now: 500_000_000) == [
         ":method: POST", ":scheme: https", ":path: /a.B/C", ":authority: host:1", "grpc-timeout: 1S",
-        "x-grpc-web: 1", "content-type: application/grpc-web+proto", "grpc-accept-encoding: identity,gzip",
+        "x-grpc-web: 1", "content-type: application/grpc-web+proto",
+        "grpc-accept-encoding: identity,gzip,deflate",
         "user-agent: penstock/1", "x-user-agent: penstock/1", "x-a: 1", "x-bin: AQI",
       ])
     let packed = aRequest(subtype: "json") { $0.compression = .gzip }
@@ -39,7 +40,7 @@ import Testing
       lines(framing(packed, isText: true), packed, someDefaults(.grpcWebText, prefix: "/v1")) == [
         ":method: POST", ":scheme: https", ":path: /v1/a.B/C", ":authority: host:1", "x-grpc-web: 1",
         "content-type: application/grpc-web-text+json", "grpc-encoding: gzip",
-        "grpc-accept-encoding: identity,gzip", "user-agent: me", "x-user-agent: me",
+        "grpc-accept-encoding: identity,gzip,deflate", "user-agent: me", "x-user-agent: me",
         "accept: application/grpc-web-text",
       ])
   }

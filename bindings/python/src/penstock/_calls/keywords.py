@@ -78,11 +78,11 @@ def _wait_for_ready(wait: bool) -> str:
 
 
 def _compression(compression: Any) -> str:
-    if compression == "identity" or compression == "gzip":
+    if compression in ("identity", "gzip", "deflate"):
         return f'"{compression}"'
-    name = {"NoCompression": "identity", "Gzip": "gzip"}.get(getattr(compression, "name", ""))
+    name = {"NoCompression": "identity", "Gzip": "gzip", "Deflate": "deflate"}.get(getattr(compression, "name", ""))
     if name is None:
-        raise ValueError(f'compression must be "identity" or "gzip", not {compression!r}')
+        raise ValueError(f'compression must be "identity", "gzip" or "deflate", not {compression!r}')
     return f'"{name}"'
 
 
@@ -143,7 +143,7 @@ class CallKeywords:
         metadata=_about(
             "compression",
             _compression,
-            '``"identity"``, ``"gzip"`` or a member of ``grpc.Compression``. None: the channel\'s',
+            '``"identity"``, ``"gzip"``, ``"deflate"`` or a member of ``grpc.Compression``. None: the channel\'s',
         ),
     )
     compression_min_bytes: Optional[int] = field(

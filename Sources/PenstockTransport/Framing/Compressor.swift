@@ -1,9 +1,24 @@
 import CZlib
 import PenstockWire
 
-/// gzip (RFC 1952) for whole messages: "implementations must create a new context for each message" (gRPC
-/// over HTTP2).
-enum Gzip {
+/// How zlib is called for a compression of whole messages: "implementations must create a new context for each message"
+/// (gRPC over HTTP2).
+struct Compressor {
+  /// zlib's sign for the size of its window and for the format around its data.
+  let windowBits: Int32
+  /// Whether a message may have several parts, one behind the other: "A gzip file consists of a series of members"
+  /// (RFC 1952 section 2.2).
+  let hasMembers: Bool
+
+  /// nil: `identity`, which has none.
+  init?(_ compression: Compression) {
+    switch compression {
+    case .identity: return nil
+    case .gzip: (windowBits, hasMembers) = (15 + 16, true)
+    case .deflate: (windowBits, hasMembers) = (15, false)
+    }
+  }
+
   /// The most bytes that one call of zlib gets, because zlib's counts have 32 bits.
   static let most = 1 << 30
 
@@ -30,6 +45,7 @@ final class Deflation {
   }
 
   let input: ByteBuffer
+  private let compressor: Compressor
   /// The messages that have to be compressed after this message.
   var behind: [ByteBuffer] = []
   /// The stream is allocated separately, because zlib checks that its address does not change.
@@ -41,11 +57,13 @@ final class Deflation {
   static let slice = 128 << 10
 
   /// Begins to compress a message; nil: no memory.
-  init?(_ input: ByteBuffer) {
+  init?(_ input: ByteBuffer, _ compressor: Compressor) {
     self.input = input
+    self.compressor = compressor
     stream = UnsafeMutablePointer.allocate(capacity: 1)
     stream.initialize(to: z_stream())
-    guard penstock_deflate_init(stream) == Z_OK, out.reserve(input.count / 4 &+ 64) else { return nil }
+    guard penstock_deflate_init(stream, compressor.windowBits) == Z_OK, out.reserve(input.count / 4 &+ 64)
+    else { return nil }
   }
 
   deinit {
@@ -58,7 +76,7 @@ final class Deflation {
   func next() -> Deflation? {
     guard let first = behind.first else { return nil }
     behind.removeLeading(1)
-    let next = Deflation(first)
+    let next = Deflation(first, compressor)
     next?.behind = behind
     return next
   }
@@ -69,11 +87,11 @@ final class Deflation {
     let end = min(input.count, at + Deflation.slice)
     while true {
       guard let spare = out.spare(atLeast: 256) else { return .noMemory }
-      Gzip.give(&stream.pointee, input.view, at, end - at)
-      Gzip.take(&stream.pointee, spare)
+      Compressor.give(&stream.pointee, input.view, at, end - at)
+      Compressor.take(&stream.pointee, spare)
       let code = deflate(stream, end == input.count ? Z_FINISH : Z_NO_FLUSH)
       at = end - Int(stream.pointee.avail_in)
-      out.commit(min(spare.count, Gzip.most) - Int(stream.pointee.avail_out))
+      out.commit(min(spare.count, Compressor.most) - Int(stream.pointee.avail_out))
       if code == Z_STREAM_END { return .bytes(out) }
       if code != Z_OK && code != Z_BUF_ERROR { return .noMemory }
       if at == end, end < input.count { return .more }
@@ -96,6 +114,7 @@ final class Inflation {
   }
 
   let input: ByteBuffer
+  private let hasMembers: Bool
   private let limit: Int
   /// The stream is allocated separately, because zlib checks that its address does not change.
   private let stream: UnsafeMutablePointer<z_stream>
@@ -107,13 +126,14 @@ final class Inflation {
   static let slice = 256 << 10
 
   /// Begins to decompress a message; nil: no memory.
-  init?(_ input: ByteBuffer, limit: Int) {
+  init?(_ input: ByteBuffer, _ compressor: Compressor, limit: Int) {
     self.input = input
+    hasMembers = compressor.hasMembers
     self.limit = max(limit, 0)
     room = min(self.limit, max(input.count &* 4, 1024))
     stream = UnsafeMutablePointer.allocate(capacity: 1)
     stream.initialize(to: z_stream())
-    guard penstock_inflate_init(stream) == Z_OK else { return nil }
+    guard penstock_inflate_init(stream, compressor.windowBits) == Z_OK else { return nil }
   }
 
   deinit {
@@ -130,7 +150,7 @@ final class Inflation {
       if out.count == room && room < limit { room = min(limit, room > limit / 2 ? limit : room * 2) }
       guard out.reserveExactly(total: room) else { return .noMemory }
       let part = min(input.count - at, most - taken)
-      Gzip.give(&stream.pointee, input.view, at, part)
+      Compressor.give(&stream.pointee, input.view, at, part)
       let wanted = min(room - out.count, most - made)
       var code: Int32
       if room == out.count {
@@ -138,13 +158,13 @@ final class Inflation {
         // message is too large. If zlib reports the end of the data, the message fits.
         var extra: UInt8 = 0
         code = withUnsafeMutableBytes(of: &extra) { probe in
-          Gzip.take(&stream.pointee, probe)
+          Compressor.take(&stream.pointee, probe)
           return inflate(stream, Z_NO_FLUSH)
         }
         if stream.pointee.avail_out == 0 { return .tooLarge }
       } else {
         guard let spare = out.spare(atLeast: wanted) else { return .noMemory }
-        Gzip.take(&stream.pointee, UnsafeMutableRawBufferPointer(rebasing: spare.prefix(wanted)))
+        Compressor.take(&stream.pointee, UnsafeMutableRawBufferPointer(rebasing: spare.prefix(wanted)))
         code = inflate(stream, Z_NO_FLUSH)
         let count = wanted - Int(stream.pointee.avail_out)
         out.commit(count)
@@ -156,8 +176,7 @@ final class Inflation {
       switch code {
       case Z_STREAM_END:
         if at == input.count { return .bytes(out) }
-        // Another member may follow: "A gzip file consists of a series of members" (RFC 1952 section 2.2).
-        if inflateReset(stream) != Z_OK { return .malformed }
+        if !hasMembers || inflateReset(stream) != Z_OK { return .malformed }
       case Z_OK:
         // All input is used and the space is not full, so the input is cut off.
         if at == input.count && stream.pointee.avail_out != 0 { return .malformed }
