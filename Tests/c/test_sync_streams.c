@@ -189,6 +189,8 @@ TEST(sync_law_7_names_the_interceptor) {
 /* ---- Calls that something else ends ---- */
 
 static int32_t late(syncer *self, penstock_hop *call) {
+  /* The deadline is set here, because one that passes before a worker takes the call up would end it without a run. */
+  OK(penstock_request_set_deadline_ms(penstock_hop_request(call), 100));
   latch_signal(&self->entered);
   latch_wait(&self->go, 1);
   /* The call has ended; the function's copy of the request stays valid. */
@@ -208,7 +210,7 @@ static int32_t late(syncer *self, penstock_hop *call) {
 TEST(sync_deadline_ends_the_call_of_a_function_that_does_not_return) {
   syncer self;
   penstock_channel *channel = bench_open(&self, late);
-  check_unary(channel, "{\"deadline_ms\": 100}", PENSTOCK_STATUS_DEADLINE_EXCEEDED, NULL, NULL);
+  check_unary(channel, NULL, PENSTOCK_STATUS_DEADLINE_EXCEEDED, NULL, NULL);
   latch_wait(&self.entered, 1);
   CHECK_INT(latch_count(&self.done), 0);
   latch_signal(&self.go);
