@@ -249,6 +249,7 @@ TEST(small_a_stream_one_way_has_the_whole_window) {
   if (!start(&server, &channel)) return;
   penstock_call *call = start_call(channel, SERVER_STREAM, PENSTOCK_KIND_SERVER_STREAM);
   OK(penstock_call_send(call, "x", 1));
+  OK(penstock_call_half_close(call));
   latch_signal(&server.go);
   CHECK_FINISH(call, PENSTOCK_STATUS_OK);
   penstock_call_release(call);
