@@ -233,7 +233,8 @@ extension Hop {
   public func finish(_ status: Status) -> Outcome {
     if hasEnded { return check() }
     if currentEvent == .none {
-      guard mayAct else { return refuse(.startNotCome) }
+      // The call may have ended on the driving thread since the check above.
+      guard mayAct else { return hasEnded ? .gone : refuse(.startNotCome) }
       return endSoon(status)
     }
     let job = isInline ? nil : job
