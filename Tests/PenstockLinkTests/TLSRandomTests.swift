@@ -9,13 +9,8 @@ import Testing
 @Suite struct TLSRandomTests {
   @Test(arguments: 0..<100)
   func damaged(_ seed: Int) throws {
-    var state = UInt64(seed) &* 0x9E37_79B9_7F4A_7C15 | 1
-    func next(_ bound: Int) -> Int {
-      state ^= state << 13
-      state ^= state >> 7
-      state ^= state << 17
-      return Int(state % UInt64(bound))
-    }
+    var random = SplitMix(state: UInt64(seed))
+    func next(_ bound: Int) -> Int { random.next(below: bound) }
     let suite = TLSEngineTests()
     let pair = try suite.pair(Certificates.shared.client(), Certificates.shared.server())
     var client = pair.client.handshake()

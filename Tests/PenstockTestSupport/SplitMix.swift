@@ -9,4 +9,6 @@ public struct SplitMix: RandomNumberGenerator {
     z = (z ^ (z >> 27)) &* 0x94D0_49BB_1331_11EB
     return z ^ (z >> 31)
   }
+  /// A number from 0 to `bound` - 1.
+  public mutating func next(below bound: Int) -> Int { Int(next() % UInt64(bound)) }
 }

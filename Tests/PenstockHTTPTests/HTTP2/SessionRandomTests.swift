@@ -7,13 +7,8 @@ extension SessionTests {
   /// Random input from a peer must never trap, hang or use more and more memory.
   @Test(arguments: 0..<200)
   func random(_ seed: Int) {
-    var state = UInt64(seed) &* 0x9E37_79B9_7F4A_7C15 | 1
-    func next(_ bound: Int) -> Int {
-      state ^= state << 13
-      state ^= state >> 7
-      state ^= state << 17
-      return Int(state % UInt64(bound))
-    }
+    var random = SplitMix(state: UInt64(seed))
+    func next(_ bound: Int) -> Int { random.next(below: bound) }
     var input: [UInt8] = []
     for _ in 0..<30 {
       switch next(10) {

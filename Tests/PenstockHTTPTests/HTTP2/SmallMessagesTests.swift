@@ -53,13 +53,8 @@ extension SessionTests {
   /// that count as sent.
   @Test(arguments: 0..<80)
   func boundsOfMessages(_ seed: Int) throws {
-    var state = UInt64(seed) &* 0x9E37_79B9_7F4A_7C15 | 1
-    func next(_ bound: Int) -> Int {
-      state ^= state << 13
-      state ^= state >> 7
-      state ^= state << 17
-      return Int(state % UInt64(bound))
-    }
+    var random = SplitMix(state: UInt64(seed))
+    func next(_ bound: Int) -> Int { random.next(below: bound) }
     let largest = [16384, 16385, 65536, 100_000][next(4)]
     var window = [0, 1, 4, 5, 21, 30, 5000, 65535, 1 << 20][next(9)]
     var connection = 65535

@@ -411,7 +411,7 @@ import Testing
   @Test func theirHealthFlaps() throws {
     var random = SystemRandomNumberGenerator()
     let seed = random.next()
-    var dice = Dice(seed)
+    var dice = SplitMix(state: seed)
     let servers = (1...5).map { server($0, UInt8(1 + $0 % 2)) }
     let client = try client(1, 2, 3, 4, 5)
     _ = client.channel.connect()
@@ -436,16 +436,5 @@ import Testing
     for server in servers { server.calls = 0 }
     for _ in 0..<50 { #expect(rest.call(client).message == [7], "seed \(seed)") }
     #expect(servers.map { $0.calls } == [10, 10, 10, 10, 10], "seed \(seed)")
-  }
-
-  private struct Dice {
-    var state: UInt64
-    init(_ seed: UInt64) { state = seed | 1 }
-    mutating func next() -> UInt64 {
-      state ^= state << 13
-      state ^= state >> 7
-      state ^= state << 17
-      return state >> 11
-    }
   }
 }

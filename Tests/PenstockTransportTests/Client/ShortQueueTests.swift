@@ -1,3 +1,4 @@
+import PenstockTestSupport
 import Testing
 
 @testable import PenstockClient
@@ -6,23 +7,17 @@ struct ShortQueueTests {
   /// `popFirst` returns every element once, in order. The queue's length goes from zero to thousands.
   @Test(arguments: 0..<50)
   func order(_ seed: UInt64) {
-    var state = seed &* 0x9e37_79b9_7f4a_7c15 | 1
-    func random(_ below: UInt64) -> UInt64 {
-      state ^= state << 13
-      state ^= state >> 7
-      state ^= state << 17
-      return state % below
-    }
+    var random = SplitMix(state: seed)
     var queue = ShortQueue<Int>()
     var put = 0
     var taken = 0
     for _ in 0..<200 {
-      let most = random(4) == 0 ? 3000 : 4
-      for _ in 0..<random(UInt64(most)) {
+      let most = random.next(below: 4) == 0 ? 3000 : 4
+      for _ in 0..<random.next(below: most) {
         queue.append(put)
         put += 1
       }
-      for _ in 0..<random(UInt64(most)) {
+      for _ in 0..<random.next(below: most) {
         #expect(queue.popFirst() == (taken < put ? taken : nil))
         taken = min(taken + 1, put)
       }

@@ -109,7 +109,7 @@ func playAnyhow(_ answer: WireAnswer, to framing: () -> Framing) -> Seen {
   let count = answer.body.count
   #expect(play(answer, to: framing(), cuts: Array(0..<count)) == seen, "byte by byte")
   for cut in 0..<count { #expect(play(answer, to: framing(), cuts: [cut]) == seen, "cut at \(cut)") }
-  var random = Dice(seed: count)
+  var random = SplitMix(state: UInt64(count))
   for _ in 0..<20 {
     let cuts = (0..<5).map { _ in Int.random(in: 0...count, using: &random) }
     #expect(play(answer, to: framing(), cuts: cuts) == seen, "cut at \(cuts)")
@@ -174,17 +174,3 @@ func gzipped(_ bytes: [UInt8]) -> [UInt8] {
 /// Makes a frame of gRPC-Web or an envelope of Connect: flags, length, content.
 func frame(_ flags: UInt8, _ content: [UInt8]) -> [UInt8] { [flags] + big(UInt32(content.count)) + content }
 func frame(_ flags: UInt8, _ content: String) -> [UInt8] { frame(flags, Array(content.utf8)) }
-
-/// A generator of random numbers that gives equal numbers in each run.
-struct Dice: RandomNumberGenerator {
-  private var state: UInt64
-
-  init(seed: Int) { state = UInt64(seed) &* 0x9E37_79B9_7F4A_7C15 | 1 }
-
-  mutating func next() -> UInt64 {
-    state ^= state << 13
-    state ^= state >> 7
-    state ^= state << 17
-    return state &* 0x2545_F491_4F6C_DD1D
-  }
-}

@@ -251,7 +251,7 @@ import Testing
   }
 
   @Test func randomBytes() {
-    var random = Dice(seed: 2)
+    var random = SplitMix(state: 2)
     let parts = [
       "{", "}", "[", "]", "\"", ":", ",", "\\u", "d8", "00", "error", "\"code\"", "1", "e", "-", "null", " ",
     ]

@@ -370,7 +370,7 @@ import Testing
   }
 
   @Test func randomBytes() {
-    var random = Dice(seed: 1)
+    var random = SplitMix(state: 1)
     for _ in 0..<3000 {
       let letters = Array("AAAAAgICBQ==".utf8)
       let body = (0..<Int.random(in: 0..<60, using: &random)).map { _ in

@@ -330,13 +330,8 @@ import Testing
   /// sent, and full output.
   @Test(arguments: 0..<60)
   func random(_ seed: Int) throws {
-    var state = UInt64(seed) &* 0x9E37_79B9_7F4A_7C15 | 1
-    func next(_ bound: Int) -> Int {
-      state ^= state << 13
-      state ^= state >> 7
-      state ^= state << 17
-      return Int(state % UInt64(bound))
-    }
+    var random = SplitMix(state: UInt64(seed))
+    func next(_ bound: Int) -> Int { random.next(below: bound) }
     var limits = HTTP2Limits()
     limits.outputSize = next(2) == 0 ? 200 : 1 << 18
     let pair = try Pair(limits)
