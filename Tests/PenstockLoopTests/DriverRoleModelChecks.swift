@@ -1,6 +1,6 @@
 @testable import PenstockLoop
 
-/// What has to hold in each state of the model, and which of its states are the same.
+/// The conditions that hold in each state of the model, and the rule by which two states are one.
 extension DriverRoleModel {
   // MARK: What has to hold
 

@@ -135,7 +135,7 @@ import Testing
     }
   }
 
-  /// What an event changes, in words.
+  /// The changes by an event, in words.
   static func told(_ state: DriverRole, _ step: (inout DriverRole) -> Any?) -> String {
     var role = state
     var words: [String] = []

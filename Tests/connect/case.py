@@ -9,7 +9,7 @@ from google.protobuf import wrappers_pb2
 from google.rpc import error_details_pb2
 from harness import check, check_equal
 
-# What a server sees of each kind's content type, by protocol; %s is the codec.
+# The content type of each kind as a server sees it, by protocol; %s is the codec.
 CONTENT_TYPES = {CONNECT: "application/connect+%s", WEB: "application/grpc-web+%s", TEXT: "application/grpc-web-text+%s",
                  GRPC: "application/grpc+%s"}
 DETAILS = (error_details_pb2.ErrorInfo(reason="STALE", domain="example.com", metadata={"a": "1"}),
