@@ -233,8 +233,7 @@ extension Hop {
   public func finish(_ status: Status) -> Outcome {
     if hasEnded { return check() }
     if currentEvent == .none {
-      // The call may have ended on the driving thread since the check above.
-      guard mayAct else { return hasEnded ? .gone : refuse(.startNotCome) }
+      guard mayAct else { return inOtherState(.startNotCome) }
       return endSoon(status)
     }
     let job = isInline ? nil : job
@@ -295,9 +294,13 @@ extension Hop {
       call.perform(.put(self, .halfClose))
       return .ok
     case .halfClosed: return .already
-    case .asRun, .waiting, .mayAnswer, .answering, .over: return refuse(notBelow)
+    case .asRun, .waiting, .mayAnswer, .answering, .over: return inOtherState(notBelow)
     }
   }
+
+  /// The error of a function that finds the hop in a state that doesn't allow it. Where the call has ended on the driving
+  /// thread since the function's first check, that is the reason.
+  private func inOtherState(_ why: Refusal) -> Outcome { hasEnded ? .gone : refuse(why) }
 
   /// Why the hop can't send an event of its own toward the server. Any thread.
   private var notBelow: Refusal {
@@ -314,7 +317,7 @@ extension Hop {
     if hasEnded { return .gone }
     guard message.isObject == seesObjects else { return refuseForm() }
     if call.isDriving { call.splitRun(at: index) }
-    guard seen == .open else { return refuse(notBelow) }
+    guard seen == .open else { return inOtherState(notBelow) }
     if let job = isInline ? nil : job {
       job.injected.append(.send(message))
       return .ok
@@ -355,7 +358,7 @@ extension Hop {
       _ = noteDelivered(.receive)
       return submit(.answer(self, .receive(message)))
     case .open, .halfClosed: break
-    case .asRun, .waiting, .over: return refuse(.startNotCome)
+    case .asRun, .waiting, .over: return inOtherState(.startNotCome)
     }
     if let job {
       guard spendShared() else { return .wouldBlock }
@@ -386,7 +389,7 @@ extension Hop {
   public func deliverHeaders(_ headers: Metadata) -> Outcome {
     if hasEnded { return .gone }
     if call.isDriving { call.splitRun(at: index) }
-    guard mayDeliver else { return refuse(notAnswering) }
+    guard mayDeliver else { return inOtherState(notAnswering) }
     let outcome = noteDelivered(.headers)
     guard outcome == .ok else {
       return outcome == .state ? refuse(answered.hasEnded ? .hasDeliveredStatus : .headersLate) : outcome
@@ -400,7 +403,7 @@ extension Hop {
   public func deliverStatus(_ status: Status) -> Outcome {
     if hasEnded { return .gone }
     if call.isDriving { call.splitRun(at: index) }
-    guard mayDeliver else { return refuse(notAnswering) }
+    guard mayDeliver else { return inOtherState(notAnswering) }
     let outcome = noteDelivered(.status)
     guard outcome == .ok else { return outcome }
     call.submit(.answer(self, .status(status)))

@@ -324,3 +324,67 @@ TEST(end_is_final_in_asynchronous_style) {
     }
   }
 }
+
+/* ---- A retained hop, as the call ends ---- */
+
+typedef struct racing {
+  penstock_hop *hop;
+  int32_t verdict; /* on start */
+  int function;
+  atomic_int runs;
+} racing;
+
+static int32_t keep_at_start(probe *self, penstock_hop *hop, int32_t event) {
+  racing *plan = self->context;
+  if (event != PENSTOCK_EVENT_START) return PENSTOCK_NEXT;
+  plan->hop = penstock_hop_retain(hop);
+  return plan->verdict;
+}
+
+/* Calls one function until the hop is gone. Where start has come, E_STATE would speak of a hop
+ * that start has not reached. */
+static void *act_until_gone(void *pointer) {
+  racing *plan = pointer;
+  penstock_result result = PENSTOCK_OK;
+  while (result != PENSTOCK_E_GONE) {
+    result = plan->function == 0   ? penstock_hop_half_close(plan->hop)
+             : plan->function == 1 ? penstock_hop_deliver_headers(plan->hop, NULL)
+                                   : penstock_hop_deliver(plan->hop, "x", 1);
+    atomic_fetch_add(&plan->runs, 1);
+    if (result == PENSTOCK_E_STATE) {
+      test_failed(__FILE__, __LINE__, "function %d gave E_STATE", plan->function);
+      return NULL;
+    }
+  }
+  return NULL;
+}
+
+TEST(retained_hop_is_gone_when_its_call_ends_meanwhile) {
+  penstock_channel *other = open_channel();
+  for (int round = 0; round < test_rounds(600) && !test_failures(); round++) {
+    racing plan = {.function = round % 3, .verdict = round % 3 ? PENSTOCK_TAKE : PENSTOCK_NEXT};
+    probe here;
+    probe_init_with(&here, "here", keep_at_start, &plan);
+    penstock_channel *channel = open_channel();
+    probe_add(&here, channel, 1);
+    penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+    check_echo(other); /* the loop has carried out the verdict on start */
+    pthread_t thread;
+    pthread_create(&thread, NULL, act_until_gone, &plan);
+    int least = (int)test_random(50);
+    EVENTUALLY(atomic_load(&plan.runs) > least);
+    OK(penstock_call_cancel(call, "enough"));
+    pthread_join(thread, NULL);
+    penstock_reply *reply = NULL;
+    OK(penstock_call_wait(call, &reply));
+    /* A half-close lets the server end the call, perhaps before the cancel. */
+    if (plan.function != 0 || penstock_reply_code(reply) != PENSTOCK_STATUS_OK)
+      CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_CANCELLED);
+    penstock_reply_release(reply);
+    penstock_call_release(call);
+    penstock_hop_release(plan.hop);
+    penstock_channel_release(channel);
+    probe_wait_finalized(&here);
+  }
+  penstock_channel_release(other);
+}
