@@ -264,9 +264,8 @@ public func penstock_request_compression(_ request: OpaquePointer!) -> UnsafePoi
 public func penstock_request_set_compression(_ request: OpaquePointer!, _ name: UnsafePointer<CChar>!)
   -> penstock_result
 {
-  guard let name, let compression = Compression(named: bytes(name)) else {
-    return fail(request, .invalidArgument)
-  }
+  guard let name, let compression = Compression(named: bytes(name)), bytesEqual(bytes(name), compression.name)
+  else { return fail(request, .invalidArgument) }
   return set(request, { $0.compression = compression }, options: { $0.compression = compression })
 }
 

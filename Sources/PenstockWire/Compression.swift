@@ -21,8 +21,8 @@ public enum Compression: Int, Sendable {
     }
   }
 
-  /// The compression with this name, which may also be written as RFC 9110 allows it: "All content codings are
-  /// case-insensitive", and "x-gzip" is equivalent to "gzip". nil: there is none.
+  /// The compression with this name in a received field, which may also be written as RFC 9110 allows it: "All content
+  /// codings are case-insensitive", and "x-gzip" is equivalent to "gzip". nil: there is none.
   public init?(named name: ByteView) {
     if equalIgnoringCase(name, "identity") {
       self = .identity

@@ -40,6 +40,9 @@ TEST(options_request) {
   CHECK_RESULT(penstock_request_set_credentials(request, ""), PENSTOCK_E_INVALID_ARGUMENT);
   CHECK_RESULT(penstock_request_set_deadline_ms(request, -2), PENSTOCK_E_INVALID_ARGUMENT);
   CHECK_RESULT(penstock_request_set_compression(request, "lzma"), PENSTOCK_E_INVALID_ARGUMENT);
+  /* The names are those of the options, and not all that a server may send. */
+  CHECK_RESULT(penstock_request_set_compression(request, "GZIP"), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_RESULT(penstock_request_set_compression(request, "x-gzip"), PENSTOCK_E_INVALID_ARGUMENT);
   OK(penstock_request_set_authority(request, "other.example"));
   OK(penstock_request_set_compression(request, "gzip"));
   OK(penstock_request_set_content_subtype(request, "json"));
