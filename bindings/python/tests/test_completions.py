@@ -143,27 +143,44 @@ def test_a_factory_gives_each_call_its_own_object_or_declines(channel: Channel) 
     ]
 
 
-def test_an_event_without_a_callback_may_be_gone(channel: Channel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if another thread ended the call while the event passed: no callback has failed."""
-    resolve = _raw.penstock_hop_resolve
+def raises() -> Any:
+    raise ValueError("create")
+
+
+@pytest.mark.parametrize("make", [object, lambda: None, CompletionInterceptor, raises])
+def test_an_event_without_a_callback_may_be_gone(
+    channel: Channel, monkeypatch: pytest.MonkeyPatch, make: Callable[[], Any]
+) -> None:
+    """As if another thread ended the call while the event passed: no callback has failed, but for a `create` that has
+    raised."""
+    resolve, end = _raw.penstock_hop_resolve, _raw.penstock_hop_end_with
 
     def gone(handle: int, verdict: int) -> int:
         resolve(handle, verdict)
         return E_GONE
 
+    def ended(handle: int, status: int) -> int:
+        end(handle, status)
+        return E_GONE
+
     class Makes(CompletionInterceptor):
         def create(self, method: str, kind: Kind) -> Any:
-            return object()
+            return make()
 
     channel.add_interceptor(Makes())
     monkeypatch.setattr(_raw, "penstock_hop_resolve", gone)
-    reported: List[Any] = []
-    penstock.set_exception_hook(lambda *report: reported.append(report))
+    monkeypatch.setattr(_raw, "penstock_hop_end_with", ended)
+    reported: List[str] = []
+    penstock.set_exception_hook(lambda name, callback, error: reported.append(callback))
     try:
-        assert unary(channel) == b"x"
+        if make is raises:
+            with pytest.raises(RpcError, match="create"):
+                unary(channel)
+        else:
+            assert unary(channel) == b"x"
     finally:
         penstock.set_exception_hook(None)
-    assert reported == []
+    assert reported == (["create"] if make is raises else [])
 
 
 class Starts(CompletionInterceptor):

@@ -58,28 +58,28 @@ class CompletionInterceptor:
 
     def on_start(self, metadata: Metadata, done: Completion) -> None:
         """Before anything is sent: the request's metadata, which may be changed until ``done`` is called."""
-        done.next()
+        done._pass()
 
     def on_send(self, message: bytes, done: Completion) -> None:
         """A message to the server. ``done.next(other)`` replaces it."""
-        done.next()
+        done._pass()
 
     def on_half_close(self, done: Completion) -> None:
         """The caller is done sending."""
-        done.next()
+        done._pass()
 
     def on_headers(self, metadata: Metadata, done: Completion) -> None:
         """Response headers; a trailers-only answer has none."""
-        done.next()
+        done._pass()
 
     def on_receive(self, message: bytes, done: Completion) -> None:
         """A message from the server. ``done.next(other)`` replaces it."""
-        done.next()
+        done._pass()
 
     def on_status(self, status: Status, done: Completion) -> None:
         """The call has ended. A status of a local cancel or deadline can't be changed, and goes on by
         itself."""
-        done.next()
+        done._pass()
 
     def on_cancel(self, status: Status) -> None:
         """Something other than this hop has ended the call: no `on_status` follows."""
@@ -155,6 +155,12 @@ class Completion(RequestFields):
             self._hop = Hop(self._handle, self._registered).retain()
         return self._hop
 
+    def _pass(self) -> None:
+        """Lets an event go on for which the program has no callback. Another thread may have ended the call
+        meanwhile, which is no failure of the program's."""
+        with contextlib.suppress(GoneError):
+            self.next()
+
     def _end(self) -> None:
         """Notes that the callback has returned."""
         self._running = False
@@ -199,9 +205,7 @@ def _call(callback: str, handle: int, number: Optional[int]) -> None:
     try:
         method = None if registered is None else getattr(registered.methods, callback, None)
         if method is None:
-            # Another thread may have ended the call meanwhile.
-            with contextlib.suppress(GoneError):
-                done.next()
+            done._pass()
             return
         try:
             run(of_hop(handle, registered), method, *_shown(callback, done), done)
@@ -236,7 +240,9 @@ class _Unmade:
         self._message = message
 
     def on_start(self, metadata: Metadata, done: Completion) -> None:
-        done.end(StatusCode.INTERNAL, self._message)
+        # Another thread may have ended the call meanwhile.
+        with contextlib.suppress(GoneError):
+            done.end(StatusCode.INTERNAL, self._message)
 
 
 def _drop(given: Dict[str, Any]) -> None:
