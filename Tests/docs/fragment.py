@@ -1,4 +1,4 @@
-"""Runs a Python fragment of docs/interceptors.md: `fragment.py SOURCE TARGET [CODE]`.
+"""Runs a Python fragment of a document: `fragment.py SOURCE TARGET [CODE]`.
 
 Registers the interceptors that the fragment defines, and makes a unary call and a stream. At least one callback of these
 interceptors has to run. With CODE, the server ends the first attempt of each call with that status; with the environment
