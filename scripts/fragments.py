@@ -1,16 +1,14 @@
 """Finds the code blocks of a document that are not whole programs, and makes programs of them: a block in C is put between
 Tests/docs/prelude.h and main.h, one in Python into fragment.py. scripts/check-docs runs them against a server.
 
-A comment before a block has its settings: `<!-- state: last; fails: UNAVAILABLE; level: PENSTOCK_LEVEL_BOTH -->`. A
-block of statements without a function is the body of an on_start. `style: async` is for a block in C with an on_status of
-the asynchronous style.
+A comment before a block in C says which object its `state` is: `<!-- state: counter -->`. A block of statements without a
+function is the body of an on_start.
 """
 
 import re
 
 BLOCK = re.compile(r"(?:<!-- ([^>]*) -->\s*)?```(c|python)\n(.*?)```", re.S)
-CALLBACKS = ("create", "destroy", "on_start", "on_send", "on_half_close", "on_headers", "on_receive", "on_status",
-             "on_demand", "on_sent", "on_pick", "intercept", "use", "encode", "have_token", "say_what_hangs")
+CALLBACKS = ("create", "destroy", "on_start", "on_send", "on_headers", "on_receive", "say_what_hangs")
 
 
 def fragments(text):
@@ -31,10 +29,4 @@ def c_source(text, settings):
     defines = [f"#define HAS_{name}" for name in CALLBACKS if re.search(rf"^static \w+ {name}\(", text, re.M)]
     state = settings.get("state", "nothing")
     defines.append(f"#define STATE {state if state == 'nothing' else '(void *)&' + state}")
-    if "fails" in settings:
-        defines.append(f"#define FAILS PENSTOCK_STATUS_{settings['fails']}")
-    if "style" in settings:
-        defines.append("#define ASYNC")
-    if "level" in settings:
-        defines.append(f"#define LEVEL {settings['level']}")
     return '#include "prelude.h"\n' + "\n".join(defines) + f'\n{text}\n#include "main.h"\n'

@@ -14,7 +14,7 @@ extension Call {
   /// Whether a hop above the one at `index` ends the call right now: then this hop has nothing more to say.
   func isEnding(above index: Int) -> Bool { ending.map { $0.hop < index } ?? false }
 
-  /// Ends the call because of a fault of this hop's interceptor (law 7 in docs/interceptors.md).
+  /// Ends the call because of a fault of this hop's interceptor (law 7 in docs/laws.md).
   func fail(_ hop: Hop, _ what: StaticString, code: StatusCode = .internal) {
     spendTicket(hop)
     finish(at: hop.index, failure(of: hop, what, code: code))

@@ -51,7 +51,7 @@ extension Call {
   public enum Resolution {
     case verdict(Verdict)
     case finish(Status)
-    /// The interceptor broke law 7 (docs/interceptors.md) in this way.
+    /// The interceptor broke law 7 (docs/laws.md) in this way.
     case broken(StaticString)
   }
 }

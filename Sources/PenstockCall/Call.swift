@@ -9,7 +9,7 @@ import Synchronization
 /// queued in `pending` and done after it, so callbacks are never nested.
 ///
 /// `Call+Input` lists the inputs. `Call+Advance` moves events, `Call+Signals` signals; `Call+Settle` handles an
-/// event at one hop, and `Call+End` the call's end. docs/interceptors.md describes the order of events.
+/// event at one hop, and `Call+End` the call's end. docs/laws.md describes the order of events.
 public final class Call {
   enum Phase: Equatable {
     /// `open` has not run yet.

@@ -55,7 +55,7 @@ extension Life {
   }
 }
 
-/// The ways in which a hop's part in a call ends (law 2 in docs/interceptors.md).
+/// The ways in which a hop's part in a call ends (law 2 in docs/laws.md).
 enum Ending: Equatable {
   /// The status has left the hop upward.
   case passed

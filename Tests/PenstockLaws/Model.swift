@@ -1,6 +1,6 @@
 import PenstockCall
 
-/// The laws of the chain (docs/interceptors.md) as a model. It is written from that document, and not from
+/// The laws of the chain (docs/laws.md) as a model. It is written from that document, and not from
 /// the code. It is meant to be clear, not fast.
 ///
 /// The model gets every input of a call and every action of the call, as it happens, and decides whether the

@@ -1,5 +1,5 @@
 /* The counts of demanded messages and of sent messages stay exact, whatever a hop does. The hop under test is between a
- * caller and a hop that has taken the call and counts the demand. docs/interceptors.md, "Demand". */
+ * caller and a hop that has taken the call and counts the demand. docs/hops.md, "Demand". */
 #include "others.h"
 
 typedef int32_t (*hook)(probe *, penstock_hop *, int32_t);

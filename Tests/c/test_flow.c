@@ -1,5 +1,5 @@
 /* Flow control through a chain: a slow reader stops the server, a slow server stops the sender, the memory in use stays
- * limited, and the counts of demanded and of sent messages stay exact, whatever hops do. docs/interceptors.md,
+ * limited, and the counts of demanded and of sent messages stay exact, whatever hops do. docs/hops.md,
  * "Demand". */
 #include "observed.h"
 

@@ -1,4 +1,4 @@
-/* interceptor.h: order, filters, lifetimes, values. Laws are those of docs/interceptors.md. */
+/* interceptor.h: order, filters, lifetimes, values. Laws are those of docs/laws.md. */
 #include "unary.h"
 
 TEST(interceptor_order) {

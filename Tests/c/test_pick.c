@@ -1,4 +1,4 @@
-/* on_pick of a hop, which sees the picked address (docs/interceptors.md). */
+/* on_pick of a hop, which sees the picked address (docs/hops.md). */
 #include "watchers.h"
 
 TEST(pick_is_per_attempt) {

@@ -1,4 +1,4 @@
-/* penstock_request_prefer: calls that ask for an endpoint (docs/interceptors.md). */
+/* penstock_request_prefer: calls that ask for an endpoint (docs/hops.md). */
 #include "watchers.h"
 
 typedef struct {

@@ -1,5 +1,5 @@
 /* Functions of a hop outside its callbacks, on another thread: end the call, half-close, send. Also answers that are
- * delivered before there is demand. docs/interceptors.md, "From any thread". */
+ * delivered before there is demand. docs/hops.md, "From any thread". */
 #include "calls.h"
 #include "hops.h"
 #include "unary.h"

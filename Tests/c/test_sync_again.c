@@ -1,5 +1,5 @@
 /* sync.h: next called again. The call begins again below the hop, as often as the function calls next; if that is not
- * possible, the earlier status is kept, and penstock_hop_why gives the reason. docs/interceptors.md, "Retry with back-off". */
+ * possible, the earlier status is kept, and penstock_hop_why gives the reason. docs/cookbook.md, "Retry with back-off". */
 #include "calls.h"
 #include "hops.h"
 #include "syncer.h"

@@ -6,7 +6,7 @@
  * keep the order of registration (or its reverse, see the channel's "tie_order"). A call's chain, its interceptors in
  * this order, is fixed when the call is created. Each interceptor in it is a hop. A hop above another is nearer to the
  * caller, a hop below is nearer to the server. A call has two lanes: outbound events go down, inbound events come up.
- * docs/interceptors.md has the laws and drawings.
+ * docs/interceptors.md has drawings, docs/laws.md the laws.
  */
 #ifndef PENSTOCK_INTERCEPTOR_H
 #define PENSTOCK_INTERCEPTOR_H

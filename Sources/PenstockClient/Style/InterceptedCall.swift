@@ -254,7 +254,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   }
 
   /// The status (INTERNAL) of a call that ends because its interceptor has broken the rules for its functions
-  /// (law 7 in docs/interceptors.md).
+  /// (law 7 in docs/laws.md).
   func broken(_ what: StaticString) -> Status {
     Status(
       .internal, parts: ("interceptor '" as StaticString).bytes,

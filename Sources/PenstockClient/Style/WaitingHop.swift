@@ -76,7 +76,7 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
   }
 
   /// If the user had to resolve the event and has not done so, the call ends with INTERNAL (law 7 in
-  /// docs/interceptors.md). The callback has returned by now, because it holds a reference to the handle
+  /// docs/laws.md). The callback has returned by now, because it holds a reference to the handle
   /// while it runs.
   deinit {
     if owesEnd, case .waiting(let ticket) = state {

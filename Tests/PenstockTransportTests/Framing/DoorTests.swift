@@ -4,7 +4,7 @@ import Testing
 
 @testable import PenstockTransport
 
-/// Checks that random chains of interceptors keep the laws of docs/interceptors.md with another framing and
+/// Checks that random chains of interceptors keep the laws of docs/laws.md with another framing and
 /// another transport.
 @Suite(.serialized) struct DoorTests {
   @Test(arguments: [Framing.Opening.atOnce, .whole])

@@ -1,5 +1,5 @@
 """Callbacks that raise, return something that is no verdict, or do what a callback may not. The call ends with
-INTERNAL (law 7 of docs/interceptors.md)."""
+INTERNAL (law 7 of docs/laws.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The program's pickers (docs/channel.md), on_pick and prefer (docs/interceptors.md), with several servers."""
+"""The program's pickers (docs/channel.md), on_pick and prefer (docs/hops.md), with several servers."""
 
 from __future__ import annotations
 
