@@ -5,6 +5,9 @@ behind the name:
 
     prints: TEXT        what it has to print instead
     fails: CODE         the server ends the first call with this status: once as an error alone, once behind headers
+    server: tls         the server has the certificates that the page makes in its block behind `<!-- certificates -->`;
+                        the program runs beside them
+    also: c++           a program in C that is built and run as C++17, too
     needs: PACKAGE ...  what pkg-config names, to build with
     files: PATH ...     files that are put beside the program; a .proto is given to the compiler for the language
 
@@ -21,6 +24,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PYTHON = ROOT / ".venv" / "bin" / "python"
 PROGRAM = re.compile(r"<!-- program: (\S+?)((?:; \w+: [^;>]+?)*) -->\s*```\w+\n(.*?)```", re.S)
 OUTPUT = re.compile(r"<!-- output: (\S+) -->\s*```\w*\n(.*?)```", re.S)
+CERTIFICATES = re.compile(r"<!-- certificates -->\s*```sh\n(.*?)```", re.S)
 CODES = {"UNAUTHENTICATED": 16, "UNAVAILABLE": 14}
 WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter")
 
@@ -69,6 +73,13 @@ def failing(code, begins, folder):
     return script
 
 
+def certificates(text, folder):
+    """Runs the block of a document that makes certificates; returns the options of a peer that has them."""
+    run("bash", "-ec", CERTIFICATES.search(text)[1], cwd=folder)
+    files = {"--cert": "server.pem", "--key": "server.key", "--client-ca": "ca.pem"}
+    return ["--tls", *(part for option, file in files.items() for part in (option, folder / file))]
+
+
 def build(name, text, settings, folder, prefix):
     """Builds a program; returns the command that runs it, and its environment."""
     source = folder / name
@@ -99,12 +110,21 @@ def beside(path, plus, folder):
     return [folder / f"{path.stem}.pb-c.c"]
 
 
-def problem(name, settings, text, output, folder, prefix, target):
-    """Builds and runs a program; says what is wrong with it, or None."""
+def problem(name, settings, text, page, folder, prefix, target):
+    """Builds and runs a program of `page`; says what is wrong with it, or None."""
+    if "also" in settings:
+        settings = {key: value for key, value in settings.items() if key != "also"}
+        wrong = problem(f"{pathlib.Path(name).stem}.cc", settings, text, page, folder, prefix, target)
+        if wrong:
+            return wrong
+    output = outputs(page).get(name)
     try:
         command, environment = build(name, text, settings, folder, prefix)
         printed = []
-        if "fails" not in settings:
+        if settings.get("server") == "tls":
+            with Peer(*certificates(page, folder)) as other:
+                printed.append(run(*command, other, env=environment, cwd=folder))
+        elif "fails" not in settings:
             printed.append(run(*command, target, env=environment))
         else:
             for begins in ("error", "headers"):
