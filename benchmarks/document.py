@@ -74,6 +74,7 @@ COUNTED = """Written by `benchmarks/profile --append TITLE`: instructions of the
 repeat to 0.5 %, except for 64 KiB down, where the copies are 15,000 to 100,000 from run to run. A large copy counts about one
 instruction a byte."""
 SIZE = "Written by `scripts/size --keep`: bytes of the stripped library."
+BESIDE = "Written by `benchmarks/beside.py`: the stripped shared objects of other libraries, without what they need beside them."
 
 
 def figures(name):
@@ -201,6 +202,11 @@ def size(found):
     return rows(("part", "code", "data", "all", "share"), [*cells, ["stripped", f"{code:,}", f"{data:,}", f"{total:,}", ""]])
 
 
+def beside(found):
+    cells = [[name, f"{one['bytes']:,}", ", ".join(one["files"])] for name, one in found.items()]
+    return rows(("library", "bytes", "files"), cells)
+
+
 def page():
     compared = figures("protocols")
     chains, growth, counted = figures("interceptors"), figures("growth")["axes"], figures("instructions")
@@ -215,7 +221,8 @@ def page():
         out += [f"### More {AXES[axis]}" if axis != "bytes" else "### Larger messages", "", *growth_table(axis, found), "",
                 f"![{found['axis']}](figures/growth-{axis}.svg)", ""]
     out += ["## Instructions per call", "", COUNTED, "", *layers(counted["layers"]), "", "### History", "", *history(counted), "",
-            "## Parts of the library", "", SIZE, "", *size(figures("size"))]
+            "## Parts of the library", "", SIZE, "", *size(figures("size")), "",
+            "### Other libraries", "", BESIDE, "", *beside(figures("beside"))]
     return "\n".join(out) + "\n"
 
 

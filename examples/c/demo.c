@@ -344,6 +344,31 @@ static void defer(penstock_channel *channel) {
   penstock_reply_release(reply);
 }
 
+/* retry: sends a call again that the server has refused for want of a token. */
+static int32_t retry_status(penstock_hop *hop, void *state) {
+  see(hop, state);
+  if (penstock_status_code(penstock_hop_status(hop)) != PENSTOCK_STATUS_UNAUTHENTICATED ||
+      penstock_hop_can_restart(hop) != PENSTOCK_OK)
+    return PENSTOCK_NEXT;
+  penstock_metadata_remove(penstock_request_metadata(penstock_hop_request(hop)), "x-status");
+  return PENSTOCK_RESTART;
+}
+
+static void send_again(penstock_channel *channel) {
+  title("7. A call is sent again, and its caller does not notice: retry (275) is above late (250)");
+  static watcher retry_watcher = {"retry"};
+  penstock_interceptor table = watching(&retry_watcher);
+  table.on_status = retry_status;
+  table.replay_bytes = 1024;
+  penstock_interceptor_id id = add(channel, table, 275);
+  /* The peer ends a call with the status that the request's metadata asks for. */
+  penstock_reply *reply = unary(channel, "again", "{\"deadline_ms\": 10000, \"metadata\": {\"x-status\": \"16\"}}");
+  must(penstock_registration_remove(id, &error));
+  show(trace_in(reply));
+  expect(penstock_reply_code(reply) == PENSTOCK_STATUS_OK && says(reply, "again"), "the caller gets its answer");
+  penstock_reply_release(reply);
+}
+
 static int32_t guard_start(penstock_hop *hop, void *state) {
   (void)state;
   note(hop, "guard");
@@ -352,7 +377,7 @@ static int32_t guard_start(penstock_hop *hop, void *state) {
 }
 
 static void reject(penstock_channel *channel) {
-  title("7. A call is rejected: guard (275) is above late (250)");
+  title("8. A call is rejected: guard (275) is above late (250)");
   penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
   table.name = "guard";
   table.methods = "/penstock.Echo/Un*";
@@ -371,11 +396,10 @@ static void reject(penstock_channel *channel) {
 }
 
 static void error_detail(penstock_channel *channel) {
-  title("8. An error with a detail of the application's own");
+  title("9. An error with a detail of the application's own");
   const complaint sent = {"the pipes", 3};
   encoded status = complaint_status(PENSTOCK_STATUS_FAILED_PRECONDITION, &sent);
 
-  /* The peer ends a call with the status that the request's metadata asks for. */
   penstock_metadata *metadata;
   char *json, text[512];
   must(penstock_metadata_new(&metadata));
@@ -413,6 +437,7 @@ int main(int argc, char **argv) {
   four_kinds(channel);
   change_the_chain(channel);
   defer(channel);
+  send_again(channel);
   reject(channel);
   error_detail(channel);
 

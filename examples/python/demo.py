@@ -177,6 +177,19 @@ class Gate(penstock.Interceptor):
         ticket.resume()
 
 
+class Retry(Watch):
+    """Sends a call again that the server has refused for want of a token."""
+
+    replay_bytes = 1024
+
+    def on_status(self, hop):
+        note(hop, self.name)
+        if hop.status.code is StatusCode.UNAUTHENTICATED and hop.can_restart:
+            del hop.request_metadata["x-status"]
+            return Verdict.RESTART
+        return Verdict.NEXT
+
+
 class Guard(penstock.Interceptor):
     """Rejects every call."""
 
@@ -301,8 +314,20 @@ def defer(channel: penstock.Channel) -> None:
     expect(call.trailing_metadata().get("seen-x-token") == "fresh", "the server saw what the thread put in")
 
 
+def send_again(channel: penstock.Channel) -> None:
+    title("7. A call is sent again, and its caller does not notice: retry (275) is above late (250)")
+    registration = channel.add_interceptor(Retry("retry"), priority=275)
+    # The peer ends a call with the status that the request's metadata asks for.
+    answer, call = channel.unary_unary("/penstock.Echo/Unary").with_call(
+        b"again", timeout=TIMEOUT, metadata={"x-status": "16"}
+    )
+    registration.remove()
+    trace_of(call).show()
+    expect(answer == b"again", "the caller gets its answer")
+
+
 def reject(channel: penstock.Channel) -> None:
-    title("7. A call is rejected: guard (275) is above late (250)")
+    title("8. A call is rejected: guard (275) is above late (250)")
     registration = channel.add_interceptor(Guard(), priority=275, methods="/penstock.Echo/Un*")
     try:
         channel.unary_unary("/penstock.Echo/Unary")(b"let me in", timeout=TIMEOUT)
@@ -345,9 +370,8 @@ def put_bytes(number: int, data: bytes) -> bytes:
 
 
 def error_detail(channel: penstock.Channel) -> None:
-    title("8. An error with a detail of the application's own")
-    # The peer ends a call with the status that the request's metadata asks for. x-details-bin is an encoded
-    # google.rpc.Status whose detail is an Any.
+    title("9. An error with a detail of the application's own")
+    # x-details-bin is an encoded google.rpc.Status whose detail is an Any.
     any_of_it = put_bytes(1, b"type.googleapis.com/penstock.Complaint") + put_bytes(2, Complaint("the pipes", 3).encode())
     wanted = {"x-status": "9", "x-message": "no pressure", "x-details-bin": bytes([1 << 3, 9]) + put_bytes(3, any_of_it)}
     try:
@@ -371,6 +395,7 @@ def main() -> int:
         try:
             change_the_chain(channel, four_kinds(channel))
             defer(channel)
+            send_again(channel)
             reject(channel)
             error_detail(channel)
         except penstock.RpcError as error:
