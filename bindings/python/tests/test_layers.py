@@ -14,8 +14,8 @@ import penstock
 PACKAGE = Path(penstock.__file__).parent
 # The folders, from the lowest layer to the highest. The modules beside them are the faces of the package, which only
 # programs import.
-LAYERS = ("_raw", "_handles", "_calls", "_interceptors", "_channels")
-FACES = {"", "ready"}
+LAYERS = ("_raw", "_handles", "_calls", "_interceptors", "_channels", "_aio")
+FACES = {"", "aio", "ready"}
 # The modules of _calls that wait. The others, and the layers below, serve every style of call.
 BLOCKING = {f"_calls.{name}" for name in ("blocking", "call", "caller", "side_channel", "wait")}
 

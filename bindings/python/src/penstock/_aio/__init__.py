@@ -1,0 +1,1 @@
+"""Channels and calls on an event loop of asyncio."""

@@ -1,0 +1,96 @@
+"""Channels whose calls run on an event loop of asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from typing import Any, Mapping, Optional
+
+from .. import _raw
+from .._calls.encoding import Codec
+from .._calls.keywords import Interceptors
+from .._calls.options import CallOptions
+from .._channels.base import TLS, BaseChannel
+from .._channels.picker import Picker
+from .._channels.resolver import Resolver
+from .._handles.verdict import Connectivity
+from .caller import Caller
+from .driver import Group, driver_of
+from .running import Running
+
+
+class Channel(BaseChannel, Caller):
+    """A target, its connections and its interceptors, for the event loop that is running now: only that loop's thread
+    may use the channel. No other thread is needed.
+
+    The arguments are those of `penstock.Channel`, without ``runtime``: the channels of an event loop share a runtime
+    of their own. ``async with`` closes the channel at its end. RuntimeError: no event loop is running.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        *,
+        tls: Optional[TLS] = None,
+        options: Optional[Mapping[str, Any]] = None,
+        interceptors: Interceptors = (),
+        resolver: Optional[Resolver] = None,
+        picker: Optional[Picker] = None,
+        codec: Optional[Codec] = None,
+        loop: Optional[asyncio.AbstractEventLoop] = None,
+    ) -> None:
+        loop = asyncio.get_running_loop() if loop is None else loop
+        driver = driver_of(loop)
+        self._group = Group(driver, loop)
+        super().__init__(
+            target,
+            tls=tls,
+            options=options,
+            interceptors=interceptors,
+            runtime=driver.runtime,
+            resolver=resolver,
+            picker=picker,
+            codec=codec,
+        )
+
+    def _begin(self, running: Running, method: bytes, options: CallOptions) -> None:
+        running.begin(
+            functools.partial(_raw.penstock_channel_call, self._handle, method, running.kind, options.handle)
+        )
+
+    # ---- Connection ----
+
+    async def wait_connectivity(self, state: Connectivity) -> Connectivity:
+        """Waits until the channel's state differs from ``state``, and returns the new state. It does not make the
+        channel connect."""
+        self._group.driver.check()
+        changed: asyncio.Future[Connectivity] = self._group.loop.create_future()
+
+        def see(now: Connectivity) -> bool:
+            if now is not state and not changed.done():
+                changed.set_result(now)
+            return not changed.done()
+
+        self.watch_connectivity(see)
+        return await changed
+
+    # ---- The end ----
+
+    async def close(self, grace: Optional[float] = None) -> None:
+        """Closes the channel: no more calls can be made. Calls that run may go on for ``grace`` seconds (None: not
+        at all) and are then ended with CANCELLED. Returns when the last call has ended."""
+        if grace is None:
+            self._close()
+        else:
+            self._close_gracefully(grace)
+        await self._group.ended()
+        self._close()
+
+    async def __aenter__(self) -> Channel:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<penstock.aio.Channel {self.target!r}>"

@@ -1,0 +1,127 @@
+"""Drives a runtime by an event loop of asyncio: the loop watches the runtime's descriptor; no thread is needed."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import warnings
+import weakref
+from typing import List, Optional, Protocol, Set
+
+from .. import _raw
+from .._channels.runtime import Runtime
+from .._handles.ctrl_c import call
+from .._handles.errors import ClosedError
+from .._handles.fork import process
+from .._raw import constants as c
+
+
+class _Running(Protocol):
+    """The part of `Running` that is used here."""
+
+    method: str
+    is_cancelled: bool
+
+
+class Driver:
+    """The runtime of one event loop, for all channels on that loop.
+
+    The event loop keeps this object, through the reader of the runtime's descriptor, until the loop is closed.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.runtime = Runtime(drive=False)
+        self.is_open = True
+        self.groups: weakref.WeakSet[Group] = weakref.WeakSet()
+        self._process = process()
+        self._loop = weakref.ref(loop)
+        loop.add_reader(self.runtime.fileno(), _Reader(self))
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether calls can be made. False once the loop is closed, and in a forked child that needs new handles."""
+        return self.is_open and self._process == process()
+
+    def check(self) -> None:
+        """ClosedError: the event loop is closed."""
+        if not self.is_open:
+            raise ClosedError(c.E_CLOSED, "the event loop of the channel is closed")
+
+    def turn(self) -> None:
+        """Does all the work that is ready."""
+        result = call(_raw.penstock_runtime_poll, self.runtime._handle, 0)
+        if result not in (c.OK, c.E_BUSY, c.E_INTERRUPTED):
+            loop = self._loop()
+            if loop is not None and not loop.is_closed():
+                loop.remove_reader(self.runtime.fileno())
+
+    def end(self) -> None:
+        """Called when the event loop is closed: no code can wait for a call any more. Ends all calls."""
+        self.is_open = False
+        running = [running for group in self.groups for running in group.running]
+        forgotten = [each for each in running if not each.is_cancelled]
+        if self._process == process():
+            _raw.penstock_runtime_shutdown(self.runtime._handle, 0)
+        if forgotten:
+            names = ", ".join(sorted({each.method for each in forgotten}))
+            text = f"the event loop was closed while {len(forgotten)} calls were running: {names}"
+            warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
+
+
+class Group:
+    """The calls of one channel that have not ended."""
+
+    def __init__(self, driver: Driver, loop: asyncio.AbstractEventLoop) -> None:
+        self.driver = driver
+        self.loop = loop
+        self.running: Set[_Running] = set()
+        self._waiting: List[asyncio.Future[None]] = []
+        driver.groups.add(self)
+
+    async def ended(self) -> None:
+        """Waits until no call is left."""
+        while self.running and self.driver.is_open:
+            future = self.loop.create_future()
+            self._waiting.append(future)
+            await future
+
+    def discard(self, running: _Running) -> None:
+        self.running.discard(running)
+        if self._waiting and not self.running and self.driver.is_open:
+            waiting, self._waiting = self._waiting, []
+            for future in waiting:
+                if not future.done():
+                    future.set_result(None)
+
+
+class _Reader:
+    """The function that the event loop calls when there is work. Only the loop keeps this object, and lets it go when
+    it is closed. So its end tells of the loop's end, for which asyncio has no callback."""
+
+    __slots__ = ("_driver",)
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+
+    def __call__(self) -> None:
+        self._driver.turn()
+
+    def __del__(self) -> None:
+        self._driver.end()
+
+
+_drivers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, weakref.ref[Driver]] = weakref.WeakKeyDictionary()
+_lock = threading.Lock()
+
+
+def driver_of(loop: asyncio.AbstractEventLoop) -> Driver:
+    """The driver of ``loop``, made when it is first asked for."""
+    with _lock:
+        reference = _drivers.get(loop)
+    found: Optional[Driver] = None if reference is None else reference()
+    if found is None or not found.is_usable:
+        # Each loop is used by one thread, so no other thread makes a driver for it meanwhile.
+        found = Driver(loop)
+        with _lock:
+            _drivers[loop] = weakref.ref(found)
+    return found

@@ -1,0 +1,69 @@
+"""What the tests of asyncio share."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, AsyncIterator, Awaitable, Callable, Coroutine, TypeVar
+
+import uvloop
+
+from penstock import aio
+
+T = TypeVar("T")
+Runner = Callable[[Coroutine[Any, Any, Any]], Any]
+
+LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
+    "asyncio": asyncio.new_event_loop,
+    "uvloop": uvloop.new_event_loop,
+}
+
+
+def run_on(make: Callable[[], asyncio.AbstractEventLoop], work: Coroutine[Any, Any, T]) -> T:
+    """Runs ``work`` on a new event loop, in at most a minute, as `asyncio.run` does."""
+    loop = make()
+    try:
+        return loop.run_until_complete(asyncio.wait_for(work, 60))
+    finally:
+        loop.run_until_complete(_end_tasks())
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
+
+
+async def _end_tasks() -> None:
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
+
+
+def opened(target: str, **options: Any) -> aio.Channel:
+    return aio.Channel(target, tls=False, **options)
+
+
+async def eventually(holds: Callable[[], bool]) -> None:
+    """Waits until ``holds()`` is true, for 20 s at most."""
+    deadline = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.001)
+
+
+async def hanging(channel: aio.Channel, count: int) -> None:
+    """Waits until exactly ``count`` calls hang in the server (see `Hanging` in server.py)."""
+    await channel.unary_unary("/penstock.Probe/AwaitHanging")(str(count).encode(), timeout=30)
+
+
+async def each(*items: Any) -> AsyncIterator[Any]:
+    for item in items:
+        await asyncio.sleep(0)
+        yield item
+
+
+async def raises(kind: type[BaseException], work: Awaitable[Any]) -> Any:
+    """The exception of ``kind`` that ``work`` raises."""
+    try:
+        await work
+    except kind as error:
+        return error
+    raise AssertionError(f"{kind.__name__} was not raised")
