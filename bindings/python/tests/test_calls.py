@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 import penstock
-from helpers import Only
+from helpers import Only, eventually
 from penstock import Channel, RpcError, StatusCode
 
 Make = Callable[[Channel], Any]
@@ -190,6 +190,43 @@ def test_a_message_over_the_limits(server: str) -> None:
                 if size > 100:
                     text = "the message to be sent is larger than the limit (101 bytes)"
                     assert caught.value.details() == text
+
+
+def test_a_call_has_limits_and_an_authority_of_its_own(channel: Channel) -> None:
+    seen: List[Any] = []
+    tell = Only(on_start=lambda hop: seen.append((hop.authority, hop.max_send_message_bytes)))
+    call = channel.unary_unary("/penstock.Echo/Unary")
+    answer = call(b"12345", authority="shop.example:1", max_send_message_bytes=5, interceptors=[tell])
+    assert (answer, seen) == (b"12345", [("shop.example:1", 5)])
+    with pytest.raises(RpcError) as caught:
+        call(b"123456", max_send_message_bytes=5)
+    assert caught.value.code() == StatusCode.RESOURCE_EXHAUSTED
+    with pytest.raises(penstock.InvalidArgumentError) as refused:
+        call(b"x", authority="not an authority")
+    assert refused.value.path == "$.authority"
+
+
+def test_a_full_send_buffer_holds_the_requests_up(channel: Channel) -> None:
+    taken: List[int] = []
+    tickets: List[penstock.Ticket] = []
+
+    def requests() -> Iterator[bytes]:
+        for number in range(100):
+            taken.append(number)
+            yield b"x"
+
+    def wait(hop: penstock.Hop) -> penstock.Verdict:
+        tickets.append(hop.ticket())
+        return penstock.Verdict.PAUSE
+
+    gate = Only(on_start=wait)
+    call = channel.stream_stream("/penstock.Echo/Bidi")(requests(), send_buffer_bytes=1, interceptors=[gate])
+    eventually(lambda: len(taken) >= 2)  # one message always has room, and the next one waits
+    for _ in range(3):
+        channel.unary_unary("/penstock.Echo/Unary")(b"meanwhile")
+    assert len(taken) == 2
+    tickets[0].resume()
+    assert len(list(call)) == 100
 
 
 def test_wrong_options_are_refused_by_name(server: str) -> None:

@@ -49,7 +49,7 @@ def test_a_runtime_s_keywords_are_options_with_their_defaults(tables: Dict[str, 
         for name, parameter in inspect.signature(Runtime).parameters.items()
         if name != "drive"
     }
-    assert {name: str(default) for name, default in keywords.items()} == {
+    assert {name: json.dumps(default) for name, default in keywords.items()} == {
         name: table[name]["default"] for name in keywords
     }
 

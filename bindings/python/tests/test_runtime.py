@@ -73,6 +73,34 @@ def test_a_call_spins_before_it_sleeps(server: str) -> None:
         assert resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw - before < 50
 
 
+@pytest.mark.parametrize("loops", [1, 2])
+def test_threads_of_the_library_drive_if_callers_do_not(server: str, loops: int) -> None:
+    seen: List[int] = []
+
+    class Where(Interceptor):
+        def on_start(self, hop: Hop) -> None:
+            seen.append(threading.get_ident())
+
+        def on_status(self, hop: Hop) -> None:
+            seen.append(threading.get_ident())
+
+    with Runtime(caller_drives=False, linger_us=0, loops=loops) as runtime:
+        with Channel(server, tls=False, runtime=runtime, interceptors=[Where()]) as channel:
+            for _ in range(20):
+                assert channel.unary_unary("/penstock.Echo/Unary")(b"x") == b"x"
+        with pytest.raises(penstock.StateError):
+            runtime.fileno()
+    assert len(seen) == 40
+    assert threading.get_ident() not in seen
+
+
+@pytest.mark.parametrize("wrong", [-1, 10000001, 0.5, "1"])
+def test_linger_us_is_checked(wrong: Any) -> None:
+    with pytest.raises(penstock.InvalidArgumentError) as raised:
+        Runtime(linger_us=wrong)
+    assert raised.value.path == "$.linger_us"
+
+
 @pytest.mark.parametrize("wrong", [-1, 1000001, 0.5, "1"])
 def test_spin_us_is_checked(wrong: Any) -> None:
     with pytest.raises(penstock.InvalidArgumentError) as raised:

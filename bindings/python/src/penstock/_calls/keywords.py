@@ -204,6 +204,23 @@ class CallKeywords:
         default=None,
         metadata=_about(None, None, "a `CancelScope`, with which any thread can cancel the call"),
     )
+    max_send_message_bytes: Optional[int] = field(
+        default=None,
+        metadata=_about("max_send_message_bytes", _bytes, "the size limit of one sent message. None: the channel's"),
+    )
+    authority: Optional[str] = field(
+        default=None,
+        metadata=_about("authority", json.dumps, "the authority of the request. None: the channel's"),
+    )
+    send_buffer_bytes: Optional[int] = field(
+        default=None,
+        metadata=_about(
+            "send_buffer_bytes",
+            _bytes,
+            "the size of the buffer in which sent messages wait until the transport takes them; one message always "
+            "has room. None: 262144, and 655360 in a client stream as long as fewer than 16 messages wait",
+        ),
+    )
 
     def __post_init__(self) -> None:
         if self.cancel_scope is not None and not isinstance(self.cancel_scope, CancelScope):

@@ -124,14 +124,34 @@ class Runtime(Keeper, Registering, Uncopied):
     them, so there is no `fileno` and no `poll`, ``drive`` must be True, and callbacks of calls on different channels
     may run on several threads at once. A call can be redirected only to a channel of its own loop.
 
+    ``caller_drives``: whether a thread that waits in a call may drive the loop. With False threads of the library
+    drive, as with several loops. ``linger_us``: for how many microseconds such a loop stays free for the next call
+    before its thread takes it back (0 to 10000000).
+
     InvalidArgumentError: a value is out of range or not a number; its ``path`` names it.
     """
 
-    def __init__(self, *, drive: bool = True, max_workers: int = 4, spin_us: int = 0, loops: int = 1) -> None:
+    def __init__(
+        self,
+        *,
+        drive: bool = True,
+        max_workers: int = 4,
+        spin_us: int = 0,
+        loops: int = 1,
+        caller_drives: bool = True,
+        linger_us: int = 200,
+    ) -> None:
         handle, error = c_void_p(), c_void_p()
-        has_own_threads = drive and loops != 1
-        mode = "thread" if has_own_threads else "host"
-        options = json.dumps({"mode": mode, "max_workers": max_workers, "spin_us": spin_us, "loops": loops}).encode()
+        has_own_threads = drive and (loops != 1 or not caller_drives)
+        given: Dict[str, object] = {
+            "mode": "thread" if has_own_threads else "host",
+            "max_workers": max_workers,
+            "spin_us": spin_us,
+            "loops": loops,
+            "caller_drives": caller_drives,
+            "linger_us": linger_us,
+        }
+        options = json.dumps(given).encode()
         check_with(_raw.penstock_runtime_new(options, byref(handle), byref(error)), error)
         assert handle.value is not None
         _expect_forks()
@@ -165,7 +185,7 @@ class Runtime(Keeper, Registering, Uncopied):
     def fileno(self) -> int:
         """A descriptor that is readable whenever `poll` would do work; not to be closed.
 
-        StateError: the runtime has several loops.
+        StateError: threads of the library drive the runtime: it has several loops, or callers do not drive.
         """
         descriptor = c_int()
         check(_raw.penstock_runtime_fd(self._handle, byref(descriptor)))
@@ -177,7 +197,7 @@ class Runtime(Keeper, Registering, Uncopied):
 
         BusyError: ``timeout`` is 0 and another thread drives the loop, or the caller is a callback. TimedOutError:
         another thread drove the loop for the whole ``timeout``. ClosedError: the runtime has been shut down.
-        StateError: it has several loops.
+        StateError: as in `fileno`.
         """
         wait_ms = -1 if timeout is None else milliseconds(timeout)
         check(self._waiters.wait(_raw.penstock_runtime_poll, self._handle, wait_ms))
