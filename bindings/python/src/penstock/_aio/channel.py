@@ -16,6 +16,7 @@ from .._channels.resolver import Resolver
 from .._handles.verdict import Connectivity
 from .caller import Caller
 from .driver import Group, driver_of
+from .interceptors import LoopTasks
 from .running import Running
 
 
@@ -42,6 +43,7 @@ class Channel(BaseChannel, Caller):
         loop = asyncio.get_running_loop() if loop is None else loop
         driver = driver_of(loop)
         self._group = Group(driver, loop)
+        self._tasks = LoopTasks(self._group)
         super().__init__(
             target,
             tls=tls,
@@ -52,6 +54,10 @@ class Channel(BaseChannel, Caller):
             picker=picker,
             codec=codec,
         )
+
+    def _register(self, options: CallOptions, interceptors: Interceptors) -> None:
+        options._tasks = self._tasks
+        super()._register(options, interceptors)
 
     def _begin(self, running: Running, method: bytes, options: CallOptions) -> None:
         running.begin(

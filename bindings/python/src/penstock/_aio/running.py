@@ -42,6 +42,7 @@ class Running:
         "_driver",
         "_group",
         "_largest",
+        "_raised",
         "_reply",
         "_reply_handle",
         "call",
@@ -77,6 +78,8 @@ class Running:
         self.failure: Optional[RpcError] = None
         self._reply_handle: Optional[int] = None
         self._reply: Optional[Reply] = None
+        # The exception of an `async def` callback.
+        self._raised: Optional[BaseException] = None
         # The response headers, if they have come before the end.
         self.headers: Optional[ReceivedMetadata] = None
         # The response of a call that has one.
@@ -224,7 +227,12 @@ class Running:
         """The exception that tells how the call ended; None: with OK."""
         if self.failure is not None:
             return self.failure
-        return None if self.code == _OK else reply_error(self.reply())
+        if self.code == _OK:
+            return None
+        error = reply_error(self.reply())
+        if error.__cause__ is None:
+            error.__cause__ = self._raised
+        return error
 
     def received_headers(self) -> ReceivedMetadata:
         """The response headers, once they or the end have come."""
@@ -242,6 +250,7 @@ class Running:
         self._group.discard(self)
         lent, self.lent = self.lent, None
         if lent is not None:
+            self._raised = lent.raised
             # The registry has the context until the last callback has returned.
             lent.keep()
         self.wake(self.readers)

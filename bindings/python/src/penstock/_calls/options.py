@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextvars import Context
 from ctypes import byref, c_void_p
-from typing import Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from .. import _raw
 from .._handles.arguments import c_string
@@ -35,7 +35,16 @@ class CallOptions:
     """Parsed options, for any number of calls. The interceptors of a single call are registered on its options. Owns
     a ``penstock_call_options *``."""
 
-    __slots__ = ("__weakref__", "_has_callbacks", "_has_interceptors", "_has_object_level", "handle", "lent", "text")
+    __slots__ = (
+        "__weakref__",
+        "_has_callbacks",
+        "_has_interceptors",
+        "_has_object_level",
+        "_tasks",
+        "handle",
+        "lent",
+        "text",
+    )
     # C has the interceptors of a call until the call has ended, which may be later than the end of this object.
     _kept = None
 
@@ -47,6 +56,8 @@ class CallOptions:
         self._has_object_level = False
         self._has_interceptors = False
         self._has_callbacks = False
+        # What runs the `async def` callbacks of the call's own interceptors, see `Registering`.
+        self._tasks: Any = None
         # The context of the one call with these options, if the call's Python object is to own it.
         self.lent: Optional[CallContext] = None
         # The text of options that may be lent to one call after another.

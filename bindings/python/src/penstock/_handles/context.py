@@ -50,12 +50,14 @@ class CallContext:
     ``keeps``, the objects of the channel and the runtime, which a running call keeps so that each of its callbacks
     finds them."""
 
-    __slots__ = ("_context", "_reference", "keeps")
+    __slots__ = ("_context", "_reference", "keeps", "raised")
 
     def __init__(self, context: Context, lent: bool, keeps: Tuple[Objects, ...]) -> None:
         """``lent``: the call's Python object owns the context. If the registry owned it, a context that refers to the
         object would keep the object, and the call would go on although nobody has it any more."""
         self.keeps = keeps
+        # The exception of an `async def` callback, which C can't keep, because the callback runs in no callback of C.
+        self.raised: Optional[BaseException] = None
         self._reference = weak(context) if lent else None
         self._context = None if lent else context
 
@@ -75,15 +77,21 @@ class CallContext:
 def give(options: int, context: Context, lent: bool, keeps: Tuple[Objects, ...]) -> CallContext:
     """Gives ``context`` to the call that is made with ``options``, a ``penstock_call_options *``. C refers to it
     until the last callback of the call has returned."""
-    given = CallContext(context, lent, keeps)
-    _raw.penstock_call_options_set_context(options, registry.add(given), forget)
-    return given
+    made = CallContext(context, lent, keeps)
+    _raw.penstock_call_options_set_context(options, registry.add(made), forget)
+    return made
 
 
 def of_hop(hop: int, otherwise: Scoped) -> Optional[Context]:
     """The context of the call of ``hop``, a ``penstock_hop *`` in its callback; for a call that no Python code has
     made, the context of the registration."""
     return _of(_raw.penstock_hop_context(hop), otherwise)
+
+
+def given(hop: int) -> Optional[CallContext]:
+    """What Python code has given to the call of ``hop``; None: no Python code has made it, or it has no context."""
+    found = registry.get(_raw.penstock_hop_context(hop))
+    return found if isinstance(found, CallContext) else None
 
 
 def of_pick(pick: int, otherwise: Scoped) -> Optional[Context]:

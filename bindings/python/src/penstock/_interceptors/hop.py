@@ -7,7 +7,7 @@ import json
 import threading
 from contextvars import Context, copy_context
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterable, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Optional, Set, Tuple, Union
 
 from .. import _raw
 from .._calls.keywords import CallKeywords, Interceptors, takes
@@ -66,12 +66,14 @@ class Instance:
     interceptor's registration, and its state for one call. ``failure``: the exception of `create`, after which no
     other callback is called."""
 
-    __slots__ = ("failure", "registered", "state")
+    __slots__ = ("failure", "registered", "state", "tasks")
 
     def __init__(self, registered: Registered, state: object) -> None:
         self.registered = registered
         self.state = state
         self.failure: Optional[BaseException] = None
+        # The tasks of `async def` callbacks that hold up an event.
+        self.tasks: Set[Any] = set()
 
 
 @dataclass(eq=False, repr=False)

@@ -137,7 +137,7 @@ def function_of(interceptor: object) -> Optional[Callable[[Any], Any]]:
 
 def overridden(interceptor: object) -> Dict[str, Callable[[Any], Any]]:
     """The callbacks that ``interceptor`` itself defines, as bound methods by name. TypeError: a callback is not
-    callable, or is async."""
+    callable, or is an async `on_pick`."""
     found = {}
     for callback in _CALLBACKS:
         method = getattr(interceptor, callback, None)
@@ -145,8 +145,8 @@ def overridden(interceptor: object) -> Dict[str, Callable[[Any], Any]]:
             continue
         if not callable(method):
             raise TypeError(f"{type(interceptor).__name__}.{callback} is not callable")
-        if inspect.iscoroutinefunction(method):
-            raise TypeError(f"{type(interceptor).__name__}.{callback} is async, which is not supported yet")
+        if callback == "on_pick" and inspect.iscoroutinefunction(method):
+            raise TypeError(f"{type(interceptor).__name__}.on_pick is async, but the choice of an address can't wait")
         found[callback] = method
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from contextvars import copy_context
 from ctypes import byref, c_uint64, c_void_p, sizeof
-from typing import Any, Callable, Iterable, List, Optional, Protocol, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, List, Optional, Protocol, Tuple, Union
 
 from .. import _raw
 from .._calls.keywords import Interceptors
@@ -29,6 +29,14 @@ from .trampolines import (
 Methods = Union[str, Iterable[str], None]
 
 
+class Tasks(Protocol):
+    """Runs `async def` callbacks as tasks of an event loop."""
+
+    def callbacks(self, name: str, methods: Dict[str, Callable[[Any], Any]]) -> Dict[str, Callable[[Any], Any]]:
+        """The callbacks ``methods`` of the interceptor ``name``, with functions for C in place of those that are
+        async."""
+
+
 class Scope(Protocol):
     """An object on which interceptors can be registered: a channel, a runtime, or the options of a call."""
 
@@ -38,6 +46,8 @@ class Scope(Protocol):
     _has_interceptors: bool
     # Whether an interceptor has been registered whose callbacks are Python functions, so that calls need a context.
     _has_callbacks: bool
+    # What runs `async def` callbacks; None: they are refused.
+    _tasks: Optional[Tasks]
 
     @property
     def _kept(self) -> Optional[Objects]:
@@ -153,6 +163,8 @@ class Registration:
         if function is not None:
             return self._sync_table(function, scope)
         methods = overridden(self.interceptor)
+        if any(map(inspect.iscoroutinefunction, methods.values())):
+            methods = self._with_tasks(methods, scope)
         table = _raw.penstock_interceptor()
         table.headers_wait = self._headers_wait
         if "create" in methods or "destroy" in methods:
@@ -168,6 +180,16 @@ class Registration:
             table.on_connection = connection_trampoline
         self._fill(table, methods, scope)
         return table
+
+    def _with_tasks(self, methods: Dict[str, Callable[[Any], Any]], scope: Scope) -> Dict[str, Callable[[Any], Any]]:
+        name = type(self.interceptor).__name__
+        if scope._tasks is None:
+            raise TypeError(
+                f"{name} has async callbacks, which only channels of penstock.aio and their calls can have"
+            )
+        if any(chosen(self.interceptor)):
+            raise TypeError(f"{name} has async callbacks, which run on the event loop, so it can have no executors")
+        return scope._tasks.callbacks(self.name, methods)
 
     def _register(self, scope: Scope) -> None:
         number, error = c_uint64(), c_void_p()
@@ -334,6 +356,7 @@ class Registering:
     _has_object_level = False
     _has_interceptors = False
     _has_callbacks = False
+    _tasks: Optional[Tasks] = None
 
     def add_interceptor(
         self: Scope,
