@@ -143,7 +143,7 @@ bench-quick:
 	@$(MAKE) -s --no-print-directory $(SHARED) $(PEER)
 	@scripts/bench --quick
 
-## bench-growth: unary calls with growing numbers of one thing, into docs/benchmarks.md; plots in build/growth (4 minutes)
+## bench-growth: unary calls with growing numbers of one thing, into docs/benchmarks.md (4 minutes)
 bench-growth:
 	@scripts/doctor
 	@$(MAKE) -s --no-print-directory $(SHARED) $(PEER)

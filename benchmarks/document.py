@@ -18,6 +18,8 @@ PAGE = ROOT / "docs" / "benchmarks.md"
 SUMMARY = ROOT / "docs" / "performance.md"
 NOISE = table.NOISE
 WHERE_LAYERS = ("kernel", "kernel: copies", "nghttp2", "TLS", "library", "references", "libc", "libc: copies", "program")
+WHERE_COLUMNS = {"kernel": ("kernel",), "nghttp2": ("nghttp2",), "TLS": ("TLS",), "library": ("library", "references"),
+                 "libc": ("libc",), "copies": ("kernel: copies", "libc: copies"), "program": ("program",)}
 LAYERS = ("malloc and free", "nghttp2", "transport", "channel", "call machine", "wire", "ABI", "ready-made interceptors",
           "Swift library", "reference counts", "memory copies", "TLS", "system library", "the program")
 # The work of the hops in the interceptors' benchmark, by the name of the case.
@@ -42,17 +44,16 @@ HEAD = """# Benchmark tables
 
 <!-- Written by benchmarks/document.py from benchmarks/figures: do not edit it. -->
 
-This page has the latest figures that were kept. [performance.md](performance.md) has the main ones, what limits them, and
-advice. The sections come from different runs.
+[performance.md](performance.md) has the main figures, what limits them, and advice. The rates of calls are those of one
+run, below; the other sections come from runs of their own, and so give ratios, CPU time and counts.
 """
-COMPARED = """Written by `make bench`. Rates are medians of the rounds, with the minimum and the maximum. "Client CPU" is per
-call or message. p50 and p99 are by each client's own clock; "between writes" is the time from the write of one request to
-the write of the next, by one clock for all clients. "server" is the share of a core that the server used; `*` means that
-the server is the limit. Ratios are medians of the ratios of each round. `~` marks a spread of more than 15 %: (max - min) /
-median. `bare` is a client without a library."""
-WHERE = """Written by `benchmarks/run where`: the cost of a call or message for a client, against `penstock-peer`: the numbers of
-system calls, of voluntary and other switches and of page faults, and the CPU time in microseconds by layer, including the
-kernel. `library` is libpenstock or grpc++, `references` is Swift's reference counting, `copies` is copying of messages."""
+COMPARED = """Written by `make bench`, whose build/bench.md has the spans, too. Rates are medians of the rounds. "Client CPU" is
+per call or message. p50 and p99 are by each client's own clock. "server" is the share of a core that the server used; `*`
+means that the server is the limit. Ratios are medians of the ratios of each round. `~` marks a spread of more than 15 %:
+(max - min) / median. `bare frames` is a client without a library."""
+WHERE = """Written by `benchmarks/run where`: the cost of a call or message for a client, against `penstock-peer`: system calls,
+voluntary and other switches, and the CPU time in microseconds by layer, including the kernel. `library` is libpenstock or
+grpc++, `copies` is copying of messages, in the kernel too."""
 PROTOCOLS = """Written by `make bench` (alone: `benchmarks/run protocols`): unary calls of 64 bytes to one `penstock-peer`, by
 turns in one run. Over HTTP/1.1 each call in flight has a connection. `bare client` writes prepared requests to as many sockets
 and reads the answers, without a library. From Python, this library is beside `connectrpc`, whose client is pyqwest; both have
@@ -93,12 +94,18 @@ def rows(heads, cells):
 
 
 def where(found):
+    """Fewer columns than are kept: copies are one, and references part of the library."""
     cells, last = [], None
     for row in found["rows"]:
-        shown = ("" if figure is None else f"{figure:.2f}" for figure in row["figures"])
-        cells.append([row["metric"] if row["metric"] != last else "", row["client"], *shown])
+        if row["client"] in table.UNLISTED:
+            continue
+        calls, switches, _, cpu, *layers_ = row["figures"]
+        by = dict(zip(WHERE_LAYERS, layers_))
+        shown = (calls, switches, cpu, *(sum(by[name] or 0 for name in names) for names in WHERE_COLUMNS.values()))
+        cells.append([row["metric"] if row["metric"] != last else "", row["client"],
+                      *("" if not figure else f"{figure:.2f}" for figure in shown)])
         last = row["metric"]
-    return rows(("what", "client", "system calls", "switches", "page faults", "CPU us", *WHERE_LAYERS), cells)
+    return rows(("what", "client", "system calls", "switches", "CPU us", *WHERE_COLUMNS), cells)
 
 
 def far(found):
@@ -112,11 +119,10 @@ def protocols(found):
     cells = []
     for metric, clients in found.items():
         for at, (name, one) in enumerate(clients.items()):
-            cells.append([metric if at == 0 else "", name, f"{one['rate']:,.0f}/s", f"{one['min']:,.0f} .. {one['max']:,.0f}",
-                          f"{one['cpu_us']:.1f}", f"{one['server_busy']:.0%}",
+            cells.append([metric if at == 0 else "", name, f"{one['cpu_us']:.1f}",
                           *(with_quartiles(one, key) for key in ("rate", "cpu_us", "cpu_of_bare"))])
-    return rows(("what", "client", "rate", "min .. max", "client CPU, us", "server", "rate, of gRPC or connectrpc", "CPU, of it",
-                 "CPU, of the bare client"), cells)
+    return rows(("what", "client", "client CPU, us", "rate, of gRPC or connectrpc", "CPU, of it", "CPU, of the bare client"),
+                cells)
 
 
 def with_quartiles(one, key):
@@ -149,8 +155,8 @@ def hop_costs(found):
 
 
 def hop_rates(found):
-    cells = ([count, f"{one['rate']:,.0f}", f"{one['of_none']:.2f}", f"{one['cpu_us']:.2f}"] for count, one in found.items())
-    return rows(("interceptors", "calls/s", "of none", "client CPU, us"), cells)
+    cells = ([count, f"{one['of_none']:.2f}", f"{one['cpu_us']:.2f}"] for count, one in found.items())
+    return rows(("interceptors", "rate, of none", "client CPU, us"), cells)
 
 
 def registry(found):
@@ -169,15 +175,16 @@ def is_noisy(rate):
 
 
 def growth_table(axis, found):
+    """The rates are ratios to the first one: the page has rates of calls in one table only."""
+    first = found["points"][0]["rate"]["median"]
     has_size = axis == "bytes"
     cells = []
     for point in found["points"]:
         rate = point["rate"]
         size = [number(rate["median"] * point["value"] / (1 << 20))] if has_size else []
-        cells.append([f"{point['value']:,}", ("~ " if is_noisy(rate) else "") + number(rate["median"]),
-                      f"{number(rate['min'])} .. {number(rate['max'])}", *size, number(point["cpu_us"]),
-                      f"{point['rss_mb']:.1f}"])
-    return rows((found["axis"], "calls/s", "min .. max", *(["MiB/s each way"] if has_size else []), "client CPU, us a call",
+        cells.append([f"{point['value']:,}", ("~ " if is_noisy(rate) else "") + f"{rate['median'] / first:.3g}", *size,
+                      number(point["cpu_us"]), f"{point['rss_mb']:.1f}"])
+    return rows((found["axis"], "rate, of the first row's", *(["MiB/s each way"] if has_size else []), "client CPU, us a call",
                  "peak RSS, MB"), cells)
 
 
@@ -186,11 +193,6 @@ def layers(found):
     cells = ([name, *(f"{here[name]:,} ({here[name] / here['all']:.0%})" for here in found.values())]
              for name in LAYERS if any(here.get(name) for here in found.values()))
     return [*rows(("layer", *found), cells), "| all | " + " | ".join(f"{here['all']:,}" for here in found.values()) + " |"]
-
-
-def history(found):
-    cells = ([one["date"], one["title"], *(f"{count:,}" for count in one["instructions"])] for one in found["history"])
-    return rows(("date", "change", *found["layers"]), cells)
 
 
 def size(found):
@@ -218,9 +220,8 @@ def page():
            "## Interceptors", "", CHAINS, "", *hop_costs(chains["hops"]), "", RATES, "", *hop_rates(chains["rates"]), "",
            *registry(chains["registry"]), "", "## Growth", "", GROWTH, ""]
     for axis, found in growth.items():
-        out += [f"### More {AXES[axis]}" if axis != "bytes" else "### Larger messages", "", *growth_table(axis, found), "",
-                f"![{found['axis']}](figures/growth-{axis}.svg)", ""]
-    out += ["## Instructions per call", "", COUNTED, "", *layers(counted["layers"]), "", "### History", "", *history(counted), "",
+        out += [f"### More {AXES[axis]}" if axis != "bytes" else "### Larger messages", "", *growth_table(axis, found), ""]
+    out += ["## Instructions per call", "", COUNTED, "", *layers(counted["layers"]), "",
             "## Parts of the library", "", SIZE, "", *size(figures("size")), "",
             "### Other libraries", "", BESIDE, "", *beside(figures("beside"))]
     return "\n".join(out) + "\n"

@@ -2,9 +2,9 @@
 
 The axes: calls in flight, message size, metadata entries, interceptors, channels of one runtime, blocking threads. Each
 point is measured by a separate process, against one penstock-peer. A round goes through all points of an axis, every
-second round backwards. The results are medians, minimum and maximum. Prints tables, writes build/growth.json and a plot
-for each axis into build/growth; a run of all axes also keeps its figures in benchmarks/figures and its plots in
-docs/figures, and writes docs/benchmarks.md. Nothing here fails because of a time.
+second round backwards. The results are medians, minimum and maximum. Prints tables, and writes build/growth.json;
+a run of all axes also keeps its figures in benchmarks/figures, and writes docs/benchmarks.md. Nothing here fails because
+of a time.
 """
 
 import argparse
@@ -21,7 +21,6 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "Tests" 
 
 import document
 import harness
-import plots
 from harness import ROOT
 
 HERE = ROOT / "benchmarks"
@@ -84,14 +83,6 @@ def kept(axis, found):
     return {"axis": AXES[axis][1], "points": points}
 
 
-def plot(axis, found, folder):
-    folder.mkdir(parents=True, exist_ok=True)
-    titles = {"rate": "calls/s", "cpu_us": "client CPU, us a call", "rss_mb": "peak RSS, MB"}
-    panels = [(title, [(one[key]["min"], one[key]["median"], one[key]["max"]) for one in found.values()])
-              for key, title in titles.items()]
-    plots.write(folder / f"growth-{axis}.svg", AXES[axis][1], list(found), panels)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("axes", nargs="*", metavar="AXIS", help=f"of {', '.join(AXES)}; all without")
@@ -111,7 +102,6 @@ def main():
         target = harness.peer("--stream-window", str(1 << 30)).address
         for axis in arguments.axes or AXES:
             results[axis] = measure(axis, program, target, arguments.rounds, arguments.seconds)
-            plot(axis, results[axis], ROOT / "build" / "growth")
     for axis, found in results.items():
         rows = document.growth_table(axis, kept(axis, found))
         print("\n".join(["", *([] if arguments.markdown else [axis]), *rows]))
@@ -121,12 +111,10 @@ def main():
     told = json.dumps({"about": about, "axes": results}, indent=2)
     (ROOT / "build" / "growth.json").write_text(told + "\n")
     if not arguments.axes:
-        for axis, found in results.items():
-            plot(axis, found, ROOT / "docs" / "figures")
         document.keep("growth", {"axes": {axis: kept(axis, found) for axis, found in results.items()}})
     noisy = sum(document.is_noisy(figures["rate"]) for found in results.values() for figures in found.values())
     if not arguments.markdown:
-        print(f"\nfigures in build/growth.json, plots in build/growth\n{noisy} rates moved by more than {document.NOISE:.0%} "
+        print(f"\nfigures in build/growth.json\n{noisy} rates moved by more than {document.NOISE:.0%} "
               "between rounds" + (": this machine is too noisy to tell small differences" if noisy else ""))
     return 0
 

@@ -133,7 +133,7 @@ def print_callers(profile, pattern, limit):
 
 
 def append(title, found):
-    """Keeps the counts of this run, and adds them as a row to the history in docs/benchmarks.md."""
+    """Keeps the counts of this run, and adds them as a row to the history there."""
     told = document.figures("instructions")
     told["layers"] = kept(found)
     totals = [round(found[what].total()) for what in SCENARIOS]
@@ -154,14 +154,14 @@ examples, after `make lib peer`:
   benchmarks/profile flight --callers 'malloc|realloc|allocObject'  who allocates, and how often
   benchmarks/profile flight --callers 'swift_(retain|release)'      who counts references
   benchmarks/profile flight --library ../other/build/lib            another build of the library
-  benchmarks/profile --append "Calls in one slab"   a row for the history in docs/benchmarks.md""")
+  benchmarks/profile --append "Calls in one slab"   a row for the history in benchmarks/figures""")
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help="all without")
     parser.add_argument("--functions", type=int, metavar="N", help="also the N dearest functions")
     parser.add_argument("--callers", metavar="REGEX", help="also who calls the functions that it finds")
     parser.add_argument("--library", type=pathlib.Path, default=harness.LIBRARY, help="the folder of libpenstock.so")
     parser.add_argument("--protocol", default="grpc", help="over HTTP/2: grpc, grpc-web, grpc-web-text or connect")
     parser.add_argument("--append", metavar="TITLE",
-                        help="of all scenarios: keeps the figures, adds a row to the history in docs/benchmarks.md")
+                        help="of all scenarios: keeps the figures, and adds a row to their history")
     arguments = parser.parse_args()
     unknown = [what for what in arguments.scenarios if what not in SCENARIOS]
     if unknown:
