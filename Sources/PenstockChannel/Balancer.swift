@@ -114,10 +114,10 @@ public enum EndpointNews: Equatable, Sendable {
   /// Waiting after a failed attempt is over: the endpoint may be connected to again.
   case rested
   /// The endpoint, which was ready, has no connection left that takes new calls.
-  case left
+  case gone
   /// The endpoint, which was ready, has no connection left that takes new calls, and the last one has
   /// answered no call.
-  case leftUnused
+  case goneUnused
   /// A connection of the endpoint can take a further call, after it was full.
   case room
 }

@@ -14,7 +14,7 @@
 /// |---|---|---|---|---|
 /// | off | - | - | - | - |
 /// | asking | arm, tell(failed) -> waiting | - | - | cancel -> off |
-/// | serving | watch, tell(left) -> asking; too soon: arm, tell(failed) -> waiting | - | - | cancel -> off |
+/// | serving | watch, tell(gone) -> asking; too soon: arm, tell(failed) -> waiting | - | - | cancel -> off |
 /// | refusing | watch -> asking; too soon: arm -> waiting | - | - | cancel -> off |
 /// | waiting | - | watch -> asking, or arm | watch -> asking, anew | cancel -> off |
 /// | unneeded | - | - | - | cancel -> off |
@@ -106,7 +106,7 @@ extension HealthState {
         return Actions(.arm(retry), served ? .tell(.failed) : nil)
       }
       _ = watch(now < retry ? backoff : Backoff(), policy, now, random)
-      return Actions(.watch, served ? .tell(.left) : nil)
+      return Actions(.watch, served ? .tell(.gone) : nil)
     case (.waiting(let backoff, let retry), .time(let random)):
       return now < retry ? Actions(.arm(retry)) : watch(backoff, policy, now, random)
     case (.waiting, .reset(let random)):

@@ -11,7 +11,7 @@
 /// | nameless | - | a pass -> connecting | fail | - | keep(nil) -> idle | -> closed |
 /// | closed | fail | - | - | - | - | - |
 ///
-/// | endpoint i | ready | failed | rested | left | leftUnused | room |
+/// | endpoint i | ready | failed | rested | gone | goneUnused | room |
 /// |---|---|---|---|---|---|---|
 /// | connecting | keep(i), serve -> ready(i) | next; of all: resolve, fail -> failing | connect(i) | - | - | - |
 /// | ready(r) | - | of r: resolve -> naming | - | of r: resolve -> naming | of r: keep(nil) -> idle | of r: serve |
@@ -117,12 +117,12 @@ public struct PickFirst: Equatable {
       let actions = next(&pass, now)
       state = .failing(pass, failures: failures)
       return actions
-    case (.ready(let current), .endpoint(let endpoint, .left)),
+    case (.ready(let current), .endpoint(let endpoint, .gone)),
       (.ready(let current), .endpoint(let endpoint, .failed)):
       guard endpoint == current else { return .none }
       state = .naming
       return Actions(.resolve)
-    case (.ready(let current), .endpoint(let endpoint, .leftUnused)):
+    case (.ready(let current), .endpoint(let endpoint, .goneUnused)):
       guard endpoint == current else { return .none }
       state = .idle
       return Actions(.keep(nil))
@@ -139,12 +139,12 @@ public struct PickFirst: Equatable {
       return .none
     case (.idle, .named), (.idle, .nameless), (.idle, .endpoint), (.idle, .time), (.idle, .rest),
       (.naming, .wanted), (.naming, .endpoint), (.naming, .time),
-      (.connecting, .wanted), (.connecting, .nameless), (.connecting, .endpoint(_, .left)),
-      (.connecting, .endpoint(_, .leftUnused)), (.connecting, .endpoint(_, .room)),
+      (.connecting, .wanted), (.connecting, .nameless), (.connecting, .endpoint(_, .gone)),
+      (.connecting, .endpoint(_, .goneUnused)), (.connecting, .endpoint(_, .room)),
       (.ready, .wanted), (.ready, .nameless), (.ready, .time), (.ready, .endpoint(_, .ready)),
       (.ready, .endpoint(_, .rested)),
-      (.failing, .wanted), (.failing, .nameless), (.failing, .endpoint(_, .left)),
-      (.failing, .endpoint(_, .leftUnused)), (.failing, .endpoint(_, .room)),
+      (.failing, .wanted), (.failing, .nameless), (.failing, .endpoint(_, .gone)),
+      (.failing, .endpoint(_, .goneUnused)), (.failing, .endpoint(_, .room)),
       (.nameless, .wanted), (.nameless, .endpoint), (.nameless, .time),
       (.closed, .named), (.closed, .nameless), (.closed, .endpoint), (.closed, .time), (.closed, .rest),
       (.closed, .close):

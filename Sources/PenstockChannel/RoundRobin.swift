@@ -9,14 +9,14 @@
 /// | nameless | - | connectAll, serve -> spread | fail | keep(nil) -> idle | -> closed |
 /// | closed | fail | - | - | - | - |
 ///
-/// | spread, endpoint i | ready | failed | rested | left, leftUnused | room |
+/// | spread, endpoint i | ready | failed | rested | gone, goneUnused | room |
 /// |---|---|---|---|---|---|
 /// | i was connecting | i is ready; serve | i fails; refresh; of all: fail | connect(i) | - | - |
 /// | i was ready | - | i fails; refresh; of all: fail | - | i is connecting; connect(i), refresh | serve |
 /// | i failed | i is ready; serve | refresh; of all: fail | connect(i) | - | - |
 ///
 /// rest: the channel goes idle, and keep(nil) drops all its connections. rested: endpoint i has waited long
-/// enough after a failure. left, leftUnused: no connection of i takes new calls any more, and the last one has
+/// enough after a failure. gone, goneUnused: no connection of i takes new calls any more, and the last one has
 /// answered calls, or none. room: a connection of i can take another call.
 ///
 /// In each cell of the first table: the actions, then the state that follows. In each cell of the second
@@ -146,15 +146,15 @@ public struct RoundRobin: Equatable {
       return pick == .fail ? Actions(.refresh, .fail(.unconnected)) : Actions(.refresh)
     case (.connecting, .rested), (.failed, .rested):
       return Actions(.connect(index, until: Time.after(timeout, now)))
-    case (.ready, .left), (.ready, .leftUnused):
+    case (.ready, .gone), (.ready, .goneUnused):
       parts[index] = .connecting
       spread(parts)
       return Actions(.connect(index, until: Time.after(timeout, now)), .refresh)
     case (.ready, .room):
       return Actions(.serve)
-    case (.connecting, .left), (.connecting, .leftUnused), (.connecting, .room),
+    case (.connecting, .gone), (.connecting, .goneUnused), (.connecting, .room),
       (.ready, .ready), (.ready, .rested),
-      (.failed, .left), (.failed, .leftUnused), (.failed, .room):
+      (.failed, .gone), (.failed, .goneUnused), (.failed, .room):
       return .none
     }
   }

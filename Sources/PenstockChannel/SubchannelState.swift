@@ -4,7 +4,7 @@
 /// |---|---|---|---|---|---|
 /// | idle | connect(until) -> connecting | - | - | - | closeAll -> closed |
 /// | connecting | - | arm(old), tell(ready) -> ready | fail(retry) -> failed | giveUp, or arm | closeAll -> closed |
-/// | ready | - | - | - | retire, tell(left) -> idle, or arm | closeAll -> closed |
+/// | ready | - | - | - | retire, tell(gone) -> idle, or arm | closeAll -> closed |
 /// | growing | - | arm, tell(room) -> ready, or pausing | arm(retry) -> pausing | giveUp, or arm | closeAll -> closed |
 /// | pausing | - | - | - | arm(old), tell(room) -> ready, or arm | closeAll -> closed |
 /// | failed | - | - | - | tell(rested) -> idle, or arm | closeAll -> closed |
@@ -13,7 +13,7 @@
 /// | | full | room | lessened | lost |
 /// |---|---|---|---|---|
 /// | ready | ask; with `until`, connect(until) -> growing | tell(room) | lessen: tell(room), or -> pausing | retire, lose |
-/// | growing | ask | tell(room) | useless: will pause | retire, tell(left) -> connecting |
+/// | growing | ask | tell(room) | useless: will pause | retire, tell(gone) -> connecting |
 /// | pausing | ask | tell(room) | - | retire, fail(retry) -> failed |
 /// | any other | - | - | - | - |
 ///
@@ -46,7 +46,7 @@
 /// "lose": a connection is useless if it has answered no call and is lost before `retry`, the time at which the next
 /// attempt would have begun if this one had failed. If earlier attempts of the back-off had failed or were useless,
 /// too, fail(retry) -> failed: otherwise a server that ends each connection at once would be connected to without a
-/// pause. In all other cases tell(left) -> idle, or tell(leftUnused) -> idle if the connection has answered no call.
+/// pause. In all other cases tell(gone) -> idle, or tell(goneUnused) -> idle if the connection has answered no call.
 ///
 /// Connections that drain are in none of these states: they go on until their streams have ended, or until
 /// `closeAll`.
@@ -202,7 +202,7 @@ extension SubchannelState {
     case (.ready(_, _, let oldAt), .time):
       if now < oldAt { return oldAt == .max ? .none : Actions(.arm(oldAt)) }
       self = .new
-      return Actions(.retire, .tell(.left))
+      return Actions(.retire, .tell(.gone))
     case (.ready(let backoff, let retry, _), .lost(let answered)):
       return Actions(.retire, lose(backoff, retry, answered, now))
     case (.ready(_, _, let oldAt), .reset):
@@ -222,7 +222,7 @@ extension SubchannelState {
       return Actions(pause(backoff, max(retry, now), oldAt))
     case (.growing(let backoff, let until, let retry, _, _), .lost):
       self = .connecting(backoff, until: until, retry: retry)
-      return Actions(.retire, .tell(.left))
+      return Actions(.retire, .tell(.gone))
     case (.growing(_, let until, _, let oldAt, _), .reset):
       self = .growing(Backoff(), until: until, retry: now, oldAt: oldAt, pauses: false)
       return .none
@@ -294,6 +294,6 @@ extension SubchannelState {
     }
     let isUseless = !answered && now < retry ?? .max
     self = isUseless ? .idle(backoff) : .new
-    return .tell(answered ? .left : .leftUnused)
+    return .tell(answered ? .gone : .goneUnused)
   }
 }

@@ -190,10 +190,10 @@ extension Runtime {
     lock.lock()
     endDriving()
     let next = role.mayGive ? nextWaiter() : nil
-    let left = role.leave(to: next?.thread, at: now, hurries: next == nil && hurries, timer: timers.earliest)
-    if left == .tellHost { tellHost() }
+    let then = role.leave(to: next?.thread, at: now, hurries: next == nil && hurries, timer: timers.earliest)
+    if then == .tellHost { tellHost() }
     lock.unlock()
-    switch left {
+    switch then {
     case .wakeNext: next?.cell.wakeToLook()
     case .wakeOwn: wakeOwn()
     case .tellHost, .nothing: break

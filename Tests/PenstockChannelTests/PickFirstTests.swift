@@ -17,13 +17,13 @@ import Testing
     ("nameless", [.wanted, .nameless]),
     ("closed", [.close]),
   ]
-  static let news: [EndpointNews] = [.ready, .failed, .rested, .left, .leftUnused, .room]
+  static let news: [EndpointNews] = [.ready, .failed, .rested, .gone, .goneUnused, .room]
   static let events: [BalancerEvent] =
     [
       .wanted, .named([.idle, .idle]), .named([.idle]), .named([.transientFailure]), .named([.idle, .ready]),
     ]
     + [.nameless, .time, .rest, .close] + news.map { .endpoint(1, $0) }
-    + [.endpoint(0, .left), .endpoint(0, .leftUnused), .endpoint(0, .room)]
+    + [.endpoint(0, .gone), .endpoint(0, .goneUnused), .endpoint(0, .room)]
 
   static func balancer(_ events: [BalancerEvent]) -> Balancer {
     var balancer = Balancer.pickFirst(PickFirst(timeout: timeout))
@@ -71,9 +71,9 @@ import Testing
       ("connecting", .endpoint(1, .failed), "connecting", Actions(.connect(1, until: 120), .arm(second))),
       ("connecting", .endpoint(1, .rested), "connecting", Actions(.connect(1, until: 120))),
       ("connecting", .time, "connecting", Actions(.connect(1, until: 120), .arm(second))),
-      ("ready", .endpoint(1, .left), "naming", Actions(.resolve)),
+      ("ready", .endpoint(1, .gone), "naming", Actions(.resolve)),
       ("ready", .endpoint(1, .failed), "naming", Actions(.resolve)),
-      ("ready", .endpoint(1, .leftUnused), "idle", Actions(.keep(nil))),
+      ("ready", .endpoint(1, .goneUnused), "idle", Actions(.keep(nil))),
       ("ready", .endpoint(1, .room), "ready(1)", Actions(.serve)),
       ("failing", .endpoint(1, .ready), "ready(1)", Actions(.keep(1), .serve)),
       ("failing", .endpoint(1, .failed), "failing, 1", Actions(.fail(.unconnected))),

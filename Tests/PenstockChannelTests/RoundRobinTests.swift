@@ -25,7 +25,7 @@ import Testing
   ]
   static let events: [BalancerEvent] =
     [.wanted, .named([.idle, .ready]), .named([.transientFailure]), .nameless, .time, .rest, .close]
-    + [EndpointNews.ready, .failed, .rested, .left, .leftUnused, .room].map { .endpoint(1, $0) }
+    + [EndpointNews.ready, .failed, .rested, .gone, .goneUnused, .room].map { .endpoint(1, $0) }
     + [.endpoint(2, .ready)]
 
   static func balancer(_ events: [BalancerEvent], random: UInt64 = 0) -> Balancer {
@@ -72,7 +72,7 @@ import Testing
       all.append((name, .endpoint(1, .failed), "ff", Actions(.refresh, .fail(.unconnected))))
     }
     for (name, after) in [("cr", "cc"), ("fr", "fc")] {
-      for news in [EndpointNews.left, .leftUnused] {
+      for news in [EndpointNews.gone, .goneUnused] {
         all.append((name, .endpoint(1, news), after, Actions(.connect(1, until: 120), .refresh)))
       }
       all.append((name, .endpoint(1, .room), name, Actions(.serve)))
@@ -114,7 +114,7 @@ import Testing
     let order = [0, 2, 3]
     let start = order.firstIndex(of: first)!
     for n in 1...20 { #expect(balancer.choose() == order[(start + n) % 3]) }
-    _ = balancer.handle(.endpoint(2, .left), now: 0)
+    _ = balancer.handle(.endpoint(2, .gone), now: 0)
     let next = (0..<20).map { _ in balancer.choose() }
     #expect(next.filter { $0 == 0 }.count == 10 && next.filter { $0 == 3 }.count == 10)
   }

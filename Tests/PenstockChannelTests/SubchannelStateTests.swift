@@ -79,8 +79,8 @@ import Testing
     (first, .room, first, Actions(.tell(.room))),
     (first, .lessened(answered: false), .ready(tried(1), retry: nil, oldAt: .max), Actions(.tell(.room))),
     (first, .lessened(answered: true), first, Actions(.tell(.room))),
-    (first, .lost(answered: false), .idle(tried(1)), Actions(.retire, .tell(.leftUnused))),
-    (first, .lost(answered: true), .new, Actions(.retire, .tell(.left))),
+    (first, .lost(answered: false), .idle(tried(1)), Actions(.retire, .tell(.goneUnused))),
+    (first, .lost(answered: true), .new, Actions(.retire, .tell(.gone))),
     (first, .reset, .ready(Backoff(), retry: 100, oldAt: .max), .none),
     (first, .unwanted, .new, Actions(.disarm, .retire)),
     (first, .removed, .new, Actions(.disarm, .retire)),
@@ -96,7 +96,7 @@ import Testing
     ),
     (ready, .lessened(answered: true), ready, Actions(.tell(.room))),
     (ready, .lost(answered: false), .failed(tried(2), retry: 150), Actions(.retire, .fail(until: 150))),
-    (ready, .lost(answered: true), .new, Actions(.retire, .tell(.left))),
+    (ready, .lost(answered: true), .new, Actions(.retire, .tell(.gone))),
     (ready, .reset, .ready(Backoff(), retry: 100, oldAt: .max), .none),
     (ready, .unwanted, .new, Actions(.disarm, .retire)),
     (ready, .removed, .new, Actions(.disarm, .retire)),
@@ -109,8 +109,8 @@ import Testing
     (settled, .room, settled, Actions(.tell(.room))),
     (settled, .lessened(answered: false), settled, Actions(.tell(.room))),
     (settled, .lessened(answered: true), settled, Actions(.tell(.room))),
-    (settled, .lost(answered: false), .new, Actions(.retire, .tell(.leftUnused))),
-    (settled, .lost(answered: true), .new, Actions(.retire, .tell(.left))),
+    (settled, .lost(answered: false), .new, Actions(.retire, .tell(.goneUnused))),
+    (settled, .lost(answered: true), .new, Actions(.retire, .tell(.gone))),
     (settled, .time, settled, Actions(.arm(500))),
     (settled, .reset, .ready(Backoff(), retry: 100, oldAt: 500), .none),
     (settled, .unwanted, .new, Actions(.disarm, .retire)),
@@ -122,8 +122,8 @@ import Testing
     (growing, full, growing, Actions(.ask)),
     (growing, grow, growing, Actions(.ask)),
     (growing, .room, growing, Actions(.tell(.room))),
-    (growing, .lost(answered: false), connecting, Actions(.retire, .tell(.left))),
-    (growing, .lost(answered: true), connecting, Actions(.retire, .tell(.left))),
+    (growing, .lost(answered: false), connecting, Actions(.retire, .tell(.gone))),
+    (growing, .lost(answered: true), connecting, Actions(.retire, .tell(.gone))),
     (growing, .time, growing, Actions(.arm(200))),
     (growing, .reset, .growing(Backoff(), until: 200, retry: 100, oldAt: .max, pauses: false), .none),
     (growing, .unwanted, .new, Actions(.drop, .retire)),
@@ -134,8 +134,8 @@ import Testing
     (doubting, full, doubting, Actions(.ask)),
     (doubting, grow, doubting, Actions(.ask)),
     (doubting, .room, doubting, Actions(.tell(.room))),
-    (doubting, .lost(answered: false), connecting, Actions(.retire, .tell(.left))),
-    (doubting, .lost(answered: true), connecting, Actions(.retire, .tell(.left))),
+    (doubting, .lost(answered: false), connecting, Actions(.retire, .tell(.gone))),
+    (doubting, .lost(answered: true), connecting, Actions(.retire, .tell(.gone))),
     (doubting, .time, doubting, Actions(.arm(200))),
     (doubting, .reset, .growing(Backoff(), until: 200, retry: 100, oldAt: .max, pauses: false), .none),
     (doubting, .unwanted, .new, Actions(.drop, .retire)),
@@ -151,11 +151,11 @@ import Testing
     (struggling, .room, struggling, Actions(.tell(.room))),
     (
       struggling, .lost(answered: false), .connecting(tried(2), until: 200, retry: 90),
-      Actions(.retire, .tell(.left))
+      Actions(.retire, .tell(.gone))
     ),
     (
       struggling, .lost(answered: true), .connecting(tried(2), until: 200, retry: 90),
-      Actions(.retire, .tell(.left))
+      Actions(.retire, .tell(.gone))
     ),
     (struggling, .time, struggling, Actions(.arm(200))),
     (struggling, .reset, .growing(Backoff(), until: 200, retry: 100, oldAt: 500, pauses: false), .none),
@@ -193,8 +193,8 @@ import Testing
     (paused, .room, paused, Actions(.tell(.room))),
     (paused, .lessened(answered: false), paused, Actions(.tell(.room))),
     (paused, .lessened(answered: true), paused, Actions(.tell(.room))),
-    (paused, .lost(answered: false), .idle(tried(2)), Actions(.retire, .tell(.leftUnused))),
-    (paused, .lost(answered: true), .new, Actions(.retire, .tell(.left))),
+    (paused, .lost(answered: false), .idle(tried(2)), Actions(.retire, .tell(.goneUnused))),
+    (paused, .lost(answered: true), .new, Actions(.retire, .tell(.gone))),
     (paused, .time, paused, Actions(.arm(500))),
     (paused, .reset, .ready(Backoff(), retry: 100, oldAt: 500), .none),
     (paused, .unwanted, .new, Actions(.disarm, .retire)),
@@ -232,7 +232,7 @@ import Testing
     var state = Self.connecting
     #expect(
       state.handle(.connected(oldAt: 500), Self.policy, now: 100) == Actions(.arm(500), .tell(.ready)))
-    #expect(state.handle(.time, Self.policy, now: now) == Actions(.retire, .tell(.left)))
+    #expect(state.handle(.time, Self.policy, now: now) == Actions(.retire, .tell(.gone)))
     #expect(state == .new)
   }
 

@@ -19,6 +19,7 @@ open class Simulation: Platform {
   public var delay: UInt64 = 0
   public private(set) var connects = 0
   private var events: [(at: UInt64, run: () -> Void)] = []
+  private weak var poller: SimulatedPoller?
   /// The clients' ends of all connections, by their numbers.
   public private(set) var sockets: [Int32: SimulatedSocket] = [:]
 
@@ -29,7 +30,16 @@ open class Simulation: Platform {
   public var randoms: () -> UInt64 = { 1 << 63 }
   public override func random() -> UInt64 { randoms() }
 
-  public override func makePoller(host: Bool) -> Poller { SimulatedPoller(self, host: host) }
+  public override func makePoller(host: Bool) -> Poller {
+    let poller = SimulatedPoller(self, host: host)
+    self.poller = poller
+    return poller
+  }
+
+  /// The events of a descriptor that the next poll tells. 0: none, or the descriptor is not watched.
+  public func events(of descriptor: Int32) -> UInt32 { poller?.events(of: descriptor) ?? 0 }
+  /// The events of a descriptor that the loop wants to be told; nil: it is not watched.
+  public func interest(in descriptor: Int32) -> UInt32? { poller?.interest(in: descriptor) }
 
   public override func connect(to address: SocketAddress) -> Socket.Opened {
     connects += 1
@@ -82,6 +92,12 @@ public final class SimulatedSocket: Socket {
   /// Whether the client has closed the socket.
   public private(set) var isClosed = false
   private var hasEnded = false
+  /// Whether the connection is over in both directions, which every poll tells.
+  private var hasHungUp = false
+  /// The number of bytes that writes accept from now on.
+  public var capacity = Int.max
+  /// Whether writes fail from now on.
+  public var writesFail = false
   /// The state of the server on this connection: whether it has received the client's preface, and the bytes
   /// of an incomplete frame.
   public var hasBegun = false
@@ -101,12 +117,26 @@ public final class SimulatedSocket: Socket {
 
   var readiness: UInt32 {
     if isClosed || !isConnected { return 0 }
-    return CS_EPOLLOUT | (arrived.isEmpty && !hasEnded ? 0 : CS_EPOLLIN)
+    var bits = arrived.isEmpty && !hasEnded ? 0 : CS_EPOLLIN
+    if capacity > 0 || writesFail { bits |= CS_EPOLLOUT }
+    if hasEnded { bits |= CS_EPOLLRDHUP }
+    if hasHungUp { bits |= CS_EPOLLRDHUP | CS_EPOLLHUP | CS_EPOLLERR }
+    return bits
   }
+
+  /// The number of bytes that have arrived, and that the client has not read.
+  public var unread: Int { arrived.count }
 
   /// Sends bytes from the server. The client receives them after `delay`.
   public func answer(_ bytes: [UInt8]) { world.after(world.delay) { self.arrived += bytes } }
   public func end() { world.after(world.delay) { self.hasEnded = true } }
+  /// Ends the connection in both directions. Without `ends` reads find no bytes instead of the end.
+  public func hangUp(ends: Bool) {
+    world.after(world.delay) {
+      self.hasHungUp = true
+      self.hasEnded = ends
+    }
+  }
 
   public override var connectError: Int32 { 0 }
   public override var localAddress: SocketAddress? { nil }
@@ -136,15 +166,23 @@ public final class SimulatedSocket: Socket {
       hasEnded = true
       return .failed(ECONNRESET)
     }
-    let said = [UInt8](bytes)
+    if writesFail { return .failed(ECONNRESET) }
+    let said = [UInt8](bytes.prefix(capacity))
+    if said.isEmpty, !bytes.isEmpty { return .wouldBlock }
+    if capacity != .max { capacity -= said.count }
     world.after(world.delay) { if !self.isClosed { self.server(said, self) } }
     return .bytes(said.count)
   }
 
-  /// A `SendQueue` can only send to a descriptor. So this function sends its bytes through a pair of sockets,
-  /// and passes them to the server.
+  /// A `SendQueue` can only send parts of messages to a descriptor. So this function sends them through a pair of
+  /// sockets, all at once, and passes them to the server.
   public override func send(_ queue: SendQueue) -> Moved {
-    if lastWords != nil { return send(ByteView(start: nil, count: 0)) }
+    if lastWords != nil || writesFail || capacity == 0 { return send(ByteView(start: nil, count: 0)) }
+    if queue.bytes.count == queue.count {
+      let moved = send(queue.bytes.view)
+      if case .bytes(let n) = moved { queue.consume(n) }
+      return moved
+    }
     var ends: [Int32] = [0, 0]
     precondition(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &ends) == 0)
     defer { ends.forEach { cs_close($0) } }
@@ -181,9 +219,16 @@ final class SimulatedPoller: Poller {
   override func unwatch(_ fd: Int32) -> (any ReadyHandler)? { watched.removeValue(forKey: fd)?.handler }
   override func unwatchAny() -> (any ReadyHandler)? { watched.popFirst()?.value.handler }
 
+  func interest(in fd: Int32) -> UInt32? { watched[fd]?.bits }
+
+  /// An end of the connection in both directions is always told, as by epoll.
+  func events(of fd: Int32) -> UInt32 {
+    watched[fd].map { world.readiness(fd) & ($0.bits | CS_EPOLLHUP | CS_EPOLLERR) } ?? 0
+  }
+
   private func look() -> Int32 {
     found = watched.sorted { $0.key < $1.key }.compactMap { fd, watch in
-      let bits = world.readiness(fd) & watch.bits
+      let bits = events(of: fd)
       return bits == 0 ? nil : (watch.handler, bits)
     }
     return Int32(found.count)

@@ -12,35 +12,36 @@ extension HTTP1Connection {
   private static let writeRounds = 16
   private static let manyRecords = 128 << 10
 
-  public func write() {
+  func write() {
     var rounds = HTTP1Connection.writeRounds
-    while life != .closed, !isDeaf {
+    while life != .closed, !life.isDeaf {
       guard collect() else { return }
       if link.isSent { break }
       switch send() {
-      case .bytes(let n): if n > 0 { sentSome() }
+      case .bytes(let n): if n > 0 { follow(.sentSome) }
       case .wouldBlock, .end: break
       case .failed(let code):
-        isDeaf = true
+        let during = life.during
+        follow(.writeFailed)
         // The peer may have sent an answer before it closed the connection, and the answer may explain the
         // failure.
-        if !isPaused { receiveAll(HTTP1Connection.lastBudget) }
-        if isPaused || life == .closed { return }
-        return close(Link.lost(code, life.during))
+        if !reading.isPaused { receiveAll(HTTP1Connection.lastBudget) }
+        if life == .closed { return }
+        return reading.isPaused ? watch() : close(Link.lost(code, during))
       }
       rounds -= 1
       if !link.isSent || rounds == 0 { break }
     }
     if life == .closed { return }
     if rounds == 0 { wantsWrite() }
-    if life == .sending, isBodyEnded, link.isSent { _ = life.handle(.requestSent) }
-    if !isUnwatched { link.watch(input: !isPaused && !link.isClogged, output: !link.isSent && !isDeaf) }
+    if link.isSent { follow(.sentAll) }
+    watch()
   }
 
   /// Sends once. While the kernel has no byte of the request, TLS records are sent in a single system call.
   /// If that call fails, certainly no byte of the request was sent.
   private func send() -> Socket.Moved {
-    guard isUnsent, let engine = link.engine else { return link.send(HTTP1Connection.manyRecords) }
+    guard life.isUnsent, let engine = link.engine else { return link.send(HTTP1Connection.manyRecords) }
     guard link.makeRecords(engine, HTTP1Connection.manyRecords) else { return .failed(EPROTO) }
     let moved = link.socket.send(engine.output.view)
     if case .bytes(let n) = moved { engine.output.consume(n) }
@@ -50,14 +51,7 @@ extension HTTP1Connection {
   /// Keeps a copy of a piece of the body, as long as no byte of the request was sent. Another connection can
   /// then send the request.
   func keepUnsent(_ piece: BodyPiece) {
-    if isUnsent, life == .sending { unsent.append(piece) }
-  }
-
-  /// Called when the kernel has accepted bytes. The copies of the body's pieces are then no longer needed.
-  private func sentSome() {
-    if !isUnsent || life != .sending { return }
-    isUnsent = false
-    unsent.removeAll()
+    if life.isUnsent { unsent.append(piece) }
   }
 
   private func lacksMemory() {
@@ -72,7 +66,7 @@ extension HTTP1Connection {
     // New TLS records are made only when all earlier records were sent. So the waiting bytes stay bounded.
     if let engine = link.engine, !engine.output.isEmpty { return true }
     if life == .opening, !writeHead(stream, pool) { return false }
-    guard life == .sending, !isBodyEnded else { return true }
+    guard let body = life.body else { return true }
     let count = min(stream.bytesToSend, 2 * pool.settings.limits.outputSize - link.out.count)
     if count > 0 {
       guard body != .chunked || addSize(count), stream.moveBody(count, into: link.out),
@@ -84,7 +78,7 @@ extension HTTP1Connection {
       noteSending(stream)
     }
     guard stream.endsAfterPieces, stream.bytesToSend == 0 else { return true }
-    isBodyEnded = true
+    follow(.bodyEnded)
     if body != .chunked || link.out.append(("0\r\n\r\n" as StaticString).bytes) { return true }
     lacksMemory()
     return false
@@ -100,13 +94,13 @@ extension HTTP1Connection {
       refuse(.broken(flaw))
       return false
     }
-    body = head.body(stream.bytesToSend, isWhole: stream.endsAfterPieces)
+    let body = head.body(stream.bytesToSend, isWhole: stream.endsAfterPieces)
     guard opens, head.write(body, into: link.out.bytes) else {
       refuse(.noMemory)
       return false
     }
     unsent = stream.copyPieces()
-    _ = life.handle(.headGiven)
+    follow(.headGiven(isChunked: body == .chunked))
     noteSending(stream)
     return true
   }

@@ -9,9 +9,11 @@ import PenstockLink
 /// One connection of a pool. It has a link, and at most one request with its answer at a time.
 ///
 /// In each turn the connection reads the waiting bytes, tells the stream's owner, and at the end writes once. It stops
-/// reading while the stream keeps a whole window of bytes that the owner has not taken.
+/// reading while the stream keeps a whole window of bytes that the owner has not taken. Its state is a pair: `life` says
+/// what has become of the call, and `reading` when bytes are read.
 public final class HTTP1Connection: ReadyHandler, TurnTask {
   public internal(set) var life = HTTP1Life.idle
+  private(set) var reading = HTTP1Reading.flowing(peerHasEnded: false)
   public let facts: ConnectionFacts
   /// `next`: the next connection in the pool's list of connections. `below`: the next one in the list of idle ones.
   public var next: HTTP1Connection?
@@ -20,36 +22,22 @@ public final class HTTP1Connection: ReadyHandler, TurnTask {
   public private(set) var since: UInt64
   /// The time when listeners were last told that the connection is silent.
   public var silentAt: UInt64 = 0
-  /// Whether any byte of an answer was received.
-  public private(set) var hasAnswered = false
-  /// Whether this side has given the connection up without a fault of the peer: its call has left before the
-  /// answer was complete, or it was closed gracefully. Such an end is no failed attempt to connect.
-  public private(set) var wasGivenUp = false
-  /// Whether the connection has ended after some time without a request.
-  public private(set) var hadRest = false
+  /// Whether the end of the connection counts as a failed attempt to connect. It does not if a byte of an answer was
+  /// received, if this side gives the connection up without a fault of the peer (its call leaves before the answer
+  /// is complete, or it is closed gracefully), or if the connection ends after some time without a request.
+  public private(set) var isUnproven = true
   public var isScheduled = false
 
   public let link: Link
   let parser: ResponseParser
   public private(set) var pool: HTTP1Owner?
-  /// The stream of the present request; nil: there is no request, or the stream's owner has left.
+  /// The stream of the present request; nil: there is no request. It is nil, too, while `giveUp` reads the rest of an
+  /// answer.
   public private(set) var stream: HTTP1Stream?
   /// The stream whose owner `tell` has to tell that the stream has changed.
   private var changed: HTTP1Stream?
   /// A copy of the body's pieces, as long as the kernel has accepted no byte of the request.
   var unsent = PieceQueue()
-  var isUnsent = false
-  /// The form of the body that the request's head announces. `isBodyEnded`: the body's end is in the output.
-  var body = RequestHead.Body.none
-  var isBodyEnded = false
-  /// Whether nothing can be written any more, because a write has failed. An answer may still be read.
-  public var isDeaf = false
-  private var peerHasEnded = false
-  /// `isPaused`: reading stops, because the stream's window is full. `wasPaused`: it has to begin again.
-  private(set) var isPaused = false
-  private var wasPaused = false
-  /// Whether the loop no longer watches the descriptor, because it would report the connection's end in each turn.
-  private(set) var isUnwatched = false
   private var behind = 0  // The number of received bytes after the bytes that are being parsed.
   /// The number of TLS's own messages, such as key updates, since the last bytes of an answer.
   private var eventsWithoutUse = 0
@@ -87,6 +75,7 @@ public final class HTTP1Connection: ReadyHandler, TurnTask {
     } else if !link.input.isEmpty {
       receive(link.input.view)
     }
+    check()
   }
 
   // MARK: Streams
@@ -94,7 +83,7 @@ public final class HTTP1Connection: ReadyHandler, TurnTask {
   /// Whether the connection can have a request. The loop reports the peer's end. If the loop has not polled for the last
   /// `lately` nanoseconds, and the last answer ended before that, the socket itself is asked.
   public func lookIfUsable() -> Bool {
-    guard let pool, !peerHasEnded else { return false }
+    guard let pool, !reading.peerHasEnded else { return false }
     let asked = max(pool.runtime.polledAt, since)
     if pool.runtime.clock &- asked > HTTP1Connection.lately, !link.socket.isQuiet {
       receiveAll(HTTP1Connection.restBudget)
@@ -114,8 +103,6 @@ public final class HTTP1Connection: ReadyHandler, TurnTask {
     pool.watchSilence(since)
     _ = borrow(stream.owner) { $0.streamJoins(stream, facts) }
     parser.begin()
-    isUnsent = true
-    isBodyEnded = false
     wantsWrite()
   }
 
@@ -125,42 +112,45 @@ public final class HTTP1Connection: ReadyHandler, TurnTask {
 
   /// Called when the owner has taken bytes. Reading goes on once half of the window is free.
   public func consumed(_ stream: HTTP1Stream) {
-    if isPaused, stream.body.count <= window / 2 { goOn() }
+    if reading.isPaused, stream.body.count <= window / 2 { note(.room) }
   }
 
-  private func goOn() {
-    isPaused = false
-    wasPaused = true
-    wantsWrite()
+  private func note(_ event: HTTP1Reading.Event) {
+    switch reading.handle(event) {
+    case .nothing: break
+    case .watch: watch()
+    case .unwatch: link.unwatch()
+    case .schedule: wantsWrite()
+    }
   }
 
-  private func pause() {
-    isPaused = true
-    if !isUnwatched { link.watch(input: false, output: !link.isSent) }
+  /// Makes the loop report the events that are of use now.
+  func watch() {
+    if reading.isUnwatched { return }
+    link.watch(input: !reading.isPaused && !link.isClogged, output: !link.isSent && !life.isDeaf)
   }
 
   private var window: Int { pool.map { $0.settings.limits.streamWindow } ?? 0 }
 
-  /// Called when the stream's owner has left.
-  public func left() {
+  /// Called when the stream's owner leaves the stream.
+  public func giveUp() {
     stream = nil
     unsent.removeAll()
-    switch life {
-    case .idle, .closed: return
-    case .receiving:
+    if life == .receiving, parser.hasBegun {
       // If the rest of the answer has already arrived, reading it makes the connection usable again.
-      if parser.hasBegun { receiveAll(HTTP1Connection.restBudget) }
+      note(.room)
+      receiveAll(HTTP1Connection.restBudget)
       if life != .receiving { return }
-    case .opening, .sending: break
     }
     // A connection on which nothing was written is kept.
-    wasGivenUp = life != .opening
-    follow(.left, ByteBuffer().say("a call has ended before its answer"))
+    if life != .opening { isUnproven = false }
+    follow(.unwanted, ByteBuffer().say("a call has ended before its answer"))
   }
 
-  private func follow(_ event: HTTP1Life.Event, _ words: @autoclosure () -> ByteBuffer) {
+  func follow(_ event: HTTP1Life.Event, _ words: @autoclosure () -> ByteBuffer = ByteBuffer()) {
     switch life.handle(event) {
     case .nothing: break
+    case .dropCopies: unsent.removeAll()
     case .keep: keep()
     case .close: end(words())
     }
@@ -169,11 +159,12 @@ public final class HTTP1Connection: ReadyHandler, TurnTask {
   private func keep() {
     guard let pool else { return }
     since = pool.runtime.now
-    if isPaused { goOn() }
     pool.keep(self)
   }
 
   public func mark() { changed = stream }
+
+  var hasUntold: Bool { changed != nil }
 
   private func tell() {
     guard let told = changed.take(), let owner = told.owner else { return }
@@ -184,28 +175,29 @@ public final class HTTP1Connection: ReadyHandler, TurnTask {
 
   public func ready(_ events: UInt32) {
     if life == .closed { return }
-    if events & (CS_EPOLLRDHUP | CS_EPOLLERR | CS_EPOLLHUP) != 0 { peerHasEnded = true }
-    if !isPaused {
-      if events & ~CS_EPOLLOUT != 0 { receiveAll(HTTP1Connection.readBudget) }
-    } else if events & (CS_EPOLLERR | CS_EPOLLHUP) != 0 {
-      isUnwatched = true
-      link.unwatch()
+    if events & (CS_EPOLLERR | CS_EPOLLHUP) != 0 {
+      note(.hangsUp)
+    } else if events & CS_EPOLLRDHUP != 0 {
+      note(.peerEnds)
     }
+    if events & ~CS_EPOLLOUT != 0, !reading.isPaused { receiveAll(HTTP1Connection.readBudget) }
     tell()
     // TLS may have answered messages of its own.
     if events & CS_EPOLLOUT != 0 || !link.isSent { wantsWrite() }
+    check()
   }
 
   /// Reads and handles the waiting bytes. If it reads more than once, it tells the stream's owner of the bytes
   /// between two reads; after the last read the caller tells the owner.
   func receiveAll(_ most: Int) {
     var budget = most
+    let wasDue = reading.isDue
+    note(.reads)
     // With TLS, `engine` may already have the next bytes.
-    if wasPaused, let engine = link.engine { receiveRecords(engine) }
-    wasPaused = false
-    while budget > 0, life != .closed, let pool {
+    if wasDue, let engine = link.engine { receiveRecords(engine) }
+    while budget > 0, life != .closed, !reading.isPaused, let pool {
       let room = stream.map { window - $0.body.count } ?? window
-      if room <= 0 { return pause() }
+      if room <= 0 { return note(.full) }
       var capacity = 0
       let moved: Socket.Moved
       var straight = UnsafeMutableRawBufferPointer(start: nil, count: 0)
@@ -226,7 +218,7 @@ public final class HTTP1Connection: ReadyHandler, TurnTask {
         moved = link.socket.receive(into: space)
       }
       switch moved {
-      case .wouldBlock: return isUnwatched ? close(Link.ended(life.during)) : ()
+      case .wouldBlock: return reading.isUnwatched ? close(Link.ended(life.during)) : ()
       case .end: return connectionEnded(isWhole: link.engine == nil)
       case .failed(let code): return close(Link.lost(code, life.during))
       case .bytes(let n):
@@ -264,7 +256,7 @@ public final class HTTP1Connection: ReadyHandler, TurnTask {
   private func receiveRecords(_ engine: TLSEngine) {
     while life != .closed, let pool {
       let room = stream.map { window - $0.body.count } ?? window
-      if room <= 0 { return pause() }
+      if room <= 0 { return note(.full) }
       let space = messageSpace ?? UnsafeMutableRawBufferPointer(rebasing: pool.scratch.prefix(room))
       switch engine.read(into: space) {
       case .bytes(let n): receive(ByteView(rebasing: ByteView(space)[..<n]))
@@ -289,14 +281,13 @@ public final class HTTP1Connection: ReadyHandler, TurnTask {
     var at = 0
     eventsWithoutUse = 0
     switch life {
-    case .sending where !isUnsent: break
-    case .receiving: break
-    case .idle, .opening, .sending:
+    case .sending, .receiving, .deaf: break
+    case .idle, .opening, .unsent:
       return close(ByteBuffer().say("the server sent bytes without a request"))
     case .closed: return
     }
-    if !hasAnswered {
-      hasAnswered = true
+    if isUnproven {
+      isUnproven = false
       pool?.answered()
     }
     while true {
@@ -363,7 +354,7 @@ public final class HTTP1Connection: ReadyHandler, TurnTask {
     mark()
     let answered = stream.take()
     _ = borrow(answered) { $0.finish(how, on: self) }
-    let keeps = surplus == 0 && parser.persists && !peerHasEnded && pool?.keepsConnections == true
+    let keeps = surplus == 0 && parser.persists && !reading.peerHasEnded && pool?.keepsConnections == true
     follow(.answered(keeps: keeps), whyEnded(surplus))
   }
 
@@ -374,7 +365,7 @@ public final class HTTP1Connection: ReadyHandler, TurnTask {
         .say(" bytes behind the end of its answer")
     }
     return words.say(
-      peerHasEnded || !parser.persists
+      reading.peerHasEnded || !parser.persists
         ? "the server has ended the connection with its answer" : "the connection is no longer used")
   }
 
@@ -389,13 +380,13 @@ public final class HTTP1Connection: ReadyHandler, TurnTask {
 
   public func runInTurn() {
     if life == .closed { return }
-    if wasPaused {
+    if reading.isDue {
       receiveAll(HTTP1Connection.readBudget)
-      if isUnwatched, !isPaused, life != .closed { goOn() }
       tell()
     }
     write()
     tell()
+    check()
   }
 
   /// Ends a stream of which nothing is in the output, and keeps the connection.
@@ -403,17 +394,17 @@ public final class HTTP1Connection: ReadyHandler, TurnTask {
     mark()
     stream?.finish(end, on: self)
     stream = nil
-    follow(.left, ByteBuffer())
+    follow(.unwanted)
   }
 
   // MARK: The end
 
   /// Called when the peer has ended the connection. `isWhole`: the end was regular, which in TLS needs a close_notify.
   private func connectionEnded(isWhole: Bool) {
-    peerHasEnded = true
-    if life == .sending || life == .receiving, isWhole, parser.connectionEnded() { return answered(.body, 0) }
+    note(.peerEnds)
+    if life.expectsAnswer, isWhole, parser.connectionEnded() { return answered(.body, 0) }
     let text = Link.ended(life.during)
-    if life == .sending || life == .receiving {
+    if life.expectsAnswer || life.isUnsent {
       if let position = parser.position() {
         text.say(", ").say(position.view)
       } else if !parser.hasBegun {
@@ -428,8 +419,8 @@ public final class HTTP1Connection: ReadyHandler, TurnTask {
     guard life != .closed else { return }
     let was = life
     _ = life.handle(.over)
-    if was == .idle, let pool {
-      hadRest = Time.after(pool.settings.backoff.initial, since) <= pool.runtime.now
+    if was == .idle, let pool, Time.after(pool.settings.backoff.initial, since) <= pool.runtime.now {
+      isUnproven = false
     }
     if let stream = stream.take() {
       if changed !== stream { tell() }
@@ -443,7 +434,7 @@ public final class HTTP1Connection: ReadyHandler, TurnTask {
   /// The end of the stream on a connection that has closed. `was`: the connection's state before.
   private func how(_ was: HTTP1Life, _ words: ByteBuffer, _ stream: HTTP1Stream) -> StreamEnd {
     if was == .opening { return .neverSent(words) }
-    if isUnsent {
+    if was.isUnsent {
       stream.restore(unsent)
       return .neverSent(words)
     }
@@ -460,7 +451,7 @@ public final class HTTP1Connection: ReadyHandler, TurnTask {
 
   public func closeGracefully(_ words: ByteBuffer) {
     guard life != .closed, let pool else { return }
-    wasGivenUp = true
+    isUnproven = false
     // If other code in the program has closed the loop's descriptors, the socket's number may be another file's now.
     if !pool.runtime.hasLostDescriptors, let engine = link.engine {
       engine.close()

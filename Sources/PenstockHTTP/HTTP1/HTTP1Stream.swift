@@ -25,7 +25,7 @@ public final class HTTP1Stream: TransportStream {
   public override func send(_ piece: BodyPiece) {
     append(piece)
     _ = borrow(connection) {
-      if $0.isUnsent { $0.keepUnsent(piece) }
+      $0.keepUnsent(piece)
       $0.wantsWrite()
     }
   }
@@ -42,7 +42,7 @@ public final class HTTP1Stream: TransportStream {
 
   public override func leave(_ why: Leave) {
     letGo()
-    if let connection = connection.take() { connection.left() }
+    if let connection = connection.take() { connection.giveUp() }
     if isQueued { _ = borrow(pool) { $0.forget(self) } }
     pool = nil
   }

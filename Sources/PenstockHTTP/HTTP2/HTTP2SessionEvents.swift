@@ -245,7 +245,7 @@ extension HTTP2Session {
       limitStreams()
       // The peer's SETTINGS may have made the table of HPACK smaller, so kept blocks may be wrong.
       request.blocks.removeAll()
-    case NGHTTP2_GOAWAY.rawValue: left(frame.pointee.goaway)
+    case NGHTTP2_GOAWAY.rawValue: received(goAway: frame.pointee.goaway)
     case NGHTTP2_PING.rawValue:
       guard header.flags & UInt8(NGHTTP2_FLAG_ACK.rawValue) != 0 else { return }
       let content = frame.pointee.ping.opaque_data
@@ -277,7 +277,7 @@ extension HTTP2Session {
     return stream.end == nil
   }
 
-  private func left(_ frame: nghttp2_goaway) {
+  private func received(goAway frame: nghttp2_goaway) {
     drain()
     goAwayKeepsSome = frame.last_stream_id > 0 && nghttp2_session_get_next_stream_id(session) > 1
     if goAwayKeepsSome { hasAnswered = true }
@@ -338,24 +338,24 @@ extension HTTP2Session {
     switch UInt32(header.type) {
     case NGHTTP2_HEADERS.rawValue:
       withStream(header.stream_id) { stream in
-        stream.life.handle(.headersLeft)
+        stream.life.handle(.headersSent)
         resume(stream)
         markSending(stream)
       }
     case NGHTTP2_DATA.rawValue:
       earn(header.length)
       withStream(header.stream_id) { stream in
-        stream.life.handle(.dataLeft)
+        stream.life.handle(.dataSent)
         resume(stream)
       }
-    case NGHTTP2_GOAWAY.rawValue: gaveUp(frame.pointee.goaway)
+    case NGHTTP2_GOAWAY.rawValue: sent(goAway: frame.pointee.goaway)
     default: break
     }
   }
 
   /// Called when a GOAWAY was sent. A GOAWAY that the session has submitted has NO_ERROR. Any other code
   /// means that nghttp2 has found an error of the peer.
-  private func gaveUp(_ frame: nghttp2_goaway) {
+  private func sent(goAway frame: nghttp2_goaway) {
     guard frame.error_code != NGHTTP2_NO_ERROR.rawValue, failure == nil else { return }
     if frame.error_code == NGHTTP2_COMPRESSION_ERROR.rawValue, brokeInBlock {
       // nghttp2 reports a field of more than 64 KiB, which needs several frames, as a malformed field.

@@ -1,6 +1,6 @@
 /// The life of a stream's request.
 ///
-/// | | added | submitted | with its body | as a whole | headersLeft | bodyGiven | allPacked | lastPacked | dataLeft | over |
+/// | | added | submitted | with its body | as a whole | headersSent | bodyGiven | allPacked | lastPacked | dataSent | over |
 /// |---|---|---|---|---|---|---|---|---|---|---|
 /// | created | queued | - | - | - | - | - | - | - | - | closed |
 /// | queued | - | opening | openingWithBody | openingWhole | - | - | - | - | - | closed |
@@ -44,13 +44,13 @@ enum HTTP2StreamLife: CaseIterable {
     case submitted(withBody: Bool)
     /// The request was submitted to nghttp2 with END_STREAM in its HEADERS frame.
     case submittedWhole
-    case headersLeft
+    case headersSent
     case bodyGiven
     /// A DATA frame contains all bytes that are ready; the body continues later.
     case allPacked
     /// A DATA frame with END_STREAM contains the last bytes of the body.
     case lastPacked
-    case dataLeft
+    case dataSent
     case over
   }
 
@@ -60,14 +60,14 @@ enum HTTP2StreamLife: CaseIterable {
     case .added: if self == .created { self = .queued }
     case .submitted(let withBody): if self == .queued { self = withBody ? .openingWithBody : .opening }
     case .submittedWhole: if self == .queued { self = .openingWhole }
-    case .headersLeft:
+    case .headersSent:
       if self == .opening { self = .idle }
       if self == .openingWhole { self = .ended }
       if self == .openingWithBody { self = .sending }
     case .bodyGiven: if self == .idle { self = .sending }
     case .allPacked: if self == .sending { self = .emptying }
     case .lastPacked: if self == .sending { self = .ending }
-    case .dataLeft:
+    case .dataSent:
       if self == .emptying { self = .idle }
       if self == .ending { self = .ended }
     case .over: self = .closed

@@ -425,11 +425,11 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     pick = balancer.pick
     _ = connectivity.set(.shutdown)
     let known = endpoints
-    let left = leaving
+    let others = leaving
     endpoints = []
     leaving = []
     for subchannel in known { subchannel.close() }
-    for subchannel in left { subchannel.close() }
+    for subchannel in others { subchannel.close() }
     connectivity.tellWatches()
     tellNews()
     listeners = nil
@@ -462,9 +462,9 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   /// Ends the calls on the parent's connections, whose descriptors are closed in this process: peers get no bytes.
   func endInherited() {
     names?.endInherited()
-    let left = leaving
+    let others = leaving
     leaving = []
-    for subchannel in left { subchannel.close() }
+    for subchannel in others { subchannel.close() }
   }
 
   func closeInChild() {

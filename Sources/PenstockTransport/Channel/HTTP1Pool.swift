@@ -54,7 +54,7 @@ final class HTTP1Pool: HTTP1Owner, TurnTask, ConnectorOwner {
   /// The reason why the pool has to close; nil: it stays open.
   private var failure: ByteBuffer?
   /// The reason why the pool itself has decided to accept no more streams. `isLeaving`: the subchannel was told so.
-  private var left: ByteBuffer?
+  private var ownReason: ByteBuffer?
   private var isLeaving = false
   /// The time in nanoseconds after which a silent connection with a call is reported to listeners; 0: never.
   private let silence: UInt64
@@ -92,7 +92,7 @@ final class HTTP1Pool: HTTP1Owner, TurnTask, ConnectorOwner {
   override var facts: ConnectionFacts? { knownFacts }
   override var hasAnswered: Bool { answeredCalls }
   override func forgetAnswer() { answeredCalls = false }
-  override var leaving: ByteBuffer? { left }
+  override var leaving: ByteBuffer? { ownReason }
   override var slots: Int {
     phase == .open ? most - (count - idleCount) - queue.count : 0
   }
@@ -156,8 +156,7 @@ final class HTTP1Pool: HTTP1Owner, TurnTask, ConnectorOwner {
     remove(connection)
     if isReady { owner?.note(.lost, words) }
     if phase == .open {
-      let isFailure = !connection.hasAnswered && !connection.wasGivenUp && !connection.hadRest
-      if isFailure { failed(words) } else { grow() }
+      if connection.isUnproven { failed(words) } else { grow() }
     }
     work.schedule(self)
   }
@@ -263,7 +262,7 @@ final class HTTP1Pool: HTTP1Owner, TurnTask, ConnectorOwner {
     if HTTPVersion.chosen(on: link, destination.http) == .http2 {
       // The server now speaks HTTP/2, so this pool ends. The subchannel makes an HTTP/2 connection instead.
       link.close()
-      left = ByteBuffer().say("the server chose HTTP/2 for a further connection")
+      ownReason = ByteBuffer().say("the server chose HTTP/2 for a further connection")
       drain()
       return true
     }
@@ -356,7 +355,7 @@ final class HTTP1Pool: HTTP1Owner, TurnTask, ConnectorOwner {
       } else {
         arm(at: until)
       }
-    case .opening, .sending, .receiving:
+    case .opening, .unsent, .sending, .receiving, .deaf:
       guard silence > 0, connection.stream?.owner?.isCall == true else { break }
       let heard = max(connection.facts.heardAt.value, connection.silentAt)
       if Time.after(silence, heard) <= now {
@@ -378,7 +377,7 @@ final class HTTP1Pool: HTTP1Owner, TurnTask, ConnectorOwner {
       if let failure {
         close(failure)
       } else if phase == .draining {
-        if left != nil, !isLeaving {
+        if ownReason != nil, !isLeaving {
           isLeaving = true
           owner?.connectionDraining(self)
         }
@@ -402,7 +401,7 @@ final class HTTP1Pool: HTTP1Owner, TurnTask, ConnectorOwner {
   override func drain() {
     guard phase == .open else { return }
     phase = .draining
-    endQueued(left ?? HTTP1Pool.unused)
+    endQueued(ownReason ?? HTTP1Pool.unused)
     closeConnectors()
     while let connection = idle {
       connection.closeGracefully(ByteBuffer().say("the connection is no longer used"))

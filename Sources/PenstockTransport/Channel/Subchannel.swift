@@ -188,7 +188,7 @@ final class Subchannel: Timer, ConnectorOwner, ConnectionOwner {
       case .retire: retire()
       case .tell(let news):
         told = news
-        if news == .left || news == .leftUnused {
+        if news == .gone || news == .goneUnused {
           if connectivity == .idle { channel.runtime.disarm(self) }
           // The health check has kept the endpoint from becoming ready for the balancer. The news `.rested`
           // makes the balancer connect the endpoint again.

@@ -5,9 +5,9 @@ import Testing
 /// Checks every cell of the table in HTTP2StreamLife.swift.
 @Test func everyCellOfAStreamsLife() {
   let events: [HTTP2StreamLife.Event] = [
-    .added, .submitted(withBody: false), .submitted(withBody: true), .submittedWhole, .headersLeft,
+    .added, .submitted(withBody: false), .submitted(withBody: true), .submittedWhole, .headersSent,
     .bodyGiven,
-    .allPacked, .lastPacked, .dataLeft, .over,
+    .allPacked, .lastPacked, .dataSent, .over,
   ]
   /// One row for each of `HTTP2StreamLife.allCases`, one column for each of `events`. A cell has the next
   /// state; nil: the state does not change.

@@ -1,0 +1,138 @@
+/// When an HTTP/1.1 connection reads. It stops while its stream keeps a whole window of bytes that the owner has
+/// not taken.
+///
+/// | | full | room | reads | peerEnds | hangsUp |
+/// |---|---|---|---|---|---|
+/// | flowing | watch -> paused | - | - | flowing, ended | unwatch -> unwatched, due |
+/// | paused | x | schedule -> due | x | paused, ended | unwatch -> unwatched |
+/// | due | x | - | flowing | due, ended | unwatch -> unwatched, due |
+/// | unwatched | x | schedule -> unwatched, due | x | - | - |
+/// | unwatched, due | unwatched | - | schedule | - | - |
+///
+/// In each cell: the action, if there is one, then the next state; "-" changes nothing; "x" can't happen (H1). Once
+/// the peer has ended the connection, that stays so.
+enum HTTP1Reading: Equatable, Sendable {
+  /// Bytes are read when the loop reports them.
+  case flowing(peerHasEnded: Bool)
+  /// The stream keeps a whole window of bytes.
+  case paused(peerHasEnded: Bool)
+  /// Reading was paused, and goes on in the next turn.
+  case due(peerHasEnded: Bool)
+  /// The connection has hung up. The loop would report that in each turn, so it does not watch the descriptor any
+  /// more. `isDue`: the connection reads in each turn until there are no more bytes, and then closes. Otherwise the
+  /// stream keeps a whole window of bytes.
+  case unwatched(isDue: Bool)
+
+  enum Event: CaseIterable, Sendable {
+    /// The stream keeps a whole window of bytes.
+    case full
+    /// Enough of the window is free again, or the stream has gone.
+    case room
+    /// The connection begins to read.
+    case reads
+    /// The peer sends no more bytes after those that it has sent.
+    case peerEnds
+    /// The connection is over in both directions. It may still have bytes to read.
+    case hangsUp
+  }
+
+  enum Action: Equatable, Sendable {
+    case nothing
+    /// The loop has to stop reporting bytes.
+    case watch
+    /// The loop has to report nothing.
+    case unwatch
+    /// The connection has to get a turn.
+    case schedule
+  }
+
+  struct Step: Equatable, Sendable {
+    let next: HTTP1Reading
+    let action: Action
+
+    init(_ next: HTTP1Reading, _ action: Action = .nothing) {
+      self.next = next
+      self.action = action
+    }
+  }
+
+  mutating func handle(_ event: Event) -> Action {
+    guard let step = step(event) else {
+      #if PENSTOCK_CHECKS
+        fatalError("invariant H1: \(event) in the state \(self)")
+      #else
+        return .nothing
+      #endif
+    }
+    self = step.next
+    return step.action
+  }
+
+  /// The cell of the table; nil: the event can't happen.
+  func step(_ event: Event) -> Step? {
+    switch event {
+    case .full:
+      switch self {
+      case .flowing(let ended): Step(.paused(peerHasEnded: ended), .watch)
+      case .unwatched(isDue: true): Step(.unwatched(isDue: false))
+      case .paused, .due, .unwatched(isDue: false): nil
+      }
+    case .room:
+      switch self {
+      case .paused(let ended): Step(.due(peerHasEnded: ended), .schedule)
+      case .unwatched(isDue: false): Step(.unwatched(isDue: true), .schedule)
+      case .flowing, .due, .unwatched(isDue: true): Step(self)
+      }
+    case .reads:
+      switch self {
+      case .flowing: Step(self)
+      case .due(let ended): Step(.flowing(peerHasEnded: ended))
+      case .unwatched(isDue: true): Step(self, .schedule)
+      case .paused, .unwatched(isDue: false): nil
+      }
+    case .peerEnds:
+      switch self {
+      case .flowing: Step(.flowing(peerHasEnded: true))
+      case .paused: Step(.paused(peerHasEnded: true))
+      case .due: Step(.due(peerHasEnded: true))
+      case .unwatched: Step(self)
+      }
+    case .hangsUp:
+      switch self {
+      case .flowing, .due: Step(.unwatched(isDue: true), .unwatch)
+      case .paused: Step(.unwatched(isDue: false), .unwatch)
+      case .unwatched: Step(self)
+      }
+    }
+  }
+
+  /// Whether nothing is read until the window has room.
+  var isPaused: Bool {
+    switch self {
+    case .paused, .unwatched(isDue: false): true
+    case .flowing, .due, .unwatched(isDue: true): false
+    }
+  }
+
+  /// Whether the connection reads in its next turn, whatever the loop reports.
+  var isDue: Bool {
+    switch self {
+    case .due, .unwatched(isDue: true): true
+    case .flowing, .paused, .unwatched(isDue: false): false
+    }
+  }
+
+  var isUnwatched: Bool {
+    switch self {
+    case .unwatched: true
+    case .flowing, .paused, .due: false
+    }
+  }
+
+  var peerHasEnded: Bool {
+    switch self {
+    case .flowing(let ended), .paused(let ended), .due(let ended): ended
+    case .unwatched: true
+    }
+  }
+}
