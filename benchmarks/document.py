@@ -61,9 +61,8 @@ the same messages and no compression. Ratios are medians of those of each round,
 alone and Python's threads, which share one lock (the GIL), have three times as many rounds: their rates depend on whether
 the system runs those that wait for each other on one core or on both."""
 PROTOCOLS_COUNTED = "Instructions of the client per call, by callgrind:"
-CHAINS = """Written by `make bench` (alone: `benchmarks/run interceptors`): a unary call that a stub at the bottom of the chain
-answers, with 32 interceptors (8 in Python) and without, so no server and no socket is measured. The figures are CPU time,
-except for the pause that another thread resumes, which is wall time."""
+CHAINS = """Written by `make bench` (alone: `benchmarks/run interceptors`). The cost of each callback is in
+[performance.md](performance.md#the-cost-of-a-hop)."""
 RATES = "100 unary calls in flight against `penstock-peer`; the interceptors have `on_start` and `on_status`."
 GROWTH = """Written by `make bench-growth`: unary calls against `penstock-peer`; each section increases one quantity. A message
 has 64 bytes unless stated otherwise, and each point has its own process. Figures are medians of the rounds; `~` marks a
@@ -215,9 +214,9 @@ def page():
     out = [HEAD, "## Beside other clients", "", COMPARED, "", table.markdown(figures("bench")),
            "## A server far away", "", FAR, "", *far(figures("far")), "",
            "## Protocols", "", PROTOCOLS, "", *protocols(compared["rows"]), "", PROTOCOLS_COUNTED, "",
-           *protocol_counts(compared["instructions"]), "", *protocol_aims(compared["aims"]), "",
+           *protocol_counts(compared["instructions"]), "",
            "## Where the time of a call goes", "", WHERE, "", *where(figures("where")), "",
-           "## Interceptors", "", CHAINS, "", *hop_costs(chains["hops"]), "", RATES, "", *hop_rates(chains["rates"]), "",
+           "## Interceptors", "", CHAINS, "", RATES, "", *hop_rates(chains["rates"]), "",
            *registry(chains["registry"]), "", "## Growth", "", GROWTH, ""]
     for axis, found in growth.items():
         out += [f"### More {AXES[axis]}" if axis != "bytes" else "### Larger messages", "", *growth_table(axis, found), ""]

@@ -2,8 +2,6 @@
 
 from aims import AIMS, SIGNS
 
-HEADS = ("aim that is missed", "server", "penstock", "what a client without a library reaches of the same", "the aim is")
-
 
 def reach(aim, server):
     """Says, in words, which clients without a library meet the aim against the same server. Those with a server of their
@@ -32,8 +30,3 @@ def text(result):
     for aim, server, own, reached, able in found:
         out += [f"{aim} ({server}): {own}", f"    {reached}: {able}"]
     return out
-
-
-def markdown(result):
-    found = ["| " + " | ".join(cells) + " |" for cells in rows(result)]
-    return ["", "| " + " | ".join(HEADS) + " |", "|" + "---|" * len(HEADS), *found] if found else []

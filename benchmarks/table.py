@@ -144,4 +144,4 @@ def markdown(result):
     out += ["| aim | " + " | ".join(servers(result)) + " |", "|---|" + "---|" * len(servers(result))]
     for aim in result["aims"]:
         out.append(f"| {aim['aim']} | " + " | ".join(value_of(aim, server) for server in servers(result)) + " |")
-    return "\n".join([*out, *limits.markdown(result), "", verdict(result), ""])
+    return "\n".join([*out, "", verdict(result), ""])
