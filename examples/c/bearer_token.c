@@ -48,7 +48,7 @@ int main(int argc, char **argv) {
   penstock_channel *channel;
   penstock_call_options *options;
   penstock_interceptor_id id;
-  penstock_interceptor bearer, server = PENSTOCK_INTERCEPTOR_INIT;
+  penstock_interceptor bearer = PENSTOCK_INTERCEPTOR_INIT, server = PENSTOCK_INTERCEPTOR_INIT;
   const char *text = "{\"deadline_ms\": 5000, \"metadata\": {\"x-echo-metadata\": \"1\"}}";
   int ok = 1;
   server.name = "server";
