@@ -1,4 +1,3 @@
-import CMemory
 import Synchronization
 
 /// Runs the callbacks of an interceptor on a thread other than the driving thread.
@@ -28,9 +27,9 @@ open class ExecutorJob {
   /// Runs the job, unless it has run already. An executor calls this function.
   public final func runOnce() {
     guard !ran.exchange(true, ordering: .acquiringAndReleasing) else { return }
-    cm_callback(1)
+    CallbackThread.begin()
     run()
-    cm_callback(-1)
+    CallbackThread.end()
   }
 
   /// Whether the job has begun to run: an executor that refuses a job must not have run it.

@@ -44,7 +44,8 @@ public final class CallOptions: HopHandle {
   public var traceEvents: Int?
   /// The scope with which other threads cancel the calls that are made with these options.
   public var scope: CancelScope?
-  public var onInterrupted: (callback: Interrupted, userData: UserData)?
+  public typealias OnInterrupted = (callback: Interrupted, userData: UserData)
+  public var onInterrupted: OnInterrupted?
   public let generation = Process.generation
   /// The interceptors of each call that is made with these options.
   public let interceptors = OwnInterceptors()

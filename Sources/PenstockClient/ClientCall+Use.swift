@@ -145,9 +145,22 @@ extension ClientCall {
     guard kind.sendsOne else { return }
     lock.lock()
     let closes = sentMessages == 1 && !isHalfClosed && reply == nil
-    if closes { isHalfClosed = true }
+    if closes { closeByWaiting() }
     lock.unlock()
     if closes { call.submit(.halfClose) }
+  }
+
+  /// Notes that the calling thread, which begins to wait for the response, half-closes the call. So the functions of
+  /// synchronous interceptors run on this thread. The caller holds the lock.
+  private func closeByWaiting() {
+    if kind.sendsOne, call.wasMadeWithHops { beginServing() }
+    isHalfClosed = true
+  }
+
+  /// Whether a thread that waits for the response is still to half-close the call. Any thread.
+  var closesByWaiting: Bool {
+    guard kind.sendsOne, !isCallbackStyle else { return false }
+    return lock.withLock { !isHalfClosed }
   }
 
   /// Blocking style: waits for the next message. `.end`: there will be no further message.
@@ -187,7 +200,7 @@ extension ClientCall {
     if isOnDrivingThread { return ended.map { (.ok, $0) } ?? (.wouldDeadlock, nil) }
     lock.lock()
     let closes = !isHalfClosed && reply == nil
-    isHalfClosed = true
+    if closes { closeByWaiting() }
     let begins = !isDiscarding && !kind.receivesOne && reply == nil
     if !kind.receivesOne { discards.store(true, ordering: .releasing) }
     lock.unlock()
@@ -214,7 +227,11 @@ extension ClientCall {
     unaryThread = UInt(cs_thread_self())
     // Other threads may still use a call with hops through these hops while the call ends.
     let hasHops = call.chain != nil
-    if !hasHops, call.codec == nil, call.request.settings.credentials == nil { call.manner = .brief }
+    if hasHops {
+      beginServing()
+    } else if call.codec == nil, call.request.settings.credentials == nil {
+      call.manner = .brief
+    }
     let waiter = CallWaiter(.end)
     waiters.add(waiter)
     let request = message.takeRetainedValue()
@@ -227,11 +244,11 @@ extension ClientCall {
       }
       guard outcome == .interrupted else {
         guard outcome == .ok else { return (outcome, nil) }
+        if hasHops, lock.withLock({ wasInterrupted }) { return (.interrupted, nil) }
         // The call has ended. Without hops, no other thread can reach the call, so no lock is needed.
         return (outcome, (hasHops ? ended : reply.take()).map { .passRetained($0) })
       }
-      guard let asked = options?.onInterrupted, asked.callback(asked.userData.pointer) == 0 else {
-        cancel(("interrupted" as StaticString).bytes)
+      guard goesOn(options?.onInterrupted) else {
         // The hops of a call learn of its end before this function returns. Without hops this thread does not wait
         // for long: the loop may be stuck in a callback of another call.
         _ = waitForEnd(interruptible: !hasHops)
@@ -239,6 +256,27 @@ extension ClientCall {
       }
       outcome = wait(for: .end, &nothing)
     }
+  }
+
+  /// Called when an interruption has ended a wait of the thread that has made the call by `unary`. False: the call
+  /// was cancelled for it.
+  private func goesOn(_ asked: CallOptions.OnInterrupted?) -> Bool {
+    if let asked, asked.callback(asked.userData.pointer) == 0 { return true }
+    cancel(("interrupted" as StaticString).bytes)
+    return false
+  }
+
+  /// Whether the wait of a function of a synchronous interceptor, on the thread that waits for the call, is
+  /// interruptible: only if the program can be asked there whether to go on, or has said by `unary` that it need not
+  /// be asked.
+  var interruptsFunctions: Bool { isInterruptible && (hasNoHandle || onInterrupted != nil) }
+
+  /// Called when an interruption has ended such a wait. False: the call was cancelled for it.
+  func goesOnInFunction() -> Bool {
+    if lock.withLock({ wasInterrupted }) { return false }
+    if goesOn(onInterrupted) { return true }
+    lock.withLock { wasInterrupted = true }
+    return false
   }
 
   /// Reads a value that the call and its hops share.

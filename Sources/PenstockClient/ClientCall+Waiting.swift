@@ -1,4 +1,5 @@
 import PenstockCall
+import Synchronization
 import PenstockLoop
 import PenstockLink
 import PenstockTransport
@@ -63,13 +64,14 @@ extension ClientCall {
   ) -> Outcome {
     var opens = opens
     var interruptible = interruptible
-    // A worker that waits also runs the functions of the call's synchronous interceptors, and does not drive
-    // a host-driven loop. If the call has no hops and the runtime is not host-driven, a worker waits like any
-    // other thread.
+    // A worker that waits also runs the functions of the call's synchronous interceptors; one of a pool does not
+    // drive a host-driven loop. If the call has no hops and the runtime is not host-driven, a worker waits like
+    // any other thread.
     let isSimple = !call.wasMadeWithHops && driver._withUnsafeGuaranteedRef { $0.options.mode == .thread }
-    let attendant = isSimple ? nil : call.withItem { $0.attend(waiter) }
+    var attendant = isSimple ? nil : call.withItem { $0.attend(waiter) }
     defer { if let attendant { channel.runtime.workers.leave(call.item, attendant) } }
     while true {
+      if !isSimple, attendant == nil { attendant = serveAsWaiter(waiter) }
       if opens, attendant != nil {
         opens = false
         driver._withUnsafeGuaranteedRef { runtime in call.withItem { _ = runtime.post($0) } }
@@ -84,7 +86,7 @@ extension ClientCall {
         }
         return runtime.wait(
           for: waiter, deadline: nil, interruptible: interruptible,
-          mayDrive: attendant == nil || runtime.options.mode == .thread)
+          mayDrive: attendant?.worker.isCallers != false || runtime.options.mode == .thread)
       }
       // The waiter was set, so the call has ended. No other thread can reach the call, so no lock is needed.
       if hasNoHandle, result == .ready, attendant == nil, !call.wasMadeWithHops { return .ok }
@@ -108,6 +110,27 @@ extension ClientCall {
       lock.unlock()
       if let outcome { return outcome }
     }
+  }
+
+  /// From now on the functions of the call's synchronous interceptors run on the calling thread, which has made the
+  /// call and waits for it, unless it is in a callback.
+  func beginServing() {
+    if Worker.mayServe { call.item.functions.store(.waiter, ordering: .sequentiallyConsistent) }
+  }
+
+  /// If a function is ready for a waiting thread, registers the calling thread to run it. If the calling thread
+  /// can't run functions, workers run them instead.
+  private func serveAsWaiter(_ waiter: CallWaiter) -> Attendant? {
+    guard call.item.functions.load(ordering: .sequentiallyConsistent) == .waiterIsWanted else { return nil }
+    if Worker.mayServe { return channel.runtime.workers.attendAsWaiter(call.item, waiter) }
+    channel.runtime.workers.takeOver(call.item)
+    return nil
+  }
+
+  /// Makes the threads that wait for the call look at it.
+  func wakeWaiters() {
+    lock.lock()
+    unlock(andWake: .end)
   }
 
   /// Checks, under the lock, whether the calling thread may continue to wait. nil: it may. If this function

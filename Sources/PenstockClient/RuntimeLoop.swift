@@ -26,6 +26,8 @@ final class CallItem: InboxItem {
   private let pool: Unmanaged<WorkerPool>
   var workers: WorkerPool { pool.takeUnretainedValue() }
   var syncWork: SyncWork?
+  /// Where the call's synchronous interceptors run. `assign` in the pool reads it, and the waiting threads do.
+  let functions = Atomic<FunctionsPlace>(.workers)
 
   /// If the calling thread is a worker, registers it as waiting for this call. `waiter` is then set when a
   /// function of a synchronous interceptor is ready for the worker. nil: the thread is not a worker. Used for

@@ -62,7 +62,7 @@ public final class Runtime: @unchecked Sendable {
     /// How long a blocking function that drives the loop polls for events before it sleeps.
     public var spinMicroseconds: UInt32 = 0
     /// The most threads that may run the functions of synchronous interceptors.
-    public var maxWorkers: UInt32 = 4
+    public var maxWorkers: UInt32 = 32
     public init() {}
   }
 

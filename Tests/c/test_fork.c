@@ -247,6 +247,7 @@ TEST(fork_while_a_function_runs) {
   add_function(channel, &plan);
   penstock_call *call = start_call(channel, UNARY, PENSTOCK_KIND_UNARY);
   OK(penstock_call_send(call, "x", 1));
+  OK(penstock_call_half_close(call));
   latch_wait(&plan.entered, 1);
   fflush(stdout);
   pid_t child = fork();

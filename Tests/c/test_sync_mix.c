@@ -227,6 +227,7 @@ TEST(sync_in_every_place_replaced_filtered_and_waited_for) {
   penstock_call *call = NULL;
   REQUIRE_OK(penstock_channel_call(channel, UNARY, PENSTOCK_KIND_UNARY, options, NULL, &call, NULL));
   OK(penstock_call_send(call, "x", 1));
+  OK(penstock_call_half_close(call));
   latch_wait(&plan.entered, 1);
   /* Another interceptor replaces the running one; later calls have the new one. */
   table = player_table(&second, pass, 0);
@@ -277,6 +278,7 @@ TEST(sync_removal_waits_for_a_function_that_outlasts_its_call) {
   OK(penstock_channel_add_interceptor(channel, &table, 0, &plan.id, NULL));
   penstock_call *call = start_call(channel, UNARY, PENSTOCK_KIND_UNARY);
   OK(penstock_call_send(call, "x", 1));
+  OK(penstock_call_half_close(call));
   latch_wait(&plan.entered, 1);
   OK(penstock_call_cancel(call, NULL));
   penstock_reply *reply = NULL;

@@ -1,5 +1,6 @@
 /* sync.h: workers. One worker serves the interceptors of one call and the calls that they wait for. The number of
- * workers is limited, and a shutdown joins them. */
+ * workers is limited, and a shutdown joins them. The calls here are in callback style, or are half-closed before their
+ * thread waits; test_sync_caller.c has the calls whose own thread runs the functions. */
 #include "test.h"
 
 #include <errno.h>
@@ -91,18 +92,6 @@ static int32_t note_thread(layer *self, penstock_hop *call) {
   return PENSTOCK_NEXT;
 }
 
-TEST(sync_nest_of_three_is_one_worker) {
-  worker_bench bench;
-  bench_open(&bench, "{\"max_workers\": 8}", 3, note_thread);
-  EVENTUALLY(threads_named(WORKER) == 0);
-  check_echo(bench.channel);
-  CHECK_INT(threads_named(WORKER), 1);
-  for (int index = 1; index < 50; index++) check_echo(bench.channel);
-  CHECK_INT(bench.other_threads, 0);
-  CHECK_INT(bench.layers[2].runs, 50);
-  bench_close(&bench);
-}
-
 /* ---- One worker is enough for any number of calls ---- */
 
 static void count_reply(penstock_call *call, penstock_reply *reply, void *user_data) {
@@ -136,6 +125,20 @@ static int32_t count_inside(layer *self, penstock_hop *call) {
   return PENSTOCK_NEXT;
 }
 
+TEST(sync_nest_of_three_is_one_worker) {
+  worker_bench bench;
+  bench_open(&bench, "{\"max_workers\": 8}", 3, note_thread);
+  EVENTUALLY(threads_named(WORKER) == 0);
+  for (int index = 0; index < 50; index++) {
+    start_many(&bench, 1);
+    latch_wait(&bench.done, index + 1);
+    CHECK_INT(threads_named(WORKER), 1);
+  }
+  CHECK_INT(bench.other_threads, 0);
+  CHECK_INT(bench.layers[2].runs, 50);
+  bench_close(&bench);
+}
+
 TEST(sync_one_worker_serves_a_thousand_calls) {
   int count = test_rounds(1000);
   worker_bench bench;
@@ -159,10 +162,24 @@ TEST(sync_workers_are_bounded) {
   bench_close(&bench);
 }
 
+/* A blocking call that is half-closed before its thread waits: workers run the functions. */
+static int32_t code_by_workers(penstock_channel *channel, const penstock_call_options *options) {
+  penstock_call *call = NULL;
+  penstock_reply *reply = NULL;
+  if (!OK(penstock_channel_call(channel, UNARY, PENSTOCK_KIND_UNARY, options, NULL, &call, NULL))) return -1;
+  OK(penstock_call_send(call, "x", 1));
+  OK(penstock_call_half_close(call));
+  OK(penstock_call_wait(call, &reply));
+  int32_t code = penstock_reply_code(reply);
+  penstock_reply_release(reply);
+  penstock_call_release(call);
+  return code;
+}
+
 static void *echo_many(void *user_data) {
   worker_bench *bench = user_data;
   for (int index = 0; index < 10; index++) {
-    if (unary_code(bench->channel, "x") != 0) atomic_fetch_add(&bench->failures, 1);
+    if (code_by_workers(bench->channel, NULL) != 0) atomic_fetch_add(&bench->failures, 1);
   }
   return NULL;
 }
@@ -221,7 +238,7 @@ TEST(sync_call_of_its_own_meets_itself) {
   for (int mode = 0; mode < 4; mode++) {
     worker_bench bench;
     bench_open(&bench, options[mode], 2, meet_itself);
-    for (int index = 0; index < 10; index++) check_echo(bench.channel);
+    for (int index = 0; index < 10; index++) CHECK_INT(code_by_workers(bench.channel, NULL), 0);
     CHECK_INT(bench.layers[0].runs, 30);
     bench_close(&bench);
   }
@@ -251,13 +268,12 @@ TEST(sync_queued_calls_end_by_deadline_and_cancel) {
   bench_open(&bench, "{\"max_workers\": 1}", 1, block);
   penstock_call *first = start_call(bench.channel, UNARY, PENSTOCK_KIND_UNARY);
   OK(penstock_call_send(first, "x", 1));
+  OK(penstock_call_half_close(first));
   latch_wait(&bench.entered, 1);
   penstock_call_options *options = NULL;
   penstock_reply *reply = NULL;
   OK(penstock_call_options_new("{\"deadline_ms\": 50}", &options, NULL));
-  OK(penstock_channel_unary(bench.channel, UNARY, "x", 1, options, &reply, NULL));
-  CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_DEADLINE_EXCEEDED);
-  penstock_reply_release(reply);
+  CHECK_INT(code_by_workers(bench.channel, options), PENSTOCK_STATUS_DEADLINE_EXCEEDED);
   penstock_call_options_release(options);
   penstock_call *queued = start_call(bench.channel, UNARY, PENSTOCK_KIND_UNARY);
   OK(penstock_call_send(queued, "x", 1));
@@ -305,6 +321,7 @@ TEST(sync_shutdown_times_out_while_a_function_runs) {
   bench_open(&bench, NULL, 1, block);
   penstock_call *call = start_call(bench.channel, UNARY, PENSTOCK_KIND_UNARY);
   OK(penstock_call_send(call, "x", 1));
+  OK(penstock_call_half_close(call));
   latch_wait(&bench.entered, 1);
   CHECK_RESULT(penstock_runtime_shutdown(bench.runtime, 20), PENSTOCK_E_TIMEOUT);
   /* The caller sees that the call has ended, although the function still runs. */
@@ -330,7 +347,7 @@ static int32_t shut_down(layer *self, penstock_hop *call) {
 TEST(sync_shutdown_within_a_function_would_deadlock) {
   worker_bench bench;
   bench_open(&bench, NULL, 1, shut_down);
-  check_echo(bench.channel);
+  CHECK_INT(code_by_workers(bench.channel, NULL), 0);
   bench_close(&bench);
 }
 
@@ -364,6 +381,7 @@ TEST(sync_last_handle_released_by_a_worker) {
     bench_open(&bench, options[mode], 1, release_all);
     penstock_call *call = start_call(bench.channel, UNARY, PENSTOCK_KIND_UNARY);
     OK(penstock_call_send(call, "x", 1));
+    OK(penstock_call_half_close(call));
     if (mode == 1) {
       while (latch_count(&bench.entered) == 0) OK(penstock_runtime_poll(bench.runtime, 20));
     }

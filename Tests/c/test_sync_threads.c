@@ -135,6 +135,7 @@ TEST(sync_stands_where_other_interceptors_stand) {
   wide.hook = leave_in_call;
   penstock_call *call = start_call(channel, UNARY, PENSTOCK_KIND_UNARY);
   OK(penstock_call_send(call, "x", 1));
+  OK(penstock_call_half_close(call));
   latch_wait(&wide.entered, 1);
   OK(penstock_registration_remove(id, NULL));
   check_echo(channel);

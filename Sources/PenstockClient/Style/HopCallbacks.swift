@@ -89,12 +89,18 @@ extension InterceptedCall {
     return .pause
   }
 
-  /// Called when the request message has arrived at the hop; nil: a half-close without a message has arrived.
+  /// Called when the request message or the half-close (nil) has arrived at the hop. In blocking style the thread
+  /// that will wait for the response half-closes the call, unless the user does so before: until then nobody knows
+  /// on which thread the function has to run.
   fileprivate func requestCame(_ hop: Hop, _ message: Message?) -> Verdict {
     guard stage == .collecting else { return .next }
-    tickets.request = takeTicket(hop)
-    guard tickets.request != 0 else { return .next }
-    request = message
+    let ticket = takeTicket(hop)
+    guard ticket != 0 else { return .next }
+    if tickets.request == 0 { tickets.request = ticket } else { tickets.halfClose = ticket }
+    if let message {
+      request = message
+      if ClientCall.of(hop)?.closesByWaiting == true { return .hold }
+    }
     offer(hop)
     return .pause
   }
@@ -123,6 +129,7 @@ extension InterceptedCall {
     call.settle(open.start, .next)
     if let late { _ = hop.injectOutbound(late) }
     call.settle(open.request, .next)
+    call.settle(open.halfClose, .next)
   }
 
   /// Called when the function has called `next` after a status. The call begins again below the hop, and the
@@ -219,6 +226,7 @@ extension InterceptedCall {
     let open = tickets
     hop.call.settle(open.start, .take)
     hop.call.settle(open.request, .next)
+    hop.call.settle(open.halfClose, .next)
     if let headers = given.headers { _ = hop.deliverHeaders(headers) }
     // `answer` is set only after the headers are delivered. The TAKE above already makes the call ask for
     // messages, so `pump` would otherwise deliver messages before the headers.

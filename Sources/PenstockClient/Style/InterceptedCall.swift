@@ -95,6 +95,8 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     var start: UInt64 = 0
     /// The ticket of the request message; if there is no message, the ticket of the half-close.
     var request: UInt64 = 0
+    /// The ticket of a half-close behind a message.
+    var halfClose: UInt64 = 0
     var headers: UInt64 = 0
     var response: UInt64 = 0
     var status: UInt64 = 0
@@ -293,17 +295,22 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     hasResponse = false
     lock.unlock()
     let attendant = pool.attend(item, waits, isInNext: true)
+    let owner = ClientCall.of(hop)
+    let isCallers = attendant?.worker.isCallers == true
+    var isInterruptible = isCallers && owner?.interruptsFunctions == true
     wishes(isAgain ? .again : .next)
     while true {
       if let attendant { pool.serve(item, attendant) }
       if lock.withLock({ hasResponse || isOver }) { break }
-      // A waiting worker does not drive a loop that the host program drives.
+      // A waiting worker of the pool does not drive a loop that the host program drives.
       let result =
         isOnDrivingThread
         ? .wouldDeadlock
         : runtime.wait(
-          for: waits, deadline: nil, interruptible: false, mayDrive: runtime.options.mode == .thread)
+          for: waits, deadline: nil, interruptible: isInterruptible,
+          mayDrive: isCallers || runtime.options.mode == .thread)
       waits.reset()
+      if result == .interrupted { isInterruptible = owner?.goesOnInFunction() == true }
       if result == .closed || result == .wouldDeadlock {
         lock.withLock { isOver = isOver || !hasResponse }
         break

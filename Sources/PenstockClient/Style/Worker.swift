@@ -1,16 +1,22 @@
-import CMemory
 import CSystem
+import PenstockCall
 import PenstockWire
 import Synchronization
 import PenstockLoop
 
-/// A thread that runs the functions of synchronous interceptors.
+/// A thread that runs the functions of synchronous interceptors: a thread of a worker pool, or a thread of the
+/// program that waits for its own call, while it runs the call's functions.
 ///
 /// A blocking function asks for `current`, because a worker must run other functions of the call while it
 /// waits. Workers are found by their thread id in a list of the process. This costs nothing while there is no
 /// worker, and needs no thread-local storage.
 public final class Worker: @unchecked Sendable {
   let thread = cs_thread_self()
+  /// Whether the thread is the program's own, and not of a pool. Such a thread may drive a host-driven loop while
+  /// it waits.
+  let isCallers: Bool
+  /// The process that this thread is of. A forked child's list has no worker of its parent.
+  private let generation = Process.generation
   /// The calls whose functions run on this thread. A function may wait and so run another function: the
   /// innermost call is the last. Only this worker's thread uses the list.
   private var running: [InterceptedCall] = []
@@ -22,14 +28,25 @@ public final class Worker: @unchecked Sendable {
   /// Whether a function of the interceptor with this registration number runs on this thread.
   func runs(registration: UInt64) -> Bool { running.contains { $0.registration == registration } }
 
+  init(isCallers: Bool) { self.isCallers = isCallers }
+
   /// Runs the function of `call`. Called on the worker's own thread.
   func run(_ call: InterceptedCall) {
+    let isVisit = isCallers && running.isEmpty
+    if isVisit { begin() }
     running.append(call)
-    cm_callback(1)
+    CallbackThread.begin()
     call.execute()
-    cm_callback(-1)
+    CallbackThread.end()
     running.removeLast()
+    if isVisit { end() }
     call.runtime.endPending()
+  }
+
+  /// Whether the calling thread may run functions of a call that it waits for: it is not in a callback. A thread
+  /// of the program that runs a function already may run further ones within it.
+  static var mayServe: Bool {
+    !DrivingThread.isCurrent() && (!CallbackThread.isCurrent || current?.isCallers == true)
   }
 
   /// The slot of the process's page (`Process`) that has the first worker of the list. The links of the list
@@ -78,12 +95,23 @@ public final class Worker: @unchecked Sendable {
   }
 
   func end() {
+    if Process.isForked(generation) { return }
     Worker.count.subtract(1, ordering: .relaxed)
     Process.withLock {
       if let previous { previous.takeUnretainedValue().next = next } else { Worker.first = next }
       next?.takeUnretainedValue().previous = previous
     }
   }
+}
+
+/// Where the functions of a call's synchronous interceptors run.
+enum FunctionsPlace: UInt8, AtomicRepresentable {
+  /// On the workers of the runtime.
+  case workers
+  /// On a thread that waits for the call in a blocking function: the thread that has made the call.
+  case waiter
+  /// As `waiter`; and a function is ready, but no waiting thread has said that it runs it.
+  case waiterIsWanted
 }
 
 /// A worker that waits for a call, and runs functions of the call's synchronous interceptors while it waits.

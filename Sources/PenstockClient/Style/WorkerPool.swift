@@ -7,9 +7,9 @@ import PenstockLoop
 /// The workers of one runtime: threads that run the functions of synchronous interceptors.
 ///
 /// A worker that waits for a call runs the ready functions of that call. So one worker can serve all
-/// synchronous interceptors of a call. Other ready functions wait in the queue, first come, first served. If
-/// no worker is free, another thread is started, up to the limit. A thread that has no work for `idleTime`
-/// ends.
+/// synchronous interceptors of a call. The functions of a call whose own thread waits for it run on that thread
+/// (`FunctionsPlace`). Other ready functions wait in the queue, first come, first served. If no worker is free,
+/// another thread is started, up to the limit. A thread that has no work for `idleTime` ends.
 ///
 /// No user code runs under the lock. Objects whose release may run a user's finalizer are released outside of
 /// the lock.
@@ -50,6 +50,7 @@ final class WorkerPool: @unchecked Sendable {
   private enum Followup {
     case nothing, wakeWorker, startThread
     case tell(WaitCell)
+    case tellWaiters(InterceptedCall)
   }
 
   /// Called on the driving thread when the function of `call` may run: offers it to the workers. False: the
@@ -68,6 +69,10 @@ final class WorkerPool: @unchecked Sendable {
   /// Chooses the thread that runs the function of `call`. The caller holds the lock.
   private func assign(_ call: InterceptedCall, _ work: SyncWork) -> Followup {
     if let attendant = work.idle { return .tell(attendant.cell) }
+    if call.item.functions.load(ordering: .relaxed) != .workers {
+      call.item.functions.store(.waiterIsWanted, ordering: .sequentiallyConsistent)
+      return .tellWaiters(call)
+    }
     enqueue(call)
     if idle > 0 {
       idle -= 1
@@ -85,6 +90,7 @@ final class WorkerPool: @unchecked Sendable {
     switch followup {
     case .nothing: return true
     case .tell(let cell): cell.set()
+    case .tellWaiters(let call): ClientCall.of(call.hop)?.wakeWaiters()
     case .wakeWorker: Futex.wake(workWord, 1)
     case .startThread: return startThread() || !withdrawIfStranded(call)
     }
@@ -129,14 +135,40 @@ final class WorkerPool: @unchecked Sendable {
   /// If the calling thread is a worker, registers it as waiting for the call of `item`. `cell` is then set
   /// when a function is ready for `serve`. nil: the thread is not a worker.
   func attend(_ item: CallItem, _ cell: WaitCell, isInNext: Bool) -> Attendant? {
-    guard let worker = Worker.current else { return nil }
+    Worker.current.map { attend(item, $0, cell, isInNext: isInNext) }
+  }
+
+  /// Registers the calling thread, which waits for the call of `item`, because a function is ready for it.
+  func attendAsWaiter(_ item: CallItem, _ cell: WaitCell) -> Attendant {
+    attend(item, Worker.current ?? Worker(isCallers: true), cell, isInNext: false)
+  }
+
+  private func attend(_ item: CallItem, _ worker: Worker, _ cell: WaitCell, isInNext: Bool) -> Attendant {
     let attendant = Attendant(worker, cell, isInNext: isInNext)
     lock.lock()
     let work = item.syncWork ?? SyncWork()
     item.syncWork = work
     work.enter(attendant)
+    let place = item.functions.load(ordering: .relaxed)
+    if place == .waiterIsWanted { item.functions.store(.waiter, ordering: .relaxed) }
     lock.unlock()
     return attendant
+  }
+
+  /// The thread that waits for the call of `item` can't run functions, so the workers run them from now on.
+  func takeOver(_ item: CallItem) {
+    lock.lock()
+    item.functions.store(.workers, ordering: .sequentiallyConsistent)
+    let followups = assignLeft(item)
+    lock.unlock()
+    for followup in followups { _ = perform(followup, nil) }
+  }
+
+  /// Assigns the ready functions that no thread has begun and that do not wait in the queue. The caller holds the
+  /// lock.
+  private func assignLeft(_ item: CallItem) -> [Followup] {
+    guard let work = item.syncWork else { return [] }
+    return work.ready.filter { !$0.isQueued }.map { assign($0, work) }
   }
 
   /// Runs the ready functions of the call, one after the other, on the calling thread.
@@ -157,12 +189,9 @@ final class WorkerPool: @unchecked Sendable {
   /// Called when the worker does not wait any more. Assigns the ready functions that were left for this
   /// worker to other threads.
   func leave(_ item: CallItem, _ attendant: Attendant) {
-    var followups: [Followup] = []
     lock.lock()
-    if let work = item.syncWork {
-      work.leave(attendant)
-      for call in work.ready where !call.isQueued { followups.append(assign(call, work)) }
-    }
+    item.syncWork?.leave(attendant)
+    let followups = assignLeft(item)
     lock.unlock()
     for followup in followups { _ = perform(followup, nil) }
   }
@@ -210,7 +239,7 @@ final class WorkerPool: @unchecked Sendable {
 
   private func main() {
     cs_thread_name("penstock-worker")
-    let worker = Worker()
+    let worker = Worker(isCallers: false)
     worker.begin()
     while runNext(worker) || rest() {}
     worker.end()

@@ -221,7 +221,7 @@ class Forks(penstock.SyncInterceptor):
 runtime = penstock.Runtime()
 channel = penstock.Channel(target, tls=False, runtime=runtime)
 token = channel.add_interceptor(Forks())
-assert channel.unary_unary("/penstock.Echo/Unary")(b"x") == b"x"
+list(channel.unary_stream("/penstock.Echo/ServerStream")(b"x"))
 def work():
     global runtime, channel, token
     del token, channel, runtime

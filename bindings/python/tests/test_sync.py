@@ -287,7 +287,9 @@ def test_what_is_no_function_is_refused(channel: Channel) -> None:
 # ---- Workers ----
 
 
-def test_a_nest_of_three_is_one_worker(channel: Channel) -> None:
+@pytest.mark.parametrize("kind", ["unary", "stream"])
+def test_a_nest_of_three_is_one_thread(channel: Channel, kind: str) -> None:
+    """A unary call's own thread runs the functions; a stream's are run by one worker."""
     order: List[str] = []
 
     def layer(name: str) -> Function:
@@ -301,10 +303,13 @@ def test_a_nest_of_three_is_one_worker(channel: Channel) -> None:
     layers = [layer(name) for name in "abc"]
     for index, interceptor in enumerate(layers):
         channel.add_interceptor(interceptor, priority=-index)
-    unary(channel)
+    if kind == "unary":
+        unary(channel)
+    else:
+        list(channel.unary_stream("/penstock.Echo/ServerStream")(b"x"))
     assert order == ["a in", "b in", "c in", "c out", "b out", "a out"]
     assert len({thread for interceptor in layers for thread in interceptor.threads}) == 1
-    assert layers[0].threads[0] != threading.get_ident()
+    assert (layers[0].threads[0] == threading.get_ident()) == (kind == "unary")
 
 
 def test_one_worker_serves_many_calls_that_meet_themselves(lone: Channel) -> None:
@@ -365,7 +370,7 @@ def test_a_deadline_ends_the_call_of_a_function_that_does_not_return(lone: Chann
     lone.add_interceptor(interceptor)
     for _ in range(2):  # the only worker is in the first call, so the second is queued, and its function never runs
         with pytest.raises(RpcError) as caught:
-            unary(lone, timeout=0.1)
+            list(lone.unary_stream("/penstock.Echo/ServerStream")(b"x", timeout=0.1))
         assert caught.value.code() == StatusCode.DEADLINE_EXCEEDED
     go.set()
     assert ended.wait(20)

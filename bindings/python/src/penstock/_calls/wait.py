@@ -4,6 +4,7 @@ raises it."""
 from __future__ import annotations
 
 import threading
+import weakref
 from typing import Any, Callable, List, Set
 
 from .._handles.ctrl_c import call
@@ -19,26 +20,38 @@ class Waiters:
 
     As a context manager it counts a thread during the ``with`` block, in which several C functions may be called. Any
     thread may use it, because each step is one list operation. Workers of the library are not counted: they wait for
-    another thread to drive the loop.
+    another thread to drive the loop. A thread that runs the function of a synchronous interceptor within its wait is
+    not counted meanwhile (`step_out`).
     """
 
-    __slots__ = ("_inside",)
+    __slots__ = ("__weakref__", "_inside")
 
     def __init__(self) -> None:
-        self._inside: List[None] = []
+        # The identifiers of the threads.
+        self._inside: List[int] = []
+        _all.append(weakref.ref(self, _all.remove))
 
     def __bool__(self) -> bool:
         return bool(self._inside)
 
     def __enter__(self) -> None:
-        if not workers or threading.get_ident() not in workers:
-            self._inside.append(None)
+        thread = threading.get_ident()
+        if not workers or thread not in workers:
+            self._inside.append(thread)
 
     def __exit__(self, *exception: object) -> None:
-        if not workers or threading.get_ident() not in workers:
-            # The list is empty if a signal handler has forked during the ``with`` block and this process is the
-            # child.
-            del self._inside[-1:]
+        thread = threading.get_ident()
+        if not workers or thread not in workers:
+            self._take(thread)
+
+    def _take(self, thread: int) -> bool:
+        """Counts ``thread`` once less. Returns whether it was counted: it is not if a signal handler has forked during
+        the ``with`` block and this process is the child."""
+        try:
+            self._inside.remove(thread)
+            return True
+        except ValueError:
+            return False
 
     def forget(self) -> None:
         """Called in a forked child, which has none of the counted threads."""
@@ -58,3 +71,25 @@ class Waiters:
                 result = call(function, *arguments)
                 if result != c.E_INTERRUPTED:
                     return result
+
+
+_all: List[weakref.ReferenceType[Waiters]] = []
+
+
+def step_out() -> List[Waiters]:
+    """The calling thread leaves its wait, within which C has called a Python function that may take long: it drives no
+    loop now. Returns what `step_in` needs; empty: it does not wait, so it is a thread of the library."""
+    thread = threading.get_ident()
+    left: List[Waiters] = []
+    for reference in list(_all):
+        waiters = reference()
+        # A thread may be in two such blocks of one runtime.
+        while waiters is not None and waiters._take(thread):
+            left.append(waiters)
+    return left
+
+
+def step_in(waits: List[Waiters]) -> None:
+    """The calling thread is in the waits again that `step_out` has returned."""
+    for waiters in waits:
+        waiters.__enter__()

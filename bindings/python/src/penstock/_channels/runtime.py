@@ -135,7 +135,7 @@ class Runtime(Keeper, Registering, Uncopied):
         self,
         *,
         drive: bool = True,
-        max_workers: int = 4,
+        max_workers: int = 32,
         spin_us: int = 0,
         loops: int = 1,
         caller_drives: bool = True,

@@ -1,11 +1,13 @@
-"""Synchronous interceptors: one function that sees the whole call, on a worker thread, and may wait."""
+"""Synchronous interceptors: one function that sees the whole call, and may wait."""
 
 from __future__ import annotations
 
 import threading
-from typing import Any, Iterable, Optional
+from typing import Any, Iterable, List, Optional
 
 from .. import _raw
+from .._calls.wait import Waiters, step_in, step_out
+from .._handles.ctrl_c import call as call_c
 from .._handles.errors import GoneError, StateError, check_hop
 from .._handles.metadata import Metadata, MetadataLike
 from .._handles.status import CodeLike, DetailLike, Status, StatusCode, code_number
@@ -25,9 +27,10 @@ _ONE_REQUEST = (Kind.UNARY, Kind.SERVER_STREAM)
 class SyncInterceptor:
     """Sees each call from start to end in one function, which may wait.
 
-    `intercept` runs on a worker thread of the runtime, which has up to ``max_workers`` of them (see `Runtime`). A
-    call takes one worker, however many synchronous interceptors it meets. The calls that these interceptors make and
-    wait for use the same worker.
+    For a unary call in blocking style `intercept` runs on the thread that makes the call, within the call: thread-locals
+    are the caller's own, and the call returns after `intercept` has. For other calls it runs on a worker thread of the
+    runtime, which has up to ``max_workers`` of them (see `Runtime`). A call takes one thread, however many synchronous
+    interceptors it meets. The calls that these interceptors make and wait for use the same thread.
     """
 
     # The name in error messages and lists; if empty, the class's name.
@@ -51,7 +54,8 @@ class SyncInterceptor:
         `InterceptedCall.answer`.
 
         An exception ends the call with INTERNAL and a message that names its type; the caller's `RpcError` has it as
-        its ``__cause__``."""
+        its ``__cause__``. On the caller's thread KeyboardInterrupt and the like cancel the call, and the caller gets
+        them as they are."""
         call.next()
 
 
@@ -62,10 +66,12 @@ class InterceptedCall(HopView):
     If a cancel, the deadline or an interceptor above has ended the call, the methods raise GoneError.
     """
 
-    __slots__ = ("__weakref__", "_handle", "_hop", "_registered", "_reply", "_running", "_thread")
+    __slots__ = ("__weakref__", "_handle", "_hop", "_registered", "_reply", "_running", "_thread", "_waits")
 
-    def __init__(self, handle: int, registered: Registered) -> None:
+    def __init__(self, handle: int, registered: Registered, waits: List[Waiters]) -> None:
         self._handle = handle
+        # The waits of the caller's own thread, within which the function runs; empty on a worker.
+        self._waits = waits
         self._registered = registered
         self._hop: Optional[Hop] = None
         self._reply: Optional[InterceptedReply] = None
@@ -110,7 +116,13 @@ class InterceptedCall(HopView):
         been called; or the call can't begin again, because its request is too large to be kept, or because the
         headers of a stream have come. If it can't begin again, the caller gets the earlier reply.
         """
-        result = _raw.penstock_hop_next(self._inside())
+        handle = self._inside()
+        step_in(self._waits)
+        try:
+            result = call_c(_raw.penstock_hop_next, handle)
+        finally:
+            if self._waits:
+                step_out()
         if result != c.E_GONE:
             check_hop(self._handle, result, "the call can't go on")
         self._reply = InterceptedReply(self, result == c.E_GONE)

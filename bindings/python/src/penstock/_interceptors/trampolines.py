@@ -6,9 +6,9 @@ import threading
 from typing import Any, Dict, Optional
 
 from .. import _raw
-from .._calls.wait import workers
+from .._calls.wait import step_in, step_out, workers
 from .._handles.context import of_hop, run
-from .._handles.ctrl_c import recover, recover_with
+from .._handles.ctrl_c import escape, recover, recover_with
 from .._handles.objects import Raised, forget, registry
 from .._handles.reply import EXCEPTION_KEY
 from .._handles.reports import report, tell
@@ -130,19 +130,25 @@ def _destroy(handle: int, number: Optional[int]) -> None:
 
 
 def _intercept(handle: int, number: Optional[int]) -> int:
-    """Runs the function of a synchronous interceptor, on a worker thread. While it waits in `next`, the function of
-    another interceptor may run within it, on the same thread."""
+    """Runs the function of a synchronous interceptor: on the thread that waits for the call, or on a worker thread.
+    While it waits in `next`, the function of another interceptor may run within it, on the same thread."""
     registered: Any = registry.get(number)
     if registered is None:
         return c.NEXT
+    waits = step_out()
     thread = threading.get_ident()
-    is_first = thread not in workers
-    workers.add(thread)
-    call = InterceptedCall(handle, registered)
+    is_new_worker = not waits and thread not in workers
+    if is_new_worker:
+        workers.add(thread)
+    call = InterceptedCall(handle, registered, waits)
     context = of_hop(handle, registered)
     try:
         return verdict_of(run(context, registered.methods["intercept"], call), "intercept")
     except BaseException as error:
+        if waits and not isinstance(error, Exception):
+            # Ctrl-C, for example: it was meant for the caller, and leaves through its wait.
+            _break_off(handle, error)
+            return _INVALID
         leave(handle, error)
         run(context, tell, registered.name, "intercept", error)
         # The last step: it ends the call, which wakes the caller.
@@ -150,8 +156,23 @@ def _intercept(handle: int, number: Optional[int]) -> int:
         return _INVALID
     finally:
         call._end()
-        if is_first:
+        step_in(waits)
+        if is_new_worker:
             workers.discard(thread)
+
+
+def _break_off(handle: int, error: BaseException) -> None:
+    """Cancels the call of a function that the caller's own thread has run, and lets the caller's wait raise
+    ``error``."""
+    escape(error)
+    _raw.penstock_hop_end(handle, StatusCode.CANCELLED.number, b"interrupted")
+
+
+def _is_broken_off(given: Dict[str, Any], error: BaseException) -> None:
+    _break_off(given["handle"], error)
+
+
+recover_with(_intercept, _is_broken_off, _is_broken_off)
 
 
 def _connection(number: Optional[int], event: Any) -> None:

@@ -1,0 +1,286 @@
+/* sync.h: the functions of a unary call or a server stream run on the thread that waits for the call, where this thread
+ * has the whole request and is in no callback. */
+#include "syncer.h"
+
+#include <signal.h>
+
+#define WORKER "penstock-worker"
+
+/* Another interceptor of the same kind, below the first. */
+typedef struct pair {
+  syncer above, below;
+  penstock_channel *channel;
+} pair;
+
+static __thread int own_value;
+static atomic_int strangers;
+
+/* Counts the runs on threads other than the one that has set `own_value`. */
+static int32_t note_thread(syncer *self, penstock_hop *call) {
+  (void)self;
+  if (own_value != 7) atomic_fetch_add(&strangers, 1);
+  CHECK_RESULT(penstock_hop_next(call), PENSTOCK_OK);
+  if (own_value != 7) atomic_fetch_add(&strangers, 1);
+  return PENSTOCK_NEXT;
+}
+
+static void pair_open(pair *both, penstock_runtime *runtime, int32_t (*hook)(syncer *, penstock_hop *)) {
+  both->channel = open_channel_on(runtime);
+  syncer_init(&both->above, hook);
+  syncer_init(&both->below, hook);
+  syncer_add(&both->above, both->channel, 2);
+  syncer_add(&both->below, both->channel, 1);
+  atomic_store(&strangers, 0);
+}
+
+static void pair_close(pair *both, penstock_runtime *runtime) {
+  penstock_channel_release(both->channel);
+  OK(penstock_runtime_shutdown(runtime, test_patience_ms()));
+  CHECK_INT(both->above.finalized, 1);
+  CHECK_INT(both->below.finalized, 1);
+  penstock_runtime_release(runtime);
+}
+
+static const char *const modes[] = {"{\"max_workers\": 1}", "{\"max_workers\": 1, \"caller_drives\": false}",
+                                    "{\"max_workers\": 1, \"linger_us\": 0}",
+                                    "{\"max_workers\": 1, \"mode\": \"host\"}"};
+
+static void read_stream(penstock_channel *channel, bool closes) {
+  penstock_call *call = start_call(channel, SERVER_STREAM, PENSTOCK_KIND_SERVER_STREAM);
+  penstock_message *message = NULL;
+  penstock_reply *reply = NULL;
+  OK(penstock_call_send(call, "ping", 4));
+  if (closes) OK(penstock_call_half_close(call));
+  while (penstock_call_receive(call, &message) == PENSTOCK_OK) {
+    penstock_message_release(message);
+    message = NULL;
+  }
+  OK(penstock_call_wait(call, &reply));
+  CHECK_INT(penstock_reply_code(reply), 0);
+  penstock_reply_release(reply);
+  penstock_call_release(call);
+}
+
+TEST(sync_functions_run_on_the_thread_that_waits) {
+  own_value = 7;
+  for (size_t mode = 0; mode < sizeof(modes) / sizeof(*modes); mode++) {
+    penstock_runtime *runtime = new_runtime(modes[mode]);
+    pair both;
+    pair_open(&both, runtime, note_thread);
+    for (int index = 0; index < 20; index++) check_echo(both.channel);
+    CHECK_INT(strangers, 0);
+    for (int index = 0; index < 20; index++) read_stream(both.channel, false);
+    CHECK_INT(strangers, 0);
+    CHECK_INT(threads_named(WORKER), 0);
+    CHECK_INT(both.below.runs, 40);
+    /* Half-closed before the wait: nobody knows then whether this thread will wait. */
+    if (mode < 3) {
+      read_stream(both.channel, true);
+      CHECK_INT(strangers, 4);
+      CHECK_INT(threads_named(WORKER), 1);
+    }
+    pair_close(&both, runtime);
+  }
+}
+
+/* ---- No limit of workers ---- */
+
+static pthread_barrier_t meeting;
+
+static int32_t meet(syncer *self, penstock_hop *call) {
+  (void)self;
+  pthread_barrier_wait(&meeting);
+  penstock_hop_next(call);
+  return PENSTOCK_NEXT;
+}
+
+static void *echo_once(void *channel) {
+  check_echo(channel);
+  return NULL;
+}
+
+/* All sixteen functions wait for each other; one worker would never do. */
+TEST(sync_functions_of_sixteen_threads_run_at_once) {
+  for (size_t mode = 0; mode < sizeof(modes) / sizeof(*modes); mode++) {
+    penstock_runtime *runtime = new_runtime(modes[mode]);
+    pair both;
+    pthread_t threads[16];
+    pthread_barrier_init(&meeting, NULL, 16);
+    pair_open(&both, runtime, meet);
+    for (int index = 0; index < 16; index++) pthread_create(&threads[index], NULL, echo_once, both.channel);
+    for (int index = 0; index < 16; index++) pthread_join(threads[index], NULL);
+    pthread_barrier_destroy(&meeting);
+    CHECK_INT(both.below.runs, 16);
+    pair_close(&both, runtime);
+  }
+}
+
+/* ---- The end of a call during a function ---- */
+
+/* The deadline passes while this thread, which is the only one that waits, runs the function: another thread drives. */
+static int32_t outlast_deadline(syncer *self, penstock_hop *call) {
+  OK(penstock_request_set_deadline_ms(penstock_hop_request(call), 20));
+  EVENTUALLY(penstock_hop_set_value(call, "key", self, NULL) == PENSTOCK_E_GONE);
+  CHECK_RESULT(penstock_hop_next(call), PENSTOCK_E_GONE);
+  self->code = penstock_status_code(penstock_hop_status(call));
+  return PENSTOCK_NEXT;
+}
+
+TEST(sync_deadline_passes_while_the_callers_function_runs) {
+  for (size_t mode = 0; mode < 3; mode++) {
+    penstock_runtime *runtime = new_runtime(modes[mode]);
+    pair both;
+    pair_open(&both, runtime, outlast_deadline);
+    CHECK_INT(unary_code(both.channel, "x"), PENSTOCK_STATUS_DEADLINE_EXCEEDED);
+    CHECK_INT(both.above.code, PENSTOCK_STATUS_DEADLINE_EXCEEDED);
+    CHECK_INT(latch_count(&both.above.done), 1); /* the call returns after its function */
+    CHECK_INT(both.below.runs, 0);
+    pair_close(&both, runtime);
+  }
+}
+
+static int32_t wait_in_next(syncer *self, penstock_hop *call) {
+  penstock_result result = penstock_hop_next(call);
+  self->code = result == PENSTOCK_E_GONE ? penstock_status_code(penstock_hop_status(call)) : -2;
+  return PENSTOCK_NEXT;
+}
+
+static void *cancel_when_entered(void *scope) {
+  EVENTUALLY(atomic_load(&strangers) > 0);
+  OK(penstock_cancel_scope_cancel(scope, "enough"));
+  return NULL;
+}
+
+static int32_t announce(syncer *self, penstock_hop *call) {
+  atomic_fetch_add(&strangers, 1);
+  return wait_in_next(self, call);
+}
+
+TEST(sync_cancel_frees_the_callers_function_in_next) {
+  for (size_t mode = 0; mode < sizeof(modes) / sizeof(*modes); mode++) {
+    penstock_runtime *runtime = new_runtime(modes[mode]);
+    pair both;
+    pair_open(&both, runtime, announce);
+    penstock_call_options *options = NULL;
+    penstock_cancel_scope *scope = NULL;
+    OK(penstock_cancel_scope_new(&scope));
+    OK(penstock_call_options_new("{\"metadata\": {\"x-delay-ms\": \"60000\"}}", &options, NULL));
+    OK(penstock_call_options_set_cancel_scope(options, scope));
+    pthread_t other;
+    pthread_create(&other, NULL, cancel_when_entered, scope);
+    penstock_reply *reply = NULL;
+    OK(penstock_channel_unary(both.channel, UNARY, "x", 1, options, &reply, NULL));
+    CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_CANCELLED);
+    pthread_join(other, NULL);
+    CHECK_INT(both.above.code, PENSTOCK_STATUS_CANCELLED);
+    penstock_reply_release(reply);
+    penstock_call_options_release(options);
+    penstock_cancel_scope_release(scope);
+    pair_close(&both, runtime);
+  }
+}
+
+static int32_t stop_asking(void *user_data) {
+  atomic_int *asked = user_data;
+  return atomic_fetch_add(asked, 1) > 0;
+}
+
+/* An interruptible call is interrupted in a function's next, too: the same function of the program is asked. */
+TEST(sync_interruption_reaches_the_callers_function_in_next) {
+  for (size_t mode = 0; mode < sizeof(modes) / sizeof(*modes); mode += 3) {
+    penstock_runtime *runtime = new_runtime(modes[mode]);
+    pair both;
+    atomic_int asked = 0;
+    pair_open(&both, runtime, wait_in_next);
+    penstock_call_options *options = NULL;
+    OK(penstock_call_options_new("{\"interruptible\": true, \"metadata\": {\"x-delay-ms\": \"60000\"}}", &options, NULL));
+    OK(penstock_call_options_set_on_interrupted(options, stop_asking, &asked, NULL));
+    penstock_reply *reply = NULL;
+    CHECK_RESULT(penstock_channel_unary(both.channel, UNARY, "x", 1, options, &reply, NULL), PENSTOCK_E_INTERRUPTED);
+    CHECK_INT(asked, 2);
+    CHECK_INT(both.below.code, PENSTOCK_STATUS_CANCELLED);
+    CHECK_INT(both.above.code, PENSTOCK_STATUS_CANCELLED);
+    penstock_call_options_release(options);
+    pair_close(&both, runtime);
+  }
+}
+
+/* ---- A hop above begins the call again ---- */
+
+static int32_t restart_twice(probe *self, penstock_hop *hop, int32_t event) {
+  (void)hop;
+  return event == PENSTOCK_EVENT_STATUS && atomic_load(&self->seen[event]) <= 2 ? PENSTOCK_RESTART : PENSTOCK_NEXT;
+}
+
+static int32_t fail_at_first(syncer *self, penstock_hop *call) {
+  CHECK_INT(own_value, 7);
+  CHECK_RESULT(penstock_hop_next(call), PENSTOCK_OK);
+  if (self->runs <= 2) OK(penstock_hop_end(call, PENSTOCK_STATUS_UNAVAILABLE, "at first"));
+  return PENSTOCK_NEXT;
+}
+
+TEST(sync_functions_run_again_on_the_callers_thread) {
+  own_value = 7;
+  for (size_t mode = 0; mode < sizeof(modes) / sizeof(*modes); mode++) {
+    penstock_runtime *runtime = new_runtime(modes[mode]);
+    pair both;
+    probe top;
+    pair_open(&both, runtime, fail_at_first);
+    probe_init_with(&top, "top", restart_twice, NULL);
+    top.replay_bytes = 100;
+    top.max_restarts = 2;
+    probe_add(&top, both.channel, 10);
+    CHECK_INT(unary_code(both.channel, "x"), 0);
+    CHECK_INT(both.above.runs, 3);
+    CHECK_INT(both.below.runs, 3);
+    CHECK_INT(threads_named(WORKER), 0);
+    pair_close(&both, runtime);
+    probe_wait_finalized(&top);
+  }
+}
+
+/* ---- Threads in callbacks run no functions ---- */
+
+static int32_t echo_in_callback(probe *self, penstock_hop *hop, int32_t event) {
+  (void)hop;
+  if (event == PENSTOCK_EVENT_START) {
+    own_value = 7;
+    check_echo(((pair *)self->context)->channel);
+    own_value = 0;
+  }
+  return PENSTOCK_NEXT;
+}
+
+static int32_t count_strangers(syncer *self, penstock_hop *call) {
+  (void)self;
+  if (own_value != 7) atomic_fetch_add(&strangers, 1);
+  CHECK_RESULT(penstock_hop_next(call), PENSTOCK_OK);
+  return PENSTOCK_NEXT;
+}
+
+/* The callback runs on the driving thread of its runtime, or on an executor; its call is on another runtime. */
+TEST(sync_functions_do_not_run_on_a_thread_in_a_callback) {
+  for (int on_executor = 0; on_executor < 2; on_executor++) {
+    penstock_runtime *runtime = new_runtime("{\"max_workers\": 1}");
+    penstock_executor *executor = NULL;
+    pair both;
+    probe outer;
+    pair_open(&both, runtime, count_strangers);
+    penstock_channel *channel = open_channel();
+    probe_init_with(&outer, "outer", echo_in_callback, &both);
+    penstock_interceptor table = probe_table(&outer);
+    penstock_interceptor_id id = 0;
+    if (on_executor) {
+      OK(penstock_executor_new_serial(&executor));
+      table.outbound_executor = executor;
+    }
+    OK(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL));
+    check_echo(channel);
+    CHECK_INT(both.below.runs, 1);
+    CHECK_INT(strangers, 2);
+    penstock_channel_release(channel);
+    probe_wait_finalized(&outer);
+    penstock_executor_release(executor);
+    pair_close(&both, runtime);
+  }
+}
