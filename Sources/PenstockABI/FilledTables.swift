@@ -88,7 +88,7 @@ extension penstock_interceptor {
     if isSync, outbound_executor != nil || inbound_executor != nil {
       return Failure(
         .invalidArgument,
-        "interceptor: expected no executors, because a synchronous function runs on a worker")
+        "interceptor: expected no executors, because a synchronous function has a thread of its own")
     }
     return nil
   }

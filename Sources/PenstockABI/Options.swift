@@ -28,7 +28,8 @@ func read(_ reader: JSONReader, into options: inout Runtime.Options) -> Failure?
     /// How long a blocking call that drives the loop polls for a response before it sleeps: this lowers latency and
     /// costs CPU time.
     case "spin_us": option.microseconds(0...1_000_000) { options.spinMicroseconds = $0 }
-    /// How many threads may run the functions of synchronous interceptors.
+    /// How many threads of the runtime may run the functions of synchronous interceptors, for calls whose own
+    /// thread does not.
     case "max_workers": option.count(1...1024) { options.maxWorkers = UInt32(truncatingIfNeeded: $0) }
     /// How many loops drive the runtime's channels, each with a thread of its own; more than one in mode "thread" only.
     case "loops": option.count(1...64) { options.loops = UInt16(truncatingIfNeeded: $0) }

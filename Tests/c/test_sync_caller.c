@@ -193,7 +193,8 @@ TEST(sync_interruption_reaches_the_callers_function_in_next) {
     atomic_int asked = 0;
     pair_open(&both, runtime, wait_in_next);
     penstock_call_options *options = NULL;
-    OK(penstock_call_options_new("{\"interruptible\": true, \"metadata\": {\"x-delay-ms\": \"60000\"}}", &options, NULL));
+    OK(penstock_call_options_new("{\"interruptible\": true, \"metadata\": {\"x-delay-ms\": \"60000\"}}", &options,
+                                 NULL));
     OK(penstock_call_options_set_on_interrupted(options, stop_asking, &asked, NULL));
     penstock_reply *reply = NULL;
     CHECK_RESULT(penstock_channel_unary(both.channel, UNARY, "x", 1, options, &reply, NULL), PENSTOCK_E_INTERRUPTED);

@@ -282,7 +282,7 @@ PENSTOCK_API penstock_result penstock_hop_end_with(penstock_hop *hop, const pens
 /* In the function of a synchronous interceptor: lets the call go on, with the changes that the function has made, and
  * waits for the response. In a call with one response message it waits for the whole response; in a call with many, for
  * the headers, or for the status if that comes first (the rest passes after the function has returned). Meanwhile this
- * worker thread runs the other synchronous interceptors of the call. After a response with a status, a further
+ * thread runs the other synchronous interceptors of the call. After a response with a status, a further
  * penstock_hop_next begins the call again: see penstock_intercept.
  * result: E_INVALID_ARGUMENT: NULL. E_STATE: the function has ended or answered the call, the call can't begin again,
  * or the hop is not that of a synchronous interceptor; penstock_hop_why says which. E_GONE: something else has ended

@@ -25,8 +25,9 @@ typedef struct penstock_runtime penstock_runtime;
  *     send or a cancel from a thread that does not wait may be delayed this long
  *   "spin_us": how many microseconds a blocking call that drives the loop polls for a response before it sleeps (0; up
  *     to 1000000): this lowers latency and costs CPU time; use it only if a core is free
- *   "max_workers": how many threads may run the functions of synchronous interceptors (4; 1 to 1024). They start when
- *     there is work for them, and end after a while without work; see sync.h
+ *   "max_workers": how many threads of the runtime may run the functions of synchronous interceptors, for calls whose
+ *     own thread does not (32; 1 to 1024). They start when there is work for them, and end after a while without work;
+ *     see sync.h
  *   "loops": how many loops drive the runtime's channels, each with a thread of its own (1; 1 to 64; in mode "host"
  *     only 1). With several loops callbacks run on several threads at once, also those of one interceptor, though one
  *     at a time for each channel; a call can be redirected only to a channel of its own loop; and functions that wait

@@ -1,16 +1,19 @@
 /* Synchronous interceptors: one function that sees the whole call, and may wait.
  *
- * The function runs on a worker thread of the call's runtime. It reads the request and may change it, sends it on with
- * penstock_hop_next, which returns with the response, and may change the response. Instead, the function may end the
- * call or answer it. The interceptor is part of the chain like every interceptor, with the same places, priorities,
- * filters and removal.
+ * The function reads the request and may change it, sends it on with penstock_hop_next, which returns with the response,
+ * and may change the response. Instead, the function may end the call or answer it. The interceptor is part of the chain
+ * like every interceptor, with the same places, priorities, filters and removal.
  *
- * A runtime has up to "max_workers" workers (see penstock_runtime_new). One of them serves all the synchronous
- * interceptors of a call: while one of them waits in penstock_hop_next, the interceptor below it runs on the same
- * thread. If no worker is free, a call waits for one, and its deadline goes on. A function may make blocking calls of
- * its own: a worker that waits for a call runs that call's synchronous interceptors itself, so even one worker is
- * enough. (If a function waits for something else, such as a lock or a condition, that must not depend on another
- * worker.)
+ * One thread runs all the synchronous interceptors of a call: while one of them waits in penstock_hop_next, the
+ * interceptor below it runs on the same thread. It is the thread that waits for the call, if it has the whole request
+ * and is in no callback: in penstock_channel_unary and penstock_channel_unary_message, and for a unary call or a server
+ * stream in blocking style that the program has not half-closed before it began to wait. The blocking function then
+ * returns after the functions have returned, even if the deadline or a cancel has ended the call. For other calls it is
+ * a worker thread of the runtime, of which there are up to "max_workers" (see penstock_runtime_new). If no worker is
+ * free, a call waits for one, and its deadline goes on.
+ * A function may make blocking calls of its own: its thread runs the synchronous interceptors of these calls, too, so
+ * even one worker is enough. (If a function waits for something else, such as a lock or a condition, that must not depend
+ * on another worker.)
  */
 #ifndef PENSTOCK_SYNC_H
 #define PENSTOCK_SYNC_H
@@ -47,9 +50,10 @@ extern "C" {
  * After next the function returns PENSTOCK_NEXT, and the response goes on as it is then. After an end or an answer the
  * return value is ignored, and also if the call was ended elsewhere. Any other value, and PENSTOCK_NEXT without a
  * next, an end or an answer, ends the call with INTERNAL and a message that names the interceptor.
- * Threading: on a worker, never while a lock of the library is held; for different calls at the same time. Every
- * function of the library may be called in it, also those that wait; penstock_runtime_shutdown of its own runtime
- * gives PENSTOCK_E_WOULD_DEADLOCK. */
+ * Threading: on the thread that waits for the call or on a worker (see above), never while a lock of the library is held;
+ * for different calls at the same time. Every function of the library may be called in it, also those that wait;
+ * penstock_runtime_shutdown of its own runtime gives PENSTOCK_E_WOULD_DEADLOCK. If the call is interruptible (see
+ * penstock_call_options_set_on_interrupted), so is penstock_hop_next on the thread that waits for it. */
 typedef int32_t (*penstock_intercept)(penstock_hop *hop, void *user_data);
 
 /* Fill with PENSTOCK_SYNC_INTERCEPTOR_INIT, then set the fields that you need. */
@@ -93,7 +97,7 @@ static inline penstock_sync_interceptor penstock_sync_interceptor_init(void) {
  * finalizer, a callback, or another value than `interceptor` in a field that both set. E_UNSUPPORTED: fields that this
  * version does not know are set, or `table` is that of an earlier header and has no room for a field that is needed.
  * E_NO_MEMORY. After an error `table` is as it was. Other faults are reported where the table is registered: so are
- * executors, because the function runs on a worker.
+ * executors, because the function has a thread of its own.
  * memory: `interceptor` is borrowed during the call, its user_data transferred, even on error; the table's strings live
  * as long as its user_data.
  * threads: any */

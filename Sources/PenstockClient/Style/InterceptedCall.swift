@@ -28,8 +28,8 @@ public final class SyncInterceptor {
 /// gives through a `SyncHop`.
 ///
 /// Two threads work on this object. On the driving thread the hop's callbacks (HopCallbacks.swift) stop the
-/// events that the function should see, and offer the function to the worker threads. The function runs on a
-/// worker. It sees a copy of the start, because other code may read the start at the same time. It sees the
+/// events that the function should see, and offer the function to the threads that may run it (WorkerPool.swift).
+/// One of them runs it. It sees a copy of the start, because other code may read the start at the same time. It sees the
 /// events of the response themselves. They wait at the hop, and no other code uses them until the function
 /// has returned. The function's orders are posted to the driving thread and carried out there (`run`).
 ///
@@ -236,7 +236,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     runtime.post(self)
   }
 
-  // MARK: - The function, on a worker
+  // MARK: - The function, on its thread
 
   /// Runs the user's function. The caller holds a reference to this object.
   func execute() {

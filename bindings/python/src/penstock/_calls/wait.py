@@ -45,8 +45,8 @@ class Waiters:
             self._take(thread)
 
     def _take(self, thread: int) -> bool:
-        """Counts ``thread`` once less. Returns whether it was counted: it is not if a signal handler has forked during
-        the ``with`` block and this process is the child."""
+        """Counts ``thread`` once less. Returns whether it was counted: it is not if a signal handler has forked
+        during the ``with`` block and this process is the child."""
         try:
             self._inside.remove(thread)
             return True
@@ -77,8 +77,8 @@ _all: List[weakref.ReferenceType[Waiters]] = []
 
 
 def step_out() -> List[Waiters]:
-    """The calling thread leaves its wait, within which C has called a Python function that may take long: it drives no
-    loop now. Returns what `step_in` needs; empty: it does not wait, so it is a thread of the library."""
+    """The calling thread leaves its wait, within which C has called a Python function that may take long: it drives
+    no loop now. Returns what `step_in` needs; empty: it does not wait, so it is a thread of the library."""
     thread = threading.get_ident()
     left: List[Waiters] = []
     for reference in list(_all):

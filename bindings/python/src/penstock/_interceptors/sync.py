@@ -27,10 +27,11 @@ _ONE_REQUEST = (Kind.UNARY, Kind.SERVER_STREAM)
 class SyncInterceptor:
     """Sees each call from start to end in one function, which may wait.
 
-    For a unary call in blocking style `intercept` runs on the thread that makes the call, within the call: thread-locals
-    are the caller's own, and the call returns after `intercept` has. For other calls it runs on a worker thread of the
-    runtime, which has up to ``max_workers`` of them (see `Runtime`). A call takes one thread, however many synchronous
-    interceptors it meets. The calls that these interceptors make and wait for use the same thread.
+    For a unary call in blocking style `intercept` runs on the thread that makes the call, within the call:
+    thread-locals are the caller's own, and the call returns after `intercept` has. For other calls it runs on a
+    worker thread of the runtime, which has up to ``max_workers`` of them (see `Runtime`). A call takes one thread,
+    however many synchronous interceptors it meets. The calls that these interceptors make and wait for use the same
+    thread.
     """
 
     # The name in error messages and lists; if empty, the class's name.
