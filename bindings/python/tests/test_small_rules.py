@@ -52,9 +52,12 @@ def test_a_worker_is_one_only_while_it_runs_a_function(channel: Channel) -> None
 
     channel.add_interceptor(Look(), priority=2)
     channel.add_interceptor(Look(), priority=1)
-    assert unary(channel) == b"x"
+    list(channel.unary_stream("/penstock.Echo/ServerStream")(b"x"))
     assert inside == [True, True]
     eventually(lambda: not workers)
+    # A unary call's own thread runs its functions.
+    assert unary(channel) == b"x"
+    assert inside == [True, True, False, False]
 
 
 def test_a_wait_is_told_of_an_exception_that_escaped() -> None:
