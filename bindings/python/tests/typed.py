@@ -3,7 +3,10 @@ and finds an error in each line with one (a needless "type: ignore" is an error,
 
 from __future__ import annotations
 
+from typing import AsyncIterator, Optional
+
 import penstock
+from penstock import aio
 
 
 def calls(channel: penstock.Channel, hop: penstock.Hop) -> None:
@@ -23,4 +26,37 @@ def calls(channel: penstock.Channel, hop: penstock.Hop) -> None:
     hop.unary("/a.B/C", b"", lambda response: None)  # type: ignore[arg-type,misc]
     hop.set_channel(channel)
     hop.set_channel("other")  # type: ignore[arg-type]
+    assert code is penstock.StatusCode.OK
+
+
+class Async(penstock.Interceptor):
+    async def on_start(self, hop: penstock.Hop) -> None: ...
+
+    async def on_receive(self, hop: penstock.Hop) -> Optional[penstock.Verdict]:
+        return penstock.Verdict.DROP
+
+    def on_status(self, hop: penstock.Hop) -> None: ...
+
+    async def on_cancel(self, hop: penstock.Hop) -> None: ...
+
+    async def on_pick(self, hop: penstock.Hop) -> None: ...  # type: ignore[override]
+
+
+async def requests() -> AsyncIterator[bytes]:
+    yield b""
+
+
+async def calls_on_a_loop(channel: aio.Channel) -> None:
+    unary = channel.unary_unary("/a.B/C")
+    call = unary(b"", 3, interceptors=[Async()])
+    code: penstock.StatusCode = await call.code()
+    unary(b"", deadline=3)  # type: ignore[call-arg]
+    await channel.unary_stream("/a.B/C")(b"")  # type: ignore[misc]
+    async for _ in channel.stream_stream("/a.B/C")(requests(), timeout=3):
+        pass
+    upload = channel.stream_unary("/a.B/C")()
+    await upload.write(b"")
+    await upload.done_writing()
+    channel.stream_stream("/a.B/C")(3)  # type: ignore[arg-type]
+    await channel.close(grace=1.5)
     assert code is penstock.StatusCode.OK

@@ -30,7 +30,7 @@ class AsyncRequestsArguments(CallKeywords, _AsyncRequests):
     """The arguments of a call with any number of requests."""
 
 
-class _MultiCallable(BoundMethod):
+class MultiCallable(BoundMethod):
     """A method whose calls run on an event loop. Calling it makes the call and returns at once."""
 
     _channel: Caller
@@ -48,7 +48,7 @@ class _MultiCallable(BoundMethod):
         has_begun(options)
         return running
 
-    def _with_request(self, call: RequestArguments) -> Tuple[Running, Context]:
+    def with_request(self, call: RequestArguments) -> Tuple[Running, Context]:
         context = copy_context()
         codec = self._codec(call, context)
         data = serialize(self._method.serializer, call.request, codec, context)
@@ -56,7 +56,7 @@ class _MultiCallable(BoundMethod):
         _send_only(running, data)
         return running, context
 
-    def _with_requests(self, call: AsyncRequestsArguments, made: Any) -> Any:
+    def with_requests(self, call: AsyncRequestsArguments, made: Any) -> Any:
         """Makes the call, as an object of the class ``made``, and begins to send its requests."""
         context = copy_context()
         codec = self._codec(call, context)
@@ -82,7 +82,7 @@ def _send_only(running: Running, data: Sent) -> None:
     running.half_close()
 
 
-class UnaryUnary(_MultiCallable):
+class UnaryUnary(MultiCallable):
     """A method with one request and one response."""
 
     _kind = Kind.UNARY
@@ -90,11 +90,11 @@ class UnaryUnary(_MultiCallable):
     @takes(RequestArguments)
     def __call__(self, call: RequestArguments) -> UnaryCall:
         """Makes the call and returns at once. Await the result for the response."""
-        running, context = self._with_request(call)
+        running, context = self.with_request(call)
         return UnaryCall(running, self._method.deserializer, call.timeout, self._channel, context)
 
 
-class UnaryStream(_MultiCallable):
+class UnaryStream(MultiCallable):
     """A method with one request and any number of responses."""
 
     _kind = Kind.SERVER_STREAM
@@ -102,11 +102,11 @@ class UnaryStream(_MultiCallable):
     @takes(RequestArguments)
     def __call__(self, call: RequestArguments) -> UnaryStreamCall:
         """Makes the call and returns at once. ``async for`` over the result gives the responses."""
-        running, context = self._with_request(call)
+        running, context = self.with_request(call)
         return UnaryStreamCall(running, self._method.deserializer, call.timeout, self._channel, context)
 
 
-class StreamUnary(_MultiCallable):
+class StreamUnary(MultiCallable):
     """A method with any number of requests and one response. An iterable of requests, asynchronous or not, is read by
     a task; without one, the requests are sent by `write`."""
 
@@ -115,11 +115,11 @@ class StreamUnary(_MultiCallable):
     @takes(AsyncRequestsArguments)
     def __call__(self, call: AsyncRequestsArguments) -> StreamUnaryCall:
         """Makes the call and returns at once. Await the result for the response."""
-        made: StreamUnaryCall = self._with_requests(call, StreamUnaryCall)
+        made: StreamUnaryCall = self.with_requests(call, StreamUnaryCall)
         return made
 
 
-class StreamStream(_MultiCallable):
+class StreamStream(MultiCallable):
     """A method with any number of requests and of responses. Requests are sent as in `StreamUnary`."""
 
     _kind = Kind.BIDI
@@ -127,7 +127,7 @@ class StreamStream(_MultiCallable):
     @takes(AsyncRequestsArguments)
     def __call__(self, call: AsyncRequestsArguments) -> StreamStreamCall:
         """Makes the call and returns at once. ``async for`` over the result gives the responses."""
-        made: StreamStreamCall = self._with_requests(call, StreamStreamCall)
+        made: StreamStreamCall = self.with_requests(call, StreamStreamCall)
         return made
 
 

@@ -22,6 +22,8 @@ class _Running(Protocol):
     method: str
     is_cancelled: bool
 
+    def cancel(self, reason: str) -> bool: ...
+
 
 class Driver:
     """The runtime of one event loop, for all channels on that loop.

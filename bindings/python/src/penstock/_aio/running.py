@@ -178,13 +178,13 @@ class Running:
         while not self.unread:
             if self.code >= 0:
                 return None
-            self._ask()
+            self.ask()
             await self.wait(self.readers)
         data = self.unread.popleft()
-        self._ask()
+        self.ask()
         return data
 
-    def _ask(self) -> None:
+    def ask(self) -> None:
         """Asks for messages, so that the server is not held back as long as the program keeps up with it. Asks for
         fewer if they are large."""
         wanted = min(_AHEAD_MESSAGES, _AHEAD_BYTES // self._largest) if self._largest else 1
@@ -253,12 +253,13 @@ class Running:
             self._raised = lent.raised
             # The registry has the context until the last callback has returned.
             lent.keep()
-        self.wake(self.readers)
-        self.wake(self.writers)
+        # Before the tasks that wait go on, those that are told of the end are told.
         if self.on_end and self._driver.is_open:
             functions, self.on_end = self.on_end, []
             for function in functions:
                 self.loop.call_soon(function)
+        self.wake(self.readers)
+        self.wake(self.writers)
 
 
 # ---- Functions that C calls, on the thread of the event loop. No exception may pass from them to C. ----

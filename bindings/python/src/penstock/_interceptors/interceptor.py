@@ -7,7 +7,7 @@ import inspect
 import sys
 import warnings
 import weakref
-from typing import Any, Callable, Dict, Iterable, Optional
+from typing import Any, Awaitable, Callable, Dict, Iterable, Optional, Union
 
 from .. import _raw
 from .._handles.errors import InterceptorWarning
@@ -18,6 +18,9 @@ from .executor import Executor
 from .hop import Hop
 from .sync import SyncInterceptor
 from .trampolines import EVENTS, SIGNALS
+
+# What a callback returns that decides what becomes of its event. An `async def` callback returns an awaitable.
+Decision = Union[Verdict, Awaitable[Optional[Verdict]], None]
 
 
 class Interceptor:
@@ -30,6 +33,8 @@ class Interceptor:
     callback takes, and a callback must make no blocking call on the same runtime (WouldDeadlockError). Each callback
     runs in a fresh copy of the context (`contextvars`) of the code that made the call. An exception ends the call
     with INTERNAL; the caller's `RpcError` has it as its ``__cause__``.
+
+    On a channel of `penstock.aio` callbacks other than `on_pick` may be ``async def``: the event waits for them.
     """
 
     # The name in error messages and lists; if empty, the class's name.
@@ -60,41 +65,41 @@ class Interceptor:
         """A call has come to this interceptor. The returned object becomes ``hop.state``; `Verdict.SKIP`:
         the interceptor takes no part in this call."""
 
-    def destroy(self, hop: Hop) -> None:
+    def destroy(self, hop: Hop) -> Optional[Awaitable[None]]:
         """The last callback of the hop: called exactly once for each `create` that did not return SKIP."""
 
-    def on_start(self, hop: Hop) -> Optional[Verdict]:
+    def on_start(self, hop: Hop) -> Decision:
         """The call starts, and nothing has been sent: metadata, method, authority and deadline can be changed.
         Verdicts: NEXT, PAUSE, HOLD, TAKE."""
 
-    def on_send(self, hop: Hop) -> Optional[Verdict]:
+    def on_send(self, hop: Hop) -> Decision:
         """A message to the server. Verdicts: NEXT, PAUSE, HOLD, DROP."""
 
-    def on_half_close(self, hop: Hop) -> Optional[Verdict]:
+    def on_half_close(self, hop: Hop) -> Decision:
         """The caller is done sending. Verdicts: NEXT, PAUSE, HOLD with a ticket."""
 
-    def on_headers(self, hop: Hop) -> Optional[Verdict]:
+    def on_headers(self, hop: Hop) -> Decision:
         """Response headers; a trailers-only answer has none. Verdicts: NEXT, PAUSE, HOLD."""
 
-    def on_receive(self, hop: Hop) -> Optional[Verdict]:
+    def on_receive(self, hop: Hop) -> Decision:
         """A message from the server. Verdicts: NEXT, PAUSE, HOLD, DROP."""
 
-    def on_status(self, hop: Hop) -> Optional[Verdict]:
+    def on_status(self, hop: Hop) -> Decision:
         """The call's status has come, with details and trailers; it can be changed. Verdicts: NEXT, PAUSE, HOLD with
         a ticket, RESTART."""
 
-    def on_cancel(self, hop: Hop) -> None:
+    def on_cancel(self, hop: Hop) -> Optional[Awaitable[None]]:
         """Something other than this hop has ended the call: a hop above; or a cancel or the deadline, after this
         hop's TAKE or while it held the status. No `on_status` follows."""
 
-    def on_demand(self, hop: Hop) -> None:
+    def on_demand(self, hop: Hop) -> Optional[Awaitable[None]]:
         """The layers above ask for ``hop.count`` more messages from the server."""
 
-    def on_sent(self, hop: Hop) -> None:
+    def on_sent(self, hop: Hop) -> Optional[Awaitable[None]]:
         """The transport has taken ``hop.count`` messages, or hops below have dropped them, since the last
         `on_sent`."""
 
-    def on_connection(self, event: ConnectionEvent) -> None:
+    def on_connection(self, event: ConnectionEvent) -> Optional[Awaitable[None]]:
         """Reports an event of a connection of the channel, or of any channel of the runtime. An exception is only
         reported (`set_exception_hook`). An interceptor that has no other callback takes no part in calls. An
         interceptor in the options of a call gets no connection events."""

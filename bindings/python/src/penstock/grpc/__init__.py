@@ -1,0 +1,1 @@
+"""grpcio's names on this package's channels."""

@@ -1,0 +1,263 @@
+"""The channel of grpc.aio on this package's channel."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
+
+from ..._aio.caller import AsyncRequestsArguments, MultiCallable
+from ..._aio.channel import Channel as OwnChannel
+from ..._calls.keywords import RequestArguments
+from ..._calls.messages import Deserializer, Serializer
+from ..._handles.errors import ClosedError
+from ..._handles.verdict import Connectivity, Kind
+from ._calls import StreamStreamCall, StreamUnaryCall, UnaryStreamCall, UnaryUnaryCall
+from ._interceptors import INTERCEPTED, sorted_out
+from ._options import channel_options
+from ._theirs import LOCALLY_CANCELLED, UsageError, state_of, theirs
+
+TLS = Union[bool, Mapping[str, Any]]
+_CALLS: Any = {
+    Kind.UNARY: UnaryUnaryCall,
+    Kind.SERVER_STREAM: UnaryStreamCall,
+    Kind.CLIENT_STREAM: StreamUnaryCall,
+    Kind.BIDI: StreamStreamCall,
+}
+
+
+class _Method(MultiCallable):
+    """A method of a channel."""
+
+    def __init__(self, channel: Channel, name: str, serializer: Serializer, deserializer: Deserializer) -> None:
+        self._bound_to = channel
+        self._interceptors = channel._interceptors[self._kind]
+        self._given = (serializer, deserializer)
+        super().__init__(channel._channel, channel._channel._bound(name, serializer, deserializer))
+
+    def _call(self, request: Any, **keywords: Any) -> Any:
+        if not self._interceptors:
+            return self._begin(request, **keywords)
+        compression = keywords.pop("compression")
+        return INTERCEPTED[self._kind](self, list(self._interceptors), request, compression, keywords)
+
+    def _for(self, method: bytes) -> _Method:
+        """This method, or the one to which an interceptor has changed the call."""
+        if method == self._method.name:
+            return self
+        return type(self)(self._bound_to, method.decode(), *self._given)
+
+    def _begin(self, request: Any, metadata: Any = None, **keywords: Any) -> Any:
+        made = _CALLS[self._kind]
+        keywords["metadata"] = tuple(metadata) if metadata is not None else None
+        try:
+            if self._kind in (Kind.CLIENT_STREAM, Kind.BIDI):
+                return self.with_requests(AsyncRequestsArguments(request, **keywords), made)
+            running, context = self.with_request(RequestArguments(request, **keywords))
+        except ClosedError as error:
+            raise UsageError("Channel is closed.") from error
+        return made(running, self._method.deserializer, keywords.get("timeout"), self._channel, context)
+
+
+class _OneRequest(_Method):
+    def __call__(
+        self,
+        request: Any,
+        *,
+        timeout: Optional[float] = None,
+        metadata: Any = None,
+        credentials: Any = None,
+        wait_for_ready: Optional[bool] = None,
+        compression: Any = None,
+    ) -> Any:
+        """Makes the call, and returns the object for it."""
+        return self._call(
+            request,
+            timeout=timeout,
+            metadata=metadata,
+            credentials=credentials,
+            wait_for_ready=wait_for_ready,
+            compression=compression,
+        )
+
+
+class _ManyRequests(_Method):
+    def __call__(
+        self,
+        request_iterator: Any = None,
+        timeout: Optional[float] = None,
+        metadata: Any = None,
+        credentials: Any = None,
+        wait_for_ready: Optional[bool] = None,
+        compression: Any = None,
+    ) -> Any:
+        """Makes the call, and returns the object for it."""
+        return self._call(
+            request_iterator,
+            timeout=timeout,
+            metadata=metadata,
+            credentials=credentials,
+            wait_for_ready=wait_for_ready,
+            compression=compression,
+        )
+
+
+class UnaryUnaryMultiCallable(_OneRequest):
+    _kind = Kind.UNARY
+
+
+class UnaryStreamMultiCallable(_OneRequest):
+    _kind = Kind.SERVER_STREAM
+
+
+class StreamUnaryMultiCallable(_ManyRequests):
+    _kind = Kind.CLIENT_STREAM
+
+
+class StreamStreamMultiCallable(_ManyRequests):
+    _kind = Kind.BIDI
+
+
+class Channel:
+    """A ``grpc.aio.Channel``, for the event loop that runs now, or else the thread's own."""
+
+    def __init__(
+        self,
+        target: str,
+        options: Optional[Iterable[Tuple[str, Any]]],
+        tls: TLS,
+        compression: Any,
+        interceptors: Optional[Sequence[Any]],
+    ) -> None:
+        self._interceptors = sorted_out(interceptors or ())
+        chosen = channel_options(options, compression)
+        name = chosen.pop("server_name", None)
+        if name is not None and tls is not False:
+            tls = {**(tls if isinstance(tls, Mapping) else {}), "server_name": name}
+        self._channel = OwnChannel(target, tls=tls, options=chosen, loop=_working_loop())
+        self._is_closed = False
+
+    @property
+    def penstock(self) -> OwnChannel:
+        """The channel of `penstock.aio` on which the calls are made, for example to add interceptors of this
+        package."""
+        return self._channel
+
+    async def __aenter__(self) -> Channel:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close()
+
+    async def close(self, grace: Optional[float] = None) -> None:
+        """Closes the channel. Calls that run may go on for ``grace`` seconds, and are then cancelled."""
+        if self._is_closed:
+            return
+        if grace and grace < 0:
+            raise ValueError(f"grace must be non-negative, got {grace}.")
+        self._is_closed = True
+        group = self._channel._group
+        if grace:
+            self._channel._close_gracefully(None)
+            ended = asyncio.ensure_future(group.ended())
+            await asyncio.wait([ended], timeout=grace)
+            ended.cancel()
+        for running in list(group.running):
+            running.cancel(LOCALLY_CANCELLED)
+        await self._channel.close()
+
+    def get_state(self, try_to_connect: bool = False) -> Any:
+        """The member of ``grpc.ChannelConnectivity``."""
+        state = Connectivity.SHUTDOWN if self._is_closed else self._channel.connectivity
+        if try_to_connect and state is Connectivity.IDLE:
+            self._channel.connect()
+        return state_of(int(state))
+
+    async def wait_for_state_change(self, last_observed_state: Any) -> None:
+        """Waits until the state is another one."""
+        if self._is_closed:
+            raise UsageError("Channel is closed.")
+        await self._channel.wait_connectivity(Connectivity(last_observed_state.value[0]))
+
+    async def channel_ready(self) -> None:
+        """Makes the channel connect, and waits until it has."""
+        ready = state_of(int(Connectivity.READY))
+        state = self.get_state(try_to_connect=True)
+        while state != ready:
+            await self.wait_for_state_change(state)
+            state = self.get_state(try_to_connect=True)
+
+    def unary_unary(
+        self,
+        method: str,
+        request_serializer: Serializer = None,
+        response_deserializer: Deserializer = None,
+        _registered_method: Optional[bool] = False,
+    ) -> UnaryUnaryMultiCallable:
+        """The method ``/package.Service/Method``."""
+        return UnaryUnaryMultiCallable(self, method, request_serializer, response_deserializer)
+
+    def unary_stream(
+        self,
+        method: str,
+        request_serializer: Serializer = None,
+        response_deserializer: Deserializer = None,
+        _registered_method: Optional[bool] = False,
+    ) -> UnaryStreamMultiCallable:
+        """The method ``/package.Service/Method``."""
+        return UnaryStreamMultiCallable(self, method, request_serializer, response_deserializer)
+
+    def stream_unary(
+        self,
+        method: str,
+        request_serializer: Serializer = None,
+        response_deserializer: Deserializer = None,
+        _registered_method: Optional[bool] = False,
+    ) -> StreamUnaryMultiCallable:
+        """The method ``/package.Service/Method``."""
+        return StreamUnaryMultiCallable(self, method, request_serializer, response_deserializer)
+
+    def stream_stream(
+        self,
+        method: str,
+        request_serializer: Serializer = None,
+        response_deserializer: Deserializer = None,
+        _registered_method: Optional[bool] = False,
+    ) -> StreamStreamMultiCallable:
+        """The method ``/package.Service/Method``."""
+        return StreamStreamMultiCallable(self, method, request_serializer, response_deserializer)
+
+
+theirs.Channel.register(Channel)
+for _ours in (UnaryUnaryMultiCallable, UnaryStreamMultiCallable, StreamUnaryMultiCallable, StreamStreamMultiCallable):
+    getattr(theirs, _ours.__name__).register(_ours)
+
+
+def _working_loop() -> asyncio.AbstractEventLoop:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.get_event_loop()
+
+
+def insecure_channel(
+    target: str,
+    options: Optional[Iterable[Tuple[str, Any]]] = None,
+    compression: Any = None,
+    interceptors: Optional[List[Any]] = None,
+) -> Channel:
+    """A channel without TLS."""
+    return Channel(target, options, False, compression, interceptors)
+
+
+def secure_channel(
+    target: str,
+    credentials: TLS,
+    options: Optional[Iterable[Tuple[str, Any]]] = None,
+    compression: Any = None,
+    interceptors: Optional[List[Any]] = None,
+) -> Channel:
+    """A channel with TLS. ``credentials``: as ``tls`` of `penstock.Channel`. TypeError: grpcio's own credentials,
+    which can't be read."""
+    if credentials is not True and not isinstance(credentials, Mapping):
+        raise TypeError(f"credentials must be True or a mapping, as tls of penstock.Channel, not {credentials!r}")
+    return Channel(target, options, credentials, compression, interceptors)

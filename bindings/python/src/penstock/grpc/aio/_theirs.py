@@ -1,0 +1,58 @@
+"""What is grpcio's own: code that compares a status code by ``is``, or catches ``grpc.aio.AioRpcError``, finds what
+it expects."""
+
+from __future__ import annotations
+
+from typing import Any, Iterable, Optional
+
+try:
+    import grpc
+    import grpc.aio
+except ImportError as error:
+    raise ImportError("penstock.grpc.aio needs grpcio for its classes; no call goes through it") from error
+
+from ..._handles.metadata import ReceivedMetadata
+from ..._handles.reply import RpcError
+from ..._handles.status import StatusCode
+
+theirs = grpc.aio
+EOF = theirs.EOF
+AioRpcError = theirs.AioRpcError
+UsageError = theirs.UsageError
+Metadata = theirs.Metadata
+
+_CODES = {code.value[0]: code for code in grpc.StatusCode}
+_STATES = {state.value[0]: state for state in grpc.ChannelConnectivity}
+
+LOCALLY_CANCELLED = "Locally cancelled by application!"
+
+
+def code_of(number: int) -> Any:
+    """The member of ``grpc.StatusCode`` with this number."""
+    return _CODES[number]
+
+
+def state_of(number: int) -> Any:
+    """The member of ``grpc.ChannelConnectivity`` with this number."""
+    return _STATES[number]
+
+
+def metadata_of(pairs: Iterable[Any]) -> Any:
+    """``grpc.aio.Metadata`` with these pairs."""
+    return Metadata(*((key, value) for key, value in pairs))
+
+
+def error_of(error: RpcError, initial: Optional[ReceivedMetadata] = None) -> Any:
+    """The ``grpc.aio.AioRpcError`` for ``error``, with the same cause."""
+    made = AioRpcError(
+        code_of(error.code().number),
+        metadata_of(error.initial_metadata() if initial is None else initial),
+        metadata_of(error.trailing_metadata()),
+        details=error.details(),
+        debug_error_string=error.debug_error_string(),
+    )
+    made.__cause__ = error.__cause__
+    return made
+
+
+CANCELLED = StatusCode.CANCELLED.number
