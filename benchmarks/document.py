@@ -70,6 +70,8 @@ rate that varied by more than 15 % between rounds. The memory is the peak of the
 FAR = """Written by `make bench` (alone: `benchmarks/run far`): 50 MiB in messages of 64 KiB, from `penstock-peer` through a relay
 that delays the bytes, each way by half of the round trip. The windows of "penstock" are the defaults; "growing windows" may
 grow to 64 MiB (`"max_window_bytes"`). grpcio always lets its windows grow. Ratios are medians of those of each round."""
+AIO = """Written by `make bench` (alone: `benchmarks/run aio`): Python on an event loop of asyncio against `penstock-peer`, with
+messages of 64 bytes. Figures are medians of the rounds; the ratios to grpc.aio are medians of those of each round."""
 COUNTED = """Written by `benchmarks/profile --append TITLE`: instructions of the client per call or message, by callgrind. They
 repeat to 0.5 %, except for 64 KiB down, where the copies are 15,000 to 100,000 from run to run. A large copy counts about one
 instruction a byte."""
@@ -158,6 +160,15 @@ def hop_rates(found):
     return rows(("interceptors", "rate, of none", "client CPU, us"), cells)
 
 
+def aio(found):
+    cells = []
+    for case, clients in found.items():
+        for name, one in clients.items():
+            cells.append([case, name, f"{one['rate']:,.0f}", f"{one['rate_of_base']:.2f}", f"{one['cpu_us']:.1f}",
+                          f"{one['cpu_us_of_base']:.2f}"])
+    return rows(("what", "client", "a second", "of grpc.aio", "CPU, us", "of grpc.aio"), cells)
+
+
 def registry(found):
     us = {key: f"{value / 1000:.1f} us" for key, value in found.items()}
     return [f"A registration and its removal take {us['registration_and_removal_ns']}, among 1,000 others "
@@ -215,6 +226,7 @@ def page():
            "## A server far away", "", FAR, "", *far(figures("far")), "",
            "## Protocols", "", PROTOCOLS, "", *protocols(compared["rows"]), "", PROTOCOLS_COUNTED, "",
            *protocol_counts(compared["instructions"]), "",
+           "## Python on an event loop", "", AIO, "", *aio(figures("aio")), "",
            "## Where the time of a call goes", "", WHERE, "", *where(figures("where")), "",
            "## Interceptors", "", CHAINS, "", RATES, "", *hop_rates(chains["rates"]), "",
            *registry(chains["registry"]), "", "## Growth", "", GROWTH, ""]

@@ -13,6 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT / "Tests" / "interop"), str(ROOT / "benchmarks")]
 
 import aims  # noqa: E402
+import aio  # noqa: E402
 import clients  # noqa: E402
 import grpc  # noqa: E402
 import harness  # noqa: E402
@@ -163,12 +164,32 @@ def by_protocol(suite):
         lying.shutdown()
 
 
+def on_a_loop(client, case, server, target):
+    """A client on an event loop measures, and finds wrong replies."""
+    told = aio.once(server.target, client, case, CALLS)
+    check(told["rate"] > 0 and told["cpu_us"] > 0, told)
+    try:
+        aio.once(target, client, case, CALLS)
+    except harness.Failure as error:
+        check("wrong" in str(error), error)
+    else:
+        check(False, "wrong replies were not found")
+
+
+def ratios_on_a_loop():
+    samples = {name: [{"rate": 200.0, "cpu_us": 10.0}, {"rate": 300.0, "cpu_us": 20.0}] for name in aio.CLIENTS}
+    samples[aio.BASE] = [{"rate": 100.0, "cpu_us": 40.0}, {"rate": 100.0, "cpu_us": 40.0}]
+    found = aio.summary(samples)["penstock.aio"]
+    check_equal(found, {"rate": 250.0, "cpu_us": 15.0, "rate_of_base": 2.5, "cpu_us_of_base": 0.38}, "ratios")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("patterns", nargs="*")
     suite = harness.Suite(parser.parse_args().patterns)
     suite.run("verdicts", verdicts)
     suite.run("outputs", outputs)
+    suite.run("ratios on an event loop", ratios_on_a_loop)
     with harness.workspace() as folder:
         programs = clients.clients(folder, {})[0]
         common = servers.Servers(folder, {})
@@ -191,6 +212,9 @@ def main():
         else:
             suite.skipped += 1
         by_protocol(suite)
+        for case in aio.CASES:
+            for name in aio.CLIENTS:
+                suite.run(f"measures {case} {name}", on_a_loop, name, case, common.get("penstock-peer", False), target)
         lying.stop(None)
         common.end()
     return suite.end()

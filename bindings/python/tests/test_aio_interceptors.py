@@ -13,6 +13,7 @@ import penstock
 from aio_helpers import LOOPS, Runner, each, eventually, opened, raises, run_on
 from conftest import json_bytes
 from penstock import Hop, Interceptor, RpcError, StatusCode, Verdict, aio
+from penstock._aio.running import left
 from penstock._handles.objects import registry
 from test_leaks import soon
 
@@ -356,7 +357,7 @@ def test_what_is_refused(server: str, run: Runner) -> None:
 
 
 def test_nothing_is_left_of_interceptors(server: str, run: Runner) -> None:
-    assert soon(lambda: len(registry) == 0)
+    assert soon(lambda: len(registry) + left() == 0)
 
     async def work() -> None:
         log: List[str] = []
@@ -370,4 +371,4 @@ def test_nothing_is_left_of_interceptors(server: str, run: Runner) -> None:
             call.cancel()
 
     run(work())
-    assert soon(lambda: len(registry) == 0)
+    assert soon(lambda: len(registry) + left() == 0)

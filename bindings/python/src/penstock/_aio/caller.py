@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextvars import Context, copy_context
 from dataclasses import dataclass
-from typing import Any, Optional, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 from .. import _raw
 from .._calls.codec import Codec
@@ -17,7 +17,7 @@ from .._handles.verdict import Kind
 from .calls import StreamStreamCall, StreamUnaryCall, UnaryCall, UnaryStreamCall
 from .driver import Group
 from .requests import AsyncRequests, RequestIterable
-from .running import Running
+from .running import SHAPES, Running
 
 
 @dataclass(eq=False, repr=False)
@@ -38,15 +38,37 @@ class MultiCallable(BoundMethod):
     def __init__(self, channel: Connected, method: Method) -> None:
         super().__init__(channel, method)
         self._name = method.name.decode()
+        self._shape = SHAPES[self._kind]
+        # The options of calls that have a timeout at most, by that timeout.
+        self._plain: Dict[Optional[float], CallOptions] = {}
 
     def _make(self, keywords: CallKeywords, codec: Optional[Codec], context: Context) -> Running:
         channel = self._channel
         options = self._options(keywords, codec, context, lent=True)
-        running = Running(channel._group, self._name, self._kind)
+        running = Running(channel._group, self._name, self._shape)
         running.lent = options.lent
         channel._begin(running, self._method.name, options)
         has_begun(options)
         return running
+
+    def plainly(self, request: Any, timeout: Optional[float]) -> Optional[Tuple[Running, Context]]:
+        """What `with_request` does for a call without other arguments, at less cost. None: the call may have
+        callbacks or a codec."""
+        channel = self._channel
+        if type(timeout) not in _TIMES or channel._calls_back or channel._sees_objects:
+            return None
+        options = self._plain.get(timeout)
+        if options is None:
+            if len(self._plain) >= _KEPT:
+                self._plain.clear()
+            keywords = CallKeywords(timeout=timeout)
+            options = self._plain[timeout] = self._options(keywords, None, _NO_CONTEXT)
+        context = copy_context()
+        data = serialize(self._method.serializer, request, None, context)
+        running = Running(channel._group, self._name, self._shape)
+        channel._begin(running, self._method.name, options)
+        _send_only(running, data)
+        return running, context
 
     def with_request(self, call: RequestArguments) -> Tuple[Running, Context]:
         context = copy_context()
@@ -72,6 +94,12 @@ class MultiCallable(BoundMethod):
         return stream
 
 
+# The types of a timeout that are kept, and how many of them.
+_TIMES = (type(None), float, int)
+_KEPT = 64
+_NO_CONTEXT = Context()
+
+
 def _send_only(running: Running, data: Sent) -> None:
     """Sends the only request, for which there is room, and half-closes."""
     try:
@@ -87,7 +115,13 @@ class UnaryUnary(MultiCallable):
 
     _kind = Kind.UNARY
 
-    @takes(RequestArguments)
+    def _plainly(self, request: Any, timeout: Optional[float] = None) -> Optional[UnaryCall]:
+        made = self.plainly(request, timeout)
+        if made is None:
+            return None
+        return UnaryCall(made[0], self._method.deserializer, timeout, self._channel, made[1])
+
+    @takes(RequestArguments, plain=_plainly)
     def __call__(self, call: RequestArguments) -> UnaryCall:
         """Makes the call and returns at once. Await the result for the response."""
         running, context = self.with_request(call)

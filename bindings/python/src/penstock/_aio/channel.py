@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 from typing import Any, Mapping, Optional
 
 from .. import _raw
@@ -60,9 +59,7 @@ class Channel(BaseChannel, Caller):
         super()._register(options, interceptors)
 
     def _begin(self, running: Running, method: bytes, options: CallOptions) -> None:
-        running.begin(
-            functools.partial(_raw.penstock_channel_call, self._handle, method, running.kind, options.handle)
-        )
+        running.begin(_raw.penstock_channel_call, self._handle, method, running.kind, options.handle)
 
     # ---- Connection ----
 

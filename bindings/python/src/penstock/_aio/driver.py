@@ -6,6 +6,7 @@ import asyncio
 import threading
 import warnings
 import weakref
+from ctypes import byref, c_void_p
 from typing import List, Optional, Protocol, Set
 
 from .. import _raw
@@ -77,6 +78,9 @@ class Group:
         self.driver = driver
         self.loop = loop
         self.running: Set[_Running] = set()
+        # Where C leaves a call that it makes, or an error.
+        self.call, self.error = c_void_p(), c_void_p()
+        self.call_out, self.error_out = byref(self.call), byref(self.error)
         self._waiting: List[asyncio.Future[None]] = []
         driver.groups.add(self)
 

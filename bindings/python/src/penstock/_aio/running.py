@@ -4,10 +4,11 @@ refer to it."""
 from __future__ import annotations
 
 import asyncio
+import itertools
 import sys
 from collections import deque
 from ctypes import byref, c_void_p, sizeof
-from typing import Any, Callable, Deque, List, Optional
+from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional
 
 from .. import _raw
 from .._calls.codec import fill
@@ -17,7 +18,6 @@ from .._handles.context import CallContext
 from .._handles.ctrl_c import escape, recover
 from .._handles.errors import check, check_with
 from .._handles.metadata import ReceivedMetadata
-from .._handles.objects import registry
 from .._handles.reply import Reply, RpcError, reply_error
 from .._handles.verdict import Kind
 from .._raw import constants as c
@@ -28,10 +28,36 @@ from .driver import Group
 _AHEAD_MESSAGES = 32
 _AHEAD_BYTES = 262_144
 _OK = 0
+# A unary call has no messages to be read, and nobody waits for room. These stay empty.
+_NONE_UNREAD: Deque[Data] = deque()
+_NO_WRITERS: List[asyncio.Future[None]] = []
+
+_Table = _raw.penstock_call_callbacks
+# The calls that have not ended, by the numbers by which C knows them.
+_running: Dict[int, Running] = {}
+_numbers = itertools.count(1)
+
+
+def left() -> int:
+    """How many calls have not ended."""
+    return len(_running)
+
+
+class Shape(NamedTuple):
+    """What calls of one kind have in common."""
+
+    kind: Kind
+    # The callbacks.
+    table: _raw.penstock_call_callbacks
+    has_one_response: bool
+
+    @property
+    def is_unary(self) -> bool:
+        return self.kind is Kind.UNARY
 
 
 class Running:
-    """A call from its beginning to its end. C knows it by its number in the registry, until the call has ended.
+    """A call from its beginning to its end. C knows it by a number, until the call has ended.
 
     All methods are for the thread of the event loop, except `cancel`.
     """
@@ -45,6 +71,7 @@ class Running:
         "_raised",
         "_reply",
         "_reply_handle",
+        "_shape",
         "call",
         "code",
         "failure",
@@ -61,12 +88,13 @@ class Running:
         "writers",
     )
 
-    def __init__(self, group: Group, method: str, kind: Kind) -> None:
+    def __init__(self, group: Group, method: str, shape: Shape) -> None:
         self._group = group
         self._driver = group.driver
+        self._shape = shape
         self.loop = group.loop
         self.method = method
-        self.kind = kind
+        self.kind = shape.kind
         # The call's context, which the program's `Call` has, see `CallContext`.
         self.lent: Optional[CallContext] = None
         # The ``penstock_call *``; 0 before the call is made and after it has ended.
@@ -85,13 +113,13 @@ class Running:
         # The response of a call that has one.
         self.response: Optional[Data] = None
         # Messages that the program has not read.
-        self.unread: Deque[Data] = deque()
+        self.unread: Deque[Data] = _NONE_UNREAD if shape.is_unary else deque()
         # How many messages have been asked for and have not come, and the size of the largest message so far.
         self._ahead = 0
         self._largest = 0
         # The tasks that wait: for something from the server, and for room for a message.
         self.readers: List[asyncio.Future[None]] = []
-        self.writers: List[asyncio.Future[None]] = []
+        self.writers: List[asyncio.Future[None]] = _NO_WRITERS if shape.is_unary else []
         # The functions to be called at the end of the call, soon.
         self.on_end: List[Callable[[], object]] = []
 
@@ -102,18 +130,20 @@ class Running:
 
     # ---- The beginning ----
 
-    def begin(self, make: Callable[[Any, Any, Any], int]) -> None:
-        """Makes the call by ``make(callbacks, &call, &error)``, a C function with its first arguments bound."""
-        self._driver.check()
-        call, error = c_void_p(), c_void_p()
-        number = registry.add(self)
-        table = _tables[self.kind](number)
-        result = make(byref(table), byref(call), byref(error))
+    def begin(self, make: Callable[..., int], *arguments: Any) -> None:
+        """Makes the call by the C function ``make(*arguments, callbacks, &call, &error)``."""
+        group = self._group
+        group.driver.check()
+        number = next(_numbers)
+        table = _Table.from_buffer_copy(self._shape.table)
+        table.user_data = number
+        _running[number] = self
+        result = make(*arguments, byref(table), group.call_out, group.error_out)
         if result != c.OK:
-            registry.remove(number)
-            check_with(result, error)
-        self.call = call.value or 0
-        self._group.running.add(self)
+            del _running[number]
+            check_with(result, group.error)
+        self.call = group.call.value or 0
+        group.running.add(self)
 
     # ---- Sending ----
 
@@ -241,7 +271,7 @@ class Running:
         return self.reply().headers() if self.code >= 0 else ReceivedMetadata()
 
     def _finish(self, reply: int) -> None:
-        if self.kind in (Kind.UNARY, Kind.CLIENT_STREAM):
+        if self._shape.has_one_response:
             self.response = body(reply)
         self._reply_handle = _raw.penstock_reply_retain(reply)
         self.code = _raw.penstock_reply_code(reply)
@@ -267,8 +297,8 @@ class Running:
 
 def _on_headers(call: int, headers: int, number: Optional[int]) -> None:
     try:
-        running = registry.get(number)
-        if isinstance(running, Running):
+        running = _running.get(number or 0)
+        if running is not None:
             running.headers = ReceivedMetadata._of(headers, None, None)
             running.wake(running.readers)
     except BaseException as error:
@@ -277,8 +307,8 @@ def _on_headers(call: int, headers: int, number: Optional[int]) -> None:
 
 def _on_message(call: int, message: int, number: Optional[int]) -> None:
     try:
-        running = registry.get(number)
-        if isinstance(running, Running):
+        running = _running.get(number or 0)
+        if running is not None:
             data = taken(c_void_p(_raw.penstock_message_retain(message)))
             running._ahead -= 1
             # The size of an object is not known.
@@ -292,8 +322,8 @@ def _on_message(call: int, message: int, number: Optional[int]) -> None:
 
 def _on_sent(call: int, count: int, number: Optional[int]) -> None:
     try:
-        running = registry.get(number)
-        if isinstance(running, Running):
+        running = _running.get(number or 0)
+        if running is not None:
             running.wake(running.writers)
     except BaseException as error:
         escape(error)
@@ -301,9 +331,8 @@ def _on_sent(call: int, count: int, number: Optional[int]) -> None:
 
 def _on_reply(call: int, reply: int, number: Optional[int]) -> None:
     try:
-        running = registry.get(number)
-        registry.remove(number)
-        if isinstance(running, Running):
+        running = _running.pop(number or 0, None)
+        if running is not None:
             running._finish(reply)
     except BaseException as error:
         escape(error)
@@ -318,27 +347,19 @@ _sent_trampoline = _raw.penstock_call_sent(_on_sent)
 _reply_trampoline = _raw.penstock_call_event(_on_reply)
 
 
-def _template(
-    on_headers: Any = None, on_message: Any = None, on_sent: Any = None
-) -> Callable[[int], _raw.penstock_call_callbacks]:
-    table = _raw.penstock_call_callbacks
-    made = table(struct_size=sizeof(table), on_reply=_reply_trampoline)
+def _shape(
+    kind: Kind, has_one_response: bool, on_headers: Any = None, on_message: Any = None, on_sent: Any = None
+) -> Shape:
+    made = _Table(struct_size=sizeof(_Table), on_reply=_reply_trampoline)
     for name, trampoline in (("on_headers", on_headers), ("on_message", on_message), ("on_sent", on_sent)):
         if trampoline is not None:
             setattr(made, name, trampoline)
-
-    def copy(number: int) -> _raw.penstock_call_callbacks:
-        copied = table.from_buffer_copy(made)
-        copied.user_data = number
-        return copied
-
-    return copy
+    return Shape(kind, made, has_one_response)
 
 
-# The callbacks of each kind of call. In a unary call the headers come with the end, and the one request has room.
-_tables = {
-    Kind.UNARY: _template(),
-    Kind.CLIENT_STREAM: _template(on_headers=_headers_trampoline, on_sent=_sent_trampoline),
-    Kind.SERVER_STREAM: _template(on_headers=_headers_trampoline, on_message=_message_trampoline),
-    Kind.BIDI: _template(_headers_trampoline, _message_trampoline, _sent_trampoline),
-}
+# In a unary call the headers come with the end, and the one request has room.
+UNARY = _shape(Kind.UNARY, True)
+CLIENT_STREAM = _shape(Kind.CLIENT_STREAM, True, on_headers=_headers_trampoline, on_sent=_sent_trampoline)
+SERVER_STREAM = _shape(Kind.SERVER_STREAM, False, on_headers=_headers_trampoline, on_message=_message_trampoline)
+BIDI = _shape(Kind.BIDI, False, _headers_trampoline, _message_trampoline, _sent_trampoline)
+SHAPES = {shape.kind: shape for shape in (UNARY, CLIENT_STREAM, SERVER_STREAM, BIDI)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any, Optional, Tuple
 
 from .. import _raw
@@ -44,4 +43,4 @@ class SideChannel(Caller):
 
     def _begin(self, running: Running, method: bytes, options: CallOptions) -> None:
         start, hop = _raw.penstock_hop_start_side_call, self._hop._anywhere
-        running.begin(functools.partial(start, hop, method, running.kind, self._flags, options.handle))
+        running.begin(start, hop, method, running.kind, self._flags, options.handle)

@@ -283,18 +283,27 @@ class RequestsArguments(CallKeywords, _Requests):
     """The arguments of a call with any number of requests."""
 
 
+_TIMEOUT = {"timeout"}
 S = TypeVar("S")
 A = TypeVar("A")
 R = TypeVar("R")
 
 
-def takes(arguments: Callable[P, A]) -> Callable[[Callable[[S, A], R]], Callable[Concatenate[S, P], R]]:
+def takes(
+    arguments: Callable[P, A], plain: Optional[Callable[..., Any]] = None
+) -> Callable[[Callable[[S, A], R]], Callable[Concatenate[S, P], R]]:
     """Decorates a method that gets one object of the dataclass ``arguments``: callers pass the fields of that class
-    as arguments instead. The new signature names the fields, and the docstring describes the keywords."""
+    as arguments instead. The new signature names the fields, and the docstring describes the keywords. ``plain`` is
+    called in place of the method if there are no arguments but the first one and ``timeout``; it returns None if the
+    method has to be called after all."""
 
     def decorate(method: Callable[[S, A], R]) -> Callable[Concatenate[S, P], R]:
         @functools.wraps(method)
         def taking(self: S, /, *args: P.args, **keywords: P.kwargs) -> R:
+            if plain is not None and len(args) == 1 and (not keywords or keywords.keys() == _TIMEOUT):
+                made: Optional[R] = plain(self, *args, **keywords)
+                if made is not None:
+                    return made
             return method(self, arguments(*args, **keywords))
 
         inner, outer = inspect.signature(method), inspect.signature(arguments)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ..._aio.caller import AsyncRequestsArguments, MultiCallable
 from ..._aio.channel import Channel as OwnChannel
@@ -28,6 +28,8 @@ _CALLS: Any = {
 class _Method(MultiCallable):
     """A method of a channel."""
 
+    _has_one_request = False
+
     def __init__(self, channel: Channel, name: str, serializer: Serializer, deserializer: Deserializer) -> None:
         self._bound_to = channel
         self._interceptors = channel._interceptors[self._kind]
@@ -48,17 +50,28 @@ class _Method(MultiCallable):
 
     def _begin(self, request: Any, metadata: Any = None, **keywords: Any) -> Any:
         made = _CALLS[self._kind]
+        timeout = keywords.get("timeout")
         keywords["metadata"] = tuple(metadata) if metadata is not None else None
         try:
-            if self._kind in (Kind.CLIENT_STREAM, Kind.BIDI):
+            if self._has_one_request and not metadata and _is_plain(keywords):
+                plain = self.plainly(request, timeout)
+                if plain is not None:
+                    return made(plain[0], self._method.deserializer, timeout, self._channel, plain[1])
+            if not self._has_one_request:
                 return self.with_requests(AsyncRequestsArguments(request, **keywords), made)
             running, context = self.with_request(RequestArguments(request, **keywords))
         except ClosedError as error:
             raise UsageError("Channel is closed.") from error
-        return made(running, self._method.deserializer, keywords.get("timeout"), self._channel, context)
+        return made(running, self._method.deserializer, timeout, self._channel, context)
+
+
+def _is_plain(keywords: Dict[str, Any]) -> bool:
+    return keywords["credentials"] is keywords["wait_for_ready"] is keywords["compression"] is None
 
 
 class _OneRequest(_Method):
+    _has_one_request = True
+
     def __call__(
         self,
         request: Any,
