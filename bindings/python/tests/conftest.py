@@ -23,6 +23,7 @@ LIBRARY = REPOSITORY / "build/lib/libpenstock.so.0"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--library", default=str(LIBRARY), help="the libpenstock to test (build/lib of the repository)")
+    parser.addoption("--again", action="store_true", help="run what runs long, and only that")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -31,6 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
         pytest.exit(f"{library} is missing: run make lib first", returncode=2)
     penstock.load(library)
     config.addinivalue_line("markers", "needs(reason=...): runs only where that function gives None")
+    config.addinivalue_line("markers", "again: runs long, and only with --again")
 
 
 NOT_RUN: List[str] = []
@@ -38,7 +40,12 @@ NOT_RUN: List[str] = []
 
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
     """Leaves out the tests for which the kernel lacks something, and prints the reasons at the end. They do not count
-    as skipped, because no package could be installed to run them."""
+    as skipped, because no package could be installed to run them. With --again, or without, leaves out the tests that
+    are of the other kind."""
+    again = config.getoption("--again")
+    others = [item for item in items if (item.get_closest_marker("again") is not None) != again]
+    config.hook.pytest_deselected(items=others)
+    items[:] = [item for item in items if item not in others]
     left_out = []
     for item in items:
         marker = item.get_closest_marker("needs")

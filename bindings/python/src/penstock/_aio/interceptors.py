@@ -205,10 +205,11 @@ async def _decide(name: str, callback: str, method: Callback, hop: AsyncHop, tic
 
 def _end(name: str, callback: str, hop: AsyncHop, ticket: Ticket, error: BaseException) -> None:
     """Ends the call with a status that names the exception, which its caller gets as the cause."""
-    if hop.call is not None and hop.call.raised is None:
-        hop.call.raised = error
     message = words(name, callback, error).encode()
-    _raw.penstock_ticket_end(ticket.number, StatusCode.INTERNAL.number, message)
+    result = _raw.penstock_ticket_end(ticket.number, StatusCode.INTERNAL.number, message)
+    # Otherwise something else has ended the call before.
+    if result == c.OK and hop.call is not None and hop.call.raised is None:
+        hop.call.raised = error
 
 
 async def _observe(name: str, callback: str, method: Callback, shown: Any) -> None:
