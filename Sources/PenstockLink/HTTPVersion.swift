@@ -9,7 +9,7 @@ public enum HTTPChoice: UInt8, Sendable {
 }
 
 /// The HTTP version of a connection. To add a version, add a case.
-public enum HTTPVersion {
+public enum HTTPVersion: Sendable {
   case http2, http1
 
   /// The version with this name in ALPN (RFC 7301). nil: the library does not support that protocol.

@@ -55,6 +55,9 @@ public class Poller {
     failure = events == nil ? (ENOMEM, "memory for events") : open(host)
   }
 
+  /// A poller without descriptors, for a subclass that finds events elsewhere.
+  init() { events = nil }
+
   private final func open(_ host: Bool) -> (Int32, StaticString)? {
     inner = cs_epoll_create()
     if inner < 0 { return (-inner, "epoll_create1") }

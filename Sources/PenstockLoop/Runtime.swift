@@ -254,6 +254,9 @@ public final class Runtime: @unchecked Sendable {
     timers.arm(timer, at: at)
   }
 
+  /// The time (monotonic ns) of the earliest timer; nil: no timer is armed.
+  public var nextTimer: UInt64? { timers.earliest }
+
   public func disarm(_ timer: Timer) { _ = timers.disarm(timer) }
 
   public func atTurnEnd(_ handler: TurnEndHandler) { turnEnds.append(handler) }

@@ -10,7 +10,7 @@ extension Runtime {
   private static let stride = 32
 
   /// Whether there are items to run or turn-end handlers to call, so that the driver must not sleep.
-  var hasLeftovers: Bool { !inbox.isEmpty || !turnEnds.isEmpty }
+  public var hasLeftovers: Bool { !inbox.isEmpty || !turnEnds.isEmpty }
 
   /// Whether items have been posted that the driver has not taken off the inbox's stack yet.
   public var hasPosted: Bool { inbox.hasPushed }

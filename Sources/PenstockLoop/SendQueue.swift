@@ -15,6 +15,8 @@ public final class SendQueue {
     var count: Int
     /// The number of the queue's own bytes before this part, counted since the queue was last empty.
     let offset: Int
+
+    var view: ByteView { ByteView(rebasing: message.view[start..<(start + count)]) }
   }
 
   /// The queue's own bytes; with `copies` all bytes.
@@ -107,6 +109,21 @@ public final class SendQueue {
       if index == parts.count, sentOwn < own.count { add(ByteView(rebasing: own[sentOwn...])) }
       return (cs_sendv(descriptor, vectors.baseAddress, filled), offered)
     }
+  }
+
+  /// Moves up to `most` bytes to `out`, in order. Returns their number; nil: no memory.
+  public func move(_ most: Int, into out: ByteBuffer) -> Int? {
+    var moved = 0
+    while moved < most, !isEmpty {
+      let part = parts.first { $0.count > 0 }
+      let own = part.map { $0.offset &- base } ?? bytes.count
+      let next = own > 0 ? ByteView(rebasing: bytes.view[..<own]) : part.map { $0.view } ?? bytes.view
+      let few = ByteView(rebasing: next.prefix(most - moved))
+      guard out.append(few) else { return nil }
+      moved += few.count
+      consume(few.count)
+    }
+    return moved
   }
 
   public func consume(_ count: Int) {
