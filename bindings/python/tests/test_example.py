@@ -1,4 +1,4 @@
-"""The README's program runs, and the package's own example."""
+"""The package's own example runs. check-docs runs those of docs/python.md."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 import io
 import re
 import textwrap
-from pathlib import Path
 
 import penstock
 
@@ -17,12 +16,6 @@ def run(text: str, target: str) -> str:
     with contextlib.redirect_stdout(printed):
         exec(compile(text.replace("localhost:50051", target), "example", "exec"), {"penstock": penstock})
     return printed.getvalue()
-
-
-def test_the_readme_s_program(server: str) -> None:
-    readme = Path(__file__).parents[1] / "README.md"
-    (program,) = re.findall(r"```python\n(.*?)```", readme.read_text(encoding="utf-8"), re.DOTALL)
-    assert "Hello, you!" in run(program, server)
 
 
 def test_the_package_s_example(server: str, stubs: str) -> None:
