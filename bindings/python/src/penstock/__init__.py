@@ -13,7 +13,8 @@ The library is loaded when it is first used; see `load`.
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from typing import Any, Dict
 
 from . import ready
 from ._calls.call import Call
@@ -121,12 +122,31 @@ __all__ = [
     "WouldDeadlockError",
     "add_interceptor",
     "default_runtime",
+    "install_grpc_shim",
     "library_version",
     "load",
     "ready",
     "set_exception_hook",
     "snapshot",
 ]
+
+
+def install_grpc_shim() -> None:
+    """Puts `penstock.grpc` in the place of ``grpc``, for a program without grpcio: modules that grpcio-tools has
+    generated, and packages that import grpc, then load, and make their calls through penstock. Where grpcio is
+    installed, it is not imported any more. Does nothing the second time.
+
+    RuntimeError: grpc has been imported already."""
+    modules: Dict[str, Any] = sys.modules
+    # Until the end of this function grpc can't be imported, so `penstock.grpc` does not look for grpcio.
+    modules.setdefault("grpc", None)
+    try:
+        from .grpc._shim import install
+
+        install()
+    finally:
+        if modules["grpc"] is None:
+            del modules["grpc"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,27 +1,33 @@
-"""The calls with a stream of responses, in blocking style."""
+"""Running calls in blocking style: streams, and calls that go on while the program does something else."""
 
 from __future__ import annotations
 
 from contextvars import Context
 from ctypes import byref, c_void_p
-from typing import Any, Optional
+from types import TracebackType
+from typing import Any, Optional, Tuple
 
 from .. import _raw
 from .._handles.context import CallContext
-from .._handles.errors import check
+from .._handles.errors import TimedOutError, check
 from .._handles.metadata import ReceivedMetadata
 from .._handles.reply import Reply, RpcError
 from .._handles.status import StatusCode
+from .._handles.verdict import Kind
 from .._raw import constants as c
-from .blocking import ended
-from .messages import Data, Deserializer, body, deserialize, taken
+from .blocking import ended, send
+from .codec import Codec
+from .ends import Ends
+from .messages import Data, Deserializer, Serializer, body, deserialize, serialize, taken
 from .requests import Requests
 from .running import RunningCall
+from .steps import half_close
 from .wait import Waiters
 
 
 class Call(RunningCall):
-    """A running call with a stream of responses: iterate over it.
+    """A running call: iterate over it if it has a stream of responses; `result` gives the one response of another
+    kind. If it was made without an iterator of requests, `write` and `done_writing` send them.
 
     A call object that is dropped cancels its call, unless the call has ended. The iteration raises an end other than
     OK as `RpcError`, after the last message.
@@ -42,8 +48,18 @@ class Call(RunningCall):
         keeper: object,
         context: Context,
         lent: Optional[CallContext],
+        ends: Ends,
+        serializer: Serializer,
+        codec: Optional[Codec],
+        kind: Kind,
     ) -> None:
-        super().__init__(call, requests, deserializer, timeout, keeper, context, lent)
+        super().__init__(call, requests, deserializer, timeout, keeper, context, lent, ends)
+        self._serializer = serializer
+        self._codec = codec
+        # Whether there is one response, and no stream.
+        self._answers = kind in (Kind.UNARY, Kind.CLIENT_STREAM)
+        # The one response, once it has been deserialized, in a tuple.
+        self._answer: Optional[Tuple[Any]] = None
         self._waiters = waiters
 
     def __iter__(self) -> Call:
@@ -96,18 +112,55 @@ class Call(RunningCall):
                 found.raised = reply.raised
         return found
 
-    def result(self) -> Any:
-        """Waits for the end and returns the one response, or raises the call's failure."""
-        try:
-            reply = self._settled()
-        except BaseException:
-            self.cancel()
-            raise
-        context = self._forget()
-        error = self._error()
+    def write(self, request: Any) -> bool:
+        """Sends a request, in a call that was made without an iterator; waits until there is room for it. False: the
+        call has ended, and iterating over it, or `result`, tells how. StateError: after `done_writing`. RpcError: the
+        request can't be serialized, or is too large; the call goes on."""
+        return send(self._waiters, self._call, serialize(self._serializer, request, self._codec, self._context))
+
+    def done_writing(self) -> None:
+        """Says that there are no more requests. Does nothing if it was said before, or if the call has ended."""
+        half_close(self._call)
+
+    def _await(self, timeout: Optional[float]) -> Reply:
+        """Waits for the end, up to ``timeout`` seconds. TimedOutError: it has not come."""
+        if timeout is not None and self._reply is None and not self._ends.wait(max(timeout, 0)):
+            raise TimedOutError(c.E_TIMEOUT, f"the call has not ended within {timeout} s")
+        return self._settled()
+
+    def result(self, timeout: Optional[float] = None) -> Any:
+        """Waits for the end, and returns the response of a call with one response, or None after a stream. Raises the
+        call's `RpcError` if it ended with another status than OK; TimedOutError if it has not ended within
+        ``timeout`` seconds (None: without limit), and then the call goes on."""
+        error = self.exception(timeout)
         if error is not None:
             raise error
-        return deserialize(self._deserializer, body(reply._handle), context)
+        return self._answer[0] if self._answer is not None else None
+
+    def exception(self, timeout: Optional[float] = None) -> Optional[RpcError]:
+        """Waits for the end as `result` does, and returns the exception that `result` would raise; None: none."""
+        reply = self._await(timeout)
+        error = self._error()
+        if error is None and self._answers and self._answer is None:
+            # Two threads may come here; both return the same response.
+            try:
+                answer = deserialize(self._deserializer, body(reply._handle), self._context)
+            except RpcError as raised:
+                error = self._failure = raised
+            else:
+                self._answer = self._answer or (answer,)
+        if self._answers:
+            self._forget()
+        return error
+
+    def traceback(self, timeout: Optional[float] = None) -> Optional[TracebackType]:
+        """Waits for the end as `result` does, and returns the traceback of its exception; None: there is none."""
+        error = self.exception(timeout)
+        return None if error is None else error.__traceback__
+
+    def cancelled(self) -> bool:
+        """Whether the call has ended with CANCELLED. Does not wait."""
+        return self.done() and self.code() is StatusCode.CANCELLED
 
     def initial_metadata(self) -> ReceivedMetadata:
         """Waits for the response headers; empty if the call ends without them. If an interceptor may send the call

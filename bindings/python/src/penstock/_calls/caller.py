@@ -14,6 +14,7 @@ from .._handles.verdict import Kind
 from .blocking import begin_sending, finish, send
 from .call import Call
 from .codec import Codec
+from .ends import Callbacks, Ends
 from .keywords import CallKeywords, RequestArguments, RequestsArguments, takes
 from .messages import Deserializer, Serializer, body, deserialize, serialize
 from .method import BoundMethod, Connected
@@ -37,11 +38,45 @@ class _MultiCallable(BoundMethod):
     ) -> Call:
         """Makes the call."""
         method, channel = self._method, self._channel
-        options = self._options(keywords, codec, context, lent=True)
-        call = channel._start(method.name, self._kind, options)
-        waiters, lent = channel._waiters, options.lent
-        stream = Call(call, requests, method.deserializer, keywords.timeout, waiters, channel, context, lent)
+        ends = Ends(channel._callbacks)
+        options = self._options(keywords, codec, context, lent=True, over=ends.over)
+        handle = channel._start(method.name, self._kind, options)
+        call = Call(
+            handle,
+            requests,
+            method.deserializer,
+            keywords.timeout,
+            channel._waiters,
+            channel,
+            context,
+            options.lent,
+            ends,
+            method.serializer,
+            codec,
+            self._kind,
+        )
         has_begun(options)
+        return call
+
+    def _with_request(self, call: RequestArguments) -> Call:
+        """Makes a call with one request, and returns at once."""
+        context = copy_context()
+        codec = self._codec(call, context)
+        data = serialize(self._method.serializer, call.request, codec, context)
+        stream = self._stream(call, codec, context, None)
+        if send(stream._waiters, stream._call, data):
+            half_close(stream._call)
+        return stream
+
+    def _with_requests(self, call: RequestsArguments) -> Call:
+        """Makes a call with any number of requests, and returns at once."""
+        context = copy_context()
+        codec = self._codec(call, context)
+        if call.request_iterator is None:
+            return self._stream(call, codec, context, None)
+        requests = Requests(call.request_iterator, self._method.serializer, codec, context)
+        stream = self._stream(call, codec, context, requests)
+        begin_sending(stream._waiters, stream._call, requests)
         return stream
 
 
@@ -71,6 +106,11 @@ class UnaryUnary(_MultiCallable):
         reply = _good(self._ended(call))
         response = deserialize(self._method.deserializer, body(reply._handle))
         return response, CompletedCall(reply)
+
+    @takes(RequestArguments)
+    def future(self, call: RequestArguments) -> Call:
+        """Makes the call and returns at once. `Call.result` gives the response."""
+        return self._with_request(call)
 
     def _ended(self, call: RequestArguments) -> int:
         context = copy_context()
@@ -112,13 +152,7 @@ class UnaryStream(_MultiCallable):
     @takes(RequestArguments)
     def __call__(self, call: RequestArguments) -> Call:
         """Makes the call and returns at once. Iterating over the result gives the responses."""
-        context = copy_context()
-        codec = self._codec(call, context)
-        data = serialize(self._method.serializer, call.request, codec, context)
-        stream = self._stream(call, codec, context, None)
-        if send(stream._waiters, stream._call, data):
-            half_close(stream._call)
-        return stream
+        return self._with_request(call)
 
 
 class StreamUnary(_MultiCallable):
@@ -130,32 +164,40 @@ class StreamUnary(_MultiCallable):
     @takes(RequestsArguments)
     def __call__(self, call: RequestsArguments) -> Any:
         """Makes the call and returns the response."""
-        return self._begin(call).result()
+        return _answer(self._with_requests(call))
 
     @takes(RequestsArguments)
     def with_call(self, call: RequestsArguments) -> Tuple[Any, Call]:
         """Makes the call and returns the response together with the call's headers, trailers and status."""
-        stream = self._begin(call)
-        return stream.result(), stream
+        stream = self._with_requests(call)
+        return _answer(stream), stream
 
-    def _begin(self, call: RequestsArguments) -> Call:
-        context = copy_context()
-        codec = self._codec(call, context)
-        requests = Requests(call.request_iterator, self._method.serializer, codec, context)
-        stream = self._stream(call, codec, context, requests)
-        begin_sending(stream._waiters, stream._call, requests)
-        return stream
+    @takes(RequestsArguments)
+    def future(self, call: RequestsArguments) -> Call:
+        """Makes the call and returns at once. `Call.result` gives the response. Without an iterator, `Call.write`
+        and `Call.done_writing` send the requests."""
+        return self._with_requests(call)
 
 
-class StreamStream(StreamUnary):
+def _answer(call: Call) -> Any:
+    try:
+        return call.result()
+    except BaseException:
+        # A Ctrl-C has ended the wait; nobody waits for this call any more.
+        call.cancel()
+        raise
+
+
+class StreamStream(_MultiCallable):
     """A method with any number of requests and of responses. Requests are read as in `StreamUnary`."""
 
     _kind = Kind.BIDI
 
     @takes(RequestsArguments)
     def __call__(self, call: RequestsArguments) -> Call:
-        """Makes the call and returns at once. Iterating over the result gives the responses."""
-        return self._begin(call)
+        """Makes the call and returns at once. Iterating over the result gives the responses. Without an iterator of
+        requests, `Call.write` and `Call.done_writing` send them."""
+        return self._with_requests(call)
 
 
 class Caller(Connected, Uncopied):
@@ -163,6 +205,11 @@ class Caller(Connected, Uncopied):
 
     @property
     def _waiters(self) -> Waiters:
+        raise NotImplementedError
+
+    @property
+    def _callbacks(self) -> Callbacks:
+        """The thread for the callbacks of running calls."""
         raise NotImplementedError
 
     def _unary(self, method: bytes, options: CallOptions, data: bytes) -> Optional[int]:

@@ -8,7 +8,20 @@ import inspect
 import json
 import textwrap
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional, Tuple, TypeVar, Union
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Tuple,
+    TypeVar,
+    Union,
+)
 
 from .._handles.arguments import milliseconds, whole_number
 from .._handles.metadata import Metadata, MetadataLike, MetadataValue, given_pairs
@@ -32,6 +45,11 @@ FOREVER = 1e9
 
 def _deadline(seconds: float) -> Optional[str]:
     return None if seconds > FOREVER else str(milliseconds(seconds))
+
+
+def _ordered(metadata: MetadataLike) -> Optional[str]:
+    """Gives metadata as JSON; None if it has pairs, whose order JSON might change: these are added one by one."""
+    return _metadata(metadata) if isinstance(metadata, (str, Metadata, Mapping)) else None
 
 
 def _metadata(metadata: MetadataLike) -> Optional[str]:
@@ -119,7 +137,7 @@ class CallKeywords:
         metadata=_about("deadline_ms", _deadline, "seconds until the call's deadline. None: the channel's, or none"),
     )
     metadata: MetadataLike = field(
-        default=None, metadata=_about("metadata", _metadata, "the request's metadata: pairs, a mapping or JSON")
+        default=None, metadata=_about("metadata", _ordered, "the request's metadata: pairs, a mapping or JSON")
     )
     credentials: object = field(
         default=None,
@@ -229,6 +247,11 @@ class CallKeywords:
             self.interceptors = tuple(self.interceptors)
 
     @property
+    def pairs(self) -> Iterator[Tuple[str, MetadataValue]]:
+        """The metadata that `options` leaves out."""
+        return given_pairs(() if isinstance(self.metadata, (str, Metadata, Mapping)) else self.metadata)
+
+    @property
     def sees_objects(self) -> bool:
         """Whether one of the call's own interceptors is at the object level."""
         return any(
@@ -270,7 +293,7 @@ class _Request:
 
 @dataclass(eq=False, repr=False)
 class _Requests:
-    request_iterator: Iterable[Any]
+    request_iterator: Optional[Iterable[Any]] = None
 
 
 @dataclass(eq=False, repr=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextvars import Context
-from typing import NamedTuple, Optional, Protocol, Tuple
+from typing import Callable, NamedTuple, Optional, Protocol, Tuple
 
 from .._handles.arguments import c_string
 from .._handles.objects import Objects
@@ -83,15 +83,20 @@ class BoundMethod:
         return Codec(method.serializer, method.deserializer, context, method.subtype)
 
     def _options(
-        self, keywords: CallKeywords, codec: Optional[Codec], context: Context, lent: bool = False
+        self,
+        keywords: CallKeywords,
+        codec: Optional[Codec],
+        context: Context,
+        lent: bool = False,
+        over: Optional[Callable[[], None]] = None,
     ) -> CallOptions:
-        """The options of a call. Only a call with callbacks, or with a codec, has its context there, because options
-        with a context can't be kept for other calls."""
+        """The options of a call. Only a call with callbacks, with a codec, or with ``over`` (see `CallContext`) has
+        its context there, because options with a context can't be kept for other calls."""
         if keywords.content_subtype is None:
             keywords.content_subtype = self._method.subtype
         channel = self._channel
-        has_context = codec is not None or bool(keywords.interceptors) or channel._calls_back
-        options = call_options(keywords, codec, context if has_context else None, lent, channel._keeps)
+        has_context = codec is not None or bool(keywords.interceptors) or channel._calls_back or over is not None
+        options = call_options(keywords, codec, context if has_context else None, lent, channel._keeps, over)
         if keywords.interceptors:
             channel._register(options, keywords.interceptors)
         return options

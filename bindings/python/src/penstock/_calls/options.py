@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from contextvars import Context
 from ctypes import byref, c_void_p
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
 from .. import _raw
 from .._handles.arguments import c_string
 from .._handles.context import CallContext, give
 from .._handles.ctrl_c import has_escaped, recover
 from .._handles.errors import check, check_with
+from .._handles.metadata import Metadata, MetadataValue
 from .._handles.objects import Objects, own
 from .codec import Codec
 from .keywords import CallKeywords
@@ -66,6 +67,16 @@ class CallOptions:
             _raw.penstock_call_options_set_on_interrupted(self.handle, interrupted, None, _raw.penstock_finalizer())
         )
 
+    def add(self, pairs: Iterable[Tuple[str, MetadataValue]]) -> None:
+        """Adds metadata to the requests of the calls that will be made with these options."""
+        request = _raw.penstock_call_options_request(self.handle)
+        metadata = Metadata._view(_raw.penstock_request_metadata(request), self._stays)
+        for name, value in pairs:
+            metadata.add(name, value)
+
+    def _stays(self) -> None:
+        """The guard of `add`'s metadata, which these options own."""
+
     def _registry_functions(self) -> Tuple[str, int]:
         return "penstock_call_options", self.handle
 
@@ -85,10 +96,11 @@ def call_options(
     context: Optional[Context] = None,
     lent: bool = False,
     keeps: Tuple[Objects, ...] = (),
+    over: Optional[Callable[[], None]] = None,
 ) -> CallOptions:
     """The options for a call, without its interceptors. ``context``: that of the one call that is made with these
-    options; `has_begun` is to be called then. ``lent`` and ``keeps``: see `CallContext`. TypeError, ValueError
-    (`InvalidArgumentError` is one): a wrong argument."""
+    options; `has_begun` is to be called then. ``lent``, ``keeps`` and ``over``: see `CallContext`.
+    TypeError, ValueError (`InvalidArgumentError` is one): a wrong argument."""
     text = keywords.options()
     # Options with metadata or a scope are not kept, since these differ from call to call; neither are credentials.
     is_kept = not (
@@ -107,13 +119,15 @@ def call_options(
             _kept[text] = kept
         return kept
     options = _taken(text) if is_kept else CallOptions(text)
+    if keywords.metadata:
+        options.add(keywords.pairs)
     if keywords.cancel_scope is not None:
         scope = keywords.cancel_scope._handle
         check(_raw.penstock_call_options_set_cancel_scope(options.handle, scope), "the scope can't be used")
     if codec is not None:
         check(_raw.penstock_call_options_set_codec(options.handle, codec.handle))
     if context is not None:
-        given = give(options.handle, context, lent, keeps)
+        given = give(options.handle, context, lent, keeps, over)
         options.lent = given if lent else None
     return options
 

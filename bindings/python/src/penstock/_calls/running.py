@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 import json
 import time
 from contextvars import Context
@@ -10,6 +11,7 @@ from ctypes import byref, c_void_p
 from typing import Any, Callable, Deque, Dict, Optional
 
 from .. import _raw
+from .._handles.arguments import c_string
 from .._handles.context import CallContext
 from .._handles.errors import check
 from .._handles.metadata import owned_text
@@ -17,6 +19,7 @@ from .._handles.objects import Uncopied, own
 from .._handles.reply import Outcome, Reply, RpcError, RunningValues, reply_error
 from .._handles.status import StatusCode
 from .._raw import constants as c
+from .ends import Ends
 from .keywords import FOREVER
 from .messages import Data, Deserializer
 from .requests import Requests
@@ -37,6 +40,7 @@ class RunningCall(Uncopied, Outcome):
         keeper: object,
         context: Context,
         lent: Optional[CallContext],
+        ends: Ends,
     ) -> None:
         # The context in which the deserializer runs; None once all responses have been read.
         self._context: Optional[Context] = context
@@ -48,6 +52,7 @@ class RunningCall(Uncopied, Outcome):
         self._keeper = keeper
         self._unread: Deque[Data] = collections.deque()
         self._is_read = False
+        self._ends = ends
         self._failure: Optional[RpcError] = None
 
     def __del__(self) -> None:
@@ -80,16 +85,18 @@ class RunningCall(Uncopied, Outcome):
 
     # ---- grpc.Call ----
 
-    def cancel(self) -> bool:
-        """Ends the call with CANCELLED; unread messages are discarded. False: the call had ended before."""
+    def cancel(self, reason: str = "Locally cancelled by application!") -> bool:
+        """Ends the call with CANCELLED and ``reason``; unread messages are discarded. Any thread may call it, while
+        others wait for the call. False: the call had ended before."""
+        text = c_string(reason, "a reason")
         active = self.is_active()
-        _raw.penstock_call_cancel(self._call, b"Locally cancelled by application!")
+        _raw.penstock_call_cancel(self._call, text)
         self._unread.clear()
         return active
 
     def is_active(self) -> bool:
         """Whether the call has not ended yet. Does not wait."""
-        if self._reply is not None:
+        if self._reply is not None or self._ends.is_over:
             return False
         reply = c_void_p()
         result = _raw.penstock_call_reply(self._call, byref(reply))
@@ -99,12 +106,27 @@ class RunningCall(Uncopied, Outcome):
         _raw.penstock_reply_release(reply)
         return False
 
+    def done(self) -> bool:
+        """Whether the call has ended. Does not wait."""
+        return not self.is_active()
+
+    def running(self) -> bool:
+        """Whether the call has not ended yet. Does not wait."""
+        return self.is_active()
+
     def add_callback(self, callback: Callable[[], Any]) -> bool:
-        """Returns False if the call has ended: then ``callback`` is never called. For a running call this is not
-        supported yet: NotImplementedError."""
-        if self.is_active():
-            raise NotImplementedError("a running call can't tell yet when it ends; wait for its code() on a thread")
-        return False
+        """Calls ``callback`` when the call has ended, with any status, on a thread on which it may wait: those of
+        a channel run one after the other. Returns False if the call has ended: then ``callback`` is never called."""
+        if not self.is_active():
+            return False
+        self._ends.add(callback)
+        return True
+
+    def add_done_callback(self, fn: Callable[[Any], Any]) -> None:
+        """Calls ``fn`` with this object when the call has ended, as `add_callback` does; at once, on this thread, if
+        it has ended already. Until then the call is not cancelled when its object is dropped."""
+        if not self.add_callback(functools.partial(fn, self)):
+            fn(self)
 
     def time_remaining(self) -> Optional[float]:
         """The seconds until the deadline, at least 0; None without a deadline."""

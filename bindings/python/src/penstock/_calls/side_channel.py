@@ -7,6 +7,7 @@ from typing import Any, Optional, Tuple
 from .._handles.objects import Objects
 from .caller import Caller
 from .encoding import Codec
+from .ends import Callbacks
 from .keywords import Interceptors
 from .options import CallOptions
 from .side import begin
@@ -25,10 +26,15 @@ class SideChannel(Caller):
         self._hop = hop
         self._flags = flags
         self._own_waiters = Waiters()
+        self._ended = Callbacks()
 
     @property
     def _waiters(self) -> Waiters:
         return self._own_waiters
+
+    @property
+    def _callbacks(self) -> Callbacks:
+        return self._ended
 
     @property
     def _calls_back(self) -> bool:

@@ -10,6 +10,7 @@ from .. import _raw
 from .._calls.blocking import unary
 from .._calls.caller import Caller
 from .._calls.encoding import Codec
+from .._calls.ends import Callbacks
 from .._calls.keywords import Interceptors
 from .._calls.options import CallOptions
 from .._calls.steps import start
@@ -76,10 +77,15 @@ class Channel(BaseChannel, Caller):
             picker=picker,
             codec=codec,
         )
+        self._ended = Callbacks()
 
     @property
     def _waiters(self) -> Waiters:
         return self._runtime._waiters
+
+    @property
+    def _callbacks(self) -> Callbacks:
+        return self._ended
 
     def _start(self, method: bytes, kind: int, options: CallOptions) -> int:
         return start(self._handle, method, kind, options)

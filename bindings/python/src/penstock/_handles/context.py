@@ -12,7 +12,8 @@ from contextvars import Context
 from typing import Any, Callable, Optional, Tuple, TypeVar
 
 from .. import _raw
-from .objects import Kept, Objects, forget, registry, weak
+from .ctrl_c import recover
+from .objects import Kept, Objects, registry, weak
 
 T = TypeVar("T")
 
@@ -50,12 +51,16 @@ class CallContext:
     ``keeps``, the objects of the channel and the runtime, which a running call keeps so that each of its callbacks
     finds them."""
 
-    __slots__ = ("_context", "_reference", "keeps", "raised")
+    __slots__ = ("_context", "_reference", "keeps", "over", "raised")
 
-    def __init__(self, context: Context, lent: bool, keeps: Tuple[Objects, ...]) -> None:
+    def __init__(
+        self, context: Context, lent: bool, keeps: Tuple[Objects, ...], over: Optional[Callable[[], None]]
+    ) -> None:
         """``lent``: the call's Python object owns the context. If the registry owned it, a context that refers to the
-        object would keep the object, and the call would go on although nobody has it any more."""
+        object would keep the object, and the call would go on although nobody has it any more. ``over``: called when
+        the call has ended and its last callback has returned, on any thread, perhaps twice. It must not wait."""
         self.keeps = keeps
+        self.over = over
         # The exception of an `async def` callback, which C can't keep, because the callback runs in no callback of C.
         self.raised: Optional[BaseException] = None
         self._reference = weak(context) if lent else None
@@ -74,12 +79,30 @@ class CallContext:
         return self._context
 
 
-def give(options: int, context: Context, lent: bool, keeps: Tuple[Objects, ...]) -> CallContext:
+def give(
+    options: int,
+    context: Context,
+    lent: bool,
+    keeps: Tuple[Objects, ...],
+    over: Optional[Callable[[], None]] = None,
+) -> CallContext:
     """Gives ``context`` to the call that is made with ``options``, a ``penstock_call_options *``. C refers to it
     until the last callback of the call has returned."""
-    made = CallContext(context, lent, keeps)
-    _raw.penstock_call_options_set_context(options, registry.add(made), forget)
+    made = CallContext(context, lent, keeps, over)
+    _raw.penstock_call_options_set_context(options, registry.add(made), _over)
     return made
+
+
+def _is_over(number: Optional[int]) -> None:
+    """Called by C when it refers to a context no more."""
+    made = registry.get(number)
+    if isinstance(made, CallContext) and made.over is not None:
+        made.over()
+    registry.remove(number)
+
+
+recover(_is_over, lambda given: _is_over(given["number"]), lambda given: _is_over(given["number"]))
+_over = _raw.penstock_finalizer(_is_over)
 
 
 def of_hop(hop: int, otherwise: Scoped) -> Optional[Context]:

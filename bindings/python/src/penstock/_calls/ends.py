@@ -1,0 +1,108 @@
+"""The end of a running call, for threads that wait for it up to a time, and for functions that it calls."""
+
+from __future__ import annotations
+
+import collections
+import logging
+import os
+import queue
+import threading
+import weakref
+from typing import Any, Callable, Deque, Optional
+
+_logger = logging.getLogger("penstock")
+
+Function = Callable[[], Any]
+
+
+class Callbacks:
+    """Runs functions of the program one after the other, in the order in which they come, on a daemon thread, which
+    starts when the first function is expected and ends with this object. So such a function may wait, and may make
+    calls: it holds up only those that come after it."""
+
+    def __init__(self) -> None:
+        self._functions: Optional[queue.SimpleQueue[Optional[Function]]] = None
+        self._process = 0
+
+    def expect(self) -> None:
+        """Called before a function is added: starts the thread, anew in a forked child."""
+        if self._process == os.getpid():
+            return
+        with _starting:
+            if self._process != os.getpid():
+                functions: queue.SimpleQueue[Optional[Function]] = queue.SimpleQueue()
+                thread = threading.Thread(target=_run, args=(functions,), name="penstock callbacks", daemon=True)
+                thread.start()
+                weakref.finalize(self, functions.put, None).atexit = False
+                self._functions = functions
+                self._process = os.getpid()
+
+    def add(self, function: Function) -> None:
+        """Lets the thread call ``function``. Does not wait."""
+        if self._functions is not None:
+            self._functions.put(function)
+
+
+_starting = threading.Lock()
+
+
+def _renew() -> None:
+    """Called in a forked child, where the thread that held the lock may not exist."""
+    global _starting
+    _starting = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew)
+
+
+def _run(functions: queue.SimpleQueue[Optional[Function]]) -> None:
+    while True:
+        function = functions.get()
+        if function is None:
+            return
+        try:
+            function()
+        except Exception:
+            _logger.exception("a callback of a call raised")
+        # Otherwise the last function would be kept until the next one comes.
+        del function
+
+
+class Ends:
+    """Whether a call has ended, and the functions to call then. Safe on any thread without a lock: each function is
+    taken from the list once, by the thread that ends the call or by the one that has added it."""
+
+    __slots__ = ("_callbacks", "_functions", "_over")
+
+    def __init__(self, callbacks: Callbacks) -> None:
+        self._callbacks = callbacks
+        self._functions: Deque[Function] = collections.deque()
+        self._over = threading.Event()
+
+    def over(self) -> None:
+        """Called when the call has ended: wakes the threads that wait, and lets the functions run."""
+        self._over.set()
+        self._hand_over()
+
+    @property
+    def is_over(self) -> bool:
+        return self._over.is_set()
+
+    def wait(self, timeout: Optional[float]) -> bool:
+        """Waits up to ``timeout`` seconds; None: without limit. False: the call has not ended."""
+        return self._over.wait(timeout)
+
+    def add(self, function: Function) -> None:
+        """Lets ``function`` run when the call has ended, or soon if it has ended already."""
+        self._callbacks.expect()
+        self._functions.append(function)
+        if self._over.is_set():
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        while True:
+            try:
+                function = self._functions.popleft()
+            except IndexError:
+                return
+            self._callbacks.add(function)
