@@ -1,0 +1,110 @@
+"""The credentials of one call: an interceptor that asks the plug-ins for metadata before the call is sent."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from typing import Any, NamedTuple, Optional, Sequence
+
+from .._handles.errors import GoneError
+from .._handles.status import StatusCode
+from .._handles.verdict import Verdict
+from .._interceptors.hop import Hop
+from .._interceptors.interceptor import Interceptor
+from .._interceptors.ticket import Ticket
+from ._credentials import Plugin
+from ._metadata import InvalidMetadata, Pairs, outgoing
+from ._names import AuthMetadataContext, AuthMetadataPluginCallback
+
+_logger = logging.getLogger("penstock")
+# No other hop sees the credentials: they are added last.
+LAST = -(2**31)
+
+
+class _Fields(NamedTuple):
+    service_url: str
+    method_name: str
+
+
+class _Context(_Fields, AuthMetadataContext):
+    """The call for which a plug-in is asked."""
+
+
+class _Answer(AuthMetadataPluginCallback):
+    """The function that one plug-in calls once, on any thread."""
+
+    def __init__(self, asking: _Asking) -> None:
+        self._asking: Optional[_Asking] = asking
+        self._lock = threading.Lock()
+
+    def take(self) -> Optional[_Asking]:
+        with self._lock:
+            asking, self._asking = self._asking, None
+        return asking
+
+    def __call__(self, metadata: Any, error: Optional[BaseException]) -> None:
+        asking = self.take()
+        if asking is None:
+            raise RuntimeError("AuthMetadataPluginCallback invoked more than once!")
+        asking.answered(metadata, error)
+
+
+class Authenticate(Interceptor):
+    """Asks the plug-ins one after the other, on a thread for the call, while the call waits. The deadline and a
+    cancel end that wait."""
+
+    name = "call credentials"
+
+    def __init__(self, plugins: Sequence[Plugin], service_url: str, method_name: str) -> None:
+        self.plugins = plugins
+        self.context = _Context(service_url, method_name)
+        # The exception that a plug-in has raised or reported.
+        self.raised: Optional[BaseException] = None
+
+    def on_start(self, hop: Hop) -> Verdict:
+        asking = _Asking(self, hop.ticket())
+        threading.Thread(target=asking.next, name="penstock credentials", daemon=True).start()
+        return Verdict.PAUSE
+
+
+class _Asking:
+    """How far the plug-ins of a call have been asked."""
+
+    def __init__(self, authenticate: Authenticate, ticket: Ticket) -> None:
+        self._authenticate = authenticate
+        self._left = list(authenticate.plugins)
+        self._ticket = ticket
+        self._pairs: Pairs = []
+
+    def next(self) -> None:
+        """Asks the next plug-in; after the last lets the call go on."""
+        if not self._left:
+            with contextlib.suppress(GoneError):
+                metadata = self._ticket.event().metadata
+                for name, value in self._pairs:
+                    metadata.add(name, value)
+                self._ticket.resume()
+            return
+        plugin = self._left.pop(0)
+        answer = _Answer(self)
+        try:
+            plugin.context.copy().run(plugin.plugin, self._authenticate.context, answer)
+        except Exception as error:
+            _logger.exception("the call credentials %r raised", plugin.plugin)
+            if answer.take() is not None:
+                self.answered(None, error)
+
+    def answered(self, metadata: Any, error: Optional[BaseException]) -> None:
+        """Called with the answer of one plug-in."""
+        try:
+            if error is None:
+                self._pairs += outgoing(metadata)
+        except (InvalidMetadata, TypeError, ValueError) as invalid:
+            error = invalid if str(invalid) else ValueError("Illegal metadata")
+        if error is None:
+            self.next()
+            return
+        self._authenticate.raised = error
+        with contextlib.suppress(GoneError):
+            self._ticket.end(StatusCode.UNAVAILABLE, f"Getting metadata from plugin failed with error: {error}")

@@ -1,0 +1,149 @@
+"""Functions that make a channel for one call, as the class that grpcio-tools generates for each service has them."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from typing import Any, Dict, Iterable, Optional, Tuple
+
+from ._channel import Channel, insecure_channel, secure_channel
+from ._credentials import ssl_channel_credentials
+from ._names import CallCredentials, ChannelCredentials, Compression
+
+Options = Iterable[Tuple[str, Any]]
+
+
+class ChannelOptions:
+    """The names of options of grpcio's Python layer."""
+
+    SingleThreadedUnaryStream = "SingleThreadedUnaryStream"
+
+
+class UsageError(Exception):
+    """A function was called where it has no meaning."""
+
+
+def __getattr__(name: str) -> Any:
+    # Packages import aio from here, too. It is imported only then, because it imports asyncio.
+    if name == "aio":
+        return importlib.import_module(f"{__package__}.aio")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+_lock = threading.Lock()
+_channels: Dict[Any, Channel] = {}
+# How many channels are kept for later calls to the same targets.
+_KEPT = 16
+
+
+def _channel(
+    target: str,
+    options: Options,
+    channel_credentials: Optional[ChannelCredentials],
+    insecure: bool,
+    compression: Optional[Compression],
+) -> Channel:
+    if insecure and channel_credentials is not None:
+        raise ValueError("The insecure option is mutually exclusive with the channel_credentials option.")
+    key = target, tuple(options), channel_credentials, insecure, compression
+    with _lock:
+        channel = _channels.get(key)
+        if channel is None:
+            if insecure:
+                channel = insecure_channel(target, key[1], compression)
+            else:
+                credentials = channel_credentials or ssl_channel_credentials()
+                channel = secure_channel(target, credentials, key[1], compression)
+            while len(_channels) >= _KEPT:
+                # Calls that still run keep their channel.
+                del _channels[next(iter(_channels))]
+            _channels[key] = channel
+        return channel
+
+
+def unary_unary(
+    request: Any,
+    target: str,
+    method: str,
+    request_serializer: Any = None,
+    response_deserializer: Any = None,
+    options: Options = (),
+    channel_credentials: Optional[ChannelCredentials] = None,
+    insecure: bool = False,
+    call_credentials: Optional[CallCredentials] = None,
+    compression: Optional[Compression] = None,
+    wait_for_ready: Optional[bool] = None,
+    timeout: Optional[float] = 60.0,
+    metadata: Any = None,
+    _registered_method: Optional[bool] = False,
+) -> Any:
+    """Makes a call on a channel to ``target`` that is kept for later calls."""
+    channel = _channel(target, options, channel_credentials, insecure, compression)
+    call = channel.unary_unary(method, request_serializer, response_deserializer)
+    return call(request, timeout, metadata, call_credentials, wait_for_ready)
+
+
+def unary_stream(
+    request: Any,
+    target: str,
+    method: str,
+    request_serializer: Any = None,
+    response_deserializer: Any = None,
+    options: Options = (),
+    channel_credentials: Optional[ChannelCredentials] = None,
+    insecure: bool = False,
+    call_credentials: Optional[CallCredentials] = None,
+    compression: Optional[Compression] = None,
+    wait_for_ready: Optional[bool] = None,
+    timeout: Optional[float] = 60.0,
+    metadata: Any = None,
+    _registered_method: Optional[bool] = False,
+) -> Any:
+    """Makes a call on a channel to ``target`` that is kept for later calls."""
+    channel = _channel(target, options, channel_credentials, insecure, compression)
+    call = channel.unary_stream(method, request_serializer, response_deserializer)
+    return call(request, timeout, metadata, call_credentials, wait_for_ready)
+
+
+def stream_unary(
+    request_iterator: Any,
+    target: str,
+    method: str,
+    request_serializer: Any = None,
+    response_deserializer: Any = None,
+    options: Options = (),
+    channel_credentials: Optional[ChannelCredentials] = None,
+    insecure: bool = False,
+    call_credentials: Optional[CallCredentials] = None,
+    compression: Optional[Compression] = None,
+    wait_for_ready: Optional[bool] = None,
+    timeout: Optional[float] = 60.0,
+    metadata: Any = None,
+    _registered_method: Optional[bool] = False,
+) -> Any:
+    """Makes a call on a channel to ``target`` that is kept for later calls."""
+    channel = _channel(target, options, channel_credentials, insecure, compression)
+    call = channel.stream_unary(method, request_serializer, response_deserializer)
+    return call(request_iterator, timeout, metadata, call_credentials, wait_for_ready)
+
+
+def stream_stream(
+    request_iterator: Any,
+    target: str,
+    method: str,
+    request_serializer: Any = None,
+    response_deserializer: Any = None,
+    options: Options = (),
+    channel_credentials: Optional[ChannelCredentials] = None,
+    insecure: bool = False,
+    call_credentials: Optional[CallCredentials] = None,
+    compression: Optional[Compression] = None,
+    wait_for_ready: Optional[bool] = None,
+    timeout: Optional[float] = 60.0,
+    metadata: Any = None,
+    _registered_method: Optional[bool] = False,
+) -> Any:
+    """Makes a call on a channel to ``target`` that is kept for later calls."""
+    channel = _channel(target, options, channel_credentials, insecure, compression)
+    call = channel.stream_stream(method, request_serializer, response_deserializer)
+    return call(request_iterator, timeout, metadata, call_credentials, wait_for_ready)
