@@ -96,6 +96,17 @@ def answer_authorized(context: Any, answer: bytes) -> bytes:
     raise AssertionError("abort returned")
 
 
+def probe_rich(request: bytes, context: Any) -> None:
+    """Refuses the call with details (google.rpc)."""
+    from google.protobuf import any_pb2
+    from google.rpc import error_details_pb2, status_pb2
+    from grpc_status import rpc_status
+
+    detail = any_pb2.Any()
+    detail.Pack(error_details_pb2.ErrorInfo(reason="BECAUSE", domain="example.org"))
+    context.abort_with_status(rpc_status.to_status(status_pb2.Status(code=9, message="not so", details=[detail])))
+
+
 def probe_authorized(request: bytes, context: Any) -> bytes:
     return answer_authorized(context, request)
 
@@ -169,6 +180,7 @@ HANDLERS = {
     "penstock.Probe": {
         "Unary": grpc.unary_unary_rpc_method_handler(probe_unary),
         "Refuse": grpc.unary_unary_rpc_method_handler(probe_refuse),
+        "Rich": grpc.unary_unary_rpc_method_handler(probe_rich),
         "Authorized": grpc.unary_unary_rpc_method_handler(probe_authorized),
         "AuthorizedStream": grpc.stream_unary_rpc_method_handler(probe_authorized_stream),
         "Hang": grpc.unary_unary_rpc_method_handler(probe_hang),
@@ -192,6 +204,8 @@ def add_services(server: Any) -> None:
     import helloworld_pb2_grpc
     import testing_pb2
     import testing_pb2_grpc
+    from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+    from grpc_reflection.v1alpha import reflection
 
     class Greeter(helloworld_pb2_grpc.GreeterServicer):
         def SayHello(self, request: Any, context: Any) -> Any:  # noqa: N802
@@ -233,6 +247,10 @@ def add_services(server: Any) -> None:
 
     helloworld_pb2_grpc.add_GreeterServicer_to_server(Greeter(), server)
     testing_pb2_grpc.add_TestServiceServicer_to_server(Test(), server)
+    healthy = health.HealthServicer()
+    healthy.set("helloworld.Greeter", health_pb2.HealthCheckResponse.SERVING)
+    health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
+    reflection.enable_server_reflection(("helloworld.Greeter", reflection.SERVICE_NAME), server)
     server.add_generic_rpc_handlers(
         tuple(grpc.method_handlers_generic_handler(service, methods) for service, methods in HANDLERS.items())
     )

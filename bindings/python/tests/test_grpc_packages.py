@@ -1,0 +1,220 @@
+"""Packages written for grpcio, unchanged, on our channel: all of their calls go through penstock."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from typing import Any, Iterator, List
+
+import grpc
+import pytest
+
+import penstock.grpc
+from helpers import run
+from penstock import Hop, Interceptor
+
+
+class Counting(Interceptor):
+    def __init__(self) -> None:
+        self.methods: List[str] = []
+
+    def on_start(self, hop: Hop) -> None:
+        self.methods.append(hop.method)
+
+
+@pytest.fixture
+def counting() -> Counting:
+    return Counting()
+
+
+@pytest.fixture
+def channel(server: str, counting: Counting, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    def refuse(*arguments: Any, **keywords: Any) -> None:
+        raise AssertionError("a channel of grpcio's is made")
+
+    monkeypatch.setattr("grpc._channel.Channel", refuse)
+    monkeypatch.setattr("grpc._cython.cygrpc.Channel", refuse)
+    with penstock.grpc.insecure_channel(server) as opened:
+        opened.add_interceptor(counting)
+        yield opened
+
+
+def test_generated_stubs(channel: Any, counting: Counting) -> None:
+    import helloworld_pb2
+    import helloworld_pb2_grpc
+
+    stub = helloworld_pb2_grpc.GreeterStub(channel)
+    you = helloworld_pb2.HelloRequest(name="you")
+    assert stub.SayHello(you, timeout=20).message == "Hello, you!"
+    assert stub.SayHello.future(you).result(timeout=20).message == "Hello, you!"
+    assert next(reply.message for reply in stub.SayHelloStreamReply(you)) == "Hello, you!"
+    assert [reply.message for reply in stub.SayHelloBidiStream(iter([you, you]))] == ["Hello, you!"] * 2
+    assert len(counting.methods) == 4
+
+
+def test_the_class_of_a_generated_service_makes_its_own_channel(channel: Any, server: str) -> None:
+    import helloworld_pb2
+
+    greet = penstock.grpc.experimental.unary_unary
+    serialize, parse = helloworld_pb2.HelloRequest.SerializeToString, helloworld_pb2.HelloReply.FromString
+    you = helloworld_pb2.HelloRequest(name="you")
+    for _ in range(2):
+        reply = greet(you, server, "/helloworld.Greeter/SayHello", serialize, parse, insecure=True)
+        assert reply.message == "Hello, you!"
+
+
+def test_health(channel: Any, counting: Counting) -> None:
+    from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+    stub = health_pb2_grpc.HealthStub(channel)
+    serving = health_pb2.HealthCheckResponse.SERVING
+    assert stub.Check(health_pb2.HealthCheckRequest(service="helloworld.Greeter")).status == serving
+    watch = stub.Watch(health_pb2.HealthCheckRequest(service="helloworld.Greeter"))
+    assert next(watch).status == serving
+    assert watch.cancel()
+    with pytest.raises(grpc.RpcError) as caught:
+        stub.Check(health_pb2.HealthCheckRequest(service="nobody"))
+    assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+    assert len(counting.methods) == 3
+
+
+def test_reflection(channel: Any, counting: Counting) -> None:
+    from google.protobuf.descriptor_pool import DescriptorPool
+    from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
+
+    database = ProtoReflectionDescriptorDatabase(channel)
+    assert "helloworld.Greeter" in database.get_services()
+    service = DescriptorPool(database).FindServiceByName("helloworld.Greeter")
+    assert "SayHello" in [method.name for method in service.methods]
+    assert counting.methods
+
+
+def test_rich_statuses(channel: Any) -> None:
+    from google.rpc import error_details_pb2
+    from grpc_status import rpc_status
+
+    with pytest.raises(grpc.RpcError) as caught:
+        channel.unary_unary("/penstock.Probe/Rich")(b"")
+    status = rpc_status.from_call(caught.value)
+    info = error_details_pb2.ErrorInfo()
+    assert status.details[0].Unpack(info)
+    assert (status.code, status.message, info.reason) == (9, "not so", "BECAUSE")
+
+
+# ---- google.api_core ----
+
+
+def test_api_core_wraps_the_errors_of_each_kind(channel: Any) -> None:
+    from google.api_core import exceptions, grpc_helpers
+
+    wrapped = grpc_helpers.wrap_errors(channel.unary_unary("/penstock.Probe/Unary"))
+    refusal = b'{"code": 5, "message": "nothing"}'
+    with pytest.raises(exceptions.NotFound, match="nothing") as caught:
+        wrapped(refusal)
+    assert caught.value.grpc_status_code is grpc.StatusCode.NOT_FOUND
+    stream = grpc_helpers.wrap_errors(channel.unary_stream("/penstock.Probe/Stream"))
+    responses = stream(b'{"count": 2, "code": 10, "message": "enough"}')
+    assert len(next(responses)) == len(next(responses)) == 4
+    with pytest.raises(exceptions.Aborted, match="enough"):
+        next(responses)
+    assert isinstance(responses, grpc.Call)
+    assert responses.code() is grpc.StatusCode.ABORTED
+
+
+def test_api_core_retries(channel: Any) -> None:
+    from google.api_core import exceptions, gapic_v1, retry
+
+    tried = []
+
+    class Unavailable(grpc.UnaryUnaryClientInterceptor):  # type: ignore[misc]
+        def intercept_unary_unary(self, continuation: Any, details: Any, request: Any) -> Any:
+            tried.append(details.timeout)
+            return continuation(details, b'{"code": 14}' if len(tried) < 3 else request)
+
+    added = channel.add_interceptor(Unavailable())
+    again = retry.Retry(retry.if_exception_type(exceptions.ServiceUnavailable), initial=0.01, timeout=30)
+    method = gapic_v1.method.wrap_method(channel.unary_unary("/penstock.Probe/Unary"), default_retry=again)
+    assert method(b"{}", timeout=20)
+    assert len(tried) == 3
+    added.remove()
+
+
+def test_api_core_bidi(channel: Any) -> None:
+    from google.api_core import bidi
+
+    rpc = bidi.BidiRpc(channel.stream_stream("/penstock.Echo/Bidi"), initial_request=b"first")
+    told: List[Any] = []
+    over = threading.Event()
+    rpc.add_done_callback(lambda call: (told.append(call), over.set()))
+    rpc.open()
+    assert rpc.is_active
+    assert rpc.recv() == b"first"
+    rpc.send(b"second")
+    assert rpc.recv() == b"second"
+    rpc.call.cancel()
+    assert over.wait(30)
+    rpc.close()
+    assert not rpc.is_active
+    assert isinstance(told[0], grpc.RpcError)
+
+
+def test_api_core_consumes_a_stream_in_the_background(channel: Any) -> None:
+    from google.api_core import bidi
+
+    def recovers(error: Any) -> bool:
+        return False
+
+    rpc = bidi.ResumableBidiRpc(
+        channel.stream_stream("/penstock.Echo/Bidi"), should_recover=recovers, initial_request=b"first"
+    )
+    received: queue.Queue[bytes] = queue.Queue()
+    consumer = bidi.BackgroundConsumer(rpc, received.put)
+    consumer.start()
+    assert received.get(timeout=30) == b"first"
+    rpc.send(b"second")
+    assert received.get(timeout=30) == b"second"
+    consumer.stop()
+    assert not consumer.is_active
+
+
+# ---- The shim ----
+
+
+def test_generated_modules_without_grpcio(stubs: str, server: str) -> None:
+    """The program can't import grpcio: the shim takes its place, also where grpcio is installed."""
+    text = f"""
+penstock.install_grpc_shim()
+penstock.install_grpc_shim()
+sys.path.insert(0, {stubs!r})
+import grpc, helloworld_pb2, helloworld_pb2_grpc
+from grpc import StatusCode, RpcError, ssl_channel_credentials, ServicerContext
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+with grpc.insecure_channel(target) as channel:
+    stub = helloworld_pb2_grpc.GreeterStub(channel)
+    print(stub.SayHello(helloworld_pb2.HelloRequest(name="you")).message)
+    try:
+        health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(service="nobody"))
+    except grpc.RpcError as error:
+        print(error.code() is StatusCode.NOT_FOUND is penstock.StatusCode.NOT_FOUND, isinstance(error, grpc.Call))
+    print(isinstance(channel, grpc.Channel), grpc is penstock.grpc)
+try:
+    grpc.server(None)
+except NotImplementedError as error:
+    print(error)
+assert not any(name.startswith("grpc._cython") for name in sys.modules)
+"""
+    assert run(text, server).splitlines() == [
+        *("Hello, you!", "True True", "True True"),
+        "grpc.server needs grpcio: penstock has no server",
+    ]
+
+
+def test_the_shim_comes_before_grpcio(server: str) -> None:
+    text = """
+import grpc
+try:
+    penstock.install_grpc_shim()
+except RuntimeError as error:
+    print(error)
+"""
+    assert "imported already" in run(text, server)
