@@ -10,7 +10,9 @@ from typing import Any, Callable, Dict, Iterator, List, Tuple
 SCENARIOS: Dict[str, Callable[[Any, Any], Any]] = {}
 REFUSAL = json.dumps(
     {
-        "code": 9, "message": "not like this", "initial": [["x-first", "1"]],
+        "code": 9,
+        "message": "not like this",
+        "initial": [["x-first", "1"]],
         "trailing": [["x-why", "because"], ["x-data-bin", "00ff"], ["x-why", "so"]],
     }
 ).encode()

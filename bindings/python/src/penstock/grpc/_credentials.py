@@ -35,7 +35,7 @@ class ChannelSecrets(NamedTuple):
     @property
     def protects(self) -> bool:
         """Whether the credentials of a call may be sent on such a channel."""
-        return self.tls is not False or self.local is LocalConnectionType.UDS
+        return self.tls is not False or self.local is not None
 
 
 class CallSecrets(NamedTuple):

@@ -426,4 +426,3 @@ class Added:
 
 def _behind(kind: str, interceptor: Any, thunk: Thunk) -> Thunk:
     return lambda method: _in_front(kind, interceptor, thunk, method)
-

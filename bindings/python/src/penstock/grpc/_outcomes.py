@@ -50,4 +50,3 @@ def text_of(name: str, outcome: Optional[Outcome]) -> str:
     if outcome.code is not StatusCode.OK:
         text += f'\tdebug_error_string = "{outcome.debug}"\n'
     return f"{text}>"
-
