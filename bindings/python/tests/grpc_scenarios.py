@@ -485,8 +485,10 @@ def an_interceptor_that_tries_again(grpc: Any, channel: Any) -> Any:
 @scenario
 def a_channel_that_gets_ready(grpc: Any, channel: Any) -> Any:
     told: List[Any] = []
+    over = threading.Event()
     future = grpc.channel_ready_future(channel)
-    future.add_done_callback(lambda one: told.append(one is future))
+    future.add_done_callback(lambda one: (told.append(one is future), over.set()))
     seen = future.result(timeout=20), future.done(), future.cancelled(), future.running(), future.cancel()
+    assert over.wait(20)
     future.add_done_callback(lambda one: told.append("late"))
     return seen, told, isinstance(future, grpc.Future), future.exception(), future.traceback()
