@@ -98,7 +98,8 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def servers(stubs: str, certificates: Path) -> Iterator[Dict[str, str]]:
-    """The targets of a grpcio server that runs as long as the tests do: "plain", "tls" and "mtls"."""
+    """The targets of a grpcio server that runs as long as the tests do: "plain", "tls", "mtls", and "packages",
+    which has the services of packages for grpcio, too."""
     command = [sys.executable, str(Path(__file__).with_name("server.py")), stubs, str(certificates)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None

@@ -204,8 +204,6 @@ def add_services(server: Any) -> None:
     import helloworld_pb2_grpc
     import testing_pb2
     import testing_pb2_grpc
-    from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-    from grpc_reflection.v1alpha import reflection
 
     class Greeter(helloworld_pb2_grpc.GreeterServicer):
         def SayHello(self, request: Any, context: Any) -> Any:  # noqa: N802
@@ -247,13 +245,20 @@ def add_services(server: Any) -> None:
 
     helloworld_pb2_grpc.add_GreeterServicer_to_server(Greeter(), server)
     testing_pb2_grpc.add_TestServiceServicer_to_server(Test(), server)
+    server.add_generic_rpc_handlers(
+        tuple(grpc.method_handlers_generic_handler(service, methods) for service, methods in HANDLERS.items())
+    )
+
+
+def add_services_of_packages(server: Any) -> None:
+    """Health and reflection, which a server of its own has: others test a server without them."""
+    from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+    from grpc_reflection.v1alpha import reflection
+
     healthy = health.HealthServicer()
     healthy.set("helloworld.Greeter", health_pb2.HealthCheckResponse.SERVING)
     health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
     reflection.enable_server_reflection(("helloworld.Greeter", reflection.SERVICE_NAME), server)
-    server.add_generic_rpc_handlers(
-        tuple(grpc.method_handlers_generic_handler(service, methods) for service, methods in HANDLERS.items())
-    )
 
 
 def add_ports(server: Any, folder: Path) -> Dict[str, int]:
@@ -276,13 +281,17 @@ def main(stubs: str, certificates: str) -> None:
         ("grpc.max_send_message_length", -1),
         ("grpc.so_reuseport", 0),
     ]
-    server = grpc.server(futures.ThreadPoolExecutor(max_workers=64), options=options)
-    add_services(server)
-    ports = add_ports(server, Path(certificates))
-    server.start()
+    server, full = (grpc.server(futures.ThreadPoolExecutor(max_workers=64), options=options) for _ in range(2))
+    for one in (server, full):
+        add_services(one)
+    add_services_of_packages(full)
+    ports = {**add_ports(server, Path(certificates)), "packages": full.add_insecure_port("127.0.0.1:0")}
+    for one in (server, full):
+        one.start()
     print(json.dumps(ports), flush=True)
     sys.stdin.read()
-    server.stop(0)
+    for one in (server, full):
+        one.stop(0)
 
 
 if __name__ == "__main__":

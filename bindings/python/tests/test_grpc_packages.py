@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from typing import Any, Iterator, List
+from typing import Any, Dict, Iterator, List
 
 import grpc
 import pytest
@@ -20,6 +20,11 @@ class Counting(Interceptor):
 
     def on_start(self, hop: Hop) -> None:
         self.methods.append(hop.method)
+
+
+@pytest.fixture
+def server(servers: Dict[str, str]) -> str:
+    return servers["packages"]
 
 
 @pytest.fixture

@@ -183,8 +183,8 @@ def _answer(call: Call) -> Any:
     try:
         return call.result()
     except BaseException:
-        # A Ctrl-C has ended the wait; nobody waits for this call any more.
-        call.cancel()
+        # If a Ctrl-C has ended the wait, nobody waits for this call any more.
+        _raw.penstock_call_cancel(call._call, b"Locally cancelled by application!")
         raise
 
 
