@@ -72,31 +72,40 @@ class Ends:
     """Whether a call has ended, and the functions to call then. Safe on any thread without a lock: each function is
     taken from the list once, by the thread that ends the call or by the one that has added it."""
 
-    __slots__ = ("_callbacks", "_functions", "_over")
+    __slots__ = ("_callbacks", "_functions", "_gates", "is_over")
 
     def __init__(self, callbacks: Callbacks) -> None:
         self._callbacks = callbacks
         self._functions: Deque[Function] = collections.deque()
-        self._over = threading.Event()
+        self.is_over = False
+        # A locked lock for each thread that waits. A threading.Event would not do: a signal handler that raises within
+        # its `set` leaves its lock taken, and the recovery calls `over` once more.
+        self._gates: Deque[threading.Lock] = collections.deque()
 
     def over(self) -> None:
-        """Called when the call has ended: wakes the threads that wait, and lets the functions run."""
-        self._over.set()
+        """Called when the call has ended: wakes the threads that wait, and lets the functions run. May be called
+        twice."""
+        self.is_over = True
+        for gate in tuple(self._gates):
+            if gate.locked():
+                gate.release()
         self._hand_over()
 
-    @property
-    def is_over(self) -> bool:
-        return self._over.is_set()
-
-    def wait(self, timeout: Optional[float]) -> bool:
-        """Waits up to ``timeout`` seconds; None: without limit. False: the call has not ended."""
-        return self._over.wait(timeout)
+    def wait(self, timeout: float) -> bool:
+        """Waits up to ``timeout`` seconds. False: the call has not ended."""
+        gate = threading.Lock()
+        gate.acquire()
+        self._gates.append(gate)
+        try:
+            return self.is_over or gate.acquire(timeout=min(timeout, threading.TIMEOUT_MAX)) or self.is_over
+        finally:
+            self._gates.remove(gate)
 
     def add(self, function: Function) -> None:
         """Lets ``function`` run when the call has ended, or soon if it has ended already."""
         self._callbacks.expect()
         self._functions.append(function)
-        if self._over.is_set():
+        if self.is_over:
             self._hand_over()
 
     def _hand_over(self) -> None:
