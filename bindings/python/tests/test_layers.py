@@ -71,7 +71,6 @@ def test_every_module_stands_in_a_layer_or_is_a_face() -> None:
     assert {module.split(".")[0] for module in modules()} == {*LAYERS, *FACES}
 
 
-
 def test_only_the_shim_leads_to_the_names_of_grpcio() -> None:
     outside = {module: others for module, others in graph().items() if module.split(".")[0] != "grpc"}
     known = {module for module, others in outside.items() if any(other.split(".")[0] == "grpc" for other in others)}

@@ -78,8 +78,8 @@ class Ends:
         self._callbacks = callbacks
         self._functions: Deque[Function] = collections.deque()
         self.is_over = False
-        # A locked lock for each thread that waits. A threading.Event would not do: a signal handler that raises within
-        # its `set` leaves its lock taken, and the recovery calls `over` once more.
+        # A locked lock for each thread that waits. A threading.Event would not do: a signal handler that raises
+        # within its `set` leaves its lock taken, and the recovery calls `over` once more.
         self._gates: Deque[threading.Lock] = collections.deque()
 
     def over(self) -> None:
