@@ -49,14 +49,19 @@ async def eventually(holds: Callable[[], bool]) -> None:
         await asyncio.sleep(0.001)
 
 
-async def hanging(channel: aio.Channel, count: int) -> None:
+async def turn() -> None:
+    """Lets the other tasks of the loop run once."""
+    await asyncio.sleep(0)
+
+
+async def hanging(channel: Any, count: int) -> None:
     """Waits until exactly ``count`` calls hang in the server (see `Hanging` in server.py)."""
     await channel.unary_unary("/penstock.Probe/AwaitHanging")(str(count).encode(), timeout=30)
 
 
 async def each(*items: Any) -> AsyncIterator[Any]:
     for item in items:
-        await asyncio.sleep(0)
+        await turn()
         yield item
 
 

@@ -9,7 +9,7 @@ from typing import Any, AsyncIterator, List
 import pytest
 
 import penstock
-from aio_helpers import LOOPS, Runner, each, eventually, hanging, opened, raises, run_on
+from aio_helpers import LOOPS, Runner, each, eventually, hanging, opened, raises, run_on, turn
 from conftest import json_bytes
 from penstock import RpcError, StatusCode, aio
 
@@ -252,7 +252,7 @@ def test_a_slow_reader_bounds_what_waits(server: str, run: Runner) -> None:
             for number in range(400):
                 assert (await call.read())[:4] == number.to_bytes(4, "big")
                 # The server is faster: it has 40 MB to send.
-                await asyncio.sleep(0)
+                await turn()
                 most = max(most, sum(map(len, call._running.unread)))
             assert most <= 1_000_000
             assert await call.read() is aio.EOF
@@ -277,7 +277,9 @@ def test_a_slow_server_holds_the_writer_back(server: str, run: Runner) -> None:
             before = -1
             while written != before:
                 before = written
-                await asyncio.sleep(0.1)
+                # The connection has carried all that it could before these answers.
+                for _ in range(20):
+                    await channel.unary_unary("/penstock.Echo/Unary")(b"x", timeout=30)
             # The send buffer, and the windows of HTTP/2.
             assert written < 20_000_000
             task.cancel()

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, List
 import pytest
 
 import penstock
-from aio_helpers import LOOPS, Runner, each, eventually, opened, raises, run_on
+from aio_helpers import LOOPS, Runner, each, eventually, opened, raises, run_on, turn
 from conftest import json_bytes
 from penstock import Hop, Interceptor, RpcError, StatusCode, Verdict, aio
 from penstock._aio.running import left
@@ -33,7 +33,7 @@ class Async(Interceptor):
 
     async def _see(self, event: str) -> None:
         self.log.append(event)
-        await asyncio.sleep(0)
+        await turn()
         assert asyncio.current_task() is not None
         self.log.append(event + "!")
 
@@ -102,7 +102,8 @@ def test_events_of_a_lane_wait_for_the_coroutine(server: str, run: Runner) -> No
         async def on_receive(self, hop: Hop) -> None:
             self.inside += 1
             assert self.inside == 1
-            await asyncio.sleep(0.002)
+            for _ in range(5):
+                await turn()
             self.order.append(hop.message)
             self.inside -= 1
 
@@ -126,12 +127,12 @@ def test_verdicts_registrations_and_sync_methods(server: str, run: Runner) -> No
             self.started += 1
 
         async def on_receive(self, hop: Hop) -> Any:
-            await asyncio.sleep(0)
+            await turn()
             return Verdict.DROP if hop.message == b"2" else None
 
     class Take(Interceptor):
         async def on_start(self, hop: Hop) -> Verdict:
-            await asyncio.sleep(0)
+            await turn()
             hop.deliver_headers({"x-here": "1"})
             hop.deliver_message(b"mine")
             hop.deliver_status(StatusCode.OK)
@@ -152,7 +153,7 @@ def test_verdicts_registrations_and_sync_methods(server: str, run: Runner) -> No
 
         async def on_status(self, hop: Hop) -> Any:
             if hop.status.code is StatusCode.UNAUTHENTICATED:
-                await asyncio.sleep(0)
+                await turn()
                 hop.request_metadata["authorization"] = "Bearer new"
                 return Verdict.RESTART
             return None
@@ -185,7 +186,7 @@ EVENTS = ["create", "on_start", "on_send", "on_half_close", "on_headers", "on_re
 @pytest.mark.parametrize("event", EVENTS)
 def test_an_exception_ends_the_call_and_is_the_cause(server: str, run: Runner, event: str) -> None:
     async def broken(hop: Hop) -> None:
-        await asyncio.sleep(0)
+        await turn()
         raise LookupError(event)
 
     told: List[Any] = []
@@ -216,8 +217,10 @@ def test_the_end_of_a_call_cancels_what_it_waits_for(server: str, run: Runner) -
     class Stuck(Interceptor):
         def __init__(self) -> None:
             self.ends: List[Any] = []
+            self.started = asyncio.Event()
 
         async def on_start(self, hop: Hop) -> None:
+            self.started.set()
             try:
                 await asyncio.Event().wait()
             except asyncio.CancelledError:
@@ -225,7 +228,7 @@ def test_the_end_of_a_call_cancels_what_it_waits_for(server: str, run: Runner) -
                 raise
 
         async def on_status(self, hop: Hop) -> None:
-            await asyncio.sleep(0)
+            await turn()
             self.ends.append(hop.status.code)
             with pytest.raises(penstock.StateError):
                 hop.count = 1
@@ -240,12 +243,13 @@ def test_the_end_of_a_call_cancels_what_it_waits_for(server: str, run: Runner) -
             await eventually(lambda: len(stuck.ends) == 2)
             assert set(stuck.ends) == {"cancelled", StatusCode.DEADLINE_EXCEEDED}
             stuck.ends.clear()
+            stuck.started.clear()
 
             async def wait() -> None:
                 await echo(b"x", interceptors=[stuck])
 
             task = asyncio.create_task(wait())
-            await asyncio.sleep(0.01)
+            await stuck.started.wait()
             task.cancel()
             await raises(asyncio.CancelledError, task)
             await eventually(lambda: len(stuck.ends) == 2)
@@ -260,19 +264,19 @@ def test_signals_and_connections_are_told_of(server: str, run: Runner) -> None:
             self.seen: Dict[str, Any] = {}
 
         async def on_demand(self, hop: Hop) -> None:
-            await asyncio.sleep(0)
+            await turn()
             self.seen["demand"] = hop.count
 
         async def on_sent(self, hop: Hop) -> None:
-            await asyncio.sleep(0)
+            await turn()
             self.seen["sent"] = hop.count
 
         async def on_cancel(self, hop: Hop) -> None:
-            await asyncio.sleep(0)
+            await turn()
             self.seen["cancel"] = hop.status.code
 
         async def on_connection(self, event: penstock.ConnectionEvent) -> None:
-            await asyncio.sleep(0)
+            await turn()
             self.seen["connection"] = event.kind
 
     class End(Interceptor):
@@ -312,11 +316,11 @@ def test_objects_at_the_object_level(server: str, run: Runner) -> None:
         level = penstock.Level.OBJECT
 
         async def on_send(self, hop: Hop) -> None:
-            await asyncio.sleep(0)
+            await turn()
             hop.message["seen"] = True
 
         async def on_receive(self, hop: Hop) -> None:
-            await asyncio.sleep(0)
+            await turn()
             assert isinstance(hop.message, dict)
 
     async def work() -> None:

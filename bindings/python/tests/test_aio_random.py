@@ -12,7 +12,7 @@ from typing import Any, Dict, List
 import pytest
 
 import penstock
-from aio_helpers import LOOPS, each, opened, run_on
+from aio_helpers import LOOPS, each, eventually, opened, run_on, turn
 from penstock import Hop, Interceptor, RpcError, StatusCode, Verdict, aio
 from penstock._aio.running import left
 from penstock._handles.objects import registry
@@ -43,9 +43,9 @@ class Chance(Interceptor):
         for event in EVENTS:
             if chance.random() < 0.5:
                 action = chance.choices(["pass", "raise", "drop", "end"], [90, 3, 4, 3])[0]
-                waits = chance.choice([None, 0, 0, 0.001, 0.003])
-                make = self._sync if waits is None else self._async
-                setattr(self, event, make(event, action, waits or 0))
+                turns = chance.choice([0, 1, 1, 10, 30])
+                make = self._async if turns else self._sync
+                setattr(self, event, make(event, action, turns))
 
     def create(self, hop: Hop) -> Any:
         self.counts["created"] += 1
@@ -63,9 +63,10 @@ class Chance(Interceptor):
             hop.end(StatusCode.ABORTED, "planned")
         return None
 
-    def _sync(self, event: str, action: str, waits: float) -> Any:
+    def _sync(self, event: str, action: str, turns: int) -> Any:
         def callback(hop: Hop) -> Any:
-            self._enter(event, hop)
+            if not overtakes(event, hop):
+                self._enter(event, hop)
             return self._act(event, action, hop)
 
         return callback
@@ -76,23 +77,29 @@ class Chance(Interceptor):
         assert place >= hop.state["reached"][lane]
         hop.state["reached"][lane] = place
 
-    def _async(self, event: str, action: str, waits: float) -> Any:
+    def _async(self, event: str, action: str, turns: int) -> Any:
         lane = LANES[event][0]
 
         async def callback(hop: Hop) -> Any:
-            # A status of a local cancel does not wait for what waits in its lane.
-            local = event == "on_status" and hop.status.code in (StatusCode.CANCELLED, StatusCode.DEADLINE_EXCEEDED)
-            if not local:
+            in_turn = not overtakes(event, hop)
+            if in_turn:
                 self._enter(event, hop)
                 hop.state["busy"][lane] += 1
             try:
-                await asyncio.sleep(waits)
+                for _ in range(turns):
+                    await turn()
                 return self._act(event, action, hop)
             finally:
-                if not local:
+                if in_turn:
                     hop.state["busy"][lane] -= 1
 
         return callback
+
+
+def overtakes(event: str, hop: Hop) -> bool:
+    """Whether the event is the status of a local cancel or of the deadline, which does not wait for what waits in its
+    lane."""
+    return event == "on_status" and hop.status.code in (StatusCode.CANCELLED, StatusCode.DEADLINE_EXCEEDED)
 
 
 async def scenario(channel: aio.Channel, chance: random.Random, counts: Counter[str]) -> None:
@@ -124,7 +131,8 @@ async def scenario(channel: aio.Channel, chance: random.Random, counts: Counter[
 
     task = asyncio.ensure_future(use())
     if chance.random() < 0.2:
-        await asyncio.sleep(chance.choice([0, 0.001, 0.004]))
+        for _ in range(chance.choice([1, 10, 40])):
+            await turn()
         if chance.random() < 0.5:
             task.cancel()
         else:
@@ -140,7 +148,7 @@ async def scenario(channel: aio.Channel, chance: random.Random, counts: Counter[
         if isinstance(error.__cause__, PlannedError):
             # A cancel or the deadline may have been faster.
             assert code in (StatusCode.INTERNAL, StatusCode.CANCELLED, StatusCode.DEADLINE_EXCEEDED)
-    await asyncio.sleep(0)
+    await turn()
     assert ends == [call]
     counts["ended"] += 1
 
@@ -155,11 +163,12 @@ def test_random_calls(server: str, loop: str) -> None:
     assert soon(lambda: len(registry) + left() == 0)
 
     async def work() -> None:
+        before = asyncio.all_tasks()
         async with opened(server) as channel:
             for _ in range(SCENARIOS // 20):
                 await asyncio.gather(*(scenario(channel, chance, counts) for _ in range(20)))
         # Callbacks for which nothing waits may still run.
-        await asyncio.sleep(0.05)
+        await eventually(lambda: asyncio.all_tasks() <= before)
 
     penstock.set_exception_hook(
         lambda name, callback, error: None if isinstance(error, PlannedError) else print(error)
