@@ -20,7 +20,7 @@ import harness
 from harness import ROOT, check
 
 HERE = ROOT / "benchmarks"
-# What is measured, with how many calls or streams at once.
+# The measured scenarios, with the number of calls or streams at once.
 CASES = {"unary, 1 in flight": ("unary", 1), "unary, 100 in flight": ("unary", 100),
          "ping-pong on 100 streams": ("bidi", 100)}
 BASE = "grpc.aio"

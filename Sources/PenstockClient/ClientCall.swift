@@ -64,7 +64,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   /// threads can reach such a call in two ways only: its scope submits an end, and a hop gives
   /// access to the call, if the call was made with hops (`Call.wasMadeWithHops`).
   var hasNoHandle: Bool { unaryThread != 0 }
-  /// What the options have set, for functions of synchronous interceptors that run on the waiting thread. nil if the
+  /// The function that the options have set, for functions of synchronous interceptors that run on the waiting thread. nil if the
   /// call has no hops or is not interruptible.
   let onInterrupted: CallOptions.OnInterrupted?
   /// Whether an interruption of such a function has cancelled the call. Under the lock.

@@ -100,7 +100,7 @@ public final class CarriedConnection {
   }
 }
 
-/// What the loop of a `CarriedConnection` takes from outside: the host's clock, and a socket in memory.
+/// The platform of the loop of a `CarriedConnection`: the host's clock, and a socket in memory.
 private final class Carrier: Platform {
   var time: UInt64
   let socket: MemorySocket

@@ -66,7 +66,7 @@ import Testing
     }
   }
 
-  /// What is known of a call from its events alone, as a list of single facts.
+  /// The facts that are known of a call from its events alone.
   struct Facts {
     var hasCall = false
     var isClosed = false

@@ -204,10 +204,21 @@ def test_tls_and_channel_options(servers: Dict[str, str], certificates: Any) -> 
         options = [("grpc.ssl_target_name_override", "localhost"), ("grpc.max_receive_message_length", -1)]
         async with penstock.grpc.aio.secure_channel(servers["tls"], {"roots_pem": roots}, options) as channel:
             assert await channel.unary_unary(UNARY)(bytes(5_000_000)) == bytes(5_000_000)
-        with pytest.warns(UserWarning, match=r"grpc\.lb_policy_name"):
-            penstock.grpc.aio.insecure_channel(servers["plain"], [("grpc.lb_policy_name", "x")])
-        with pytest.raises(TypeError, match="mapping"):
-            penstock.grpc.aio.secure_channel(servers["tls"], grpc.ssl_channel_credentials())  # type: ignore[arg-type]
+        given = penstock.grpc.ssl_channel_credentials(roots.encode())
+        async with penstock.grpc.aio.secure_channel(servers["tls"], given, options[:1]) as channel:
+            assert await channel.unary_unary(UNARY)(b"x") == b"x"
+        with pytest.warns(RuntimeWarning, match=r"grpc\.enable_retries"):
+            penstock.grpc.aio.insecure_channel(servers["plain"], [("grpc.enable_retries", 1)])
+        with pytest.raises(TypeError, match="grpcio can't be read"):
+            penstock.grpc.aio.secure_channel(servers["tls"], grpc.ssl_channel_credentials())
+        with pytest.raises(TypeError, match="not 7"):
+            penstock.grpc.aio.secure_channel(servers["tls"], 7)  # type: ignore[arg-type]
+        token = penstock.grpc.access_token_call_credentials("s3cret")
+        both = penstock.grpc.composite_channel_credentials(given, token)
+        with pytest.raises(NotImplementedError, match="credentials of calls"):
+            penstock.grpc.aio.secure_channel(servers["tls"], both)
+        with pytest.raises(ValueError, match="not for the target"):
+            penstock.grpc.aio.secure_channel("example.org:1", penstock.grpc.local_channel_credentials())
         compressing = penstock.grpc.aio.insecure_channel(servers["plain"], compression=grpc.Compression.Deflate)
         assert await compressing.unary_unary(UNARY)(bytes(1000)) == bytes(1000)
 

@@ -36,7 +36,7 @@ class _End(enum.Enum):
         return "penstock.aio.EOF"
 
 
-# What `read` returns when there are no more messages.
+# The value that `read` returns when there are no more messages.
 EOF = _End.EOF
 
 

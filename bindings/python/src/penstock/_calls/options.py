@@ -57,7 +57,7 @@ class CallOptions:
         self._has_object_level = False
         self._has_interceptors = False
         self._has_callbacks = False
-        # What runs the `async def` callbacks of the call's own interceptors, see `Registering`.
+        # The runner of the `async def` callbacks of the call's own interceptors, see `Registering`.
         self._tasks: Any = None
         # The context of the one call with these options, if the call's Python object is to own it.
         self.lent: Optional[CallContext] = None

@@ -19,7 +19,7 @@ from .hop import Hop
 from .sync import SyncInterceptor
 from .trampolines import EVENTS, SIGNALS
 
-# What a callback returns that decides what becomes of its event. An `async def` callback returns an awaitable.
+# The result of a callback that decides over its event. An `async def` callback returns an awaitable.
 Decision = Union[Verdict, Awaitable[Optional[Verdict]], None]
 
 

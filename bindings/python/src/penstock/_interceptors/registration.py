@@ -46,7 +46,7 @@ class Scope(Protocol):
     _has_interceptors: bool
     # Whether an interceptor has been registered whose callbacks are Python functions, so that calls need a context.
     _has_callbacks: bool
-    # What runs `async def` callbacks; None: they are refused.
+    # The runner of `async def` callbacks; None: they are refused.
     _tasks: Optional[Tasks]
 
     @property

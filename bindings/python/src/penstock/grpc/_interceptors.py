@@ -44,7 +44,7 @@ def _merged(details: Any, default: _Details) -> Tuple[Any, Dict[str, Any]]:
     return values.pop("method"), values
 
 
-# ---- What a continuation returns ----
+# ---- The results of a continuation ----
 
 
 class _FailureOutcome(RpcError, Future, Call):  # noqa: N818

@@ -34,7 +34,7 @@ class Place(NamedTuple):
 
     channel: Channel
     secrets: ChannelSecrets
-    # What the URLs of its services begin with.
+    # The beginning of the URLs of its services.
     url: str
     # The interceptors of grpcio's that have been added to it.
     added: Added

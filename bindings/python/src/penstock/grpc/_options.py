@@ -91,7 +91,7 @@ _MEANINGS: Dict[str, Callable[[Options, Any], None]] = {
     "grpc.service_config": _service_config,
     "grpc.lb_policy_name": _policy,
     "grpc.default_compression_algorithm": _compression,
-    # What these ask for holds here anyway: each channel has connections of its own, a stream needs no thread, a
+    # The wishes of these hold here anyway: each channel has connections of its own, a stream needs no thread, a
     # connection is pinged as often as keepalive says, and no service config comes from DNS.
     "grpc.use_local_subchannel_pool": _nothing,
     "SingleThreadedUnaryStream": _nothing,
@@ -100,7 +100,7 @@ _MEANINGS: Dict[str, Callable[[Options, Any], None]] = {
     "grpc.http2.min_ping_interval_without_data_ms": _nothing,
     "grpc.service_config_disable_resolution": _nothing,
 }
-# What to use in place of an option that has no meaning here.
+# The thing to use in place of an option that has no meaning here.
 _INSTEAD: Dict[str, str] = {
     "grpc.enable_retries": "an interceptor that returns Verdict.RESTART",
     "grpc.per_rpc_retry_buffer_size": "replay_bytes of an interceptor",

@@ -15,7 +15,8 @@ from ..._calls.keywords import FOREVER
 from ..._calls.messages import Data, Deserializer, deserialize
 from ..._handles.objects import Uncopied
 from ..._handles.status import StatusCode
-from ._theirs import CANCELLED, EOF, LOCALLY_CANCELLED, Metadata, UsageError, code_of, error_of, metadata_of, theirs
+from .._names import code_of
+from ._theirs import CANCELLED, EOF, LOCALLY_CANCELLED, Metadata, UsageError, error_of, metadata_of, theirs
 
 _FINISHED = "RPC already finished."
 _HALF_CLOSED = 'RPC is half closed after calling "done_writing".'

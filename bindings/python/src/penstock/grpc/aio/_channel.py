@@ -11,10 +11,12 @@ from ..._calls.keywords import RequestArguments
 from ..._calls.messages import Deserializer, Serializer
 from ..._handles.errors import ClosedError
 from ..._handles.verdict import Connectivity, Kind
+from .._credentials import channel_secrets, check_local
+from .._names import ChannelCredentials, state_of
+from .._options import channel_options
 from ._calls import StreamStreamCall, StreamUnaryCall, UnaryStreamCall, UnaryUnaryCall
 from ._interceptors import INTERCEPTED, sorted_out
-from ._options import channel_options
-from ._theirs import LOCALLY_CANCELLED, UsageError, state_of, theirs
+from ._theirs import LOCALLY_CANCELLED, UsageError, theirs
 
 TLS = Union[bool, Mapping[str, Any]]
 _CALLS: Any = {
@@ -264,13 +266,26 @@ def insecure_channel(
 
 def secure_channel(
     target: str,
-    credentials: TLS,
+    credentials: Union[TLS, ChannelCredentials],
     options: Optional[Iterable[Tuple[str, Any]]] = None,
     compression: Any = None,
     interceptors: Optional[List[Any]] = None,
 ) -> Channel:
-    """A channel with TLS. ``credentials``: as ``tls`` of `penstock.Channel`. TypeError: grpcio's own credentials,
-    which can't be read."""
-    if credentials is not True and not isinstance(credentials, Mapping):
-        raise TypeError(f"credentials must be True or a mapping, as tls of penstock.Channel, not {credentials!r}")
-    return Channel(target, options, credentials, compression, interceptors)
+    """A channel with ``credentials``: those that functions of `penstock.grpc` have made, or ``tls`` of
+    `penstock.Channel`. TypeError: they are neither; grpcio's own can't be read. NotImplementedError: they hold
+    credentials of calls."""
+    return Channel(target, options, _tls_of(target, credentials), compression, interceptors)
+
+
+def _tls_of(target: str, credentials: Union[TLS, ChannelCredentials]) -> TLS:
+    if credentials is True or isinstance(credentials, Mapping):
+        return credentials
+    if not isinstance(credentials, ChannelCredentials):
+        raise TypeError(f"expected credentials of penstock.grpc, True or a mapping, not {credentials!r}")
+    secrets = channel_secrets(credentials)
+    if secrets.plugins:
+        raise NotImplementedError(
+            "credentials of calls: give each call its own, or add an interceptor to channel.penstock"
+        )
+    check_local(target, secrets)
+    return secrets.tls

@@ -8,8 +8,9 @@ from typing import Any, AsyncIterator, Callable, Dict, Generator, Iterable, List
 
 from ..._handles.objects import Uncopied
 from ..._handles.verdict import Kind
+from .._names import code_of
 from ._calls import MIXED
-from ._theirs import EOF, LOCALLY_CANCELLED, AioRpcError, Metadata, UsageError, code_of, theirs
+from ._theirs import EOF, LOCALLY_CANCELLED, AioRpcError, Metadata, UsageError, theirs
 
 _FINISHED = "RPC already finished."
 _HALF_CLOSED = 'RPC is half closed after calling "done_writing".'

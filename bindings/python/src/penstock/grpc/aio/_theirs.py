@@ -1,12 +1,10 @@
-"""What is grpcio's own: code that compares a status code by ``is``, or catches ``grpc.aio.AioRpcError``, finds what
-it expects."""
+"""Classes that are grpcio's own: code that catches ``grpc.aio.AioRpcError`` finds what it expects."""
 
 from __future__ import annotations
 
 from typing import Any, Iterable, Optional
 
 try:
-    import grpc
     import grpc.aio
 except ImportError as error:
     raise ImportError("penstock.grpc.aio needs grpcio for its classes; no call goes through it") from error
@@ -14,6 +12,7 @@ except ImportError as error:
 from ..._handles.metadata import ReceivedMetadata
 from ..._handles.reply import RpcError
 from ..._handles.status import StatusCode
+from .._names import code_of
 
 theirs = grpc.aio
 EOF = theirs.EOF
@@ -21,20 +20,7 @@ AioRpcError = theirs.AioRpcError
 UsageError = theirs.UsageError
 Metadata = theirs.Metadata
 
-_CODES = {code.value[0]: code for code in grpc.StatusCode}
-_STATES = {state.value[0]: state for state in grpc.ChannelConnectivity}
-
 LOCALLY_CANCELLED = "Locally cancelled by application!"
-
-
-def code_of(number: int) -> Any:
-    """The member of ``grpc.StatusCode`` with this number."""
-    return _CODES[number]
-
-
-def state_of(number: int) -> Any:
-    """The member of ``grpc.ChannelConnectivity`` with this number."""
-    return _STATES[number]
 
 
 def metadata_of(pairs: Iterable[Any]) -> Any:
