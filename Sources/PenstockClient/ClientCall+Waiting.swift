@@ -69,7 +69,13 @@ extension ClientCall {
     // any other thread.
     let isSimple = !call.wasMadeWithHops && driver._withUnsafeGuaranteedRef { $0.options.mode == .thread }
     var attendant = isSimple ? nil : call.withItem { $0.attend(waiter) }
-    defer { if let attendant { channel.runtime.workers.leave(call.item, attendant) } }
+    // Whether this thread has stopped waiting before the call has ended: workers run the functions then, because
+    // nobody knows whether a thread will wait again.
+    var gaveUp = false
+    defer {
+      if let attendant { channel.runtime.workers.leave(call.item, attendant) }
+      if gaveUp, !isSimple { endServing() }
+    }
     while true {
       if !isSimple, attendant == nil { attendant = serveAsWaiter(waiter) }
       if opens, attendant != nil {
@@ -103,6 +109,7 @@ extension ClientCall {
       }
       if outcome != nil {
         waiters.remove(waiter)
+        gaveUp = !hasNoHandle && (outcome == .interrupted || outcome == .wouldDeadlock)
       } else {
         waiter.reset()
         waiters.renew(waiter)
@@ -123,8 +130,14 @@ extension ClientCall {
   private func serveAsWaiter(_ waiter: CallWaiter) -> Attendant? {
     guard call.item.functions.load(ordering: .sequentiallyConsistent) == .waiterIsWanted else { return nil }
     if Worker.mayServe { return channel.runtime.workers.attendAsWaiter(call.item, waiter) }
-    channel.runtime.workers.takeOver(call.item)
+    endServing()
     return nil
+  }
+
+  /// From now on workers run the functions of the call's synchronous interceptors.
+  private func endServing() {
+    if call.item.functions.load(ordering: .sequentiallyConsistent) == .workers { return }
+    channel.runtime.workers.takeOver(call.item)
   }
 
   /// Makes the threads that wait for the call look at it.

@@ -119,7 +119,7 @@ public final class SendQueue {
       let own = part.map { $0.offset &- base } ?? bytes.count
       let next = own > 0 ? ByteView(rebasing: bytes.view[..<own]) : part.map { $0.view } ?? bytes.view
       let few = ByteView(rebasing: next.prefix(most - moved))
-      guard out.append(few) else { return nil }
+      guard out.append(few) else { return moved > 0 ? moved : nil }
       moved += few.count
       consume(few.count)
     }

@@ -174,8 +174,6 @@ public final class SimulatedSocket: Socket {
     return .bytes(said.count)
   }
 
-  /// A `SendQueue` can only send parts of messages to a descriptor. So this function sends them through a pair of
-  /// sockets, all at once, and passes them to the server.
   public override func send(_ queue: SendQueue) -> Moved {
     if lastWords != nil || writesFail || capacity == 0 { return send(ByteView(start: nil, count: 0)) }
     if queue.bytes.count == queue.count {
@@ -183,16 +181,9 @@ public final class SimulatedSocket: Socket {
       if case .bytes(let n) = moved { queue.consume(n) }
       return moved
     }
-    var ends: [Int32] = [0, 0]
-    precondition(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &ends) == 0)
-    defer { ends.forEach { cs_close($0) } }
-    var said: [UInt8] = []
-    var place = [UInt8](repeating: 0, count: 65536)
-    while !queue.isEmpty {
-      precondition(queue.send(to: ends[0]) > 0)
-      while case let n = Int(cs_recv(ends[1], &place, place.count)), n > 0 { said += place[..<n] }
-    }
-    return said.withUnsafeBytes { send($0) }
+    let said = ByteBuffer()
+    precondition(queue.move(queue.count, into: said) != nil)
+    return send(said.view)
   }
 
   public override func shutdown() {}

@@ -240,6 +240,90 @@ TEST(sync_functions_run_again_on_the_callers_thread) {
   }
 }
 
+/* Each thread is among the workers for a while, many times, while others come and go. */
+static void *fail_and_echo(void *user_data) {
+  own_value = 7;
+  for (int index = 0; index < 50; index++) {
+    if (unary_code(user_data, "x") != 0) atomic_fetch_add(&strangers, 1);
+  }
+  return NULL;
+}
+
+static int32_t fail_every_second(syncer *self, penstock_hop *call) {
+  CHECK_INT(own_value, 7);
+  CHECK_RESULT(penstock_hop_next(call), PENSTOCK_OK);
+  if (self->runs % 2 == 0 && penstock_hop_attempt(call) < 5) {
+    penstock_hop_end(call, PENSTOCK_STATUS_UNAVAILABLE, "again");
+  }
+  return PENSTOCK_NEXT;
+}
+
+static int32_t restart_failures(probe *self, penstock_hop *hop, int32_t event) {
+  (void)self;
+  bool failed =
+      event == PENSTOCK_EVENT_STATUS && penstock_status_code(penstock_hop_status(hop)) == PENSTOCK_STATUS_UNAVAILABLE;
+  return failed ? PENSTOCK_RESTART : PENSTOCK_NEXT;
+}
+
+TEST(sync_functions_run_again_on_sixteen_threads) {
+  penstock_runtime *runtime = new_runtime(modes[0]);
+  pair both;
+  probe top;
+  pair_open(&both, runtime, fail_every_second);
+  probe_init_with(&top, "top", restart_failures, NULL);
+  top.replay_bytes = 100;
+  top.max_restarts = 1000;
+  probe_add(&top, both.channel, 10);
+  pthread_t threads[16];
+  for (int index = 0; index < 16; index++) pthread_create(&threads[index], NULL, fail_and_echo, both.channel);
+  for (int index = 0; index < 16; index++) pthread_join(threads[index], NULL);
+  CHECK_INT(strangers, 0);
+  CHECK(both.above.runs > 16 * 50);
+  CHECK_INT(threads_named(WORKER), 0);
+  pair_close(&both, runtime);
+  probe_wait_finalized(&top);
+}
+
+/* ---- Waits that are given up ---- */
+
+static int32_t hold_request(probe *self, penstock_hop *hop, int32_t event) {
+  if (event != PENSTOCK_EVENT_SEND) return PENSTOCK_NEXT;
+  atomic_store((_Atomic penstock_ticket *)self->context, penstock_hop_ticket(hop));
+  return PENSTOCK_PAUSE;
+}
+
+/* The thread that half-closed the call by waiting waits no longer when the function gets ready: a worker runs it. */
+TEST(sync_workers_run_the_functions_of_a_wait_that_was_given_up) {
+  penstock_runtime *runtime = new_runtime(modes[0]);
+  pair both;
+  probe top;
+  _Atomic penstock_ticket ticket = 0;
+  pair_open(&both, runtime, note_thread);
+  probe_init_with(&top, "top", hold_request, (void *)&ticket);
+  probe_add(&top, both.channel, 10);
+  penstock_call_options *options = NULL;
+  OK(penstock_call_options_new("{\"interruptible\": true}", &options, NULL));
+  penstock_call *call = NULL;
+  REQUIRE_OK(penstock_channel_call(both.channel, UNARY, PENSTOCK_KIND_UNARY, options, NULL, &call, NULL));
+  OK(penstock_call_send(call, "x", 1));
+  const penstock_metadata *headers = NULL;
+  CHECK_RESULT(penstock_call_wait_headers(call, &headers), PENSTOCK_E_INTERRUPTED);
+  CHECK_INT(both.above.runs, 0);
+  own_value = 7;
+  OK(penstock_ticket_resolve(ticket, PENSTOCK_NEXT));
+  latch_wait(&both.below.done, 1);
+  latch_wait(&both.above.done, 1);
+  CHECK_INT(strangers, 4);
+  penstock_reply *reply = NULL;
+  while (penstock_call_wait(call, &reply) == PENSTOCK_E_INTERRUPTED) continue;
+  CHECK_INT(penstock_reply_code(reply), 0);
+  penstock_reply_release(reply);
+  penstock_call_release(call);
+  penstock_call_options_release(options);
+  pair_close(&both, runtime);
+  probe_wait_finalized(&top);
+}
+
 /* ---- Threads in callbacks run no functions ---- */
 
 static int32_t echo_in_callback(probe *self, penstock_hop *hop, int32_t event) {

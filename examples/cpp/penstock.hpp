@@ -27,8 +27,15 @@ public:
   const penstock_result result;
 };
 
-// Throws an Error if `result` is one; takes `error` over.
-inline void check(penstock_result result, penstock_error *error = nullptr) {
+// Throws an Error if `result` is one.
+inline void check(penstock_result result) {
+  if (result != PENSTOCK_OK) throw Error(result, penstock_result_name(result));
+}
+
+// Calls `function` with the address of an error, and throws an Error if it fails.
+template <typename Function> void checked(Function function) {
+  penstock_error *error = nullptr;
+  const penstock_result result = function(&error);
   Handle<penstock_error, penstock_error_release> owned(error);
   if (result != PENSTOCK_OK) throw Error(result, error ? penstock_error_message(error) : penstock_result_name(result));
 }
@@ -75,7 +82,9 @@ public:
   // Waits for the next message; false: there is none any more.
   bool receive(std::string &into) {
     penstock_message *message;
-    if (penstock_call_receive(handle.get(), &message) != PENSTOCK_OK) return false;
+    const penstock_result result = penstock_call_receive(handle.get(), &message);
+    if (result == PENSTOCK_E_END) return false;
+    check(result);
     Handle<penstock_message, penstock_message_release> owned(message);
     size_t length;
     const auto *data = static_cast<const char *>(penstock_message_bytes(message, &length));
@@ -132,8 +141,10 @@ private:
       return (static_cast<Interceptor *>(self)->*Callback)(hop);
     } catch (const std::exception &exception) {
       penstock_hop_end(hop, PENSTOCK_STATUS_INTERNAL, exception.what());
-      return PENSTOCK_NEXT;
+    } catch (...) {
+      penstock_hop_end(hop, PENSTOCK_STATUS_INTERNAL, "an interceptor threw");
     }
+    return PENSTOCK_NEXT;
   }
 };
 
@@ -141,8 +152,7 @@ class CallOptions {
 public:
   explicit CallOptions(const char *json) {
     penstock_call_options *made = nullptr;
-    penstock_error *error = nullptr;
-    check(penstock_call_options_new(json, &made, &error), error);
+    checked([&](penstock_error **error) { return penstock_call_options_new(json, &made, error); });
     handle.reset(made);
   }
   const penstock_call_options *get() const { return handle.get(); }
@@ -155,25 +165,25 @@ class Channel {
 public:
   explicit Channel(const std::string &target, const char *options = nullptr) {
     penstock_channel *made = nullptr;
-    penstock_error *error = nullptr;
-    check(penstock_channel_new(target.c_str(), options, &made, &error), error);
+    checked([&](penstock_error **error) { return penstock_channel_new(target.c_str(), options, &made, error); });
     handle.reset(made);
   }
 
   penstock_interceptor_id add(std::unique_ptr<Interceptor> interceptor, int32_t priority, const char *name) {
     penstock_interceptor table = Interceptor::table(std::move(interceptor), name);
     penstock_interceptor_id id;
-    penstock_error *error = nullptr;
-    check(penstock_channel_add_interceptor(handle.get(), &table, priority, &id, &error), error);
+    checked([&](penstock_error **error) {
+      return penstock_channel_add_interceptor(handle.get(), &table, priority, &id, error);
+    });
     return id;
   }
 
   Reply unary(const char *method, std::string_view request, const CallOptions *options = nullptr) {
     penstock_reply *reply = nullptr;
-    penstock_error *error = nullptr;
-    check(penstock_channel_unary(handle.get(), method, request.data(), request.size(),
-                                 options ? options->get() : nullptr, &reply, &error),
-          error);
+    checked([&](penstock_error **error) {
+      return penstock_channel_unary(handle.get(), method, request.data(), request.size(),
+                                    options ? options->get() : nullptr, &reply, error);
+    });
     return Reply(reply);
   }
 
@@ -191,9 +201,10 @@ public:
   // A call with streams; `kind` is PENSTOCK_KIND_...
   Stream stream(const char *method, int32_t kind, const CallOptions *options = nullptr) {
     penstock_call *call = nullptr;
-    penstock_error *error = nullptr;
-    check(penstock_channel_call(handle.get(), method, kind, options ? options->get() : nullptr, nullptr, &call, &error),
-          error);
+    checked([&](penstock_error **error) {
+      return penstock_channel_call(handle.get(), method, kind, options ? options->get() : nullptr, nullptr, &call,
+                                   error);
+    });
     return Stream(call);
   }
 

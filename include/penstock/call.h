@@ -72,11 +72,13 @@ PENSTOCK_API void penstock_call_options_release(penstock_call_options *options);
  * memory: borrowed from the options; lives as long as the options.
  * threads: one thread, before the options are shared. */
 PENSTOCK_API penstock_request *penstock_call_options_request(penstock_call_options *options);
-/* For penstock_channel_unary with "interruptible": sets the function that the waiting thread calls after a signal
- * handler has run, and also without a signal, up to a few times a second. `interrupted` gets `user_data` and returns 0
- * to go on waiting; any other value cancels the call. Without this function the first interruption cancels the call,
- * even if no signal has come. `finalizer` (nullable) gets `user_data` when the options are freed or the function is
- * replaced.
+/* For penstock_channel_unary with "interruptible", and for functions of synchronous interceptors that wait in
+ * penstock_hop_next on the thread that waits for an interruptible call (sync.h): sets the function that the waiting
+ * thread calls after a signal handler has run, and also without a signal, up to a few times a second. `interrupted` gets `user_data` and returns 0
+ * to go on waiting; any other value cancels the call. Without this function the first interruption cancels a
+ * call of penstock_channel_unary, even if no signal has come; in another call penstock_hop_next is not interrupted.
+ * `finalizer` (nullable) gets `user_data` once the options have been freed or have another function, and each
+ * interruptible call that was made with it has ended.
  * result: E_INVALID_ARGUMENT.
  * memory: `user_data` is transferred, even on error.
  * threads: one thread, before the options are shared. */

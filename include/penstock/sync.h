@@ -8,7 +8,8 @@
  * interceptor below it runs on the same thread. It is the thread that waits for the call, if it has the whole request
  * and is in no callback: in penstock_channel_unary and penstock_channel_unary_message, and for a unary call or a server
  * stream in blocking style that the program has not half-closed before it began to wait. The blocking function then
- * returns after the functions have returned, even if the deadline or a cancel has ended the call. For other calls it is
+ * returns after the functions have returned, even if the deadline or a cancel has ended the call. If it gives up its wait
+ * (PENSTOCK_E_INTERRUPTED), workers run the functions that have not begun. For other calls it is
  * a worker thread of the runtime, of which there are up to "max_workers" (see penstock_runtime_new). If no worker is
  * free, a call waits for one, and its deadline goes on.
  * A function may make blocking calls of its own: its thread runs the synchronous interceptors of these calls, too, so

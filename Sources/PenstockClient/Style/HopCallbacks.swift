@@ -108,7 +108,7 @@ extension InterceptedCall {
   private func offer(_ hop: Hop) {
     stage = .offered
     if !pool.offer(self) {
-      _ = hop.finish(Status(.resourceExhausted, "no thread for a synchronous interceptor could be started"))
+      _ = hop.finish(InterceptedCall.noThread)
     }
   }
 

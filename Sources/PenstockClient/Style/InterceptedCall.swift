@@ -231,6 +231,13 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     waits?.set()
   }
 
+  /// Called on any thread: no thread could be started to run the function.
+  func endForLackOfThreads() { wishes(.end(InterceptedCall.noThread)) }
+
+  static var noThread: Status {
+    Status(.resourceExhausted, "no thread for a synchronous interceptor could be started")
+  }
+
   private func wishes(_ wanted: Wish) {
     lock.withLock { wish = wanted }
     runtime.post(self)

@@ -8,8 +8,7 @@ import PenstockLoop
 /// program that waits for its own call, while it runs the call's functions.
 ///
 /// A blocking function asks for `current`, because a worker must run other functions of the call while it
-/// waits. Workers are found by their thread id in a list of the process. This costs nothing while there is no
-/// worker, and needs no thread-local storage.
+/// waits. Workers are found by their thread id in a list of the process. Only a thread in a callback looks there.
 public final class Worker: @unchecked Sendable {
   let thread = cs_thread_self()
   /// Whether the thread is the program's own, and not of a pool. Such a thread may drive a host-driven loop while
@@ -66,7 +65,7 @@ public final class Worker: @unchecked Sendable {
 
   /// The worker of the calling thread; nil: the thread is not a worker.
   static var current: Worker? {
-    guard count.load(ordering: .relaxed) > 0 else { return nil }
+    guard CallbackThread.isCurrent, count.load(ordering: .relaxed) > 0 else { return nil }
     let me = cs_thread_self()
     return Process.withLock { () -> Worker? in
       var current = first
@@ -87,6 +86,8 @@ public final class Worker: @unchecked Sendable {
   func begin() {
     let me = Unmanaged.passUnretained(self)
     Process.withLock {
+      // The worker of a thread that waits for its call is in the list once for each of its functions.
+      previous = nil
       next = Worker.first
       next?.takeUnretainedValue().previous = me
       Worker.first = me

@@ -48,7 +48,8 @@ final class WorkerPool: @unchecked Sendable {
 
   /// The action that follows `assign`. It is carried out without the lock.
   private enum Followup {
-    case nothing, wakeWorker, startThread
+    case nothing, wakeWorker
+    case startThread(InterceptedCall)
     case tell(WaitCell)
     case tellWaiters(InterceptedCall)
   }
@@ -63,7 +64,7 @@ final class WorkerPool: @unchecked Sendable {
     work.ready.append(call)
     let followup = assign(call, work)
     lock.unlock()
-    return perform(followup, call)
+    return perform(followup)
   }
 
   /// Chooses the thread that runs the function of `call`. The caller holds the lock.
@@ -83,16 +84,17 @@ final class WorkerPool: @unchecked Sendable {
     guard threads < limit else { return .nothing }
     threads += 1
     alive += 1
-    return .startThread
+    return .startThread(call)
   }
 
-  private func perform(_ followup: Followup, _ call: InterceptedCall?) -> Bool {
+  /// False: no thread could be started, and the pool has none. The function was withdrawn.
+  private func perform(_ followup: Followup) -> Bool {
     switch followup {
     case .nothing: return true
     case .tell(let cell): cell.set()
     case .tellWaiters(let call): ClientCall.of(call.hop)?.wakeWaiters()
     case .wakeWorker: Futex.wake(workWord, 1)
-    case .startThread: return startThread() || !withdrawIfStranded(call)
+    case .startThread(let call): return startThread() || !withdrawIfStranded(call)
     }
     return true
   }
@@ -107,10 +109,10 @@ final class WorkerPool: @unchecked Sendable {
 
   /// Called when a thread could not be started. True: the pool has no thread at all, and `call` was removed
   /// from the queue.
-  private func withdrawIfStranded(_ call: InterceptedCall?) -> Bool {
+  private func withdrawIfStranded(_ call: InterceptedCall) -> Bool {
     lock.lock()
     defer { lock.unlock() }
-    guard let call, threads == 0, call.offer == .open else { return false }
+    guard threads == 0, call.offer == .open else { return false }
     remove(call)
     return true
   }
@@ -159,16 +161,20 @@ final class WorkerPool: @unchecked Sendable {
   func takeOver(_ item: CallItem) {
     lock.lock()
     item.functions.store(.workers, ordering: .sequentiallyConsistent)
-    let followups = assignLeft(item)
+    let left = assignLeft(item)
     lock.unlock()
-    for followup in followups { _ = perform(followup, nil) }
+    carryOut(left)
   }
 
   /// Assigns the ready functions that no thread has begun and that do not wait in the queue. The caller holds the
   /// lock.
-  private func assignLeft(_ item: CallItem) -> [Followup] {
+  private func assignLeft(_ item: CallItem) -> [(InterceptedCall, Followup)] {
     guard let work = item.syncWork else { return [] }
-    return work.ready.filter { !$0.isQueued }.map { assign($0, work) }
+    return work.ready.filter { !$0.isQueued }.map { ($0, assign($0, work)) }
+  }
+
+  private func carryOut(_ left: [(InterceptedCall, Followup)]) {
+    for (call, followup) in left where !perform(followup) { call.endForLackOfThreads() }
   }
 
   /// Runs the ready functions of the call, one after the other, on the calling thread.
@@ -191,9 +197,9 @@ final class WorkerPool: @unchecked Sendable {
   func leave(_ item: CallItem, _ attendant: Attendant) {
     lock.lock()
     item.syncWork?.leave(attendant)
-    let followups = assignLeft(item)
+    let left = assignLeft(item)
     lock.unlock()
-    for followup in followups { _ = perform(followup, nil) }
+    carryOut(left)
   }
 
   // MARK: - The queue, with the lock held

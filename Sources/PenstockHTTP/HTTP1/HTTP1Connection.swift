@@ -237,8 +237,9 @@ public final class HTTP1Connection: ReadyHandler, TurnTask {
         } else {
           receive(ByteView(rebasing: ByteView(pool.scratch).prefix(n)))
         }
-        // A read of less than the space has usually emptied the socket; if not, epoll reports the rest.
-        if n < capacity { return }
+        // A read of less than the space has usually emptied the socket; if not, epoll reports the rest. While reading
+        // is paused, the owner is not told here: it might make room, and this loop would read on.
+        if n < capacity || reading.isPaused { return }
         tell()
       }
     }

@@ -13,8 +13,9 @@ import PenstockWire
 /// owners of streams   --newStream, consume---> |            | --streamChanged, connectionEnded--> owners
 /// ```
 ///
-/// The host calls `run` after each of its calls that may have changed something, and when `nextTimer` is due. Only `run`
-/// calls the owners. One thread at a time may use the object. It has no descriptor and no thread, and never waits.
+/// The host calls `run` after each of its calls that may have changed something, and when `nextTimer` is due. `run` calls
+/// the owners; so do the functions of `connection` that open a stream or end the connection, and the end of this object.
+/// One thread at a time may use the object. It has no descriptor and no thread, and never waits.
 public final class CarriedConnection {
   /// The connection, for `newStream`, `slots`, `drain` and `closeGracefully`.
   public let connection: TransportConnection
@@ -93,7 +94,8 @@ public final class CarriedConnection {
   public func run(at now: UInt64) -> Bool {
     carrier.time = max(carrier.time, now)
     for _ in 0..<CarriedConnection.turns {
-      _ = runtime.poll(timeoutMilliseconds: 0)
+      // In a forked child the loop stands still.
+      if runtime.poll(timeoutMilliseconds: 0) == .closed { return false }
       if !carrier.poller.hasEvents, !runtime.hasLeftovers { return false }
     }
     return true
