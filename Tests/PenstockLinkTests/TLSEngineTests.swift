@@ -1,5 +1,4 @@
 import COpenSSL
-import PenstockChannel
 import PenstockWire
 import PenstockTestSupport
 import PenstockTestCertificates
