@@ -48,9 +48,11 @@ def flaws_of_name(returns: str, name: str, parameters: str) -> list[str]:
 PARTS = ("result", "memory", "threads")
 
 
-def flaws_of_comment(header: str, name: str, parameters: str) -> list[str]:
-    """Checks that each function has a comment with its purpose, then `result:`, `memory:` and `threads:`, which names
-    each parameter except the function's own handle and `error`, and says how to free each object that it gives out."""
+def flaws_of_comment(header: str, returns: str, name: str, parameters: str) -> list[str]:
+    """Checks that each function has a comment with its purpose, then `result:` unless it returns void, `memory:` and
+    `threads:`, which names each parameter except the function's own handle and `error`, and says how to free each
+    object that it gives out."""
+    wanted = PARTS[1:] if returns == "void" else PARTS
     found = re.search(rf"/\*((?:(?!\*/).)*)\*/\nPENSTOCK_API [^;(]*\b{name}\(", header, flags=re.S)
     if not found:
         return [f"{name}: no comment of its own"]
@@ -59,14 +61,14 @@ def flaws_of_comment(header: str, name: str, parameters: str) -> list[str]:
     flaws = []
     if not what.strip():
         flaws.append(f"{name}: its comment does not say what it does")
-    if tuple(said[::2]) != PARTS or not all(part.strip() for part in said[1::2]):
-        flaws.append(f"{name}: its comment has {said[::2]}, not {list(PARTS)}")
+    if tuple(said[::2]) != wanted or not all(part.strip() for part in said[1::2]):
+        flaws.append(f"{name}: its comment has {said[::2]}, not {list(wanted)}")
     for at, parameter in enumerate(re.sub(r"\(\*(\w+)\)\(.*?\)", r"\1", parameters).split(",")):
         named = parameter.split()[-1].lstrip("*")
         is_handle = at == 0 and re.match(r"(const )?penstock_\w+ \*\w+$", parameter)
         if named not in ("void", "error") and not is_handle and not re.search(rf"\b{named}\b", text):
             flaws.append(f"{name}: its comment does not name {named}")
-        memory = " ".join(said[3].split()) if len(said) > 3 else ""
+        memory = " ".join(dict(zip(said[::2], said[1::2])).get("memory", "").split())
         is_output = re.match(r"(?!const )\w+ \*\*", parameter.strip()) and named != "error"
         if is_output and not re.search(r"owned by the caller; free with penstock_\w*(free|release)\b", memory):
             flaws.append(f"{name}: memory does not say that *{named} is owned by the caller, and how to free it")
@@ -76,7 +78,7 @@ def flaws_of_comment(header: str, name: str, parameters: str) -> list[str]:
 def flaws(header: str) -> list[str]:
     found = []
     for returns, name, parameters in prototypes(without_comments(header)):
-        found += flaws_of_name(returns, name, parameters) + flaws_of_comment(header, name, parameters)
+        found += flaws_of_name(returns, name, parameters) + flaws_of_comment(header, returns, name, parameters)
     return found
 
 

@@ -1,7 +1,8 @@
 /* Conventions, results, errors.
  *
  * Every function has a comment of its own, in one order: its purpose, with the parameters and their units; `result:`,
- * the values that it returns, with the errors; `memory:`, the ownership; `threads:`, the threads that may call it.
+ * the values that it returns, with the errors (not where it returns void); `memory:`, the ownership; `threads:`, the
+ * threads that may call it.
  * These rules hold for all functions:
  *
  * result: a function that returns a penstock_result gives PENSTOCK_OK when all went well. E_... is short for
@@ -91,7 +92,6 @@ PENSTOCK_API uint32_t penstock_version_number(void);
 typedef void (*penstock_finalizer)(void *user_data);
 
 /* Frees `memory` that is "owned by the caller; free with penstock_free". NULL does nothing.
- * result: none.
  * memory: `memory` is the library's again.
  * threads: any */
 PENSTOCK_API void penstock_free(void *memory);
@@ -104,7 +104,6 @@ typedef void (*penstock_out_of_memory_hook)(size_t bytes, void *user_data);
  * reserve is used up too, the library ends the process by a trap (SIGILL on x86-64), after the hook. The hook runs on the
  * thread that lacks the memory, perhaps while the library holds locks: it must not call the library, and should write what
  * it has to say with write(2). It may end the process itself. It gets `user_data`.
- * result: none.
  * memory: `user_data` is kept until the next call of this function; it stays the caller's.
  * threads: any; set it before other threads use the library. */
 PENSTOCK_API void penstock_set_out_of_memory_hook(penstock_out_of_memory_hook hook, void *user_data);
@@ -123,7 +122,6 @@ PENSTOCK_API const char *penstock_error_message(const penstock_error *error);
  * threads: any */
 PENSTOCK_API const char *penstock_error_json(const penstock_error *error);
 /* Gives a reference back. NULL does nothing.
- * result: none.
  * memory: the reference is the library's again.
  * threads: any */
 PENSTOCK_API void penstock_error_release(penstock_error *error);

@@ -60,7 +60,6 @@ PENSTOCK_API penstock_result penstock_call_options_new(const char *json, penstoc
  * threads: any */
 PENSTOCK_API penstock_call_options *penstock_call_options_retain(penstock_call_options *options);
 /* Gives a reference back. Calls that were made with the options go on. NULL does nothing.
- * result: none.
  * memory: the reference is the library's again.
  * threads: any */
 PENSTOCK_API void penstock_call_options_release(penstock_call_options *options);
@@ -120,7 +119,6 @@ typedef struct penstock_reply penstock_reply;
  * threads: any */
 PENSTOCK_API penstock_reply *penstock_reply_retain(penstock_reply *reply);
 /* Gives a reference back. NULL does nothing.
- * result: none.
  * memory: the reference is the library's again.
  * threads: any */
 PENSTOCK_API void penstock_reply_release(penstock_reply *reply);
@@ -240,7 +238,6 @@ static inline penstock_call_callbacks penstock_call_callbacks_init(void) {
 PENSTOCK_API penstock_call *penstock_call_retain(penstock_call *call);
 /* Gives a reference back. The last release of a call in blocking style that has not ended cancels the call; a call in
  * callback style goes on. NULL does nothing.
- * result: none.
  * memory: the reference is the library's again.
  * threads: any */
 PENSTOCK_API void penstock_call_release(penstock_call *call);

@@ -35,7 +35,6 @@ PENSTOCK_API penstock_result penstock_cancel_scope_cancel(penstock_cancel_scope 
  * threads: any */
 PENSTOCK_API penstock_cancel_scope *penstock_cancel_scope_retain(penstock_cancel_scope *scope);
 /* Gives a reference back. The calls of the scope go on. NULL does nothing.
- * result: none.
  * memory: the reference is the library's again.
  * threads: any */
 PENSTOCK_API void penstock_cancel_scope_release(penstock_cancel_scope *scope);

@@ -97,7 +97,6 @@ PENSTOCK_API penstock_result penstock_channel_new_on(penstock_runtime *runtime, 
 PENSTOCK_API penstock_channel *penstock_channel_retain(penstock_channel *channel);
 /* Gives a reference back. After the last release running calls go on, and the connections close when the last of them
  * has ended. NULL does nothing.
- * result: none.
  * memory: the reference is the library's again.
  * threads: any */
 PENSTOCK_API void penstock_channel_release(penstock_channel *channel);

@@ -77,7 +77,6 @@ PENSTOCK_API penstock_result penstock_codec_new(const penstock_codec_functions *
  * threads: any */
 PENSTOCK_API penstock_codec *penstock_codec_retain(penstock_codec *codec);
 /* Gives a reference back. NULL does nothing.
- * result: none.
  * memory: the reference is the library's again.
  * threads: any */
 PENSTOCK_API void penstock_codec_release(penstock_codec *codec);

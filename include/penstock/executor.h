@@ -54,7 +54,6 @@ PENSTOCK_API penstock_result penstock_executor_survives_fork(penstock_executor *
  * threads: any */
 PENSTOCK_API penstock_executor *penstock_executor_retain(penstock_executor *executor);
 /* Gives a reference back, and never waits. NULL does nothing.
- * result: none.
  * memory: the reference is the library's again.
  * threads: any, also the executor's own. */
 PENSTOCK_API void penstock_executor_release(penstock_executor *executor);

@@ -21,18 +21,15 @@ extern "C" {
  * runtimes, and for those that hold a lock. After that second, in a callback, or on a system without membarrier nothing
  * is stopped, and the child gets E_FORKED for its parent's handles. Until penstock_fork_parent, other threads that call
  * the library wait.
- * result: none.
  * memory: none.
  * threads: the one that forks. */
 PENSTOCK_API void penstock_fork_prepare(void);
 /* Lets the threads of the parent go on after the fork, even if the fork failed.
- * result: none.
  * memory: none.
  * threads: the one that has forked. */
 PENSTOCK_API void penstock_fork_parent(void);
 /* Takes over the parent's runtimes in the child. Call it after the fork, before the child uses any other function of
  * the library. No callback runs within it.
- * result: none.
  * memory: none.
  * threads: the child's only thread. */
 PENSTOCK_API void penstock_fork_child(void);

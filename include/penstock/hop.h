@@ -66,7 +66,6 @@ extern "C" {
  * threads: any */
 PENSTOCK_API penstock_hop *penstock_hop_retain(penstock_hop *hop);
 /* Gives a reference back. NULL does nothing.
- * result: none.
  * memory: the reference is the library's again. The last release of a bound hop of the asynchronous style whose event
  * has not been resolved ends the call with INTERNAL.
  * threads: any */

@@ -53,7 +53,6 @@ PENSTOCK_API const void *penstock_message_bytes(const penstock_message *message,
  * threads: any */
 PENSTOCK_API penstock_message *penstock_message_retain(penstock_message *message);
 /* Gives a reference back. NULL does nothing.
- * result: none.
  * memory: the reference is the library's again.
  * threads: any */
 PENSTOCK_API void penstock_message_release(penstock_message *message);

@@ -30,7 +30,6 @@ PENSTOCK_API penstock_result penstock_metadata_new(penstock_metadata **metadata)
  * threads: any, also while another thread uses the metadata. */
 PENSTOCK_API penstock_metadata *penstock_metadata_retain(const penstock_metadata *metadata);
 /* Gives a reference back. NULL does nothing.
- * result: none.
  * memory: the reference is the library's again.
  * threads: any */
 PENSTOCK_API void penstock_metadata_release(penstock_metadata *metadata);

@@ -124,7 +124,6 @@ PENSTOCK_API penstock_result penstock_metrics_new(const char *options_json, pens
  * threads: any */
 PENSTOCK_API penstock_metrics *penstock_metrics_retain(penstock_metrics *metrics);
 /* Gives a reference back. Interceptors that count into the metrics go on counting. NULL does nothing.
- * result: none.
  * memory: the reference is the library's again.
  * threads: any */
 PENSTOCK_API void penstock_metrics_release(penstock_metrics *metrics);

@@ -73,7 +73,6 @@ PENSTOCK_API penstock_result penstock_resolver_push(penstock_resolver *resolver,
  * threads: any */
 PENSTOCK_API penstock_resolver *penstock_resolver_retain(penstock_resolver *resolver);
 /* Gives a reference back. The channel goes on with the last snapshot. NULL does nothing.
- * result: none.
  * memory: the reference is the library's again.
  * threads: any */
 PENSTOCK_API void penstock_resolver_release(penstock_resolver *resolver);

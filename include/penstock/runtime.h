@@ -51,7 +51,6 @@ PENSTOCK_API penstock_runtime *penstock_runtime_retain(penstock_runtime *runtime
 /* Gives a reference back. After the last release the runtime ends by itself once its channels and calls have been
  * freed. Host mode: calls under way and the closing of a channel need polls until then, so end what is left by
  * penstock_runtime_shutdown before the last release. NULL does nothing.
- * result: none.
  * memory: the reference is the library's again.
  * threads: any */
 PENSTOCK_API void penstock_runtime_release(penstock_runtime *runtime);

@@ -57,7 +57,6 @@ PENSTOCK_API penstock_result penstock_status_from_json(const char *json, penstoc
  * threads: any, also while another thread uses the status. */
 PENSTOCK_API penstock_status *penstock_status_retain(const penstock_status *status);
 /* Gives a reference back. NULL does nothing.
- * result: none.
  * memory: the reference is the library's again.
  * threads: any */
 PENSTOCK_API void penstock_status_release(penstock_status *status);
