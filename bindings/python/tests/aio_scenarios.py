@@ -17,7 +17,9 @@ Scenario = Callable[[Any], Awaitable[Any]]
 SCENARIOS: Dict[str, Scenario] = {}
 
 UNARY, SERVER, CLIENT, BIDI = (f"/penstock.Echo/{name}" for name in ("Unary", "ServerStream", "ClientStream", "Bidi"))
-PROBE, HANG, HANG_STREAM = (f"/penstock.Probe/{name}" for name in ("Unary", "Hang", "HangStream"))
+PROBE, HANG, HANG_STREAM, STREAM = (
+    f"/penstock.Probe/{name}" for name in ("Unary", "Hang", "HangStream", "Stream")
+)
 
 
 def scenario(function: Scenario) -> Scenario:
@@ -346,3 +348,78 @@ async def with_statement(channel: Any) -> Any:
     async with channel as opened:
         response = await opened.unary_unary(UNARY)(b"x")
     return response, isinstance(channel, grpc.aio.Channel), channel.get_state()
+
+
+@scenario
+async def cancel_with_unread_messages(channel: Any) -> Any:
+    call = channel.unary_stream(STREAM, json_bytes)({"count": 3})
+    first = await call.read()
+    # Meanwhile all messages and the status come.
+    await channel.unary_unary(UNARY)(b"")
+    ends = first, call.cancel(), call.cancelled(), call.done(), call.cancel()
+    return ends, await outcome(call.read()), await call.code(), await call.details()
+
+
+@scenario
+async def names_in_bytes(channel: Any) -> Any:
+    names = (UNARY.encode(), 5, None)
+    return [await outcome(named(channel, name)) for name in names]
+
+
+async def named(channel: Any, name: Any) -> Any:
+    return await channel.unary_unary(name)(b"x")
+
+
+@scenario
+async def callbacks_within_callbacks(channel: Any) -> Any:
+    log: List[Any] = []
+    call = channel.unary_unary(UNARY)(b"")
+
+    def first(ended: Any) -> None:
+        log.append(1)
+        ended.add_done_callback(lambda _: log.append(2))
+        log.append((ended.cancel(), ended.done()))
+
+    call.add_done_callback(first)
+    call.add_done_callback(lambda _: log.append(3))
+    await call
+    await eventually(lambda: 3 in log)
+    return log
+
+
+@scenario
+async def after_a_cancel(channel: Any) -> Any:
+    call = channel.unary_unary(HANG)(b"")
+    await hanging(channel, 1)
+    call.cancel()
+    calls = (call.initial_metadata(), call.trailing_metadata(), call.wait_for_connection(), call.debug_error_string())
+    return [await outcome(each) for each in calls]
+
+
+@scenario
+async def one_of_two_waits_is_cancelled(channel: Any) -> Any:
+    call = channel.unary_unary(HANG)(b"")
+
+    async def wait() -> Any:
+        return await call
+
+    tasks = [asyncio.ensure_future(wait()) for _ in range(2)]
+    await hanging(channel, 1)
+    tasks[0].cancel()
+    return [await outcome(task) for task in tasks], await call.code()
+
+
+@scenario
+async def reads_after_the_end(channel: Any) -> Any:
+    good = channel.unary_stream(STREAM, json_bytes)({"count": 1})
+    bad = channel.unary_stream(STREAM, json_bytes)({"count": 1, "code": 5, "message": "no"})
+    return [await outcome(call.read()) for call in (good, good, good, bad, bad, bad)]
+
+
+@scenario
+async def state_of_a_channel_that_closes(channel: Any) -> Any:
+    await channel.channel_ready()
+    wait = asyncio.ensure_future(outcome(channel.wait_for_state_change(grpc.ChannelConnectivity.READY)))
+    await turn()
+    await channel.close()
+    return await wait, channel.get_state(), await outcome(channel.channel_ready())

@@ -68,7 +68,7 @@ class Call(Uncopied):
             if running.lent is not None:
                 # The callbacks that are still to come need the context.
                 running.lent.keep()
-            running.cancel("the call object was dropped")
+            running.on_its_thread(functools.partial(running.cancel, "the call object was dropped"))
 
     # ---- The end ----
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Mapping, Optional
+from typing import Any, List, Mapping, Optional
 
 from .. import _raw
 from .._calls.encoding import Codec
@@ -14,7 +14,7 @@ from .._channels.picker import Picker
 from .._channels.resolver import Resolver
 from .._handles.verdict import Connectivity
 from .caller import Caller
-from .driver import Group, driver_of
+from .driver import Group, driver_of, until_woken, wake
 from .interceptors import LoopTasks
 from .running import Running
 
@@ -43,6 +43,9 @@ class Channel(BaseChannel, Caller):
         driver = driver_of(loop)
         self._group = Group(driver, loop)
         self._tasks = LoopTasks(self._group)
+        # The waits for a state, which one watch wakes.
+        self._watching: List[asyncio.Future[None]] = []
+        self._is_watched = False
         super().__init__(
             target,
             tls=tls,
@@ -67,15 +70,22 @@ class Channel(BaseChannel, Caller):
         """Waits until the channel's state differs from ``state``, and returns the new state. It does not make the
         channel connect."""
         self._group.driver.check()
-        changed: asyncio.Future[Connectivity] = self._group.loop.create_future()
+        while True:
+            # If the channel is closed, this raises.
+            if not self._is_watched:
+                self.watch_connectivity(self._see)
+                self._is_watched = True
+            now = self.connectivity
+            if now != state:
+                return now
+            await until_woken(self._group.loop, self._watching)
 
-        def see(now: Connectivity) -> bool:
-            if now is not state and not changed.done():
-                changed.set_result(now)
-            return not changed.done()
-
-        self.watch_connectivity(see)
-        return await changed
+    def _see(self, now: Connectivity) -> bool:
+        """Called with each new state, while waits are there."""
+        self._is_watched = bool(self._watching) and self._group.driver.is_open
+        if self._is_watched:
+            wake(self._watching)
+        return self._is_watched
 
     # ---- The end ----
 

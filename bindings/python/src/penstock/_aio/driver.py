@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import warnings
 import weakref
 from ctypes import byref, c_void_p
-from typing import List, Optional, Protocol, Set
+from typing import Callable, List, Optional, Protocol, Set
 
 from .. import _raw
 from .._channels.runtime import Runtime
@@ -15,6 +16,39 @@ from .._handles.ctrl_c import call
 from .._handles.errors import ClosedError
 from .._handles.fork import process
 from .._raw import constants as c
+
+
+async def until_woken(loop: asyncio.AbstractEventLoop, waiting: List[asyncio.Future[None]]) -> None:
+    """Waits until `wake` is called for ``waiting``. A wait that is cancelled leaves nothing there."""
+    future = loop.create_future()
+    waiting.append(future)
+    try:
+        await future
+    finally:
+        if future in waiting:
+            waiting.remove(future)
+
+
+def wake(waiting: List[asyncio.Future[None]]) -> None:
+    futures = waiting.copy()
+    waiting.clear()
+    for future in futures:
+        if not future.done():
+            future.set_result(None)
+
+
+def call_on(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:
+    """Calls ``function``: now if ``loop`` runs on this thread, else when it runs next; never, if it is closed."""
+    try:
+        is_here = asyncio.get_running_loop() is loop
+    except RuntimeError:
+        is_here = False
+    if is_here:
+        function()
+        return
+    # The end of the loop, which may come just now, has ended the calls.
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(function)
 
 
 class _Running(Protocol):
@@ -87,17 +121,12 @@ class Group:
     async def ended(self) -> None:
         """Waits until no call is left."""
         while self.running and self.driver.is_open:
-            future = self.loop.create_future()
-            self._waiting.append(future)
-            await future
+            await until_woken(self.loop, self._waiting)
 
     def discard(self, running: _Running) -> None:
         self.running.discard(running)
-        if self._waiting and not self.running and self.driver.is_open:
-            waiting, self._waiting = self._waiting, []
-            for future in waiting:
-                if not future.done():
-                    future.set_result(None)
+        if not self.running and self.driver.is_open:
+            wake(self._waiting)
 
 
 class _Reader:

@@ -144,7 +144,15 @@ class LoopTasks:
             assert isinstance(instance, Instance)
             task = self._begin(_decide(name, callback, method, shown, ticket))
             instance.tasks.add(task)
-            task.add_done_callback(instance.tasks.discard)
+
+            def ended(task: asyncio.Task[None]) -> None:
+                instance.tasks.discard(task)
+                # `destroy` cancels the task of a call that has ended. Otherwise the program has done so, perhaps
+                # before the task's first step.
+                if task.cancelled():
+                    _end(name, callback, shown, ticket, asyncio.CancelledError())
+
+            task.add_done_callback(ended)
             return Verdict.PAUSE
 
         return run
@@ -190,9 +198,7 @@ async def _decide(name: str, callback: str, method: Callback, hop: AsyncHop, tic
             return
         if verdict == c.TAKE:
             hop.retain()
-    except asyncio.CancelledError as error:
-        # `destroy` cancels the task of a call that has ended. Otherwise the program has done so.
-        _end(name, callback, hop, ticket, error)
+    except asyncio.CancelledError:
         raise
     except BaseException as error:
         _end(name, callback, hop, ticket, error)

@@ -47,6 +47,7 @@ class AsyncRequests:
         within = self._context.copy()
         task = within.run(running.loop.create_task, self._send_all(running, first, rest))
         running.on_end.append(functools.partial(_stop, task))
+        task.add_done_callback(functools.partial(_has_ended, running))
 
     def _send_ready(self, running: Running, iterator: Iterator[Any]) -> Optional[Sent]:
         """Returns the request that had no room; None: all are sent, or the call has ended."""
@@ -78,7 +79,6 @@ class AsyncRequests:
                         return
             running.half_close()
         except asyncio.CancelledError:
-            running.cancel("the task that sends the requests was cancelled")
             raise
         except RpcError as error:
             running.fail(error)
@@ -91,6 +91,12 @@ class AsyncRequests:
 
 def aiter_of(iterable: AsyncIterable[Any]) -> AsyncIterator[Any]:
     return iterable.__aiter__()
+
+
+def _has_ended(running: Running, task: asyncio.Task[None]) -> None:
+    """Called at the end of the task. One that is cancelled before its first step has run no code of its own."""
+    if task.cancelled():
+        running.cancel("the task that sends the requests was cancelled")
 
 
 def _stop(task: asyncio.Task[None]) -> None:

@@ -21,7 +21,7 @@ from .._handles.metadata import ReceivedMetadata
 from .._handles.reply import Reply, RpcError, reply_error
 from .._handles.verdict import Kind
 from .._raw import constants as c
-from .driver import Group
+from .driver import Group, call_on, until_woken, wake
 
 # How many messages are asked for ahead of the program, and how many bytes they may have together. One message may
 # always come.
@@ -59,7 +59,7 @@ class Shape(NamedTuple):
 class Running:
     """A call from its beginning to its end. C knows it by a number, until the call has ended.
 
-    All methods are for the thread of the event loop, except `cancel`.
+    All methods are for the thread of the event loop, except `on_its_thread`.
     """
 
     __slots__ = (
@@ -186,22 +186,16 @@ class Running:
         """Waits for the next event in ``waiting``, which is `readers` or `writers`. ``cancels``: cancelling the wait
         cancels the call."""
         self._driver.check()
-        future = self.loop.create_future()
-        waiting.append(future)
         try:
-            await future
+            await until_woken(self.loop, waiting)
         except asyncio.CancelledError:
             if cancels:
                 self.cancel("the task that waited for the call was cancelled")
             raise
 
     def wake(self, waiting: List[asyncio.Future[None]]) -> None:
-        if waiting and self._driver.is_open:
-            futures = waiting.copy()
-            waiting.clear()
-            for future in futures:
-                if not future.done():
-                    future.set_result(None)
+        if self._driver.is_open:
+            wake(waiting)
 
     async def receive(self) -> Optional[Data]:
         """The next message; None: there are no more, and the call has ended."""
@@ -239,6 +233,11 @@ class Running:
         self.unread.clear()
         _raw.penstock_call_cancel(self.call, reason.encode())
         return True
+
+    def on_its_thread(self, function: Callable[[], object]) -> None:
+        """Calls ``function`` on the thread of the event loop. Objects of calls are dropped on any thread: the garbage
+        collector runs on whichever."""
+        call_on(self.loop, function)
 
     def fail(self, error: RpcError) -> None:
         """Ends the call because of ``error``, which its caller gets."""

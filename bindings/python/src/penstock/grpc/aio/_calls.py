@@ -7,13 +7,14 @@ import functools
 import time
 import weakref
 from contextvars import Context
-from typing import Any, AsyncIterator, Callable, Generator, List, Optional, Tuple
+from typing import Any, AsyncIterator, Callable, Generator, Iterable, List, Optional, Tuple
 
 from ..._aio.requests import AsyncRequests
 from ..._aio.running import Running
 from ..._calls.keywords import FOREVER
 from ..._calls.messages import Data, Deserializer, deserialize
 from ..._handles.objects import Uncopied
+from ..._handles.reply import RpcError
 from ..._handles.status import StatusCode
 from .._names import code_of
 from ._theirs import CANCELLED, EOF, LOCALLY_CANCELLED, Metadata, UsageError, error_of, metadata_of, theirs
@@ -46,8 +47,11 @@ class Call(Uncopied):
         if running.code < 0:
             if running.lent is not None:
                 running.lent.keep()
-            running.cancel("Cancelled upon garbage collection!")
-            self._tell()
+            running.on_its_thread(self._drop)
+
+    def _drop(self) -> None:
+        self._running.cancel("Cancelled upon garbage collection!")
+        self._tell()
 
     @property
     def _is_cancelled(self) -> bool:
@@ -66,10 +70,14 @@ class Call(Uncopied):
         """Ends the call with CANCELLED. False: it had ended before."""
         if self.done():
             return False
-        self._running.cancel(LOCALLY_CANCELLED)
-        # Those that wait for the end need not wait for the library's.
-        self._running.wake(self._running.readers)
-        self._running.wake(self._running.writers)
+        running = self._running
+        running.cancel(LOCALLY_CANCELLED)
+        # Those that wait for the end need not wait for the library's. Its end may have come already, behind messages
+        # that have not been read.
+        running.is_cancelled = True
+        running.unread.clear()
+        running.wake(running.readers)
+        running.wake(running.writers)
         self._tell()
         return True
 
@@ -88,8 +96,7 @@ class Call(Uncopied):
     def _tell(self) -> None:
         if self._callbacks is not None and self.done():
             callbacks, self._callbacks = self._callbacks, None
-            for callback in callbacks:
-                callback(self)
+            tell_all(callbacks, self, self._running.loop)
 
     def time_remaining(self) -> Optional[float]:
         """The seconds until the deadline, at least 0; None without a deadline."""
@@ -128,10 +135,12 @@ class Call(Uncopied):
         await self._ended()
         return self._outcome()[1]
 
-    async def debug_error_string(self) -> str:
-        """Waits for the end, and returns what is known of it as one line of JSON; empty for OK."""
+    async def debug_error_string(self) -> Optional[str]:
+        """Waits for the end, and returns what is known of it as one line; empty for OK, None after `cancel`."""
         await self._ended()
-        error = None if self._is_cancelled else self._running.error()
+        if self._is_cancelled:
+            return None
+        error = self._running.error()
         return "" if error is None else error.debug_error_string()
 
     async def wait_for_connection(self) -> None:
@@ -155,7 +164,10 @@ class Call(Uncopied):
         return error
 
     def _deserialized(self, data: Data) -> Any:
-        return deserialize(self._deserializer, data, self._context)
+        try:
+            return deserialize(self._deserializer, data, self._context)
+        except RpcError as error:
+            raise error_of(error) from error.__cause__
 
     async def _wait(self, waiting: List[asyncio.Future[None]]) -> None:
         try:
@@ -167,6 +179,18 @@ class Call(Uncopied):
     def __repr__(self) -> str:
         state = code_of(self._outcome()[0]).name if self.done() else "running"
         return f"<penstock.grpc.aio.{type(self).__name__} {self._running.method}, {state}>"
+
+
+def tell_all(
+    callbacks: Iterable[Callable[[Any], object]], call: object, loop: asyncio.AbstractEventLoop
+) -> None:
+    """Calls each of ``callbacks``. The exception of one keeps nothing from the others."""
+    for callback in callbacks:
+        try:
+            callback(call)
+        except Exception as error:
+            text = "a callback of a call raised"
+            loop.call_exception_handler({"message": text, "exception": error})
 
 
 def _tell(reference: weakref.ref[Call]) -> None:
@@ -254,11 +278,14 @@ class _StreamRequest(Call):
             raise asyncio.InvalidStateError(_FINISHED)
         if self._done_writing_flag:
             raise asyncio.InvalidStateError(_HALF_CLOSED)
-        data = self._requests.serialized(request)
-        while not self._running.try_send(data):
-            await self._wait(self._running.writers)
-            if self._is_cancelled:
-                self._raise_for_status()
+        try:
+            data = self._requests.serialized(request)
+            while not self._running.try_send(data):
+                await self._wait(self._running.writers)
+                if self._is_cancelled:
+                    self._raise_for_status()
+        except RpcError as error:
+            raise error_of(error) from error.__cause__
 
     async def done_writing(self) -> None:
         """Says that no more messages will be sent."""

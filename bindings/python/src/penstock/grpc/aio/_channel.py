@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ..._aio.caller import AsyncRequestsArguments, MultiCallable
@@ -10,13 +11,14 @@ from ..._aio.channel import Channel as OwnChannel
 from ..._calls.keywords import RequestArguments
 from ..._calls.messages import Deserializer, Serializer
 from ..._handles.errors import ClosedError
+from ..._handles.reply import RpcError
 from ..._handles.verdict import Connectivity, Kind
 from .._credentials import channel_secrets, check_local
 from .._names import ChannelCredentials, state_of
 from .._options import channel_options
 from ._calls import StreamStreamCall, StreamUnaryCall, UnaryStreamCall, UnaryUnaryCall
 from ._interceptors import INTERCEPTED, sorted_out
-from ._theirs import LOCALLY_CANCELLED, UsageError, theirs
+from ._theirs import LOCALLY_CANCELLED, UsageError, error_of, text_of, theirs
 
 TLS = Union[bool, Mapping[str, Any]]
 _CALLS: Any = {
@@ -36,7 +38,9 @@ class _Method(MultiCallable):
         self._bound_to = channel
         self._interceptors = channel._interceptors[self._kind]
         self._given = (serializer, deserializer)
-        super().__init__(channel._channel, channel._channel._bound(name, serializer, deserializer))
+        path = text_of(name)
+        path = path if path.startswith("/") else f"/{path}"
+        super().__init__(channel._channel, channel._channel._bound(path, serializer, deserializer))
 
     def _call(self, request: Any, **keywords: Any) -> Any:
         if not self._interceptors:
@@ -64,6 +68,8 @@ class _Method(MultiCallable):
             running, context = self.with_request(RequestArguments(request, **keywords))
         except ClosedError as error:
             raise UsageError("Channel is closed.") from error
+        except RpcError as error:
+            raise error_of(error) from error.__cause__
         return made(running, self._method.deserializer, timeout, self._channel, context)
 
 
@@ -148,7 +154,7 @@ class Channel:
         name = chosen.pop("server_name", None)
         if name is not None and tls is not False:
             tls = {**(tls if isinstance(tls, Mapping) else {}), "server_name": name}
-        self._channel = OwnChannel(target, tls=tls, options=chosen, loop=_working_loop())
+        self._channel = OwnChannel(text_of(target), tls=tls, options=chosen, loop=_working_loop())
         self._is_closed = False
 
     @property
@@ -165,17 +171,17 @@ class Channel:
 
     async def close(self, grace: Optional[float] = None) -> None:
         """Closes the channel. Calls that run may go on for ``grace`` seconds, and are then cancelled."""
-        if self._is_closed:
+        group = self._channel._group
+        # An earlier close may have been cancelled while it waited.
+        if self._is_closed and not group.running:
             return
         if grace and grace < 0:
             raise ValueError(f"grace must be non-negative, got {grace}.")
         self._is_closed = True
-        group = self._channel._group
         if grace:
             self._channel._close_gracefully(None)
-            ended = asyncio.ensure_future(group.ended())
-            await asyncio.wait([ended], timeout=grace)
-            ended.cancel()
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(group.ended(), grace)
         for running in list(group.running):
             running.cancel(LOCALLY_CANCELLED)
         await self._channel.close()

@@ -6,10 +6,11 @@ import asyncio
 import functools
 from typing import Any, AsyncIterator, Callable, Dict, Generator, Iterable, List, Optional
 
+from ..._aio.driver import call_on
 from ..._handles.objects import Uncopied
 from ..._handles.verdict import Kind
 from .._names import code_of
-from ._calls import MIXED
+from ._calls import MIXED, tell_all
 from ._theirs import EOF, LOCALLY_CANCELLED, AioRpcError, Metadata, UsageError, theirs
 
 _FINISHED = "RPC already finished."
@@ -66,24 +67,27 @@ class InterceptedCall(Uncopied):
 
     async def _run(self, interceptors: List[Any], details: Any, request: Any) -> Any:
         if not interceptors:
-            return self._method._for(details.method)._begin(
-                request,
-                timeout=details.timeout,
-                metadata=details.metadata,
-                credentials=details.credentials,
-                wait_for_ready=details.wait_for_ready,
-                compression=self._compression,
-            )
+            return self._as_call(self._make(details, request))
         intercept = getattr(interceptors[0], _KINDS[self._kind][1])
         returned = await intercept(functools.partial(self._run, interceptors[1:]), details, request)
         return self._as_call(returned)
+
+    def _make(self, details: Any, request: Any) -> Any:
+        return self._method._for(details.method)._begin(
+            request,
+            timeout=details.timeout,
+            metadata=details.metadata,
+            credentials=details.credentials,
+            wait_for_ready=details.wait_for_ready,
+            compression=self._compression,
+        )
 
     def _as_call(self, returned: Any) -> Any:
         return returned if isinstance(returned, theirs.Call) else _Answered(returned)
 
     def __del__(self) -> None:
-        if hasattr(self, "_task") and not self._loop.is_closed():
-            self.cancel()
+        if hasattr(self, "_task"):
+            call_on(self._loop, self.cancel)
 
     def _call(self) -> Any:
         """The call, once the interceptors are through; None: they are not, or have raised."""
@@ -92,15 +96,14 @@ class InterceptedCall(Uncopied):
 
     def _through(self, task: asyncio.Task[Any]) -> None:
         call = self._call()
-        if call is None:
+        if call is None or call.done():
             self._tell(None)
         elif self._callbacks:
             call.add_done_callback(self._tell)
 
     def _tell(self, _: Any) -> None:
         callbacks, self._callbacks = self._callbacks, None
-        for callback in callbacks or ():
-            callback(self)
+        tell_all(callbacks or (), self, self._loop)
 
     def cancel(self) -> bool:
         """Cancels the interceptors, or the call once they are through."""
@@ -184,9 +187,14 @@ class _UnaryResponse(InterceptedCall):
 
 class _StreamResponse(InterceptedCall):
     _iterator: Optional[AsyncIterator[Any]] = None
+    # The call that the interceptor nearest to the server has returned, or has been given.
+    _below: Any = None
 
     def _as_call(self, returned: Any) -> Any:
-        return returned if isinstance(returned, theirs.Call) else _Iterated(returned)
+        if not isinstance(returned, theirs.Call):
+            returned = _Iterated(_Answered(None) if self._below is None else self._below, returned)
+        self._below = returned
+        return returned
 
     async def _fetch(self) -> AsyncIterator[Any]:
         async for message in await self._task:
@@ -277,7 +285,7 @@ class InterceptedStreamStreamCall(_StreamRequest, _StreamResponse):
 
 
 class _Answered:
-    """The call in place of which an interceptor has returned a response, or an iterator of responses."""
+    """The call in place of which an interceptor has returned a response."""
 
     def __init__(self, response: Any) -> None:
         self._response = response
@@ -319,12 +327,26 @@ class _Answered:
         return self._response
 
 
-class _Iterated(_Answered):
-    """The same for a stream: an interceptor may return another iterator than the call."""
+class _Iterated:
+    """A call with another iterator of responses, which an interceptor has returned."""
+
+    def __init__(self, call: Any, responses: Any) -> None:
+        self._call = call
+        self._responses = responses
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._call, name)
 
     def __aiter__(self) -> AsyncIterator[Any]:
-        iterator: AsyncIterator[Any] = self._response.__aiter__()
+        iterator: AsyncIterator[Any] = self._responses.__aiter__()
         return iterator
+
+    async def read(self) -> Any:
+        """The next message; ``grpc.aio.EOF`` if there are no more."""
+        try:
+            return await self.__aiter__().__anext__()
+        except StopAsyncIteration:
+            return EOF
 
 
 INTERCEPTED: Any = {
@@ -339,5 +361,7 @@ for _ours, _base in (
     (InterceptedStreamUnaryCall, theirs.StreamUnaryCall),
     (InterceptedStreamStreamCall, theirs.StreamStreamCall),
     (_Answered, theirs.UnaryUnaryCall),
+    (_Iterated, theirs.UnaryStreamCall),
+    (_Iterated, theirs.StreamStreamCall),
 ):
     _base.register(_ours)

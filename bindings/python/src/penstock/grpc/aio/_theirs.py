@@ -23,6 +23,12 @@ Metadata = theirs.Metadata
 LOCALLY_CANCELLED = "Locally cancelled by application!"
 
 
+def text_of(name: Any) -> str:
+    """A target or a method's name. As in grpcio, AttributeError for what is neither str nor bytes."""
+    text: str = name.decode() if isinstance(name, bytes) else name.encode().decode()
+    return text
+
+
 def metadata_of(pairs: Iterable[Any]) -> Any:
     """``grpc.aio.Metadata`` with these pairs."""
     return Metadata(*((key, value) for key, value in pairs))
