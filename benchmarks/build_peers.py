@@ -87,6 +87,7 @@ def with_swift(name, sources):
 PROGRAMS = {
     "grpcpp_client": (with_grpcpp, ["grpcpp_client.cc"]),
     "grpcpp_server": (with_grpcpp, ["grpcpp_server.cc"]),
+    "grpcpp_interceptors": (with_grpcpp, ["grpcpp_interceptors.cc"]),
     "nghttp2_first": (lambda name, sources: in_c(name, sources, *LIBRARIES), ["nghttp2_first.c", "first_call.h"]),
     "penstock_first": (lambda name, sources: in_c(name, sources, "-ldl"),
                        ["penstock_first.c", "first_call.h", "../include/penstock/*.h"]),

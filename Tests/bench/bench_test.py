@@ -14,6 +14,7 @@ sys.path[:0] = [str(ROOT / "Tests" / "interop"), str(ROOT / "benchmarks")]
 
 import aims  # noqa: E402
 import aio  # noqa: E402
+import beside_test  # noqa: E402
 import clients  # noqa: E402
 import grpc  # noqa: E402
 import harness  # noqa: E402
@@ -212,6 +213,7 @@ def main():
         else:
             suite.skipped += 1
         by_protocol(suite)
+        beside_test.run(suite, common.get("penstock-peer", False).target)
         for case in aio.CASES:
             for name in aio.CLIENTS:
                 suite.run(f"measures {case} {name}", on_a_loop, name, case, common.get("penstock-peer", False), target)
