@@ -5,6 +5,7 @@ benchmarks/figures that the programs of this folder keep.
     document.py --check    reports whether both are up to date; changes nothing
 """
 
+import datetime
 import json
 import pathlib
 import re
@@ -44,16 +45,16 @@ HEAD = """# Benchmark tables
 
 <!-- Written by benchmarks/document.py from benchmarks/figures: do not edit it. -->
 
-[performance.md](performance.md) has the main figures, what limits them, and advice. The rates of calls are those of one
-run, below; the other sections come from runs of their own, and so give ratios, CPU time and counts.
+[performance.md](performance.md) has the main figures, what limits them, and advice. The rates and the CPU time of calls
+from C are those of one run, the first section's; other sections come from runs of their own, and so give ratios and counts.
 """
 COMPARED = """Written by `make bench`, whose build/bench.md has the spans, too. Rates are medians of the rounds. "Client CPU" is
 per call or message. p50 and p99 are by each client's own clock. "server" is the share of a core that the server used; `*`
 means that the server is the limit. Ratios are medians of the ratios of each round. `~` marks a spread of more than 15 %:
 (max - min) / median. `bare frames` is a client without a library."""
 WHERE = """Written by `benchmarks/run where`: the cost of a call or message for a client, against `penstock-peer`: system calls,
-voluntary and other switches, and the CPU time in microseconds by layer, including the kernel. `library` is libpenstock or
-grpc++, `copies` is copying of messages, in the kernel too."""
+voluntary and other switches, and the CPU time in microseconds by layer, including the kernel. perf, which counts them, makes
+each call dearer. `library` is libpenstock or grpc++, `copies` is copying of messages, in the kernel too."""
 PROTOCOLS = """Written by `make bench` (alone: `benchmarks/run protocols`): unary calls of 64 bytes to one `penstock-peer`, by
 turns in one run. Over HTTP/1.1 each call in flight has a connection. `bare client` writes prepared requests to as many sockets
 and reads the answers, without a library. From Python, this library is beside `connectrpc`, whose client is pyqwest; both have
@@ -86,8 +87,15 @@ def figures(name):
 def keep(name, found):
     """Writes the figures of a run over those of the last run, and writes the pages."""
     FIGURES.mkdir(exist_ok=True)
-    (FIGURES / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")
+    runs = {**figures("runs"), name: datetime.date.today().isoformat()}
+    for file, content in ((name, found), ("runs", runs)):
+        (FIGURES / f"{file}.json").write_text(json.dumps(content, indent=1) + "\n")
     write()
+
+
+def of_run(text, name):
+    """The text of a section, with the date of the run that its figures come from."""
+    return f"{text}\n\nThe run: {figures('runs')[name]}."
 
 
 def rows(heads, cells):
@@ -120,7 +128,8 @@ def protocols(found):
     cells = []
     for metric, clients in found.items():
         for at, (name, one) in enumerate(clients.items()):
-            cells.append([metric if at == 0 else "", name, f"{one['cpu_us']:.1f}",
+            absolute = f"{one['cpu_us']:.1f}" if metric.startswith("Python") else ""
+            cells.append([metric if at == 0 else "", name, absolute,
                           *(with_quartiles(one, key) for key in ("rate", "cpu_us", "cpu_of_bare"))])
     return rows(("what", "client", "client CPU, us", "rate, of gRPC or connectrpc", "CPU, of it", "CPU, of the bare client"),
                 cells)
@@ -156,8 +165,9 @@ def hop_costs(found):
 
 
 def hop_rates(found):
-    cells = ([count, f"{one['of_none']:.2f}", f"{one['cpu_us']:.2f}"] for count, one in found.items())
-    return rows(("interceptors", "rate, of none", "client CPU, us"), cells)
+    none = next(iter(found.values()))["cpu_us"]
+    cells = ([count, f"{one['of_none']:.2f}", f"{one['cpu_us'] / none:.2f}"] for count, one in found.items())
+    return rows(("interceptors", "rate, of none", "client CPU, of none"), cells)
 
 
 def aio(found):
@@ -185,16 +195,16 @@ def is_noisy(rate):
 
 
 def growth_table(axis, found):
-    """The rates are ratios to the first one: the page has rates of calls in one table only."""
-    first = found["points"][0]["rate"]["median"]
+    """Rates and CPU times are ratios to the first ones: the page has those of calls in one table only."""
+    first, cpu = found["points"][0]["rate"]["median"], found["points"][0]["cpu_us"]
     has_size = axis == "bytes"
     cells = []
     for point in found["points"]:
         rate = point["rate"]
         size = [number(rate["median"] * point["value"] / (1 << 20))] if has_size else []
         cells.append([f"{point['value']:,}", ("~ " if is_noisy(rate) else "") + f"{rate['median'] / first:.3g}", *size,
-                      number(point["cpu_us"]), f"{point['rss_mb']:.1f}"])
-    return rows((found["axis"], "rate, of the first row's", *(["MiB/s each way"] if has_size else []), "client CPU, us a call",
+                      f"{point['cpu_us'] / cpu:.3g}", f"{point['rss_mb']:.1f}"])
+    return rows((found["axis"], "rate, of the first row's", *(["MiB/s each way"] if has_size else []), "client CPU, of it",
                  "peak RSS, MB"), cells)
 
 
@@ -223,18 +233,18 @@ def page():
     compared = figures("protocols")
     chains, growth, counted = figures("interceptors"), figures("growth")["axes"], figures("instructions")
     out = [HEAD, "## Beside other clients", "", COMPARED, "", table.markdown(figures("bench")),
-           "## A server far away", "", FAR, "", *far(figures("far")), "",
-           "## Protocols", "", PROTOCOLS, "", *protocols(compared["rows"]), "", PROTOCOLS_COUNTED, "",
+           "## A server far away", "", of_run(FAR, "far"), "", *far(figures("far")), "",
+           "## Protocols", "", of_run(PROTOCOLS, "protocols"), "", *protocols(compared["rows"]), "", PROTOCOLS_COUNTED, "",
            *protocol_counts(compared["instructions"]), "",
-           "## Python on an event loop", "", AIO, "", *aio(figures("aio")), "",
-           "## Where the time of a call goes", "", WHERE, "", *where(figures("where")), "",
-           "## Interceptors", "", CHAINS, "", RATES, "", *hop_rates(chains["rates"]), "",
-           *registry(chains["registry"]), "", "## Growth", "", GROWTH, ""]
+           "## Python on an event loop", "", of_run(AIO, "aio"), "", *aio(figures("aio")), "",
+           "## Where the time of a call goes", "", of_run(WHERE, "where"), "", *where(figures("where")), "",
+           "## Interceptors", "", of_run(CHAINS, "interceptors"), "", RATES, "", *hop_rates(chains["rates"]), "",
+           *registry(chains["registry"]), "", "## Growth", "", of_run(GROWTH, "growth"), ""]
     for axis, found in growth.items():
         out += [f"### More {AXES[axis]}" if axis != "bytes" else "### Larger messages", "", *growth_table(axis, found), ""]
-    out += ["## Instructions per call", "", COUNTED, "", *layers(counted["layers"]), "",
-            "## Parts of the library", "", SIZE, "", *size(figures("size")), "",
-            "### Other libraries", "", BESIDE, "", *beside(figures("beside"))]
+    out += ["## Instructions per call", "", of_run(COUNTED, "instructions"), "", *layers(counted["layers"]), "",
+            "## Parts of the library", "", of_run(SIZE, "size"), "", *size(figures("size")), "",
+            "### Other libraries", "", of_run(BESIDE, "beside"), "", *beside(figures("beside"))]
     return "\n".join(out) + "\n"
 
 
