@@ -1,5 +1,5 @@
 /* Deferral: the memory that is kept while a hop is paused, and the events that end a pause. docs/hops.md,
- * "Tickets" and "What is kept". */
+ * "Tickets" and "Memory of a call". */
 #include "observed.h"
 
 static const int32_t pausable[] = {PENSTOCK_EVENT_START,   PENSTOCK_EVENT_SEND,    PENSTOCK_EVENT_HALF_CLOSE,
@@ -281,7 +281,7 @@ static long limit_of(int32_t event, int32_t kind, long size) {
   return limit;
 }
 
-/* The limits of docs/hops.md, "What is kept", hold for any number of messages. */
+/* The limits of docs/hops.md, "Memory of a call", hold for any number of messages. */
 TEST(deferral_keeps_what_the_design_names) {
   static const int32_t kinds[] = {PENSTOCK_KIND_UNARY, PENSTOCK_KIND_SERVER_STREAM, PENSTOCK_KIND_BIDI};
   static const char *const names[] = {"unary", "server stream", "bidi"};
