@@ -14,6 +14,7 @@ import importlib.metadata
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -127,13 +128,14 @@ def grpcio_again(target):
 
 
 FORKS = """
-import os, sys
+import os, signal, sys
 import grpc
 channel = grpc.insecure_channel(sys.argv[1])
 call = channel.unary_unary("/penstock.Echo/Unary")
 call(b"before", timeout=60)
 child = os.fork()
 if child == 0:
+    signal.alarm(120)  # ends a child that hangs
     for _ in range(100):
         try:
             os._exit(0 if call(b"in the child", timeout=60) == b"in the child" else 2)
@@ -402,6 +404,7 @@ def fork_with_curl():
         parent = curl.port()
         child = os.fork()
         if child == 0:
+            signal.alarm(120)  # ends a child that hangs
             new = Curl(library, url)
             _, page = new.get()
             curl.get()
