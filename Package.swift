@@ -75,7 +75,9 @@ let tests: [Target] =
       name: "PenstockHTTPTests", dependencies: ["PenstockHTTP", "PenstockTestSupport"], swiftSettings: swift),
     .testTarget(
       name: "PenstockTransportTests",
-      dependencies: ["PenstockClient", "PenstockLaws", "PenstockTestCertificates", "PenstockTestSupport"],
+      dependencies: [
+        "PenstockReady", "PenstockClient", "PenstockLaws", "PenstockTestCertificates", "PenstockTestSupport",
+      ],
       swiftSettings: swift),
   ]
 

@@ -80,7 +80,7 @@ public func penstock_reply_trailers(_ handle: OpaquePointer!) -> OpaquePointer! 
 
 @_cdecl("penstock_reply_stats_json") @implementation
 public func penstock_reply_stats_json(_ handle: OpaquePointer!) -> UnsafePointer<CChar>! {
-  replyText(handle, .stats) { json($0.stats, $0.knownValues) }
+  replyText(handle, .stats) { json($0.stats, $0.knownValues, Platform()) }
 }
 
 @_cdecl("penstock_reply_value") @implementation

@@ -8,13 +8,15 @@ import PenstockClient
 
 // The statistics of a call as JSON, which a hop and a reply can give.
 
-func json(_ stats: CallStatistics, _ values: CallValues?) -> JSON.Value? {
+/// `platform` is the one whose clock the call's times are from.
+func json(_ stats: CallStatistics, _ values: CallValues?, _ platform: Platform) -> JSON.Value? {
   func since(_ time: UInt64) -> JSON.Value? {
     time >= stats.createdAt && time != 0 ? JSON.int((time - stats.createdAt) / 1000) : JSON.null
   }
   // The wall clock is read only here, so a call whose statistics nobody reads does not pay for it.
-  let age = Runtime.monotonicNow() &- stats.createdAt
-  let created = (Runtime.wallClock() &- age) / 1_000_000
+  let now = platform.clock()
+  let age = now &- stats.createdAt
+  let created = (platform.wallClock() &- age) / 1_000_000
   return JSON.object { object in
     object.set("created_unix_ms", JSON.int(created))
     object.set("first_byte_sent_us", since(stats.firstByteSentAt))
@@ -31,7 +33,7 @@ func json(_ stats: CallStatistics, _ values: CallValues?) -> JSON.Value? {
     object.set("local", stats.connection?.local.map { JSON.string($0.view) } ?? JSON.null)
     object.set("protocol", protocolName(stats.connection))
     object.set("http", httpVersion(stats.connection))
-    object.set("connection_silent_ms", silentMilliseconds(stats.connection, stats.endedAt))
+    object.set("connection_silent_ms", silentMilliseconds(stats.connection, stats.endedAt, now))
     object.set("tls", stats.connection?.security.map { json($0) } ?? JSON.null)
   }.value
 }
@@ -58,11 +60,13 @@ func lackName(_ lack: UInt8) -> JSON.Value? {
 }
 
 /// How long no byte had come from the peer when the call ended, at `end`; if `end` is 0, how long none has
-/// come until now. null: bytes have come since the call's end, so the time is not known. The call does not
+/// come until `now`. null: bytes have come since the call's end, so the time is not known. The call does not
 /// record the time when it ends, because only few programs ask for it.
-private func silentMilliseconds(_ connection: ConnectionFacts?, _ end: UInt64) -> JSON.Value? {
+private func silentMilliseconds(_ connection: ConnectionFacts?, _ end: UInt64, _ now: UInt64)
+  -> JSON.Value?
+{
   guard let heardAt = connection?.heardAt.value else { return JSON.null }
-  if end == 0 { return silentMilliseconds(heardAt, Runtime.monotonicNow()) }
+  if end == 0 { return silentMilliseconds(heardAt, now) }
   return heardAt > end ? JSON.null : silentMilliseconds(heardAt, end)
 }
 
@@ -107,7 +111,8 @@ public func penstock_hop_stats_json(
   guard let handle, let text else { return PENSTOCK_E_INVALID_ARGUMENT }
   let hop = HopHandle.referent(handle).hop
   if hop.isForked { return PENSTOCK_E_FORKED }
-  guard let made = JSON.dump(json(hop.call.stats, hop.call.knownValues)) else { return PENSTOCK_E_NO_MEMORY }
+  let object = json(hop.call.stats, hop.call.knownValues, hop.platform)
+  guard let made = JSON.dump(object) else { return PENSTOCK_E_NO_MEMORY }
   text.pointee = made
   return PENSTOCK_OK
 }

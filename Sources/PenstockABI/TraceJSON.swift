@@ -224,7 +224,7 @@ func traceJSON(_ call: ClientCall, _ view: CallView?) -> JSON.Value? {
     fill(object, record)
     object.set("ended", JSON.bool(reply != nil))
     if let view, reply == nil {
-      fillStanding(object, view, Runtime.monotonicNow())
+      fillStanding(object, view, call.channel.platform.clock())
     } else {
       object.set("holder", JSON.null)
     }

@@ -129,7 +129,7 @@ public final class ClientChannel: @unchecked Sendable {
   /// Closes the channel when its calls have ended, or after `timeoutMilliseconds` at the latest (-1: without
   /// limit). Does not wait.
   public func closeGracefully(timeoutMilliseconds: Int64) -> Outcome {
-    let deadline = Runtime.deadline(after: timeoutMilliseconds, from: Runtime.monotonicNow())
+    let deadline = Runtime.deadline(after: timeoutMilliseconds, from: loop.runtime.clock)
     let (isFirst, _) = phase.compareExchange(
       expected: .open, desired: .leaving, ordering: .acquiringAndReleasing)
     guard isFirst else { return .already }
@@ -152,7 +152,7 @@ public final class ClientChannel: @unchecked Sendable {
 
   /// Waits until the connectivity state differs from `old`, and returns the new state.
   public func wait(for old: Connectivity, timeoutMilliseconds: Int64) -> (Outcome, Connectivity) {
-    let deadline = Runtime.deadline(after: timeoutMilliseconds, from: Runtime.monotonicNow())
+    let deadline = Runtime.deadline(after: timeoutMilliseconds, from: loop.runtime.clock)
     if connectivity != old { return (.ok, connectivity) }
     if runtime.isDriving { return (.wouldDeadlock, old) }
     switch transport.wait(for: old, deadline: deadline) {

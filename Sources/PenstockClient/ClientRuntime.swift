@@ -160,7 +160,7 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
 
   public func shutdown(timeoutMilliseconds: Int64) -> Runtime.ShutdownResult {
     if isDriving || Worker.current?.runs(workers) == true { return .wouldDeadlock }
-    let deadline = Runtime.deadline(after: timeoutMilliseconds, from: Runtime.monotonicNow())
+    let deadline = Runtime.deadline(after: timeoutMilliseconds, from: Platform.systemClock())
     var result = loop.shutdown(timeoutMilliseconds: timeoutMilliseconds)
     if result == .ok {
       forgetInterceptors()

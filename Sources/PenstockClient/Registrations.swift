@@ -173,7 +173,7 @@ public enum Registrations {
     }
     if let outcome { return outcome }
     let deadline = Runtime.deadline(
-      after: timeoutMilliseconds, from: Runtime.monotonicNow())
+      after: timeoutMilliseconds, from: Platform.systemClock())
     while !cell.isSet {
       let seen = cell.word.load(ordering: .sequentiallyConsistent)
       if cell.park(seen, until: deadline) == .timedOut { break }

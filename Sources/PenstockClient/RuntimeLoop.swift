@@ -324,3 +324,15 @@ public final class RuntimeLoop: CallLoop, @unchecked Sendable {
     }
   }
 }
+
+extension Hop {
+  /// The platform of the call's runtime, with the clocks by which the call lives. Any thread.
+  public var platform: Platform {
+    // The cast is safe, because `RuntimeLoop` is the only subclass of `CallLoop`.
+    unsafeDowncast(call.loop, to: RuntimeLoop.self).runtime.platform
+  }
+}
+
+extension ClientChannel {
+  public var platform: Platform { loop.runtime.platform }
+}

@@ -79,7 +79,7 @@ extension RuntimeLoop {
     let name = running.flatMap { Registrations.name(of: $0.interceptor) }
     var view = RuntimeView(
       isComplete: calls != nil, calls: calls, running: running, interceptor: name, turnTime: runtime.lastNow,
-      now: Runtime.monotonicNow())
+      now: runtime.clock)
     if let next { view.add(next.view(within: nanoseconds)) }
     return view
   }
@@ -93,12 +93,12 @@ extension RuntimeLoop {
     // to do so.
     if runtime.inspect({ found = live.views(of: call) }) { return found }
     let request = LoopRequest(call)
-    let (sum, overflow) = Runtime.monotonicNow().addingReportingOverflow(nanoseconds)
+    let (sum, overflow) = Platform.systemClock().addingReportingOverflow(nanoseconds)
     let deadline = overflow ? UInt64.max : sum
     guard runtime.post(LoopRequestItem(request, live)) else { return nil }
     while true {
       if let answer = request.answer { return answer }
-      let now = Runtime.monotonicNow()
+      let now = Platform.systemClock()
       if now >= deadline { return nil }
       let seen = request.cell.word.load(ordering: .sequentiallyConsistent)
       _ = request.cell.park(seen, until: min(deadline, now + 5_000_000))

@@ -46,7 +46,7 @@ public enum Fork {
       return
     }
     if DrivingThread.isCurrent() || cm_in_callback() != 0 { return }
-    let deadline = Runtime.monotonicNow() + patience
+    let deadline = Platform.systemClock() + patience
     let made = Plan()
     let reference = Unmanaged.passRetained(made)
     guard claim(reference, until: deadline) else { return reference.release() }
@@ -83,7 +83,7 @@ public enum Fork {
       {
         return true
       }
-      if Runtime.monotonicNow() >= deadline { return false }
+      if Platform.systemClock() >= deadline { return false }
       cs_sleep_milliseconds(1)
     }
   }

@@ -8,14 +8,22 @@ import PenstockWire
 ///
 /// A subclass may replace any service, for example a simulator with a clock of its own and sockets in memory.
 ///
-/// A platform replaces neither threads nor the time for which a thread is parked. So only a host-driven
-/// runtime that one thread polls, and that never parks a thread, may have a clock that differs from the
-/// system's. Interceptors that are made without a runtime use the system's clock.
+/// Nothing else in the library reads the system's clocks (scripts/lint looks for other readers). A platform replaces neither
+/// threads nor the time for which a thread is parked. So only a host-driven runtime that one thread polls, and
+/// that never parks a thread, may have a clock that differs from the system's. All runtimes that share an
+/// interceptor object must have the same clock.
 open class Platform {
   public init() {}
 
-  /// The monotonic time in nanoseconds, counted from an arbitrary start.
+  /// The monotonic time in nanoseconds, counted from an arbitrary start. Any thread.
   open func clock() -> UInt64 { cs_monotonic() }
+
+  /// Nanoseconds since 1970. Any thread.
+  open func wallClock() -> UInt64 { cs_wall_clock() }
+
+  /// The system's monotonic clock, by which the system ends the waits of parked threads. Only for the deadlines
+  /// of such waits, and no subclass replaces it.
+  public static func systemClock() -> UInt64 { cs_monotonic() }
 
   /// A random number of 64 bits.
   open func random() -> UInt64 { cs_random() }

@@ -199,9 +199,6 @@ public final class Runtime: @unchecked Sendable {
     while inbox.pop({ _ in }) {}
   }
 
-  /// The system's monotonic clock, for code without a runtime, and for threads that are parked.
-  public static func monotonicNow() -> UInt64 { cs_monotonic() }
-
   /// The runtime's clock, read now.
   @inline(__always)
   public var clock: UInt64 { platform.clock() }
@@ -211,9 +208,6 @@ public final class Runtime: @unchecked Sendable {
     let (time, overflow) = clock.addingReportingOverflow(nanoseconds)
     return overflow ? .max : time
   }
-
-  /// Nanoseconds since 1970 by the system's clock.
-  public static func wallClock() -> UInt64 { cs_wall_clock() }
 
   /// Marks the calling thread as the driver.
   @inline(__always)

@@ -67,7 +67,7 @@ extension Runtime {
         isStill = true
         stillness.store(0, ordering: .sequentiallyConsistent)
       }
-      let time = Runtime.monotonicNow()
+      let time = Platform.systemClock()
       let isLate = time >= deadline
       if !isStill { stillness.store(isLate ? 0 : 1, ordering: .sequentiallyConsistent) }
       lock.unlock()

@@ -66,7 +66,7 @@ extension Runtime {
       let seen = cell.word.load(ordering: .sequentiallyConsistent)
       lock.unlock()
       let woken = cell.park(seen, until: terms.limit)
-      stop = cell.isSet ? .ready : terms.verdict(after: woken)
+      stop = cell.isSet ? .ready : terms.verdict(after: woken, at: clock)
       lock.lock()
     }
   }
@@ -131,11 +131,11 @@ extension Runtime {
       return nil
     }
 
-    func verdict(after woken: Futex.Wake) -> WaitResult? {
+    func verdict(after woken: Futex.Wake, at now: @autoclosure () -> UInt64) -> WaitResult? {
       switch woken {
       case .woken: return nil
       case .interrupted: return slice == nil ? nil : .interrupted
-      case .timedOut: return verdict(at: Runtime.monotonicNow())
+      case .timedOut: return verdict(at: now())
       }
     }
   }

@@ -71,7 +71,7 @@ public final class BearerToken: ReadyInterceptor {
   private static func supply(_ use: TokenUse, _ metadata: Metadata, _ hop: Hop, or verdict: Verdict) -> Int32
   {
     let store = use.store
-    var (text, request) = store.take(use, 0)
+    var (text, request) = store.take(use, 0, by: hop.platform)
     if text == nil {
       let ticket = hop.takeTicket()
       guard ticket != 0 else { return next }
@@ -83,7 +83,7 @@ public final class BearerToken: ReadyInterceptor {
           use.isRefused ? .verdict(.next) : .finish(Status(.unavailable, "no token came in time"))
         _ = Tickets.resolveAfter(ticket, end, nanoseconds: store.options.refreshTimeout)
       }
-      (text, request) = store.take(use, ticket)
+      (text, request) = store.take(use, ticket, by: hop.platform)
     }
     if let text, metadata.set(store.options.header.view, text.view) != .ok {
       _ = hop.finish(Status(.resourceExhausted, "no memory for the token"))

@@ -2,6 +2,7 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 import PenstockLoop
+import PenstockClient
 
 /// Logging: passes each event, as a line of JSON, to a function of the user. The callbacks of events that are
 /// not logged are NULL, and cost nothing.
@@ -69,7 +70,7 @@ public final class LogLines: ReadyInterceptor {
     let path = hop.path
     let json = JSONText()
     json.object {
-      json.member("time_ms", Runtime.wallClock() / 1_000_000)
+      json.member("time_ms", hop.platform.wallClock() / 1_000_000)
       json.member("call", call.id)
       json.member("event", LogLines.name(kind))
       json.member("method", ByteView(rebasing: path.view.dropLast()))
@@ -82,7 +83,7 @@ public final class LogLines: ReadyInterceptor {
         json.member("code", UInt64(status.code.rawValue))
         json.member("name", status.code.name)
         json.member("message", status.message)
-        let now = Runtime.monotonicNow()
+        let now = hop.platform.clock()
         json.member("elapsed_us", (now - min(now, call.measures.createdAt.value)) / 1000)
       }
       if options.showsMetadata, kind != .cancel, let metadata = hop.metadata {

@@ -2,6 +2,7 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 import PenstockLoop
+import PenstockClient
 
 /// Metrics: counters and histograms by method and status code. Any number of interceptors may share one
 /// object. A reader takes a reference to the arrays and then unlocks the lock. If a count changes while it
@@ -106,18 +107,20 @@ public final class MetricsInterceptor: ReadyInterceptor {
   private final class Timed {
     let metrics: Metrics
     let method: Int
-    let startedAt = Runtime.monotonicNow()
+    let startedAt: UInt64
     var isEnded = false
 
-    init(_ metrics: Metrics, _ request: Request) {
+    init(_ metrics: Metrics, _ hop: Hop) {
       self.metrics = metrics
+      startedAt = hop.platform.clock()
+      let request = hop.call.request
       method = metrics.begin(request.pathView, request.kind)
     }
 
     func end(_ code: StatusCode, _ hop: Hop) {
       guard !isEnded else { return }
       isEnded = true
-      metrics.end(method, code, Runtime.monotonicNow() - startedAt, hop.call)
+      metrics.end(method, code, hop.platform.clock() - startedAt, hop.call)
     }
   }
 
@@ -128,7 +131,7 @@ public final class MetricsInterceptor: ReadyInterceptor {
     var callbacks = Registration.Callbacks()
     callbacks.create = { handle, userData, out in
       let (hop, this) = behind(handle, userData, MetricsInterceptor.self)
-      return keep(Timed(this.metrics, hop.call.request), out)
+      return keep(Timed(this.metrics, hop), out)
     }
     let end: HopCallback = { handle, state in
       let (hop, timed) = behind(handle, state, Timed.self)

@@ -45,16 +45,16 @@ public final class RateLimit: ReadyInterceptor, @unchecked Sendable {
       let (hop, turn) = behind(handle, state, Turn.self)
       return turn.limit.start(hop, turn)
     }
-    callbacks.destroy = { _, state in
-      let turn = this(state, Turn.self)
-      if turn.at > 0 { turn.limit.ended(turn) }
+    callbacks.destroy = { handle, state in
+      let (hop, turn) = behind(handle, state, Turn.self)
+      if turn.at > 0 { turn.limit.ended(turn, at: hop.platform.clock()) }
       forget(state, Turn.self)
     }
     super.init("rate_limit", callbacks)
   }
 
   private func start(_ hop: Hop, _ turn: Turn) -> Int32 {
-    let now = Runtime.monotonicNow()
+    let now = hop.platform.clock()
     switch reserve(now) {
     case .now: return next
     case .at(let time):
@@ -92,8 +92,7 @@ public final class RateLimit: ReadyInterceptor, @unchecked Sendable {
   }
 
   /// Gives back the turn of a call that has ended while it waited, so that later calls wait less.
-  private func ended(_ turn: Turn) {
-    let now = Runtime.monotonicNow()
+  private func ended(_ turn: Turn, at now: UInt64) {
     guard now < turn.at else { return }
     lock.withLock { fullAt -= min(fullAt, options.interval) }
   }

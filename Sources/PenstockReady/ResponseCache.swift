@@ -70,7 +70,9 @@ public final class ResponseCache: ReadyInterceptor, @unchecked Sendable {
     }
     callbacks.onStatus = { handle, state in
       let (hop, exchange) = behind(handle, state, CachedExchange.self)
-      if let status = hop.status, status.code == .ok { exchange.cache.remember(exchange, status) }
+      if let status = hop.status, status.code == .ok {
+        exchange.cache.remember(exchange, status, at: hop.platform.clock())
+      }
       return next
     }
     callbacks.destroy = { _, state in forget(state, CachedExchange.self) }
@@ -88,7 +90,7 @@ public final class ResponseCache: ReadyInterceptor, @unchecked Sendable {
       ResponseCache.goOn(exchange, .next)
       return
     }
-    let now = Runtime.monotonicNow()
+    let now = hop.platform.clock()
     var gone: [CachedResponse] = []
     lock.lock()
     var found = entries.find(key.view)
@@ -120,12 +122,12 @@ public final class ResponseCache: ReadyInterceptor, @unchecked Sendable {
     }
   }
 
-  private func remember(_ exchange: CachedExchange, _ status: Status) {
+  private func remember(_ exchange: CachedExchange, _ status: Status, at now: UInt64) {
     guard exchange.isMiss, let key = exchange.key, exchange.seen.message != nil else { return }
     exchange.isMiss = false
     let response = exchange.seen
     response.status = status.copy()
-    response.expiresAt = Runtime.monotonicNow() + options.timeToLive
+    response.expiresAt = now + options.timeToLive
     var gone: [CachedResponse] = []
     lock.lock()
     entries.insert(key, response, bytes: key.count + response.bytes, gone: &gone)

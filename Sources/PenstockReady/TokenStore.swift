@@ -26,6 +26,9 @@ public final class TokenStore: @unchecked Sendable {
   /// The number of the request that has no answer yet; 0: none.
   private var open: UInt64 = 0
   private var openedAt: UInt64 = 0
+  /// The platform of the call for which the open request was made. Its clock counts the answer's lifetime,
+  /// because the answer comes without a call. nil: no request is open.
+  private var asked: Platform?
   /// The value of `Process.forks` when the request was made. If it is different now, this process is a forked
   /// child, in which nobody answers the parent's request.
   private var openedIn: UInt32 = 0
@@ -54,8 +57,8 @@ public final class TokenStore: @unchecked Sendable {
   /// Returns the token for a call. If there is none, the call is added to the waiting calls with `ticket`,
   /// unless `ticket` is 0. Also returns the number of a request that the caller now has to make with `ask`;
   /// 0: none.
-  func take(_ use: TokenUse, _ ticket: UInt64) -> (ByteBuffer?, UInt64) {
-    let now = Runtime.monotonicNow()
+  func take(_ use: TokenUse, _ ticket: UInt64, by platform: Platform) -> (ByteBuffer?, UInt64) {
+    let now = platform.clock()
     lock.lock()
     defer { lock.unlock() }
     var text: ByteBuffer?
@@ -76,6 +79,7 @@ public final class TokenStore: @unchecked Sendable {
     count += 1
     open = count
     openedAt = now
+    asked = platform
     return (text, open)
   }
 
@@ -94,14 +98,13 @@ public final class TokenStore: @unchecked Sendable {
   /// Stores the token that answers the request numbered `number`, and lets the waiting calls go on with it.
   /// `lifetime` is in nanoseconds; nil: the token does not expire.
   func complete(_ number: UInt64, _ text: ByteBuffer, _ lifetime: UInt64?) -> Outcome {
-    let now = Runtime.monotonicNow()
-    let (expiresAt, isEndless) = now.addingReportingOverflow(lifetime ?? UInt64.max)
-    let early = min(options.refreshEarly, (lifetime ?? 0) / 2)
-    let (outcome, served) = answer(
-      number,
-      Token(
+    let (outcome, served) = answer(number) { now in
+      let (expiresAt, isEndless) = now.addingReportingOverflow(lifetime ?? UInt64.max)
+      let early = min(options.refreshEarly, (lifetime ?? 0) / 2)
+      return Token(
         number: number, text: text, expiresAt: isEndless ? UInt64.max : expiresAt,
-        refreshAt: isEndless ? UInt64.max : expiresAt - early))
+        refreshAt: isEndless ? UInt64.max : expiresAt - early)
+    }
     for (ticket, metadata, isRefused) in served {
       if metadata.set(options.header.view, text.view) == .ok {
         _ = Tickets.resolve(ticket, .verdict(isRefused ? .restart : .next))
@@ -113,26 +116,32 @@ public final class TokenStore: @unchecked Sendable {
   }
 
   func fail(_ number: UInt64, _ status: Status) -> Outcome {
-    let (outcome, served) = answer(number, nil)
+    let (outcome, served) = answer(number) { _ in nil }
     for (ticket, _, isRefused) in served {
       _ = Tickets.resolve(ticket, isRefused ? .verdict(.next) : .finish(status.copy()))
     }
     return outcome
   }
 
-  /// Closes the request, and returns the waiting calls. Fails if the request is not open: it was answered
+  /// Closes the request, stores the token that `make` makes for the present time (nil: the source has failed),
+  /// and returns the waiting calls. Fails if the request is not open: it was answered
   /// already, a newer request has replaced it, or there was never such a request.
-  private func answer(_ number: UInt64, _ fresh: Token?) -> (Outcome, [(UInt64, Metadata, isRefused: Bool)]) {
+  private func answer(_ number: UInt64, _ make: (UInt64) -> Token?)
+    -> (Outcome, [(UInt64, Metadata, isRefused: Bool)])
+  {
     lock.lock()
     defer { lock.unlock() }
-    guard number != 0, open == number else { return (number == 0 || number > count ? .gone : .already, []) }
+    guard number != 0, open == number, let now = asked?.clock() else {
+      return (number == 0 || number > count ? .gone : .already, [])
+    }
     open = 0
-    if let fresh {
+    asked = nil
+    if let fresh = make(now) {
       token = fresh
       refused = nil
     } else {
       // The old token may still be valid, so the next request is made at least one second later.
-      token?.refreshAt = Runtime.monotonicNow() + 1_000_000_000
+      token?.refreshAt = now + 1_000_000_000
     }
     var served: [(UInt64, Metadata, isRefused: Bool)] = []
     for use in waiting {

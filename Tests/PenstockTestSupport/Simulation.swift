@@ -24,6 +24,8 @@ open class Simulation: Platform {
   public private(set) var sockets: [Int32: SimulatedSocket] = [:]
 
   public override func clock() -> UInt64 { time }
+  /// The simulated world begins in 2001.
+  public override func wallClock() -> UInt64 { 1_000_000_000_000_000_000 + time }
 
   /// The source of random numbers. By default each number is the middle of the range, so that jitter changes
   /// no delay.

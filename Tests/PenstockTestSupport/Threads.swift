@@ -82,9 +82,9 @@ public func threads(_ count: Int, _ body: @escaping (Int) -> Void) {
 
 /// Waits for a condition by checking it repeatedly. Fails after twenty seconds.
 public func eventually(_ what: String, _ condition: () -> Bool) {
-  let end = Runtime.monotonicNow() + 20_000_000_000
+  let end = Platform.systemClock() + 20_000_000_000
   while !condition() {
-    must(Runtime.monotonicNow() < end, "in vain: \(what)")
+    must(Platform.systemClock() < end, "in vain: \(what)")
     var nap = timespec(tv_sec: 0, tv_nsec: 200_000)
     nanosleep(&nap, nil)
   }
@@ -117,7 +117,7 @@ public func makeRuntime(
 }
 
 extension Runtime {
-  public func after(milliseconds: UInt64) -> UInt64 { Runtime.monotonicNow() + milliseconds * 1_000_000 }
+  public func after(milliseconds: UInt64) -> UInt64 { Platform.systemClock() + milliseconds * 1_000_000 }
 
   /// Runs `body` on the driving thread and waits for it.
   public func perform(_ body: @escaping () -> Void) {

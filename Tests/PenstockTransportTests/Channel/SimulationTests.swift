@@ -70,7 +70,7 @@ import Testing
     let world = World()
     world.servers[80] = Self.echo
     world.delay = 3 * Self.second
-    let began = Runtime.monotonicNow()
+    let began = Platform.systemClock()
     let client = try client("ipv4:10.0.0.1:80", world)
     let first = client.unary("/a.B/C", [1, 2]) { $0.deadline = 3600 * Self.second }
     #expect(first.code == .ok && first.message == [1, 2])
@@ -81,7 +81,7 @@ import Testing
     #expect(second.message == [3])
     #expect(second.reply.stats.headersAt - second.reply.stats.createdAt == 6 * Self.second)
     #expect(world.connects == 1)
-    #expect(Runtime.monotonicNow() - began < 20 * Self.second)
+    #expect(Platform.systemClock() - began < 20 * Self.second)
   }
 
   @Test func aDeadlineOfAnHour() throws {

@@ -25,7 +25,7 @@ import Testing
     /// The decrypted bytes that were received, and the number of all received bytes.
     private(set) var input: [UInt8] = []
     private(set) var received = 0
-    let name = "penstock-clogged-\(getpid())-\(Runtime.monotonicNow())"
+    let name = "penstock-clogged-\(getpid())-\(Platform.systemClock())"
 
     init(_ engine: TLSEngine) {
       self.engine = engine
