@@ -276,7 +276,7 @@ final class WorkerPool: @unchecked Sendable {
   /// Sleeps until there may be a function to run. False: no function came for `idleTime`, or the pool is
   /// closed; the thread has to end.
   private func rest() -> Bool {
-    let until = cs_monotonic() + WorkerPool.idleTime
+    let until = Platform.systemClock() + WorkerPool.idleTime
     lock.lock()
     defer { lock.unlock() }
     if first != nil { return true }
@@ -294,7 +294,7 @@ final class WorkerPool: @unchecked Sendable {
         called -= 1
         return true
       }
-      if isClosed || cs_monotonic() >= until {
+      if isClosed || Platform.systemClock() >= until {
         idle -= 1
         threads -= 1
         return false
