@@ -146,7 +146,8 @@ class _Reader:
 
 
 _drivers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, weakref.ref[Driver]] = weakref.WeakKeyDictionary()
-_lock = threading.Lock()
+# May be taken again by a destructor, which runs in the middle of anything.
+_lock = threading.RLock()
 
 
 def driver_of(loop: asyncio.AbstractEventLoop) -> Driver:

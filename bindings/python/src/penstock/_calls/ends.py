@@ -31,11 +31,14 @@ class Callbacks:
         with _starting:
             if self._process != os.getpid():
                 functions: queue.SimpleQueue[Optional[Function]] = queue.SimpleQueue()
-                thread = threading.Thread(target=_run, args=(functions,), name="penstock callbacks", daemon=True)
-                thread.start()
                 weakref.finalize(self, functions.put, None).atexit = False
-                self._functions = functions
-                self._process = os.getpid()
+                # First, so that a signal handler or a destructor which comes here now starts no second thread.
+                self._functions, self._process = functions, os.getpid()
+                try:
+                    threading.Thread(target=_run, args=(functions,), name="penstock callbacks", daemon=True).start()
+                except BaseException:
+                    self._process = 0
+                    raise
 
     def add(self, function: Function) -> None:
         """Lets the thread call ``function``. Does not wait."""
@@ -43,13 +46,14 @@ class Callbacks:
             self._functions.put(function)
 
 
-_starting = threading.Lock()
+# May be taken again by a signal handler or a destructor, which run in the middle of anything.
+_starting = threading.RLock()
 
 
 def _renew() -> None:
     """Called in a forked child, where the thread that held the lock may not exist."""
     global _starting
-    _starting = threading.Lock()
+    _starting = threading.RLock()
 
 
 os.register_at_fork(after_in_child=_renew)

@@ -18,13 +18,14 @@ from .._handles.objects import Objects, forget, own, registry
 from .._handles.reports import report
 from .._raw.constants import E_STATE
 
-# Guards snapshots that are pushed before the resolver has a channel.
-_lock = threading.Lock()
+# Guards snapshots that are pushed before the resolver has a channel. May be taken again by a signal handler or a
+# destructor, which run in the middle of anything.
+_lock = threading.RLock()
 
 
 def _after_fork_in_child() -> None:
     global _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -160,7 +160,9 @@ class Runtime(Keeper, Registering, Uncopied):
         self._waiters = Waiters()
         self._drive = drive and not has_own_threads
         self._driver: Optional[_Driver] = None
-        self._lock = threading.Lock()
+        # May be taken again by a signal handler or a destructor, which run in the middle of anything.
+        self._lock = threading.RLock()
+        self._is_starting = False
         self._process = process()
         self._stop: Optional[weakref.finalize[Any, Any]] = None
         _runtimes.add(self)
@@ -169,10 +171,18 @@ class Runtime(Keeper, Registering, Uncopied):
         """The handle, for a new channel. The first use starts the driver thread."""
         if self._drive and self._driver is None:
             with self._lock:
-                if self._driver is None and self._process == process():
-                    self._driver = _Driver(self._handle, self._waiters)
-                    self._stop = weakref.finalize(self, self._driver.stop)
+                if not self._is_starting:
+                    self._is_starting = True
+                    try:
+                        self._start()
+                    finally:
+                        self._is_starting = False
         return self._handle
+
+    def _start(self) -> None:
+        if self._driver is None and self._process == process():
+            self._driver = _Driver(self._handle, self._waiters)
+            self._stop = weakref.finalize(self, self._driver.stop)
 
     def _registry_functions(self) -> Tuple[str, int]:
         return "penstock_runtime", self._handle
@@ -239,7 +249,8 @@ class Runtime(Keeper, Registering, Uncopied):
     def _become_child(self) -> None:
         """Called in a forked child, where the waiting threads do not exist: forgets them, and starts the driver
         thread anew."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._is_starting = False
         self._waiters.forget()
         driver, stop = self._driver, self._stop
         self._driver, self._stop = None, None
@@ -263,7 +274,8 @@ class Runtime(Keeper, Registering, Uncopied):
 
 _runtimes: weakref.WeakSet[Runtime] = weakref.WeakSet()
 _default: Optional[Runtime] = None
-_default_lock = threading.Lock()
+# As `Runtime._lock`.
+_default_lock = threading.RLock()
 # The registrations for every channel. A child in which the parent's handles do not work registers them again.
 _for_every_channel: List[Registration] = []
 
@@ -276,10 +288,12 @@ def default_runtime() -> Runtime:
         with _default_lock:
             runtime = _default
             if runtime is None:
-                runtime = Runtime()
-                for registration in _for_every_channel:
-                    registration._register(runtime)
-                _default = runtime
+                made = Runtime()
+                # A signal handler or a destructor may have made one meanwhile, on this thread.
+                runtime = _default = _default or made
+                if runtime is made:
+                    for registration in _for_every_channel:
+                        registration._register(runtime)
     return runtime
 
 
@@ -336,7 +350,7 @@ def _renew() -> None:
     """Called in a forked child, which has only the thread that forked: replaces what other threads had locked."""
     global _default_lock, _is_new_child
     _raw.library.renew_lock()
-    _default_lock = threading.Lock()
+    _default_lock = threading.RLock()
     workers.clear()
     _is_new_child = True
     if not _expects_forks:

@@ -21,7 +21,8 @@ _KEEP_THE_GIL = {
     "penstock_reply_bytes",
 }
 
-_lock = threading.Lock()
+# May be taken again by a signal handler or a destructor, which run in the middle of anything.
+_lock = threading.RLock()
 _path: Optional[str] = None
 _functions: Dict[str, Any] = {}
 
@@ -61,7 +62,7 @@ def known(name: str) -> Any:
 def renew_lock() -> None:
     """Called in a forked child, where the thread that held the lock may not exist."""
     global _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()
 
 
 def _carried() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import threading
@@ -26,11 +27,9 @@ class _Subscription:
         self._callbacks = channel._callbacks
         self.is_over = False
 
-    def changed(self, state: Connectivity) -> bool:
-        """Called by the library with each new state."""
-        if state is not Connectivity.SHUTDOWN and not self.is_over:
-            self._callbacks.add(functools.partial(self._tell, state_of(int(state))))
-        return not self.is_over
+    def changed(self, state: Connectivity) -> None:
+        """Does not wait."""
+        self._callbacks.add(functools.partial(self._tell, state_of(int(state))))
 
     def _tell(self, state: ChannelConnectivity) -> None:
         if not self.is_over:
@@ -38,39 +37,64 @@ class _Subscription:
 
 
 class Subscriptions:
-    """The functions that a channel tells of its states."""
+    """The functions that a channel tells of its states. All have one watch, which is over when the state changes and
+    nobody is to be told."""
 
     def __init__(self, channel: core.Channel) -> None:
         self._channel = channel
-        self._lock = threading.Lock()
+        # Orders the states that a function is told. May be taken again by a signal handler or a destructor.
+        self._lock = threading.RLock()
         self._all: List[_Subscription] = []
+        self._is_watched = False
+        # What the watch has told.
+        self._state: Optional[Connectivity] = None
 
     def add(self, function: Function, try_to_connect: Optional[bool]) -> None:
         subscription = _Subscription(function, self._channel)
         self._channel._callbacks.expect()
         try:
-            self._channel.watch_connectivity(subscription.changed)
+            with self._lock:
+                if not self._is_watched:
+                    self._watch()
+                elif self._state is not None:
+                    subscription.changed(self._state)
+                self._all.append(subscription)
             if try_to_connect:
                 self._channel.connect()
         except ClosedError:
             # grpcio takes the function, and never calls it.
             return
+
+    def _watch(self) -> None:
+        self._is_watched, self._state = True, None
+        try:
+            self._channel.watch_connectivity(self._changed)
+        except BaseException:
+            self._is_watched = False
+            raise
+
+    def _changed(self, state: Connectivity) -> bool:
+        """Called by the library with each new state."""
         with self._lock:
-            self._all.append(subscription)
+            self._state = state
+            self._is_watched = bool(self._all) and state is not Connectivity.SHUTDOWN
+            if self._is_watched:
+                for one in self._all:
+                    one.changed(state)
+            return self._is_watched
 
     def remove(self, function: Function) -> None:
         """Ends the first subscription of ``function``, if there is one."""
-        with self._lock:
-            found = next((one for one in self._all if one.function == function), None)
-            if found is not None:
+        found = next((one for one in list(self._all) if one.function == function), None)
+        if found is not None:
+            found.is_over = True
+            with contextlib.suppress(ValueError):
                 self._all.remove(found)
-                found.is_over = True
 
     def remove_all(self) -> None:
-        with self._lock:
-            for one in self._all:
-                one.is_over = True
-            self._all.clear()
+        while self._all:
+            with contextlib.suppress(IndexError):
+                self._all.pop().is_over = True
 
 
 class _ReadyFuture(Future):

@@ -3,9 +3,9 @@ with a priority."""
 
 from __future__ import annotations
 
-import threading
+import contextlib
 from types import TracebackType
-from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple, Type
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Type
 
 from ._names import (
     Call,
@@ -373,23 +373,13 @@ class AddedInterceptor:
     def __init__(self, added: Added, interceptor: Any, priority: int) -> None:
         self._added = added
         self.interceptor = interceptor
-        self._priority = priority
-
-    @property
-    def priority(self) -> int:
-        """The priority: a higher one sees a call earlier. It can be set."""
-        return self._priority
-
-    @priority.setter
-    def priority(self, priority: int) -> None:
-        with self._added.lock:
-            self._priority = priority
-            self._added.sort()
+        # A higher one sees a call earlier. It can be set.
+        self.priority = priority
 
     def remove(self) -> None:
         """Removes the interceptor: no call that is made later meets it. Does nothing the second time."""
-        with self._added.lock:
-            self._added.all = tuple(one for one in self._added.all if one is not self)
+        with contextlib.suppress(ValueError):
+            self._added.all.remove(self)
 
     def __enter__(self) -> AddedInterceptor:
         return self
@@ -399,27 +389,22 @@ class AddedInterceptor:
 
 
 class Added:
-    """The interceptors of grpcio's on a live channel."""
+    """The interceptors of grpcio's on a live channel. Safe on any thread without a lock: each step is one list
+    operation."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
-        # The highest priority first. A call takes the tuple as it is.
-        self.all: Tuple[AddedInterceptor, ...] = ()
+        # In the order in which they were added.
+        self.all: List[AddedInterceptor] = []
 
     def add(self, interceptor: Any, priority: int) -> AddedInterceptor:
         one = AddedInterceptor(self, interceptor, priority)
-        with self.lock:
-            self.all = (*self.all, one)
-            self.sort()
+        self.all.append(one)
         return one
-
-    def sort(self) -> None:
-        self.all = tuple(sorted(self.all, key=lambda one: -one._priority))
 
     def method(self, kind: str, made: Thunk, method: Any) -> Any:
         """The method with all interceptors that are there now in front of it."""
         thunk = made
-        for one in reversed(self.all):
+        for one in sorted(reversed(self.all), key=lambda one: one.priority):
             thunk = _behind(kind, one.interceptor, thunk)
         return thunk(method)
 

@@ -36,7 +36,8 @@ class _Answer(AuthMetadataPluginCallback):
 
     def __init__(self, asking: _Asking) -> None:
         self._asking: Optional[_Asking] = asking
-        self._lock = threading.Lock()
+        # May be taken again by a signal handler, which runs in the middle of anything.
+        self._lock = threading.RLock()
 
     def take(self) -> Optional[_Asking]:
         with self._lock:
@@ -90,7 +91,8 @@ class _Asking:
         answer = _Answer(self)
         try:
             plugin.context.copy().run(plugin.plugin, self._authenticate.context, answer)
-        except Exception as error:
+        except BaseException as error:
+            # Whatever it is, nobody but this thread would end the call.
             _logger.exception("the call credentials %r raised", plugin.plugin)
             if answer.take() is not None:
                 self.answered(None, error)

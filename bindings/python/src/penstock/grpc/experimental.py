@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import threading
 from typing import Any, Dict, Iterable, Optional, Tuple
 
 from ._channel import Channel, insecure_channel, secure_channel
@@ -30,7 +29,8 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-_lock = threading.Lock()
+# Without a lock: each step is one operation of the dictionary. A lock would be held while options are compared, and
+# while channels are made and dropped.
 _channels: Dict[Any, Channel] = {}
 # How many channels are kept for later calls to the same targets.
 _KEPT = 16
@@ -46,19 +46,19 @@ def _channel(
     if insecure and channel_credentials is not None:
         raise ValueError("The insecure option is mutually exclusive with the channel_credentials option.")
     key = target, tuple(options), channel_credentials, insecure, compression
-    with _lock:
-        channel = _channels.get(key)
-        if channel is None:
-            if insecure:
-                channel = insecure_channel(target, key[1], compression)
-            else:
-                credentials = channel_credentials or ssl_channel_credentials()
-                channel = secure_channel(target, credentials, key[1], compression)
-            while len(_channels) >= _KEPT:
-                # Calls that still run keep their channel.
-                del _channels[next(iter(_channels))]
-            _channels[key] = channel
-        return channel
+    channel = _channels.get(key)
+    if channel is None:
+        if insecure:
+            channel = insecure_channel(target, key[1], compression)
+        else:
+            credentials = channel_credentials or ssl_channel_credentials()
+            channel = secure_channel(target, credentials, key[1], compression)
+        keys = list(_channels)
+        for oldest in keys[: max(0, len(keys) - _KEPT + 1)]:
+            # Calls that still run keep their channel.
+            _channels.pop(oldest, None)
+        channel = _channels.setdefault(key, channel)
+    return channel
 
 
 def unary_unary(

@@ -181,9 +181,7 @@ class Call(Uncopied):
         return f"<penstock.grpc.aio.{type(self).__name__} {self._running.method}, {state}>"
 
 
-def tell_all(
-    callbacks: Iterable[Callable[[Any], object]], call: object, loop: asyncio.AbstractEventLoop
-) -> None:
+def tell_all(callbacks: Iterable[Callable[[Any], object]], call: object, loop: asyncio.AbstractEventLoop) -> None:
     """Calls each of ``callbacks``. The exception of one keeps nothing from the others."""
     for callback in callbacks:
         try:
