@@ -213,10 +213,6 @@ def test_tls_and_channel_options(servers: Dict[str, str], certificates: Any) -> 
             penstock.grpc.aio.secure_channel(servers["tls"], grpc.ssl_channel_credentials())
         with pytest.raises(TypeError, match="not 7"):
             penstock.grpc.aio.secure_channel(servers["tls"], 7)  # type: ignore[arg-type]
-        token = penstock.grpc.access_token_call_credentials("s3cret")
-        both = penstock.grpc.composite_channel_credentials(given, token)
-        with pytest.raises(NotImplementedError, match="credentials of calls"):
-            penstock.grpc.aio.secure_channel(servers["tls"], both)
         with pytest.raises(ValueError, match="not for the target"):
             penstock.grpc.aio.secure_channel("example.org:1", penstock.grpc.local_channel_credentials())
         compressing = penstock.grpc.aio.insecure_channel(servers["plain"], compression=grpc.Compression.Deflate)

@@ -9,10 +9,11 @@ from .._interceptors.registration import Registration
 from . import _names
 from ._connectivity import Subscriptions
 from ._credentials import ChannelSecrets, channel_secrets, check_local
-from ._interceptors import Added, AddedInterceptor, intercepts
+from ._interceptors import Added, AddedInterceptor, kinds_of
 from ._methods import Deserializer, Place, Serializer, StreamStream, StreamUnary, UnaryStream, UnaryUnary
 from ._names import ChannelConnectivity, ChannelCredentials, Compression
 from ._options import channel_options
+from ._plugins import url_of
 
 Options = Optional[Iterable[Tuple[str, Any]]]
 
@@ -32,8 +33,8 @@ class Channel(_names.Channel):
         check_local(name, secrets)
         self.penstock = core.Channel(name, tls=tls, options=chosen)
         self._added = Added()
-        authority: str = chosen.get("authority") or name.rpartition("/")[2]
-        self._place = Place(self.penstock, secrets, f"https://{authority.removesuffix(':443')}", self._added)
+        url = url_of(chosen.get("authority"), name)
+        self._place = Place(self.penstock, secrets, url, self._added)
         self._subscriptions = Subscriptions(self.penstock)
 
     def add_interceptor(
@@ -43,11 +44,12 @@ class Channel(_names.Channel):
         one of penstock's (see `penstock.Channel.add_interceptor`, which has further arguments), or one of grpcio's
         four kinds of client interceptors. Those of grpcio see a call before those of penstock do; among them the
         highest ``priority`` is the first. ``remove()`` of the result removes it."""
-        if not intercepts(interceptor):
+        kinds = kinds_of(interceptor)
+        if not kinds:
             return self.penstock.add_interceptor(interceptor, priority, **filters)
         if filters:
             raise TypeError(f"interceptors of grpcio have no filters: {', '.join(filters)}")
-        return self._added.add(interceptor, priority)
+        return self._added.add(interceptor, priority, kinds)
 
     def subscribe(
         self, callback: Callable[[ChannelConnectivity], Any], try_to_connect: Optional[bool] = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 from types import TracebackType
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Type
+from typing import Any, Callable, Collection, Dict, List, NamedTuple, Optional, Tuple, Type
 
 from ._names import (
     Call,
@@ -272,9 +272,9 @@ FAMILIES: Dict[str, _Family] = {
 }
 
 
-def intercepts(interceptor: object) -> bool:
-    """Whether ``interceptor`` is one of grpcio's, for any kind of call."""
-    return any(isinstance(interceptor, family.base) for family in FAMILIES.values())
+def kinds_of(interceptor: object) -> List[str]:
+    """The kinds of calls for which ``interceptor``, one of grpcio's, is; empty: it is none of grpcio's."""
+    return [kind for kind, family in FAMILIES.items() if isinstance(interceptor, family.base)]
 
 
 def _in_front(kind: str, interceptor: Any, thunk: Thunk, method: Any) -> Any:
@@ -354,7 +354,7 @@ def intercept_channel(channel: Channel, *interceptors: Any) -> Channel:
     """``channel`` with the interceptors in front of it; the first one sees a call first. TypeError: one is none of
     grpcio's four kinds; those of penstock are added by `Channel.add_interceptor`."""
     for interceptor in reversed(interceptors):
-        if not intercepts(interceptor):
+        if not kinds_of(interceptor):
             raise TypeError(
                 "interceptor must be grpc.UnaryUnaryClientInterceptor or grpc.UnaryStreamClientInterceptor or "
                 f"grpc.StreamUnaryClientInterceptor or grpc.StreamStreamClientInterceptor, not {interceptor!r}"
@@ -370,9 +370,10 @@ class AddedInterceptor:
     """An interceptor of grpcio's on a live channel. It sees the calls that are made while it is there, also by
     methods that were made before."""
 
-    def __init__(self, added: Added, interceptor: Any, priority: int) -> None:
+    def __init__(self, added: Added, interceptor: Any, priority: int, kinds: Collection[Any]) -> None:
         self._added = added
         self.interceptor = interceptor
+        self.kinds = kinds
         # A higher one sees a call earlier. It can be set.
         self.priority = priority
 
@@ -396,16 +397,22 @@ class Added:
         # In the order in which they were added.
         self.all: List[AddedInterceptor] = []
 
-    def add(self, interceptor: Any, priority: int) -> AddedInterceptor:
-        one = AddedInterceptor(self, interceptor, priority)
+    def add(self, interceptor: Any, priority: int, kinds: Collection[Any]) -> AddedInterceptor:
+        """Adds an interceptor for these kinds of calls."""
+        one = AddedInterceptor(self, interceptor, priority, kinds)
         self.all.append(one)
         return one
+
+    def of(self, kind: Any) -> List[Any]:
+        """The interceptors that are there now for a kind of call; the first sees a call first."""
+        in_order = sorted(self.all, key=lambda one: -one.priority)
+        return [one.interceptor for one in in_order if kind in one.kinds]
 
     def method(self, kind: str, made: Thunk, method: Any) -> Any:
         """The method with all interceptors that are there now in front of it."""
         thunk = made
-        for one in sorted(reversed(self.all), key=lambda one: one.priority):
-            thunk = _behind(kind, one.interceptor, thunk)
+        for interceptor in reversed(self.of(kind)):
+            thunk = _behind(kind, interceptor, thunk)
         return thunk(method)
 
 

@@ -10,7 +10,7 @@ from .._channels.channel import Channel
 from .._handles.errors import ClosedError
 from .._handles.reply import RpcError as CoreError
 from ._calls import _InactiveRpcError, inactive, rendezvous
-from ._credentials import ChannelSecrets, call_secrets
+from ._credentials import ChannelSecrets
 from ._interceptors import Added
 from ._metadata import InvalidMetadata, outgoing
 from ._names import (
@@ -23,7 +23,7 @@ from ._names import (
     compression_name,
 )
 from ._outcomes import INVALID_METADATA, NOT_SERIALIZED, UNPROTECTED, Outcome, outcome_of
-from ._plugins import LAST, Authenticate
+from ._plugins import LAST, Authenticate, Unprotected, authentication
 
 Serializer = Optional[Callable[[Any], bytes]]
 Deserializer = Optional[Callable[[bytes], Any]]
@@ -60,7 +60,7 @@ class _Method:
         self._given = method
         self._has_serializer = serializer is not None
         path = name if name.startswith("/") else f"/{name}"
-        self._service, _, self._name = path.rpartition("/")
+        self._path = path
         deserialize = None if deserializer is None else _never_none(deserializer)
         self._core = getattr(place.channel, self._kind)(path, serializer, deserialize)
 
@@ -91,14 +91,12 @@ class _Method:
                 keywords["metadata"] = outgoing(metadata)
             except InvalidMetadata:
                 raise _Refused(INVALID_METADATA) from None
-        secrets = self._place.secrets
-        plugins = secrets.plugins + call_secrets(credentials) if credentials is not None else secrets.plugins
-        if not plugins:
-            return keywords, None
-        if not secrets.protects:
-            raise _Refused(UNPROTECTED)
-        authenticate = Authenticate(plugins, self._place.url + self._service, self._name)
-        keywords["interceptors"] = [(authenticate, LAST)]
+        try:
+            authenticate = authentication(self._place.secrets, credentials, self._place.url, self._path)
+        except Unprotected:
+            raise _Refused(UNPROTECTED) from None
+        if authenticate is not None:
+            keywords["interceptors"] = [(authenticate, LAST)]
         return keywords, authenticate
 
     def _checked(self, request: Any) -> None:

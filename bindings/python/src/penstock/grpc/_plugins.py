@@ -7,15 +7,16 @@ import logging
 import threading
 from typing import Any, NamedTuple, Optional, Sequence
 
+from .._handles.context import CallContext, given
 from .._handles.errors import GoneError
 from .._handles.status import StatusCode
 from .._handles.verdict import Verdict
 from .._interceptors.hop import Hop
 from .._interceptors.interceptor import Interceptor
 from .._interceptors.ticket import Ticket
-from ._credentials import Plugin
+from ._credentials import ChannelSecrets, Plugin, call_secrets
 from ._metadata import InvalidMetadata, Pairs, outgoing
-from ._names import AuthMetadataContext, AuthMetadataPluginCallback
+from ._names import AuthMetadataContext, AuthMetadataPluginCallback, CallCredentials
 
 _logger = logging.getLogger("penstock")
 # No other hop sees the credentials: they are added last.
@@ -64,7 +65,7 @@ class Authenticate(Interceptor):
         self.raised: Optional[BaseException] = None
 
     def on_start(self, hop: Hop) -> Verdict:
-        asking = _Asking(self, hop.ticket())
+        asking = _Asking(self, hop.ticket(), given(hop._handle))
         threading.Thread(target=asking.next, name="penstock credentials", daemon=True).start()
         return Verdict.PAUSE
 
@@ -72,8 +73,9 @@ class Authenticate(Interceptor):
 class _Asking:
     """How far the plug-ins of a call have been asked."""
 
-    def __init__(self, authenticate: Authenticate, ticket: Ticket) -> None:
+    def __init__(self, authenticate: Authenticate, ticket: Ticket, call: Optional[CallContext]) -> None:
         self._authenticate = authenticate
+        self._call = call
         self._left = list(authenticate.plugins)
         self._ticket = ticket
         self._pairs: Pairs = []
@@ -108,5 +110,30 @@ class _Asking:
             self.next()
             return
         self._authenticate.raised = error
+        if self._call is not None:
+            self._call.raised = error
         with contextlib.suppress(GoneError):
             self._ticket.end(StatusCode.UNAVAILABLE, f"Getting metadata from plugin failed with error: {error}")
+
+
+class Unprotected(Exception):  # noqa: N818
+    """The channel has no protection for the credentials of a call."""
+
+
+def authentication(
+    secrets: ChannelSecrets, credentials: Optional[CallCredentials], url: str, path: str
+) -> Optional[Authenticate]:
+    """The interceptor for a call of the method ``path`` that has ``credentials``, on a channel with ``secrets`` whose
+    services are at ``url``. None: neither has credentials of calls. `Unprotected`: they can't be sent there."""
+    plugins = secrets.plugins + call_secrets(credentials)
+    if not plugins:
+        return None
+    if not secrets.protects:
+        raise Unprotected
+    service, _, name = path.rpartition("/")
+    return Authenticate(plugins, url + service, name)
+
+
+def url_of(authority: Optional[str], target: str) -> str:
+    """The beginning of the URLs of a channel's services."""
+    return f"https://{(authority or target.rpartition('/')[2]).removesuffix(':443')}"

@@ -13,11 +13,14 @@ from ..._calls.messages import Deserializer, Serializer
 from ..._handles.errors import ClosedError
 from ..._handles.reply import RpcError
 from ..._handles.verdict import Connectivity, Kind
-from .._credentials import channel_secrets, check_local
-from .._names import ChannelCredentials, state_of
+from ..._interceptors.registration import Registration
+from .._credentials import ChannelSecrets, channel_secrets, check_local
+from .._interceptors import AddedInterceptor
+from .._names import CallCredentials, ChannelCredentials, state_of
 from .._options import channel_options
+from .._plugins import LAST, Unprotected, authentication, url_of
 from ._calls import StreamStreamCall, StreamUnaryCall, UnaryStreamCall, UnaryUnaryCall
-from ._interceptors import INTERCEPTED, sorted_out
+from ._interceptors import INTERCEPTED, added_at_first, kinds_of
 from ._theirs import LOCALLY_CANCELLED, UsageError, error_of, text_of, theirs
 
 TLS = Union[bool, Mapping[str, Any]]
@@ -36,17 +39,17 @@ class _Method(MultiCallable):
 
     def __init__(self, channel: Channel, name: str, serializer: Serializer, deserializer: Deserializer) -> None:
         self._bound_to = channel
-        self._interceptors = channel._interceptors[self._kind]
         self._given = (serializer, deserializer)
         path = text_of(name)
         path = path if path.startswith("/") else f"/{path}"
         super().__init__(channel._channel, channel._channel._bound(path, serializer, deserializer))
 
     def _call(self, request: Any, **keywords: Any) -> Any:
-        if not self._interceptors:
+        interceptors = self._bound_to._added.of(self._kind)
+        if not interceptors:
             return self._begin(request, **keywords)
         compression = keywords.pop("compression")
-        return INTERCEPTED[self._kind](self, list(self._interceptors), request, compression, keywords)
+        return INTERCEPTED[self._kind](self, interceptors, request, compression, keywords)
 
     def _for(self, method: bytes) -> _Method:
         """This method, or the one to which an interceptor has changed the call."""
@@ -54,10 +57,27 @@ class _Method(MultiCallable):
             return self
         return type(self)(self._bound_to, method.decode(), *self._given)
 
+    def _authenticate(self, keywords: Dict[str, Any]) -> None:
+        """Lets the plug-ins of the channel's and the call's credentials be asked."""
+        credentials = keywords["credentials"]
+        if isinstance(credentials, CallCredentials):
+            keywords["credentials"] = None
+        else:
+            # The core takes others, such as the value of authorization.
+            credentials = None
+        channel = self._bound_to
+        try:
+            authenticate = authentication(channel._secrets, credentials, channel._url, self._method.name.decode())
+        except Unprotected:
+            raise UsageError("Call credentials are only valid on secure channels") from None
+        if authenticate is not None:
+            keywords["interceptors"] = [(authenticate, LAST)]
+
     def _begin(self, request: Any, metadata: Any = None, **keywords: Any) -> Any:
         made = _CALLS[self._kind]
         timeout = keywords.get("timeout")
         keywords["metadata"] = tuple(metadata) if metadata is not None else None
+        self._authenticate(keywords)
         try:
             if self._has_one_request and not metadata and _is_plain(keywords):
                 plain = self.plainly(request, timeout)
@@ -74,7 +94,10 @@ class _Method(MultiCallable):
 
 
 def _is_plain(keywords: Dict[str, Any]) -> bool:
-    return keywords["credentials"] is keywords["wait_for_ready"] is keywords["compression"] is None
+    return (
+        keywords["credentials"] is keywords["wait_for_ready"] is keywords["compression"] is None
+        and "interceptors" not in keywords
+    )
 
 
 class _OneRequest(_Method):
@@ -145,16 +168,21 @@ class Channel:
         self,
         target: str,
         options: Optional[Iterable[Tuple[str, Any]]],
-        tls: TLS,
+        secrets: ChannelSecrets,
         compression: Any,
         interceptors: Optional[Sequence[Any]],
     ) -> None:
-        self._interceptors = sorted_out(interceptors or ())
+        self._added = added_at_first(interceptors or ())
+        self._secrets = secrets
+        name = text_of(target)
+        check_local(name, secrets)
         chosen = channel_options(options, compression)
-        name = chosen.pop("server_name", None)
-        if name is not None and tls is not False:
-            tls = {**(tls if isinstance(tls, Mapping) else {}), "server_name": name}
-        self._channel = OwnChannel(text_of(target), tls=tls, options=chosen, loop=_working_loop())
+        tls: TLS = secrets.tls
+        server_name = chosen.pop("server_name", None)
+        if server_name is not None and tls is not False:
+            tls = {**(tls if isinstance(tls, Mapping) else {}), "server_name": server_name}
+        self._url = url_of(chosen.get("authority"), name)
+        self._channel = OwnChannel(name, tls=tls, options=chosen, loop=_working_loop())
         self._is_closed = False
 
     @property
@@ -162,6 +190,21 @@ class Channel:
         """The channel of `penstock.aio` on which the calls are made, for example to add interceptors of this
         package."""
         return self._channel
+
+    def add_interceptor(
+        self, interceptor: object, priority: int = 0, **filters: Any
+    ) -> Union[Registration, AddedInterceptor]:
+        """Adds an interceptor for the calls that are made from now on, also by methods that were made before. It is
+        one of penstock's (see `penstock.Channel.add_interceptor`, which has further arguments), or one of grpc.aio's
+        four kinds of client interceptors. Those of grpc.aio see a call before those of penstock do; among them the
+        highest ``priority`` is the first, and those with which the channel was made have 0. ``remove()`` of the
+        result removes it."""
+        kinds = kinds_of(interceptor)
+        if not kinds:
+            return self._channel.add_interceptor(interceptor, priority, **filters)
+        if filters:
+            raise TypeError(f"interceptors of grpc.aio have no filters: {', '.join(filters)}")
+        return self._added.add(interceptor, priority, kinds)
 
     async def __aenter__(self) -> Channel:
         return self
@@ -267,7 +310,7 @@ def insecure_channel(
     interceptors: Optional[List[Any]] = None,
 ) -> Channel:
     """A channel without TLS."""
-    return Channel(target, options, False, compression, interceptors)
+    return Channel(target, options, ChannelSecrets(False), compression, interceptors)
 
 
 def secure_channel(
@@ -278,20 +321,13 @@ def secure_channel(
     interceptors: Optional[List[Any]] = None,
 ) -> Channel:
     """A channel with ``credentials``: those that functions of `penstock.grpc` have made, or ``tls`` of
-    `penstock.Channel`. TypeError: they are neither; grpcio's own can't be read. NotImplementedError: they hold
-    credentials of calls."""
-    return Channel(target, options, _tls_of(target, credentials), compression, interceptors)
+    `penstock.Channel`. TypeError: they are neither; grpcio's own can't be read."""
+    return Channel(target, options, _secrets_of(credentials), compression, interceptors)
 
 
-def _tls_of(target: str, credentials: Union[TLS, ChannelCredentials]) -> TLS:
+def _secrets_of(credentials: Union[TLS, ChannelCredentials]) -> ChannelSecrets:
     if credentials is True or isinstance(credentials, Mapping):
-        return credentials
+        return ChannelSecrets(credentials if credentials is True else dict(credentials))
     if not isinstance(credentials, ChannelCredentials):
         raise TypeError(f"expected credentials of penstock.grpc, True or a mapping, not {credentials!r}")
-    secrets = channel_secrets(credentials)
-    if secrets.plugins:
-        raise NotImplementedError(
-            "credentials of calls: give each call its own, or add an interceptor to channel.penstock"
-        )
-    check_local(target, secrets)
-    return secrets.tls
+    return channel_secrets(credentials)

@@ -9,6 +9,7 @@ from typing import Any, AsyncIterator, Callable, Dict, Generator, Iterable, List
 from ..._aio.driver import call_on
 from ..._handles.objects import Uncopied
 from ..._handles.verdict import Kind
+from .._interceptors import Added
 from .._names import code_of
 from ._calls import MIXED, tell_all
 from ._theirs import EOF, LOCALLY_CANCELLED, AioRpcError, Metadata, UsageError, theirs
@@ -24,16 +25,22 @@ _KINDS = {
 }
 
 
-def sorted_out(interceptors: Iterable[Any]) -> Dict[Kind, List[Any]]:
-    """The interceptors of each kind of call. ValueError: one is of no kind."""
-    found: Dict[Kind, List[Any]] = {kind: [] for kind in _KINDS}
+def kinds_of(interceptor: object) -> List[Kind]:
+    """The kinds of calls for which ``interceptor``, one of grpc.aio's, is; empty: it is none of grpc.aio's."""
+    return [kind for kind, (base, _) in _KINDS.items() if isinstance(interceptor, base)]
+
+
+def added_at_first(interceptors: Iterable[Any]) -> Added:
+    """The interceptors with which a channel is made. ValueError: one is none of grpc.aio's."""
+    added = Added()
     for interceptor in interceptors:
-        kind = next((kind for kind, (base, _) in _KINDS.items() if isinstance(interceptor, base)), None)
-        if kind is None:
+        kinds = kinds_of(interceptor)
+        if not kinds:
             names = " or ".join(base.__name__ for base, _ in _KINDS.values())
             raise ValueError(f"Interceptor {interceptor} must be {names}.")
-        found[kind].append(interceptor)
-    return found
+        # grpc.aio uses such an interceptor for its first kind only.
+        added.add(interceptor, 0, kinds[:1])
+    return added
 
 
 class InterceptedCall(Uncopied):
