@@ -240,3 +240,25 @@ except KeyboardInterrupt:
         printed, complaints = process.communicate(timeout=60)
     assert complaints == ""
     assert "interrupted" in printed.split()
+
+
+LEFT_RUNNING = """
+import asyncio
+import penstock.aio
+
+made = threading.Event()
+
+async def main():
+    channel = penstock.aio.Channel(target, tls=False)
+    while True:
+        await channel.unary_unary("/penstock.Echo/Unary")(b"")
+        made.set()
+
+threading.Thread(target=lambda: asyncio.run(main(), debug=False), daemon=True).start()
+assert made.wait(20)
+print("ends")
+"""
+
+
+def test_a_loop_that_still_runs_at_the_end_of_the_process(server: str) -> None:
+    assert run_program(LEFT_RUNNING, server) == "ends\n"

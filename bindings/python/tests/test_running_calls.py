@@ -234,3 +234,17 @@ def test_functions_run_in_a_forked_child(server: str) -> None:
                 os._exit(result)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert told(lambda: hanging(channel))
+
+
+@pytest.mark.parametrize("kind", [LookupError, SystemExit, KeyboardInterrupt])
+def test_a_callback_that_raises_keeps_nothing_from_later_ones(channel: Channel, kind: type[BaseException]) -> None:
+    told = threading.Event()
+
+    def broken(call: Call) -> None:
+        raise kind("broken")
+
+    for callback in (broken, lambda call: told.set()):
+        call = hanging(channel)
+        call.add_done_callback(callback)
+        call.cancel()
+    assert told.wait(20)

@@ -72,7 +72,8 @@ class Driver:
         self.groups: weakref.WeakSet[Group] = weakref.WeakSet()
         self._process = process()
         self._loop = weakref.ref(loop)
-        loop.add_reader(self.runtime.fileno(), _Reader(self))
+        self._descriptor = self.runtime.fileno()
+        loop.add_reader(self._descriptor, _Reader(self))
 
     @property
     def is_usable(self) -> bool:
@@ -90,7 +91,8 @@ class Driver:
         if result not in (c.OK, c.E_BUSY, c.E_INTERRUPTED):
             loop = self._loop()
             if loop is not None and not loop.is_closed():
-                loop.remove_reader(self.runtime.fileno())
+                # The runtime may have been shut down, at the end of the process, and has no `fileno` then.
+                loop.remove_reader(self._descriptor)
 
     def end(self) -> None:
         """Called when the event loop is closed: no code can wait for a call any more. Ends all calls."""

@@ -66,7 +66,8 @@ def _run(functions: queue.SimpleQueue[Optional[Function]]) -> None:
             return
         try:
             function()
-        except Exception:
+        except BaseException:
+            # Also SystemExit: it is this function's own, and the thread has other functions to run.
             _logger.exception("a callback of a call raised")
         # Otherwise the last function would be kept until the next one comes.
         del function
