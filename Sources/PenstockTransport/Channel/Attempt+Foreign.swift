@@ -11,7 +11,6 @@ extension Attempt {
   func takeForeign(_ status: Status) {
     let foreign = ForeignFraming(status, ChannelTimer(.page(.passUnretained(self))))
     framing = foreign
-    readsStatus = true
     core.runtime.arm(foreign.patience, at: Time.after(Limits.foreignBodyNanoseconds, core.runtime.now))
   }
 

@@ -14,21 +14,23 @@ extension Attempt {
   }
 
   /// Whether the attempt waits for a connection, or for a free stream on a connection.
-  var isWaiting: Bool { call != nil && stream == nil && failure == nil }
+  var isWaiting: Bool { life.isWaiting }
 
   /// Finds a connection later than `start` does: once the whole request is known, or after a stream that sent nothing.
   func attachLate() { if isChoosy { core.ask(self) } else { core.attach(self) } }
 
   /// Opens a stream on `connection`, which can open at least one more stream.
   public func open(on connection: TransportConnection) {
-    guard let call, isWaiting else { return }
+    guard let call, life.mayOpen else { return }
     var all = PieceQueue()
     swap(&all, &pieces)
     let stream = connection.newStream(self, sending: all)
-    stream.endsAfterPieces = isHalfClosed && !isPacking
+    stream.endsAfterPieces = request == .whole
     self.stream = stream
+    life.handle(.opens)
     call._withUnsafeGuaranteedRef { $0.connection = connection.facts }
     stream.open()
+    check()
   }
 
   /// Tells the call's statistics that the attempt waits for `lack` from now on.
@@ -37,9 +39,9 @@ extension Attempt {
   /// How long the attempt may wait while the channel has no connection.
   public var patience: Patience {
     if call?._withUnsafeGuaranteedRef({ $0.request.settings.waitsForReady }) ?? false { return .anyTime }
-    return wasPickedAgain || isRepeat ? .oneConnection : .none
+    return life.wasPickedAgain || isRepeat ? .oneConnection : .none
   }
 
   /// Whether the attempt was picked again before and has to fail now, because no address can be connected to.
-  var isGivenUp: Bool { wasPickedAgain && patience < .anyTime && withCore { $0.pick == .fail } }
+  var isGivenUp: Bool { life.wasPickedAgain && patience < .anyTime && withCore { $0.pick == .fail } }
 }

@@ -21,7 +21,7 @@ extension Attempt {
     case .server:
       text.say("waiting for the server")
       if let peer = owner?.connection?.peer { text.say(" ").say(peer.view) }
-      if !isHalfClosed { text.say(", or for the caller to send") }
+      if request == .open { text.say(", or for the caller to send") }
     case .running, .hop, .taken, .demand, .loop, .nobody: break
     }
   }

@@ -13,7 +13,10 @@ import PenstockHTTP
 /// When the call calls a function of the attempt, this function does not call the call back. It only records, and
 /// `runInTurn` reports to the call later in the same turn of the event loop.
 ///
-/// The fields are ordered so that an attempt takes only 144 bytes.
+/// What it knows of its call is in three states, each with its table: `AttemptLife`, `AttemptRequest` and
+/// `AttemptAnswer`. AttemptInvariants.swift says what always holds.
+///
+/// The fields are ordered so that an attempt takes only 132 bytes.
 final class Attempt: StreamOwner, TurnTask, Queued {
   /// The channel's core. The reference is not counted: the core is used only with a call, which holds the channel.
   private let channel: Unmanaged<ChannelCore>
@@ -25,33 +28,20 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   var stream: TransportStream?
   /// The pieces of the request's body, until there is a stream that sends them.
   var pieces = PieceQueue()
-  private(set) var isHalfClosed = false
-  /// Whether no message may arrive before the call's half-close, because it is a bidi call on a half-duplex stream.
-  private var takesTurns = false
-  private var headersCame = false
-  /// Whether the body contains the call's status. The body is then read even if the call asks for no message.
-  var readsStatus = false
+  var life = AttemptLife.new
+  private(set) var request = AttemptRequest.open
+  /// Of `TurnWork`, which alone sets it: the attempt may have a turn in any state.
   var isScheduled = false
-  private(set) var wasPickedAgain = false
-  /// Whether the call's hops, or its request's `EndpointWish`, take part in the choice of the endpoint.
+  /// Whether the call's hops, or its request's `EndpointWish`, take part in the choice of the endpoint. Known at the
+  /// start, and the same in all states.
   private(set) var isChoosy = false
-  private(set) var order = Order.first
+  var order = Order.first
   var isRepeat: Bool { order != .first }
   /// The value of the stream's `piecesSent` that was last reported to the call.
-  private var told: UInt32 = 0
-  /// The size of `message` in bytes as it was received; it may have been compressed.
-  private var messageSize: UInt32 = 0
+  var told: UInt32 = 0
   /// The index of this attempt in the channel's list of attempts; -1: it is not in the list.
   @Small var listIndex = -1
-  private var message: Message?
-  private var trailers: Status?
-  /// A status that ends the call once `message` was delivered.
-  private(set) var failure: Status?
-  /// The result of the response's head, until it is reported to the call.
-  private var head: ResponseStart?
-
-  /// The size in bytes of the largest message that is offered to the call before the call has asked for a message.
-  private static let aheadLimit = 512
+  var answer = AttemptAnswer()
 
   init(_ channel: Unmanaged<ChannelCore>, _ order: Order = .first) {
     self.channel = channel
@@ -73,12 +63,16 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   // MARK: From the call
 
   override func start(_ call: Call) {
-    if begins(call), mayOpen { withCore { $0.attach(self) } }
+    begin(call)
+    if life.mayOpen { withCore { $0.attach(self) } }
+    check()
   }
 
   override func startChoosing(_ call: Call) {
     isChoosy = true
-    if begins(call), mayOpen { core.ask(self) }
+    begin(call)
+    if life.mayOpen { core.ask(self) }
+    check()
   }
 
   override func offered(_ name: ByteView?) -> ByteBuffer? {
@@ -90,35 +84,34 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   /// The call; nil before the start and after the end.
   var owner: Call? { call?.takeUnretainedValue() }
 
-  /// Whether the framing can make the request headers now.
-  private var mayOpen: Bool {
-    return borrow(framing) { $0.opening == .atOnce || (isHalfClosed && !$0.isPacking) } ?? false
-  }
-
   /// Starts with the whole request. The stream opens after that, so it begins to send once instead of three times.
   override func start(_ call: Call, saying message: Message) {
-    guard begins(call) else { return }
-    isHalfClosed = true
+    begin(call)
+    if life == .stopped { return }
     send(message)
-    if failure == nil, mayOpen { withCore { $0.attach(self) } }
+    request.handle(.halfCloses(isPacking: isPacking))
+    if life == .gathering, request == .whole { life.handle(.gathered) }
+    if life.mayOpen { withCore { $0.attach(self) } }
+    check()
   }
 
-  private func begins(_ call: Call) -> Bool {
+  private func begin(_ call: Call) {
     self.call = .passUnretained(call)
-    return withCore { core in
-      framing = core.defaults.framings.make(call.request, core.defaults)
+    withCore { core in
+      let framing = core.defaults.framings.make(call.request, core.defaults)
+      self.framing = framing
+      life.handle(.begins(gathers: framing.opening == .whole))
       core.begin(self)
       if let closed = core.closedBecause {
         failSoon(closed.status)
       } else if core.defaults.privacy != .tls, core.isTooOpen(call.request.settings) {
         failSoon(Status(.unauthenticated, "the call has credentials, and the channel is not secure (no TLS)"))
       }
-      return failure == nil
     }
   }
 
   override func send(_ message: Message) {
-    guard let call, failure == nil else { return }
+    guard let call, !answer.hasFailed else { return }
     guard let framed = borrow(framing, { $0.encode(message) }) else { return }
     send(framed, call)
   }
@@ -139,28 +132,33 @@ final class Attempt: StreamOwner, TurnTask, Queued {
 
   /// Does the next slice of a large message. One slice runs per turn, so that other calls are served in between.
   private func pack() {
-    guard let call, let framing, failure == nil else { return }
+    guard let call, let framing, !answer.hasFailed else { return }
     withCore { $0.runtime.mark.isStale = true }
     send(framing.encodeNext(), call)
-    if framing.isPacking { core.work.scheduleLater(self) } else if isHalfClosed { halfClose() }
-  }
-
-  override func halfClose() {
-    isHalfClosed = true
-    if hasRest, !addRest() { return }
-    _ = borrow(stream) { $0.endBody() }
-    if stream == nil, failure == nil, borrow(framing, { $0.opening == .whole }) == true {
-      attachLate()
+    if framing.isPacking {
+      core.work.scheduleLater(self)
+    } else if request == .closing {
+      request.handle(.packed)
+      endRequest()
     }
   }
 
-  private var hasRest: Bool { return borrow(framing) { $0.rest != .nothing } ?? false }
+  override func halfClose() {
+    // A call may half-close again: a hop did it first, or the whole request was given at the start.
+    guard request == .open else { return }
+    request.handle(.halfCloses(isPacking: isPacking))
+    if request == .whole { endRequest() }
+    check()
+  }
 
-  /// Adds the end of the body that the framing has kept. False: a message is not framed yet.
-  private func addRest() -> Bool {
-    if isPacking { return false }
-    if let call, let framing, failure == nil { send(framing.lastPiece(), call) }
-    return true
+  /// Ends the body of the request, with the bytes that the framing has kept for its end.
+  private func endRequest() {
+    if let call, let framing, framing.rest != .nothing, !answer.hasFailed { send(framing.lastPiece(), call) }
+    _ = borrow(stream) { $0.endBody() }
+    if life == .gathering {
+      life.handle(.gathered)
+      attachLate()
+    }
   }
 
   override func another(isRepeat: Bool) -> CallBelow {
@@ -169,16 +167,18 @@ final class Attempt: StreamOwner, TurnTask, Queued {
 
   /// Schedules the delivery of the arrived message or end for the end of this turn. The stream reports later bytes.
   override func pull() {
-    guard call != nil, let stream,
-      message != nil || failure != nil || !stream.bodyIsEmpty || stream.end != nil
-    else { return }
+    guard call != nil, let stream, answer.isPending || !stream.bodyIsEmpty || stream.end != nil else {
+      return
+    }
     core.work.schedule(self)
   }
 
   override func reset() {
     countLate()
     call = nil
+    life.handle(.ends)
     leave(.cancelled)
+    check()
   }
 
   // MARK: The connection
@@ -190,8 +190,10 @@ final class Attempt: StreamOwner, TurnTask, Queued {
 
   func failSoon(_ status: Status) {
     if stream?.lacksConnection == true { notesWait(for: .nothing) }
-    if failure == nil { failure = status }
+    answer.fails(status)
+    life.handle(.fails)
     core.work.schedule(self)
+    check()
   }
 
   override func streamOpens(_ stream: TransportStream, _ fields: FieldList) -> Bool {
@@ -221,83 +223,27 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     }
   }
 
-  private var now: UInt64 { withCore { $0.runtime.now } }
+  var now: UInt64 { withCore { $0.runtime.now } }
 
   override func streamReceives(head block: HeaderBlock, endsStream: Bool) {
-    head = borrow(framing) { $0.responseHeaders(block, endsStream: endsStream) }
+    _ = borrow(framing) { answer.comes($0.responseHeaders(block, endsStream: endsStream)) }
   }
 
   override func streamReceives(trailers block: HeaderBlock) {
     // If the trailers have no status, a status from the body stays.
-    if let status = borrow(framing, { $0.status(ofTrailers: block) }) ?? nil { trailers = status }
+    if let status = borrow(framing, { $0.status(ofTrailers: block) }) ?? nil { answer.says(status) }
   }
 
-  private var wantsMessage: Bool { call?._withUnsafeGuaranteedRef { $0.wantsMessage } ?? false }
+  var wantsMessage: Bool { call?._withUnsafeGuaranteedRef { $0.wantsMessage } ?? false }
 
-  override func streamReceives(_ bytes: ByteView) -> Int {
-    guard message == nil, failure == nil, wantsMessage else { return takeLast(bytes) }
-    let taken = takeMessage(bytes)
-    if message == nil || taken == bytes.count { return taken }
-    return taken + takeLast(ByteView(rebasing: bytes[taken...]))
-  }
-
-  private func takeMessage(_ bytes: ByteView) -> Int {
-    borrow(framing) { framing in
-      // The call may be paused at the headers. Until it knows of them, only a message that has arrived as a whole is
-      // decoded, because that needs no further memory.
-      guard headersCame || (headersWait && framing.beginsWithMessage(bytes)), !framing.isBusy else {
-        return 0
-      }
-      return decode(bytes, framing)
-    } ?? 0
-  }
-
-  /// Decodes the frame with the status, if `bytes` begin with it. It needs no demand, because trailers need none either.
-  private func takeLast(_ bytes: ByteView) -> Int {
-    guard headersCame || headersWait, failure == nil else { return 0 }
-    return borrow(framing) { framing in
-      framing.beginsWithLast(bytes) && !framing.isBusy ? decode(bytes, framing) : 0
-    } ?? 0
-  }
+  override func streamReceives(_ bytes: ByteView) -> Int { decodeAhead(bytes) }
 
   override func streamSpace() -> UnsafeMutableRawBufferPointer? {
-    guard message == nil, failure == nil, headersCame, wantsMessage else { return nil }
-    return framing?.space()
-  }
-
-  /// Whether the headers were received and not yet reported to the call.
-  private var headersWait: Bool {
-    if case .headers = head { return true }
-    return false
-  }
-
-  /// Decodes `bytes` up to the end of one message, and stores the message. Returns the number of used bytes.
-  private func decode(_ bytes: ByteView, _ framing: Framing) -> Int {
-    let (consumed, step) = framing.decode(bytes)
-    take(step)
-    return consumed
-  }
-
-  private func take(_ step: consuming BodyStep) {
-    switch consume step {
-    case .needsMore, .busy: break
-    case .message(let whole, let size):
-      if takesTurns, !isHalfClosed,
-        call?._withUnsafeGuaranteedRef({ $0.takesTurns(hasMessage: true) }) ?? false
-      {
-        return failSoon(TransportStream.halfDuplex())
-      }
-      if size < whole.count { withCore { $0.runtime.mark.isStale = true } }
-      message = whole
-      messageSize = UInt32(clamping: size)
-    case .trailers(let status): trailers = status
-    case .failed(let status): failure = status
-    }
+    answer.ahead == .anything && wantsMessage ? framing?.space() : nil
   }
 
   override func streamChanged(_ stream: TransportStream) {
-    guard stream === self.stream else { return }
-    proceed()
+    if stream === self.stream { proceed() }
   }
 
   func runInTurn() {
@@ -306,132 +252,13 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     proceed()
   }
 
-  /// Calls `body` with the call, if there is one. The call is retained, because it may end within `body` and be freed.
-  @inline(__always)
-  private func withRetainedCall(_ body: (Call) -> Void) {
-    guard let call else { return }
-    _ = call.retain()
-    call._withUnsafeGuaranteedRef(body)
-    call.release()
-  }
-
-  /// Reports everything that has arrived. The caller holds the attempt.
-  private func proceed() { withRetainedCall { proceed($0) } }
-
-  /// Reports to the call everything that has arrived, in order. Each step may end the call or the attempt.
-  private func proceed(_ call: Call) {
-    var hasDelivered = false
-    guard let stream else {
-      if let failure { finish(failure, call) }
-      return
-    }
-    noteSending(stream, call)
-    guard self.stream === stream, self.call != nil else { return }
-    call.measures.received.wireBytes.add(stream.takeCount())
-    if let start = head.take() {
-      guard takeHeaders(start, stream, call) else { return }
-    }
-    while self.stream === stream, self.call != nil {
-      if message != nil {
-        guard call.wantsMessage, let whole = message.take() else { return }
-        call.measures.firstMessageAt.setOnce(now)
-        call.measures.received.messages.add(1)
-        call.measures.received.bytes.add(whole.count)
-        call.measures.received.compressedBytes.add(Int(messageSize))
-        call.inboundMessage(whole)
-        hasDelivered = true
-      } else if let failure {
-        finish(failure, call)
-      } else if framing?.isBusy == true {
-        return core.work.scheduleLater(self)
-      } else if !stream.bodyIsEmpty, headersCame || readsStatus, let framing {
-        // The last message is not offered ahead of demand. The status would have to wait behind a message that the call
-        // has not asked for.
-        if hasDelivered, !call.wantsMessage,
-          framing.beginsWithTwo(stream.body, limit: Attempt.aheadLimit)
-        {
-          call.offerMessage()
-          guard self.stream === stream, self.call != nil else { return }
-        }
-        // When the stream has ended, the rest is decoded even if the call has not asked for it, because a message that
-        // is cut off is an error.
-        guard call.wantsMessage || stream.end != nil || readsStatus else { return }
-        let consumed = decode(stream.body, framing)
-        stream.consume(consumed)
-      } else if let end = stream.end {
-        if let framing, framing.hearsEnd, end.isComplete {
-          framing.hearsEnd = false
-          take(framing.bodyEnds())
-        } else {
-          conclude(end, stream, call)
-        }
-      } else {
-        return
-      }
-    }
-  }
-
-  private func noteSending(_ stream: TransportStream, _ call: Call) {
-    guard call.hearsSent else { return }
-    // The difference may be negative after the attempt was picked again, because the new stream counts from 0.
-    let sent = Int32(bitPattern: stream.piecesSent &- told)
-    if sent > 0 {
-      told = stream.piecesSent
-      call.transportSent(Int(sent))
-    }
-  }
-
-  /// Reports the headers to the call. False: the attempt has ended.
-  private func takeHeaders(_ start: ResponseStart, _ stream: TransportStream, _ call: Call) -> Bool {
-    switch start {
-    case .informational: return true
-    case .statusInBody:
-      readsStatus = true
-      return true
-    case .headers(let metadata):
-      headersCame = true
-      call.measures.headersAt.setOnce(now)
-      call.inboundHeaders(metadata)
-      return self.call != nil && self.stream === stream
-    case .foreign(let status):
-      takeForeign(status)
-      return true
-    case .ended(let status):
-      finish(status, call)
-      return false
-    }
-  }
-
-  private func conclude(_ end: StreamEnd, _ stream: TransportStream, _ call: Call) {
-    if case .neverSent = end, core.closedBecause == nil, !isGivenUp {
-      wasPickedAgain = true
-      pieces = stream.takePieces()
-      self.stream = nil
-      takesTurns = false
-      return attachLate()
-    }
-    order = .again
-    if case .refused = end { order = .afterRefusal }
-    var isLate = false
-    if case .cancelled = end, let deadline = call.request.deadline {
-      core.runtime.refreshNow()
-      isLate = deadline <= now
-    }
-    if let status = borrow(framing, { $0.status(end, trailers: trailers.take(), deadlineHasPassed: isLate) })
-    {
-      if !headersCame, !readsStatus, core.closedBecause == nil {
-        status.canRepeat = stream.repeats(end, call.request.settings.idempotency)
-      }
-      finish(status, call)
-    }
-  }
-
   override func streamJoins(_ stream: TransportStream, _ facts: ConnectionFacts) {
     call?._withUnsafeGuaranteedRef { call in
       call.connection = facts
-      takesTurns = stream.isHalfDuplex && call.request.kind == .bidi
-      if takesTurns, !isHalfClosed, call.takesTurns(hasMessage: false) { awaited() }
+      life.handle(.joins(takesTurns: stream.isHalfDuplex && call.request.kind == .bidi))
+      if needsTurn, call.takesTurns(hasMessage: false) { awaited() }
     }
+    check()
   }
 
   override func streamWaits(_ stream: TransportStream) {
@@ -439,20 +266,36 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   }
 
   override func awaited() {
-    if takesTurns, !isHalfClosed, call != nil { failSoon(TransportStream.halfDuplex()) }
+    if needsTurn { failSoon(TransportStream.halfDuplex()) }
+  }
+
+  /// Whether no message may arrive yet, because the call has to half-close first.
+  var needsTurn: Bool { life.takesTurns && request == .open }
+
+  // MARK: The end
+
+  /// Calls `body` with the call, if there is one. The call is retained, because it may end within `body` and be freed.
+  @inline(__always)
+  func withRetainedCall(_ body: (Call) -> Void) {
+    guard let call else { return }
+    _ = call.retain()
+    call._withUnsafeGuaranteedRef(body)
+    call.release()
   }
 
   /// Ends the call with a status from the transport.
   func finish(_ status: Status) { withRetainedCall { finish(status, $0) } }
 
-  private func finish(_ status: Status, _ call: Call) {
+  func finish(_ status: Status, _ call: Call) {
     self.call = nil
+    life.handle(.ends)
     var why = Leave.cancelled
     // The answer is complete. "When a client receives Trailers before the client's END_STREAM, then the client should
     // send RST_STREAM with NO_ERROR" (gRPC over HTTP2, "Early Server Closure").
     if let end = stream?.end, end.isComplete { why = .done }
     count(call, status.code == .ok)
     leave(why)
+    check()
     call.inboundStatus(status)
   }
 
@@ -474,8 +317,8 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   /// Leaves the stream, and releases all objects that the attempt holds, because it has no call any more.
   private func leave(_ why: Leave) {
     if borrow(stream, { $0.leave(why) }) == nil { withCore { $0.forgetWaiting() } }
-    if message != nil { message = nil }
-    if readsStatus, let timer = framing?.timer { core.runtime.disarm(timer) }
+    answer.drop()
+    if answer.readsStatus, let timer = framing?.timer { core.runtime.disarm(timer) }
     pieces.removeAll()
     withCore { $0.end(self) }
   }
