@@ -101,6 +101,9 @@ extension ParsedChannelOptions {
       /// gRPC's service config: settings of methods, and how calls are spread over addresses; docs/channel.md has its
       /// fields. Default: {}.
       case "service_config": readServiceConfig(option) { transport.service = $0 }
+      /// Whether the retry policies of the service config apply. Requests that a server has certainly not processed
+      /// are sent again in any case.
+      case "retries": option.bool { transport.retries = $0 }
       /// The largest number of HTTP/2 connections to one address, whatever the service config's
       /// connectionScaling demands.
       case "max_connections_per_subchannel": option.count(1...1024) { transport.mostConnections = $0 }

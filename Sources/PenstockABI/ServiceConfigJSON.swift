@@ -17,9 +17,7 @@ func readServiceConfig(_ reader: JSONReader, _ into: (ServiceConfig) -> Void) ->
       if let newer = reader.member("loadBalancingConfig"), !newer.isNull { return nil }
       return readPolicyName(field) { config.balancing.policy = $0 }
     case "methodConfig": return field.elements { readMethod($0, into: config) }
-    case "retryThrottling":
-      config.ignored.retryThrottling = true
-      return nil
+    case "retryThrottling": return readThrottle(field) { config.retryThrottle = $0 }
     case "healthCheckConfig":
       return field.fields { key, field in
         bytesEqual(key, "serviceName") ? field.string { config.healthService = $0 } : nil
@@ -55,9 +53,7 @@ private func readMethod(_ reader: JSONReader, into service: ServiceConfig) -> Fa
     case "timeout": return field.duration { config.timeout = $0 }
     case "maxRequestMessageBytes": return field.uint32 { config.maxRequestBytes = $0 }
     case "maxResponseMessageBytes": return field.uint32 { config.maxResponseBytes = $0 }
-    case "retryPolicy":
-      service.ignored.retryPolicy = true
-      return nil
+    case "retryPolicy": return readRetry(field) { config.retry = $0 }
     case "hedgingPolicy":
       service.ignored.hedgingPolicy = true
       return nil
@@ -65,6 +61,9 @@ private func readMethod(_ reader: JSONReader, into service: ServiceConfig) -> Fa
     }
   }
   if let failure { return failure }
+  if config.retry != nil, let hedging = reader.member("hedgingPolicy"), !hedging.isNull {
+    return reader.fail(because: ("it has a retryPolicy and a hedgingPolicy" as StaticString).bytes)
+  }
   return names?.elements { one in
     var name = MethodName()
     let failure = one.fields { key, field in
@@ -218,12 +217,12 @@ private func readOutliers(_ reader: JSONReader, into config: inout BalancerConfi
 
 extension JSONReader {
   /// Calls `body` for each member that is not null. A field that is null counts as absent.
-  fileprivate func fields(_ body: (_ key: ByteView, _ field: JSONReader) -> Failure?) -> Failure? {
+  func fields(_ body: (_ key: ByteView, _ field: JSONReader) -> Failure?) -> Failure? {
     members { key, field in field.isNull ? nil : body(key, field) }
   }
 
   /// Reads a whole number from 0 to `most`; JSON may have it as a string.
-  fileprivate func uint32(most: Int = 4_294_967_295, _ into: (Int) -> Void) -> Failure? {
+  func uint32(most: Int = 4_294_967_295, _ into: (Int) -> Void) -> Failure? {
     guard let string else { return count(0...most, into) }
     var number = 0
     for byte in string {
@@ -237,7 +236,7 @@ extension JSONReader {
 
   /// Reads a google.protobuf.Duration such as "1.5s", and passes it on in nanoseconds. If the duration is too
   /// long for a UInt64, it becomes the largest UInt64.
-  fileprivate func duration(_ into: (UInt64) -> Void) -> Failure? {
+  func duration(_ into: (UInt64) -> Void) -> Failure? {
     guard let nanoseconds = string.flatMap({ duration($0) }) else {
       return fail("a duration from 0 s, such as \"1.5s\"", hasType: string != nil)
     }

@@ -57,6 +57,7 @@ private func name(_ what: TraceNote.What) -> StaticString {
   case .resolved: "resolved"
   case .endedByHop: "ended_by_hop"
   case .restarted: "restarted"
+  case .retries: "retries"
   case .notRestarted: "not_restarted"
   case .redirected: "redirected"
   case .sideCall: "side_call"
@@ -92,6 +93,7 @@ private func json(_ note: TraceNote, _ record: CallRecord, _ log: TraceLog) -> J
     case .resolved: if note.verdict == nil { object.set("code", JSON.int(note.detail)) }
     case .transport: if note.event == .status { object.set("code", JSON.int(note.detail)) }
     case .restarted: object.set("restarts", JSON.int(note.detail))
+    case .retries: object.set("after_us", JSON.int(note.detail / 1000))
     case .notRestarted:
       let outcome = Outcome(rawValue: Int32(truncatingIfNeeded: note.detail)) ?? .state
       object.set("why", JSON.string(outcome.name))
@@ -147,6 +149,7 @@ private func json(_ holder: Holder, _ words: ByteBuffer, _ now: UInt64) -> JSON.
   case .hop(let standing):
     return made(state(standing), standing.name, since: standing.state == .unasked ? nil : standing.since)
   case .taken(let hop): return made("taken", hop)
+  case .retry: return made("retry")
   case .name: return made("name")
   case .connection: return made("connection")
   case .slot: return made("slot")

@@ -51,8 +51,12 @@ open class CallBelow {
   /// half-duplex (no message arrives before the half-close), the attempt ends the call.
   open func awaited() {}
   /// Makes the next attempt, with the options of this one, for a call that is sent again. `isRepeat`: the server has
-  /// certainly not processed this attempt, and the library repeats it by itself. Otherwise a hop restarts the call.
+  /// certainly not processed this attempt, and the library repeats it by itself. Otherwise a hop or a retry policy
+  /// sends the request again, and the attempt is treated as that of a new call.
   open func another(isRepeat: Bool) -> CallBelow { self }
+  /// How long the call should wait, in nanoseconds, before its request is sent again by the retry policy of its method;
+  /// nil: it is not sent again. This attempt has ended with `status`. `count` then includes the further attempt.
+  open func waitToRetry(after status: Status, of call: Call, _ count: inout RetryCount) -> UInt64? { nil }
   /// The call has ended, so the attempt frees its stream (it sends RST_STREAM with CANCEL if the stream is
   /// open), and delivers nothing more.
   open func reset() {}
@@ -128,6 +132,8 @@ open class CallLoop {
   open func setDeadline(_ call: Call, _ time: UInt64?) {}
   /// Sets a timer that resolves `ticket` with the verdict NEXT at `time`.
   open func resume(_ ticket: UInt64, of call: Call, at time: UInt64) {}
+  /// Sets a timer that carries `input` out at `time`, unless the call has ended before.
+  open func perform(_ input: Call.Input, of call: Call, at time: UInt64) {}
   /// Issues a ticket for `event`, which a callback of `hop` may pause or hold. `start` is the request that
   /// the ticket's owner may change while the event waits. Returns 0 if there are no more tickets. Called on
   /// the driving thread only, and on any thread once `shareTickets` was called.

@@ -1,8 +1,8 @@
 import PenstockWire
 
-// A call is sent again either because a hop returns RESTART, or because the server has certainly not
-// processed the request. Both cases call `again` with a `Cut`: the point of the chain from which the call is
-// sent again. A redirect in on_status is a RESTART whose start has another route.
+// A call is sent again because a hop returns RESTART, because the server has certainly not processed the request, or
+// because its method's retry policy says so. All cases call `again` with a `Cut`: the point of the chain from which the
+// call is sent again. A redirect in on_status is a RESTART whose start has another route.
 
 /// The state of the `Cut` above the attempt: the point from which the call is sent again if the server has
 /// not processed it. Most calls need no `Cut` object there, because their request leaves in one step
@@ -37,9 +37,13 @@ public enum Repeat: Equatable, Sendable {
   /// The server has refused the request (REFUSED_STREAM), which it has certainly not processed. It may take the
   /// request when other requests have ended, so the request may be repeated several times.
   case refused
+  /// The server may have acted on the request, or could not be reached. The request is repeated only if its method's
+  /// retry policy wants that.
+  case byPolicy
 }
 
-/// Decides whether another attempt follows a failed one. It does no I/O and reads no clock.
+/// Decides whether another attempt follows at once. It does no I/O and reads no clock. A further attempt by the method's
+/// retry policy is decided below (`CallBelow.waitToRetry`), because the policy is the channel's.
 enum RetryPolicy {
   /// Allows one more attempt for a request that is `unprocessed`, any number of attempts for a request that is
   /// `passedOver`, and `mostRefusals` for one that is `refused`. Attempts after a refusal are not counted
@@ -57,7 +61,7 @@ enum RetryPolicy {
     case (.transparent, .unprocessed): restarts == refusals ? .again : .pass
     case (.transparent, .passedOver): .again
     case (.transparent, .refused): refusals < RetryPolicy.mostRefusals ? .again : .pass
-    case (.transparent, .no): .pass
+    case (.transparent, .no), (.transparent, .byPolicy): .pass
     }
   }
 }
@@ -220,23 +224,32 @@ extension Call {
       if status.canRepeat == .refused { say(failure, in: status) }
       return false
     }
-    guard
-      RetryPolicy.transparent.ended(status.canRepeat, after: cut.restarts, refusals: cut.refusals) == .again
-    else {
-      if status.canRepeat == .refused {
-        // `mostRefusals`
-        status.add(", and ten times more when the request was sent again")
+    cut.wait = nil
+    switch RetryPolicy.transparent.ended(status.canRepeat, after: cut.restarts - Int(cut.retries.previous),
+      refusals: cut.refusals)
+    {
+    case .again: if status.canRepeat == .refused { cut.refusals += 1 }
+    case .pass:
+      guard let retry = below?.waitToRetry(after: status, of: self, &cut.retries) else {
+        if status.canRepeat == .refused {
+          // `mostRefusals`
+          status.add(", and ten times more when the request was sent again")
+        }
+        return false
       }
-      return false
+      let (until, isOver) = loop.now.addingReportingOverflow(retry)
+      cut.wait = RetryWait(until: isOver ? .max : until, status: status)
+      if trace != nil { note(.retries, nil, .status, detail: Int(clamping: retry)) }
     }
-    if status.canRepeat == .refused { cut.refusals += 1 }
     if let start = cut.start, !request.become(start) { return false }
+    request.previousAttempts = cut.retries.previous
     var asked = demandBelow
     for hop in hops[cutAt...].reversed() where hop.isEntered { asked = hop.owed }
     cut.unanswered = asked
     sentAgain = 0
     again(
-      cut, from: cutAt, untold: hearsSent ? cut.untold : 0, (cut.below ?? below)?.another(isRepeat: true))
+      cut, from: cutAt, untold: hearsSent ? cut.untold : 0,
+      (cut.below ?? below)?.another(isRepeat: cut.wait == nil))
     if trace != nil { note(.restarted, nil, .status, detail: cut.restarts) }
     return true
   }
@@ -297,6 +310,7 @@ extension Call {
     _ = dropBottom()
     setBottom(.start)
     sentAgain = 0
+    request.previousAttempts = 0
     again(cut, from: hop.index + 1, untold: hop.inFlight, cut.below?.another(isRepeat: false))
     return true
   }
@@ -340,13 +354,18 @@ extension Call {
     frontierDemand = cut.unanswered
     measures.headersAt.set(0)
     measures.firstMessageAt.set(0)
-    pending.append(.replay(cut, first))
+    if let wait = cut.wait {
+      loop.perform(.replay(cut, first), of: self, at: wait.until)
+    } else {
+      pending.append(.replay(cut, first))
+    }
   }
 
   /// Sends the events recorded in `cut` again, unless they have been dropped since the step was queued
   /// (invariant I3).
   func replay(_ cut: Cut, _ first: Int) {
     guard cut.state == .waiting else { return }
+    cut.wait = nil
     row?._withUnsafeGuaranteedRef { $0.forgetReplaced() }
     let hop = first > 0 && hops[first - 1].cut === cut ? hops[first - 1] : nil
     let restarts = cut.restarts

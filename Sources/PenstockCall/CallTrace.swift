@@ -16,6 +16,8 @@ public struct TraceNote {
     /// processed the request. `detail` says how often the call has been sent again from this hop, or from the
     /// attempt.
     case restarted
+    /// The request will be sent again by its method's retry policy, after a wait.
+    case retries
     /// A RESTART was not possible; `detail` is the `Outcome` that says why.
     case notRestarted
     /// The call was sent to another channel.

@@ -57,6 +57,10 @@ public final class Cut {
   private(set) var restarts = 0
   /// How often that was because the server has refused the request (`Repeat.refused`).
   var refusals = 0
+  /// How often that was because of the method's retry policy.
+  var retries = RetryCount()
+  /// Until when the recorded events wait, if it is by that policy that they are sent again; nil: they don't wait.
+  var wait: RetryWait?
   /// The number of messages that were asked for below and have not come yet.
   var unanswered = 0
   /// How many messages have passed the `Cut` above the attempt, but were not reported as sent (invariant

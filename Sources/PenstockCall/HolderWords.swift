@@ -33,6 +33,7 @@ extension Call {
       _ = text.append(event.name)
     case .hop(let standing): append(standing, to: text)
     case .taken(let hop): append("taken by ", hop, ", which has not answered", to: text)
+    case .retry: if let wait = bottomCut?.wait { append(wait, to: text) }
     case .name, .connection, .slot, .endpoint, .server: below?.sayWait(for: holder, text)
     case .demand: _ = text.append("waiting for the caller to ask for a message")
     case .loop: _ = text.append("about to go on")
@@ -54,6 +55,14 @@ extension Call {
     let now = withLoop { $0.clock }
     append(now > standing.since ? (now - standing.since) / 1_000_000 : 0, to: text)
     _ = text.append(" ms")
+  }
+
+  private func append(_ wait: RetryWait, to text: ByteBuffer) {
+    let now = withLoop { $0.clock }
+    _ = text.append("waiting ")
+    append(wait.until > now ? (wait.until - now) / 1_000_000 : 0, to: text)
+    _ = text.append(" ms to send the request again after ") && text.append(wait.status.code.name)
+    if !wait.status.message.isEmpty { _ = text.append(": ") && text.append(wait.status.message) }
   }
 
   private func append(

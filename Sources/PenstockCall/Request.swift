@@ -27,6 +27,8 @@ public final class Request {
   public private(set) var metadata: Metadata
   private var end = UInt64.max
   public var settings = CallSettings()
+  /// How many attempts a retry policy has made before this one, as the server is told.
+  public var previousAttempts: UInt8 = 0
   public let kind: CallKind
   /// The routes (channels to which hops have redirected the request), the latest last. Earlier ones are kept
   /// because another thread may still read them.
@@ -90,9 +92,9 @@ public final class Request {
     guard let otherPath else { return ByteView(rebasing: firstPath.view.dropLast()) }
     return ByteView(rebasing: otherPath.view.dropLast())
   }
-  /// Whether the request has none of its own of these: labels, metadata, credentials.
+  /// Whether the request has none of its own of these: labels, metadata, credentials, previous attempts.
   public var hasOnlyDefaults: Bool {
-    labels == nil && metadata.count == 0 && settings.credentials == nil
+    labels == nil && metadata.count == 0 && settings.credentials == nil && previousAttempts == 0
   }
   public var authorityView: ByteView? { authority.map { ByteView(rebasing: $0.view.dropLast()) } }
 

@@ -36,6 +36,8 @@ public enum Holder {
   case hop(Standing)
   /// The hop that has returned TAKE, and so has to answer the call.
   case taken(name: ByteBuffer)
+  /// The request waits until it is sent again by the retry policy of its method.
+  case retry
   /// The attempt waits for the addresses of the target's name.
   case name
   case connection
@@ -100,7 +102,7 @@ extension Call {
     }
     if let oldest { return .hop(oldest) }
     for hop in hops where hop.life == .answering { return .taken(name: hop.registration.name) }
-    if leg == .unstarted { return .loop }
+    if leg == .unstarted { return bottomCut?.wait == nil ? .loop : .retry }
     switch borrow(below, { $0.lacks }) ?? .nothing {
     case .name: return .name
     case .connection: return .connection

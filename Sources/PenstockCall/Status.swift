@@ -34,6 +34,7 @@ public final class Status {
   /// Whether the request may be repeated after this status. The code that knows how the attempt ended sets
   /// it.
   public var canRepeat = Repeat.no
+  public var pushback = Pushback.none
   public var isReadOnly = false {
     willSet { if newValue { settleTrailers() } }
     didSet { made?.isReadOnly = isReadOnly }

@@ -12,6 +12,20 @@ public struct Backoff: Equatable, Sendable {
     public var jitter = 0.2
 
     public init() {}
+
+    /// The wait that follows `count` shorter ones, in nanoseconds. `random` is a uniformly distributed random number.
+    public func wait(_ count: Int, random: UInt64) -> UInt64 {
+      var wait = min(initial, most)
+      for _ in 0..<count { wait = Backoff.scale(wait, by: multiplier, most: most) }
+      return spread(wait, random: random)
+    }
+
+    /// `wait`, made longer or shorter by `jitter`.
+    func spread(_ wait: UInt64, random: UInt64) -> UInt64 {
+      // A number from -1 to 1, made from the random number.
+      let deviation = Double(random >> 11) / Double(UInt64(1) << 52) - 1
+      return Backoff.scale(wait, by: 1 + jitter * deviation, most: .max)
+    }
   }
 
   /// How many attempts were begun with this back-off.
@@ -34,12 +48,10 @@ public struct Backoff: Equatable, Sendable {
   /// Notes that an attempt begins now, while a connection of an earlier attempt is still in use: the wait
   /// does not become longer. Returns the earliest time of the next attempt.
   public func begin(beside now: UInt64, _ policy: Policy, random: UInt64) -> UInt64 {
-    // A number from -1 to 1, made from the random number.
-    let deviation = Double(random >> 11) / Double(UInt64(1) << 52) - 1
-    return Time.after(Backoff.scale(wait, by: 1 + policy.jitter * deviation, most: .max), now)
+    Time.after(policy.spread(wait, random: random), now)
   }
 
-  private static func scale(_ time: UInt64, by factor: Double, most: UInt64) -> UInt64 {
+  fileprivate static func scale(_ time: UInt64, by factor: Double, most: UInt64) -> UInt64 {
     let scaled = Double(time) * factor
     return scaled < Double(most) ? UInt64(max(scaled, 0)) : most
   }

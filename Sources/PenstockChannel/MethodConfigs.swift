@@ -10,6 +10,7 @@ public struct MethodConfig: Equatable, Sendable {
   public var timeout: UInt64?
   public var maxRequestBytes: Int?
   public var maxResponseBytes: Int?
+  public var retry: MethodRetry?
 
   public init() {}
 }
@@ -28,6 +29,8 @@ public struct MethodConfigs {
   }
 
   private var configs: [Name: MethodConfig] = [:]
+  /// Whether any method has a retry policy.
+  public private(set) var haveRetries = false
 
   public init() {}
 
@@ -45,6 +48,7 @@ public struct MethodConfigs {
     let key = Name(view: name.view, owner: name)
     if configs[key] != nil { return .already }
     configs[key] = config
+    if config.retry != nil { haveRetries = true }
     return .ok
   }
 

@@ -10,6 +10,8 @@ public final class ServiceConfig {
   public var healthService: ByteBuffer?
   /// The largest number of connections to one address (gRFC A105).
   public var connectionsPerSubchannel = 1
+  /// The limit on retries while most requests fail; nil: there is none.
+  public var retryThrottle: RetryThrottle.Settings?
   /// The parts of the config that have no effect yet.
   public var ignored = IgnoredParts()
 
@@ -18,9 +20,7 @@ public final class ServiceConfig {
 
 /// Parts of a service config that the channel does not apply. Its listeners are told of them.
 public struct IgnoredParts: Equatable, Sendable {
-  public var retryPolicy = false
   public var hedgingPolicy = false
-  public var retryThrottling = false
 
   public init() {}
 }

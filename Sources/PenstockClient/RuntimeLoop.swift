@@ -15,7 +15,7 @@ final class CallItem: InboxItem {
   /// Whether the next run is the first one. In the first run the owner opens the call.
   private var isFirstRun = false
   fileprivate var deadline: DeadlineTimer?
-  fileprivate var resumes: [ResumeTimer] = []
+  fileprivate var timers: [CallTimer] = []
   /// The call's tickets. The driving thread makes the `TicketBook`. It lives as long as this item, so that
   /// other threads may use it.
   fileprivate var book: TicketBook?
@@ -112,30 +112,37 @@ private final class DeadlineTimer: Timer {
   }
 }
 
-private final class ResumeTimer: Timer {
+/// A timer of a call, which is disarmed when the call ends.
+private final class CallTimer: Timer {
+  enum Action {
+    case resolve(UInt64, Call.Resolution)
+    case perform(Call.Input)
+  }
+
   unowned(unsafe) let call: Call
-  let ticket: UInt64
-  let resolution: Call.Resolution
-  /// The index of this timer in the call's `resumes`.
+  let action: Action
+  /// The index of this timer in the call's `timers`.
   var slot: Int
 
-  init(_ call: Call, _ ticket: UInt64, _ resolution: Call.Resolution = .verdict(.next)) {
+  init(_ call: Call, _ action: Action) {
     self.call = call
-    self.ticket = ticket
-    self.resolution = resolution
-    slot = call.item.resumes.count
+    self.action = action
+    slot = call.item.timers.count
     super.init()
-    call.item.resumes.append(self)
+    call.item.timers.append(self)
   }
 
   override func fire() {
     let call = self.call
-    let last = call.item.resumes.removeLast()
+    let last = call.item.timers.removeLast()
     if last !== self {
       last.slot = slot
-      call.item.resumes[slot] = last
+      call.item.timers[slot] = last
     }
-    _ = Tickets.resolve(ticket, resolution)
+    switch action {
+    case .resolve(let ticket, let resolution): _ = Tickets.resolve(ticket, resolution)
+    case .perform(let input): withExtendedLifetime(call) { call.perform(input) }
+    }
   }
 }
 
@@ -155,7 +162,7 @@ final class DelayedResolution: InboxItem {
 
   override func run() {
     guard let book = call.item.book, let runtime = book.driver, book.look(ticket).0 == .ok else { return }
-    runtime.arm(ResumeTimer(call, ticket, resolution), at: time)
+    runtime.arm(CallTimer(call, .resolve(ticket, resolution)), at: time)
   }
 }
 
@@ -277,7 +284,11 @@ public final class RuntimeLoop: CallLoop, @unchecked Sendable {
   }
 
   public override func resume(_ ticket: UInt64, of call: Call, at time: UInt64) {
-    runtime.arm(ResumeTimer(call, ticket), at: time)
+    runtime.arm(CallTimer(call, .resolve(ticket, .verdict(.next))), at: time)
+  }
+
+  public override func perform(_ input: Call.Input, of call: Call, at time: UInt64) {
+    runtime.arm(CallTimer(call, .perform(input)), at: time)
   }
 
   public override func post(_ call: Call) {
@@ -315,9 +326,9 @@ public final class RuntimeLoop: CallLoop, @unchecked Sendable {
 
   public override func closeTickets(of call: Call) {
     call.withItem { item in
-      if !item.resumes.isEmpty {
-        for timer in item.resumes { runtime.disarm(timer) }
-        item.resumes = []
+      if !item.timers.isEmpty {
+        for timer in item.timers { runtime.disarm(timer) }
+        item.timers = []
       }
       item.detachOwner(call)
       item.book?.close()

@@ -22,7 +22,7 @@ extension Attempt {
       text.say("waiting for the server")
       if let peer = owner?.connection?.peer { text.say(" ").say(peer.view) }
       if request == .open { text.say(", or for the caller to send") }
-    case .running, .hop, .taken, .demand, .loop, .nobody: break
+    case .running, .hop, .taken, .retry, .demand, .loop, .nobody: break
     }
   }
 }

@@ -165,6 +165,10 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     Attempt(channel, !isRepeat ? .first : order == .afterRefusal ? order : .again)
   }
 
+  override func waitToRetry(after status: Status, of call: Call, _ count: inout RetryCount) -> UInt64? {
+    core.waitToRetry(call.request, after: status, &count)
+  }
+
   /// Schedules the delivery of the arrived message or end for the end of this turn. The stream reports later bytes.
   override func pull() {
     guard call != nil, let stream, answer.isPending || !stream.bodyIsEmpty || stream.end != nil else {
@@ -294,6 +298,9 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     // send RST_STREAM with NO_ERROR" (gRPC over HTTP2, "Early Server Closure").
     if let end = stream?.end, end.isComplete { why = .done }
     count(call, status.code == .ok)
+    withCore { core in
+      if core.hasRetries { core.noteEnd(call.request, status, isAnswered: answer.hasHeaders) }
+    }
     leave(why)
     check()
     call.inboundStatus(status)

@@ -57,6 +57,9 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   var asking = WaitQueue<Attempt>()
   var parked = WaitQueue<Attempt>()
   var offered: Endpoint?
+  /// For ChannelCore+Retries: whether any method has a retry policy, and the limit on retries while most requests fail.
+  var hasRetries = false
+  var throttle: RetryThrottle?
   /// Whether `asking` was served before `waiting` the last time. The order changes each time.
   var askedFirst = false
 
@@ -68,6 +71,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     work = TurnWork(runtime)
     balancer = ChannelCore.newBalancer(destination, runtime)
     super.init()
+    takeRetries()
     names = Names(resolver, of: destination.name, destination.resolving, self)
   }
 
@@ -323,6 +327,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     let before = destination.service
     destination.service = service ?? destination.ownService
     methods.set(destination.service.methods)
+    takeRetries()
     if destination.service.balancing != before.balancing {
       changeBalancer(hasNames: true)
     } else if destination.service.ignored != before.ignored {

@@ -53,6 +53,8 @@ public struct ChannelOptions {
   public var resolving = ResolveState.Policy()
   /// The service config that applies if the resolver gives no service config.
   public var service = ServiceConfig()
+  /// Whether the retry policies of the service config apply.
+  public var retries = true
   /// The most connections to one address. A service config may allow fewer, but not more.
   public var mostConnections = 10
   /// Whether servers are asked for their health (grpc.health.v1) if the service config demands it.

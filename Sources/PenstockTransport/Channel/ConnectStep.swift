@@ -73,6 +73,8 @@ class Destination: ConnectionSettings {
   /// The present limit on connections to one address, from the service config and the channel's options.
   final var mostConnections: Int { min(service.connectionsPerSubchannel, connectionsCap) }
   final let resolving: ResolveState.Policy
+  /// Whether the retry policies of the service config apply.
+  final let retries: Bool
   /// The service config of the channel's options.
   final let ownService: ServiceConfig
   /// The present service config: from the resolver, or otherwise from the channel's options. Driving thread
@@ -90,6 +92,7 @@ class Destination: ConnectionSettings {
     maxConnectionAge = options.maxConnectionAge
     checksHealth = options.checksHealth
     http = options.wantedHTTP
+    retries = options.retries
     http1Connections = options.http1Connections
     http1IdleTimeout = options.http1IdleTimeout
     connectionsCap = options.mostConnections

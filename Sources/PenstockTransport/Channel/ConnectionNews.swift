@@ -117,9 +117,7 @@ extension ChannelCore {
         "weighted_round_robin: servers are not asked for reports of their load, so all weights are equal")
     }
     let ignored = destination.service.ignored
-    if ignored.retryPolicy { noteIgnored("retryPolicy: calls are not retried by a policy yet") }
     if ignored.hedgingPolicy { noteIgnored("hedgingPolicy: calls are not hedged yet") }
-    if ignored.retryThrottling { noteIgnored("retryThrottling: there are no retries by a policy yet") }
   }
 
   private func noteIgnored(_ words: StaticString) { note(.ignored, nil, ByteBuffer().say(words)) }

@@ -127,7 +127,16 @@ class CommonFraming: Framing {
     return addPath(of: request, defaults, to: fields) && addLabels(of: request, to: fields)
       && (encoding == .identity || addEncoding(encoding, to: fields))
       && (length < 0 || fields.add(.contentLength, UInt64(length)))
-      && addTimeout(left, to: fields) && addCustom(of: request, to: fields)
+      && addTimeout(left, to: fields) && addAttempts(request.previousAttempts, to: fields)
+      && addCustom(of: request, to: fields)
+  }
+
+  /// Tells the server how often the request was sent before, if a retry policy has sent it again (gRFC A6). There are
+  /// fewer than ten such attempts.
+  private func addAttempts(_ previous: UInt8, to fields: FieldList) -> Bool {
+    if previous == 0 { return true }
+    guard let room = fields.room(1), room.append(byte: 0x30 + previous) else { return false }
+    return fields.add(("grpc-previous-rpc-attempts" as StaticString).bytes, made: 1, indexed: true)
   }
 
   final func addTimeout(_ left: UInt64?, to fields: FieldList) -> Bool {

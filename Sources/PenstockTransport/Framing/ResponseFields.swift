@@ -183,6 +183,7 @@ extension CommonFraming {
         .say("\"")
       say(text, status)
     }
+    if status.code != .ok { status.pushback = Pushback(fields) }
     addAll(fields, to: status)
     if let index = fields.index(of: Status.detailsName) { addDetails(fields.value(at: index), to: status) }
     return status
