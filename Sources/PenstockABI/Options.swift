@@ -104,6 +104,11 @@ extension ParsedChannelOptions {
       /// Whether the retry policies of the service config apply. Requests that a server has certainly not processed
       /// are sent again in any case.
       case "retries": option.bool { transport.retries = $0 }
+      /// How many bytes of messages a call keeps in case its request has to be sent again. A request with more is sent
+      /// once.
+      case "replay_bytes": option.bytes { defaults.replayBytes = $0 }
+      /// How many bytes of messages all calls of the channel keep for that; a request that finds no room is sent once.
+      case "channel_replay_bytes": option.bytes { defaults.channelReplayBytes = $0 }
       /// The largest number of HTTP/2 connections to one address, whatever the service config's
       /// connectionScaling demands.
       case "max_connections_per_subchannel": option.count(1...1024) { transport.mostConnections = $0 }

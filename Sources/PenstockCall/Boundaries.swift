@@ -100,12 +100,13 @@ public final class CallOrigin {
   /// The most bytes of the path and query of a GET request, without the prefix of the channel's target.
   public let mostQueryBytes: Int
   let loop: CallLoop
+  let replays: ReplayBudget
   /// Records which callback runs now. Any thread may read the record.
   public let watch: CallWatch
 
   public init(
     target: ByteBuffer, defaultAuthority: ByteBuffer, privacy: Privacy = .cleartext, rpc: RPCProtocol = .grpc,
-    mostQueryBytes: Int = 0, loop: CallLoop, watch: CallWatch = CallWatch()
+    mostQueryBytes: Int = 0, loop: CallLoop, replays: ReplayBudget = ReplayBudget(), watch: CallWatch = CallWatch()
   ) {
     self.target = target
     self.defaultAuthority = defaultAuthority
@@ -113,6 +114,7 @@ public final class CallOrigin {
     self.rpc = rpc
     self.mostQueryBytes = mostQueryBytes
     self.loop = loop
+    self.replays = replays
     self.watch = watch
   }
 }

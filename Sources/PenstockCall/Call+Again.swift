@@ -90,9 +90,8 @@ extension Hop {
 }
 
 extension Call {
-  /// The limits of the record of events that may have to be sent again: the bytes of the messages, and the
-  /// number of events, because each event takes more room than its message.
-  private static let bottomLimit = 1 << 20
+  /// The most events in the record of those that may have to be sent again, because each takes more room than its
+  /// message. The limits of the messages' bytes are those of the `ReplayBudget`.
   private static let bottomMost = 4096
 
   // MARK: - The cut above the attempt
@@ -129,7 +128,7 @@ extension Call {
   /// further attempt can send them again.
   @inline(__always)
   func passesCutWhole(_ message: Message) {
-    if case .start = bottom, message.count <= Call.bottomLimit {
+    if case .start = bottom, borrow(origin.replays, { $0.takeWhole(message.count) }) {
       bottom = .whole(.passRetained(message))
     } else {
       _ = passesCut(down: .send(message))
@@ -159,7 +158,7 @@ extension Call {
     case .committed: break
     case .whole(let message), .wholeTold(let message):
       bottom = .committed
-      message.release()
+      forget(message)
     case .start, .cut: commitNow()
     }
   }
@@ -190,10 +189,17 @@ extension Call {
     let last = bottom
     bottom = next
     switch last {
-    case .whole(let message), .wholeTold(let message): message.release()
-    case .cut(let cut): cut.release()
+    case .whole(let message), .wholeTold(let message): forget(message)
+    case .cut(let cut):
+      cut._withUnsafeGuaranteedRef { $0.giveBack() }
+      cut.release()
     case .start, .committed: break
     }
+  }
+
+  private func forget(_ whole: Unmanaged<Message>) {
+    whole._withUnsafeGuaranteedRef { message in borrow(origin.replays) { $0.giveBack(message.count) } }
+    whole.release()
   }
 
   /// Drops the events that were recorded for a further attempt, also those that wait to be sent again.
@@ -224,7 +230,7 @@ extension Call {
       if status.canRepeat == .refused { say(failure, in: status) }
       return false
     }
-    cut.wait = nil
+    var wait: RetryWait?
     switch RetryPolicy.transparent.ended(status.canRepeat, after: cut.restarts - Int(cut.retries.previous),
       refusals: cut.refusals)
     {
@@ -238,18 +244,19 @@ extension Call {
         return false
       }
       let (until, isOver) = loop.now.addingReportingOverflow(retry)
-      cut.wait = RetryWait(until: isOver ? .max : until, status: status)
+      wait = RetryWait(until: isOver ? .max : until, status: status)
       if trace != nil { note(.retries, nil, .status, detail: Int(clamping: retry)) }
     }
     if let start = cut.start, !request.become(start) { return false }
     request.previousAttempts = cut.retries.previous
+    cut.wait = wait
     var asked = demandBelow
     for hop in hops[cutAt...].reversed() where hop.isEntered { asked = hop.owed }
     cut.unanswered = asked
     sentAgain = 0
     again(
       cut, from: cutAt, untold: hearsSent ? cut.untold : 0,
-      (cut.below ?? below)?.another(isRepeat: cut.wait == nil))
+      (cut.below ?? below)?.another(isRepeat: wait == nil))
     if trace != nil { note(.restarted, nil, .status, detail: cut.restarts) }
     return true
   }
@@ -258,8 +265,9 @@ extension Call {
   func say(_ failure: Outcome, in status: Status) {
     status.add("; the request is not sent again, because ")
     switch failure {
-    // `bottomLimit` and `bottomMost`
-    case .tooLarge: status.add("its messages are over 1 MiB, or more than 4096")
+    // `bottomMost`
+    case .tooLarge:
+      status.add("its messages are over replay_bytes or channel_replay_bytes, or more than 4096")
     case .unsupported: status.add("its codec can't copy a message for the hops of another attempt")
     case .noMemory: status.add("there is no memory for a copy")
     case .ok, .invalidArgument, .invalidJSON, .already, .gone, .wouldBlock, .wouldDeadlock, .busy, .timedOut,
@@ -275,10 +283,19 @@ extension Call {
     case .committed: return nil
     case .cut: return bottomCut
     case .start, .whole, .wholeTold:
-      let cut = Cut(limit: Call.bottomLimit, most: Call.bottomMost, hasHops: hasHopsBelowCut)
-      if case .whole(let message) = bottom { cut.keepWhole(message.takeUnretainedValue(), isTold: false) }
-      if case .wholeTold(let message) = bottom { cut.keepWhole(message.takeUnretainedValue(), isTold: true) }
-      setBottom(.cut(.passRetained(cut)))
+      let cut = Cut(
+        limit: origin.replays.bytesOfCall, most: Call.bottomMost, hasHops: hasHopsBelowCut, origin.replays)
+      let last = bottom
+      bottom = .cut(.passRetained(cut))
+      switch last {
+      case .whole(let message):
+        cut.keepWhole(message.takeUnretainedValue(), isTold: false)
+        forget(message)
+      case .wholeTold(let message):
+        cut.keepWhole(message.takeUnretainedValue(), isTold: true)
+        forget(message)
+      case .start, .cut, .committed: break
+      }
       return cut
     }
   }

@@ -36,6 +36,9 @@ public final class Cut {
   let hasHops: Bool
   private(set) var state = State.idle
   private var bytes = 0
+  /// The budget that the recorded bytes are taken from; nil: they count for no budget.
+  private let budget: ReplayBudget?
+  private var taken = 0
   private(set) var entries: [Entry] = []
   /// The index of the first half-close in `entries`.
   private var halfCloseAt = Int.max
@@ -67,7 +70,8 @@ public final class Cut {
   /// I16).
   var untold = 0
 
-  init(limit: Int, most: Int = .max, hasHops: Bool = true) {
+  init(limit: Int, most: Int = .max, hasHops: Bool = true, _ budget: ReplayBudget? = nil) {
+    self.budget = budget
     self.limit = limit
     self.most = most
     self.hasHops = hasHops
@@ -102,7 +106,8 @@ public final class Cut {
     switch event {
     case .send(let message):
       if hasHops, let object = message.codecObject, !object.copies { return close(.unsupported) }
-      guard hasRoom(message.room) else { return close(.tooLarge) }
+      guard hasRoom(message.room), budget?.take(message.room) ?? true else { return close(.tooLarge) }
+      taken += message.room
       guard let kept = hasHops ? message.copied() : message else { return close(.noMemory) }
       if !append(Entry(event: .send(kept), isTold: isTold), room: message.room) { close(.tooLarge) }
     case .halfClose: _ = append(Entry(event: event, isTold: true), room: 0)
@@ -187,6 +192,13 @@ public final class Cut {
     recordLock.unlock()
     start = nil
     below = nil
+    giveBack()
+  }
+
+  /// Gives the room of the recorded messages back, because they are not kept any more.
+  func giveBack() {
+    budget?.giveBack(taken)
+    taken = 0
   }
 
   /// Queues all recorded events to be sent again. Their messages are marked as told: `Call.again` tells

@@ -58,7 +58,12 @@
       let isDirect = hasOnlyHops && run.length == hops.count && phase == .live && leg == .open
       if isDirect != (door == .direct) { return "I12: the door does not fit the state of the call" }
       if sentAgain < 0 { return "I16: more was told again than was sent again" }
-      if let cut = bottomCut { return cut.broken ?? cut.brokenAboveAttempt }
+      if let cut = bottomCut {
+        if cut.wait != nil, cut.state != .waiting || leg != .unstarted {
+          return "I19: a call waits for a retry that has begun"
+        }
+        return cut.broken ?? cut.brokenAboveAttempt
+      }
       return nil
     }
 

@@ -18,6 +18,29 @@ struct RetryWait {
   let status: Status
 }
 
+/// How many bytes of messages the calls of a channel may keep for further attempts. Only on the driving thread.
+public final class ReplayBudget {
+  let bytesOfCall: Int
+  private var left: Int
+
+  public init(ofCall: Int = 1 << 20, ofAll: Int = 64 << 20) {
+    bytesOfCall = ofCall
+    left = ofAll
+  }
+
+  /// Takes room for a message. False: there is too little.
+  func take(_ bytes: Int) -> Bool {
+    if bytes > left { return false }
+    left -= bytes
+    return true
+  }
+
+  /// Takes room for the only message of a call.
+  func takeWhole(_ bytes: Int) -> Bool { bytes <= bytesOfCall && take(bytes) }
+
+  func giveBack(_ bytes: Int) { left += bytes }
+}
+
 /// The server's word on whether and when a failed request should be sent again: the field "grpc-retry-pushback-ms"
 /// of the trailers (gRFC A6, "Pushback").
 public enum Pushback: Equatable, Sendable {

@@ -84,6 +84,9 @@ public struct CallDefaults {
   /// content-type.
   public var contentType: ByteBuffer?
   public var waitsForReady = false
+  /// The bytes of messages that one call, and all calls together, may keep for further attempts.
+  public var replayBytes = 1 << 20
+  public var channelReplayBytes = 64 << 20
 
   public init() {}
 

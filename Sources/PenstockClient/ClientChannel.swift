@@ -48,7 +48,9 @@ public final class ClientChannel: @unchecked Sendable {
     methods = transport.methods
     origin = CallOrigin(
       target: target, defaultAuthority: authority, privacy: transport.privacy, rpc: transport.rpc,
-      mostQueryBytes: transport.mostQueryBytes, loop: loop, watch: loop.watch)
+      mostQueryBytes: transport.mostQueryBytes, loop: loop,
+      replays: ReplayBudget(ofCall: defaults.replayBytes, ofAll: defaults.channelReplayBytes),
+      watch: loop.watch)
     self.defaults = defaults
     formsCallsNow = Atomic(defaults.contentType != nil)
     chains = ChannelChains(newestFirst: newestFirst)

@@ -1,6 +1,12 @@
 /* channel.h: the option "service_config" (docs/channel.md). */
 #include "test.h"
 
+#define RETRY(fields) "{\"methodConfig\": [{\"retryPolicy\": {" fields "}}]}"
+#define BACKOFF       "\"initialBackoff\": \"0.1s\", \"maxBackoff\": \"1s\", \"backoffMultiplier\": 1.5"
+#define CODES         "\"retryableStatusCodes\": [14]"
+#define RETRY_PATH    "$.service_config.methodConfig[0].retryPolicy"
+#define THROTTLE_PATH "$.service_config.retryThrottling"
+
 static const char *const right[] = {
     "{}",
     "{\"unknown\": [1, {\"x\": null}], \"methodConfig\": null, \"loadBalancingConfig\": null}",
@@ -21,9 +27,13 @@ static const char *const right[] = {
     "{\"methodConfig\": [{\"name\": [{\"service\": \"a.B\", \"method\": \"C\"}, {\"service\": \"a.B\"}, {}]}]}",
     "{\"methodConfig\": [{\"name\": [{\"service\": \"a.B\", \"method\": null}]}, {\"name\": []}, {}, {\"name\": null}]}",
     ("{\"methodConfig\": [{\"waitForReady\": true, \"timeout\": \"0s\", \"maxRequestMessageBytes\": 0, "
-     "\"maxResponseMessageBytes\": \"4294967295\", \"retryPolicy\": {\"maxAttempts\": 1}, \"hedgingPolicy\": 3}]}"),
+     "\"maxResponseMessageBytes\": \"4294967295\", \"retryPolicy\": null, \"hedgingPolicy\": 3}]}"),
+    RETRY("\"maxAttempts\": \"4294967295\", " BACKOFF
+          ", \"retryableStatusCodes\": [\"UNAVAILABLE\", 16, \"OK\"], \"more\": 1"),
+    "{\"retryThrottling\": {\"maxTokens\": 1000, \"tokenRatio\": 0.001}}",
+    "{\"retryThrottling\": null}",
     "{\"healthCheckConfig\": {\"serviceName\": \"\"}, \"connectionScaling\": {\"maxConnectionsPerSubchannel\": 0}}",
-    "{\"healthCheckConfig\": {\"serviceName\": null}, \"connectionScaling\": {}, \"retryThrottling\": 7}",
+    "{\"healthCheckConfig\": {\"serviceName\": null}, \"connectionScaling\": {}}",
 };
 
 #define LB(policy) "{\"loadBalancingConfig\": [" policy "]}"
@@ -91,6 +101,27 @@ static const struct {
      "this name has a config already"},
     {METHOD("\"name\": [{}, {\"service\": \"\"}]"), METHOD_PATH ".name[1]", "this name has a config already"},
     {"{\"methodConfig\": 3}", "$.service_config.methodConfig", "expected an array"},
+    {RETRY("\"maxAttempts\": 1, " BACKOFF ", " CODES), RETRY_PATH ".maxAttempts", "expected 2 or more"},
+    {RETRY("\"maxAttempts\": true, " BACKOFF ", " CODES), RETRY_PATH ".maxAttempts", "expected an integer"},
+    {RETRY("\"maxAttempts\": 2, \"initialBackoff\": \"0s\""), RETRY_PATH ".initialBackoff", "more than 0 s"},
+    {RETRY("\"maxAttempts\": 2, \"maxBackoff\": 3"), RETRY_PATH ".maxBackoff", "expected a duration"},
+    {RETRY("\"backoffMultiplier\": 0"), RETRY_PATH ".backoffMultiplier", "expected a number above 0"},
+    {RETRY("\"backoffMultiplier\": \"2\""), RETRY_PATH ".backoffMultiplier", "got a string"},
+    {RETRY("\"maxAttempts\": 2, " BACKOFF), RETRY_PATH, "it has no retryableStatusCodes"},
+    {RETRY("\"maxAttempts\": 2, " CODES), RETRY_PATH, "it has no initialBackoff"},
+    {RETRY(BACKOFF ", " CODES), RETRY_PATH, "it has no maxAttempts"},
+    {RETRY("\"retryableStatusCodes\": []"), RETRY_PATH ".retryableStatusCodes", "it has no status code"},
+    {RETRY("\"retryableStatusCodes\": [14, \"unavailable\"]"), RETRY_PATH ".retryableStatusCodes[1]",
+     "expected a status code"},
+    {RETRY("\"retryableStatusCodes\": [17]"), RETRY_PATH ".retryableStatusCodes[0]", "expected a status code"},
+    {METHOD("\"hedgingPolicy\": {}, \"retryPolicy\": {\"maxAttempts\": 2, " BACKOFF ", " CODES "}"), METHOD_PATH,
+     "it has a retryPolicy and a hedgingPolicy"},
+    {"{\"retryThrottling\": 7}", THROTTLE_PATH, "expected an object"},
+    {"{\"retryThrottling\": {}}", THROTTLE_PATH, "it has no maxTokens"},
+    {"{\"retryThrottling\": {\"maxTokens\": 10}}", THROTTLE_PATH, "it has no tokenRatio"},
+    {"{\"retryThrottling\": {\"maxTokens\": 0}}", THROTTLE_PATH ".maxTokens", "expected 1 or more"},
+    {"{\"retryThrottling\": {\"maxTokens\": 1001}}", THROTTLE_PATH ".maxTokens", "from 0 to 1000, got 1001"},
+    {"{\"retryThrottling\": {\"tokenRatio\": -1}}", THROTTLE_PATH ".tokenRatio", "expected a number above 0"},
     {"{\"healthCheckConfig\": {\"serviceName\": 3}}", "$.service_config.healthCheckConfig.serviceName", "a string"},
     {"{\"connectionScaling\": {\"maxConnectionsPerSubchannel\": -1}}",
      "$.service_config.connectionScaling.maxConnectionsPerSubchannel", "got -1"},

@@ -357,7 +357,7 @@ PENSTOCK_API void *penstock_call_value(const penstock_call *call, const char *ke
  *    3,204 ms", with the last failure of connecting or of the look-up, and in the states "paused", "held" and "executor"
  *    "for_ms"}; null once the call has ended, and if the loop does not answer within 100 ms. "state" is one of "paused",
  *    "held", "executor" (which has not run the callback yet), "running" (the callback in which this function is called),
- *    "taken" (a hop has taken the call and has not answered), "name" (its addresses), "connection", "slot" (the server,
+ *    "taken" (a hop has taken the call and has not answered), "retry" (until a retry policy sends the request again), "name" (its addresses), "connection", "slot" (the server,
  *    or over HTTP/1.1 the channel, allows no more calls at once), "endpoint" (the picker, a hop or the request takes
  *    none of those that are ready), "demand" (a message has not been asked for), "server", "loop" (the call's loop is
  *    about to go on)

@@ -87,7 +87,7 @@ import Testing
     #expect(
       answer.words
         == "the server refused the stream (REFUSED_STREAM); the request is not sent again, because its messages are "
-        + "over 1 MiB, or more than 4096")
+        + "over replay_bytes or channel_replay_bytes, or more than 4096")
     // The refused request must not disturb the next call on the connection.
     #expect(client.unary("/a.B/C", [1, 2, 3]).message == [1, 2, 3])
   }
