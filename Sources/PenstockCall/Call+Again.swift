@@ -197,9 +197,12 @@ extension Call {
     }
   }
 
-  private func forget(_ whole: Unmanaged<Message>) {
-    whole._withUnsafeGuaranteedRef { message in borrow(origin.replays) { $0.giveBack(message.count) } }
-    whole.release()
+  /// Gives the room of the call's only message back. The message is not kept any more, unless the caller does.
+  @discardableResult
+  private func forget(_ whole: Unmanaged<Message>) -> Message {
+    let message = whole.takeRetainedValue()
+    borrow(origin.replays) { $0.giveBack(message.count) }
+    return message
   }
 
   /// Drops the events that were recorded for a further attempt, also those that wait to be sent again.
@@ -288,12 +291,8 @@ extension Call {
       let last = bottom
       bottom = .cut(.passRetained(cut))
       switch last {
-      case .whole(let message):
-        cut.keepWhole(message.takeUnretainedValue(), isTold: false)
-        forget(message)
-      case .wholeTold(let message):
-        cut.keepWhole(message.takeUnretainedValue(), isTold: true)
-        forget(message)
+      case .whole(let message): cut.keepWhole(forget(message), isTold: false)
+      case .wholeTold(let message): cut.keepWhole(forget(message), isTold: true)
       case .start, .cut, .committed: break
       }
       return cut

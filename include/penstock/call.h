@@ -357,10 +357,10 @@ PENSTOCK_API void *penstock_call_value(const penstock_call *call, const char *ke
  *    3,204 ms", with the last failure of connecting or of the look-up, and in the states "paused", "held" and "executor"
  *    "for_ms"}; null once the call has ended, and if the loop does not answer within 100 ms. "state" is one of "paused",
  *    "held", "executor" (which has not run the callback yet), "running" (the callback in which this function is called),
- *    "taken" (a hop has taken the call and has not answered), "retry" (until a retry policy sends the request again), "name" (its addresses), "connection", "slot" (the server,
- *    or over HTTP/1.1 the channel, allows no more calls at once), "endpoint" (the picker, a hop or the request takes
- *    none of those that are ready), "demand" (a message has not been asked for), "server", "loop" (the call's loop is
- *    about to go on)
+ *    "taken" (a hop has taken the call and has not answered), "retry" (until a retry policy sends the request again),
+ *    "name" (its addresses), "connection", "slot" (the server, or over HTTP/1.1 the channel, allows no more calls at
+ *    once), "endpoint" (the picker, a hop or the request takes none of those that are ready), "demand" (a message has
+ *    not been asked for), "server", "loop" (the call's loop is about to go on)
  *  "age_ms", "deadline_ms" (left; null: no deadline), "attempts", "protocol", "http", "connection_silent_ms", "peer"
  *    and "local" (what the connection of the last attempt speaks, how long nothing has come on it, and its addresses,
  *    as in penstock_reply_stats_json; null without one), and "outbound", "inbound": the events that wait at hops,
@@ -376,7 +376,8 @@ PENSTOCK_API void *penstock_call_value(const penstock_call *call, const char *ke
  *    "resolved": a ticket has been resolved, with "verdict" or "code"
  *    "ended_by_hop": the hop has ended the call with "code"
  *    "restarted": the call begins again, for the "restarts"-th time: "hop" has returned RESTART, or, if "hop" is null,
- *      the library itself sends the request again, which the server has not processed
+ *      the library itself sends the request again, which the server has not processed, or as the retry policy wants
+ *    "retries": the retry policy sends the request again "after_us"
  *    "not_restarted": a RESTART was not possible; "why" is a result such as "PENSTOCK_E_TOO_LARGE"
  *    "redirected": the hop has sent the call to another channel
  *    "side_call": the hop has started a side call; "call" is its id

@@ -113,9 +113,7 @@ def test_the_health_of_a_server() -> None:
 
 
 WEIGHTED = {"loadBalancingConfig": [{"weighted_round_robin": {}}]}
-RETRIES = {"methodConfig": [{"retryPolicy": {"maxAttempts": 3}}, {"name": [{"service": "a"}], "hedgingPolicy": {}}]}
-THROTTLING = {"retryThrottling": {"maxTokens": 3, "tokenRatio": 0.1}}
-IGNORED = ["retryPolicy", "hedgingPolicy", "retryThrottling"]
+HEDGING = {"methodConfig": [{"name": [{"service": "a"}], "hedgingPolicy": {}}]}
 
 
 def ignored(observer: Observer) -> List[str]:
@@ -125,13 +123,13 @@ def ignored(observer: Observer) -> List[str]:
 
 def test_what_a_service_config_has_in_vain(server: str) -> None:
     observer = Observer()
-    config = {**WEIGHTED, **RETRIES, **THROTTLING}
+    config = {**WEIGHTED, **HEDGING}
     with penstock.Channel(server, tls=False, options={"service_config": config}, interceptors=[observer]) as channel:
         channel.connect()
         eventually(lambda: observer.kinds()[-1:] == ["READY"])
-    assert observer.kinds()[:6] == ["IGNORED"] * 4 + ["RESOLVING", "CONNECTING"]
-    assert ignored(observer) == ["weighted_round_robin", *IGNORED]
-    assert all(len(event.message or "") > 30 for event in observer.events[:4])
+    assert observer.kinds()[:4] == ["IGNORED"] * 2 + ["RESOLVING", "CONNECTING"]
+    assert ignored(observer) == ["weighted_round_robin", "hedgingPolicy"]
+    assert all(len(event.message or "") > 30 for event in observer.events[:2])
 
 
 def test_what_a_later_service_config_has_in_vain(server: str) -> None:
@@ -149,16 +147,14 @@ def test_what_a_later_service_config_has_in_vain(server: str) -> None:
         channel.connect()
         eventually(lambda: observer.kinds()[-1:] == ["READY"])
         assert ignored(observer) == []
-        push(**THROTTLING)
-        eventually(lambda: ignored(observer) == IGNORED[2:])
-        push(**THROTTLING)
-        push(**RETRIES, **THROTTLING)
-        eventually(lambda: ignored(observer) == [*IGNORED[2:], *IGNORED])
-        push(**WEIGHTED, **RETRIES)
-        eventually(lambda: ignored(observer)[4:] == ["weighted_round_robin", *IGNORED[:2]])
+        push(**HEDGING)
+        eventually(lambda: ignored(observer) == ["hedgingPolicy"])
+        push(**HEDGING)
+        push(**WEIGHTED, **HEDGING)
+        eventually(lambda: ignored(observer)[1:] == ["weighted_round_robin", "hedgingPolicy"])
         push()
         push(**WEIGHTED)
-        eventually(lambda: ignored(observer)[7:] == ["weighted_round_robin"])
+        eventually(lambda: ignored(observer)[3:] == ["weighted_round_robin"])
 
 
 def test_a_server_that_has_no_health_service(server: str) -> None:
