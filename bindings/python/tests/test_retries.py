@@ -291,7 +291,7 @@ def test_a_dead_server_is_tried_as_often_as_the_policy_wants(dead_port: int) -> 
         with pytest.raises(penstock.RpcError) as caught:
             channel.unary_unary("/test.Failing/UU")(b"x", timeout=60)
     assert caught.value.code() is penstock.StatusCode.UNAVAILABLE
-    assert caught.value.stats().attempts == 3
+    assert caught.value.stats["attempts"] == 3
 
 
 def test_a_later_service_config_brings_the_policy(failing: Tuple[Failing, str]) -> None:
