@@ -1,5 +1,5 @@
-"""Retry policies (gRFC A6): each plan is run by grpcio's client and by ours against the same server, which fails as the
-plan says."""
+"""Retry policies (gRFC A6): each plan is run by grpcio's client and by ours against the same server, which fails as
+the plan says."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import json
 import socket
 import threading
 from concurrent import futures
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from functools import partial
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import grpc
 import pytest
@@ -28,7 +29,7 @@ def policy(attempts: int = 4, *codes: str, throttle: Optional[Tuple[int, float]]
     return config
 
 
-class Failing(grpc.GenericRpcHandler):
+class Failing(grpc.GenericRpcHandler):  # type: ignore[misc]
     """Fails the first ``times`` requests, in the way that the other fields say, and records what it gets."""
 
     def __init__(self) -> None:
@@ -96,14 +97,14 @@ def call(channel: Any, kind: str, messages: List[bytes]) -> bytes:
     name = {"U": "unary", "S": "stream"}
     method = getattr(channel, f"{name[kind[0]]}_{name[kind[1]]}")(f"/test.Failing/{kind}")
     answer = method(messages[0] if kind[0] == "U" else iter(messages), timeout=60)
-    return answer if kind[1] == "U" else b"".join(answer)  # type: ignore[no-any-return]
+    return answer if kind[1] == "U" else b"".join(answer)
 
 
 def outcome(channel: Any, kind: str, messages: List[bytes]) -> Tuple[str, str]:
     try:
         return "OK", call(channel, kind, messages).decode()
     except grpc.RpcError as error:
-        return error.code().name, error.details()  # type: ignore[attr-defined]
+        return error.code().name, error.details()
     except penstock.RpcError as error:
         return error.code().name, error.details()
 
@@ -192,7 +193,7 @@ class Counting(Interceptor):
 
 
 @pytest.mark.parametrize("kind", ["UU", "SU", "US", "SS"])
-def test_interceptors_of_attempts_run_for_each_and_those_of_calls_once(failing: Tuple[Failing, str], kind: str) -> None:
+def test_interceptors_of_attempts_run_for_each_attempt(failing: Tuple[Failing, str], kind: str) -> None:
     handler, target = failing
     handler.plan(times=2)
     whole, each = Counting(), Counting(per_attempt=True)
@@ -264,9 +265,8 @@ def test_calls_share_the_limit_of_their_channel(failing: Tuple[Failing, str]) ->
 def test_a_call_says_that_it_waits_for_the_next_attempt(failing: Tuple[Failing, str]) -> None:
     handler, target = failing
     handler.plan(times=1, pushback=("60000",))
-    with ours(target, policy()) as channel:
-        with pytest.raises(penstock.RpcError) as caught:
-            channel.unary_unary("/test.Failing/UU")(b"x", timeout=0.5)
+    with ours(target, policy()) as channel, pytest.raises(penstock.RpcError) as caught:
+        channel.unary_unary("/test.Failing/UU")(b"x", timeout=0.5)
     assert caught.value.code() is penstock.StatusCode.DEADLINE_EXCEEDED
     assert caught.value.details().endswith(" ms to send the request again after UNAVAILABLE: failure 1")
 
@@ -285,11 +285,24 @@ def test_a_wait_ends_with_its_call(failing: Tuple[Failing, str], ends: str) -> N
     assert len(handler.previous) == 1
 
 
+def test_the_trace_has_each_retry_with_its_wait(failing: Tuple[Failing, str]) -> None:
+    handler, target = failing
+    handler.plan(times=9, pushback=("7",))
+    with ours(target, policy(3), trace=True) as channel, pytest.raises(penstock.RpcError) as caught:
+        channel.unary_unary("/test.Failing/UU")(b"x", timeout=60)
+    events = [event for event in caught.value.trace["events"] if event["what"] in ("retries", "restarted")]
+    assert [(event["what"], event.get("after_us", event.get("restarts"))) for event in events] == [
+        ("retries", 7000),
+        ("restarted", 1),
+        ("retries", 7000),
+        ("restarted", 2),
+    ]
+
+
 def test_a_dead_server_is_tried_as_often_as_the_policy_wants(dead_port: int) -> None:
     """Each attempt fails at once, as that of a new call would; the statistics count them."""
-    with ours(f"127.0.0.1:{dead_port}", policy(3)) as channel:
-        with pytest.raises(penstock.RpcError) as caught:
-            channel.unary_unary("/test.Failing/UU")(b"x", timeout=60)
+    with ours(f"127.0.0.1:{dead_port}", policy(3)) as channel, pytest.raises(penstock.RpcError) as caught:
+        channel.unary_unary("/test.Failing/UU")(b"x", timeout=60)
     assert caught.value.code() is penstock.StatusCode.UNAVAILABLE
     assert caught.value.stats["attempts"] == 3
 
@@ -297,10 +310,10 @@ def test_a_dead_server_is_tried_as_often_as_the_policy_wants(dead_port: int) -> 
 def test_a_later_service_config_brings_the_policy(failing: Tuple[Failing, str]) -> None:
     handler, target = failing
     resolver = penstock.Resolver()
-    snapshot: Callable[[Dict[str, Any]], Dict[str, Any]] = lambda config: {
-        "addresses": [{"address": target}],
-        "service_config": config,
-    }
+
+    def snapshot(config: Dict[str, Any]) -> Dict[str, Any]:
+        return {"addresses": [{"address": target}], "service_config": config}
+
     resolver.push(snapshot({}))
     with penstock.Channel("somewhere", tls=False, resolver=resolver) as channel:
         for config, attempts in (({}, 1), (policy(3), 3), ({}, 1)):
@@ -308,11 +321,11 @@ def test_a_later_service_config_brings_the_policy(failing: Tuple[Failing, str]) 
             handler.plan(times=0)
             outcome(channel, "UU", [b"x"])
             handler.plan(times=9)
-            eventually(lambda: sent(channel, handler) == attempts)
+            eventually(partial(is_sent, channel, handler, attempts))
 
 
-def sent(channel: penstock.Channel, handler: Failing) -> int:
-    """How often the request of one call is sent."""
+def is_sent(channel: penstock.Channel, handler: Failing, times: int) -> bool:
+    """Makes a call, and says whether its request has been sent that often."""
     before = len(handler.previous)
     outcome(channel, "UU", [b"x"])
-    return len(handler.previous) - before
+    return len(handler.previous) - before == times
