@@ -18,7 +18,9 @@ func readRetry(_ reader: JSONReader, _ into: (MethodRetry) -> Void) -> Failure? 
     case "backoffMultiplier": return field.positiveNumber { retry.backoff.multiplier = $0 }
     case "retryableStatusCodes":
       return field.elements { one in
-        guard let code = one.statusCode else { return one.fail("a status code, such as \"UNAVAILABLE\" or 14") }
+        guard let code = one.statusCode else {
+          return one.fail("a status code, such as \"UNAVAILABLE\" or 14")
+        }
         retry.codes.insert(code)
         return nil
       } ?? (retry.codes.isEmpty ? field.fail(because: ("it has no status code" as StaticString).bytes) : nil)

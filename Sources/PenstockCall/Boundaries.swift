@@ -106,7 +106,8 @@ public final class CallOrigin {
 
   public init(
     target: ByteBuffer, defaultAuthority: ByteBuffer, privacy: Privacy = .cleartext, rpc: RPCProtocol = .grpc,
-    mostQueryBytes: Int = 0, loop: CallLoop, replays: ReplayBudget = ReplayBudget(), watch: CallWatch = CallWatch()
+    mostQueryBytes: Int = 0, loop: CallLoop, replays: ReplayBudget = ReplayBudget(),
+    watch: CallWatch = CallWatch()
   ) {
     self.target = target
     self.defaultAuthority = defaultAuthority

@@ -234,9 +234,8 @@ extension Call {
       return false
     }
     var wait: RetryWait?
-    switch RetryPolicy.transparent.ended(status.canRepeat, after: cut.restarts - Int(cut.retries.previous),
-      refusals: cut.refusals)
-    {
+    let repeats = cut.restarts - Int(cut.retries.previous)
+    switch RetryPolicy.transparent.ended(status.canRepeat, after: repeats, refusals: cut.refusals) {
     case .again: if status.canRepeat == .refused { cut.refusals += 1 }
     case .pass:
       guard let retry = below?.waitToRetry(after: status, of: self, &cut.retries) else {

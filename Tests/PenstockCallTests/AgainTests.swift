@@ -252,7 +252,8 @@ import Testing
     #expect(large.call.stats.attempts == 1)
     #expect(
       words(large)
-        == "refused; the request is not sent again, because its messages are over replay_bytes or channel_replay_bytes, or more than 4096")
+        == "refused; the request is not sent again, because its messages are over replay_bytes or "
+        + "channel_replay_bytes, or more than 4096")
 
     let answered = CallBench(.bidi, hops: 2, perAttempt: [1])
     answered.open(2)

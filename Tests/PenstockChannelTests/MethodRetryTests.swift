@@ -23,7 +23,8 @@ import Testing
     var found: [UInt64?] = []
     repeat {
       let pushback = found.count < pushbacks.count ? pushbacks[found.count] : .none
-      found.append(policy.wait(after: .unavailable, pushback, &count, random: random).map { $0 / Self.millisecond })
+      found.append(
+        policy.wait(after: .unavailable, pushback, &count, random: random).map { $0 / Self.millisecond })
     } while found.last != .some(nil) && found.count < 10
     return found
   }

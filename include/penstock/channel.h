@@ -45,6 +45,12 @@ typedef struct penstock_channel penstock_channel;
  *   "wait_for_ready" (false): whether calls wait for a connection where the channel can't connect
  *   "service_config" ({}): gRPC's service config, an object: settings of methods, and how calls are spread over
  *     addresses; see docs/channel.md. Fields that are not known are ignored.
+ *   "retries" (true): whether the retry policies of the service config apply. Requests that a server has certainly not
+ *     processed are sent again in any case
+ *   "replay_bytes" (1048576): how many bytes of messages a call keeps in case its request has to be sent again; one with
+ *     more is sent once
+ *   "channel_replay_bytes" (67108864): how many bytes of messages all calls of the channel keep for that; a request that
+ *     finds no room is sent once
  *   "max_connections_per_subchannel" (10; 1 to 1024): the most connections of HTTP/2 to one address that the service
  *     config's connectionScaling can demand
  *   "health_checks" (true): whether servers are asked for their health, where the service config has a
