@@ -39,6 +39,7 @@ final class FakeLoop: CallLoop {
   var onMarker: (UInt64) -> Void = { _ in }
 
   override func setDeadline(_ call: Call, _ time: UInt64?) { deadline = time }
+  override func perform(_ input: Call.Input, of call: Call, at time: UInt64) { call.perform(input) }
 
   override func resume(_ ticket: UInt64, of call: Call, at time: UInt64) {
     if ticket >= FakeLoop.marker {
@@ -101,6 +102,12 @@ class FakeBelow: CallBelow {
   override func pull() { onPull() }
   override func reset() { onReset() }
   override func another(isRepeat: Bool) -> CallBelow { onAnother?() ?? self }
+  /// A policy that lets each request be sent again once, as it is where the server has not processed the request.
+  override func waitToRetry(after status: Status, of call: Call, _ count: inout RetryCount) -> UInt64? {
+    guard count.previous == 0 else { return nil }
+    count.previous = 1
+    return 0
+  }
 
   // The actions of the server: the functions below report it to the call.
 
@@ -114,9 +121,10 @@ class FakeBelow: CallBelow {
   func status(_ call: Call, _ status: Status) { call.inboundStatus(status) }
   func sent(_ call: Call, _ count: Int) { call.transportSent(count) }
   func lose(_ call: Call, _ status: Status) { call.inboundStatus(status) }
-  /// Ends the attempt with a status that says that the server has certainly not processed the request.
-  func refuse(_ call: Call, _ status: Status) {
-    status.canRepeat = .unprocessed
+  /// Ends the attempt with a status after which the request is sent again, because the server has certainly not processed
+  /// it, or by the policy above.
+  func refuse(_ call: Call, _ status: Status, byPolicy: Bool) {
+    status.canRepeat = byPolicy ? .byPolicy : .unprocessed
     call.inboundStatus(status)
   }
 }

@@ -37,7 +37,7 @@ extension Play {
         item.canRepeat = true
         log("  server: refuses, status \(item.id)")
         model.apply(.status(item))
-        below.refuse(call, statusObject(item))
+        below.refuse(call, statusObject(item), byPolicy: scenario.steps.count % 2 == 1)
       case .status(let code):
         served += 1
         isStopped = true
