@@ -245,7 +245,7 @@ final class AttemptBelow: FakeBelow {
     }
   }
 
-  override func refuse(_ call: Call, _ status: Status) {
+  override func refuse(_ call: Call, _ status: Status, byPolicy: Bool) {
     stream?.ends(.unprocessed(buffer([UInt8](status.message))))
   }
 
