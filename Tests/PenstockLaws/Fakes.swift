@@ -102,9 +102,10 @@ class FakeBelow: CallBelow {
   override func pull() { onPull() }
   override func reset() { onReset() }
   override func another(isRepeat: Bool) -> CallBelow { onAnother?() ?? self }
-  /// A policy that lets each request be sent again once, as it is where the server has not processed the request.
+  /// Whether a policy lets the request be sent again once, as it is where the server has not processed the request.
+  private var hasPolicy = false
   override func waitToRetry(after status: Status, of call: Call, _ count: inout RetryCount) -> UInt64? {
-    guard count.previous == 0 else { return nil }
+    guard hasPolicy, count.previous == 0 else { return nil }
     count.previous = 1
     return 0
   }
@@ -124,6 +125,7 @@ class FakeBelow: CallBelow {
   /// Ends the attempt with a status after which the request is sent again, because the server has certainly not processed
   /// it, or by the policy above.
   func refuse(_ call: Call, _ status: Status, byPolicy: Bool) {
+    hasPolicy = byPolicy
     status.canRepeat = byPolicy ? .byPolicy : .unprocessed
     call.inboundStatus(status)
   }
