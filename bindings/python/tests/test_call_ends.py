@@ -13,7 +13,7 @@ import penstock
 from conftest import await_hanging, json_bytes
 from helpers import Only, on_thread, run
 from penstock import Call, Channel, RpcError, StatusCode
-from penstock._calls import call as calls
+from penstock._calls.blocking import ThreadLine
 from test_calls import KINDS, Make
 
 
@@ -175,15 +175,15 @@ def test_the_cause_is_kept_when_two_threads_wait(channel: Channel, monkeypatch: 
 
     channel.add_interceptor(Only(on_status=fail))
     call = channel.unary_stream("/penstock.Echo/ServerStream")(b"x")
-    ended = calls.ended
+    status = ThreadLine.status
 
-    def both(*arguments: Any) -> int:
-        reply = ended(*arguments)
-        monkeypatch.setattr(calls, "ended", ended)
+    def both(line: ThreadLine) -> int:
+        reply = status(line)
+        monkeypatch.setattr(ThreadLine, "status", status)
         assert call.code() is StatusCode.INTERNAL
         return reply
 
-    monkeypatch.setattr(calls, "ended", both)
+    monkeypatch.setattr(ThreadLine, "status", both)
     with pytest.raises(RpcError) as caught:
         list(call)
     assert isinstance(caught.value.__cause__, ZeroDivisionError)

@@ -14,15 +14,16 @@ from __future__ import annotations
 import base64
 import contextlib
 import ctypes
+import functools
 import json
 import logging
-import threading
 import weakref
 from contextvars import Context, copy_context
 from ctypes import byref, c_void_p
 from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, Union
 
 from . import _raw
+from ._calls import host
 from ._handles.arguments import c_string, milliseconds
 from ._handles.context import Scoped, run
 from ._handles.ctrl_c import recover
@@ -148,7 +149,7 @@ class _Asked(Scoped):
         if not self.in_thread:
             return self.answer(request)
         try:
-            threading.Thread(target=self.answer, args=[request], name="penstock-token", daemon=True).start()
+            host.spawn(functools.partial(self.answer, request), "penstock-token")
         except BaseException as error:
             self._failed(request, error, report)
 
@@ -184,11 +185,11 @@ class BearerToken(_Ready):
     ``header`` ("authorization" if not given) already goes on unchanged.
 
     ``source`` gets a `TokenRequest`, and returns a token, or (token, seconds), or None if it answers the request
-    later. It runs on a thread of its own, so it may wait; with ``in_thread=False`` it runs like a callback, and must
-    not wait. ``refresh_early``: how long before a token expires the next one is requested, while the old one is
-    still used. ``refresh_timeout``: how long a call waits for a token; 0 is without limit. ``replay_bytes``: a call
-    that has sent more is not started again. ``allow_cleartext``: if False, a call on a channel without TLS ends with
-    UNAUTHENTICATED, and no token is fetched; a unix socket counts as TLS.
+    later. It runs on a thread or in a greenlet of its own, so it may wait; with ``in_thread=False`` it runs like a
+    callback, and must not wait. ``refresh_early``: how long before a token expires the next one is requested, while
+    the old one is still used. ``refresh_timeout``: how long a call waits for a token; 0 is without limit.
+    ``replay_bytes``: a call that has sent more is not started again. ``allow_cleartext``: if False, a call on a
+    channel without TLS ends with UNAUTHENTICATED, and no token is fetched; a unix socket counts as TLS.
     """
 
     def __init__(

@@ -1,37 +1,29 @@
-"""The steps of a call that wait: the thread that waits drives the runtime's loop."""
+"""The steps of a call that wait: on a thread, which then drives the runtime's loop, or in a greenlet."""
 
 from __future__ import annotations
 
+import collections
 import logging
-import threading
 from ctypes import byref, c_void_p
-from typing import Callable, Optional
+from typing import Any, Callable, Deque, Optional
 
 from .. import _raw
 from .._handles.errors import check, check_with
+from .._handles.metadata import ReceivedMetadata
 from .._handles.objects import own
 from .._handles.reply import RpcError
+from .._handles.verdict import Kind
+from .._raw import constants as c
+from . import green, host
 from .codec import fill
-from .messages import Sent
+from .line import Line
+from .messages import Data, Sent, taken
 from .options import CallOptions
 from .requests import Requests
 from .steps import check_size, sent
-from .wait import Waiters
+from .wait import Waiters, is_worker
 
 _logger = logging.getLogger("penstock")
-
-
-def send(waiters: Waiters, call: int, data: Sent) -> bool:
-    """Sends a message, and waits until there is room for it. Returns False if the call has ended. Raises RpcError if
-    the message is over the limit."""
-    if isinstance(data, bytes):
-        return sent(waiters.wait(_raw.penstock_call_send, call, data, len(data)), len(data))
-    message = c_void_p()
-    try:
-        length = fill(message, data)
-        return sent(waiters.wait(_raw.penstock_call_send_message, call, message), length)
-    finally:
-        _raw.penstock_message_release(message)
 
 
 def unary(waiters: Waiters, channel: int, method: bytes, options: CallOptions, data: bytes) -> int:
@@ -54,73 +46,137 @@ def unary(waiters: Waiters, channel: int, method: bytes, options: CallOptions, d
     return reply.value
 
 
-def finish(waiters: Waiters, call: int) -> int:
-    """Waits for the call's end, and returns a ``penstock_reply *``, which the caller releases. Unread responses are
-    discarded."""
-    return ended(waiters, _raw.penstock_call_wait, call)
+def begin(waiters: Waiters, kind: Kind, make: Callable[..., int], *arguments: Any) -> Line:
+    """Makes a call by the C function ``make(*arguments, callbacks, &call, &error)``, for the code that waits here.
+    The caller releases the line's handle."""
+    hub = host.hub()
+    # A thread that runs a synchronous interceptor also runs those of the calls that it waits for.
+    if hub is not None and not is_worker():
+        return green.begin(hub, kind, make, *arguments)
+    call, error = c_void_p(), c_void_p()
+    check_with(make(*arguments, None, byref(call), byref(error)), error)
+    assert call.value is not None
+    return ThreadLine(call.value, waiters)
 
 
-def ended(waiters: Waiters, wait: Callable[..., int], call: int) -> int:
-    """Waits with the C function ``wait`` for the call's end, and returns a ``penstock_reply *``, which the caller
-    releases."""
-    reply = c_void_p()
-    try:
-        check(waiters.wait(wait, call, byref(reply)), "the call can't be waited for")
-    except BaseException:
-        _raw.penstock_reply_release(reply)
-        raise
-    assert reply.value is not None
-    return reply.value
+class ThreadLine:
+    """See `Line`. The thread that waits drives the runtime's loop."""
+
+    __slots__ = ("_waiters", "handle", "unread")
+
+    def __init__(self, handle: int, waiters: Waiters) -> None:
+        self.handle = handle
+        self._waiters = waiters
+        self.unread: Deque[Data] = collections.deque()
+
+    def with_handle(self, handle: int) -> ThreadLine:
+        return ThreadLine(handle, self._waiters)
+
+    def send(self, data: Sent) -> bool:
+        if isinstance(data, bytes):
+            return sent(self._waiters.wait(_raw.penstock_call_send, self.handle, data, len(data)), len(data))
+        message = c_void_p()
+        try:
+            length = fill(message, data)
+            return sent(self._waiters.wait(_raw.penstock_call_send_message, self.handle, message), length)
+        finally:
+            _raw.penstock_message_release(message)
+
+    def receive(self) -> Optional[Data]:
+        if self.unread:
+            return self.unread.popleft()
+        message = c_void_p()
+        try:
+            result = self._waiters.wait(_raw.penstock_call_receive, self.handle, byref(message))
+            if result == c.OK:
+                return taken(message)
+        except BaseException:
+            # If a Ctrl-C came after a message had been received, the message is kept for the next time.
+            if message.value is not None:
+                self.unread.append(taken(message))
+            raise
+        if result != c.E_END:
+            check(result, "no message can be received")
+        return None
+
+    def headers(self, owner: object) -> Optional[ReceivedMetadata]:
+        headers = c_void_p()
+        result = self._waiters.wait(_raw.penstock_call_wait_headers, self.handle, byref(headers))
+        if result == c.E_END:
+            return None
+        check(result, "no headers can be waited for")
+        return ReceivedMetadata._of(headers.value, owner, self.handle)
+
+    def status(self) -> int:
+        return self._ended(_raw.penstock_call_wait_status)
+
+    def finish(self) -> int:
+        return self._ended(_raw.penstock_call_wait)
+
+    def cancel(self, reason: bytes) -> None:
+        _raw.penstock_call_cancel(self.handle, reason)
+        self.unread.clear()
+
+    def _ended(self, wait: Callable[..., int]) -> int:
+        reply = c_void_p()
+        try:
+            check(self._waiters.wait(wait, self.handle, byref(reply)), "the call can't be waited for")
+        except BaseException:
+            _raw.penstock_reply_release(reply)
+            raise
+        assert reply.value is not None
+        return reply.value
 
 
 # ---- Requests ----
 
 
 class _KeptCall:
-    """A reference to a call, for the thread that sends its requests. The reference is released when this object is
+    """A reference to a call, for the code that sends its requests. The reference is released when this object is
     collected: so exactly once, even if a Ctrl-C makes it uncertain whether the thread has started."""
 
-    __slots__ = ("__weakref__", "handle")
+    __slots__ = ("__weakref__", "line")
 
-    def __init__(self, call: int) -> None:
-        self.handle: int = own(self, _raw.penstock_call_release, _raw.penstock_call_retain(call))
+    def __init__(self, line: Line) -> None:
+        handle = own(self, _raw.penstock_call_release, _raw.penstock_call_retain(line.handle))
+        self.line = line.with_handle(handle)
 
 
-def _send_all(waiters: Waiters, call: int, requests: Requests, first: Optional[Sent]) -> None:
+def _send_all(line: Line, requests: Requests, first: Optional[Sent]) -> None:
     """Sends ``first`` and the remaining requests, waiting for room, and half-closes. If a request can't be read,
     serialized or sent, cancels the call instead."""
     try:
-        if first is not None and not send(waiters, call, first):
+        if first is not None and not line.send(first):
             return
-        if not all(send(waiters, call, data) for data in requests):
+        if not all(line.send(data) for data in requests):
             return
     except RpcError as error:
         requests.failure = error
-    requests.end(call)
+    requests.end(line.handle)
 
 
-def _send_on_thread(waiters: Waiters, call: int, requests: Requests, first: Optional[Sent]) -> None:
-    """Runs `_send_all` on a daemon thread."""
-    kept = _KeptCall(call)
+def _send_beside(line: Line, requests: Requests, first: Optional[Sent]) -> None:
+    """Runs `_send_all` on a daemon thread, or in a greenlet."""
+    kept = _KeptCall(line)
 
     def run() -> None:
         try:
-            _send_all(waiters, kept.handle, requests, first)
+            _send_all(kept.line, requests, first)
         except BaseException as error:
             # For example, the iterator has raised SystemExit, which `_send_all` does not handle. Only this code
             # ends the call then.
             requests.log(_logger.error, "the requests can't be sent", error)
             requests.fail(error)
-            requests.end(kept.handle)
+            requests.end(kept.line.handle)
 
-    threading.Thread(target=run, name="penstock requests", daemon=True).start()
+    host.spawn(run, "penstock requests")
 
 
-def begin_sending(waiters: Waiters, call: int, requests: Requests) -> None:
+def begin_sending(line: Line, requests: Requests) -> None:
     """Sends the requests of a list or tuple as long as there is room, and starts a thread for those that remain. All
     other iterables are read on that thread."""
-    done, first = requests.send_ready(call) if requests.is_ready else (False, None)
+    done, first = requests.send_ready(line.handle) if requests.is_ready else (False, None)
     if not done:
         # The call may have ended already: then the promise matters no more.
-        _raw.penstock_call_promise_half_close(call)
-        _send_on_thread(waiters, call, requests, first)
+        _raw.penstock_call_promise_half_close(line.handle)
+        _send_beside(line, requests, first)

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from contextvars import Context
-from ctypes import byref, c_void_p
 from types import TracebackType
 from typing import Any, Optional, Tuple
 
 from .. import _raw
 from .._handles.context import CallContext
-from .._handles.errors import TimedOutError, check
+from .._handles.errors import TimedOutError
 from .._handles.metadata import ReceivedMetadata
 from .._handles.reply import Reply, RpcError
 from .._handles.status import StatusCode
 from .._handles.verdict import Kind
 from .._raw import constants as c
-from .blocking import ended, send
 from .codec import Codec
 from .ends import Ends
-from .messages import Data, Deserializer, Serializer, body, deserialize, serialize, taken
+from .line import Line
+from .messages import Data, Deserializer, Serializer, body, deserialize, serialize
 from .requests import Requests
 from .running import RunningCall
 from .steps import half_close
-from .wait import Waiters
 
 
 class Call(RunningCall):
@@ -40,11 +38,10 @@ class Call(RunningCall):
 
     def __init__(
         self,
-        call: int,
+        line: Line,
         requests: Optional[Requests],
         deserializer: Deserializer,
         timeout: Optional[float],
-        waiters: Waiters,
         keeper: object,
         context: Context,
         lent: Optional[CallContext],
@@ -53,20 +50,19 @@ class Call(RunningCall):
         codec: Optional[Codec],
         kind: Kind,
     ) -> None:
-        super().__init__(call, requests, deserializer, timeout, keeper, context, lent, ends)
+        super().__init__(line, requests, deserializer, timeout, keeper, context, lent, ends)
         self._serializer = serializer
         self._codec = codec
         # Whether there is one response, and no stream.
         self._answers = kind in (Kind.UNARY, Kind.CLIENT_STREAM)
         # The one response, once it has been deserialized, in a tuple.
         self._answer: Optional[Tuple[Any]] = None
-        self._waiters = waiters
 
     def __iter__(self) -> Call:
         return self
 
     def __next__(self) -> Any:
-        data = self._unread.popleft() if self._unread else self._receive()
+        data = self._receive()
         if data is None:
             error = self._error()
             raise error if error is not None else StopIteration
@@ -82,18 +78,9 @@ class Call(RunningCall):
         (`_reply` may also be set while messages are left.)"""
         if self._is_read:
             return None
-        message = c_void_p()
-        try:
-            result = self._waiters.wait(_raw.penstock_call_receive, self._call, byref(message))
-            if result == c.OK:
-                return taken(message)
-        except BaseException:
-            # If a Ctrl-C came after a message had been received, the message is kept for the next iteration.
-            if message.value is not None:
-                self._unread.append(taken(message))
-            raise
-        if result != c.E_END:
-            check(result, "no message can be received")
+        data = self._line.receive()
+        if data is not None:
+            return data
         self._settled()
         self._forget()
         return None
@@ -103,7 +90,7 @@ class Call(RunningCall):
         back."""
         found = self._reply
         if found is None:
-            reply = Reply(ended(self._waiters, _raw.penstock_call_wait_status, self._call))
+            reply = Reply(self._line.status())
             self._code, self._details = reply.code, reply.details
             # Another thread may have waited, too. Then the first reply stays, and only one of both has a callback's
             # exception.
@@ -116,7 +103,7 @@ class Call(RunningCall):
         """Sends a request, in a call that was made without an iterator; waits until there is room for it. False: the
         call has ended, and iterating over it, or `result`, tells how. StateError: after `done_writing`. RpcError: the
         request can't be serialized, or is too large; the call goes on."""
-        return send(self._waiters, self._call, serialize(self._serializer, request, self._codec, self._context))
+        return self._line.send(serialize(self._serializer, request, self._codec, self._context))
 
     def done_writing(self) -> None:
         """Says that there are no more requests. Does nothing if it was said before, or if the call has ended."""
@@ -167,12 +154,8 @@ class Call(RunningCall):
         again, they come only with the first message or the end (``headers_wait`` of `Interceptor`)."""
         if self._reply is not None:
             return self._reply.headers()
-        headers = c_void_p()
-        result = self._waiters.wait(_raw.penstock_call_wait_headers, self._call, byref(headers))
-        if result == c.E_END:
-            return self._settled().headers()
-        check(result, "no headers can be waited for")
-        return ReceivedMetadata._of(headers.value, self, self._call)
+        headers = self._line.headers(self)
+        return self._settled().headers() if headers is None else headers
 
     def code(self) -> StatusCode:
         """The status code. Waits for the end, see `Call`."""

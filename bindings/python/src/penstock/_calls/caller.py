@@ -11,11 +11,12 @@ from .._handles.objects import Raised, Uncopied
 from .._handles.reply import CompletedCall, Reply, reply_error
 from .._handles.status import StatusCode
 from .._handles.verdict import Kind
-from .blocking import begin_sending, finish, send
+from .blocking import begin_sending
 from .call import Call
 from .codec import Codec
 from .ends import Callbacks, Ends
 from .keywords import CallKeywords, RequestArguments, RequestsArguments, takes
+from .line import Line
 from .messages import Deserializer, Serializer, body, deserialize, serialize
 from .method import BoundMethod, Connected
 from .options import CallOptions, has_begun
@@ -40,13 +41,11 @@ class _MultiCallable(BoundMethod):
         method, channel = self._method, self._channel
         ends = Ends(channel._callbacks)
         options = self._options(keywords, codec, context, lent=True, over=ends.over)
-        handle = channel._start(method.name, self._kind, options)
         call = Call(
-            handle,
+            channel._start(method.name, self._kind, options),
             requests,
             method.deserializer,
             keywords.timeout,
-            channel._waiters,
             channel,
             context,
             options.lent,
@@ -64,7 +63,7 @@ class _MultiCallable(BoundMethod):
         codec = self._codec(call, context)
         data = serialize(self._method.serializer, call.request, codec, context)
         stream = self._stream(call, codec, context, None)
-        if send(stream._waiters, stream._call, data):
+        if stream._line.send(data):
             half_close(stream._call)
         return stream
 
@@ -76,7 +75,7 @@ class _MultiCallable(BoundMethod):
             return self._stream(call, codec, context, None)
         requests = Requests(call.request_iterator, self._method.serializer, codec, context)
         stream = self._stream(call, codec, context, requests)
-        begin_sending(stream._waiters, stream._call, requests)
+        begin_sending(stream._line, requests)
         return stream
 
 
@@ -123,17 +122,18 @@ class UnaryUnary(_MultiCallable):
             if reply is not None:
                 has_begun(options)
                 return reply
-        waiters = channel._waiters
-        with waiters:
-            handle = channel._start(self._method.name, self._kind, options)
+        with channel._waiters:
+            line = channel._start(self._method.name, self._kind, options)
             try:
                 has_begun(options)
-                send(waiters, handle, data)
-                return finish(waiters, handle)
+                line.send(data)
+                return line.finish()
+            except BaseException:
+                # The wait was left early, for example by a Ctrl-C or an exception of a callback.
+                line.cancel(b"the wait for the call was broken off")
+                raise
             finally:
-                # If the wait was left early, by a Ctrl-C or an exception of a callback, this release cancels the
-                # call.
-                _raw.penstock_call_release(handle)
+                _raw.penstock_call_release(line.handle)
 
 
 def _good(handle: int) -> Reply:
@@ -156,8 +156,8 @@ class UnaryStream(_MultiCallable):
 
 
 class StreamUnary(_MultiCallable):
-    """A method with any number of requests and one response. An iterator of requests is read on a thread of its own.
-    A list or a tuple needs no thread if there is room to send all of it at once."""
+    """A method with any number of requests and one response. An iterator of requests is read on a thread of its own,
+    or in a greenlet. A list or a tuple needs none if there is room to send all of it at once."""
 
     _kind = Kind.CLIENT_STREAM
 
@@ -210,6 +210,10 @@ class Caller(Connected, Uncopied):
     @property
     def _callbacks(self) -> Callbacks:
         """The thread for the callbacks of running calls."""
+        raise NotImplementedError
+
+    def _start(self, method: bytes, kind: Kind, options: CallOptions) -> Line:
+        """Makes a call, whose handle the caller releases."""
         raise NotImplementedError
 
     def _unary(self, method: bytes, options: CallOptions, data: bytes) -> Optional[int]:

@@ -8,24 +8,70 @@ import os
 import queue
 import threading
 import weakref
-from typing import Any, Callable, Deque, Optional
+from typing import Any, Callable, Deque, Optional, Protocol
+
+from . import host
 
 _logger = logging.getLogger("penstock")
 
 Function = Callable[[], Any]
 
 
-class Callbacks:
-    """Runs functions of the program one after the other, in the order in which they come, on a daemon thread, which
-    starts when the first function is expected and ends with this object. So such a function may wait, and may make
-    calls: it holds up only those that come after it."""
+class Callbacks(Protocol):
+    """Runs functions of the program one after the other, in the order in which they come, where they may wait, and
+    may make calls: such a function holds up only those that come after it."""
+
+    def expect(self) -> None:
+        """Called before a function is added. May wait."""
+
+    def add(self, function: Function) -> None:
+        """Runs ``function`` soon. Any thread; does not wait."""
+
+
+def callbacks() -> Callbacks:
+    hub = host.hub()
+    return ThreadCallbacks() if hub is None else GreenCallbacks(hub)
+
+
+class GreenCallbacks:
+    """Runs the functions in a greenlet, which ends when there are none."""
+
+    def __init__(self, hub: host.Hub) -> None:
+        self._hub = hub
+        self._functions: Deque[Function] = collections.deque()
+        self._runs = False
+
+    def expect(self) -> None: ...
+
+    def add(self, function: Function) -> None:
+        self._functions.append(function)
+        # On the thread of the hub, so that one greenlet at a time runs them.
+        self._hub.post(self._start)
+
+    def _start(self) -> None:
+        if self._functions and not self._runs:
+            self._runs = True
+            self._hub.spawn(self._run)
+
+    def _run(self) -> None:
+        try:
+            while self._functions:
+                _call(self._functions.popleft())
+        finally:
+            self._runs = False
+            # A function that has raised what is no Exception, such as GreenletExit, leaves others behind.
+            self._start()
+
+
+class ThreadCallbacks:
+    """Runs the functions on a daemon thread, which starts when the first is expected and ends with this object."""
 
     def __init__(self) -> None:
         self._functions: Optional[queue.SimpleQueue[Optional[Function]]] = None
         self._process = 0
 
     def expect(self) -> None:
-        """Called before a function is added: starts the thread, anew in a forked child."""
+        """Starts the thread, anew in a forked child."""
         if self._process == os.getpid():
             return
         with _starting:
@@ -41,7 +87,6 @@ class Callbacks:
                     raise
 
     def add(self, function: Function) -> None:
-        """Lets the thread call ``function``. Does not wait."""
         if self._functions is not None:
             self._functions.put(function)
 
@@ -64,13 +109,17 @@ def _run(functions: queue.SimpleQueue[Optional[Function]]) -> None:
         function = functions.get()
         if function is None:
             return
-        try:
-            function()
-        except BaseException:
-            # Also SystemExit: it is this function's own, and the thread has other functions to run.
-            _logger.exception("a callback of a call raised")
+        _call(function)
         # Otherwise the last function would be kept until the next one comes.
         del function
+
+
+def _call(function: Function) -> None:
+    try:
+        function()
+    except BaseException:
+        # Also SystemExit: it is this function's own, and there are other functions to run.
+        _logger.exception("a callback of a call raised")
 
 
 class Ends:
@@ -83,26 +132,23 @@ class Ends:
         self._callbacks = callbacks
         self._functions: Deque[Function] = collections.deque()
         self.is_over = False
-        # A locked lock for each thread that waits. A threading.Event would not do: a signal handler that raises
-        # within its `set` leaves its lock taken, and the recovery calls `over` once more.
-        self._gates: Deque[threading.Lock] = collections.deque()
+        # Of the code that waits.
+        self._gates: Deque[host.Gate] = collections.deque()
 
     def over(self) -> None:
-        """Called when the call has ended: wakes the threads that wait, and lets the functions run. May be called
+        """Called when the call has ended: wakes the code that waits, and lets the functions run. May be called
         twice."""
         self.is_over = True
         for gate in tuple(self._gates):
-            if gate.locked():
-                gate.release()
+            gate.open()
         self._hand_over()
 
     def wait(self, timeout: float) -> bool:
         """Waits up to ``timeout`` seconds. False: the call has not ended."""
-        gate = threading.Lock()
-        gate.acquire()
+        gate = host.gate()
         self._gates.append(gate)
         try:
-            return self.is_over or gate.acquire(timeout=min(timeout, threading.TIMEOUT_MAX)) or self.is_over
+            return self.is_over or gate.wait(timeout) or self.is_over
         finally:
             self._gates.remove(gate)
 

@@ -48,10 +48,6 @@ class Connected:
         """Registers the interceptors of one call on its options."""
         raise NotImplementedError
 
-    def _start(self, method: bytes, kind: int, options: CallOptions) -> int:
-        """Makes a ``penstock_call *``, which the caller releases."""
-        raise NotImplementedError
-
     def _bound(self, method: str, serializer: Serializer, deserializer: Deserializer) -> Method:
         """The method ``/package.Service/Method`` with its serializers, or with those of the channel's codec."""
         name = c_string(method, "a method")

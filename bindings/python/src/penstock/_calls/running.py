@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import collections
 import functools
 import json
 import time
 from contextvars import Context
 from ctypes import byref, c_void_p
-from typing import Any, Callable, Deque, Dict, Optional
+from typing import Any, Callable, Dict, Optional
 
 from .. import _raw
 from .._handles.arguments import c_string
@@ -21,7 +20,8 @@ from .._handles.status import StatusCode
 from .._raw import constants as c
 from .ends import Ends
 from .keywords import FOREVER
-from .messages import Data, Deserializer
+from .line import Line
+from .messages import Deserializer
 from .requests import Requests
 from .steps import abandon
 
@@ -33,7 +33,7 @@ class RunningCall(Uncopied, Outcome):
 
     def __init__(
         self,
-        call: int,
+        line: Line,
         requests: Optional[Requests],
         deserializer: Deserializer,
         timeout: Optional[float],
@@ -45,12 +45,13 @@ class RunningCall(Uncopied, Outcome):
         # The context in which the deserializer runs; None once all responses have been read.
         self._context: Optional[Context] = context
         self._lent = lent
-        self._call: int = own(self, _abandon_dropped, call)
+        self._line = line
+        self._call: int = own(self, _abandon_dropped, line.handle)
+        line.handle = self._call
         self._requests = requests
         self._deserializer = deserializer
         self._until = None if timeout is None or timeout > FOREVER else time.monotonic() + max(timeout, 0)
         self._keeper = keeper
-        self._unread: Deque[Data] = collections.deque()
         self._is_read = False
         self._ends = ends
         self._failure: Optional[RpcError] = None
@@ -90,8 +91,7 @@ class RunningCall(Uncopied, Outcome):
         others wait for the call. False: the call had ended before."""
         text = c_string(reason, "a reason")
         active = self.is_active()
-        _raw.penstock_call_cancel(self._call, text)
-        self._unread.clear()
+        self._line.cancel(text)
         return active
 
     def is_active(self) -> bool:

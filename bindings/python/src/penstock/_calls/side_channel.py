@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Optional, Tuple
 
+from .. import _raw
 from .._handles.objects import Objects
+from .._handles.verdict import Kind
+from .blocking import begin
 from .caller import Caller
 from .encoding import Codec
-from .ends import Callbacks
+from .ends import Callbacks, callbacks
 from .keywords import Interceptors
+from .line import Line
 from .options import CallOptions
-from .side import begin
 from .wait import Waiters
 
 
@@ -26,7 +29,7 @@ class SideChannel(Caller):
         self._hop = hop
         self._flags = flags
         self._own_waiters = Waiters()
-        self._ended = Callbacks()
+        self._ended = callbacks()
 
     @property
     def _waiters(self) -> Waiters:
@@ -54,5 +57,6 @@ class SideChannel(Caller):
     def _register(self, options: CallOptions, interceptors: Interceptors) -> None:
         self._hop._register(options, interceptors)
 
-    def _start(self, method: bytes, kind: int, options: CallOptions) -> int:
-        return begin(self._hop._anywhere, method, kind, self._flags, options, None)
+    def _start(self, method: bytes, kind: Kind, options: CallOptions) -> Line:
+        start, hop = _raw.penstock_hop_start_side_call, self._hop._anywhere
+        return begin(self._own_waiters, kind, start, hop, method, int(kind), self._flags, options.handle)

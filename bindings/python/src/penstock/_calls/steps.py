@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from ctypes import byref, c_void_p
+from ctypes import c_void_p
 from typing import Tuple
 
 from .. import _raw
-from .._handles.errors import check, check_with
+from .._handles.errors import check
 from .._handles.reply import local_error
 from .._handles.status import StatusCode
 from .._raw import constants as c
 from .codec import fill
 from .messages import Sent
-from .options import CallOptions
-
-
-def start(channel: int, method: bytes, kind: int, options: CallOptions) -> int:
-    """Makes a ``penstock_call *`` without callbacks, which the caller releases."""
-    call, error = c_void_p(), c_void_p()
-    result = _raw.penstock_channel_call(channel, method, kind, options.handle, None, byref(call), byref(error))
-    check_with(result, error)
-    assert call.value is not None
-    return call.value
 
 
 def tried(call: int, data: Sent) -> Tuple[int, int]:

@@ -14,6 +14,11 @@ from .._raw import constants as c
 workers: Set[int] = set()
 
 
+def is_worker() -> bool:
+    """Whether the calling thread is one of `workers`."""
+    return bool(workers) and threading.get_ident() in workers
+
+
 class Waiters:
     """Counts the threads that are in a blocking call on one runtime. While a thread is in such a call, it drives the
     loop, so the runtime's own Python thread need not.
@@ -35,14 +40,12 @@ class Waiters:
         return bool(self._inside)
 
     def __enter__(self) -> None:
-        thread = threading.get_ident()
-        if not workers or thread not in workers:
-            self._inside.append(thread)
+        if not is_worker():
+            self._inside.append(threading.get_ident())
 
     def __exit__(self, *exception: object) -> None:
-        thread = threading.get_ident()
-        if not workers or thread not in workers:
-            self._take(thread)
+        if not is_worker():
+            self._take(threading.get_ident())
 
     def _take(self, thread: int) -> bool:
         """Counts ``thread`` once less. Returns whether it was counted: it is not if a signal handler has forked

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import time
 from ctypes import byref, c_int32
-from typing import Any, Mapping, Optional
+from typing import Any, List, Mapping, Optional
 
 from .. import _raw
-from .._calls.blocking import unary
+from .._calls import host
+from .._calls.blocking import begin, unary
 from .._calls.caller import Caller
 from .._calls.encoding import Codec
-from .._calls.ends import Callbacks
+from .._calls.ends import Callbacks, callbacks
 from .._calls.keywords import Interceptors
+from .._calls.line import Line
 from .._calls.options import CallOptions
-from .._calls.steps import start
 from .._calls.wait import Waiters
 from .._handles.arguments import milliseconds
 from .._handles.ctrl_c import call
-from .._handles.errors import library_error
-from .._handles.verdict import Connectivity
-from .._raw.constants import E_INTERRUPTED, OK
+from .._handles.errors import ClosedError, TimedOutError, library_error
+from .._handles.verdict import Connectivity, Kind
+from .._raw.constants import E_INTERRUPTED, E_TIMEOUT, OK
 from .base import TLS, BaseChannel
 from .picker import Picker
 from .resolver import Resolver
@@ -77,7 +78,7 @@ class Channel(BaseChannel, Caller):
             picker=picker,
             codec=codec,
         )
-        self._ended = Callbacks()
+        self._ended = callbacks()
 
     @property
     def _waiters(self) -> Waiters:
@@ -87,11 +88,12 @@ class Channel(BaseChannel, Caller):
     def _callbacks(self) -> Callbacks:
         return self._ended
 
-    def _start(self, method: bytes, kind: int, options: CallOptions) -> int:
-        return start(self._handle, method, kind, options)
+    def _start(self, method: bytes, kind: Kind, options: CallOptions) -> Line:
+        make = _raw.penstock_channel_call
+        return begin(self._waiters, kind, make, self._handle, method, int(kind), options.handle)
 
     def _unary(self, method: bytes, options: CallOptions, data: bytes) -> Optional[int]:
-        if self._has_interceptors or self._runtime._has_interceptors:
+        if self._has_interceptors or self._runtime._has_interceptors or host.hub() is not None:
             return None
         return unary(self._waiters, self._handle, method, options, data)
 
@@ -100,6 +102,8 @@ class Channel(BaseChannel, Caller):
         and returns the new state. It does not make the channel connect.
 
         TimedOutError: the state is still ``state``. WouldDeadlockError: in a callback."""
+        if host.hub() is not None:
+            return self._seen_connectivity(state, timeout)
         until = None if timeout is None else time.monotonic() + timeout
         now = c_int32()
         result = E_INTERRUPTED
@@ -111,6 +115,30 @@ class Channel(BaseChannel, Caller):
         if result != OK:
             raise library_error(result, f"the channel's state is still {Connectivity(state).name}")
         return Connectivity(now.value)
+
+    def _seen_connectivity(self, state: Connectivity, timeout: Optional[float]) -> Connectivity:
+        """What `wait_connectivity` does in a greenlet."""
+        gate = host.gate()
+        seen: List[Connectivity] = []
+
+        def see(now: Connectivity) -> bool:
+            if now is not state:
+                seen.append(now)
+                gate.open()
+            return not seen and not is_over
+
+        is_over = False
+        try:
+            self.watch_connectivity(see)
+            if not gate.wait(timeout):
+                raise TimedOutError(E_TIMEOUT, f"the channel's state is still {Connectivity(state).name}")
+        except ClosedError:
+            if state is Connectivity.SHUTDOWN:
+                raise
+            return Connectivity.SHUTDOWN
+        finally:
+            is_over = True
+        return seen[0]
 
     def close_gracefully(self, timeout: Optional[float] = None) -> None:
         """Closes the channel, as `close` does, when its last call has ended, at the latest after ``timeout`` seconds

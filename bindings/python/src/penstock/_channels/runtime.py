@@ -14,14 +14,15 @@ import signal
 import threading
 import weakref
 from ctypes import byref, c_int, c_void_p
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 from .. import _raw
+from .._calls import green, host
 from .._calls.options import forget_kept_options
 from .._calls.wait import Waiters, workers
 from .._handles import fork
 from .._handles.arguments import milliseconds
-from .._handles.ctrl_c import raise_escaping
+from .._handles.ctrl_c import call, raise_escaping
 from .._handles.errors import ClosedError, check, check_with, library_error
 from .._handles.fork import process
 from .._handles.metadata import owned_text
@@ -111,10 +112,41 @@ class _Driver:
         _raw.penstock_runtime_release(self._handle)
 
 
+class _HubDriver:
+    """Lets a hub drive a runtime's loop whenever there is work."""
+
+    def __init__(self, handle: int, hub: host.Hub) -> None:
+        descriptor = c_int()
+        check(_raw.penstock_runtime_fd(handle, byref(descriptor)))
+        self._hub = hub
+        self._handle: int = _raw.penstock_runtime_retain(handle)
+        self._unwatch = hub.watch(descriptor.value, self._turn)
+
+    def _turn(self) -> None:
+        try:
+            result = call(_raw.penstock_runtime_poll, self._handle, 0)
+        except Exception:
+            _logger.exception("a callback raised this in the hub, where no code waits for it")
+            return
+        if result not in (c.OK, c.E_BUSY, c.E_INTERRUPTED):
+            self._unwatch()
+
+    def stop(self) -> None:
+        """Ends the watch. May be called on any thread, but only once."""
+        self._unwatch()
+        _raw.penstock_runtime_release(self._handle)
+
+    def join(self, seconds: float) -> None: ...
+
+    def forget(self) -> None:
+        self.stop()
+
+
 class Runtime(Keeper, Registering, Uncopied):
     """An event loop for channels, with interceptors for all of them. Channels that name no runtime share one.
 
-    A thread that waits in a call drives the loop. With ``drive`` a daemon thread drives it while no thread waits;
+    A thread that waits in a call drives the loop. With ``drive`` a daemon thread drives it while no thread waits, or
+    a hub of greenlets always does (`penstock.gevent`, `penstock.eventlet`);
     without ``drive`` the program calls `poll` whenever `fileno` is readable, and nothing happens in between. Up to
     ``max_workers`` threads run synchronous interceptors (1 to 1024). ``spin_us``: for how many microseconds a thread
     that waits in a call polls for the response before it sleeps (0 to 1000000). This lowers latency and costs CPU
@@ -159,7 +191,7 @@ class Runtime(Keeper, Registering, Uncopied):
         self._kept: Objects = {}
         self._waiters = Waiters()
         self._drive = drive and not has_own_threads
-        self._driver: Optional[_Driver] = None
+        self._driver: Union[_Driver, _HubDriver, None] = None
         # May be taken again by a signal handler or a destructor, which run in the middle of anything.
         self._lock = threading.RLock()
         self._is_starting = False
@@ -181,7 +213,8 @@ class Runtime(Keeper, Registering, Uncopied):
 
     def _start(self) -> None:
         if self._driver is None and self._process == process():
-            self._driver = _Driver(self._handle, self._waiters)
+            hub = host.hub()
+            self._driver = _Driver(self._handle, self._waiters) if hub is None else _HubDriver(self._handle, hub)
             self._stop = weakref.finalize(self, self._driver.stop)
 
     def _registry_functions(self) -> Tuple[str, int]:
@@ -235,11 +268,20 @@ class Runtime(Keeper, Registering, Uncopied):
         returned; call `shutdown` again. WouldDeadlockError: called in a callback. Once it has succeeded, a further
         call does nothing.
         """
-        wait_ms = -1 if timeout is None else milliseconds(timeout)
-        result = self._waiters.wait(_raw.penstock_runtime_shutdown, self._handle, wait_ms)
+        hub = host.hub()
+        if hub is None:
+            wait_ms = -1 if timeout is None else milliseconds(timeout)
+            result = self._waiters.wait(_raw.penstock_runtime_shutdown, self._handle, wait_ms)
+        else:
+            result = host.eventually(hub, self._shut_down, timeout, c.E_TIMEOUT)
         if result not in (c.OK, c.E_ALREADY):
             raise library_error(result, "the runtime can't be shut down now")
         self._end_driver(_EXIT_SECONDS)
+
+    def _shut_down(self) -> int:
+        # The end closes the descriptor that the hub watches, and needs nobody else to drive.
+        self._end_driver(0)
+        return call(_raw.penstock_runtime_shutdown, self._handle, 0)
 
     def _is_taken_over(self) -> bool:
         descriptor = c_int()
@@ -253,6 +295,9 @@ class Runtime(Keeper, Registering, Uncopied):
         self._is_starting = False
         self._waiters.forget()
         driver, stop = self._driver, self._stop
+        if isinstance(driver, _HubDriver) and self._process == process():
+            # The hub's greenlets go on in the child, and the descriptor keeps its number.
+            return
         self._driver, self._stop = None, None
         if driver is not None and stop is not None and stop.detach():
             driver.forget()
@@ -278,6 +323,11 @@ _default: Optional[Runtime] = None
 _default_lock = threading.RLock()
 # The registrations for every channel. A child in which the parent's handles do not work registers them again.
 _for_every_channel: List[Registration] = []
+
+
+def has_runtimes() -> bool:
+    """Whether this process has a runtime."""
+    return len(_runtimes) > 0
 
 
 def default_runtime() -> Runtime:
@@ -369,6 +419,7 @@ def _take_over() -> None:
         fork.take_nothing_over()
         _default = None
         forget_kept_options()
+        green.forget()
         for registration in _for_every_channel:
             registration._scope = None
     for runtime in runtimes:

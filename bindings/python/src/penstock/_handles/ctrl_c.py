@@ -3,12 +3,14 @@ could catch them."""
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from types import CodeType
 from typing import Any, Callable, Dict, Optional
 
-# The exceptions to be raised in waiting Python code, by the identifier of the thread that waits.
+# The exceptions to be raised in waiting Python code, by the number that the kernel has for the thread that waits:
+# gevent and eventlet replace threading.get_ident by a function that tells greenlets apart.
 _escaping: Dict[int, BaseException] = {}
 # The recovery for a function that C has called and that has raised. It gets the function's local variables, by name,
 # and the exception.
@@ -47,11 +49,11 @@ def recover_with(function: Callable[..., Any], unbegun: _Recovery, begun: _Recov
 def escape(error: BaseException) -> None:
     """Makes the Python code that waits on this thread raise ``error``. Does nothing on a thread of the library, where
     no Python code waits."""
-    if not _is_of_the_library():
-        _escaping[threading.get_ident()] = error
+    if not is_of_the_library():
+        _escaping[threading.get_native_id()] = error
 
 
-def _is_of_the_library() -> bool:
+def is_of_the_library() -> bool:
     """Whether the calling thread belongs to a loop of the library: Python has not started it, and it is named
     "penstock"."""
     if not threading.current_thread().name.startswith("Dummy-"):
@@ -65,14 +67,14 @@ def _is_of_the_library() -> bool:
 
 def has_escaped() -> bool:
     """Whether `escape` has stored an exception for the calling thread."""
-    return threading.get_ident() in _escaping
+    return threading.get_native_id() in _escaping
 
 
 def raise_escaping() -> None:
     """Raises the exception that `escape` has stored for this thread, if there is one. Must be called after each C
     function that may have run callbacks."""
     if _escaping:
-        error = _escaping.pop(threading.get_ident(), None)
+        error = _escaping.pop(threading.get_native_id(), None)
         if error is not None:
             raise error
 
@@ -84,7 +86,7 @@ def call(function: Callable[..., int], *arguments: Any) -> int:
     function, a handler's exception (KeyboardInterrupt) is raised before its first line, and only `sys.unraisablehook`
     sees the exception. So this package sets that hook while the main thread is in the library.
     """
-    if threading.get_ident() != threading.main_thread().ident:
+    if threading.get_native_id() != os.getpid():
         result = function(*arguments)
     else:
         others = sys.unraisablehook

@@ -8,6 +8,7 @@ from ctypes import byref, c_uint64, c_void_p, sizeof
 from typing import Any, Callable, Dict, Iterable, List, Optional, Protocol, Tuple, Union
 
 from .. import _raw
+from .._calls import host
 from .._calls.keywords import Interceptors
 from .._handles.arguments import c_string, milliseconds, whole_number
 from .._handles.errors import StateError, check, check_with
@@ -321,17 +322,28 @@ class Registration:
         ``timeout`` seconds (None: without limit) have passed.
 
         StateError: the interceptor is still registered. WouldDeadlockError: called in a callback."""
+        hub = host.hub()
+        if hub is not None:
+            result = host.eventually(hub, lambda: self._wait_removed(0), timeout, c.E_TIMEOUT)
+            return self._is_removed(result)
         left = None if timeout is None else milliseconds(timeout)
         while True:
             slice_ms = _WAIT_MS if left is None else min(left, _WAIT_MS)
-            result = _raw.penstock_registration_wait_removed(self._id, slice_ms)
-            if result != c.E_TIMEOUT:
-                check(result, "the interceptor is still registered" if result == c.E_STATE else "")
+            if self._is_removed(self._wait_removed(slice_ms)):
                 return True
             if left is not None:
                 left -= slice_ms
                 if left <= 0:
                     return False
+
+    def _wait_removed(self, wait_ms: int) -> int:
+        return int(_raw.penstock_registration_wait_removed(self._id, wait_ms))
+
+    def _is_removed(self, result: int) -> bool:
+        if result == c.E_TIMEOUT:
+            return False
+        check(result, "the interceptor is still registered" if result == c.E_STATE else "")
+        return True
 
     def remove(self) -> None:
         """Removes the interceptor: calls that are made after `remove` has returned do not meet it. A second `remove`

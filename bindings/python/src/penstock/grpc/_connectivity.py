@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import functools
 import logging
 import threading
 from types import TracebackType
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, Deque, List, Optional
 
+from .._calls import host
 from .._channels import channel as core
 from .._handles.errors import ClosedError
 from .._handles.verdict import Connectivity
@@ -101,7 +103,9 @@ class _ReadyFuture(Future):
     """Ends when its channel is ready."""
 
     def __init__(self, channel: Channel) -> None:
-        self._condition = threading.Condition()
+        self._lock = threading.Lock()
+        # Of the code that waits.
+        self._gates: Deque[host.Gate] = collections.deque()
         self._channel = channel
         self._is_ready = False
         self._is_cancelled = False
@@ -115,12 +119,13 @@ class _ReadyFuture(Future):
             self._end(cancel=False)
 
     def _end(self, cancel: bool) -> bool:
-        with self._condition:
+        with self._lock:
             if self._is_ready or self._is_cancelled:
                 return False
             self._is_ready, self._is_cancelled = not cancel, cancel
             functions, self._functions = self._functions, []
-            self._condition.notify_all()
+        for gate in tuple(self._gates):
+            gate.open()
         self._channel.unsubscribe(self._changed)
         for function in functions:
             try:
@@ -148,9 +153,14 @@ class _ReadyFuture(Future):
     def result(self, timeout: Optional[float] = None) -> None:
         """Waits until the channel is ready. FutureTimeoutError: it is not, within ``timeout`` seconds.
         FutureCancelledError: the wait was cancelled."""
-        with self._condition:
-            if not self._condition.wait_for(self.done, timeout):
+        gate = host.gate()
+        self._gates.append(gate)
+        try:
+            # What comes after this line opens the gate.
+            if not (self.done() or gate.wait(timeout) or self.done()):
                 raise FutureTimeoutError()
+        finally:
+            self._gates.remove(gate)
         if self._is_cancelled:
             raise FutureCancelledError()
 
@@ -165,7 +175,7 @@ class _ReadyFuture(Future):
 
     def add_done_callback(self, fn: Callable[[Any], Any]) -> None:
         """Calls ``fn`` with this future when the wait has ended; at once if it has ended already."""
-        with self._condition:
+        with self._lock:
             if not self.done():
                 self._functions.append(fn)
                 return

@@ -7,6 +7,7 @@ import logging
 import threading
 from typing import Any, NamedTuple, Optional, Sequence
 
+from .._calls import host
 from .._handles.context import CallContext, given
 from .._handles.errors import GoneError
 from .._handles.status import StatusCode
@@ -53,8 +54,8 @@ class _Answer(AuthMetadataPluginCallback):
 
 
 class Authenticate(Interceptor):
-    """Asks the plug-ins one after the other, on a thread for the call, while the call waits. The deadline and a
-    cancel end that wait."""
+    """Asks the plug-ins one after the other, on a thread or in a greenlet for the call, while the call waits. The
+    deadline and a cancel end that wait."""
 
     name = "call credentials"
 
@@ -66,7 +67,7 @@ class Authenticate(Interceptor):
 
     def on_start(self, hop: Hop) -> Verdict:
         asking = _Asking(self, hop.ticket(), given(hop._handle))
-        threading.Thread(target=asking.next, name="penstock credentials", daemon=True).start()
+        host.spawn(asking.next, "penstock credentials")
         return Verdict.PAUSE
 
 

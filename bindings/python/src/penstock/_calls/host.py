@@ -1,0 +1,124 @@
+"""What code of the program runs on and waits in: threads, or the greenlets of a hub (`penstock.gevent`,
+`penstock.eventlet`)."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from typing import Any, Callable, List, Optional, Protocol
+
+Function = Callable[[], Any]
+# How many seconds `eventually` lets pass between two steps.
+_PAUSE = 0.005
+
+
+class Gate(Protocol):
+    """Something that one thread or greenlet waits for, once."""
+
+    def open(self) -> None:
+        """Ends the wait, also one that has not begun. Any thread, any number of times; does not wait."""
+
+    def wait(self, timeout: Optional[float] = None) -> bool:
+        """Waits until the gate is open, up to ``timeout`` seconds. False: it is not open."""
+
+
+class Hub(Protocol):
+    """An event loop on which greenlets wait, in place of threads."""
+
+    def gate(self) -> Gate:
+        """A gate for the code that runs now."""
+
+    def check(self) -> None:
+        """WouldDeadlockError: the code that runs now can't wait, since it is a callback of the hub itself."""
+
+    def spawn(self, function: Function) -> None:
+        """Runs ``function`` in a greenlet of the hub, soon. Any thread."""
+
+    def post(self, function: Function) -> None:
+        """Lets the hub call ``function``, which must not wait, soon. Any thread."""
+
+    def watch(self, descriptor: int, function: Function) -> Function:
+        """Lets the hub call ``function``, which must not wait, whenever ``descriptor`` is readable. Returns a
+        function that ends this, to be called once. Any thread."""
+
+
+class ThreadGate:
+    """A gate for a thread: a locked lock. A threading.Event would not do: a signal handler that raises within its
+    `set` leaves its lock taken, and a recovery may open the gate once more."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self, allocate: Callable[[], Any] = threading.Lock) -> None:
+        self._lock = allocate()
+        self._lock.acquire()
+
+    def open(self) -> None:
+        # Another thread may open the gate at the same time.
+        with contextlib.suppress(RuntimeError):
+            self._lock.release()
+
+    def wait(self, timeout: Optional[float] = None) -> bool:
+        if timeout is None:
+            return bool(self._lock.acquire())
+        return bool(self._lock.acquire(timeout=min(max(timeout, 0), threading.TIMEOUT_MAX)))
+
+
+# The hub of this process; None: code runs on threads.
+_hub: Optional[Hub] = None
+
+
+def hub() -> Optional[Hub]:
+    return _hub
+
+
+def use(chosen: Hub) -> None:
+    """Lets code wait in ``chosen`` from now on, for good."""
+    global _hub
+    _hub = chosen
+
+
+def gate() -> Gate:
+    """A gate for the code that runs now."""
+    return ThreadGate() if _hub is None else _hub.gate()
+
+
+def spawn(function: Function, name: str) -> None:
+    """Runs ``function``, which may wait: on a daemon thread with this name, or in a greenlet."""
+    if _hub is None:
+        threading.Thread(target=function, name=name, daemon=True).start()
+    else:
+        _hub.spawn(function)
+
+
+def eventually(hub: Hub, step: Callable[[], int], timeout: Optional[float], again: int) -> int:
+    """Lets the hub call ``step`` until its result is not ``again``, or ``timeout`` seconds (None: without limit) have
+    passed. Returns the last result; raises what ``step`` has raised."""
+    until = None if timeout is None else time.monotonic() + timeout
+    while True:
+        result = _in_hub(hub, step)
+        left = _PAUSE if until is None else min(_PAUSE, until - time.monotonic())
+        if result != again or left <= 0:
+            return result
+        hub.gate().wait(left)
+
+
+def _in_hub(hub: Hub, step: Callable[[], int]) -> int:
+    hub.check()
+    gate = hub.gate()
+    results: List[int] = []
+    errors: List[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(step())
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            gate.open()
+
+    hub.post(run)
+    gate.wait()
+    if errors:
+        raise errors[0]
+    return results[0]
