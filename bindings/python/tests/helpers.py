@@ -125,8 +125,9 @@ target = sys.argv[1]
 """
 
 
-def program(text: str, target: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-X", "dev", "-W", "error", "-c", PRELUDE + text, target]
+def program(text: str, target: str, first: str = "") -> subprocess.Popen[str]:
+    """Starts ``text`` as a program, after ``first`` and the `PRELUDE`."""
+    command = [sys.executable, "-X", "dev", "-W", "error", "-c", first + PRELUDE + text, target]
     pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "start_new_session": True}
     return subprocess.Popen(command, text=True, **pipes)
 
@@ -142,10 +143,10 @@ def ended(process: subprocess.Popen[str]) -> Tuple[str, str]:
         pytest.fail(f"the program hangs\n{printed}\n{complaints}")
 
 
-def run(text: str, target: str) -> str:
-    """Runs ``text`` as a program (see `PRELUDE`) and returns its stdout. It must succeed and print nothing to
+def run(text: str, target: str, first: str = "") -> str:
+    """Runs ``text`` as a program (see `program`) and returns its stdout. It must succeed and print nothing to
     stderr."""
-    with program(text, target) as process:
+    with program(text, target, first) as process:
         printed, complaints = ended(process)
     assert process.returncode == 0, complaints
     assert complaints == ""

@@ -12,9 +12,9 @@ import os
 import weakref
 from typing import Any, Deque, Optional
 
-from ._calls.host import Function, Gate
 from ._calls.hubs import GreenHub, begin, this_thread
 from ._channels.runtime import has_runtimes
+from ._handles.host import Function, Gate
 
 try:
     import eventlet.patcher
@@ -24,6 +24,10 @@ except ImportError as error:
     raise ImportError(f"penstock.eventlet needs the package eventlet: {error}", name="eventlet") from error
 
 __all__ = ["init"]
+
+# What waits in the hub once eventlet has replaced it.
+_os = eventlet.patcher.original("os")
+_allocate_lock = eventlet.patcher.original("_thread").allocate_lock
 
 
 def init() -> None:
@@ -43,20 +47,26 @@ class _Line:
         self._end, self._begin = os.pipe()
         for descriptor in (self._end, self._begin):
             os.set_blocking(descriptor, False)
-            weakref.finalize(hub, os.close, descriptor).atexit = False
+        self.close = weakref.finalize(hub, _close, self._end, self._begin)
+        self.close.atexit = False
         listen(hub, self._end, self._run)
 
     def post(self, function: Function) -> None:
         self._functions.append(function)
         # A pipe that is full wakes the hub, too.
         with contextlib.suppress(BlockingIOError):
-            os.write(self._begin, b"x")
+            _os.write(self._begin, b"x")
 
     def _run(self) -> None:
         with contextlib.suppress(BlockingIOError):
-            os.read(self._end, 4096)
+            _os.read(self._end, 4096)
         while self._functions:
             self._functions.popleft()()
+
+
+def _close(*descriptors: int) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 def listen(hub: Any, descriptor: int, function: Function) -> Function:
@@ -72,17 +82,29 @@ def listen(hub: Any, descriptor: int, function: Function) -> Function:
 
 class _Hub(GreenHub):
     def __init__(self) -> None:
-        self._allocate_lock = eventlet.patcher.original("_thread").allocate_lock
+        self._allocate_lock = _allocate_lock
         self._lines: weakref.WeakKeyDictionary[Any, _Line] = weakref.WeakKeyDictionary()
         super().__init__()
 
     def _own_hub(self, made: bool) -> Any:
-        if not made and not hasattr(hubs._threadlocal, "hub"):
+        if not made and getattr(hubs._threadlocal, "hub", None) is None:
             return None
         hub = hubs.get_hub()
         if hub not in self._lines:
             self._lines[hub] = _Line(hub)
         return hub
+
+    def leave(self) -> None:
+        hub = hubs._threadlocal.__dict__.pop("hub", None)
+        if hub is None:
+            return
+        # Nothing in eventlet closes it.
+        poll = getattr(hub, "poll", None)
+        if poll is not None:
+            poll.close()
+        line = self._lines.pop(hub, None)
+        if line is not None:
+            line.close()
 
     def _is_in(self, hub: Any) -> bool:
         return getcurrent() is hub.greenlet

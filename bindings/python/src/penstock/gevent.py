@@ -9,9 +9,9 @@ from __future__ import annotations
 import contextlib
 from typing import Any, Optional
 
-from ._calls.host import Function, Gate
 from ._calls.hubs import GreenHub, begin
 from ._channels.runtime import has_runtimes
+from ._handles.host import Function, Gate
 
 try:
     import gevent
@@ -40,6 +40,11 @@ class _Hub(GreenHub):
 
     def _own_hub(self, made: bool) -> Any:
         return gevent.get_hub() if made else get_hub_if_exists()
+
+    def leave(self) -> None:
+        hub = get_hub_if_exists()
+        if hub is not None:
+            hub.destroy(destroy_loop=True)
 
     def _is_in(self, hub: Any) -> bool:
         return getcurrent() is hub

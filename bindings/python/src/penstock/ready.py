@@ -23,7 +23,7 @@ from ctypes import byref, c_void_p
 from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, Union
 
 from . import _raw
-from ._calls import host
+from ._handles import host
 from ._handles.arguments import c_string, milliseconds
 from ._handles.context import Scoped, run
 from ._handles.ctrl_c import recover

@@ -8,13 +8,14 @@ from ctypes import byref, c_void_p
 from typing import Any, Callable, Deque, Optional
 
 from .. import _raw
+from .._handles import host
 from .._handles.errors import check, check_with
 from .._handles.metadata import ReceivedMetadata
 from .._handles.objects import own
 from .._handles.reply import RpcError
 from .._handles.verdict import Kind
 from .._raw import constants as c
-from . import green, host
+from . import green
 from .codec import fill
 from .line import Line
 from .messages import Data, Sent, taken

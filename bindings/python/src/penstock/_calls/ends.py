@@ -10,7 +10,7 @@ import threading
 import weakref
 from typing import Any, Callable, Deque, Optional, Protocol
 
-from . import host
+from .._handles import host
 
 _logger = logging.getLogger("penstock")
 

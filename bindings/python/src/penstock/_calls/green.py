@@ -11,11 +11,11 @@ from typing import Any, Callable, Deque, Dict, Optional, TypeVar
 from .. import _raw
 from .._handles.ctrl_c import escape, recover
 from .._handles.errors import check, check_with
+from .._handles.host import Gate, Hub
 from .._handles.metadata import ReceivedMetadata
 from .._handles.verdict import Kind
 from .._raw import constants as c
 from .ahead import Ahead
-from .host import Gate, Hub
 from .messages import Data, Sent, taken
 from .steps import half_close, sent, tried
 

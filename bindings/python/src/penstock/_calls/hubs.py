@@ -7,11 +7,11 @@ import os
 import threading
 from typing import Any, Callable, Optional, Set
 
+from .._handles import host
 from .._handles.ctrl_c import is_of_the_library
 from .._handles.errors import WouldDeadlockError
+from .._handles.host import Function, Gate, Hub, ThreadGate
 from .._raw import constants as c
-from . import host
-from .host import Function, Gate, Hub, ThreadGate
 
 # Replacing what threading has, gevent and eventlet leave this one out: it tells threads apart, and not greenlets.
 this_thread = threading.get_native_id
@@ -85,6 +85,9 @@ class GreenHub(Hub):
         hub = self._here()
         if is_of_the_library() if hub is None else self._is_in(hub):
             raise WouldDeadlockError(c.E_WOULD_DEADLOCK, "code that runs in a callback can't wait")
+
+    def waits_here(self) -> bool:
+        return self._here() is not None
 
     def spawn(self, function: Function) -> None:
         self.post(lambda: self._spawn(function))

@@ -7,7 +7,6 @@ from ctypes import byref, c_int32
 from typing import Any, List, Mapping, Optional
 
 from .. import _raw
-from .._calls import host
 from .._calls.blocking import begin, unary
 from .._calls.caller import Caller
 from .._calls.encoding import Codec
@@ -16,6 +15,7 @@ from .._calls.keywords import Interceptors
 from .._calls.line import Line
 from .._calls.options import CallOptions
 from .._calls.wait import Waiters
+from .._handles import host
 from .._handles.arguments import milliseconds
 from .._handles.ctrl_c import call
 from .._handles.errors import ClosedError, TimedOutError, library_error

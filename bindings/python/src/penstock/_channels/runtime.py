@@ -17,10 +17,10 @@ from ctypes import byref, c_int, c_void_p
 from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 from .. import _raw
-from .._calls import green, host
+from .._calls import green
 from .._calls.options import forget_kept_options
 from .._calls.wait import Waiters, workers
-from .._handles import fork
+from .._handles import fork, host
 from .._handles.arguments import milliseconds
 from .._handles.ctrl_c import call, raise_escaping
 from .._handles.errors import ClosedError, check, check_with, library_error

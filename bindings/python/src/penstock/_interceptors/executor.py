@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from contextvars import copy_context
 from ctypes import byref, c_void_p
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .. import _raw
+from .._handles import host
 from .._handles.context import Scoped, run
 from .._handles.ctrl_c import recover
 from .._handles.errors import check
 from .._handles.fork import process
 from .._handles.objects import Keeper, Objects, Uncopied, forget, own, registry
-from .._handles.reports import report
+from .._handles.reports import report, tell
 
 
 class Job:
@@ -29,7 +31,12 @@ class Job:
             job, argument = self._pending.pop()
         except IndexError:
             return
-        job(argument)
+        hub = host.hub()
+        if hub is not None and hub.waits_here():
+            # In a greenlet the callbacks could wait, and others would run on the thread in the midst of them.
+            hub.post(lambda: job(argument))
+        else:
+            job(argument)
 
     def _revoke(self) -> bool:
         """Withdraws the job. False: it has been run already, or is running."""
@@ -115,6 +122,11 @@ def _take_job(job: Callable[[Any], None], argument: Any, number: Optional[int]) 
     taken = Job(job, argument)
     if not isinstance(executor, _Submit):
         return 1
+    hub = host.hub()
+    if hub is not None and hub.waits_here():
+        # A pool whose threads are greenlets waits in `submit`.
+        hub.spawn(functools.partial(run, executor.context, _submitted, executor, taken))
+        return 0
     try:
         run(executor.context, executor.submit, taken)
         return 0
@@ -123,6 +135,16 @@ def _take_job(job: Callable[[Any], None], argument: Any, number: Optional[int]) 
         # ``submit`` may have passed the job on before it raised. If the job has not begun, it is withdrawn, and 1
         # tells C that the job is not taken. If it has begun, 0 tells C that it is taken.
         return int(taken._revoke())
+
+
+def _submitted(executor: _Submit, job: Job) -> None:
+    """Passes on a job that C counts as taken."""
+    try:
+        executor.submit(job)
+    except BaseException as error:
+        tell("", "submit", error)
+        # Does nothing if ``submit`` has passed the job on.
+        job()
 
 
 def _run_job(given: Dict[str, Any]) -> None:

@@ -8,8 +8,8 @@ from ctypes import byref, c_uint64, c_void_p, sizeof
 from typing import Any, Callable, Dict, Iterable, List, Optional, Protocol, Tuple, Union
 
 from .. import _raw
-from .._calls import host
 from .._calls.keywords import Interceptors
+from .._handles import host
 from .._handles.arguments import c_string, milliseconds, whole_number
 from .._handles.errors import StateError, check, check_with
 from .._handles.objects import Objects, forget, registry

@@ -7,6 +7,7 @@ from typing import Any, Dict, Optional
 
 from .. import _raw
 from .._calls.wait import step_in, step_out, workers
+from .._handles import host
 from .._handles.context import of_hop, run
 from .._handles.ctrl_c import escape, recover, recover_with
 from .._handles.objects import Raised, forget, registry
@@ -159,6 +160,9 @@ def _intercept(handle: int, number: Optional[int]) -> int:
         step_in(waits)
         if is_new_worker:
             workers.discard(thread)
+            hub = host.hub()
+            if hub is not None:
+                hub.leave()
 
 
 def _break_off(handle: int, error: BaseException) -> None:

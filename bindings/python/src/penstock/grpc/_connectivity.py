@@ -10,8 +10,8 @@ import threading
 from types import TracebackType
 from typing import Any, Callable, Deque, List, Optional
 
-from .._calls import host
 from .._channels import channel as core
+from .._handles import host
 from .._handles.errors import ClosedError
 from .._handles.verdict import Connectivity
 from ._names import Channel, ChannelConnectivity, Future, FutureCancelledError, FutureTimeoutError, state_of

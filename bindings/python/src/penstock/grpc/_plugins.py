@@ -7,7 +7,7 @@ import logging
 import threading
 from typing import Any, NamedTuple, Optional, Sequence
 
-from .._calls import host
+from .._handles import host
 from .._handles.context import CallContext, given
 from .._handles.errors import GoneError
 from .._handles.status import StatusCode

@@ -38,6 +38,13 @@ class Hub(Protocol):
     def post(self, function: Function) -> None:
         """Lets the hub call ``function``, which must not wait, soon. Any thread."""
 
+    def waits_here(self) -> bool:
+        """Whether code on the calling thread waits in greenlets."""
+
+    def leave(self) -> None:
+        """Called on a thread of the library whose callback returns: frees the hub that the program's code may have
+        made for this thread."""
+
     def watch(self, descriptor: int, function: Function) -> Function:
         """Lets the hub call ``function``, which must not wait, whenever ``descriptor`` is readable. Returns a
         function that ends this, to be called once. Any thread."""

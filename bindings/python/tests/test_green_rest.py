@@ -1,0 +1,232 @@
+"""gevent and eventlet: interceptors, grpcio's names, what is left of calls, and the choice of the hub."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from green_helpers import BOTH, PACKAGES, QUIET, cases, green
+from helpers import run
+
+
+@cases("not patched", "patched before", often=BOTH)
+def test_interceptors(package: str, patched: str, server: str) -> None:
+    text = """
+    from concurrent.futures import ThreadPoolExecutor
+    import logging
+    logging.basicConfig(stream=sys.stdout, format="%(message)s")
+    class In(penstock.Interceptor):
+        def on_start(self, hop):
+            assert threading.get_native_id() == os.getpid()
+            with raises(penstock.WouldDeadlockError): echo(b"")
+            with raises(penstock.WouldDeadlockError): hop.side_channel().unary_unary("/penstock.Echo/Unary")(b"")
+            ticket, side = hop.ticket(), hop.retain().side_channel()
+            def later():
+                sleep(0.001)
+                fetched.append(side.unary_unary("/penstock.Echo/Unary")(b"side"))
+                ticket.resume()
+            spawn(later)
+            return penstock.Verdict.PAUSE
+    fetched = []
+    registration = channel.add_interceptor(In(), methods="/penstock.Echo/Bidi")
+    assert list(bidi([b"1"])) == [b"1"]
+    assert fetched == [b"side"]
+    registration.remove()
+    assert registration.wait_removed(30)
+    hangs = hang.future(b"")
+    registration = channel.add_interceptor(In(), methods="/penstock.Probe/*")
+    waits = hang_stream(b"")
+    registration.remove()
+    assert not registration.wait_removed(0.02)
+    waits.cancel()
+    assert registration.wait_removed(30)
+    hangs.cancel()
+
+    # The function of a synchronous interceptor, and its side calls, wait on a thread of the library.
+    class Sync(penstock.SyncInterceptor):
+        def intercept(self, call):
+            assert threading.get_native_id() != os.getpid()
+            sides.append(call.hop.side_channel().unary_unary("/penstock.Echo/ServerStream")(b"y"))
+            sleep(0.001)
+            call.metadata["x"] = "y"
+            reply = call.next()
+            if reply.message: reply.message += b"!"
+    sides = []
+    registration = channel.add_interceptor(Sync(), methods="/penstock.Echo/Unary")
+    assert finished([spawn(echo, b"x") for _ in range(8)]) == [b"x!"] * 8
+    waiting = [spawn(code_of, hang, b"", timeout=60) for _ in range(3)]
+    hanging(3)
+    channel.add_interceptor(Sync(), methods="/penstock.Probe/Hang")
+    finished([spawn(code_of, hang, b"", timeout=0.01)])
+    for each in waiting: each.kill()
+    hanging(0)
+    registration.remove()
+
+    # An exception is told where it may wait.
+    class Fail(penstock.Interceptor):
+        def on_start(self, hop): raise ZeroDivisionError
+    class FailSync(penstock.SyncInterceptor):
+        def intercept(self, call): raise ZeroDivisionError
+    told = []
+    penstock.set_exception_hook(lambda *what: (sleep(0.001), told.append(what[1])))
+    for one in (Fail(), FailSync()):
+        registration = channel.add_interceptor(one)
+        try: echo(b"x")
+        except penstock.RpcError as error: assert type(error.__cause__) is ZeroDivisionError
+        registration.remove()
+    while len(told) < 2: sleep(0.001)
+    assert sorted(told) == ["intercept", "on_start"]
+
+    class Executed(penstock.Interceptor):
+        def create(self, hop): hop.set_executors(executor, executor)
+        def on_receive(self, hop): hop.message += b"?"
+    with ThreadPoolExecutor(2) as pool:
+        executor = penstock.Executor(pool.submit)
+        registration = channel.add_interceptor(Executed())
+        assert finished([spawn(echo, b"x") for _ in range(8)]) == [b"x?"] * 8
+        registration.remove()
+    token = penstock.ready.BearerToken(lambda request: (sleep(0.001), ("s3cret", 60))[1], allow_cleartext=True)
+    channel.add_interceptor(token, methods="/penstock.Probe/Unary")
+    assert b"Bearer s3cret" in channel.unary_unary("/penstock.Probe/Unary")(b"{}")
+    penstock.default_runtime().shutdown()
+    print("last")
+    """
+    assert green(package, patched, text, server) == "last\n"
+
+
+@cases("not patched", "patched before")
+def test_the_names_of_grpcio(package: str, patched: str, server: str) -> None:
+    text = """
+    import penstock.grpc as grpc
+    others = grpc.insecure_channel(target)
+    states = []
+    others.subscribe(lambda state: (sleep(0.001), states.append(state)))
+    grpc.channel_ready_future(others).result(timeout=30)
+    while grpc.ChannelConnectivity.READY not in states: sleep(0.001)
+    never = grpc.channel_ready_future(grpc.insecure_channel("unix:/nowhere/at/all"))
+    with raises(grpc.FutureTimeoutError): never.result(timeout=0.01)
+    with raises(Timeout), Timeout(0.01): never.result()
+    echo = others.unary_unary("/penstock.Echo/Unary")
+    assert finished([spawn(echo, b"x") for _ in range(5)]) == [b"x"] * 5
+    future = echo.future(b"y")
+    done = []
+    future.add_done_callback(lambda call: (sleep(0.001), done.append(call.result())))
+    assert future.result() == b"y"
+    while not done: sleep(0.001)
+    hangs = others.unary_unary("/penstock.Probe/Hang").future(b"")
+    with raises(grpc.FutureTimeoutError): hangs.result(timeout=0.01)
+    hanging(1)
+    hangs.cancel()
+    hanging(0)
+    assert list(others.stream_stream("/penstock.Echo/Bidi")(iter([b"1", b"2"]))) == [b"1", b"2"]
+    others.close()
+    print("last")
+    """
+    assert green(package, patched, text, server) == "last\n"
+
+
+def test_the_hub_may_end_while_channels_are_open(server: str) -> None:
+    text = """
+    assert echo(b"x") == b"x"
+    spawn(echo, b"y")
+    assert gevent.wait(timeout=30)
+    print("last")
+    """
+    assert green("gevent", "not patched", text, server) == "last\n"
+
+
+@cases("patched before")
+def test_nothing_is_left_of_calls(package: str, patched: str, server: str) -> None:
+    text = """
+    import gc
+    from penstock._calls.green import _carried
+    from penstock._handles.objects import registry
+    def calls():
+        echo(b"x")
+        list(bidi(iter([b"1"])))
+        hang_stream(b"")
+        code_of(hang, b"", timeout=0.001)
+        with raises(Timeout), Timeout(0.001): hang(b"")
+        hanging(0)
+    def opened(): return len(os.listdir("/proc/self/fd"))
+    calls()
+    gc.collect()
+    count, kept = opened(), len(registry)
+    for _ in range(5): calls()
+    gc.collect()
+    assert (opened(), len(registry), len(_carried)) == (count, kept, 0)
+    runtime = penstock.Runtime()
+    with penstock.Channel(target, tls=False, runtime=runtime) as other:
+        other.unary_unary("/penstock.Echo/Unary")(b"x")
+    runtime.shutdown()
+    del runtime, other
+    gc.collect()
+    sleep(0.001)
+    assert opened() == count
+    print("last")
+    """
+    assert green(package, patched, text, server) == "last\n"
+
+
+@cases("patched before")
+def test_a_runtime_with_threads_of_the_library(package: str, patched: str, server: str) -> None:
+    text = """
+    channel = penstock.Channel(target, tls=False, runtime=penstock.Runtime(loops=2))
+    echo = channel.unary_unary("/penstock.Echo/Unary")
+    hang = channel.unary_unary("/penstock.Probe/Hang")
+    class In(penstock.Interceptor):
+        def on_start(self, hop):
+            with raises(penstock.WouldDeadlockError): echo(b"")
+    channel.add_interceptor(In(), methods="/penstock.Echo/Bidi")
+    assert finished([spawn(echo, b"x") for _ in range(20)]) == [b"x"] * 20
+    assert list(channel.stream_stream("/penstock.Echo/Bidi")(iter([b"1"]))) == [b"1"]
+    waiting = [spawn(code_of, hang, b"", timeout=60) for _ in range(3)]
+    hanging(3)
+    for each in waiting: each.kill()
+    hanging(0)
+    print("last")
+    """
+    assert green(package, patched, text, server) == "last\n"
+
+
+@cases("patched before")
+def test_when_the_hub_is_chosen(package: str, patched: str, server: str) -> None:
+    text = """
+    hub.init()
+    try: others.init()
+    except RuntimeError as error: print(error)
+    """
+    other = {"gevent": "eventlet", "eventlet": "gevent"}[package]
+    assert green(package, patched, f"import penstock.{other} as others\n{textwrap.dedent(text)}", server) == (
+        f"calls wait in another hub already, not in {other}'s\n"
+    )
+    late = f"""
+penstock.Channel(target, tls=False)
+import penstock.{package}
+try: penstock.{package}.init()
+except RuntimeError as error: print(error)
+"""
+    assert run(late, server, QUIET) == (
+        f"penstock.{package}.init() has to be called before the first runtime or channel is made\n"
+    )
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_that_is_missing_is_named(package: str) -> None:
+    text = f"""
+sys.modules["{package}"] = None
+try: import penstock.{package}
+except ImportError as error: print(error.name, error)
+"""
+    assert run(text, "").startswith(f"{package} penstock.{package} needs the package {package}: ")
+
+
+@cases("patched before")
+def test_a_program_ends_with_calls_running(package: str, patched: str, server: str) -> None:
+    text = """
+    waiting = [spawn(hang, b""), spawn(list, hang_stream(b""))]
+    hanging(2)
+    print("last")
+    """
+    assert green(package, patched, text, server, is_quiet=False) == "last\n"
