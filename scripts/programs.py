@@ -8,6 +8,7 @@ behind the name:
     server: tls         the server has the certificates that the page makes in its block behind `<!-- certificates -->`;
                         the program runs beside them
     also: c++           a program in C that is built and run as C++17, too
+    warns: WHY          a program in Python in which warnings are no errors
     needs: PACKAGE ...  what pkg-config names, to build with
     files: PATH ...     files that are put beside the program; a .proto is given to the compiler for the language
 
@@ -88,7 +89,7 @@ def build(name, text, settings, folder, prefix):
                        PYTHONPATH=str(ROOT / "bindings/python/src"), PYTHONDONTWRITEBYTECODE="1",
                        PENSTOCK_LIBRARY=f"{prefix}/lib/libpenstock.so")
     if name.endswith(".py"):
-        return [PYTHON, "-W", "error", source], environment
+        return [PYTHON, *([] if "warns" in settings else ["-W", "error"]), source], environment
     plus, made = name.endswith(".cc"), []
     for path in settings.get("files", "").split():
         made += beside(ROOT / path, plus, folder)
