@@ -1,4 +1,4 @@
-"""Penstock on asyncio: calls are awaited, and the event loop that runs drives them, without a thread.
+"""Penstock on asyncio and trio: calls are awaited, and the event loop that runs drives them, without a thread.
 
 async with penstock.aio.Channel("localhost:50051", tls=False) as channel:
     print(await GreeterStub(channel).SayHello(HelloRequest(name="you"), timeout=5))

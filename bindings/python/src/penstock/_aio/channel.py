@@ -1,8 +1,7 @@
-"""Channels whose calls run on an event loop of asyncio."""
+"""Channels whose calls run on an event loop of asyncio or trio."""
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, List, Mapping, Optional
 
 from .. import _raw
@@ -16,6 +15,7 @@ from .._handles.verdict import Connectivity
 from .caller import Caller
 from .driver import Group, driver_of, until_woken, wake
 from .interceptors import LoopTasks
+from .loops import Loop, Waiting, running_loop
 from .running import Running
 
 
@@ -37,14 +37,14 @@ class Channel(BaseChannel, Caller):
         resolver: Optional[Resolver] = None,
         picker: Optional[Picker] = None,
         codec: Optional[Codec] = None,
-        loop: Optional[asyncio.AbstractEventLoop] = None,
+        loop: Optional[Loop] = None,
     ) -> None:
-        loop = asyncio.get_running_loop() if loop is None else loop
+        loop = running_loop() if loop is None else loop
         driver = driver_of(loop)
         self._group = Group(driver, loop)
         self._tasks = LoopTasks(self._group)
         # The waits for a state, which one watch wakes.
-        self._watching: List[asyncio.Future[None]] = []
+        self._watching: List[Waiting] = []
         self._is_watched = False
         super().__init__(
             target,

@@ -1,8 +1,7 @@
-"""Drives a runtime by an event loop of asyncio: the loop watches the runtime's descriptor; no thread is needed."""
+"""Drives a runtime by an event loop: the loop watches the runtime's descriptor; no thread is needed."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import threading
 import warnings
@@ -16,9 +15,10 @@ from .._handles.ctrl_c import call
 from .._handles.errors import ClosedError
 from .._handles.fork import process
 from .._raw import constants as c
+from .loops import Loop, Waiting, running_loop
 
 
-async def until_woken(loop: asyncio.AbstractEventLoop, waiting: List[asyncio.Future[None]]) -> None:
+async def until_woken(loop: Loop, waiting: List[Waiting]) -> None:
     """Waits until `wake` is called for ``waiting``. A wait that is cancelled leaves nothing there."""
     future = loop.create_future()
     waiting.append(future)
@@ -29,7 +29,7 @@ async def until_woken(loop: asyncio.AbstractEventLoop, waiting: List[asyncio.Fut
             waiting.remove(future)
 
 
-def wake(waiting: List[asyncio.Future[None]]) -> None:
+def wake(waiting: List[Waiting]) -> None:
     futures = waiting.copy()
     waiting.clear()
     for future in futures:
@@ -37,10 +37,10 @@ def wake(waiting: List[asyncio.Future[None]]) -> None:
             future.set_result(None)
 
 
-def call_on(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:
+def call_on(loop: Loop, function: Callable[[], object]) -> None:
     """Calls ``function``: now if ``loop`` runs on this thread, else when it runs next; never, if it is closed."""
     try:
-        is_here = asyncio.get_running_loop() is loop
+        is_here = running_loop() is loop
     except RuntimeError:
         is_here = False
     if is_here:
@@ -66,7 +66,7 @@ class Driver:
     The event loop keeps this object, through the reader of the runtime's descriptor, until the loop is closed.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: Loop) -> None:
         self.runtime = Runtime(drive=False)
         self.is_open = True
         self.groups: weakref.WeakSet[Group] = weakref.WeakSet()
@@ -110,14 +110,14 @@ class Driver:
 class Group:
     """The calls of one channel that have not ended."""
 
-    def __init__(self, driver: Driver, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, driver: Driver, loop: Loop) -> None:
         self.driver = driver
         self.loop = loop
         self.running: Set[_Running] = set()
         # Where C leaves a call that it makes, or an error.
         self.call, self.error = c_void_p(), c_void_p()
         self.call_out, self.error_out = byref(self.call), byref(self.error)
-        self._waiting: List[asyncio.Future[None]] = []
+        self._waiting: List[Waiting] = []
         driver.groups.add(self)
 
     async def ended(self) -> None:
@@ -133,7 +133,7 @@ class Group:
 
 class _Reader:
     """The function that the event loop calls when there is work. Only the loop keeps this object, and lets it go when
-    it is closed. So its end tells of the loop's end, for which asyncio has no callback."""
+    it is closed. So its end tells of the loop's end, for which neither asyncio nor trio has a callback."""
 
     __slots__ = ("_driver",)
 
@@ -147,12 +147,12 @@ class _Reader:
         self._driver.end()
 
 
-_drivers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, weakref.ref[Driver]] = weakref.WeakKeyDictionary()
+_drivers: weakref.WeakKeyDictionary[Loop, weakref.ref[Driver]] = weakref.WeakKeyDictionary()
 # May be taken again by a destructor, which runs in the middle of anything.
 _lock = threading.RLock()
 
 
-def driver_of(loop: asyncio.AbstractEventLoop) -> Driver:
+def driver_of(loop: Loop) -> Driver:
     """The driver of ``loop``, made when it is first asked for."""
     with _lock:
         reference = _drivers.get(loop)

@@ -24,6 +24,7 @@ from .._interceptors.ticket import Ticket
 from .._interceptors.trampolines import SIGNALS, verdict_of, words
 from .._raw import constants as c
 from .driver import Group
+from .loops import Task, cancellations, running_loop
 from .side_channel import SideChannel
 
 Callback = Callable[[Any], Any]
@@ -107,7 +108,7 @@ class LoopTasks:
 
     def __init__(self, group: Group) -> None:
         self._group = group
-        self._running: Set[asyncio.Task[None]] = set()
+        self._running: Set[Task] = set()
 
     def callbacks(self, name: str, methods: Dict[str, Callback]) -> Dict[str, Callback]:
         """The callbacks ``methods`` of the interceptor ``name``, with functions for C in place of those that are
@@ -145,7 +146,7 @@ class LoopTasks:
             task = self._begin(_decide(name, callback, method, shown, ticket))
             instance.tasks.add(task)
 
-            def ended(task: asyncio.Task[None]) -> None:
+            def ended(task: Task) -> None:
                 instance.tasks.discard(task)
                 # `destroy` cancels the task of a call that has ended. Otherwise the program has done so, perhaps
                 # before the task's first step.
@@ -172,16 +173,16 @@ class LoopTasks:
         if not self._group.driver.is_open:
             return False
         try:
-            here = asyncio.get_running_loop() is self._group.loop
+            here = running_loop() is self._group.loop
         except RuntimeError:
             here = False
         if not here:
             raise RuntimeError("an async callback was called on another thread than that of its event loop")
         return True
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _begin(self, work: Coroutine[Any, Any, None]) -> Task:
         # The present context is the callback's own copy of the call's context, and the task copies it.
-        task = self._group.loop.create_task(work)
+        task: Task = self._group.loop.create_task(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         return task
@@ -198,7 +199,7 @@ async def _decide(name: str, callback: str, method: Callback, hop: AsyncHop, tic
             return
         if verdict == c.TAKE:
             hop.retain()
-    except asyncio.CancelledError:
+    except cancellations():
         raise
     except BaseException as error:
         _end(name, callback, hop, ticket, error)

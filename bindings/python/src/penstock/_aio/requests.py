@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import logging
 from contextvars import Context
@@ -12,6 +11,7 @@ from .._calls.codec import Codec
 from .._calls.messages import Sent, Serializer, serialize
 from .._handles.reply import RpcError, local_error
 from .._handles.status import StatusCode
+from .loops import Task, cancellations, close
 from .running import Running
 
 _logger = logging.getLogger("penstock")
@@ -78,7 +78,7 @@ class AsyncRequests:
                     if running.code >= 0:
                         return
             running.half_close()
-        except asyncio.CancelledError:
+        except cancellations():
             raise
         except RpcError as error:
             running.fail(error)
@@ -87,19 +87,21 @@ class AsyncRequests:
             running.fail(local_error(StatusCode.UNKNOWN, "Exception iterating requests!", error))
             if not isinstance(error, Exception):
                 raise
+        finally:
+            await close(running.loop, rest)
 
 
 def aiter_of(iterable: AsyncIterable[Any]) -> AsyncIterator[Any]:
     return iterable.__aiter__()
 
 
-def _has_ended(running: Running, task: asyncio.Task[None]) -> None:
+def _has_ended(running: Running, task: Task) -> None:
     """Called at the end of the task. One that is cancelled before its first step has run no code of its own."""
     if task.cancelled():
         running.cancel("the task that sends the requests was cancelled")
 
 
-def _stop(task: asyncio.Task[None]) -> None:
+def _stop(task: Task) -> None:
     """Ends the task of a call that has ended: nobody takes the requests any more."""
     if not task.done():
         task.cancel()

@@ -3,7 +3,6 @@ refer to it."""
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import sys
 from collections import deque
@@ -22,6 +21,7 @@ from .._handles.reply import Reply, RpcError, reply_error
 from .._handles.verdict import Kind
 from .._raw import constants as c
 from .driver import Group, call_on, until_woken, wake
+from .loops import Waiting, cancellations
 
 # How many messages are asked for ahead of the program, and how many bytes they may have together. One message may
 # always come.
@@ -30,7 +30,7 @@ _AHEAD_BYTES = 262_144
 _OK = 0
 # A unary call has no messages to be read, and nobody waits for room. These stay empty.
 _NONE_UNREAD: Deque[Data] = deque()
-_NO_WRITERS: List[asyncio.Future[None]] = []
+_NO_WRITERS: List[Waiting] = []
 
 _Table = _raw.penstock_call_callbacks
 # The calls that have not ended, by the numbers by which C knows them.
@@ -118,8 +118,8 @@ class Running:
         self._ahead = 0
         self._largest = 0
         # The tasks that wait: for something from the server, and for room for a message.
-        self.readers: List[asyncio.Future[None]] = []
-        self.writers: List[asyncio.Future[None]] = _NO_WRITERS if shape.is_unary else []
+        self.readers: List[Waiting] = []
+        self.writers: List[Waiting] = _NO_WRITERS if shape.is_unary else []
         # The functions to be called at the end of the call, soon.
         self.on_end: List[Callable[[], object]] = []
 
@@ -182,18 +182,18 @@ class Running:
 
     # ---- Waiting ----
 
-    async def wait(self, waiting: List[asyncio.Future[None]], cancels: bool = True) -> None:
+    async def wait(self, waiting: List[Waiting], cancels: bool = True) -> None:
         """Waits for the next event in ``waiting``, which is `readers` or `writers`. ``cancels``: cancelling the wait
         cancels the call."""
         self._driver.check()
         try:
             await until_woken(self.loop, waiting)
-        except asyncio.CancelledError:
+        except cancellations():
             if cancels:
                 self.cancel("the task that waited for the call was cancelled")
             raise
 
-    def wake(self, waiting: List[asyncio.Future[None]]) -> None:
+    def wake(self, waiting: List[Waiting]) -> None:
         if self._driver.is_open:
             wake(waiting)
 

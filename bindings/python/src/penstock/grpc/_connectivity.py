@@ -103,7 +103,7 @@ class _ReadyFuture(Future):
     """Ends when its channel is ready."""
 
     def __init__(self, channel: Channel) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         # Of the code that waits.
         self._gates: Deque[host.Gate] = collections.deque()
         self._channel = channel

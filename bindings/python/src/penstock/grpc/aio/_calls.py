@@ -9,6 +9,7 @@ import weakref
 from contextvars import Context
 from typing import Any, AsyncIterator, Callable, Generator, Iterable, List, Optional, Tuple
 
+from ..._aio.loops import Loop, Waiting
 from ..._aio.requests import AsyncRequests
 from ..._aio.running import Running
 from ..._calls.keywords import FOREVER
@@ -169,7 +170,7 @@ class Call(Uncopied):
         except RpcError as error:
             raise error_of(error) from error.__cause__
 
-    async def _wait(self, waiting: List[asyncio.Future[None]]) -> None:
+    async def _wait(self, waiting: List[Waiting]) -> None:
         try:
             await self._running.wait(waiting, cancels=False)
         except asyncio.CancelledError:
@@ -181,7 +182,9 @@ class Call(Uncopied):
         return f"<penstock.grpc.aio.{type(self).__name__} {self._running.method}, {state}>"
 
 
-def tell_all(callbacks: Iterable[Callable[[Any], object]], call: object, loop: asyncio.AbstractEventLoop) -> None:
+def tell_all(
+    callbacks: Iterable[Callable[[Any], object]], call: object, loop: Loop
+) -> None:
     """Calls each of ``callbacks``. The exception of one keeps nothing from the others."""
     for callback in callbacks:
         try:
