@@ -9,7 +9,7 @@ import weakref
 from contextvars import Context
 from typing import Any, AsyncIterator, Callable, Generator, Iterable, List, Optional, Tuple
 
-from ..._aio.loops import Loop, Waiting
+from ..._aio.loops import Waiting
 from ..._aio.requests import AsyncRequests
 from ..._aio.running import Running
 from ..._calls.keywords import FOREVER
@@ -183,7 +183,7 @@ class Call(Uncopied):
 
 
 def tell_all(
-    callbacks: Iterable[Callable[[Any], object]], call: object, loop: Loop
+    callbacks: Iterable[Callable[[Any], object]], call: object, loop: Any
 ) -> None:
     """Calls each of ``callbacks``. The exception of one keeps nothing from the others."""
     for callback in callbacks:
