@@ -15,6 +15,7 @@ import pytest
 import trio
 
 import penstock
+from helpers import run as run_program
 from penstock import Interceptor, RpcError, StatusCode, aio
 from penstock._aio.running import left
 from penstock._handles.objects import registry
@@ -314,6 +315,22 @@ def test_nothing_is_left(server: str) -> None:
     gc.collect()
     assert soon(lambda: len(registry) + left() == 0)
     assert len(os.listdir("/proc/self/fd")) == count
+
+
+def test_ctrl_c_cancels_the_call(server: str) -> None:
+    text = """
+import subprocess, trio, penstock.aio
+signal.signal(signal.SIGINT, signal.default_int_handler)
+async def main():
+    async with penstock.aio.Channel(target, tls=False) as channel:
+        call = channel.unary_unary("/penstock.Probe/Hang")(b"")
+        with subprocess.Popen(["sh", "-c", f"sleep 0.1; kill -INT {os.getpid()}"], start_new_session=True):
+            try: await call
+            except KeyboardInterrupt: print(await call.code())
+        print(await channel.unary_unary("/penstock.Echo/Unary")(b"on"))
+trio.run(main)
+"""
+    assert run_program(text, server) == "StatusCode.CANCELLED\nb'on'\n"
 
 
 def test_a_channel_needs_a_run() -> None:

@@ -21,7 +21,7 @@ from .._handles.reply import Reply, RpcError, reply_error
 from .._handles.verdict import Kind
 from .._raw import constants as c
 from .driver import Group, call_on, until_woken, wake
-from .loops import Waiting, cancellations
+from .loops import Waiting
 
 # How many messages are asked for ahead of the program, and how many bytes they may have together. One message may
 # always come.
@@ -188,7 +188,8 @@ class Running:
         self._driver.check()
         try:
             await until_woken(self.loop, waiting)
-        except cancellations():
+        except BaseException:
+            # The task is cancelled, or on trio interrupted.
             if cancels:
                 self.cancel("the task that waited for the call was cancelled")
             raise
