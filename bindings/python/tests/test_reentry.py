@@ -72,7 +72,7 @@ def test_callbacks_of_calls() -> None:
     told = threading.Semaphore(0)
 
     def make() -> Callable[[], object]:
-        callbacks = ends.Callbacks()
+        callbacks = ends.ThreadCallbacks()
 
         def add() -> None:
             callbacks.expect()
