@@ -44,7 +44,8 @@ func readThrottle(_ reader: JSONReader, _ into: (RetryThrottle.Settings) -> Void
         ?? (settings.most == 0 ? field.fail(because: ("expected 1 or more" as StaticString).bytes) : nil)
     case "tokenRatio":
       // With more than 1000 tokens for a success the throttle is always full.
-      return field.positiveNumber { settings.ratio = Int(min($0, 1000) * 1000) }
+      return field.positiveNumber { settings.ratio = Int(min($0, 1000) * 1000 + 1e-6) }
+        ?? (settings.ratio == 0 ? field.fail(because: ("expected 0.001 or more" as StaticString).bytes) : nil)
     default: return nil
     }
   }

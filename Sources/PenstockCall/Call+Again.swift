@@ -247,9 +247,9 @@ extension Call {
       }
       let (until, isOver) = loop.now.addingReportingOverflow(retry)
       wait = RetryWait(until: isOver ? .max : until, status: status)
-      if trace != nil { note(.retries, nil, .status, detail: Int(clamping: retry)) }
     }
     if let start = cut.start, !request.become(start) { return false }
+    if trace != nil, let wait { note(.retries, nil, .status, detail: Int(clamping: wait.until - loop.now)) }
     request.previousAttempts = cut.retries.previous
     cut.wait = wait
     var asked = demandBelow

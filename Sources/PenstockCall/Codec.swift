@@ -174,7 +174,7 @@ extension Call {
     guard phase == .live, !isEnding(above: index) else { return }
     ending = nil
     outboundEnd = min(outboundEnd, index)
-    if index < cutAt { tellSent(dropBottom(), from: cutAt - 1) }
+    if index < cutAt || bottomCut?.wait != nil { tellSent(dropBottom(), from: cutAt - 1) }
     stopBelow()
     cancelHops(from: index, status)
     moveUp(.status(status), at: index - 1)

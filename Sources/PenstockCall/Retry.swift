@@ -68,6 +68,7 @@ public enum Pushback: Equatable, Sendable {
       }
       milliseconds = milliseconds * 10 + UInt64(byte - 0x30)
     }
+    if milliseconds > UInt64(Int32.max) { isNumber = false }
     self = isNumber ? .after(milliseconds * 1_000_000) : .never
   }
 }

@@ -35,6 +35,9 @@ public final class Status {
   /// it.
   public var canRepeat = Repeat.no
   public var pushback = Pushback.none
+  /// Whether a retry policy may repeat the request after this status: the server has sent it, or the network has failed.
+  /// False if this library has found a fault in the request or in an answer, which it would find again.
+  public var mayRetry = false
   public var isReadOnly = false {
     willSet { if newValue { settleTrailers() } }
     didSet { made?.isReadOnly = isReadOnly }

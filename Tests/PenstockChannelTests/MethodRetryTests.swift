@@ -84,7 +84,7 @@ import Testing
     #expect(pushback("0") == .after(0))
     #expect(pushback("25") == .after(25_000_000))
     #expect(pushback("2147483647") == .after(2_147_483_647_000_000))
-    for value in ["", "-1", "+1", "1.5", " 1", "x", "99999999999999999999999"] {
+    for value in ["", "-1", "+1", "1.5", " 1", "x", "2147483648", "9999999999", "99999999999999999999999"] {
       #expect(pushback(value) == .never, "\(value)")
     }
     #expect(pushback("1", "2") == .never)

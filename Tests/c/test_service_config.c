@@ -121,6 +121,7 @@ static const struct {
     {"{\"retryThrottling\": {\"maxTokens\": 10}}", THROTTLE_PATH, "it has no tokenRatio"},
     {"{\"retryThrottling\": {\"maxTokens\": 0}}", THROTTLE_PATH ".maxTokens", "expected 1 or more"},
     {"{\"retryThrottling\": {\"maxTokens\": 1001}}", THROTTLE_PATH ".maxTokens", "from 0 to 1000, got 1001"},
+    {"{\"retryThrottling\": {\"tokenRatio\": 0.0009}}", THROTTLE_PATH ".tokenRatio", "expected 0.001 or more"},
     {"{\"retryThrottling\": {\"tokenRatio\": -1}}", THROTTLE_PATH ".tokenRatio", "expected a number above 0"},
     {"{\"healthCheckConfig\": {\"serviceName\": 3}}", "$.service_config.healthCheckConfig.serviceName", "a string"},
     {"{\"connectionScaling\": {\"maxConnectionsPerSubchannel\": -1}}",

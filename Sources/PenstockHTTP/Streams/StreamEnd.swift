@@ -32,6 +32,14 @@ public enum StreamEnd {
   case requestTooLarge(size: UInt32, limit: UInt32)
   case noMemory
 
+  /// Whether the peer or the network has ended the stream, and not a fault that was found here.
+  public var isFromElsewhere: Bool {
+    switch self {
+    case .neverSent, .unprocessed, .refused, .unanswered, .cancelled, .tooMuch, .insecure, .reset, .lost: true
+    case .trailers, .body, .broken, .answerTooLarge, .requestTooLarge, .noMemory: false
+    }
+  }
+
   /// Whether the peer has ended its answer without an error.
   public var isComplete: Bool {
     switch self {

@@ -189,7 +189,10 @@ final class Attempt: StreamOwner, TurnTask, Queued {
 
   /// Fails the attempt, because no connection can be made. Not called while the call calls a function of the attempt.
   func connectFailed(_ words: ByteBuffer) {
-    if isWaiting { finish(Status(.unavailable, words: words)) }
+    guard isWaiting else { return }
+    let status = Status(.unavailable, words: words)
+    status.mayRetry = true
+    finish(status)
   }
 
   func failSoon(_ status: Status) {

@@ -30,15 +30,20 @@ extension ChannelCore {
       throttle?.succeeded()
       return
     }
-    guard status.canRepeat == .no, policy(of: request)?.codes.contains(status.code) == true else { return }
-    throttle?.failed()
-    if !isAnswered, closedBecause == nil { status.canRepeat = .byPolicy }
+    guard status.canRepeat == .no, status.mayRetry else { return }
+    let isListed = policy(of: request)?.codes.contains(status.code) == true
+    if isListed || status.pushback == .never { throttle?.failed() }
+    if isListed, !isAnswered, closedBecause == nil { status.canRepeat = .byPolicy }
   }
 
   func waitToRetry(_ request: Request, after status: Status, _ count: inout RetryCount) -> UInt64? {
-    guard hasRetries, closedBecause == nil, throttle?.allowsRetries != false else { return nil }
-    return policy(of: request)?.wait(
-      after: status.code, status.pushback, &count, random: runtime.platform.random())
+    guard hasRetries, closedBecause == nil, let policy = policy(of: request),
+      policy.codes.contains(status.code)
+    else { return nil }
+    // The server has not processed the request, but the policy has to decide, because it has been repeated often enough.
+    if status.canRepeat != .byPolicy { throttle?.failed() }
+    guard throttle?.allowsRetries != false else { return nil }
+    return policy.wait(after: status.code, status.pushback, &count, random: runtime.platform.random())
   }
 
   private func policy(of request: Request) -> MethodRetry? {

@@ -143,6 +143,7 @@ final class ConnectUnaryFraming: ConnectFraming {
     isError = httpStatus != 200 && ContentType.fit(type, typeStart, ("json" as StaticString).bytes) == .fits
     if !isError, let status = notOurs(type, fields) { return endsStream ? .ended(status) : .foreign(status) }
     let answer = Status(isError ? code(ofHTTP: httpStatus) : .ok)
+    answer.mayRetry = isError
     self.answer = answer
     takeEncoding(of: fields)
     if case .unknown(let name) = receives {
@@ -200,6 +201,7 @@ final class ConnectUnaryFraming: ConnectFraming {
   private func errorTooLarge() -> Status {
     let status = answer ?? Status(.resourceExhausted)
     status.setCode(.resourceExhausted)
+    status.mayRetry = false
     let text = ByteBuffer().say("the answer has an error of more than ")
       .say(max(limit, MessageDecoder.leastLastLimit)).say(" bytes (max_receive_message_bytes): HTTP status ")
       .say(httpStatus)

@@ -16,6 +16,12 @@ extension Status {
 /// The functions that read an answer and are common to several protocols.
 extension CommonFraming {
   public final func failure(_ end: StreamEnd, _ deadlineHasPassed: Bool) -> Status {
+    let status = words(of: end, deadlineHasPassed)
+    status.mayRetry = end.isFromElsewhere && !deadlineHasPassed
+    return status
+  }
+
+  private func words(of end: StreamEnd, _ deadlineHasPassed: Bool) -> Status {
     switch end {
     case .trailers: return Status(.internal, "the trailers were lost")
     case .body:
@@ -107,6 +113,7 @@ extension CommonFraming {
       text.say(", no content-type")
     }
     let status = Status(code, words: text)
+    status.mayRetry = httpStatus != 200
     addAll(fields, to: status)
     return status
   }
@@ -183,6 +190,7 @@ extension CommonFraming {
         .say("\"")
       say(text, status)
     }
+    status.mayRetry = true
     if status.code != .ok { status.pushback = Pushback(fields) }
     addAll(fields, to: status)
     if let index = fields.index(of: Status.detailsName) { addDetails(fields.value(at: index), to: status) }

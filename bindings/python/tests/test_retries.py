@@ -3,6 +3,7 @@ the plan says."""
 
 from __future__ import annotations
 
+import http.server
 import json
 import socket
 import threading
@@ -14,6 +15,7 @@ import grpc
 import pytest
 
 import penstock
+import penstock.grpc
 from helpers import eventually
 from penstock import Hop, Interceptor, Verdict
 
@@ -128,7 +130,6 @@ PLANS: List[Tuple[str, Dict[str, Any], Dict[str, Any]]] = [
     ("two attempts", policy(2), {"times": 9}),
     ("another code", policy(4, "ABORTED", "INTERNAL"), {"times": 9}),
     ("a second code", policy(4, "ABORTED", "UNAVAILABLE"), {"times": 2}),
-    ("headers first", policy(), {"times": 9, "headers": True}),
     ("the server names a wait", policy(), {"times": 3, "pushback": ("5",)}),
     ("the server wants no other", policy(), {"times": 3, "pushback": ("-1",)}),
     ("the server's word is malformed", policy(), {"times": 3, "pushback": ("soon",)}),
@@ -148,6 +149,16 @@ def test_as_grpcio(failing: Tuple[Failing, str], kind: str, config: Dict[str, An
             result = outcome(channel, kind, messages)
         seen.append((result, handler.previous, handler.requests))
     assert seen[1] == seen[0]
+
+
+@pytest.mark.parametrize("kind", ["UU", "SU", "US", "SS"])
+def test_an_answer_with_headers_is_kept(failing: Tuple[Failing, str], kind: str) -> None:
+    """grpcio's client sends such a request again now and then, if headers and status come at the same time."""
+    handler, target = failing
+    handler.plan(times=9, headers=True)
+    with ours(target, policy()) as channel:
+        assert outcome(channel, kind, [b"abc"]) == ("UNAVAILABLE", "failure 1")
+    assert len(handler.previous) == 1
 
 
 def test_the_throttle_as_grpcio(failing: Tuple[Failing, str]) -> None:
@@ -329,3 +340,70 @@ def is_sent(channel: penstock.Channel, handler: Failing, times: int) -> bool:
     before = len(handler.previous)
     outcome(channel, "UU", [b"x"])
     return len(handler.previous) - before == times
+
+
+class ConnectAnswers(http.server.BaseHTTPRequestHandler):
+    """Answers each unary call of the Connect protocol in the way that the server says, and counts the calls."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("content-length") or 0))
+        self.server.requests += 1  # type: ignore[attr-defined]
+        code, content_type, body = self.server.answer  # type: ignore[attr-defined]
+        self.send_response(code)
+        self.send_header("content-type", content_type)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args: Any) -> None: ...
+
+
+CONNECT_ANSWERS = [
+    ("an error", (503, "application/json", b'{"code": "unavailable"}'), "UNAVAILABLE", 3),
+    ("a proxy's error", (503, "text/html", b"<html>"), "UNAVAILABLE", 3),
+    ("another error", (400, "application/json", b'{"code": "aborted"}'), "ABORTED", 1),
+    ("a message over our limit", (200, "application/proto", b"x" * 2000), "RESOURCE_EXHAUSTED", 1),
+    ("an answer that is none", (200, "text/html", b"<html>"), "UNKNOWN", 1),
+]
+
+
+@pytest.mark.parametrize(("answer", "code", "requests"), [row[1:] for row in CONNECT_ANSWERS])
+def test_over_connect_the_error_decides(answer: Tuple[int, str, bytes], code: str, requests: int) -> None:
+    """A fault that the client finds in an answer is no reason to send the request again, although its code is listed:
+    the server may have done what it was asked for."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), ConnectAnswers)
+    server.answer, server.requests = answer, 0  # type: ignore[attr-defined]
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    options = {"protocol": "connect", "http": "1.1", "max_receive_message_bytes": 1000}
+    config = policy(3, "UNAVAILABLE", "RESOURCE_EXHAUSTED", "UNKNOWN", "INTERNAL")
+    try:
+        with ours(f"127.0.0.1:{server.server_address[1]}", config, **options) as channel:
+            assert outcome(channel, "UU", [b"x"])[0] == code
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+    assert server.requests == requests  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("option", "attempts"), [(("grpc.enable_retries", 0), 1), (("grpc.enable_retries", 1), 4)])
+def test_grpcio_option(failing: Tuple[Failing, str], option: Tuple[str, int], attempts: int) -> None:
+    handler, target = failing
+    options = [("grpc.service_config", json.dumps(policy())), option]
+    for connect in (grpc.insecure_channel, penstock.grpc.insecure_channel):
+        handler.plan(times=9)
+        with connect(target, options) as channel, pytest.raises(grpc.RpcError):
+            channel.unary_unary("/test.Failing/UU")(b"x", timeout=60)
+        assert len(handler.previous) == attempts
+
+
+def test_a_small_retry_buffer_of_grpcio(failing: Tuple[Failing, str]) -> None:
+    handler, target = failing
+    handler.plan(times=9)
+    options = [("grpc.service_config", json.dumps(policy())), ("grpc.per_rpc_retry_buffer_size", 100)]
+    with penstock.grpc.insecure_channel(target, options) as channel, pytest.raises(grpc.RpcError):
+        channel.unary_unary("/test.Failing/UU")(b"x" * 101, timeout=60)
+    assert len(handler.previous) == 1

@@ -37,6 +37,10 @@ def _without_calls(options: Options, value: Any) -> None:
     options["keepalive_without_calls"] = bool(value)
 
 
+def _retries(options: Options, value: Any) -> None:
+    options["retries"] = bool(value)
+
+
 def _authority(options: Options, value: Any) -> None:
     options["authority"] = _text(value)
 
@@ -89,6 +93,8 @@ _MEANINGS: Dict[str, Callable[[Options, Any], None]] = {
     "grpc.dns_min_time_between_resolutions_ms": _number("min_resolve_interval_ms", 0, _DAY),
     "grpc.http2.lookahead_bytes": _number("initial_stream_window_bytes", 65535),
     "grpc.service_config": _service_config,
+    "grpc.enable_retries": _retries,
+    "grpc.per_rpc_retry_buffer_size": _size("replay_bytes"),
     "grpc.lb_policy_name": _policy,
     "grpc.default_compression_algorithm": _compression,
     # The wishes of these hold here anyway: each channel has connections of its own, a stream needs no thread, a
@@ -102,8 +108,6 @@ _MEANINGS: Dict[str, Callable[[Options, Any], None]] = {
 }
 # The thing to use in place of an option that has no meaning here.
 _INSTEAD: Dict[str, str] = {
-    "grpc.enable_retries": "an interceptor that returns Verdict.RESTART",
-    "grpc.per_rpc_retry_buffer_size": "replay_bytes of an interceptor",
     "grpc.enable_http_proxy": "the address of the server, because no proxy is asked",
     "grpc.http_proxy": "the address of the server, because no proxy is asked",
     "grpc.http2.bdp_probe": "the option max_window_bytes of penstock.Channel",
