@@ -33,13 +33,15 @@ final class FakeLoop: CallLoop {
   private(set) var deadline: UInt64?
   private(set) var entries: [Entry] = []
   private(set) var timers: [(ticket: UInt64, time: UInt64)] = []
+  /// The inputs that wait for their time.
+  private var waiting: [(input: Call.Input, time: UInt64)] = []
   /// Numbers from this one on are not tickets but marks. An input `resume` with a mark calls `onMarker` when
   /// the call takes that input from its queue.
   static let marker: UInt64 = 1 << 40
   var onMarker: (UInt64) -> Void = { _ in }
 
   override func setDeadline(_ call: Call, _ time: UInt64?) { deadline = time }
-  override func perform(_ input: Call.Input, of call: Call, at time: UInt64) { call.perform(input) }
+  override func perform(_ input: Call.Input, of call: Call, at time: UInt64) { waiting.append((input, time)) }
 
   override func resume(_ ticket: UInt64, of call: Call, at time: UInt64) {
     if ticket >= FakeLoop.marker {
@@ -59,6 +61,7 @@ final class FakeLoop: CallLoop {
   override func closeTickets(of call: Call) {
     isClosed = true
     timers = []
+    waiting = []
   }
   override func post(_ call: Call) { isPosted = true }
 
@@ -72,6 +75,13 @@ final class FakeLoop: CallLoop {
     if let verdict, !entry.kind.resolves(with: verdict) { return .invalidArgument }
     if spends { entries[Int(ticket) - 1].isSpent = true }
     return .ok
+  }
+
+  /// Removes and returns the inputs whose time has come.
+  func takeDueInputs() -> [Call.Input] {
+    let due = waiting.filter { $0.time <= now }.map { $0.input }
+    waiting.removeAll { $0.time <= now }
+    return due
   }
 
   /// Removes and returns the tickets that were to be resolved by now, the oldest first.
@@ -102,12 +112,14 @@ class FakeBelow: CallBelow {
   override func pull() { onPull() }
   override func reset() { onReset() }
   override func another(isRepeat: Bool) -> CallBelow { onAnother?() ?? self }
-  /// Whether a policy lets the request be sent again once, as it is where the server has not processed the request.
+  /// Whether an attempt may be followed by another because of a policy.
+  var knowsPolicies: Bool { true }
+  /// Whether a policy lets the request be sent again once, after a wait.
   private var hasPolicy = false
   override func waitToRetry(after status: Status, of call: Call, _ count: inout RetryCount) -> UInt64? {
     guard hasPolicy, count.previous == 0 else { return nil }
     count.previous = 1
-    return 0
+    return 1_000_000
   }
 
   // The actions of the server: the functions below report it to the call.

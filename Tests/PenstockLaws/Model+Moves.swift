@@ -426,6 +426,7 @@ extension Model {
     if hop.index == cutAt, item.canRepeat, mayRestart(hop) == .ok {
       hop.inbound.queue.removeFirst()
       restart(hop)
+      hop.waits = item.repeatsLater
       return true
     }
     guard pass(item, hop, hop.inbound) else { return false }

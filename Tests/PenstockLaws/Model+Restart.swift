@@ -115,9 +115,15 @@ extension Model {
     }
   }
 
+  /// The time of the events has come that wait before they are sent again.
+  func resumeRepeats() {
+    for hop in hops { hop.waits = false }
+    advance()
+  }
+
   /// Sends the next recorded event again. Events that leave the hop meanwhile wait behind the recorded ones.
   func replay(_ hop: Hop) -> Bool {
-    guard !hop.again.isEmpty, finishing == nil else { return false }
+    guard !hop.again.isEmpty, !hop.waits, finishing == nil else { return false }
     let (item, isAnswered) = hop.again.removeFirst()
     if item.kind == .send { hop.ledger.append(isAnswered) }
     pushOutbound(item, hop.index + 1)

@@ -24,6 +24,8 @@ final class Model {
     var isLocal = false
     /// For a status: whether it says that the server has certainly not processed the request.
     var canRepeat = false
+    /// For such a status: whether the request waits before it is sent again.
+    var repeatsLater = false
 
     /// The size that counts for limits. An object counts as 64 bytes, because its real size is not known.
     var charge: Int { isObject ? 64 : size }
@@ -204,6 +206,8 @@ final class Model {
     var restarts = 0
     /// The events that a RESTART still has to send again, followed by events that have left the hop since.
     var again: [(item: Item, isAnswered: Bool)] = []
+    /// Whether the first of these events waits for its time.
+    var waits = false
     /// How many messages were asked for below and have not come yet.
     var unanswered = 0
 

@@ -35,9 +35,10 @@ extension Play {
         isStopped = true
         let item = status(14)
         item.canRepeat = true
-        log("  server: refuses, status \(item.id)")
+        item.repeatsLater = below.knowsPolicies && scenario.steps.count % 2 == 1
+        log("  server: refuses, status \(item.id)\(item.repeatsLater ? ", by a policy" : "")")
         model.apply(.status(item))
-        below.refuse(call, statusObject(item), byPolicy: scenario.steps.count % 2 == 1)
+        below.refuse(call, statusObject(item), byPolicy: item.repeatsLater)
       case .status(let code):
         served += 1
         isStopped = true

@@ -213,6 +213,11 @@ final class Play {
         model.apply(.end(item))
         call.deadlinePassed()
       }
+      for input in loop.takeDueInputs() {
+        log("  time sends the request again")
+        model.resumeRepeats()
+        call.perform(input)
+      }
       for ticket in loop.takeDue() {
         let expected = model.use(ticket, .verdict(.next))
         let result = loop.claim(ticket, for: .next, spends: true)

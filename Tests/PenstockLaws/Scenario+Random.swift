@@ -87,6 +87,9 @@ extension Scenario {
       let refusal = ServerPlan(items: [.refused], ready: random.pick([0, 1, 1]))
       servers.insert(refusal, at: random.chance(70) ? 0 : random.below(servers.count + 1))
     }
+    for _ in 0..<random.below(4) {
+      steps.insert(.tick(1 + random.below(3)), at: random.below(steps.count + 1))
+    }
     if !hops.contains(where: { $0.isObject }), random.chance(60) {
       let first = random.below(hops.count)
       hops[first...].sort { $0.registration < $1.registration }

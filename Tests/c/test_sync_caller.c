@@ -220,17 +220,23 @@ static int32_t fail_at_first(syncer *self, penstock_hop *call) {
   return PENSTOCK_NEXT;
 }
 
+/* Opens a channel with a synchronous interceptor, and above it a probe that may restart the call. */
+static void open_below(probe *top, pair *both, penstock_runtime *runtime, int32_t (*function)(syncer *, penstock_hop *),
+                       int32_t (*restart)(probe *, penstock_hop *, int32_t), size_t restarts) {
+  pair_open(both, runtime, function);
+  probe_init_with(top, "top", restart, NULL);
+  top->replay_bytes = 100;
+  top->max_restarts = restarts;
+  probe_add(top, both->channel, 10);
+}
+
 TEST(sync_functions_run_again_on_the_callers_thread) {
   own_value = 7;
   for (size_t mode = 0; mode < sizeof(modes) / sizeof(*modes); mode++) {
     penstock_runtime *runtime = new_runtime(modes[mode]);
     pair both;
     probe top;
-    pair_open(&both, runtime, fail_at_first);
-    probe_init_with(&top, "top", restart_twice, NULL);
-    top.replay_bytes = 100;
-    top.max_restarts = 2;
-    probe_add(&top, both.channel, 10);
+    open_below(&top, &both, runtime, fail_at_first, restart_twice, 2);
     CHECK_INT(unary_code(both.channel, "x"), 0);
     CHECK_INT(both.above.runs, 3);
     CHECK_INT(both.below.runs, 3);
@@ -269,11 +275,7 @@ TEST(sync_functions_run_again_on_sixteen_threads) {
   penstock_runtime *runtime = new_runtime(modes[0]);
   pair both;
   probe top;
-  pair_open(&both, runtime, fail_every_second);
-  probe_init_with(&top, "top", restart_failures, NULL);
-  top.replay_bytes = 100;
-  top.max_restarts = 1000;
-  probe_add(&top, both.channel, 10);
+  open_below(&top, &both, runtime, fail_every_second, restart_failures, 1000);
   pthread_t threads[16];
   for (int index = 0; index < 16; index++) pthread_create(&threads[index], NULL, fail_and_echo, both.channel);
   for (int index = 0; index < 16; index++) pthread_join(threads[index], NULL);

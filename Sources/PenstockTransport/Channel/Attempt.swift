@@ -13,7 +13,7 @@ import PenstockHTTP
 /// When the call calls a function of the attempt, this function does not call the call back. It only records, and
 /// `runInTurn` reports to the call later in the same turn of the event loop.
 ///
-/// What it knows of its call is in three states, each with its table: `AttemptLife`, `AttemptRequest` and
+/// Its knowledge of the call is in three states, each with its table: `AttemptLife`, `AttemptRequest` and
 /// `AttemptAnswer`. AttemptInvariants.swift says what always holds.
 ///
 /// The fields are ordered so that an attempt takes only 132 bytes.

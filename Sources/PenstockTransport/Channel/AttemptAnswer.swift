@@ -1,6 +1,6 @@
 import PenstockCall
 
-/// What has come of the answer to an attempt, and what of it the call has not been told. The call is told in this order:
+/// The parts of the answer to an attempt that have come and that the call has not been told. The call is told in this order:
 /// headers, messages, end.
 ///
 /// The head:
@@ -119,7 +119,7 @@ struct AttemptAnswer {
     return status
   }
 
-  // MARK: What is asked
+  // MARK: Questions
 
   var hasFailed: Bool {
     switch end {
@@ -183,10 +183,10 @@ struct AttemptAnswer {
     }
   }
 
-  /// What the call is told next.
+  /// The part that the call is told next.
   enum Next: Equatable, Sendable {
     case headers, foreign, message, failure
-    /// What is decoded of the body next. `needsDemand`: only if the call wants a message.
+    /// The next part of the body is decoded. `needsDemand`: only if the call wants a message.
     case body(needsDemand: Bool)
     /// The head has not come, so only the stream's end may follow.
     case end

@@ -1,3 +1,24 @@
+/// A part of an attempt's state that has a table.
+protocol AttemptTable {
+  associatedtype Event
+
+  /// The cell of the table; nil: the event can't happen.
+  func next(_ event: Event) -> Self?
+}
+
+extension AttemptTable {
+  mutating func handle(_ event: Event) {
+    guard let next = next(event) else {
+      #if PENSTOCK_CHECKS
+        fatalError("invariant A1: \(event) in the state \(self)")
+      #else
+        return
+      #endif
+    }
+    self = next
+  }
+}
+
 /// How far an attempt has come: whether it waits for a stream, or has one.
 ///
 /// | | begins | gathered | opens | joins | unsent | fails | ends |
@@ -12,7 +33,7 @@
 /// | over | x | x | x | x | x | x | - |
 ///
 /// In each cell: the next state; "-" changes nothing; "x" can't happen (A1).
-enum AttemptLife: Equatable, Sendable {
+enum AttemptLife: AttemptTable, Equatable, Sendable {
   /// The call has not started it.
   case new
   /// The framing can't make the headers before the call has given the whole request.
@@ -45,18 +66,6 @@ enum AttemptLife: Equatable, Sendable {
     case ends
   }
 
-  mutating func handle(_ event: Event) {
-    guard let next = next(event) else {
-      #if PENSTOCK_CHECKS
-        fatalError("invariant A1: \(event) in the state \(self)")
-      #else
-        return
-      #endif
-    }
-    self = next
-  }
-
-  /// The cell of the table; nil: the event can't happen.
   func next(_ event: Event) -> AttemptLife? {
     switch event {
     case .begins(let gathers):

@@ -8,7 +8,7 @@
 /// | whole | x | x | x |
 ///
 /// In each cell: the next state; "x" can't happen (A1).
-enum AttemptRequest: Equatable, CaseIterable, Sendable {
+enum AttemptRequest: AttemptTable, Equatable, CaseIterable, Sendable {
   /// The call may send more.
   case open
   /// The call has half-closed, and the framing still packs a large message.
@@ -23,18 +23,6 @@ enum AttemptRequest: Equatable, CaseIterable, Sendable {
     case packed
   }
 
-  mutating func handle(_ event: Event) {
-    guard let next = next(event) else {
-      #if PENSTOCK_CHECKS
-        fatalError("invariant A1: \(event) in the state \(self)")
-      #else
-        return
-      #endif
-    }
-    self = next
-  }
-
-  /// The cell of the table; nil: the event can't happen.
   func next(_ event: Event) -> AttemptRequest? {
     switch event {
     case .halfCloses(let isPacking):

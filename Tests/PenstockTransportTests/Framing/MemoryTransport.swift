@@ -245,6 +245,8 @@ final class AttemptBelow: FakeBelow {
     }
   }
 
+  override var knowsPolicies: Bool { false }
+
   override func refuse(_ call: Call, _ status: Status, byPolicy: Bool) {
     stream?.ends(.unprocessed(buffer([UInt8](status.message))))
   }

@@ -1,4 +1,4 @@
-"""What the tests of gevent and eventlet have in common. Each test runs a program of its own, since a package can be
+"""The common part of the tests of gevent and eventlet. Each test runs a program of its own, since a package can be
 patched, and a hub chosen, only once in a process."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a program meets at the edges of calls on an event loop: tasks that are cancelled before they begin, objects
+"""Situations at the edges of calls on an event loop: tasks that are cancelled before they begin, objects
 that are dropped on other threads, waits that are given up, and callbacks that raise."""
 
 from __future__ import annotations

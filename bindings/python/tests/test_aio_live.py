@@ -1,4 +1,4 @@
-"""What is added to a channel of `penstock.grpc.aio`: interceptors of grpc.aio's on a channel that runs, and
+"""Additions to a channel of `penstock.grpc.aio`: interceptors of grpc.aio's on a channel that runs, and
 credentials of calls, with the results of grpc.aio's channel."""
 
 from __future__ import annotations

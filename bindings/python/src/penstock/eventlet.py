@@ -25,7 +25,7 @@ except ImportError as error:
 
 __all__ = ["init"]
 
-# What waits in the hub once eventlet has replaced it.
+# The functions of the system: those that eventlet puts in their place wait in the hub.
 _os = eventlet.patcher.original("os")
 _allocate_lock = eventlet.patcher.original("_thread").allocate_lock
 

@@ -10,7 +10,7 @@ from typing import Any, AsyncGenerator, Awaitable, Callable, Coroutine, List, Pr
 
 
 class Waiting(Protocol, Awaitable[None]):
-    """What a task waits for, once: the part of a future that is used here."""
+    """An event that a task waits for, once: the part of a future that is used here."""
 
     def done(self) -> bool: ...
     def set_result(self, result: None, /) -> None: ...

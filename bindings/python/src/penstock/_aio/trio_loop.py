@@ -1,4 +1,4 @@
-"""trio as an event loop. What runs besides the program's own tasks, such as the reading of requests, runs in trio's
+"""trio as an event loop. Work besides the program's own tasks, such as the reading of requests, runs in trio's
 system tasks."""
 
 from __future__ import annotations

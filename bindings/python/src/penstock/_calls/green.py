@@ -28,7 +28,7 @@ _numbers = itertools.count(1)
 
 
 class Carried:
-    """What has come of a call. The callbacks of C change it, on the thread that drives; each step is one operation
+    """The parts of an answer that have come. The callbacks of C change it, on the thread that drives; each step is one operation
     of a list or a dictionary, so no lock is needed."""
 
     __slots__ = ("ahead", "gates", "headers", "hub", "is_cancelled", "is_over", "kind")
@@ -59,7 +59,7 @@ class Carried:
             gate = self.hub.gate()
             self.gates.append(gate)
             try:
-                # What comes after this line opens the gate.
+                # A change after this line opens the gate.
                 found = ready()
                 if found is not None:
                     return found

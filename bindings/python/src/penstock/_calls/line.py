@@ -17,7 +17,7 @@ class Line(Protocol):
     unread: Deque[Data]
 
     def with_handle(self, handle: int) -> Line:
-        """The same call by another reference to it."""
+        """Another reference to the call."""
 
     def send(self, data: Sent) -> bool:
         """Sends a message, and waits until there is room for it. False: the call has ended. RpcError: the message is

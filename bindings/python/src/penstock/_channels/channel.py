@@ -118,7 +118,7 @@ class Channel(BaseChannel, Caller):
         return Connectivity(now.value)
 
     def _seen_connectivity(self, state: Connectivity, timeout: Optional[float]) -> Connectivity:
-        """What `wait_connectivity` does in a greenlet."""
+        """The wait of `wait_connectivity` in a greenlet."""
         gate = host.gate()
         seen: List[Connectivity] = []
 

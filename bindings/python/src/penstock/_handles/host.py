@@ -1,4 +1,4 @@
-"""What code of the program runs on and waits in: threads, or the greenlets of a hub (`penstock.gevent`,
+"""The places in which code of the program runs and waits: threads, or the greenlets of a hub (`penstock.gevent`,
 `penstock.eventlet`)."""
 
 from __future__ import annotations

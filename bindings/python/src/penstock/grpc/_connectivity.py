@@ -48,7 +48,7 @@ class Subscriptions:
         self._lock = threading.RLock()
         self._all: List[_Subscription] = []
         self._is_watched = False
-        # What the watch has told.
+        # The latest state that the watch has told.
         self._state: Optional[Connectivity] = None
 
     def add(self, function: Function, try_to_connect: Optional[bool]) -> None:
@@ -156,7 +156,7 @@ class _ReadyFuture(Future):
         gate = host.gate()
         self._gates.append(gate)
         try:
-            # What comes after this line opens the gate.
+            # A change after this line opens the gate.
             if not (self.done() or gate.wait(timeout) or self.done()):
                 raise FutureTimeoutError()
         finally:
