@@ -88,7 +88,8 @@ extension Scenario {
       servers.insert(refusal, at: random.chance(70) ? 0 : random.below(servers.count + 1))
     }
     for _ in 0..<random.below(4) {
-      steps.insert(.tick(1 + random.below(3)), at: random.below(steps.count + 1))
+      let tick = Step(act: .tick(1 + random.below(3)), runs: true)
+      steps.insert(tick, at: random.below(steps.count + 1))
     }
     if !hops.contains(where: { $0.isObject }), random.chance(60) {
       let first = random.below(hops.count)
