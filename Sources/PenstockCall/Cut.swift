@@ -192,7 +192,11 @@ public final class Cut {
     recordLock.unlock()
     start = nil
     below = nil
-    giveBack()
+    switch state {
+    case .idle, .dropped: giveBack()
+    // The queue still has the messages.
+    case .waiting, .playing: break
+    }
   }
 
   /// Gives the room of the recorded messages back, because they are not kept any more.
@@ -215,7 +219,10 @@ public final class Cut {
 
   /// `play`: the queued events are being sent again now. `rest`: all of them have been sent.
   func play() { state = .playing }
-  func rest() { state = .idle }
+  func rest() {
+    state = .idle
+    if failure != nil { giveBack() }
+  }
 
   /// Drops the events that wait to be sent again; later events pass at once. Returns how many of the dropped
   /// messages were not reported as `sent`.
@@ -225,6 +232,7 @@ public final class Cut {
     while let (event, isTold) = skipNext() {
       if case .send = event, !isTold { abandoned += 1 }
     }
+    giveBack()
     return abandoned
   }
 

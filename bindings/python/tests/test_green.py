@@ -220,7 +220,7 @@ def test_hubs_of_several_threads(package: str, patched: str, server: str) -> Non
     assert green(package, patched, text, server) == "3\n"
 
 
-# The order of gunicorn: the program is loaded, and perhaps makes calls, before the fork; the worker patches, and gives
+# The order of gunicorn: the program is loaded, and may make calls, before the fork; the worker patches, and gives
 # itself a hub.
 FORKS = {
     "gevent": "gevent.monkey.patch_all(); gevent.reinit()",

@@ -273,6 +273,26 @@ def test_calls_share_the_limit_of_their_channel(failing: Tuple[Failing, str]) ->
         assert outcome(channel, "UU", [b"y" * 600])[0] == "OK"
 
 
+def test_messages_that_wait_for_the_next_attempt_take_room(failing: Tuple[Failing, str]) -> None:
+    """Also once the call has sent too much to be sent again after that attempt."""
+    handler, target = failing
+    each = Counting(per_attempt=True)
+    with ours(target, policy(2), replay_bytes=600, channel_replay_bytes=1000) as channel:
+        registration = channel.add_interceptor(each)
+        handler.plan(times=1, pushback=("60000",), reads=False)
+        waiting = channel.stream_stream("/test.Failing/SS")()
+        waiting.write(b"x" * 500)
+        eventually(lambda: "UNAVAILABLE" in each.events)
+        waiting.write(b"x" * 500)
+        registration.remove()
+        handler.plan(times=1)
+        assert outcome(channel, "UU", [b"y" * 600])[0] == "UNAVAILABLE"
+        waiting.cancel()
+        assert waiting.code() is penstock.StatusCode.CANCELLED
+        handler.plan(times=1)
+        assert outcome(channel, "UU", [b"y" * 600])[0] == "OK"
+
+
 def test_a_call_says_that_it_waits_for_the_next_attempt(failing: Tuple[Failing, str]) -> None:
     handler, target = failing
     handler.plan(times=1, pushback=("60000",))
