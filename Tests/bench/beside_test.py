@@ -139,9 +139,8 @@ if child == 0:
     for _ in range(100):
         try:
             os._exit(0 if call(b"in the child", timeout=60) == b"in the child" else 2)
-        except grpc.RpcError as error:
-            if error.code() is not grpc.StatusCode.UNAVAILABLE:
-                os._exit(3)
+        except grpc.RpcError:
+            pass  # "calls may fail at first": mostly with UNAVAILABLE, but other codes were seen
     os._exit(4)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """

@@ -5,7 +5,7 @@ import PenstockCall
 ///
 /// The head:
 ///
-/// | | comes: headers | foreign | statusInBody | ended | informational | headTold |
+/// | | comes: headers | foreign | statusInBody | ended | informational | takeHeaders, takeForeign |
 /// |---|---|---|---|---|---|---|
 /// | awaited | headers | foreign | statusInBody | awaited, failed | - | x |
 /// | headers | x | x | x | x | x | told |
@@ -14,7 +14,7 @@ import PenstockCall
 ///
 /// The message that waits, and the end:
 ///
-/// | | message | says | fails | messageTold |
+/// | | message | says | fails | takeMessage |
 /// |---|---|---|---|---|
 /// | open | message | said | failed | x |
 /// | said | message, said | said | failed | x |
@@ -23,7 +23,7 @@ import PenstockCall
 /// | message, said | x | message, said | message, failed | said |
 /// | message, failed | x | - | - | failed |
 ///
-/// In each cell: the next state; "-" changes nothing; "x" can't happen (A1). A message comes only when the head is in
+/// In each cell: the next state; "-" changes nothing; "x" can't happen (A1), and a `take` gives nil there. A message comes only when the head is in
 /// `headers` or `told` (A5). The first failure counts, except that of a head (`ended`), which is told before all others.
 struct AttemptAnswer {
   enum Head {
@@ -147,7 +147,7 @@ struct AttemptAnswer {
   /// Whether something waits that is not told at once.
   var isPending: Bool { waiting != nil || hasFailed }
 
-  /// Whether nothing of the answer has come that the call was told, or will be.
+  /// Whether no head has come, or one that ends the call at once (`ended`).
   var isAwaited: Bool {
     switch head {
     case .awaited: true

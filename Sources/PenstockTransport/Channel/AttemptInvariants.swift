@@ -2,13 +2,13 @@ import PenstockCall
 import PenstockHTTP
 
 /// The invariants of an attempt. Test builds (PENSTOCK_CHECKS) check A1 at each event, and the others after each function
-/// that the call, the channel or the stream calls:
+/// that starts, ends or moves the attempt or tells the call of it:
 ///
 /// - A1: an event comes only in a state in which the table of `AttemptLife`, `AttemptRequest` or `AttemptAnswer` allows
 ///   it.
 /// - A2: the attempt has its call from its start to its end, and not before or after.
 /// - A3: it has a stream while it is streaming, and none before. Pieces of the request are kept here only before that.
-/// - A4: an attempt that has stopped has a failure to tell, and a turn in which it tells it.
+/// - A4: an attempt that has stopped has a failure to tell, and a turn in which it tells it; one that waits has none.
 /// - A5: a message waits only if the headers have come.
 /// - A6: an attempt gathers only while its request is not whole; and while the request is closing, the framing packs.
 /// - A7: when it has told what has come, nothing is left that the call may have.
@@ -30,6 +30,7 @@ extension Attempt {
       if life == .stopped, !answer.hasFailed || !isScheduled {
         return "A4: nothing ends an attempt that has stopped"
       }
+      if life.isWaiting, answer.hasFailed { return "A4: an attempt that has failed waits" }
       if answer.waiting != nil, !answer.hasHeaders { return "A5: a message before the headers" }
       if life == .gathering, request == .whole { return "A6: a whole request is gathered" }
       if request == .closing, life.hasCall, !answer.hasFailed, !answer.readsStatus, !isPacking {
@@ -44,7 +45,9 @@ extension Attempt {
     private var untold: StaticString? {
       guard life.isStreaming, let call = owner else { return nil }
       switch answer.next {
-      case .headers, .foreign, .failure: return "A7: something is untold"
+      case .headers, .foreign: return "A7: something is untold"
+      // The call may have sent a message that fails while it was told of something else.
+      case .failure: return isScheduled ? nil : "A7: a failure is untold"
       case .message: return call.wantsMessage ? "A7: a message is untold" : nil
       case .body, .end: return nil
       }

@@ -8,7 +8,7 @@
 /// | whole | x | x | x |
 ///
 /// In each cell: the next state; "x" can't happen (A1).
-enum AttemptRequest: AttemptTable, Equatable, CaseIterable, Sendable {
+enum AttemptRequest: AttemptTable, Equatable, Sendable {
   /// The call may send more.
   case open
   /// The call has half-closed, and the framing still packs a large message.

@@ -28,8 +28,8 @@ _numbers = itertools.count(1)
 
 
 class Carried:
-    """The parts of an answer that have come. The callbacks of C change it, on the thread that drives; each step is one operation
-    of a list or a dictionary, so no lock is needed."""
+    """The parts of an answer that have come. C's callbacks change it on the thread that drives; each step is one
+    operation of a list or a dictionary, so no lock is needed."""
 
     __slots__ = ("ahead", "gates", "headers", "hub", "is_cancelled", "is_over", "kind")
 
