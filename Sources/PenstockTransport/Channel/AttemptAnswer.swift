@@ -24,7 +24,8 @@ import PenstockCall
 /// | message, failed | x | - | - | failed |
 ///
 /// In each cell: the next state; "-" changes nothing; "x" can't happen (A1), and a `take` gives nil there. A message
-/// comes only when the head is in `headers` or `told` (A5). The first failure counts, except that of a head (`ended`), which is told before all others.
+/// comes only when the head is in `headers` or `told` (A5). The first failure counts, except that of a head (`ended`),
+/// which is told before all others.
 struct AttemptAnswer {
   enum Head {
     case awaited
