@@ -13,7 +13,7 @@ import penstock
 from aio_helpers import LOOPS, Runner, each, eventually, opened, raises, run_on, turn
 from conftest import json_bytes
 from penstock import Hop, Interceptor, RpcError, StatusCode, Verdict, aio
-from penstock._aio.running import left
+from penstock._calls.carried import left
 from penstock._handles.objects import registry
 from test_leaks import soon
 

@@ -17,7 +17,7 @@ from helpers import on_thread, program
 from helpers import run as run_program
 from penstock import RpcError, StatusCode, aio
 from penstock._aio.driver import driver_of
-from penstock._aio.running import left
+from penstock._calls.carried import left
 from penstock._handles.objects import registry
 from test_leaks import soon
 

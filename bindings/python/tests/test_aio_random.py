@@ -14,7 +14,7 @@ import pytest
 import penstock
 from aio_helpers import LOOPS, each, eventually, opened, run_on, turn
 from penstock import Hop, Interceptor, RpcError, StatusCode, Verdict, aio
-from penstock._aio.running import left
+from penstock._calls.carried import left
 from penstock._handles.objects import registry
 from test_leaks import soon
 

@@ -65,8 +65,8 @@ def test_calls_wait_in_the_hub(package: str, patched: str, server: str) -> None:
     channel.close()
     assert finished([closing]) == [penstock.Connectivity.SHUTDOWN]
     with raises(penstock.ClosedError): channel.wait_connectivity(penstock.Connectivity.SHUTDOWN)
-    from penstock._calls.green import _carried
-    assert not _carried
+    from penstock._calls.carried import left
+    assert left() == 0
     # No thread of the package: neither of Python nor of the library.
     assert not [name for name in map(threads_name, os.listdir("/proc/self/task")) if "penstock" in name]
     penstock.default_runtime().shutdown()

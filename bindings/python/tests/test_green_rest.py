@@ -140,7 +140,7 @@ def test_the_hub_may_end_while_channels_are_open(server: str) -> None:
 def test_nothing_is_left_of_calls(package: str, patched: str, server: str) -> None:
     text = """
     import gc
-    from penstock._calls.green import _carried
+    from penstock._calls.carried import left
     from penstock._handles.objects import registry
     def calls():
         echo(b"x")
@@ -155,7 +155,7 @@ def test_nothing_is_left_of_calls(package: str, patched: str, server: str) -> No
     count, kept = opened(), len(registry)
     for _ in range(5): calls()
     gc.collect()
-    assert (opened(), len(registry), len(_carried)) == (count, kept, 0)
+    assert (opened(), len(registry), left()) == (count, kept, 0)
     runtime = penstock.Runtime()
     with penstock.Channel(target, tls=False, runtime=runtime) as other:
         other.unary_unary("/penstock.Echo/Unary")(b"x")

@@ -17,7 +17,7 @@ import trio
 import penstock
 from helpers import run as run_program
 from penstock import Interceptor, RpcError, StatusCode, aio
-from penstock._aio.running import left
+from penstock._calls.carried import left
 from penstock._handles.objects import registry
 from test_leaks import soon
 

@@ -6,10 +6,10 @@ import contextlib
 import threading
 import warnings
 import weakref
-from ctypes import byref, c_void_p
 from typing import Callable, List, Optional, Protocol, Set
 
 from .. import _raw
+from .._calls.carried import Out
 from .._channels.runtime import Runtime
 from .._handles.ctrl_c import call
 from .._handles.errors import ClosedError
@@ -114,9 +114,7 @@ class Group:
         self.driver = driver
         self.loop = loop
         self.running: Set[_Running] = set()
-        # Where C leaves a call that it makes, or an error.
-        self.call, self.error = c_void_p(), c_void_p()
-        self.call_out, self.error_out = byref(self.call), byref(self.error)
+        self.out = Out()
         self._waiting: List[Waiting] = []
         driver.groups.add(self)
 

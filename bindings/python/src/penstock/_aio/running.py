@@ -3,19 +3,15 @@ refer to it."""
 
 from __future__ import annotations
 
-import itertools
 import sys
-from collections import deque
-from ctypes import byref, c_void_p, sizeof
-from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional
+from typing import Any, Callable, List, NamedTuple, Optional
 
 from .. import _raw
-from .._calls.codec import fill
-from .._calls.messages import Data, Sent, body, taken
-from .._calls.steps import check_size
+from .._calls.ahead import Ahead
+from .._calls.carried import HEADERS, MESSAGE, SENT, Carried, Table, callbacks, carry
+from .._calls.messages import Data, Sent, body
+from .._calls.steps import half_close, sent, tried
 from .._handles.context import CallContext
-from .._handles.ctrl_c import escape, recover
-from .._handles.errors import check, check_with
 from .._handles.metadata import ReceivedMetadata
 from .._handles.reply import Reply, RpcError, reply_error
 from .._handles.verdict import Kind
@@ -23,24 +19,10 @@ from .._raw import constants as c
 from .driver import Group, call_on, until_woken, wake
 from .loops import Waiting
 
-# How many messages are asked for ahead of the program, and how many bytes they may have together. One message may
-# always come.
-_AHEAD_MESSAGES = 32
-_AHEAD_BYTES = 262_144
 _OK = 0
 # A unary call has no messages to be read, and nobody waits for room. These stay empty.
-_NONE_UNREAD: Deque[Data] = deque()
+_NOTHING_AHEAD = Ahead()
 _NO_WRITERS: List[Waiting] = []
-
-_Table = _raw.penstock_call_callbacks
-# The calls that have not ended, by the numbers by which C knows them.
-_running: Dict[int, Running] = {}
-_numbers = itertools.count(1)
-
-
-def left() -> int:
-    """How many calls have not ended."""
-    return len(_running)
 
 
 class Shape(NamedTuple):
@@ -48,7 +30,7 @@ class Shape(NamedTuple):
 
     kind: Kind
     # The callbacks.
-    table: _raw.penstock_call_callbacks
+    callbacks: Table
     has_one_response: bool
 
     @property
@@ -56,18 +38,16 @@ class Shape(NamedTuple):
         return self.kind is Kind.UNARY
 
 
-class Running:
-    """A call from its beginning to its end. C knows it by a number, until the call has ended.
+class Running(Carried):
+    """A call from its beginning to its end.
 
     All methods are for the thread of the event loop, except `on_its_thread`.
     """
 
     __slots__ = (
         "__weakref__",
-        "_ahead",
         "_driver",
         "_group",
-        "_largest",
         "_raised",
         "_reply",
         "_reply_handle",
@@ -75,8 +55,6 @@ class Running:
         "call",
         "code",
         "failure",
-        "headers",
-        "is_cancelled",
         "kind",
         "lent",
         "loop",
@@ -84,11 +62,11 @@ class Running:
         "on_end",
         "readers",
         "response",
-        "unread",
         "writers",
     )
 
     def __init__(self, group: Group, method: str, shape: Shape) -> None:
+        super().__init__(_NOTHING_AHEAD if shape.is_unary else Ahead())
         self._group = group
         self._driver = group.driver
         self._shape = shape
@@ -101,22 +79,14 @@ class Running:
         self.call = 0
         # The status code; -1: the call has not ended.
         self.code = -1
-        self.is_cancelled = False
         # The end that this side has found, such as an exception of the iterator of requests.
         self.failure: Optional[RpcError] = None
         self._reply_handle: Optional[int] = None
         self._reply: Optional[Reply] = None
         # The exception of an `async def` callback.
         self._raised: Optional[BaseException] = None
-        # The response headers, if they have come before the end.
-        self.headers: Optional[ReceivedMetadata] = None
         # The response of a call that has one.
         self.response: Optional[Data] = None
-        # Messages that the program has not read.
-        self.unread: Deque[Data] = _NONE_UNREAD if shape.is_unary else deque()
-        # How many messages have been asked for and have not come, and the size of the largest message so far.
-        self._ahead = 0
-        self._largest = 0
         # The tasks that wait: for something from the server, and for room for a message.
         self.readers: List[Waiting] = []
         self.writers: List[Waiting] = _NO_WRITERS if shape.is_unary else []
@@ -134,15 +104,7 @@ class Running:
         """Makes the call by the C function ``make(*arguments, callbacks, &call, &error)``."""
         group = self._group
         group.driver.check()
-        number = next(_numbers)
-        table = _Table.from_buffer_copy(self._shape.table)
-        table.user_data = number
-        _running[number] = self
-        result = make(*arguments, byref(table), group.call_out, group.error_out)
-        if result != c.OK:
-            del _running[number]
-            check_with(result, group.error)
-        self.call = group.call.value or 0
+        self.call = carry(self, self._shape.callbacks, group.out, make, *arguments)
         group.running.add(self)
 
     # ---- Sending ----
@@ -152,21 +114,10 @@ class Running:
         limit."""
         if not self.call:
             return True
-        if isinstance(data, bytes):
-            length = len(data)
-            result = _raw.penstock_call_try_send(self.call, data, length)
-        else:
-            message = c_void_p()
-            try:
-                length = fill(message, data)
-                result = _raw.penstock_call_try_send_message(self.call, message)
-            finally:
-                _raw.penstock_message_release(message)
+        result, length = tried(self.call, data)
         if result == c.E_WOULD_BLOCK:
             return False
-        if result not in (c.OK, c.E_GONE):
-            check_size(result, length)
-            check(result, "the message can't be sent")
+        sent(result, length)
         return True
 
     async def send(self, data: Sent) -> None:
@@ -176,9 +127,7 @@ class Running:
 
     def half_close(self) -> None:
         if self.call:
-            result = _raw.penstock_call_half_close(self.call)
-            if result not in (c.OK, c.E_GONE, c.E_ALREADY):
-                check(result)
+            half_close(self.call)
 
     # ---- Waiting ----
 
@@ -198,26 +147,22 @@ class Running:
         if self._driver.is_open:
             wake(waiting)
 
+    def news(self) -> None:
+        self.wake(self.readers)
+
+    def room(self) -> None:
+        self.wake(self.writers)
+
     async def receive(self) -> Optional[Data]:
         """The next message; None: there are no more, and the call has ended."""
         while not self.unread:
             if self.code >= 0:
                 return None
-            self.ask()
+            self.ahead.ask(self.call)
             await self.wait(self.readers)
         data = self.unread.popleft()
-        self.ask()
+        self.ahead.ask(self.call)
         return data
-
-    def ask(self) -> None:
-        """Asks for messages, so that the server is not held back as long as the program keeps up with it. Asks for
-        fewer if they are large."""
-        wanted = min(_AHEAD_MESSAGES, _AHEAD_BYTES // self._largest) if self._largest else 1
-        has = self._ahead + len(self.unread)
-        # Asks for several at once, because each demand crosses into the library.
-        if has == 0 or has <= wanted // 2:
-            self._ahead += max(wanted - has, 1)
-            _raw.penstock_call_demand(self.call, max(wanted - has, 1))
 
     async def ended(self) -> None:
         """Waits for the end of the call. Cancelling this wait leaves the call as it is."""
@@ -270,7 +215,7 @@ class Running:
             return self.headers
         return self.reply().headers() if self.code >= 0 else ReceivedMetadata()
 
-    def _finish(self, reply: int) -> None:
+    def over(self, reply: int) -> None:
         if self._shape.has_one_response:
             self.response = body(reply)
         self._reply_handle = _raw.penstock_reply_retain(reply)
@@ -292,74 +237,13 @@ class Running:
         self.wake(self.writers)
 
 
-# ---- Functions that C calls, on the thread of the event loop. No exception may pass from them to C. ----
-
-
-def _on_headers(call: int, headers: int, number: Optional[int]) -> None:
-    try:
-        running = _running.get(number or 0)
-        if running is not None:
-            running.headers = ReceivedMetadata._of(headers, None, None)
-            running.wake(running.readers)
-    except BaseException as error:
-        escape(error)
-
-
-def _on_message(call: int, message: int, number: Optional[int]) -> None:
-    try:
-        running = _running.get(number or 0)
-        if running is not None:
-            data = taken(c_void_p(_raw.penstock_message_retain(message)))
-            running._ahead -= 1
-            # The size of an object is not known.
-            running._largest = max(running._largest, len(data) if isinstance(data, bytes) else _AHEAD_BYTES, 1)
-            if not running.is_cancelled:
-                running.unread.append(data)
-            running.wake(running.readers)
-    except BaseException as error:
-        escape(error)
-
-
-def _on_sent(call: int, count: int, number: Optional[int]) -> None:
-    try:
-        running = _running.get(number or 0)
-        if running is not None:
-            running.wake(running.writers)
-    except BaseException as error:
-        escape(error)
-
-
-def _on_reply(call: int, reply: int, number: Optional[int]) -> None:
-    try:
-        running = _running.pop(number or 0, None)
-        if running is not None:
-            running._finish(reply)
-    except BaseException as error:
-        escape(error)
-
-
-for _function in (_on_headers, _on_message, _on_sent):
-    recover(_function, lambda given: None)
-recover(_on_reply, lambda given: _on_reply(**given))
-_headers_trampoline = _raw.penstock_call_event(_on_headers)
-_message_trampoline = _raw.penstock_call_event(_on_message)
-_sent_trampoline = _raw.penstock_call_sent(_on_sent)
-_reply_trampoline = _raw.penstock_call_event(_on_reply)
-
-
-def _shape(
-    kind: Kind, has_one_response: bool, on_headers: Any = None, on_message: Any = None, on_sent: Any = None
-) -> Shape:
-    made = _Table(struct_size=sizeof(_Table), on_reply=_reply_trampoline)
-    for name, trampoline in (("on_headers", on_headers), ("on_message", on_message), ("on_sent", on_sent)):
-        if trampoline is not None:
-            setattr(made, name, trampoline)
-    return Shape(kind, made, has_one_response)
+def _shape(kind: Kind, has_one_response: bool, **trampolines: Any) -> Shape:
+    return Shape(kind, callbacks(**trampolines), has_one_response)
 
 
 # In a unary call the headers come with the end, and the one request has room.
 UNARY = _shape(Kind.UNARY, True)
-CLIENT_STREAM = _shape(Kind.CLIENT_STREAM, True, on_headers=_headers_trampoline, on_sent=_sent_trampoline)
-SERVER_STREAM = _shape(Kind.SERVER_STREAM, False, on_headers=_headers_trampoline, on_message=_message_trampoline)
-BIDI = _shape(Kind.BIDI, False, _headers_trampoline, _message_trampoline, _sent_trampoline)
+CLIENT_STREAM = _shape(Kind.CLIENT_STREAM, True, on_headers=HEADERS, on_sent=SENT)
+SERVER_STREAM = _shape(Kind.SERVER_STREAM, False, on_headers=HEADERS, on_message=MESSAGE)
+BIDI = _shape(Kind.BIDI, False, on_headers=HEADERS, on_message=MESSAGE, on_sent=SENT)
 SHAPES = {shape.kind: shape for shape in (UNARY, CLIENT_STREAM, SERVER_STREAM, BIDI)}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
-from typing import Deque
+from typing import Deque, List
 
 from .. import _raw
 from .messages import Data
@@ -15,28 +16,34 @@ _BYTES = 262_144
 
 
 class Ahead:
-    """The messages of one call that have come and that the program has not read."""
+    """The messages of one call that have come and that the program has not read. The reader may be on another thread
+    than the one on which they come: each step is one operation of a list, so no lock is needed."""
 
     __slots__ = ("_asked", "_largest", "unread")
 
     def __init__(self) -> None:
         self.unread: Deque[Data] = deque()
-        # How many messages have been asked for and have not come, and the size of the largest message so far.
-        self._asked = 0
+        # An item for each message that has been asked for and has not come. A number would lose a step when two
+        # threads change it at once, and then nobody would ask any more.
+        self._asked: List[None] = []
+        # The size of the largest message so far.
         self._largest = 0
 
-    def came(self, data: Data) -> None:
-        """Called with each message. It is not in `unread` yet."""
-        self._asked -= 1
+    def came(self, data: Data, is_kept: bool) -> None:
+        """Called with each message. ``is_kept``: the program wants it."""
         # The size of an object is not known.
         self._largest = max(self._largest, len(data) if isinstance(data, bytes) else _BYTES, 1)
+        if is_kept:
+            self.unread.append(data)
+        self._asked.pop()
 
     def ask(self, call: int) -> None:
         """Asks for messages of ``call``, so that the server is not held back as long as the program keeps up with it.
         Asks for fewer if they are large."""
         wanted = min(_MESSAGES, _BYTES // self._largest) if self._largest else 1
-        has = self._asked + len(self.unread)
+        has = len(self._asked) + len(self.unread)
         # Asks for several at once, because each demand crosses into the library.
         if has == 0 or has <= wanted // 2:
-            self._asked += max(wanted - has, 1)
-            _raw.penstock_call_demand(call, max(wanted - has, 1))
+            more = max(wanted - has, 1)
+            self._asked.extend(itertools.repeat(None, more))
+            _raw.penstock_call_demand(call, more)

@@ -21,7 +21,7 @@ from .line import Line
 from .messages import Data, Sent, taken
 from .options import CallOptions
 from .requests import Requests
-from .steps import check_size, sent
+from .steps import check_size, replied, sent
 from .wait import Waiters, is_worker
 
 _logger = logging.getLogger("penstock")
@@ -109,24 +109,14 @@ class ThreadLine:
         return ReceivedMetadata._of(headers.value, owner, self.handle)
 
     def status(self) -> int:
-        return self._ended(_raw.penstock_call_wait_status)
+        return replied(self._waiters.wait, _raw.penstock_call_wait_status, self.handle)
 
     def finish(self) -> int:
-        return self._ended(_raw.penstock_call_wait)
+        return replied(self._waiters.wait, _raw.penstock_call_wait, self.handle)
 
     def cancel(self, reason: bytes) -> None:
         _raw.penstock_call_cancel(self.handle, reason)
         self.unread.clear()
-
-    def _ended(self, wait: Callable[..., int]) -> int:
-        reply = c_void_p()
-        try:
-            check(self._waiters.wait(wait, self.handle, byref(reply)), "the call can't be waited for")
-        except BaseException:
-            _raw.penstock_reply_release(reply)
-            raise
-        assert reply.value is not None
-        return reply.value
 
 
 # ---- Requests ----

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ctypes import c_void_p
-from typing import Tuple
+from ctypes import byref, c_void_p
+from typing import Any, Callable, Tuple
 
 from .. import _raw
 from .._handles.errors import check
@@ -41,6 +41,19 @@ def check_size(result: int, length: int) -> None:
     if result == c.E_TOO_LARGE:
         text = f"the message to be sent is larger than the limit ({length} bytes)"
         raise local_error(StatusCode.RESOURCE_EXHAUSTED, text)
+
+
+def replied(function: Callable[..., int], *arguments: Any) -> int:
+    """Asks for the end of a call by ``function(*arguments, &reply)``. Returns a ``penstock_reply *``, which the
+    caller releases."""
+    reply = c_void_p()
+    try:
+        check(function(*arguments, byref(reply)), "the call can't be waited for")
+    except BaseException:
+        _raw.penstock_reply_release(reply)
+        raise
+    assert reply.value is not None
+    return reply.value
 
 
 def half_close(call: int) -> None:

@@ -241,11 +241,11 @@ class _StreamResponse(Call):
         while not running.unread:
             if running.code >= 0 or self._is_cancelled:
                 return EOF
-            running.ask()
+            running.ahead.ask(running.call)
             await self._wait(running.readers)
         data = running.unread.popleft()
         if running.code < 0:
-            running.ask()
+            running.ahead.ask(running.call)
         else:
             self._tell()
         return self._deserialized(data)
