@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import collections
 import logging
 from ctypes import byref, c_void_p
-from typing import Any, Callable, Deque, Optional
+from typing import Any, Callable, List, Optional
 
 from .. import _raw
 from .._handles import host
@@ -50,10 +49,9 @@ def unary(waiters: Waiters, channel: int, method: bytes, options: CallOptions, d
 def begin(waiters: Waiters, kind: Kind, make: Callable[..., int], *arguments: Any) -> Line:
     """Makes a call by the C function ``make(*arguments, callbacks, &call, &error)``, for the code that waits here.
     The caller releases the line's handle."""
-    hub = host.hub()
     # A thread that runs a synchronous interceptor also runs those of the calls that it waits for.
-    if hub is not None and not is_worker():
-        return green.begin(hub, kind, make, *arguments)
+    if host.hub() is not None and not is_worker():
+        return green.begin(kind, make, *arguments)
     call, error = c_void_p(), c_void_p()
     check_with(make(*arguments, None, byref(call), byref(error)), error)
     assert call.value is not None
@@ -63,12 +61,13 @@ def begin(waiters: Waiters, kind: Kind, make: Callable[..., int], *arguments: An
 class ThreadLine:
     """See `Line`. The thread that waits drives the runtime's loop."""
 
-    __slots__ = ("_waiters", "handle", "unread")
+    __slots__ = ("_kept", "_waiters", "handle")
 
     def __init__(self, handle: int, waiters: Waiters) -> None:
         self.handle = handle
         self._waiters = waiters
-        self.unread: Deque[Data] = collections.deque()
+        # Messages that have come as an exception ended the wait for them.
+        self._kept: List[Data] = []
 
     def with_handle(self, handle: int) -> ThreadLine:
         return ThreadLine(handle, self._waiters)
@@ -84,8 +83,8 @@ class ThreadLine:
             _raw.penstock_message_release(message)
 
     def receive(self) -> Optional[Data]:
-        if self.unread:
-            return self.unread.popleft()
+        if self._kept:
+            return self._kept.pop(0)
         message = c_void_p()
         try:
             result = self._waiters.wait(_raw.penstock_call_receive, self.handle, byref(message))
@@ -94,7 +93,7 @@ class ThreadLine:
         except BaseException:
             # If a Ctrl-C came after a message had been received, the message is kept for the next time.
             if message.value is not None:
-                self.unread.append(taken(message))
+                self._kept.append(taken(message))
             raise
         if result != c.E_END:
             check(result, "no message can be received")
@@ -116,7 +115,7 @@ class ThreadLine:
 
     def cancel(self, reason: bytes) -> None:
         _raw.penstock_call_cancel(self.handle, reason)
-        self.unread.clear()
+        self._kept.clear()
 
 
 # ---- Requests ----

@@ -59,7 +59,7 @@ class GreenCallbacks:
                 _call(self._functions.popleft())
         finally:
             self._runs = False
-            # A function that has raised what is no Exception, such as GreenletExit, leaves others behind.
+            # A greenlet that is ended while it writes to a log leaves functions behind.
             self._start()
 
 
@@ -133,24 +133,18 @@ class Ends:
         self._functions: Deque[Function] = collections.deque()
         self.is_over = False
         # Of the code that waits.
-        self._gates: Deque[host.Gate] = collections.deque()
+        self._gates = host.Gates()
 
     def over(self) -> None:
         """Called when the call has ended: wakes the code that waits, and lets the functions run. May be called
         twice."""
         self.is_over = True
-        for gate in tuple(self._gates):
-            gate.open()
+        self._gates.open()
         self._hand_over()
 
     def wait(self, timeout: float) -> bool:
         """Waits up to ``timeout`` seconds. False: the call has not ended."""
-        gate = host.gate()
-        self._gates.append(gate)
-        try:
-            return self.is_over or gate.wait(timeout) or self.is_over
-        finally:
-            self._gates.remove(gate)
+        return bool(self._gates.wait(lambda: self.is_over or None, timeout))
 
     def add(self, function: Function) -> None:
         """Lets ``function`` run when the call has ended, or soon if it has ended already."""

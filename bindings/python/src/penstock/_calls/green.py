@@ -3,11 +3,10 @@ they are waited for."""
 
 from __future__ import annotations
 
-from collections import deque
-from typing import Any, Callable, Deque, Optional, TypeVar
+from typing import Any, Callable, Optional, TypeVar
 
 from .. import _raw
-from .._handles.host import Gate, Hub
+from .._handles.host import Gates
 from .._handles.metadata import ReceivedMetadata
 from .._handles.verdict import Kind
 from .._raw import constants as c
@@ -27,18 +26,16 @@ class GreenCall(Carried):
     """See `Carried`. Code on other threads may use it; each step is one operation of a list or a dictionary,
     so no lock is needed."""
 
-    __slots__ = ("gates", "hub", "is_over")
+    __slots__ = ("gates", "is_over")
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self) -> None:
         super().__init__(Ahead())
-        self.hub = hub
         self.is_over = False
         # Of the code that waits for something new.
-        self.gates: Deque[Gate] = deque()
+        self.gates = Gates()
 
     def news(self) -> None:
-        for gate in tuple(self.gates):
-            gate.open()
+        self.gates.open()
 
     def room(self) -> None:
         self.news()
@@ -47,38 +44,19 @@ class GreenCall(Carried):
         self.is_over = True
         self.news()
 
-    def until(self, ready: Callable[[], Optional[T]], broken_off: Optional[Callable[[], object]] = None) -> T:
+    def until(self, ready: Callable[[], Optional[T]], broken_off: Callable[[], object] = lambda: None) -> T:
         """Waits until ``ready`` gives something, and returns it. If an exception ends the wait, calls
         ``broken_off``."""
         while True:
-            found = ready()
+            found = self.gates.wait(ready, broken_off=broken_off)
             if found is not None:
                 return found
-            self.hub.check()
-            gate = self.hub.gate()
-            self.gates.append(gate)
-            try:
-                # A change after this line opens the gate.
-                found = ready()
-                if found is not None:
-                    return found
-                self._wait(gate, broken_off)
-            finally:
-                self.gates.remove(gate)
-
-    def _wait(self, gate: Gate, broken_off: Optional[Callable[[], object]]) -> None:
-        try:
-            gate.wait()
-        except BaseException:
-            if broken_off is not None:
-                broken_off()
-            raise
 
 
-def begin(hub: Hub, kind: Kind, make: Callable[..., int], *arguments: Any) -> GreenLine:
+def begin(kind: Kind, make: Callable[..., int], *arguments: Any) -> GreenLine:
     """Makes a call by the C function ``make(*arguments, callbacks, &call, &error)``. The caller releases its
     handle."""
-    call = GreenCall(hub)
+    call = GreenCall()
     has_one_response = kind in (Kind.UNARY, Kind.CLIENT_STREAM)
     return GreenLine(carry(call, _ONE_RESPONSE if has_one_response else _RESPONSES, Out(), make, *arguments), call)
 
@@ -87,12 +65,11 @@ class GreenLine:
     """See `Line`. An exception that ends a wait for a message, for room or in `finish`, such as a time-out or the
     greenlet's end, cancels the call."""
 
-    __slots__ = ("_carried", "handle", "unread")
+    __slots__ = ("_carried", "handle")
 
     def __init__(self, handle: int, carried: GreenCall) -> None:
         self.handle = handle
         self._carried = carried
-        self.unread = carried.unread
 
     def with_handle(self, handle: int) -> GreenLine:
         return GreenLine(handle, self._carried)
@@ -111,7 +88,7 @@ class GreenLine:
             # In this order: the last message comes before the end.
             over = carried.is_over
             try:
-                data = self.unread.popleft()
+                data = carried.unread.popleft()
             except IndexError:
                 if over:
                     return (None,)
@@ -138,7 +115,7 @@ class GreenLine:
     def cancel(self, reason: bytes) -> None:
         self._carried.is_cancelled = True
         _raw.penstock_call_cancel(self.handle, reason)
-        self.unread.clear()
+        self._carried.unread.clear()
 
     def _reply(self) -> Optional[int]:
         return replied(_raw.penstock_call_reply, self.handle) if self._carried.is_over else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import Any, Callable, Optional, Set
+from typing import Any, Callable, Set
 
 from .._handles import host
 from .._handles.ctrl_c import is_of_the_library
@@ -23,7 +23,8 @@ class _Watch:
     def __init__(self, descriptor: int, function: Function) -> None:
         self.descriptor = descriptor
         self.function = function
-        self.stop: Optional[Function] = None
+        # Ends the watch in the hub that drives.
+        self.stop: Function
 
 
 class GreenHub(Hub):
@@ -79,12 +80,9 @@ class GreenHub(Hub):
 
     def gate(self) -> Gate:
         hub = self._here()
-        return ThreadGate(self._allocate_lock) if hub is None else self._gate(hub)
-
-    def check(self) -> None:
-        hub = self._here()
         if is_of_the_library() if hub is None else self._is_in(hub):
             raise WouldDeadlockError(c.E_WOULD_DEADLOCK, "code that runs in a callback can't wait")
+        return ThreadGate(self._allocate_lock) if hub is None else self._gate(hub)
 
     def waits_here(self) -> bool:
         return self._here() is not None
@@ -98,18 +96,18 @@ class GreenHub(Hub):
             self._here()
         self._call(self._hub, function, is_elsewhere)
 
-    def watch(self, descriptor: int, function: Function) -> Function:
+    def watch(self, descriptor: int, function: Function, over: Function) -> Function:
         watch = _Watch(descriptor, function)
 
         def start() -> None:
-            self._watches.add(watch)
             watch.stop = self._listen(self._hub, descriptor, function)
+            self._watches.add(watch)
 
         def stop() -> None:
-            self._watches.discard(watch)
-            end, watch.stop = watch.stop, None
-            if end is not None:
-                end()
+            if watch in self._watches:
+                self._watches.discard(watch)
+                watch.stop()
+                over()
 
         self._on_driving_thread(start)
         return lambda: self._on_driving_thread(stop)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Deque, Optional, Protocol
+from typing import Optional, Protocol
 
 from .._handles.metadata import ReceivedMetadata
 from .messages import Data, Sent
@@ -13,8 +13,6 @@ class Line(Protocol):
 
     # The ``penstock_call *``, which somebody else releases.
     handle: int
-    # Messages that have come and have not been taken.
-    unread: Deque[Data]
 
     def with_handle(self, handle: int) -> Line:
         """Another reference to the call."""

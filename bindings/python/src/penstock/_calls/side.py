@@ -6,19 +6,22 @@ import ctypes
 import logging
 from contextvars import Context
 from ctypes import byref, c_void_p
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, Optional, Tuple, Union
 
 from .. import _raw
 from .._handles.arguments import Payload, Uncompressed, c_string
 from .._handles.context import run
 from .._handles.ctrl_c import escape, recover
 from .._handles.errors import check, check_with
-from .._handles.objects import forget, registry
+from .._handles.objects import Objects, forget, registry
 from .._handles.reply import CompletedCall, Reply
 from .._handles.status import StatusCode
 from .._handles.verdict import Kind
 from .codec import fill
+from .encoding import Codec
+from .keywords import Interceptors
 from .messages import body
+from .method import Connected
 from .options import CallOptions
 
 _logger = logging.getLogger("penstock")
@@ -30,6 +33,33 @@ _FROM_TOP, _DETACHED = 1, 2
 
 def side_flags(from_top: bool, detached: bool) -> int:
     return (_FROM_TOP if from_top else 0) | (_DETACHED if detached else 0)
+
+
+class BaseSideChannel(Connected):
+    """The part that `SideChannel` has in each style of call."""
+
+    def __init__(self, hop: Any, flags: int, codec: Optional[Codec]) -> None:
+        self._encoding = codec
+        self._hop = hop
+        self._flags = flags
+
+    @property
+    def _calls_back(self) -> bool:
+        return True
+
+    @property
+    def _keeps(self) -> Tuple[Objects, ...]:
+        keeps: Tuple[Objects, ...] = self._hop._keeps
+        return keeps
+
+    @property
+    def _sees_objects(self) -> bool:
+        # A side call has a codec only if one of its own interceptors is at the object level. Without a codec all its
+        # hops see bytes, those of the channel's interceptors at the object level included.
+        return False
+
+    def _register(self, options: CallOptions, interceptors: Interceptors) -> None:
+        self._hop._register(options, interceptors)
 
 
 def begin(hop: int, method: bytes, kind: int, flags: int, options: CallOptions, callbacks: Any) -> int:

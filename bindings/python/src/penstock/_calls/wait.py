@@ -16,7 +16,7 @@ workers: Set[int] = set()
 
 def is_worker() -> bool:
     """Whether the calling thread is one of `workers`."""
-    return bool(workers) and threading.get_ident() in workers
+    return threading.get_ident() in workers
 
 
 class Waiters:
@@ -40,11 +40,11 @@ class Waiters:
         return bool(self._inside)
 
     def __enter__(self) -> None:
-        if not is_worker():
+        if not (workers and is_worker()):
             self._inside.append(threading.get_ident())
 
     def __exit__(self, *exception: object) -> None:
-        if not is_worker():
+        if not (workers and is_worker()):
             self._take(threading.get_ident())
 
     def _take(self, thread: int) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from contextvars import Context
 from ctypes import byref, c_int32
-from typing import Any, List, Mapping, Optional
+from typing import Any, Mapping, Optional
 
 from .. import _raw
 from .._calls.blocking import begin, unary
@@ -20,7 +22,7 @@ from .._handles.arguments import milliseconds
 from .._handles.ctrl_c import call
 from .._handles.errors import ClosedError, TimedOutError, library_error
 from .._handles.verdict import Connectivity, Kind
-from .._raw.constants import E_INTERRUPTED, E_TIMEOUT, OK
+from .._raw.constants import E_CLOSED, E_INTERRUPTED, E_TIMEOUT, OK
 from .base import TLS, BaseChannel
 from .picker import Picker
 from .resolver import Resolver
@@ -80,6 +82,8 @@ class Channel(BaseChannel, Caller):
             codec=codec,
         )
         self._ended = callbacks()
+        # Of the greenlets that wait for a state.
+        self._gates: Optional[host.Gates] = None
 
     @property
     def _waiters(self) -> Waiters:
@@ -118,28 +122,32 @@ class Channel(BaseChannel, Caller):
         return Connectivity(now.value)
 
     def _seen_connectivity(self, state: Connectivity, timeout: Optional[float]) -> Connectivity:
-        """The wait of `wait_connectivity` in a greenlet."""
-        gate = host.gate()
-        seen: List[Connectivity] = []
+        """What `wait_connectivity` does in a greenlet."""
+        until = None if timeout is None else time.monotonic() + timeout
+        if state is self.connectivity is Connectivity.SHUTDOWN:
+            raise ClosedError(E_CLOSED, "the channel is closed")
 
-        def see(now: Connectivity) -> bool:
-            if now is not state:
-                seen.append(now)
-                gate.open()
-            return not seen and not is_over
+        def other() -> Optional[Connectivity]:
+            now = self.connectivity
+            return None if now is state else now
 
-        is_over = False
-        try:
-            self.watch_connectivity(see)
-            if not gate.wait(timeout):
+        gates = self._state_gates()
+        while True:
+            found = gates.wait(other, None if until is None else until - time.monotonic())
+            if found is not None:
+                return found
+            if until is not None and time.monotonic() >= until:
                 raise TimedOutError(E_TIMEOUT, f"the channel's state is still {Connectivity(state).name}")
-        except ClosedError:
-            if state is Connectivity.SHUTDOWN:
-                raise
-            return Connectivity.SHUTDOWN
-        finally:
-            is_over = True
-        return seen[0]
+
+    def _state_gates(self) -> host.Gates:
+        """Gates that each new state opens, by one watch, which refers to them only and ends with the channel."""
+        if self._gates is None:
+            gates = host.Gates()
+            # If the channel has just been closed, nobody waits.
+            with contextlib.suppress(ClosedError):
+                Context().run(self.watch_connectivity, lambda now: gates.open())
+            self._gates = gates
+        return self._gates
 
     def close_gracefully(self, timeout: Optional[float] = None) -> None:
         """Closes the channel, as `close` does, when its last call has ended, at the latest after ``timeout`` seconds

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import importlib
 import json
 import logging
@@ -118,9 +119,10 @@ class _HubDriver:
     def __init__(self, handle: int, hub: host.Hub) -> None:
         descriptor = c_int()
         check(_raw.penstock_runtime_fd(handle, byref(descriptor)))
-        self._hub = hub
         self._handle: int = _raw.penstock_runtime_retain(handle)
-        self._unwatch = hub.watch(descriptor.value, self._turn)
+        # The hub may be about to use the handle, and the release may close the descriptor.
+        release = functools.partial(_raw.penstock_runtime_release, self._handle)
+        self._unwatch = hub.watch(descriptor.value, self._turn, release)
 
     def _turn(self) -> None:
         try:
@@ -132,9 +134,8 @@ class _HubDriver:
             self._unwatch()
 
     def stop(self) -> None:
-        """Ends the watch. May be called on any thread, but only once."""
+        """Ends the watch, and does not wait for that. May be called on any thread."""
         self._unwatch()
-        _raw.penstock_runtime_release(self._handle)
 
     def join(self, seconds: float) -> None: ...
 

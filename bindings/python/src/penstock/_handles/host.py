@@ -6,8 +6,9 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from typing import Any, Callable, List, Optional, Protocol
+from typing import Any, Callable, Deque, List, Optional, Protocol, TypeVar
 
+T = TypeVar("T")
 Function = Callable[[], Any]
 # How many seconds `eventually` lets pass between two steps.
 _PAUSE = 0.005
@@ -27,10 +28,8 @@ class Hub(Protocol):
     """An event loop on which greenlets wait, in place of threads."""
 
     def gate(self) -> Gate:
-        """A gate for the code that runs now."""
-
-    def check(self) -> None:
-        """WouldDeadlockError: the code that runs now can't wait, since it is a callback of the hub itself."""
+        """A gate for the code that runs now. WouldDeadlockError: it can't wait, since it is a callback of the hub
+        itself."""
 
     def spawn(self, function: Function) -> None:
         """Runs ``function`` in a greenlet of the hub, soon. Any thread."""
@@ -45,9 +44,9 @@ class Hub(Protocol):
         """Called on a thread of the library whose callback returns: frees the hub that the program's code may have
         made for this thread."""
 
-    def watch(self, descriptor: int, function: Function) -> Function:
+    def watch(self, descriptor: int, function: Function, over: Function) -> Function:
         """Lets the hub call ``function``, which must not wait, whenever ``descriptor`` is readable. Returns a
-        function that ends this, to be called once. Any thread."""
+        function that ends this soon; ``over`` is called when it has ended. Any thread."""
 
 
 class ThreadGate:
@@ -86,8 +85,44 @@ def use(chosen: Hub) -> None:
 
 
 def gate() -> Gate:
-    """A gate for the code that runs now."""
+    """A gate for the code that runs now. WouldDeadlockError: see `Hub.gate`."""
     return ThreadGate() if _hub is None else _hub.gate()
+
+
+class Gates(Deque[Gate]):
+    """The gates of all code that waits for one thing. Any thread may use it, because each step is one operation of a
+    deque."""
+
+    def open(self) -> None:
+        for gate in tuple(self):
+            gate.open()
+
+    def wait(
+        self,
+        ready: Callable[[], Optional[T]],
+        timeout: Optional[float] = None,
+        broken_off: Callable[[], object] = lambda: None,
+    ) -> Optional[T]:
+        """Returns what ``ready`` gives: at once, or when the gates have been opened or ``timeout`` seconds have
+        passed. If an exception ends the wait, calls ``broken_off``."""
+        found = ready()
+        if found is not None:
+            return found
+        opened = gate()
+        self.append(opened)
+        try:
+            # What comes after this line opens the gate.
+            found = ready()
+            if found is not None:
+                return found
+            try:
+                opened.wait(timeout)
+            except BaseException:
+                broken_off()
+                raise
+            return ready()
+        finally:
+            self.remove(opened)
 
 
 def spawn(function: Function, name: str) -> None:
@@ -111,7 +146,6 @@ def eventually(hub: Hub, step: Callable[[], int], timeout: Optional[float], agai
 
 
 def _in_hub(hub: Hub, step: Callable[[], int]) -> int:
-    hub.check()
     gate = hub.gate()
     results: List[int] = []
     errors: List[BaseException] = []

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import functools
 import logging
 import threading
 from types import TracebackType
-from typing import Any, Callable, Deque, List, Optional
+from typing import Any, Callable, List, Optional
 
 from .._channels import channel as core
 from .._handles import host
@@ -105,7 +104,7 @@ class _ReadyFuture(Future):
     def __init__(self, channel: Channel) -> None:
         self._lock = threading.RLock()
         # Of the code that waits.
-        self._gates: Deque[host.Gate] = collections.deque()
+        self._gates = host.Gates()
         self._channel = channel
         self._is_ready = False
         self._is_cancelled = False
@@ -124,8 +123,7 @@ class _ReadyFuture(Future):
                 return False
             self._is_ready, self._is_cancelled = not cancel, cancel
             functions, self._functions = self._functions, []
-        for gate in tuple(self._gates):
-            gate.open()
+        self._gates.open()
         self._channel.unsubscribe(self._changed)
         for function in functions:
             try:
@@ -153,6 +151,7 @@ class _ReadyFuture(Future):
     def result(self, timeout: Optional[float] = None) -> None:
         """Waits until the channel is ready. FutureTimeoutError: it is not, within ``timeout`` seconds.
         FutureCancelledError: the wait was cancelled."""
+<<<<<<< HEAD
         gate = host.gate()
         self._gates.append(gate)
         try:
@@ -161,6 +160,10 @@ class _ReadyFuture(Future):
                 raise FutureTimeoutError()
         finally:
             self._gates.remove(gate)
+=======
+        if not self._gates.wait(lambda: self.done() or None, timeout):
+            raise FutureTimeoutError()
+>>>>>>> 686c2c24 (Let all code that waits for one thing wait in Gates, and a hub end its watch before the handle goes)
         if self._is_cancelled:
             raise FutureCancelledError()
 
