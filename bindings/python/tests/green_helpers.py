@@ -14,9 +14,16 @@ PACKAGES = {
     "gevent": (
         "import gevent.monkey; gevent.monkey.patch_all()",
         """
-import gevent
+import gevent, gevent.event, gevent.queue, gevent.socket
 import penstock.gevent as hub
-from gevent import GreenletExit, Timeout, sleep, spawn
+from gevent import GreenletExit, Timeout, spawn
+from gevent.monkey import get_original as original
+from gevent.queue import Queue
+def turn():
+    event = gevent.event.Event()
+    spawn(event.set)
+    assert event.wait(60)
+def readable(descriptor): gevent.socket.wait_read(descriptor, timeout=60)
 def finished(greenlets): return [each.get(timeout=60) for each in greenlets]
 def on_os_thread(*work): return gevent.get_hub().threadpool.apply(*work)
 """,
@@ -24,16 +31,25 @@ def on_os_thread(*work): return gevent.get_hub().threadpool.apply(*work)
     "eventlet": (
         "import eventlet; eventlet.monkey_patch()",
         """
-import eventlet, eventlet.tpool
+import eventlet, eventlet.event, eventlet.hubs, eventlet.patcher, eventlet.tpool
 import penstock.eventlet as hub
-from eventlet import Timeout, sleep, spawn
+from eventlet import Timeout, spawn
+from eventlet.queue import Queue
 from greenlet import GreenletExit
+def original(module, name): return getattr(eventlet.patcher.original(module), name)
+def turn():
+    event = eventlet.event.Event()
+    spawn(event.send)
+    with Timeout(60): event.wait()
+def readable(descriptor): eventlet.hubs.trampoline(descriptor, read=True, timeout=60)
 def finished(greenlets):
     with Timeout(60): return [each.wait() for each in greenlets]
 def on_os_thread(work, arguments): return eventlet.tpool.execute(work, *arguments)
 """,
     ),
 }
+# `turn` waits in the hub until another greenlet has run, and `readable` for a pipe. `settled` makes round trips until
+# ``size`` stays the same meanwhile.
 COMMON = """
 hub.init()
 import contextlib
@@ -44,6 +60,11 @@ hang = channel.unary_unary("/penstock.Probe/Hang")
 hang_stream = channel.unary_stream("/penstock.Probe/HangStream")
 bidi = channel.stream_stream("/penstock.Echo/Bidi")
 def hanging(count): channel.unary_unary("/penstock.Probe/AwaitHanging")(str(count).encode(), timeout=30)
+def settled(size):
+    seen = None
+    while seen != size():
+        seen = size()
+        for _ in range(5): echo(b"")
 @contextlib.contextmanager
 def raises(kind):
     try: yield

@@ -20,21 +20,23 @@ def test_interceptors(package: str, patched: str, server: str) -> None:
         def on_start(self, hop):
             assert threading.get_native_id() == os.getpid()
             with raises(penstock.WouldDeadlockError): echo(b"")
+            with raises(penstock.WouldDeadlockError): hangs.result(60)
+            with raises(penstock.WouldDeadlockError): channel.wait_connectivity(channel.connectivity, 60)
             with raises(penstock.WouldDeadlockError): hop.side_channel().unary_unary("/penstock.Echo/Unary")(b"")
             ticket, side = hop.ticket(), hop.retain().side_channel()
             def later():
-                sleep(0.001)
+                turn()
                 fetched.append(side.unary_unary("/penstock.Echo/Unary")(b"side"))
                 ticket.resume()
             spawn(later)
             return penstock.Verdict.PAUSE
     fetched = []
+    hangs = hang.future(b"")
     registration = channel.add_interceptor(In(), methods="/penstock.Echo/Bidi")
     assert list(bidi([b"1"])) == [b"1"]
     assert fetched == [b"side"]
     registration.remove()
     assert registration.wait_removed(30)
-    hangs = hang.future(b"")
     registration = channel.add_interceptor(In(), methods="/penstock.Probe/*")
     waits = hang_stream(b"")
     registration.remove()
@@ -48,7 +50,7 @@ def test_interceptors(package: str, patched: str, server: str) -> None:
         def intercept(self, call):
             assert threading.get_native_id() != os.getpid()
             sides.append(call.hop.side_channel().unary_unary("/penstock.Echo/ServerStream")(b"y"))
-            sleep(0.001)
+            turn()
             call.metadata["x"] = "y"
             reply = call.next()
             if reply.message: reply.message += b"!"
@@ -68,15 +70,15 @@ def test_interceptors(package: str, patched: str, server: str) -> None:
         def on_start(self, hop): raise ZeroDivisionError
     class FailSync(penstock.SyncInterceptor):
         def intercept(self, call): raise ZeroDivisionError
-    told = []
-    penstock.set_exception_hook(lambda *what: (sleep(0.001), told.append(what[1])))
+    told = Queue()
+    penstock.set_exception_hook(lambda *what: (turn(), told.put(what[1])))
     for one in (Fail(), FailSync()):
         registration = channel.add_interceptor(one)
         try: echo(b"x")
         except penstock.RpcError as error: assert type(error.__cause__) is ZeroDivisionError
         registration.remove()
-    while len(told) < 2: sleep(0.001)
-    assert sorted(told) == ["intercept", "on_start"]
+    assert sorted(told.get(timeout=60) for _ in range(2)) == ["intercept", "on_start"]
+    assert told.empty()
 
     class Executed(penstock.Interceptor):
         def create(self, hop): hop.set_executors(executor, executor)
@@ -86,7 +88,7 @@ def test_interceptors(package: str, patched: str, server: str) -> None:
         registration = channel.add_interceptor(Executed())
         assert finished([spawn(echo, b"x") for _ in range(8)]) == [b"x?"] * 8
         registration.remove()
-    token = penstock.ready.BearerToken(lambda request: (sleep(0.001), ("s3cret", 60))[1], allow_cleartext=True)
+    token = penstock.ready.BearerToken(lambda request: (turn(), ("s3cret", 60))[1], allow_cleartext=True)
     channel.add_interceptor(token, methods="/penstock.Probe/Unary")
     assert b"Bearer s3cret" in channel.unary_unary("/penstock.Probe/Unary")(b"{}")
     penstock.default_runtime().shutdown()
@@ -100,20 +102,20 @@ def test_the_names_of_grpcio(package: str, patched: str, server: str) -> None:
     text = """
     import penstock.grpc as grpc
     others = grpc.insecure_channel(target)
-    states = []
-    others.subscribe(lambda state: (sleep(0.001), states.append(state)))
+    states = Queue()
+    others.subscribe(lambda state: (turn(), states.put(state)))
     grpc.channel_ready_future(others).result(timeout=30)
-    while grpc.ChannelConnectivity.READY not in states: sleep(0.001)
+    while states.get(timeout=60) is not grpc.ChannelConnectivity.READY: pass
     never = grpc.channel_ready_future(grpc.insecure_channel("unix:/nowhere/at/all"))
     with raises(grpc.FutureTimeoutError): never.result(timeout=0.01)
     with raises(Timeout), Timeout(0.01): never.result()
     echo = others.unary_unary("/penstock.Echo/Unary")
     assert finished([spawn(echo, b"x") for _ in range(5)]) == [b"x"] * 5
     future = echo.future(b"y")
-    done = []
-    future.add_done_callback(lambda call: (sleep(0.001), done.append(call.result())))
+    done = Queue()
+    future.add_done_callback(lambda call: (turn(), done.put(call.result())))
     assert future.result() == b"y"
-    while not done: sleep(0.001)
+    assert done.get(timeout=60) == b"y"
     hangs = others.unary_unary("/penstock.Probe/Hang").future(b"")
     with raises(grpc.FutureTimeoutError): hangs.result(timeout=0.01)
     hanging(1)
@@ -149,6 +151,7 @@ def test_nothing_is_left_of_calls(package: str, patched: str, server: str) -> No
         code_of(hang, b"", timeout=0.001)
         with raises(Timeout), Timeout(0.001): hang(b"")
         hanging(0)
+        with raises(penstock.TimedOutError): channel.wait_connectivity(penstock.Connectivity.READY, 0)
     def opened(): return len(os.listdir("/proc/self/fd"))
     calls()
     gc.collect()
@@ -162,8 +165,35 @@ def test_nothing_is_left_of_calls(package: str, patched: str, server: str) -> No
     runtime.shutdown()
     del runtime, other
     gc.collect()
-    sleep(0.001)
+    turn()
     assert opened() == count
+    print("last")
+    """
+    assert green(package, patched, text, server) == "last\n"
+
+
+@cases("patched before")
+def test_a_runtime_that_another_thread_drops(package: str, patched: str, server: str) -> None:
+    """Its descriptor stays open as long as the hub watches it: the number could be another's meanwhile."""
+    text = """
+    import gc
+    runtime = penstock.Runtime()
+    other = penstock.Channel(target, tls=False, runtime=runtime)
+    assert other.unary_unary("/penstock.Echo/Unary")(b"x") == b"x"
+    descriptor, kept = runtime.fileno(), [runtime, other]
+    del runtime, other
+    dropped = original("_thread", "allocate_lock")()
+    dropped.acquire()
+    def drop():
+        kept.clear()
+        gc.collect()
+        dropped.release()
+    original("_thread", "start_new_thread")(drop, ())
+    # The hub stands still.
+    assert dropped.acquire(timeout=60)
+    os.fstat(descriptor)
+    assert echo(b"x") == b"x"
+    with raises(OSError): os.fstat(descriptor)
     print("last")
     """
     assert green(package, patched, text, server) == "last\n"

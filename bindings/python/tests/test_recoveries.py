@@ -98,6 +98,23 @@ del told[1:]
 """,
         [None],
     ),
+    "a call in callback style": (
+        """
+from penstock._calls import ahead, carried, codec
+class Call(carried.Carried):
+    def news(self): told.append(list(self.unread))
+    def room(self): told.append("room")
+    def over(self, reply): told.append("over")
+call = carried.calls[1 << 40] = Call(ahead.Ahead())
+call.ahead._asked.append(None)
+message = ctypes.c_void_p()
+codec.fill(message, b"x")
+for trampoline, given in (carried.MESSAGE, message), (carried.SENT, 1), (carried._REPLY, None):
+    stopped(trampoline, None, given, 1 << 40)
+_raw.penstock_message_release(message)
+""",
+        [[b"x"], "room", "over"],
+    ),
     "a connection event": (
         """
 class Observer(penstock.Interceptor):

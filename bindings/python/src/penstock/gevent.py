@@ -62,7 +62,8 @@ class _Hub(GreenHub):
     def _listen(self, hub: Any, descriptor: int, function: Function) -> Function:
         # Without a reference: the loop may end although channels are open.
         watcher = hub.loop.io(descriptor, 1, ref=False)
-        watcher.start(function)
+        # gevent ends the watch if what it calls raises, as Ctrl-C does in a Python function.
+        watcher.start(hub.loop.run_callback, function)
 
         def stop() -> None:
             watcher.stop()

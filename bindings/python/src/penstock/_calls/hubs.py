@@ -107,7 +107,8 @@ class GreenHub(Hub):
             if watch in self._watches:
                 self._watches.discard(watch)
                 watch.stop()
-                over()
+                # The hub may be about to call the function once more.
+                self.post(over)
 
         self._on_driving_thread(start)
         return lambda: self._on_driving_thread(stop)

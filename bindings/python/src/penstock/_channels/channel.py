@@ -122,7 +122,7 @@ class Channel(BaseChannel, Caller):
         return Connectivity(now.value)
 
     def _seen_connectivity(self, state: Connectivity, timeout: Optional[float]) -> Connectivity:
-        """What `wait_connectivity` does in a greenlet."""
+        """The wait of `wait_connectivity` in a greenlet."""
         until = None if timeout is None else time.monotonic() + timeout
         if state is self.connectivity is Connectivity.SHUTDOWN:
             raise ClosedError(E_CLOSED, "the channel is closed")

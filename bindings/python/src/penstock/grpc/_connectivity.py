@@ -151,19 +151,8 @@ class _ReadyFuture(Future):
     def result(self, timeout: Optional[float] = None) -> None:
         """Waits until the channel is ready. FutureTimeoutError: it is not, within ``timeout`` seconds.
         FutureCancelledError: the wait was cancelled."""
-<<<<<<< HEAD
-        gate = host.gate()
-        self._gates.append(gate)
-        try:
-            # A change after this line opens the gate.
-            if not (self.done() or gate.wait(timeout) or self.done()):
-                raise FutureTimeoutError()
-        finally:
-            self._gates.remove(gate)
-=======
         if not self._gates.wait(lambda: self.done() or None, timeout):
             raise FutureTimeoutError()
->>>>>>> 686c2c24 (Let all code that waits for one thing wait in Gates, and a hub end its watch before the handle goes)
         if self._is_cancelled:
             raise FutureCancelledError()
 
