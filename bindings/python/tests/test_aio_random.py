@@ -32,7 +32,7 @@ LANES = {
 
 
 class PlannedError(Exception):
-    """What a callback raises because its scenario says so."""
+    """The exception of a callback whose scenario says so."""
 
 
 class Chance(Interceptor):

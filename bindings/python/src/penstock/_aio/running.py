@@ -26,7 +26,7 @@ _NO_WRITERS: List[Waiting] = []
 
 
 class Shape(NamedTuple):
-    """What calls of one kind have in common."""
+    """The common part of calls of one kind."""
 
     kind: Kind
     # The callbacks.

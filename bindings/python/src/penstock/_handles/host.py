@@ -111,7 +111,7 @@ class Gates(Deque[Gate]):
         opened = gate()
         self.append(opened)
         try:
-            # What comes after this line opens the gate.
+            # A change after this line opens the gate.
             found = ready()
             if found is not None:
                 return found
