@@ -81,6 +81,17 @@ let tests: [Target] =
       swiftSettings: swift),
   ]
 
+// The library for Swift programs: on the public header alone, and linked with the targets that export it.
+let host: [Target] =
+  embedded
+  ? []
+  : [
+    .target(name: "Penstock", dependencies: ["CPenstock", "PenstockABI"], swiftSettings: swift),
+    .testTarget(
+      name: "PenstockHostTests", dependencies: ["Penstock", "PenstockTestCertificates"], swiftSettings: swift),
+  ]
+let hostProducts: [Product] = embedded ? [] : [.library(name: "Penstock", targets: ["Penstock"])]
+
 let fuzzers: [Target] =
   fuzzing
   ? [
@@ -102,7 +113,7 @@ let package = Package(
     .library(name: "penstock", type: .static, targets: ["PenstockABI"]),
     .executable(name: "penstock-peer", targets: ["penstock-peer"]),
     .executable(name: "penstock-laws", targets: ["penstock-laws"]),
-  ],
+  ] + hostProducts,
   targets: [
     .systemLibrary(name: "CPenstock", path: "include"),
     .systemLibrary(name: "CMemory"),
@@ -185,5 +196,5 @@ let package = Package(
     .executableTarget(
       name: "penstock-laws", dependencies: ["PenstockLaws", "CSystem"] + shimmed, path: "Tests/penstock-laws",
       swiftSettings: swift + [.unsafeFlags(["-parse-as-library"])]),
-  ] + shims + tests + fuzzers
+  ] + shims + host + tests + fuzzers
 )

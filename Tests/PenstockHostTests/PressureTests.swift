@@ -1,0 +1,96 @@
+import Glibc
+import Penstock
+import Testing
+
+/// Neither side runs ahead of the other: what waits between them is bounded.
+@Suite(.serialized, .timeLimit(.minutes(1))) struct PressureTests {
+  /// The memory of this process, in bytes.
+  static var resident: Int {
+    guard let file = fopen("/proc/self/statm", "r") else { return 0 }
+    defer { fclose(file) }
+    var line = [CChar](repeating: 0, count: 200)
+    guard fgets(&line, 200, file) != nil else { return 0 }
+    let words = line.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }.split(separator: UInt8(ascii: " "))
+    return (words.count > 1 ? Int(String(decoding: words[1], as: UTF8.self)) ?? 0 : 0) * 4096
+  }
+
+  /// Counts what a sequence was asked for.
+  struct Endless: AsyncSequence, Sendable {
+    let asked: Counted
+    let message: [UInt8]
+    struct Iterator: AsyncIteratorProtocol {
+      let sequence: Endless
+      mutating func next() async -> [UInt8]? {
+        await sequence.asked.up()
+        return sequence.message
+      }
+    }
+    func makeAsyncIterator() -> Iterator { Iterator(sequence: self) }
+  }
+  actor Counted {
+    private(set) var count = 0
+    func up() { count += 1 }
+  }
+
+  @Test func requestsWaitForTheServer() async throws {
+    try await withChannel { channel in
+      let asked = Counted()
+      // The server answers each request, and stops reading when nobody reads its answers.
+      let responses = try await channel.bidi(
+        "/penstock.Echo/Bidi", Endless(asked: asked, message: [UInt8](repeating: 7, count: 65_536)))
+      var before = -1
+      while await asked.count != before {
+        before = await asked.count
+        try await Task.sleep(for: .milliseconds(200))
+      }
+      // The window of the server, that of the client, the send buffer, and what the sockets take.
+      #expect(before * 65_536 < 48 << 20)
+      var iterator = responses.makeAsyncIterator()
+      for _ in 0..<before { _ = try await iterator.next() }
+      #expect(await asked.count > before)
+    }
+  }
+
+  @Test func responsesWaitForTheReader() async throws {
+    try await withChannel { channel in
+      let size = 1 << 20
+      let responses = try await channel.serverStream(
+        "/penstock.Echo/ServerStream", [UInt8](repeating: 7, count: size),
+        options: .asking(["x-count": "300"]))
+      let before = Self.resident
+      var most = 0
+      var count = 0
+      for try await response in responses {
+        #expect(response.count == size)
+        count += 1
+        if count % 100 == 1 { try await Task.sleep(for: .milliseconds(50)) }
+        most = max(most, Self.resident - before)
+      }
+      #expect(count == 300)
+      #expect(most < 100 << 20)
+    }
+  }
+
+  @Test func severalTasksSendAndReceiveInOneCall() async throws {
+    try await withChannel { channel in
+      let call = try channel.call(Method("/penstock.Echo/Bidi"), .bidi)
+      let received = try await withThrowingTaskGroup(of: Int.self) { group in
+        for _ in 0..<4 {
+          group.addTask {
+            for _ in 0..<200 { try await call.send([UInt8](repeating: 1, count: 10_000)) }
+            return 0
+          }
+          group.addTask {
+            var bytes = 0
+            for _ in 0..<200 { bytes += try await call.response().count }
+            return bytes
+          }
+        }
+        return try await group.reduce(0, +)
+      }
+      #expect(received == 4 * 200 * 10_000)
+      call.halfClose()
+      #expect(await call.status().code == .ok)
+    }
+  }
+}
