@@ -154,4 +154,4 @@ HIDDEN void cm_open_gate(int32_t is_child) {
 }
 
 HIDDEN void cm_callback(int32_t change) { (cm_me ? cm_me : cm_meet())->callbacks += change; }
-HIDDEN int32_t cm_in_callback(void) { return cm_me && cm_me->callbacks > 0; }
+HIDDEN int32_t cm_in_callback(void) { return cm_me ? cm_me->callbacks : 0; }

@@ -97,7 +97,7 @@ int32_t cm_shut_gate(const void *mark, uint64_t deadline);
  * thread. */
 void cm_open_gate(int32_t is_child);
 /* cm_callback notes that a callback begins (1) or ends (-1) on the calling thread, which drives no runtime.
- * cm_in_callback returns whether such a callback runs on the calling thread. */
+ * cm_in_callback returns how many such callbacks run on the calling thread, one within the other. */
 void cm_callback(int32_t change);
 int32_t cm_in_callback(void);
 #else
@@ -141,6 +141,6 @@ static inline int32_t cm_callbacks(int32_t change) {
   return count += change;
 }
 static inline void cm_callback(int32_t change) { (void)cm_callbacks(change); }
-static inline int32_t cm_in_callback(void) { return cm_callbacks(0) > 0; }
+static inline int32_t cm_in_callback(void) { return cm_callbacks(0); }
 #endif
 #endif

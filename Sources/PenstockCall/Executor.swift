@@ -1,8 +1,9 @@
+import PenstockWire
 import Synchronization
 
 /// Runs the callbacks of an interceptor on a thread other than the driving thread.
 ///
-/// This module makes no threads: the executors themselves are in PenstockTransport/Executors.
+/// This module makes no threads: the executors themselves are in PenstockClient/Executors.
 public protocol Executor: AnyObject {
   /// Submits a job, on any thread. True: `job` runs exactly once, on any thread, perhaps before `submit`
   /// returns. False: the executor did not take the job, and does not run it.

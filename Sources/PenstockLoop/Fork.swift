@@ -1,4 +1,4 @@
-import CMemory
+import PenstockWire
 import CSystem
 import Synchronization
 
@@ -45,7 +45,7 @@ public enum Fork {
       mine.depth += 1
       return
     }
-    if DrivingThread.isCurrent() || cm_in_callback() != 0 { return }
+    if DrivingThread.isCurrent() || CallbackThread.isCurrent { return }
     let deadline = Platform.systemClock() + patience
     let made = Plan()
     let reference = Unmanaged.passRetained(made)
