@@ -244,7 +244,7 @@ extension ClientCall {
       }
       guard outcome == .interrupted else {
         guard outcome == .ok else { return (outcome, nil) }
-        if hasHops, lock.withLock({ wasInterrupted }) { return (.interrupted, nil) }
+        if let interruption, interruption.hasEnded { return (.interrupted, nil) }
         // The call has ended. Without hops, no other thread can reach the call, so no lock is needed.
         return (outcome, (hasHops ? ended : reply.take()).map { .passRetained($0) })
       }
@@ -260,22 +260,9 @@ extension ClientCall {
 
   /// Called when an interruption has ended a wait of the thread that has made the call by `unary`. False: the call
   /// was cancelled for it.
-  private func goesOn(_ asked: CallOptions.OnInterrupted?) -> Bool {
+  func goesOn(_ asked: CallOptions.OnInterrupted?) -> Bool {
     if let asked, asked.callback(asked.userData.pointer) == 0 { return true }
     cancel(("interrupted" as StaticString).bytes)
-    return false
-  }
-
-  /// Whether the wait of a function of a synchronous interceptor, on the thread that waits for the call, is
-  /// interruptible: only if the program can be asked there whether to go on, or has said by `unary` that it need not
-  /// be asked.
-  var interruptsFunctions: Bool { isInterruptible && (hasNoHandle || onInterrupted != nil) }
-
-  /// Called when an interruption has ended such a wait. False: the call was cancelled for it.
-  func goesOnInFunction() -> Bool {
-    if lock.withLock({ wasInterrupted }) { return false }
-    if goesOn(onInterrupted) { return true }
-    lock.withLock { wasInterrupted = true }
     return false
   }
 

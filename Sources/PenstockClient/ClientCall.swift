@@ -64,11 +64,9 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   /// threads can reach such a call in two ways only: its scope submits an end, and a hop gives
   /// access to the call, if the call was made with hops (`Call.wasMadeWithHops`).
   var hasNoHandle: Bool { unaryThread != 0 }
-  /// The function that the options have set, for functions of synchronous interceptors that run on the waiting thread. nil if the
-  /// call has no hops or is not interruptible.
-  let onInterrupted: CallOptions.OnInterrupted?
-  /// Whether an interruption of such a function has cancelled the call. Under the lock.
-  var wasInterrupted = false
+  /// How functions of synchronous interceptors are interrupted on a thread that waits for the call. nil: the call has no
+  /// hops, or is not interruptible.
+  let interruption: FunctionInterruption?
   let sendBufferBytes: Int
   let sendsAhead: Bool
   let maxSendBytes: Int
@@ -152,7 +150,8 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     createdAt = call.measures.createdAt.value
     generation = channel.generation
     isInterruptible = options?.isInterruptible ?? false
-    onInterrupted = isInterruptible && call.wasMadeWithHops ? options?.onInterrupted : nil
+    interruption =
+      isInterruptible && call.wasMadeWithHops ? FunctionInterruption(options?.onInterrupted) : nil
     sendBufferBytes = options?.sendBufferBytes ?? CallOptions.sendBuffer
     sendsAhead = call.request.kind == .clientStream && options?.sendBufferBytes == nil
     maxSendBytes = call.request.settings.maxSendBytes

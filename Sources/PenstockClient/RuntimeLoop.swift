@@ -29,9 +29,9 @@ final class CallItem: InboxItem {
   /// Where the call's synchronous interceptors run. `assign` in the pool reads it, and the waiting threads do.
   let functions = Atomic<FunctionsPlace>(.workers)
 
-  /// If the calling thread is a worker, registers it as waiting for this call. `waiter` is then set when a
-  /// function of a synchronous interceptor is ready for the worker. nil: the thread is not a worker. Used for
-  /// all waits except those in `InterceptedCall.next`.
+  /// If the calling thread is a worker that may run functions while it waits for this call, registers it. `waiter` is
+  /// then set when a function of a synchronous interceptor is ready for it. nil: the thread runs none. Used for all
+  /// waits except those in `InterceptedCall.next`.
   func attend(_ waiter: CallWaiter) -> Attendant? {
     pool._withUnsafeGuaranteedRef { $0.attend(self, waiter, isInNext: false) }
   }

@@ -35,8 +35,8 @@ extern "C" {
  * changed (NULL for a trailers-only response); penstock_hop_message and _set_message read and replace the one response
  * message; penstock_hop_status gives the status with its trailers, which may be changed (NULL: only the headers of a
  * stream have come; after E_GONE from next it is the status that the caller gets, read-only, or NULL if a hop above
- * has restarted the call). If there was no message, a message that is set is added: together with the status OK this
- * makes a success of an error.
+ * has restarted the call, or if another thread, or a function below, has ended it at this hop). If there was no message,
+ * a message that is set is added: together with the status OK this makes a success of an error.
  * penstock_hop_next may be called again when penstock_hop_status gives a status: the call begins again below this hop,
  * with the request as it is now (penstock_request_message and _set_message read and replace its messages then), and
  * next waits for another response, as often as the function likes. The earlier response is dropped; its metadata and

@@ -30,7 +30,7 @@ extension SyncInterceptor {
     }
     callbacks.onDemand = { handle, state in
       with(handle, state) { call, hop in
-        call.pump(hop)
+        call.demandCame(hop)
         return .next
       }
     }
@@ -68,66 +68,71 @@ extension InterceptedCall {
   /// then.
   private func takeTicket(_ hop: Hop) -> UInt64 {
     let ticket = hop.takeTicket()
-    if ticket == 0 { _ = hop.finish(Status(.resourceExhausted, "no memory for a synchronous interceptor")) }
+    if ticket == 0 { _ = hop.finish(InterceptedCall.noMemory) }
     return ticket
+  }
+
+  /// Gives an event that has come to the stage. `event`: makes it of its ticket.
+  @inline(__always)
+  private func meet(_ lane: Lane, _ hop: Hop, _ event: (UInt64) -> SyncStage.Event) -> Verdict {
+    let stops = stage.stops(lane)
+    let ticket = stops ? takeTicket(hop) : 0
+    if stops, ticket == 0 { return .next }
+    switch stage.handle(event(ticket), kind) {
+    case .hold: return .hold
+    case .offer:
+      if !pool.offer(self) { _ = hop.finish(InterceptedCall.noThread) }
+      return .pause
+    case .tell(let response):
+      tell(.responded(response))
+      return .pause
+    case .fail: _ = hop.finish(InterceptedCall.noMemory)
+    case .nothing, .pass, .finish, .passOn, .restart, .take, .settle, .deliver: break
+    }
+    return .next
+  }
+
+  /// Carries out an action that does not answer a callback. `status`: that of the function's end or answer.
+  @inline(__always)
+  func follow(_ action: SyncStage.Action, _ hop: Hop, _ status: Status? = nil) {
+    switch action {
+    case .finish: if let status { hop.call.perform(.finish(hop, status)) }
+    case .take(let open, let headers, let given): take(open, headers, given, hop)
+    case .settle(let open, let response, let late): letGo(open, response, late, hop)
+    case .deliver(let given): deliver(given, hop)
+    case .nothing, .pass, .hold, .offer, .tell, .fail, .passOn, .restart: break
+    }
   }
 
   // MARK: - On the way out
 
   fileprivate func startCame(_ hop: Hop) -> Verdict {
-    if isShort {
-      _ = hop.finish(Status(.resourceExhausted, "no memory for a synchronous interceptor"))
-      return .next
-    }
-    tickets.start = takeTicket(hop)
-    guard tickets.start != 0 else { return .next }
     hop.becomeShared()
-    // A call with only one request message shows the start and the message to the function together. So the
-    // start is held until the message arrives.
-    if kind.sendsOne { return .hold }
-    offer(hop)
-    return .pause
+    return meet(.outbound, hop) { .start($0) }
   }
 
   /// Called when the request message or the half-close (nil) has arrived at the hop. In blocking style the thread
   /// that will wait for the response half-closes the call, unless the user does so before: until then nobody knows
   /// on which thread the function has to run.
   fileprivate func requestCame(_ hop: Hop, _ message: Message?) -> Verdict {
-    guard stage == .collecting else { return .next }
-    let ticket = takeTicket(hop)
-    guard ticket != 0 else { return .next }
-    if tickets.request == 0 { tickets.request = ticket } else { tickets.halfClose = ticket }
-    if let message {
-      request = message
-      if ClientCall.of(hop)?.closesByWaiting == true { return .hold }
-    }
-    offer(hop)
-    return .pause
-  }
-
-  private func offer(_ hop: Hop) {
-    stage = .offered
-    if !pool.offer(self) {
-      _ = hop.finish(InterceptedCall.noThread)
-    }
+    guard let message else { return meet(.outbound, hop) { .halfClose($0) } }
+    guard case .collecting = stage else { return meet(.outbound, hop) { .request($0, isClosing: false) } }
+    _ = function.edit { $0.message = message }
+    let isClosing = ClientCall.of(hop)?.closesByWaiting == true
+    return meet(.outbound, hop) { .request($0, isClosing: isClosing) }
   }
 
   /// Called when the function has called `next` for the first time. Passes the start on, with the function's
   /// changes.
-  func passStart(_ hop: Hop) {
-    guard stage == .offered else { return }
-    stage = .passed
+  func passStart(_ hop: Hop, _ change: SyncFunction.Change?) {
     let call = hop.call
-    if isChanged, !call.request.become(start) {
-      stage = .offered
-      finish(Status(.resourceExhausted, "no memory for a synchronous interceptor"), hop)
-      return
+    if case .offered = stage, isStartChanged, !call.request.become(start) {
+      return follow(stage.handle(.end, kind), hop, InterceptedCall.noMemory)
     }
-    let late = request == nil ? newRequest : nil
-    if let request, let newRequest { request.exchange(with: newRequest) }
-    let open = tickets
+    guard case .passOn(let open) = stage.handle(.next, kind) else { return }
+    if let change, let message = change.of { message.exchange(with: change.to) }
     call.settle(open.start, .next)
-    if let late { _ = hop.injectOutbound(late) }
+    if let change, change.of == nil { _ = hop.injectOutbound(change.to) }
     call.settle(open.request, .next)
     call.settle(open.halfClose, .next)
   }
@@ -135,46 +140,30 @@ extension InterceptedCall {
   /// Called when the function has called `next` after a status. The call begins again below the hop, and the
   /// response that waits at the hop is dropped.
   func startAgain(_ hop: Hop) {
-    guard stage == .responded, let status else { return }
-    refusedAgain = hop.prepareRestart(status, sending: isChanged ? start : nil)
-    if refusedAgain != nil { return respond() }
-    let ticket = tickets.status
-    stage = .passed
-    tickets = OpenTickets()
-    if let headers { shownBefore.append(headers) }
-    shownBefore.append(status)
-    headers = nil
-    response = nil
-    newResponse = nil
-    self.status = nil
-    hop.call.settle(ticket, .restart)
+    if case .responded(_, let response) = stage, let status = response.status {
+      response.refusedAgain = hop.prepareRestart(status, sending: isStartChanged ? start : nil)
+      let isRefused = response.refusedAgain != nil
+      switch stage.handle(.again(isRefused: isRefused), kind) {
+      case .tell(let response): tell(.responded(response))
+      case .restart(let ticket): hop.call.settle(ticket, .restart)
+      default: break
+      }
+    }
   }
 
   // MARK: - On the way in
 
   fileprivate func headersCame(_ hop: Hop) -> Verdict {
-    guard stage == .passed else { return .next }
-    tickets.headers = takeTicket(hop)
-    guard tickets.headers != 0 else { return .next }
-    headers = hop.metadata
-    if kind.receivesOne { return .hold }
-    respond()
-    return .pause
+    if case .passed(_, let response) = stage { response.headers = hop.metadata }
+    return meet(.inbound, hop) { .headers($0) }
   }
 
+  /// If a hop below has not passed the headers on, a message is the first event of a stream's response.
   fileprivate func messageCame(_ hop: Hop) -> Verdict {
-    // If the call allows only one response message, a second message is not shown to the function. The call
-    // itself rejects it.
-    guard stage == .passed, response == nil else { return .next }
-    tickets.response = takeTicket(hop)
-    guard tickets.response != 0 else { return .next }
-    if kind.receivesOne {
-      response = hop.message
-      return .hold
+    if case .passed(let open, let response) = stage, open.message == 0, kind.receivesOne {
+      response.message = hop.message
     }
-    // If a hop below has not passed the headers on, this message is the first event of a stream's response.
-    respond()
-    return .pause
+    return meet(.inbound, hop) { .message($0) }
   }
 
   fileprivate func statusCame(_ hop: Hop) -> Verdict {
@@ -183,76 +172,51 @@ extension InterceptedCall {
       end(arrived)
       return .next
     }
-    guard stage == .passed else { return .next }
-    tickets.status = takeTicket(hop)
-    guard tickets.status != 0 else { return .next }
-    status = arrived
-    respond()
-    return .pause
+    if case .passed(_, let response) = stage { response.status = arrived }
+    return meet(.inbound, hop) { .status($0) }
   }
 
   /// Called when the function has returned. Passes the response on, with the function's changes.
-  func letGo(_ hop: Hop) {
-    guard stage == .responded else { return }
-    stage = .passing
+  private func letGo(
+    _ open: SyncStage.Inbound, _ response: SyncResponse, _ late: SyncStage.Given?, _ hop: Hop
+  ) {
     let call = hop.call
-    let open = tickets
+    if let message = response.message, let replacement = response.replacement {
+      message.exchange(with: replacement)
+    }
     call.settle(open.headers, .next)
-    if let newResponse {
-      if let response { response.exchange(with: newResponse) } else { lateResponse = newResponse }
-    }
-    call.settle(open.response, .next)
-    if lateResponse != nil { pump(hop) } else { call.settle(open.status, .next) }
+    call.settle(open.message, .next)
+    if let late { deliver(late, hop) } else { call.settle(open.status, .next) }
   }
 
-  // MARK: - Ending and answering
+  // MARK: - Answering
 
-  func finish(_ status: Status, _ hop: Hop) {
-    switch stage {
-    case .offered, .responded:
-      stage = .passing
-      hop.call.perform(.finish(hop, status))
-    case .collecting, .passed, .passing, .answering, .over: break
-    }
-  }
-
-  func begin(_ given: Answer, _ hop: Hop) {
-    guard stage == .offered else { return }
-    if given.headers == nil, given.messages.isEmpty {
-      finish(given.status, hop)
-      return
-    }
-    stage = .answering
-    let open = tickets
+  private func take(_ open: SyncStage.Outbound, _ headers: Metadata?, _ given: SyncStage.Given, _ hop: Hop) {
     hop.call.settle(open.start, .take)
     hop.call.settle(open.request, .next)
     hop.call.settle(open.halfClose, .next)
-    if let headers = given.headers { _ = hop.deliverHeaders(headers) }
-    // `answer` is set only after the headers are delivered. The TAKE above already makes the call ask for
-    // messages, so `pump` would otherwise deliver messages before the headers.
-    answer = given
-    pump(hop)
+    // The TAKE already makes the call ask for messages, but in the stage `delivering` that delivers none.
+    if let headers { _ = hop.deliverHeaders(headers) }
+    deliver(given, hop)
   }
 
-  /// Delivers as many of the function's own response messages as the caller has asked for, and at last the
+  /// Called when the caller has asked for messages. Delivers as many of the function's own messages, and at last the
   /// status.
-  func pump(_ hop: Hop) {
-    if isPumping { return }
-    isPumping = true
-    defer { isPumping = false }
-    if let late = lateResponse {
-      guard hop.injectInbound(late) == .ok else { return }
-      lateResponse = nil
-      hop.call.settle(tickets.status, .next)
-      return
+  fileprivate func demandCame(_ hop: Hop) { follow(stage.handle(.demand, kind), hop) }
+
+  private func deliver(_ given: SyncStage.Given, _ hop: Hop) {
+    var left = given
+    while let message = left.messages.first {
+      guard hop.injectInbound(message) == .ok else {
+        _ = stage.handle(.kept(left), kind)
+        return
+      }
+      left.messages.removeLeading(1)
     }
-    while let message = answer?.messages.first {
-      guard hop.injectInbound(message) == .ok else { return }
-      answer?.messages.removeLeading(1)
-    }
-    if let done = answer {
-      answer = nil
-      _ = hop.deliverStatus(done.status)
+    _ = stage.handle(.delivered, kind)
+    switch given.end {
+    case .own(let status): _ = hop.deliverStatus(status)
+    case .waiting(let ticket): hop.call.settle(ticket, .next)
     }
   }
 }

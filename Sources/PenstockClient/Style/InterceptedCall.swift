@@ -33,6 +33,9 @@ public final class SyncInterceptor {
 /// events of the response themselves. They wait at the hop, and no other code uses them until the function
 /// has returned. The function's orders are posted to the driving thread and carried out there (`run`).
 ///
+/// The state has four parts, one for each thread or lock that guards it: `SyncStage`, `SyncFunction`, `SyncNews` and
+/// `SyncOffer`, each with its table. SyncInvariants.swift says how they belong together.
+///
 /// `@unchecked Sendable`: the comment above each group of fields names the thread or the lock that guards it.
 public final class InterceptedCall: InboxItem, @unchecked Sendable {
   // Constants.
@@ -57,99 +60,38 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   /// the call's end.
   let context: UserData?
 
-  // The state of the worker pool, under the pool's lock.
-  /// `open`: the function is offered to the workers, and no worker has begun to run it.
-  enum Offer { case closed, open }
-  var offer = Offer.closed
-  var isQueued = false
-  var nextQueued: InterceptedCall?
-  var previousQueued: Unmanaged<InterceptedCall>?
+  /// Under the lock of the worker pool.
+  var offer = SyncOffer.early
 
-  // The state of the hop. Only the driving thread uses it.
-  enum Stage: Equatable {
-    /// The start waits at the hop until the only request message arrives.
-    case collecting
-    /// The start waits at the hop, and the function is offered to the workers or runs.
-    case offered
-    /// The function has called `next`, and the start was passed on.
-    case passed
-    /// The response has arrived and waits at the hop.
-    case responded
-    /// The function has returned, or has ended the call. All events pass the hop from now on.
-    case passing
-    /// The function answers the call itself, instead of the server.
-    case answering
-    case over
-  }
-  var stage = Stage.collecting
-  var tickets = OpenTickets()
-  var answer: Answer?
-  /// A response message that the function has set although the server has sent none. It is delivered before
-  /// the status, as soon as the caller asks for a message.
-  var lateResponse: Message?
-  var isPumping = false
-  /// Whether memory was lacking for the copy of the start. The call then ends.
-  let isShort: Bool
-
-  struct OpenTickets {
-    var start: UInt64 = 0
-    /// The ticket of the request message; if there is no message, the ticket of the half-close.
-    var request: UInt64 = 0
-    /// The ticket of a half-close behind a message.
-    var halfClose: UInt64 = 0
-    var headers: UInt64 = 0
-    var response: UInt64 = 0
-    var status: UInt64 = 0
-  }
-
-  struct Answer {
-    var headers: Metadata?
-    var messages: [Message]
-    var status: Status
-  }
+  /// Only the driving thread uses it.
+  var stage: SyncStage
 
   // The function uses these fields while it runs; before that, the driving thread uses them.
   /// A copy of the start, which `next` sends. Each further `next` sends the copy again, with all changes that
-  /// the function has made to it.
+  /// the function has made to it. In the stage `short` it is the call's own start, and no function runs.
   let start: Request
-  /// Whether the function may have changed the start.
-  private(set) var isChanged = false
-  /// `request`: the request message that has arrived. `newRequest` and `newResponse`: the function's
-  /// replacements for the request message and the response message.
-  var request: Message?
-  var newRequest: Message?
-  var newResponse: Message?
-  private var answers: [Message] = []
-  private var answerHeaders: Metadata?
-  private var hasCalledNext = false
-  /// Whether the last `next` has returned with a response.
-  private var hasSeenResponse = false
-  private var hasEnded = false
+  /// Whether the function may have changed `start`. If it has not, nothing is copied back. A change stays one in all
+  /// states that follow, so this is no part of them.
+  private(set) var isStartChanged = false
+  var function = SyncFunction.beforeNext(SyncFunction.Draft())
+  /// The responses of earlier calls of `next`. They are kept, because the function may still use their headers and
+  /// statuses.
+  private var seen: [SyncResponse] = []
 
-  // The response. The driving thread writes it before it sets `hasResponse`. Afterwards the function uses it.
-  var headers: Metadata?
-  var response: Message?
-  var status: Status?
-  /// Headers and statuses from earlier calls of `next`. They are kept, because the function may still use
-  /// them.
-  var shownBefore: [AnyObject] = []
-  /// The reason why a further `next` could not restart the call; nil: it could.
-  var refusedAgain: Refusal?
-
-  // The other fields are under the lock. A `Wish` is an order from the function to the driving thread.
+  // The other fields are under the lock.
+  /// An order from the function to the driving thread.
   enum Wish {
-    case next, again
-    case answer(Answer)
+    case next(SyncFunction.Change?)
+    case again
+    case answer(SyncAnswer)
     case end(Status)
     case letGo
   }
   private let lock = Lock()
   private var wish: Wish?
+  /// The deadline that the function has set before `next`; its inner nil: no deadline.
   private var deadlineWish: UInt64??
-  private var hasResponse = false
-  private var isOver = false
-  private var endStatus: Status?
-  private var cell: WaitCell?
+  private var news = SyncNews.none
 
   /// Called when the start event arrives at the hop.
   init(_ hop: Hop, _ interceptor: SyncInterceptor) {
@@ -159,7 +101,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     item = hop.call.item
     hop.lend()
     let copied = hop.call.request.copy()
-    isShort = copied == nil
+    stage = copied == nil ? .short : .fresh
     start = copied ?? hop.call.request
     pool = item.workers
     // The cast is safe, because `RuntimeLoop` is the only subclass of `CallLoop`.
@@ -175,31 +117,27 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
 
   // MARK: - News for the function, from the driving thread
 
-  /// Called when the response has arrived, or its first part if it is a stream. Makes `next` return.
-  func respond() {
-    stage = .responded
+  /// Tells the function, and wakes its thread if it waits in `next`.
+  func tell(_ event: SyncNews.Event) {
     lock.lock()
-    hasResponse = true
-    let waits = cell
+    let action = news.handle(event)
     lock.unlock()
-    waits?.set()
+    if case .wake(let cell) = action { cell.set() }
   }
 
   /// Called when other code than the interceptor's function has ended the call, or when the hop ends. Makes
   /// `next` return. If the function has not begun, it is not run any more. If it runs, its later calls of the
   /// hop's functions do nothing.
   func end(_ status: Status?) {
-    guard stage != .over else { return }
-    stage = .over
+    if case .over = stage { return }
+    _ = stage.handle(.gone, kind)
     let own = status?.copy()
     own?.isReadOnly = true
-    lock.lock()
-    endStatus = own
-    isOver = true
-    let waits = cell
-    lock.unlock()
-    waits?.set()
+    tell(.ended(own))
     pool.withdraw(self)
+    #if PENSTOCK_CHECKS
+      if !isGone || pool.offers(self) { fatalError("invariant F4: a function goes on after its hop") }
+    #endif
   }
 
   /// Carries out the function's last order.
@@ -210,26 +148,19 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     let deadline = deadlineWish
     deadlineWish = nil
     lock.unlock()
-    guard stage != .over else { return }
-    if let deadline, stage == .offered { hop.call.moveDeadline(to: deadline) }
+    if let deadline, case .offered = stage { hop.call.moveDeadline(to: deadline) }
     switch wanted {
     case nil: break
-    case .next: passStart(hop)
+    case .next(let change): passStart(hop, change)
     case .again: startAgain(hop)
-    case .answer(let answer): begin(answer, hop)
-    case .end(let status): finish(status, hop)
-    case .letGo: letGo(hop)
+    case .answer(let answer): follow(stage.handle(.answer(answer), kind), hop, answer.status)
+    case .end(let status): follow(stage.handle(.end, kind), hop, status)
+    case .letGo: follow(stage.handle(.letGo, kind), hop)
     }
   }
 
   /// Called if the runtime ended before this item could run. Makes a waiting `next` return.
-  public override func dropped(_ why: Closing) {
-    lock.lock()
-    isOver = true
-    let waits = cell
-    lock.unlock()
-    waits?.set()
-  }
+  public override func dropped(_ why: Closing) { tell(.dropped) }
 
   /// Called on any thread: no thread could be started to run the function.
   func endForLackOfThreads() { wishes(.end(InterceptedCall.noThread)) }
@@ -237,6 +168,8 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   static var noThread: Status {
     Status(.resourceExhausted, "no thread for a synchronous interceptor could be started")
   }
+
+  static var noMemory: Status { Status(.resourceExhausted, "no memory for a synchronous interceptor") }
 
   private func wishes(_ wanted: Wish) {
     lock.withLock { wish = wanted }
@@ -250,15 +183,11 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     let handle = SyncHop(self)
     let verdict = interceptor.function(handle.pointer, interceptor.userData.pointer)
     handle.close()
-    let over = lock.withLock { isOver }
-    if over || hasEnded { return }
-    hasEnded = true
-    if verdict != Verdict.next.rawValue {
-      wishes(.end(broken("returned a value that its function may not return")))
-    } else if !hasCalledNext {
-      wishes(.end(broken("returned without calling next, ending the call or answering it")))
-    } else {
-      wishes(.letGo)
+    if isGone { return }
+    switch function.handle(.returned(isNext: verdict == Verdict.next.rawValue)) {
+    case .letGo: wishes(.letGo)
+    case .broken(let what): wishes(.end(broken(what)))
+    case .nothing, .next, .again, .end, .endElsewhere, .answer, .gives, .refuses: break
     }
   }
 
@@ -271,12 +200,8 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
       ("' " as StaticString).bytes, what.bytes)
   }
 
-  /// Whether the function has not called `next` yet, so that it may change the start.
-  var isBeforeNext: Bool { !hasCalledNext && !hasEnded }
-  /// Whether `next` has returned a response, which the function may change.
-  var isAfterNext: Bool { hasSeenResponse && !hasEnded }
   /// Whether other code has ended the call.
-  private var isGone: Bool { lock.withLock { isOver } }
+  private var isGone: Bool { lock.withLock { news.isOver } }
 
   /// Whether the calling thread drives a loop of the call's runtime. Such a thread must not wait.
   private var isOnDrivingThread: Bool {
@@ -286,29 +211,39 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   /// Passes the start on, and waits for the response. A further `next`, after a status, restarts the call
   /// below the hop. While this thread waits, it runs other synchronous functions of the call.
   func next() -> Outcome {
-    if hasEnded { return hop.refuse(.functionHasEnded) }
-    let isAgain = hasCalledNext
-    if isAgain {
-      guard hasSeenResponse else { return .gone }
-      guard status != nil else { return hop.refuse(.streamHasBegun) }
+    let wanted: Wish
+    switch function.handle(.next) {
+    case .next(let change): wanted = .next(change)
+    case .again(let response):
+      seen.append(response)
+      wanted = .again
+    case .refuses(let why): return hop.refuse(why)
+    case .gives(let outcome): return outcome
+    case .nothing, .end, .endElsewhere, .answer, .letGo, .broken: return .state
     }
-    hasCalledNext = true
-    hasSeenResponse = false
     start.metadata.isReadOnly = true
-    if isGone { return .gone }
+    let response = isGone ? nil : waitForResponse(to: wanted)
+    guard let response else {
+      _ = function.handle(.lost)
+      return .gone
+    }
+    _ = function.handle(.responded(response))
+    start.metadata.isReadOnly = response.status == nil
+    return response.refusedAgain.take().map { hop.refuse($0) } ?? .ok
+  }
+
+  private func waitForResponse(to wanted: Wish) -> SyncResponse? {
     let waits = WaitCell()
-    lock.lock()
-    cell = waits
-    hasResponse = false
-    lock.unlock()
+    tell(.asked(waits))
     let attendant = pool.attend(item, waits, isInNext: true)
     let owner = ClientCall.of(hop)
     let isCallers = attendant?.worker.isCallers == true
-    var isInterruptible = isCallers && owner?.interruptsFunctions == true
-    wishes(isAgain ? .again : .next)
+    let interruption = isCallers ? owner?.interruption : nil
+    var isInterruptible = owner.map { interruption?.applies(to: $0) == true } ?? false
+    wishes(wanted)
     while true {
       if let attendant { pool.serve(item, attendant) }
-      if lock.withLock({ hasResponse || isOver }) { break }
+      if !lock.withLock({ news.isAwaited }) { break }
       // A waiting worker of the pool does not drive a loop that the host program drives.
       let result =
         isOnDrivingThread
@@ -317,91 +252,91 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
           for: waits, deadline: nil, interruptible: isInterruptible,
           mayDrive: isCallers || runtime.options.mode == .thread)
       waits.reset()
-      if result == .interrupted { isInterruptible = owner?.goesOnInFunction() == true }
+      if result == .interrupted, let owner { isInterruptible = interruption?.goesOn(owner) == true }
       if result == .closed || result == .wouldDeadlock {
-        lock.withLock { isOver = isOver || !hasResponse }
+        tell(.givenUp)
         break
       }
     }
     if let attendant { pool.leave(item, attendant) }
-    lock.lock()
-    cell = nil
-    hasSeenResponse = hasResponse && !isOver
-    lock.unlock()
-    guard hasSeenResponse else { return .gone }
-    start.metadata.isReadOnly = status == nil
-    return refusedAgain.take().map { hop.refuse($0) } ?? .ok
+    return lock.withLock { news.response }
   }
 
-  /// Ends the call with `status`. The return value of the function is then ignored.
+  /// Ends the call with `status`. The return value of the function is then ignored. While the function waits in
+  /// `next`, a function below it may do so, on the same thread.
   func cancel(_ status: Status) -> Outcome {
-    if hasEnded { return .already }
-    hasEnded = true
-    if isGone { return .gone }
-    wishes(.end(status))
-    return .ok
+    switch function.handle(.end) {
+    case .end:
+      if isGone { return .gone }
+      wishes(.end(status))
+      return .ok
+    case .endElsewhere: return hop.finish(status)
+    case .gives(let outcome): return outcome
+    case .nothing, .next, .again, .answer, .letGo, .broken, .refuses: return .state
+    }
   }
 
   /// Answers the call instead of the server: with the headers and messages of earlier calls of `addAnswer`,
   /// and then with `status`.
   func answer(_ status: Status) -> Outcome {
-    if hasEnded { return .already }
-    guard !hasCalledNext else { return hop.refuse(.hasGoneOn) }
-    hasEnded = true
-    if isGone { return .gone }
-    wishes(.answer(Answer(headers: answerHeaders, messages: answers, status: status)))
-    return .ok
+    switch function.handle(.answer) {
+    case .answer(let draft):
+      if isGone { return .gone }
+      wishes(.answer(SyncAnswer(headers: draft.answerHeaders, messages: draft.answers, status: status)))
+      return .ok
+    case .refuses(let why): return hop.refuse(why)
+    case .gives(let outcome): return outcome
+    case .nothing, .next, .again, .end, .endElsewhere, .letGo, .broken: return .state
+    }
   }
 
   func addAnswer(_ headers: Metadata) -> Outcome {
-    guard isBeforeNext else { return notBeforeNext }
-    if answerHeaders != nil { return .already }
-    guard answers.isEmpty else { return hop.refuse(.headersLate) }
-    answerHeaders = headers
-    return .ok
+    if let why = function.refusesAnswer { return hop.refuse(why) }
+    return function.edit { draft in
+      if draft.answerHeaders != nil { return .already }
+      guard draft.answers.isEmpty else { return hop.refuse(.headersLate) }
+      draft.answerHeaders = headers
+      return .ok
+    } ?? .state
   }
 
   func addAnswer(_ message: Message) -> Outcome {
     guard fits(message) else { return otherForm }
-    guard isBeforeNext else { return notBeforeNext }
-    guard !kind.receivesOne || answers.isEmpty else { return hop.refuse(.secondMessage) }
-    answers.append(message)
-    return .ok
+    if let why = function.refusesAnswer { return hop.refuse(why) }
+    return function.edit { draft in
+      guard !kind.receivesOne || draft.answers.isEmpty else { return hop.refuse(.secondMessage) }
+      draft.answers.append(message)
+      return .ok
+    } ?? .state
   }
 
   /// Whether the message has the form that the function sees: an object if the hop has a codec, otherwise
   /// bytes.
   private func fits(_ message: Message) -> Bool { message.isObject == (codec != nil) }
   private var otherForm: Outcome { hop.refuse(codec == nil ? .takesBytes : .takesObjects) }
-  private var notBeforeNext: Outcome { hop.refuse(hasEnded ? .functionHasEnded : .hasGoneOn) }
-
-  /// Whether the function can still call `next`, so that it may change the start.
-  private var isBeforeStart: Bool { isBeforeNext || isAfterNext && status != nil }
-  private var notBeforeStart: Outcome { hop.refuse(hasEnded ? .functionHasEnded : .streamHasBegun) }
 
   /// Changes the copy of the start that `next` will send.
   func edit(_ change: (Request) -> Outcome) -> Outcome {
-    guard isBeforeStart else { return notBeforeStart }
-    isChanged = true
+    if let why = function.refusesEdit { return hop.refuse(why) }
+    isStartChanged = true
     return change(start)
   }
 
   /// Calls `edit` with the record of the request messages, if `next` has returned a status.
   func editRecord(_ edit: (Cut) -> Outcome) -> Outcome {
-    guard isBeforeStart else { return notBeforeStart }
-    guard !isBeforeNext else { return hop.refuse(.startNotLeft) }
-    return isGone ? .gone : hop.editRecord(start, status, edit)
+    if let why = function.refusesEditOfRecord { return hop.refuse(why) }
+    return isGone ? .gone : hop.editRecord(start, function.response?.status, edit)
   }
 
   /// Sets the deadline (monotonic ns); nil: no deadline. Before the interceptor's function first calls
   /// `next`, the call's deadline changes at once. If `next` has returned a status, the new deadline takes
   /// effect when the interceptor's function calls `next` again.
   func setDeadline(_ time: UInt64?) -> Outcome {
-    guard isBeforeStart else { return notBeforeStart }
+    if let why = function.refusesEdit { return hop.refuse(why) }
     if isGone { return .gone }
     start.deadline = time
-    guard isBeforeNext else {
-      isChanged = true
+    guard function.isBeforeNext else {
+      isStartChanged = true
       return .ok
     }
     lock.withLock { deadlineWish = .some(time) }
@@ -411,44 +346,33 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
 
   /// The request's metadata. The function may change it until it calls `next`.
   var requestMetadata: Metadata {
-    isChanged = true
+    isStartChanged = true
     return start.metadata
   }
 
   /// Before `next` the request's metadata, after `next` the response's headers. nil: a trailers-only response
   /// has no headers.
-  var metadata: Metadata? {
-    if isBeforeNext { return requestMetadata }
-    return isAfterNext ? headers : nil
-  }
+  var metadata: Metadata? { function.isBeforeNext ? requestMetadata : function.response?.headers }
 
   /// Before `next` the request message, after `next` the response message. nil: the request or the response
   /// is a stream, or has no message.
-  var message: Message? {
-    if isBeforeNext { return newRequest ?? request }
-    return isAfterNext && kind.receivesOne ? newResponse ?? response : nil
-  }
+  var message: Message? { function.message(kind) }
 
   /// Replaces the request message or the response message, or adds a message if there is none.
   func replace(_ message: Message) -> Outcome {
     guard fits(message) else { return otherForm }
-    if isBeforeNext, kind.sendsOne {
-      newRequest = message
-      return .ok
-    }
-    guard isAfterNext, kind.receivesOne else {
-      return hop.refuse(hasEnded ? .functionHasEnded : .noMessage)
-    }
-    if isGone { return .gone }
-    newResponse = message
-    return .ok
+    if function.response != nil, kind.receivesOne, isGone { return .gone }
+    return function.setMessage(message, kind).map { hop.refuse($0) } ?? .ok
   }
 
   /// The status of the response. If other code has ended the call, it is the status that the call's user
   /// gets. nil before `next`.
   var responseStatus: Status? {
-    guard hasCalledNext else { return nil }
-    return hasSeenResponse ? status : lock.withLock { endStatus }
+    switch function {
+    case .beforeNext: nil
+    case .afterNext(let response), .ended(.some(let response)): response.status
+    case .inNext, .gone, .ended(nil): lock.withLock { news.endStatus }
+    }
   }
 
   func setValue(_ key: ByteView, _ value: UserData?) -> Outcome {

@@ -31,7 +31,7 @@ final class SyncHop: BoundHop, @unchecked Sendable {
 
   private var outside: Outcome { refuse(.outsideFunction) }
 
-  override var event: EventKind { running.map { $0.isBeforeNext ? .start : .headers } ?? .none }
+  override var event: EventKind { running.map { $0.function.isBeforeNext ? .start : .headers } ?? .none }
   override var metadata: Metadata? { running?.metadata }
   override var message: Message? { running?.message }
   override var status: Status? { running?.responseStatus }
@@ -48,7 +48,7 @@ final class SyncHop: BoundHop, @unchecked Sendable {
   /// so.
   override func deliver(_ message: Message) -> Outcome {
     guard let running else { return hop.mayDeliver ? outside : hop.injectInbound(message) }
-    let goesOn = running.isAfterNext && !running.kind.receivesOne
+    let goesOn = running.function.response != nil && !running.kind.receivesOne
     return goesOn ? hop.injectInbound(message) : running.addAnswer(message)
   }
 

@@ -42,10 +42,19 @@ public final class Worker: @unchecked Sendable {
     call.runtime.endPending()
   }
 
-  /// Whether the calling thread may run functions of a call that it waits for: it is not in a callback. A thread
-  /// of the program that runs a function already may run further ones within it.
+  /// Whether the calling thread, which has made a call and waits for it, may run the functions of the call: it is
+  /// not in a callback. A thread of the program that runs a function already may run further ones within it.
   static var mayServe: Bool {
-    !DrivingThread.isCurrent() && (!CallbackThread.isCurrent || current?.isCallers == true)
+    !DrivingThread.isCurrent() && (!CallbackThread.isCurrent || serving?.isCallers == true)
+  }
+
+  /// The worker of the calling thread, if the thread may run functions of a call that it waits for. A thread of the
+  /// program may not in a callback within its function: in an executor's job that the function runs, or in a callback
+  /// of a loop that it drives while it waits. A worker of a pool may, because the pool may have no other.
+  static var serving: Worker? {
+    guard let worker = current else { return nil }
+    let isInCallback = DrivingThread.isCurrent() || CallbackThread.count > worker.running.count
+    return worker.isCallers && isInCallback ? nil : worker
   }
 
   /// The slot of the process's page (`Process`) that has the first worker of the list. The links of the list
@@ -153,11 +162,10 @@ final class SyncWork {
   func enter(_ attendant: Attendant) { attendants.append(attendant) }
   func leave(_ attendant: Attendant) { attendants.drop(attendant) }
 
-  /// Removes and returns the next ready function, which `attendant` then runs. nil: no function is ready.
+  /// The next ready function, which `attendant` then runs. nil: no function is ready.
   func take(_ attendant: Attendant) -> InterceptedCall? {
     guard let first = ready.first else { return nil }
     attendant.isIdle = false
-    ready.removeLeading(1)
     return first
   }
 

@@ -60,9 +60,10 @@ final class WorkerPool: @unchecked Sendable {
     lock.lock()
     let work = call.item.syncWork ?? SyncWork()
     call.item.syncWork = work
-    call.offer = .open
+    _ = call.offer.handle(.offered)
     work.ready.append(call)
     let followup = assign(call, work)
+    check(work)
     lock.unlock()
     return perform(followup)
   }
@@ -101,48 +102,65 @@ final class WorkerPool: @unchecked Sendable {
 
   /// Called when `call` has ended. Removes its function from the queue, unless a worker has begun to run it.
   func withdraw(_ call: InterceptedCall) {
-    lock.lock()
-    let wasOffered = call.offer == .open
-    if wasOffered { remove(call) }
-    lock.unlock()
+    lock.withLock { remove(call) }
   }
+
+  #if PENSTOCK_CHECKS
+    func offers(_ call: InterceptedCall) -> Bool { lock.withLock { call.offer.isOpen } }
+  #endif
 
   /// Called when a thread could not be started. True: the pool has no thread at all, and `call` was removed
   /// from the queue.
   private func withdrawIfStranded(_ call: InterceptedCall) -> Bool {
     lock.lock()
     defer { lock.unlock() }
-    guard threads == 0, call.offer == .open else { return false }
+    guard threads == 0, call.offer.isOpen else { return false }
     remove(call)
     return true
   }
 
-  /// Removes `call` from the queue. The caller holds the lock and a reference to `call`.
-  private func remove(_ call: InterceptedCall) {
-    call.offer = .closed
-    call.item.syncWork?.ready.drop(call)
-    dequeue(call)
-  }
+  /// Takes the function of `call` back, if no thread has begun to run it. The caller holds the lock and a reference to
+  /// `call`.
+  private func remove(_ call: InterceptedCall) { leave(call, .withdrawn) }
 
   /// Marks the function of `call` as begun. The caller holds the lock, and runs the function after it. A
   /// shutdown of the runtime waits until the function has returned.
   private func begin(_ call: InterceptedCall) {
-    call.offer = .closed
-    dequeue(call)
+    leave(call, .begun)
     call.runtime.beginPending()
+  }
+
+  private func leave(_ call: InterceptedCall, _ event: SyncOffer.Event) {
+    switch call.offer.handle(event) {
+    case .nothing: return
+    case .forget: break
+    case .unlink(let links): dequeue(links)
+    }
+    call.item.syncWork?.ready.drop(call)
+    if let work = call.item.syncWork { check(work) }
+  }
+
+  /// The caller holds the lock.
+  private func check(_ work: SyncWork) {
+    #if PENSTOCK_CHECKS
+      if !work.ready.allSatisfy({ $0.offer.isOpen }) {
+        fatalError("invariant F5: a function is ready that is not offered")
+      }
+    #endif
   }
 
   // MARK: - Workers that wait for a call
 
-  /// If the calling thread is a worker, registers it as waiting for the call of `item`. `cell` is then set
-  /// when a function is ready for `serve`. nil: the thread is not a worker.
+  /// If the calling thread is a worker, and may run functions while it waits for the call of `item`, registers it.
+  /// `cell` is then set when a function is ready for `serve`. nil: the thread runs no functions. In `next` a worker
+  /// always runs them, because they are those below its own function.
   func attend(_ item: CallItem, _ cell: WaitCell, isInNext: Bool) -> Attendant? {
-    Worker.current.map { attend(item, $0, cell, isInNext: isInNext) }
+    (isInNext ? Worker.current : Worker.serving).map { attend(item, $0, cell, isInNext: isInNext) }
   }
 
   /// Registers the calling thread, which waits for the call of `item`, because a function is ready for it.
   func attendAsWaiter(_ item: CallItem, _ cell: WaitCell) -> Attendant {
-    attend(item, Worker.current ?? Worker(isCallers: true), cell, isInNext: false)
+    attend(item, Worker.serving ?? Worker(isCallers: true), cell, isInNext: false)
   }
 
   private func attend(_ item: CallItem, _ worker: Worker, _ cell: WaitCell, isInNext: Bool) -> Attendant {
@@ -170,7 +188,7 @@ final class WorkerPool: @unchecked Sendable {
   /// lock.
   private func assignLeft(_ item: CallItem) -> [(InterceptedCall, Followup)] {
     guard let work = item.syncWork else { return [] }
-    return work.ready.filter { !$0.isQueued }.map { ($0, assign($0, work)) }
+    return work.ready.filter { $0.offer.isReady }.map { ($0, assign($0, work)) }
   }
 
   private func carryOut(_ left: [(InterceptedCall, Followup)]) {
@@ -205,21 +223,18 @@ final class WorkerPool: @unchecked Sendable {
   // MARK: - The queue, with the lock held
 
   private func enqueue(_ call: InterceptedCall) {
-    call.isQueued = true
-    call.previousQueued = last
-    if let last { last.takeUnretainedValue().nextQueued = call } else { first = call }
+    _ = call.offer.handle(.queued(SyncOffer.Links(next: nil, previous: last)))
+    if let last { last.takeUnretainedValue().offer.link(next: call) } else { first = call }
     last = .passUnretained(call)
   }
 
-  private func dequeue(_ call: InterceptedCall) {
-    guard call.isQueued else { return }
-    call.isQueued = false
-    let next = call.nextQueued
-    let previous = call.previousQueued
-    if let previous { previous.takeUnretainedValue().nextQueued = next } else { first = next }
-    if let next { next.previousQueued = previous } else { last = previous }
-    call.nextQueued = nil
-    call.previousQueued = nil
+  private func dequeue(_ links: SyncOffer.Links) {
+    if let previous = links.previous {
+      previous.takeUnretainedValue().offer.link(next: links.next)
+    } else {
+      first = links.next
+    }
+    if let next = links.next { next.offer.link(previous: links.previous) } else { last = links.previous }
   }
 
   // MARK: - Threads
@@ -263,10 +278,7 @@ final class WorkerPool: @unchecked Sendable {
   private func runNext(_ worker: Worker) -> Bool {
     lock.lock()
     let call = first
-    if let call {
-      call.item.syncWork?.ready.drop(call)
-      begin(call)
-    }
+    if let call { begin(call) }
     lock.unlock()
     guard let call else { return false }
     worker.run(call)
