@@ -98,8 +98,8 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def servers(stubs: str, certificates: Path) -> Iterator[Dict[str, str]]:
-    """The targets of a grpcio server that runs as long as the tests do: "plain", "tls", "mtls", and "packages",
-    which has the services of packages for grpcio, too."""
+    """The targets of a grpcio server that runs as long as the tests do: "plain", "tls", "mtls"; "packages", which has
+    the services of packages for grpcio, too; and "command_plain" and so on, for the command `penstock`."""
     command = [sys.executable, str(Path(__file__).with_name("server.py")), stubs, str(certificates)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None

@@ -207,6 +207,8 @@ def add_services(server: Any) -> None:
 
     class Greeter(helloworld_pb2_grpc.GreeterServicer):
         def SayHello(self, request: Any, context: Any) -> Any:  # noqa: N802
+            if request.name == "nobody":
+                probe_rich(b"", context)
             return helloworld_pb2.HelloReply(message=f"Hello, {request.name}!")
 
         def SayHelloStreamReply(self, request: Any, context: Any) -> Any:  # noqa: N802
@@ -251,7 +253,8 @@ def add_services(server: Any) -> None:
 
 
 def add_services_of_packages(server: Any) -> None:
-    """Health and reflection, which a server of its own has: others test a server without them."""
+    """Health and the reflection that grpcio has, v1alpha, on a server of their own: others test a server without
+    them."""
     from grpc_health.v1 import health, health_pb2, health_pb2_grpc
     from grpc_reflection.v1alpha import reflection
 
@@ -259,6 +262,27 @@ def add_services_of_packages(server: Any) -> None:
     healthy.set("helloworld.Greeter", health_pb2.HealthCheckResponse.SERVING)
     health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
     reflection.enable_server_reflection(("helloworld.Greeter", reflection.SERVICE_NAME), server)
+
+
+def add_services_of_the_command(server: Any) -> None:
+    """Health and reflection as newer servers have them: v1, whose messages are those of v1alpha."""
+    import echo_pb2  # noqa: F401
+    from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+    from grpc_reflection.v1alpha import reflection, reflection_pb2
+
+    healthy = health.HealthServicer()
+    healthy.set("helloworld.Greeter", health_pb2.HealthCheckResponse.SERVING)
+    healthy.set("penstock.Echo", health_pb2.HealthCheckResponse.NOT_SERVING)
+    health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
+    names = ("helloworld.Greeter", "grpc.testing.TestService", "penstock.Echo", "grpc.reflection.v1.ServerReflection")
+    answers = reflection.ReflectionServicer(names)
+    info = grpc.stream_stream_rpc_method_handler(
+        answers.ServerReflectionInfo,
+        reflection_pb2.ServerReflectionRequest.FromString,
+        reflection_pb2.ServerReflectionResponse.SerializeToString,
+    )
+    handler = grpc.method_handlers_generic_handler(names[-1], {"ServerReflectionInfo": info})
+    server.add_generic_rpc_handlers((handler,))
 
 
 def add_ports(server: Any, folder: Path) -> Dict[str, int]:
@@ -281,16 +305,19 @@ def main(stubs: str, certificates: str) -> None:
         ("grpc.max_send_message_length", -1),
         ("grpc.so_reuseport", 0),
     ]
-    server, full = (grpc.server(futures.ThreadPoolExecutor(max_workers=64), options=options) for _ in range(2))
-    for one in (server, full):
+    server, full, newer = (grpc.server(futures.ThreadPoolExecutor(max_workers=64), options=options) for _ in range(3))
+    for one in (server, full, newer):
         add_services(one)
     add_services_of_packages(full)
-    ports = {**add_ports(server, Path(certificates)), "packages": full.add_insecure_port("127.0.0.1:0")}
-    for one in (server, full):
+    add_services_of_the_command(newer)
+    folder = Path(certificates)
+    ports = {**add_ports(server, folder), "packages": full.add_insecure_port("127.0.0.1:0")}
+    ports.update((f"command_{name}", port) for name, port in add_ports(newer, folder).items())
+    for one in (server, full, newer):
         one.start()
     print(json.dumps(ports), flush=True)
     sys.stdin.read()
-    for one in (server, full):
+    for one in (server, full, newer):
         one.stop(0)
 
 

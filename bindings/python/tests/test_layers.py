@@ -15,7 +15,7 @@ PACKAGE = Path(penstock.__file__).parent
 # The folders, from the lowest layer to the highest. The modules and folders beside them are the faces of the package,
 # which only programs import.
 LAYERS = ("_raw", "_handles", "_calls", "_interceptors", "_channels", "_aio")
-FACES = {"", "aio", "eventlet", "gevent", "grpc", "ready"}
+FACES = {"", "__main__", "_cli", "aio", "eventlet", "gevent", "grpc", "ready"}
 # The modules of _calls that wait. The others, and the layers below, serve every style of call.
 BLOCKING = {f"_calls.{name}" for name in ("blocking", "call", "caller", "green", "hubs", "side_channel", "wait")}
 
@@ -75,6 +75,11 @@ def test_only_the_shim_leads_to_the_names_of_grpcio() -> None:
     outside = {module: others for module, others in graph().items() if module.split(".")[0] != "grpc"}
     known = {module for module, others in outside.items() if any(other.split(".")[0] == "grpc" for other in others)}
     assert known <= {""}
+
+
+def test_the_command_uses_public_names_only() -> None:
+    used = {other for module, others in graph().items() if module.split(".")[0] == "_cli" for other in others}
+    assert {other for other in used if other.split(".")[0] != "_cli"} <= {"", "ready"}
 
 
 def test_no_module_imports_from_a_layer_above() -> None:
