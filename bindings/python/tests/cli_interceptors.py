@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from penstock import Hop, Interceptor, Verdict
+import threading
+import time
+
+from penstock import Hop, Interceptor, Verdict, snapshot
 
 TEXT = "no interceptor"
 
@@ -33,5 +36,11 @@ class Stuck(Interceptor):
 
     def on_start(self, hop: Hop) -> Verdict:
         hop.ticket()
-        print("Stuck has the call", flush=True)
+        threading.Thread(target=self.tell, daemon=True).start()
         return Verdict.PAUSE
+
+    def tell(self) -> None:
+        """Prints a line once the callback has returned."""
+        while not any(call["holder"] and call["holder"]["state"] == "paused" for call in snapshot()["calls"] or ()):
+            time.sleep(0.001)
+        print("Stuck has the call", flush=True)

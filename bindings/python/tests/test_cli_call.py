@@ -344,6 +344,6 @@ def test_a_proto_file_and_a_server_without_reflection(server: str, tmp_path: Pat
     assert said.endswith("v1 nor grpc.reflection.v1alpha): give --proto or --descriptor-set")
 
 
-def test_the_library_s_names_are_the_package_s() -> None:
+def test_the_versions() -> None:
     out = printed("--version")
     assert out == f"penstock {penstock.__version__}, libpenstock {penstock.library_version()}\n"

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 from .. import Call, Channel, RpcError, StatusCode
 from . import schema as schemas
 from . import trace
-from .connection import Pairs, metadata, opened, shown_pairs
+from .connection import Pairs, advice, metadata, opened, shown_pairs
 from .failure import CommandError, Exit, wrong
 from .flags import add_connection, add_output, add_rpc_header, add_schema, flag
 from .interceptors import loaded
@@ -224,26 +224,14 @@ class _Run:
         self._output.record(**dict(view))
 
 
-# What to do about failures of connecting, by the library's words for them.
-_ADVICE = {
-    "the peer does not speak TLS": "for a server without TLS: --plaintext",
-    "may want TLS": "for a server with TLS: no --plaintext",
-    "self-signed certificate": "for a private authority: --cacert",
-    "unable to get local issuer certificate": "for a private authority: --cacert",
-    "asked for a client certificate": "its own certificate: --cert and --key",
-    "hostname mismatch": "the name in the certificate: --servername",
-    "IP address mismatch": "the name in the certificate: --servername",
-}
-
-
 def said(error: RpcError) -> str:
     """The status of a failed call in one line, with the exception that has caused it, if one has."""
     code: StatusCode = error.code()
     text = f"{code.name}: {error.details()}" if error.details() else code.name
     if error.__cause__ is not None:
         text += f" ({type(error.__cause__).__name__}: {error.__cause__})"
-    advice = [flag for words, flag in _ADVICE.items() if code is StatusCode.UNAVAILABLE and words in error.details()]
-    return f"{text} ({advice[0]})" if advice else text
+    known = advice(error.details()) if code is StatusCode.UNAVAILABLE else None
+    return text if known is None else f"{text} ({known})"
 
 
 def _times(stats: Dict[str, Any]) -> str:

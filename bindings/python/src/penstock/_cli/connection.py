@@ -6,7 +6,7 @@ import argparse
 import base64
 import os
 import re
-from typing import Any, Dict, Iterable, List, Mapping, Tuple, Union
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple, Union
 
 from .. import Channel, InvalidArgumentError, LibraryError
 from .failure import CommandError, wrong
@@ -17,16 +17,23 @@ Pairs = List[Tuple[str, Union[str, bytes]]]
 def opened(args: argparse.Namespace, interceptors: Iterable[Any] = (), trace: bool = False) -> Channel:
     """The channel to ADDRESS. CommandError: the address or a flag of the connection is wrong, or a file can't be
     read."""
-    target = f"unix:{args.address}" if args.unix and not args.address.startswith("unix:") else args.address
-    options = {**_options(args), "trace": {"events": 4096} if trace else False}
+    target, given = settings(args)
+    if trace:
+        given["options"]["trace"] = {"events": 4096}
     try:
-        return Channel(target, tls=_tls(args, target), options=options, interceptors=tuple(interceptors))
+        return Channel(target, interceptors=tuple(interceptors), **given)
     except InvalidArgumentError as error:
         raise wrong(_named(error, args)) from error
     except LibraryError as error:
         raise CommandError(_named(error, args)) from error
     except TypeError as error:
         raise wrong(f"--interceptor: {error}") from error
+
+
+def settings(args: argparse.Namespace) -> Tuple[str, Dict[str, Any]]:
+    """The target of a channel, and its arguments ``tls`` and ``options``."""
+    target = f"unix:{args.address}" if args.unix and not args.address.startswith("unix:") else args.address
+    return target, {"tls": _tls(args), "options": _options(args)}
 
 
 # The flags whose values the library checks, by the path of the option that each becomes.
@@ -66,7 +73,7 @@ def _ms(seconds: Any) -> Any:
     return None if seconds is None else max(1, round(seconds * 1000))
 
 
-def _tls(args: argparse.Namespace, target: str) -> Union[bool, Mapping[str, Any], None]:
+def _tls(args: argparse.Namespace) -> Union[bool, Mapping[str, Any], None]:
     files = {"roots_file": args.cacert, "certificate_chain_file": args.cert, "private_key_file": args.key}
     chosen: Dict[str, Any] = {**files, "server_name": args.servername, "verify": False if args.insecure else None}
     chosen = {name: value for name, value in chosen.items() if value is not None}
@@ -116,3 +123,20 @@ def shown_pairs(pairs: Iterable[Tuple[str, Union[str, bytes]]]) -> Dict[str, Lis
         text = base64.b64encode(value).decode() if isinstance(value, bytes) else value
         view.setdefault(name, []).append(text)
     return view
+
+
+# What to do about failures of connecting, by the library's words for them.
+_ADVICE = {
+    "the peer does not speak TLS": "for a server without TLS: --plaintext",
+    "may want TLS": "for a server with TLS: no --plaintext",
+    "self-signed certificate": "for a private authority: --cacert",
+    "unable to get local issuer certificate": "for a private authority: --cacert",
+    "asked for a client certificate": "its own certificate: --cert and --key",
+    "hostname mismatch": "the name in the certificate: --servername",
+    "IP address mismatch": "the name in the certificate: --servername",
+}
+
+
+def advice(message: str) -> Optional[str]:
+    """What to do about a failure of connecting; None if nothing is known."""
+    return next((flag for words, flag in _ADVICE.items() if words in message), None)

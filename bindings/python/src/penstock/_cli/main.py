@@ -6,17 +6,26 @@ import argparse
 import difflib
 import os
 import sys
-from typing import Dict, List, Optional
+from typing import Any, Dict, List, Optional
 
 from .. import Error, InvalidArgumentError, RpcError, library_version
 from .. import __version__ as package_version
-from . import call, describe, health, listing
+from . import bench, call, completion, describe, doctor, health, listing, manual
 from .call import said
 from .failure import CommandError, Exit, wrong
 from .flags import Parser, Plain, flag
 from .output import Output
 
-COMMANDS = {"call": call, "list": listing, "describe": describe, "health": health}
+COMMANDS: Dict[str, Any] = {
+    "call": call,
+    "list": listing,
+    "describe": describe,
+    "health": health,
+    "bench": bench,
+    "doctor": doctor,
+    "completion": completion,
+    "manual": manual,
+}
 _EPILOG = "Flags may begin with one dash or two. Exit codes, examples and everything else: docs/cli.md."
 
 
@@ -69,7 +78,9 @@ def main(argv: Optional[List[str]] = None) -> int:
 def _run(words: List[str], output: Output) -> int:
     try:
         if words and words[0] in COMMANDS:
-            args = parsers()[words[0]].parse_intermixed_args(words[1:])
+            known = parsers()
+            args = known[words[0]].parse_intermixed_args(words[1:])
+            args.parsers = known
             return int(COMMANDS[words[0]].run(args, output))
         overview = _overview()
         if words and not words[0].startswith("-"):
