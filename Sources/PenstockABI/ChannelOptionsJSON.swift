@@ -52,7 +52,9 @@ func explain(_ failure: SetupFailure, _ root: StaticString, _ outcome: Outcome) 
   case .option: break
   }
   let field = failure.field
-  if bytesEqual(field.bytes, "target") { return Failure(.invalidArgument, failure.text.view) }
+  if bytesEqual(field.bytes, "target") || bytesEqual(field.bytes, "proxy") {
+    return Failure(.invalidArgument, failure.text.view)
+  }
   let path = ByteBuffer()
   _ = path.append(root)
   if root.utf8CodeUnitCount > 0, field.utf8CodeUnitCount > 0 { _ = path.append(".") }

@@ -78,6 +78,38 @@ extension JSONReader {
     return self.string(into)
   }
 
+  /// Reads the URL of a proxy, "environment", or null.
+  func proxy(_ into: (ProxyChoice) -> Void) -> Failure? {
+    let expected: StaticString = "a URL such as \"http://proxy.example:3128\", \"environment\", or null"
+    if isNull { return nil }
+    guard let string else { return fail(expected) }
+    if bytesEqual(string, "environment") {
+      into(.environment)
+      return nil
+    }
+    switch Proxy.parse(string) {
+    case .failed(let words):
+      return fail(because: ("it is not the URL of a proxy: " as StaticString).bytes, words.bytes)
+    case .noMemory: return Failure(.noMemory, "no memory")
+    case .proxy(let proxy):
+      into(.given(proxy))
+      return nil
+    }
+  }
+
+  /// Reads an array of hosts, domains and ranges of addresses.
+  func hosts(_ into: (ProxyExceptions) -> Void) -> Failure? {
+    var all = ProxyExceptions()
+    let failure = elements { one in
+      guard let string = one.string, !string.isEmpty else {
+        return one.fail("a host, a domain or a range of addresses")
+      }
+      return all.add(string) ? nil : Failure(.noMemory, "no memory")
+    }
+    if failure == nil { into(all) }
+    return failure
+  }
+
   /// Reads the name of an encoding, and passes on the content-type that names it; nil: the name is empty.
   func encoding(_ into: (ByteBuffer?) -> Void) -> Failure? {
     guard let string, string.isEmpty || HeaderRules.isValidName(string) else {

@@ -1,5 +1,6 @@
 import PenstockCall
 import PenstockChannel
+import PenstockNames
 import PenstockTransport
 import PenstockWire
 import PenstockLoop
@@ -70,6 +71,12 @@ extension ParsedChannelOptions {
       case "tls": readTLS(option)
       /// The authority of the requests. Default: the target's.
       case "authority": option.authority { transport.authority = $0 }
+      /// The proxy that connects to the server: "http://user:password@host:port", "socks5://..." or "socks5h://...".
+      /// "environment": the one that the process's environment variables name. Default: null, which is none.
+      case "proxy": option.proxy { transport.proxy = $0 }
+      /// The hosts that are reached without the proxy: names, domains, IP addresses, ranges such as "10.0.0.0/8", or "*".
+      /// Default: [].
+      case "no_proxy": option.hosts { transport.proxyExceptions = $0 }
       /// The name of the messages' encoding in the content-type, such as "json" for "application/grpc+json" or
       /// "application/json", for calls whose options and codec name no encoding. Default: "", which stands for "proto".
       case "content_subtype": option.encoding { defaults.contentType = $0 }

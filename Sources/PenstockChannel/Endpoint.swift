@@ -5,7 +5,18 @@ import PenstockNames
 /// One server of the name in a channel's target: its address, and what the resolver says about it. The object
 /// never changes, except that `text` is made at its first use.
 public final class Endpoint {
+  /// The way from the client to the server.
+  public enum Way: Equatable {
+    /// The socket connects to the endpoint's address, which is the server's.
+    case straight
+    /// The socket connects to the proxy at this address, and the proxy to the endpoint's address, which is the server's.
+    case through(SocketAddress)
+    /// The endpoint's address is that of a proxy, which looks up the name of the channel's target.
+    case named
+  }
+
   public let address: SocketAddress
+  public let way: Way
   /// The endpoint's share of the calls relative to other endpoints, for balancers that use weights.
   public let weight: UInt32
   /// A smaller number means that the endpoint is preferred: policies that spread calls use only the endpoints
@@ -17,9 +28,11 @@ public final class Endpoint {
   private var knownText: ByteBuffer?
 
   public init(
-    _ address: SocketAddress, weight: UInt32 = 1, priority: UInt16? = nil, attributes: [ByteBuffer] = []
+    _ address: SocketAddress, _ way: Way = .straight, weight: UInt32 = 1, priority: UInt16? = nil,
+    attributes: [ByteBuffer] = []
   ) {
     self.address = address
+    self.way = way
     self.weight = weight
     self.priority = priority
     self.attributes = attributes
@@ -42,6 +55,22 @@ public final class Endpoint {
     }
     return nil
   }
+
+  /// This endpoint by way of the proxy at the address `proxy`.
+  public func through(_ proxy: SocketAddress) -> Endpoint {
+    Endpoint(address, .through(proxy), weight: weight, priority: priority, attributes: attributes)
+  }
+
+  /// The address that a socket has to connect to.
+  public var nearest: SocketAddress {
+    switch way {
+    case .straight, .named: address
+    case .through(let proxy): proxy
+    }
+  }
+
+  /// Whether connections to the other endpoint are connections to this one.
+  public func isSame(as other: Endpoint) -> Bool { address == other.address && way == other.way }
 
   public func meets(_ wish: EndpointWish) -> Bool {
     attribute(wish.name.view).map { bytesEqual($0.view, wish.value.view) } ?? false
@@ -76,7 +105,7 @@ public final class Endpoint {
   }
 
   private func isAmong(_ list: [Endpoint]) -> Bool {
-    for other in list where other.address == address { return true }
+    for other in list where other.isSame(as: self) { return true }
     return false
   }
 }

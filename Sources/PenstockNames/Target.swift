@@ -240,7 +240,7 @@ public struct Target {
 
   /// Appends a path to `out`, with its percent-encoding decoded ("gRPC Name Resolution": a target is a URI). `out` has
   /// room for it. Returns the flaw in words; nil: the path is well formed.
-  private static func decode(_ path: ByteView, into out: ByteBuffer) -> StaticString? {
+  static func decode(_ path: ByteView, into out: ByteBuffer) -> StaticString? {
     var index = 0
     while index < path.count {
       var byte = path[index]
@@ -268,13 +268,13 @@ public struct Target {
 
   // MARK: Parts
 
-  private enum Split {
+  enum Split {
     case parts(host: ByteView, port: UInt16?, isBracketed: Bool)
     case failed(StaticString)
   }
 
   /// Parses `host`, `host:port`, `[v6]`, `[v6]:port`, or a bare IPv6 address.
-  private static func split(_ text: ByteView) -> Split {
+  static func split(_ text: ByteView) -> Split {
     if text.first == 0x5B {
       guard let close = text.firstIndex(of: 0x5D) else { return .failed("a bracket is not closed") }
       let host = ByteView(rebasing: text[1..<close])
@@ -335,7 +335,7 @@ public struct Target {
 
   /// The part of `text` behind `prefix`, which is in lower case and is compared without regard to case: "schemes are
   /// case-insensitive" (RFC 3986 section 3.1). nil: `text` does not begin with it.
-  private static func after(_ prefix: StaticString, _ text: ByteView) -> ByteView? {
+  static func after(_ prefix: StaticString, _ text: ByteView) -> ByteView? {
     let bytes = prefix.bytes
     return hasPrefixIgnoringCase(text, bytes) ? ByteView(rebasing: text[bytes.count...]) : nil
   }

@@ -29,7 +29,7 @@ public func hasPrefixIgnoringCase(_ a: ByteView, _ lower: ByteView) -> Bool {
   return true
 }
 
-func lowercase(_ byte: UInt8) -> UInt8 {
+public func lowercase(_ byte: UInt8) -> UInt8 {
   byte >= 0x41 && byte <= 0x5A ? byte | 0x20 : byte
 }
 

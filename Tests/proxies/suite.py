@@ -15,6 +15,7 @@ import harness
 import through_envoy
 from chosen import Chosen
 from closing import PAUSES
+from forward import Forward
 from harness import Process, check, check_equal
 from load import KINDS, LOST, Caller, Load, penstock
 from servers import HERE, Server
@@ -33,6 +34,7 @@ class Proxies:
         self.folder = folder
         self.certificates = harness.Certificates(folder)
         self.chosen = Chosen(self)
+        self.forward = Forward(self)
 
     def channel(self, address, tls=False, **options):
         return penstock.Channel(address, tls=self.certificates.client_options() if tls else False, options=options)
@@ -374,7 +376,7 @@ def main():
     with harness.workspace() as folder:
         proxies = Proxies(suite, folder)
         for part in (proxies.nginx, proxies.haproxy, proxies.envoy, proxies.restarts, proxies.silence, proxies.closing,
-                     proxies.chosen.health, proxies.chosen.connections):
+                     proxies.chosen.health, proxies.chosen.connections, proxies.forward.forward):
             part()
             suite.section(part.__name__)
     return suite.end()

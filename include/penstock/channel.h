@@ -34,6 +34,10 @@ typedef struct penstock_channel penstock_channel;
  *   "http1_idle_timeout_ms" (90000; 0 to 86400000): how long a connection of HTTP/1.1 is kept without a call; 0: it is
  *     closed after its call
  *   "authority": replaces the target's authority
+ *   "proxy": the proxy that connects to the server: "http://user:password@host:port", "socks5://..." or "socks5h://...",
+ *     or "environment", which is the one that the environment variables name; see docs/channel.md
+ *   "no_proxy" ([]): the hosts that are reached without the proxy: names, domains, addresses, ranges such as
+ *     "10.0.0.0/8", or "*"
  *   "content_subtype": the name of the messages' encoding in the content-type, such as "json" for
  *     "application/grpc+json", or with Connect for "application/json"; for calls whose options and codec name none
  *   "user_agent": put before "penstock/VERSION"

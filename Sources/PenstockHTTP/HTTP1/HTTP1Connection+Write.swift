@@ -95,7 +95,7 @@ extension HTTP1Connection {
       return false
     }
     let body = head.body(stream.bytesToSend, isWhole: stream.endsAfterPieces)
-    guard opens, head.write(body, into: link.out.bytes) else {
+    guard opens, head.write(body, pool.forwarding, into: link.out.bytes) else {
       refuse(.noMemory)
       return false
     }

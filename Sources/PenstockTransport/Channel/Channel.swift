@@ -77,9 +77,18 @@ public final class Channel: @unchecked Sendable {
       privacy: privacy, authority: options.authority ?? parsed.authority, userAgent: agent, rpc: options.rpc,
       prefix: parsed.prefix, mostURLBytes: options.mostURLBytes,
       isHalfDuplex: options.isHTTP1(withTLS: context != nil))
-    let destination = Destination(parsed, name, context, limits, options)
-    let resolver = resolver ?? Resolver.make(parsed.location, services: options.services, runtime)
-    return .made(Channel(ChannelCore(runtime, defaults, destination, resolver), runtime, tls))
+    let proxy: Proxy?
+    switch options.proxy(for: parsed, hasTLS: context != nil) {
+    case .failed(let words): return .failed(SetupFailure("proxy", words))
+    case .noMemory: return .failed(.noMemory)
+    case .proxy(let found): proxy = found
+    }
+    let destination = Destination(parsed, name, context, limits, options, proxy: proxy, userAgent: agent)
+    var finder = resolver ?? Resolver.make(parsed.location, services: options.services, runtime)
+    if let proxy {
+      finder = ProxyResolver(proxy, target: options.looksUp(parsed, proxy) ? finder : nil, runtime)
+    }
+    return .made(Channel(ChannelCore(runtime, defaults, destination, finder), runtime, tls))
   }
 
   /// Makes an attempt for a call. Called on the driving thread.

@@ -2,6 +2,7 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 import PenstockLoop
+import PenstockNames
 import PenstockLink
 import PenstockHTTP
 
@@ -314,10 +315,11 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     guard closedBecause == nil else { return resolver.close() }
     runtime.refreshNow()
     let old = names
-    let fresh = Names(resolver, of: destination.name, destination.resolving, self)
+    let way = destination.proxy.map { ProxyResolver($0, target: resolver, runtime) }
+    let fresh = Names(way ?? resolver, of: destination.name, destination.resolving, self)
     names = fresh
     old?.close()
-    resolver.join(fresh)
+    if let servers = way?.servers { resolver.join(servers) } else { resolver.join(fresh) }
     if balancer.connectivity != .idle { fresh.ask() }
   }
 
@@ -355,7 +357,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     var list = list
     if case .pickFirst(shuffles: true) = destination.service.balancing.policy { shuffle(&list) }
     for endpoint in Endpoint.interleaved(list, onlyFirstPriority: usesAllEndpoints) {
-      if let kept = old.firstIndex(where: { $0.address == endpoint.address }) {
+      if let kept = old.firstIndex(where: { $0.endpoint.isSame(as: endpoint) }) {
         old[kept].endpoint = endpoint
         endpoints.append(old.remove(at: kept))
       } else {

@@ -2,6 +2,7 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 import PenstockLink
+import PenstockNames
 
 /// The transport's part of the "options" in channel.h. The ABI parses JSON into this struct. Defaults of
 /// calls (deadline, message limits, compression) are in each call's `Request`.
@@ -37,6 +38,9 @@ public struct ChannelOptions {
   public var userAgent: ByteBuffer?
   /// The library's version, in static storage.
   public var version = ("0" as StaticString).bytes
+  public var proxy = ProxyChoice.none
+  /// The hosts that are reached without the proxy.
+  public var proxyExceptions = ProxyExceptions()
   public var maxHeaderListBytes = 16384
   public var connectTimeout: UInt64 = 20_000_000_000
   /// The time in nanoseconds without a call after which the channel closes its connections; 0: never.
@@ -73,4 +77,21 @@ public struct ChannelOptions {
   public var mostWindow = 0
 
   public init() {}
+}
+
+extension ChannelOptions {
+  /// Finds the proxy for a channel to `target`. A target that is no host on the network needs none.
+  func proxy(for target: Target, hasTLS: Bool) -> ProxyChoice.Found {
+    if case .addresses(let list) = target.location, list.first?.bytes == nil { return .proxy(nil) }
+    return proxy.find(host: target.host.view, hasTLS: hasTLS, proxyExceptions)
+  }
+
+  /// Whether the client looks up the target's name. If not, the proxy does.
+  func looksUp(_ target: Target, _ proxy: Proxy) -> Bool {
+    if case .addresses = target.location { return true }
+    switch proxy.kind {
+    case .http, .socks(looksUp: true): return services != nil
+    case .socks(looksUp: false): return true
+    }
+  }
 }

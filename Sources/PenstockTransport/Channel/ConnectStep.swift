@@ -77,16 +77,23 @@ class Destination: ConnectionSettings {
   final let retries: Bool
   /// The service config of the channel's options.
   final let ownService: ServiceConfig
+  /// The proxy of the channel's connections; nil: none.
+  final let proxy: Proxy?
+  private final let userAgent: ByteBuffer
   /// The present service config: from the resolver, or otherwise from the channel's options. Driving thread
   /// only.
   final var service: ServiceConfig
 
   init(
-    _ target: Target, _ name: ByteBuffer, _ tls: TLSContext?, _ limits: HTTP2Limits, _ options: ChannelOptions
+    _ target: Target, _ name: ByteBuffer, _ tls: TLSContext?, _ limits: HTTP2Limits,
+    _ options: ChannelOptions,
+    proxy: Proxy? = nil, userAgent: ByteBuffer = ByteBuffer()
   ) {
     self.target = target
     self.name = name
     self.tls = tls
+    self.proxy = proxy
+    self.userAgent = userAgent
     connectTimeout = options.connectTimeout
     idleTimeout = options.idleTimeout
     maxConnectionAge = options.maxConnectionAge
@@ -115,11 +122,37 @@ class Destination: ConnectionSettings {
   }
 
   /// Makes the steps for one new connection.
-  func steps() -> Steps {
-    guard let tls else { return .made(nil) }
+  func steps(to endpoint: Endpoint) -> Steps {
+    let dialogue = proxyStep(to: endpoint)
+    guard let tls else { return .made(dialogue) }
     guard let engine = TLSEngine.make(tls, host: target.host.view) else {
       return .failed(TLSContext.reason("TLS could not be set up for the connection"))
     }
-    return .made(TLSStep(engine))
+    guard let dialogue else { return .made(TLSStep(engine)) }
+    dialogue.next = TLSStep(engine)
+    return .made(dialogue)
+  }
+
+  /// The dialogue with the proxy; nil: there is none.
+  private func proxyStep(to endpoint: Endpoint) -> ConnectStep? {
+    guard let proxy, forwarding(to: endpoint) == nil else { return nil }
+    let aim: ProxyAim
+    switch (endpoint.way, target.location) {
+    case (.straight, _): return nil
+    case (.named, .name(let host, let port)): aim = .name(host, port: port)
+    case (.through, _), (.named, .addresses): aim = .address(endpoint.address)
+    }
+    switch proxy.kind {
+    case .http: return TunnelStep(aim, proxy, userAgent)
+    case .socks: return SocksStep(aim, proxy)
+    }
+  }
+
+  /// How requests to the endpoint are written if a proxy of HTTP forwards each of them; nil: none does.
+  func forwarding(to endpoint: Endpoint) -> ForwardedRequests? {
+    guard let proxy, case .http = proxy.kind, endpoint.way == .named, tls == nil, http != .http2 else {
+      return nil
+    }
+    return ForwardedRequests(credentials: proxy.basicCredentials())
   }
 }

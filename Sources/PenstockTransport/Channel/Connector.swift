@@ -42,7 +42,7 @@ final class Connector: ReadyHandler, TurnTask {
   private var phase = Phase.socket
   private let link: Link
   private let first: ConnectStep?
-  private let peer: ByteBuffer
+  private let endpoint: Endpoint
   private let channel: ChannelCore
   /// The owner, to which the result is reported; nil: the result was reported, or is not wanted any more.
   private var owner: (any ConnectorOwner)?
@@ -60,18 +60,17 @@ final class Connector: ReadyHandler, TurnTask {
   }
 
   /// Begins to connect. The result is not reported to the owner from within this function.
-  static func start(_ address: SocketAddress, _ channel: ChannelCore, _ owner: any ConnectorOwner) -> Started
-  {
-    switch channel.runtime.platform.connect(to: address) {
-    case .failed(let code): return .failed(ByteBuffer().say(errno: code))
+  static func start(_ endpoint: Endpoint, _ channel: ChannelCore, _ owner: any ConnectorOwner) -> Started {
+    switch channel.runtime.platform.connect(to: endpoint.nearest) {
+    case .failed(let code): return .failed(toProxy(endpoint).say(errno: code))
     case .socket(let socket, let connecting):
       let first: ConnectStep?
-      switch channel.destination.steps() {
+      switch channel.destination.steps(to: endpoint) {
       case .made(let made): first = made
       case .failed(let words): return .failed(words)
       }
       let link = Link(socket, copies: channel.destination.tls != nil, channel.runtime)
-      let connector = Connector(link, first, ByteBuffer().say(address.text()), channel, owner)
+      let connector = Connector(link, first, endpoint, channel, owner)
       let events = connecting ? CS_EPOLLOUT : CS_EPOLLIN
       guard channel.runtime.watch(socket.descriptor, events, connector) else {
         socket.close()
@@ -83,12 +82,12 @@ final class Connector: ReadyHandler, TurnTask {
   }
 
   private init(
-    _ link: Link, _ first: ConnectStep?, _ peer: ByteBuffer, _ channel: ChannelCore,
+    _ link: Link, _ first: ConnectStep?, _ endpoint: Endpoint, _ channel: ChannelCore,
     _ owner: any ConnectorOwner
   ) {
     self.link = link
     self.first = first
-    self.peer = peer
+    self.endpoint = endpoint
     self.channel = channel
     self.owner = owner
   }
@@ -100,9 +99,9 @@ final class Connector: ReadyHandler, TurnTask {
     case .over: return
     case .socket:
       let code = link.socket.connectError
-      if code != 0 { return fail(ByteBuffer().say(errno: code)) }
+      if code != 0 { return fail(Connector.toProxy(endpoint).say(errno: code)) }
       if events & (CS_EPOLLERR | CS_EPOLLHUP) != 0 {
-        return fail(ByteBuffer().say("the connection broke off"))
+        return fail(Connector.toProxy(endpoint).say("the connection broke off"))
       }
       channel.runtime.rewatch(link.socket.descriptor, CS_EPOLLIN)
       enter(first)
@@ -171,7 +170,7 @@ final class Connector: ReadyHandler, TurnTask {
     guard let told = owner else { return }
     phase = .over
     owner = nil
-    if told.connectorDone(self, link, peer) { return }
+    if told.connectorDone(self, link, ByteBuffer().say(endpoint.address.text())) { return }
     link.close()
     told.connectorFailed(self, ByteBuffer().say("no memory for a connection"))
   }
@@ -180,8 +179,12 @@ final class Connector: ReadyHandler, TurnTask {
 
   /// Called by the owner at the end of the connect timeout.
   func timedOut() {
-    let words = ByteBuffer().say("connect timeout")
-    if case .step(let step) = phase { words.say(step.during) }
+    let words: ByteBuffer
+    if case .step(let step) = phase {
+      words = ByteBuffer().say("connect timeout").say(step.during)
+    } else {
+      words = Connector.toProxy(endpoint).say("connect timeout")
+    }
     fail(words)
   }
 
@@ -194,6 +197,12 @@ final class Connector: ReadyHandler, TurnTask {
   private func guess(_ step: ConnectStep, _ text: ByteBuffer) -> ByteBuffer {
     if owner?.hasWorked == false { step.guess(text) }
     return text
+  }
+
+  /// The beginning of an error text about the socket, which names the proxy if the socket connects to one.
+  private static func toProxy(_ endpoint: Endpoint) -> ByteBuffer {
+    if endpoint.way == .straight { return ByteBuffer() }
+    return ByteBuffer().say("the proxy ").say(endpoint.nearest.text()).say(": ")
   }
 
   private func fail(_ words: ByteBuffer) {

@@ -32,7 +32,8 @@ final class HTTP1Pool: HTTP1Owner, TurnTask, ConnectorOwner {
   /// The channel, for further connectors. The reference is not counted: the channel closes its pools before it is
   /// freed, and a closed pool does not use the channel.
   private unowned(unsafe) let channel: ChannelCore
-  private let address: SocketAddress
+  private let endpoint: Endpoint
+  private let ownForwarding: ForwardedRequests?
   private let knownFacts: ConnectionFacts
   private var answeredCalls = false
 
@@ -77,7 +78,8 @@ final class HTTP1Pool: HTTP1Owner, TurnTask, ConnectorOwner {
     self.channel = channel
     self.owner = owner
     destination = channel.destination
-    address = owner.address
+    endpoint = owner.endpoint
+    ownForwarding = channel.destination.forwarding(to: owner.endpoint)
     silence = owner.hasListeners ? channel.destination.silence : 0
     knownFacts = ConnectionFacts(
       peer: peer, local: nil, security: link.engine?.facts(), rpc: channel.defaults.rpc, isHTTP1: true)
@@ -90,6 +92,7 @@ final class HTTP1Pool: HTTP1Owner, TurnTask, ConnectorOwner {
   // MARK: For attempts and the subchannel
 
   override var facts: ConnectionFacts? { knownFacts }
+  override var forwarding: ForwardedRequests? { ownForwarding }
   override var hasAnswered: Bool { answeredCalls }
   override func forgetAnswer() { answeredCalls = false }
   override var leaving: ByteBuffer? { ownReason }
@@ -220,7 +223,7 @@ final class HTTP1Pool: HTTP1Owner, TurnTask, ConnectorOwner {
     {
       if runtime.now < retryAt { return arm(at: retryAt) }
       owner?.note(.connecting)
-      switch Connector.start(address, channel, self) {
+      switch Connector.start(endpoint, channel, self) {
       case .failed(let words): failed(words)
       case .started(let connector):
         connector.until = Time.after(destination.connectTimeout, runtime.now)

@@ -224,7 +224,7 @@ final class Subchannel: Timer, ConnectorOwner, ConnectionOwner {
   /// Begins to connect. Returns the reason if this fails at once, otherwise nil.
   private func begin() -> ByteBuffer? {
     note(.connecting)
-    switch Connector.start(address, channel, self) {
+    switch Connector.start(endpoint, channel, self) {
     case .started(let connector):
       self.connector = connector
       return nil

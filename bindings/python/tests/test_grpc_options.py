@@ -80,7 +80,7 @@ def test_every_option_is_one_of_penstock(server: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "instead"), [("grpc.enable_http_proxy", "no proxy is asked"), ("grpc.unheard_of", "docs/options.md")]
+    ("option", "instead"), [("grpc.http2.bdp_probe", "max_window_bytes"), ("grpc.unheard_of", "docs/options.md")]
 )
 def test_an_option_without_a_meaning_is_named(server: str, option: str, instead: str) -> None:
     with warnings.catch_warnings(record=True) as caught:

@@ -41,9 +41,9 @@ class Channel(BaseChannel, Caller):
     ``server_name``, ``verify``, or None: the library's default, which is TLS except for unix sockets and ``http://``.
     ``options``: ``protocol`` (``"grpc"``, ``"grpc-web"``, ``"grpc-web-text"`` or ``"connect"``), ``http``
     (``"auto"``, ``"2"`` or ``"1.1"``), ``max_get_url_bytes``, ``http1_max_connections``, ``http1_idle_timeout_ms``,
-    ``authority``, ``content_subtype``, ``user_agent``, ``default_deadline_ms``, ``max_receive_message_bytes``,
-    ``max_send_message_bytes``, ``max_header_list_bytes``, ``connect_timeout_ms``, ``wait_for_ready``,
-    ``service_config``, ``retries``, ``replay_bytes``, ``channel_replay_bytes``,
+    ``authority``, ``proxy``, ``no_proxy``, ``content_subtype``, ``user_agent``, ``default_deadline_ms``,
+    ``max_receive_message_bytes``, ``max_send_message_bytes``, ``max_header_list_bytes``, ``connect_timeout_ms``,
+    ``wait_for_ready``, ``service_config``, ``retries``, ``replay_bytes``, ``channel_replay_bytes``,
     ``max_connections_per_subchannel``, ``health_checks``, ``idle_timeout_ms``,
     ``max_connection_age_ms``, ``initial_backoff_ms``, ``max_backoff_ms``, ``backoff_multiplier``,
     ``backoff_jitter``, ``dns_srv``, ``min_resolve_interval_ms``, ``resolve_interval_ms``, ``silence_event_ms``,

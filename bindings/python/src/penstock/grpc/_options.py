@@ -41,6 +41,15 @@ def _retries(options: Options, value: Any) -> None:
     options["retries"] = bool(value)
 
 
+def _asks_for_proxy(options: Options, value: Any) -> None:
+    if value:
+        options.setdefault("proxy", "environment")
+
+
+def _proxy(options: Options, value: Any) -> None:
+    options["proxy"] = _text(value)
+
+
 def _authority(options: Options, value: Any) -> None:
     options["authority"] = _text(value)
 
@@ -95,6 +104,8 @@ _MEANINGS: Dict[str, Callable[[Options, Any], None]] = {
     "grpc.service_config": _service_config,
     "grpc.enable_retries": _retries,
     "grpc.per_rpc_retry_buffer_size": _size("replay_bytes"),
+    "grpc.enable_http_proxy": _asks_for_proxy,
+    "grpc.http_proxy": _proxy,
     "grpc.lb_policy_name": _policy,
     "grpc.default_compression_algorithm": _compression,
     # The wishes of these hold here anyway: each channel has connections of its own, a stream needs no thread, a
@@ -108,8 +119,6 @@ _MEANINGS: Dict[str, Callable[[Options, Any], None]] = {
 }
 # The thing to use in place of an option that has no meaning here.
 _INSTEAD: Dict[str, str] = {
-    "grpc.enable_http_proxy": "the address of the server, because no proxy is asked",
-    "grpc.http_proxy": "the address of the server, because no proxy is asked",
     "grpc.http2.bdp_probe": "the option max_window_bytes of penstock.Channel",
     "grpc.http2.max_frame_size": "nothing: frames have HTTP/2's usual size",
     "grpc.http2.write_buffer_size": "send_buffer_bytes of a call in the C API",
