@@ -122,6 +122,7 @@ let package = Package(
     .systemLibrary(name: "COpenSSL"),
     .systemLibrary(name: "CJansson"),
     .systemLibrary(name: "CZlib"),
+    .systemLibrary(name: "CZstd"),
     .systemLibrary(name: "CVersion"),
     .target(name: "PenstockWire", dependencies: ["CMemory", "CSystem"], swiftSettings: swift),
     .target(name: "PenstockNames", dependencies: ["PenstockWire", "CSystem"], swiftSettings: small),
@@ -151,7 +152,7 @@ let package = Package(
       name: "PenstockTransport",
       dependencies: [
         "PenstockHTTP", "PenstockLink", "PenstockChannel", "PenstockCall", "PenstockLoop", "PenstockNames",
-        "PenstockWire", "CMemory", "CSystem", "CNghttp2", "COpenSSL", "CZlib",
+        "PenstockWire", "CMemory", "CSystem", "CNghttp2", "COpenSSL", "CZlib", "CZstd",
       ],
       swiftSettings: swift),
     .target(
@@ -183,7 +184,7 @@ let package = Package(
       dependencies: [
         "PenstockTransport", "PenstockChannel", "PenstockLoop", "PenstockNames", "PenstockWire", "CMemory",
         "CSystem",
-        "CNghttp2", "COpenSSL", "CZlib", "CJansson",
+        "CNghttp2", "COpenSSL", "CZlib", "CZstd", "CJansson",
       ]
         + shimmed,
       swiftSettings: swift + [.unsafeFlags(["-parse-as-library"])],

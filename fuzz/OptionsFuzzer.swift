@@ -101,7 +101,7 @@ func fuzzOptions(_ all: ByteView) {
 
 /// Decompresses `input` in slices of at most 100 bytes.
 private func unpacked(_ input: ByteView, by compressor: Compressor, limit: Int) -> Inflation.Step {
-  guard let copy = ByteBuffer(copying: input), let inflation = Inflation(copy, compressor, limit: limit)
+  guard let copy = ByteBuffer(copying: input), let inflation = Inflation.make(copy, compressor, limit: limit)
   else {
     return .noMemory
   }
@@ -111,10 +111,10 @@ private func unpacked(_ input: ByteView, by compressor: Compressor, limit: Int) 
   }
 }
 
-/// Fuzzes gzip and deflate: decompressing any input gives no more bytes than the limit, and compressing it gives a message that
+/// Fuzzes the compressions: decompressing any input gives no more bytes than the limit, and compressing it gives a message that
 /// decompresses to the same bytes.
 func fuzzCompressors(_ input: ByteView) {
-  for compression in [Compression.gzip, .deflate] {
+  for compression in [Compression.gzip, .deflate, .zstd] {
     if let compressor = Compressor(compression) { fuzz(compressor, input) }
   }
 }
@@ -123,7 +123,9 @@ private func fuzz(_ compressor: Compressor, _ input: ByteView) {
   if case .bytes(let bytes) = unpacked(input, by: compressor, limit: 4096) {
     precondition(bytes.count <= 4096)
   }
-  guard let copy = ByteBuffer(copying: input), let deflation = Deflation(copy, compressor) else { return }
+  guard let copy = ByteBuffer(copying: input), let deflation = Deflation.make(copy, compressor) else {
+    return
+  }
   var step = deflation.step()
   while case .more = step { step = deflation.step() }
   guard case .bytes(let packed) = step else { return }

@@ -49,7 +49,9 @@ extension JSONReader {
 
   /// Reads one of `words`, and passes its index on. The first word has to be the default, because
   /// scripts/options relies on that.
-  func choice(_ words: StaticString..., into: (Int) -> Void) -> Failure? {
+  func choice(_ words: StaticString..., into: (Int) -> Void) -> Failure? { choice(among: words, into) }
+
+  private func choice(among words: [StaticString], _ into: (Int) -> Void) -> Failure? {
     let expected = ByteBuffer()
     for (index, word) in words.enumerated() {
       if let string, bytesEqual(string, word) {
@@ -76,6 +78,20 @@ extension JSONReader {
       return fail("a host, or host:port", hasType: string != nil)
     }
     return self.string(into)
+  }
+
+  /// Reads one of `words`, the names of all compressions. For "zstd" loads its library.
+  func compression(_ words: StaticString..., into: (Compression) -> Void) -> Failure? {
+    var chosen = Compression.identity
+    if let failure = choice(among: words, { chosen = Compression(rawValue: $0) ?? .identity }) {
+      return failure
+    }
+    guard chosen != .zstd || Zstd.load() else {
+      return Failure(
+        .unsupported, path.view, (": the system has no " as StaticString).bytes, Zstd.file.bytes, path: path)
+    }
+    into(chosen)
+    return nil
   }
 
   /// Reads the URL of a proxy, "environment", or null.

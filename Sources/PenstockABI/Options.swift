@@ -88,10 +88,12 @@ extension ParsedChannelOptions {
       case "max_receive_message_bytes": option.bytes { defaults.maxReceiveBytes = $0 }
       /// The size limit of one sent message.
       case "max_send_message_bytes": option.bytes { defaults.maxSendBytes = $0 }
-      /// The compression of sent messages.
+      /// The compression of sent messages. "zstd" needs the system's libzstd.so.1, which is loaded then; only with it does
+      /// the channel accept answers in zstd.
       case "compression":
-        option.choice("identity", "gzip", "deflate") {
-          defaults.compression = Compression(rawValue: $0) ?? .identity
+        option.compression("identity", "gzip", "deflate", "zstd") {
+          defaults.compression = $0
+          transport.acceptsZstd = $0 == .zstd
         }
       /// The size from which messages are compressed, if the call compresses: smaller messages go as they are, and those
       /// of this size or more compressed, even where that makes them longer. 0: every message is compressed. Default:
@@ -244,7 +246,7 @@ func read(_ reader: JSONReader, into options: CallOptions) -> Failure? {
       }
     /// The compression of sent messages. Default: the channel's.
     case "compression":
-      option.choice("identity", "gzip", "deflate") { options.compression = Compression(rawValue: $0) }
+      option.compression("identity", "gzip", "deflate", "zstd") { options.compression = $0 }
     /// The size from which messages are compressed, as the channel's option says. Default: the channel's.
     case "compression_min_bytes":
       option.bytes { options.compressionUse = .from(bytes: Int32(clamping: $0)) }

@@ -266,6 +266,7 @@ public func penstock_request_set_compression(_ request: OpaquePointer!, _ name: 
 {
   guard let name, let compression = Compression(named: bytes(name)), bytesEqual(bytes(name), compression.name)
   else { return fail(request, .invalidArgument) }
+  guard compression != .zstd || Zstd.load() else { return fail(request, .unsupported) }
   return set(request, { $0.compression = compression }, options: { $0.compression = compression })
 }
 

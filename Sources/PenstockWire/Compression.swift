@@ -7,17 +7,24 @@ public enum Compression: Int, Sendable {
   case gzip
   /// zlib's format, RFC 1950.
   case deflate
+  /// RFC 8878. Only programs that ask for it have it.
+  case zstd
 
-  /// The names of all compressions, as an answer may use them.
-  public static let names: StaticString = "identity,gzip,deflate"
+  /// The names of the compressions that an answer may use, the preferred one first.
+  public static func names(withZstd: Bool) -> StaticString {
+    withZstd ? "zstd,gzip,deflate,identity" : "identity,gzip,deflate"
+  }
   /// Those of `names` that compress.
-  public static let packedNames: StaticString = "gzip,deflate"
+  public static func packedNames(withZstd: Bool) -> StaticString {
+    withZstd ? "zstd,gzip,deflate" : "gzip,deflate"
+  }
 
   public var name: StaticString {
     switch self {
     case .identity: "identity"
     case .gzip: "gzip"
     case .deflate: "deflate"
+    case .zstd: "zstd"
     }
   }
 
@@ -30,6 +37,8 @@ public enum Compression: Int, Sendable {
       self = .gzip
     } else if equalIgnoringCase(name, "deflate") {
       self = .deflate
+    } else if equalIgnoringCase(name, "zstd") {
+      self = .zstd
     } else {
       return nil
     }

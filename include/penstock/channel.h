@@ -77,7 +77,9 @@ typedef struct penstock_channel penstock_channel;
  *   "keepalive_without_calls" (false): true pings connections without calls, too; see docs/channel.md
  *   "silence_event_ms" (30000; 0: never): how long a connection with calls is silent before interceptors with
  *     on_connection are told so, in a channel without keepalive
- *   "compression": "identity" (default), "gzip" or "deflate", for sent messages
+ *   "compression": "identity" (default), "gzip", "deflate" or "zstd", for sent messages. "zstd" needs the system's
+ *     libzstd.so.1, which is loaded then (PENSTOCK_E_UNSUPPORTED: it is not there); only with it does the channel accept
+ *     answers in zstd
  *   "compression_min_bytes": the size from which messages are compressed: smaller messages go as they are, and those of
  *     this size or more compressed, even where that makes them longer; 0: every message is compressed. Without this
  *     option a message is sent compressed where that makes it smaller

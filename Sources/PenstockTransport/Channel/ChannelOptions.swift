@@ -38,6 +38,8 @@ public struct ChannelOptions {
   public var userAgent: ByteBuffer?
   /// The library's version, in static storage.
   public var version = ("0" as StaticString).bytes
+  /// Whether answers may be compressed by zstd.
+  public var acceptsZstd = false
   public var proxy = ProxyChoice.none
   /// The hosts that are reached without the proxy.
   public var proxyExceptions = ProxyExceptions()

@@ -224,7 +224,7 @@ class CommonFraming: Framing {
 
   /// Begins to compress a message, and compresses its first slice.
   final func pack(_ message: Message) -> FramedMessage {
-    deflation = Compressor(sends).flatMap { Deflation(message, $0) }
+    deflation = Compressor(sends).flatMap { Deflation.make(message, $0) }
     return encodeNext()
   }
 
@@ -319,7 +319,7 @@ class CommonFraming: Framing {
           .say("the compressed flag of a received message is set, but there is no ").say(encodingName)
         return .failed(Status(.internal, words: text))
       }
-      inflation = Inflation(
+      inflation = Inflation.make(
         message, compressor, limit: decoder.isLast ? max(limit, MessageDecoder.leastLastLimit) : limit)
       return proceed()
     case .unknown(let name):

@@ -1,36 +1,38 @@
-import CZlib
 import PenstockWire
 
-/// How zlib is called for a compression of whole messages: "implementations must create a new context for each message"
-/// (gRPC over HTTP2).
-struct Compressor {
-  /// zlib's sign for the size of its window and for the format around its data.
-  let windowBits: Int32
-  /// Whether a message may have several parts, one behind the other: "A gzip file consists of a series of members"
-  /// (RFC 1952 section 2.2).
-  let hasMembers: Bool
+/// Makes the streams of a compression, one for each message.
+enum Compressor {
+  /// `windowBits`: zlib's sign for the size of its window and for the format around its data.
+  case zlib(windowBits: Int32, hasMembers: Bool)
+  case zstd(Zstd)
 
-  /// nil: `identity`, which has none.
+  /// nil: `identity`, which has none, or zstd where its library is missing.
   init?(_ compression: Compression) {
     switch compression {
     case .identity: return nil
-    case .gzip: (windowBits, hasMembers) = (15 + 16, true)
-    case .deflate: (windowBits, hasMembers) = (15, false)
+    case .gzip: self = .zlib(windowBits: 15 + 16, hasMembers: true)
+    case .deflate: self = .zlib(windowBits: 15, hasMembers: false)
+    case .zstd:
+      guard let zstd = Zstd.library else { return nil }
+      self = .zstd(zstd)
     }
   }
 
-  /// The most bytes that one call of zlib gets, because zlib's counts have 32 bits.
-  static let most = 1 << 30
-
-  static func give(_ stream: inout z_stream, _ bytes: ByteView, _ at: Int, _ count: Int) {
-    let start = bytes.baseAddress.map { ($0 + at).assumingMemoryBound(to: UInt8.self) }
-    stream.next_in = start.map { UnsafeMutablePointer(mutating: $0) }
-    stream.avail_in = UInt32(count)
+  /// Makes a stream that compresses a message of `size` bytes; nil: no memory.
+  func packer(size: Int) -> Coder? {
+    switch self {
+    case .zlib(let windowBits, _): ZlibPacker.make(windowBits: windowBits)
+    case .zstd(let zstd): ZstdPacker.make(zstd, size: size)
+    }
   }
 
-  static func take(_ stream: inout z_stream, _ space: UnsafeMutableRawBufferPointer) {
-    stream.next_out = space.baseAddress?.assumingMemoryBound(to: UInt8.self)
-    stream.avail_out = UInt32(min(space.count, most))
+  /// Makes a stream that decompresses a message; nil: no memory.
+  func unpacker() -> Coder? {
+    switch self {
+    case .zlib(let windowBits, let hasMembers):
+      ZlibUnpacker.make(windowBits: windowBits, hasMembers: hasMembers)
+    case .zstd(let zstd): ZstdUnpacker.make(zstd)
+    }
   }
 }
 
@@ -48,27 +50,24 @@ final class Deflation {
   private let compressor: Compressor
   /// The messages that have to be compressed after this message.
   var behind: [ByteBuffer] = []
-  /// The stream is allocated separately, because zlib checks that its address does not change.
-  private let stream: UnsafeMutablePointer<z_stream>
+  private let coder: Coder
   private let out = ByteBuffer()
   private var at = 0
 
   /// The size of a slice in bytes. A slice takes some milliseconds.
   static let slice = 128 << 10
 
-  /// Begins to compress a message; nil: no memory.
-  init?(_ input: ByteBuffer, _ compressor: Compressor) {
+  private init(_ input: ByteBuffer, _ compressor: Compressor, _ coder: Coder) {
     self.input = input
     self.compressor = compressor
-    stream = UnsafeMutablePointer.allocate(capacity: 1)
-    stream.initialize(to: z_stream())
-    guard penstock_deflate_init(stream, compressor.windowBits) == Z_OK, out.reserve(input.count / 4 &+ 64)
-    else { return nil }
+    self.coder = coder
   }
 
-  deinit {
-    deflateEnd(stream)
-    stream.deallocate()
+  /// Begins to compress a message; nil: no memory.
+  static func make(_ input: ByteBuffer, _ compressor: Compressor) -> Deflation? {
+    guard let coder = compressor.packer(size: input.count) else { return nil }
+    let made = Deflation(input, compressor, coder)
+    return made.out.reserve(input.count / 4 &+ 64) ? made : nil
   }
 
   /// Called when this message is done. Begins to compress the next waiting message. nil: no message waits, or
@@ -76,7 +75,7 @@ final class Deflation {
   func next() -> Deflation? {
     guard let first = behind.first else { return nil }
     behind.removeLeading(1)
-    let next = Deflation(first, compressor)
+    let next = Deflation.make(first, compressor)
     next?.behind = behind
     return next
   }
@@ -87,14 +86,15 @@ final class Deflation {
     let end = min(input.count, at + Deflation.slice)
     while true {
       guard let spare = out.spare(atLeast: 256) else { return .noMemory }
-      Compressor.give(&stream.pointee, input.view, at, end - at)
-      Compressor.take(&stream.pointee, spare)
-      let code = deflate(stream, end == input.count ? Z_FINISH : Z_NO_FLUSH)
-      at = end - Int(stream.pointee.avail_in)
-      out.commit(min(spare.count, Compressor.most) - Int(stream.pointee.avail_out))
-      if code == Z_STREAM_END { return .bytes(out) }
-      if code != Z_OK && code != Z_BUF_ERROR { return .noMemory }
-      if at == end, end < input.count { return .more }
+      let moved = coder.move(
+        ByteView(rebasing: input.view[at..<end]), into: spare, isLast: end == input.count)
+      at += moved.used
+      out.commit(moved.made)
+      switch moved.state {
+      case .ended: return .bytes(out)
+      case .malformed, .noMemory: return .noMemory
+      case .goesOn: if at == end, end < input.count { return .more }
+      }
     }
   }
 }
@@ -114,10 +114,8 @@ final class Inflation {
   }
 
   let input: ByteBuffer
-  private let hasMembers: Bool
   private let limit: Int
-  /// The stream is allocated separately, because zlib checks that its address does not change.
-  private let stream: UnsafeMutablePointer<z_stream>
+  private let coder: Coder
   private let out = ByteBuffer()
   private var room: Int
   private var at = 0
@@ -125,21 +123,16 @@ final class Inflation {
   /// The most bytes that a slice reads or writes. A slice takes about a millisecond.
   static let slice = 256 << 10
 
-  /// Begins to decompress a message; nil: no memory.
-  init?(_ input: ByteBuffer, _ compressor: Compressor, limit: Int) {
+  private init(_ input: ByteBuffer, _ coder: Coder, limit: Int) {
     self.input = input
-    hasMembers = compressor.hasMembers
+    self.coder = coder
     self.limit = max(limit, 0)
     room = min(self.limit, max(input.count &* 4, 1024))
-    stream = UnsafeMutablePointer.allocate(capacity: 1)
-    stream.initialize(to: z_stream())
-    guard penstock_inflate_init(stream, compressor.windowBits) == Z_OK else { return nil }
   }
 
-  deinit {
-    // If the stream was never begun, zlib does nothing here and returns an error.
-    inflateEnd(stream)
-    stream.deallocate()
+  /// Begins to decompress a message; nil: no memory.
+  static func make(_ input: ByteBuffer, _ compressor: Compressor, limit: Int) -> Inflation? {
+    compressor.unpacker().map { Inflation(input, $0, limit: limit) }
   }
 
   /// Decompresses until `most` more bytes were read or written. Must not be called after it has returned a
@@ -149,39 +142,36 @@ final class Inflation {
     while taken < most, made < most {
       if out.count == room && room < limit { room = min(limit, room > limit / 2 ? limit : room * 2) }
       guard out.reserveExactly(total: room) else { return .noMemory }
-      let part = min(input.count - at, most - taken)
-      Compressor.give(&stream.pointee, input.view, at, part)
+      let part = ByteView(rebasing: input.view[at..<(at + min(input.count - at, most - taken))])
       let wanted = min(room - out.count, most - made)
-      var code: Int32
+      let moved: Coder.Moved
+      let isFull: Bool
       if room == out.count {
-        // The space is full, perhaps with the last byte of the message. If zlib gives one more byte, the
-        // message is too large. If zlib reports the end of the data, the message fits.
+        // The space is full, perhaps with the last byte of the message. If the stream gives one more byte, the
+        // message is too large. If it reports the end of the data, the message fits.
         var extra: UInt8 = 0
-        code = withUnsafeMutableBytes(of: &extra) { probe in
-          Compressor.take(&stream.pointee, probe)
-          return inflate(stream, Z_NO_FLUSH)
-        }
-        if stream.pointee.avail_out == 0 { return .tooLarge }
+        moved = withUnsafeMutableBytes(of: &extra) { coder.move(part, into: $0, isLast: false) }
+        if moved.made > 0 { return .tooLarge }
+        isFull = false
       } else {
         guard let spare = out.spare(atLeast: wanted) else { return .noMemory }
-        Compressor.take(&stream.pointee, UnsafeMutableRawBufferPointer(rebasing: spare.prefix(wanted)))
-        code = inflate(stream, Z_NO_FLUSH)
-        let count = wanted - Int(stream.pointee.avail_out)
-        out.commit(count)
-        made += count
+        let space = UnsafeMutableRawBufferPointer(rebasing: spare.prefix(wanted))
+        moved = coder.move(part, into: space, isLast: false)
+        out.commit(moved.made)
+        made += moved.made
+        isFull = moved.made == wanted
       }
-      let used = part - Int(stream.pointee.avail_in)
-      at += used
-      taken += used
-      switch code {
-      case Z_STREAM_END:
+      at += moved.used
+      taken += moved.used
+      switch moved.state {
+      case .ended:
         if at == input.count { return .bytes(out) }
-        if !hasMembers || inflateReset(stream) != Z_OK { return .malformed }
-      case Z_OK:
+        if !coder.nextPart() { return .malformed }
+      case .goesOn:
         // All input is used and the space is not full, so the input is cut off.
-        if at == input.count && stream.pointee.avail_out != 0 { return .malformed }
-      case Z_MEM_ERROR: return .noMemory
-      default: return .malformed
+        if at == input.count && !isFull { return .malformed }
+      case .noMemory: return .noMemory
+      case .malformed: return .malformed
       }
     }
     return .more

@@ -55,7 +55,8 @@ final class GRPCWebFraming: CommonFraming {
     let agent = defaults.userAgent.view
     return addPseudoHeaders("POST", defaults, to: fields)
       && fields.add("x-grpc-web", "1") && fields.add("content-type", type)
-      && fields.add("grpc-accept-encoding", Compression.names) && fields.add("user-agent", lasting: agent)
+      && fields.add("grpc-accept-encoding", Compression.names(withZstd: defaults.acceptsZstd))
+      && fields.add("user-agent", lasting: agent)
       && fields.add("x-user-agent", lasting: agent)
       // Some proxies answer in base64 only if the request asks for it.
       && (!isText || fields.add("accept", "application/grpc-web-text"))

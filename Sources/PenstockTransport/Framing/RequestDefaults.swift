@@ -16,6 +16,8 @@ final class RequestDefaults {
   let mostQueryBytes: Int
   /// Whether all connections of the channel are half-duplex, because its options allow only HTTP/1.1.
   let isHalfDuplex: Bool
+  /// Whether answers may be compressed by zstd.
+  let acceptsZstd: Bool
   /// The owner of the common header fields of Connect's unary calls. This `RequestDefaults` owns the common
   /// fields of all other calls.
   let unary = Unary()
@@ -26,7 +28,7 @@ final class RequestDefaults {
   init(
     privacy: Privacy, authority: ByteBuffer, userAgent: ByteBuffer, framings: Framings = Framings(),
     rpc: RPCProtocol = .grpc, prefix: ByteBuffer? = nil, mostURLBytes: Int = 0,
-    isHalfDuplex: Bool = false
+    isHalfDuplex: Bool = false, acceptsZstd: Bool = false
   ) {
     self.privacy = privacy
     self.authority = authority
@@ -36,5 +38,6 @@ final class RequestDefaults {
     self.prefix = prefix
     mostQueryBytes = mostURLBytes - (prefix?.count ?? 0)
     self.isHalfDuplex = isHalfDuplex
+    self.acceptsZstd = acceptsZstd
   }
 }

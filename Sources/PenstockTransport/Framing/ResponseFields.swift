@@ -127,14 +127,17 @@ extension CommonFraming {
 
   final func takeEncoding(of fields: Metadata) {
     guard let value = value(of: encodingName, in: fields), !value.isEmpty else { return }
-    receives =
-      Compression(named: value).map { .known($0) } ?? .unknown(ByteBuffer(copying: value) ?? ByteBuffer())
+    if let found = Compression(named: value), found != .zstd || Zstd.isLoaded {
+      receives = .known(found)
+    } else {
+      receives = .unknown(ByteBuffer(copying: value) ?? ByteBuffer())
+    }
   }
 
   /// Adds to `text` that the answer's compression, `name`, is none that this library has.
   final func sayUnsupported(_ name: ByteBuffer, _ text: ByteBuffer) -> ByteBuffer {
     text.say(" the unsupported ").say(encodingName).say(" \"").say(printable: name.view, limit: 40)
-      .say("\" (supported: ").say(Compression.names).say(")")
+      .say("\" (supported: ").say(Compression.names(withZstd: Zstd.isLoaded)).say(")")
   }
 
   /// Makes the metadata from the head of an answer. `trailers`: a status that gets the fields whose names

@@ -5,12 +5,12 @@ import Testing
 @testable import PenstockTransport
 
 extension Compression {
-  static let packing: [Compression] = [.gzip, .deflate]
+  static let packing: [Compression] = [.gzip, .deflate, .zstd]
 
   /// Compresses all bytes in one call.
   func compress(_ bytes: ByteView) -> ByteBuffer? {
     guard let input = ByteBuffer(copying: bytes),
-      let deflation = Compressor(self).flatMap({ Deflation(input, $0) })
+      let deflation = Compressor(self).flatMap({ Deflation.make(input, $0) })
     else { return nil }
     while true {
       switch deflation.step() {
@@ -33,7 +33,7 @@ extension Compression {
   func inflate(
     _ packed: ByteBuffer, _ limit: Int, _ most: Int, by compression: Compression = .gzip
   ) -> (String, [UInt8], steps: Int) {
-    guard let inflation = Compressor(compression).flatMap({ Inflation(packed, $0, limit: limit) })
+    guard let inflation = Compressor(compression).flatMap({ Inflation.make(packed, $0, limit: limit) })
     else { return ("no memory", [], 0) }
     var steps = 0
     while true {
@@ -118,7 +118,8 @@ extension Compression {
 
   @Test func namesAreThoseOfTheFields() {
     let known: [(String, Compression?)] = [
-      ("identity", .identity), ("GZip", .gzip), ("x-gzip", .gzip), ("Deflate", .deflate), ("br", nil),
+      ("identity", .identity), ("GZip", .gzip), ("x-gzip", .gzip), ("Deflate", .deflate), ("ZSTD", .zstd),
+      ("br", nil),
       ("", nil),
       ("gzip,deflate", nil), ("gzi", nil),
     ]
@@ -129,7 +130,10 @@ extension Compression {
     for compression in [Compression.identity] + Compression.packing {
       #expect(Compression(named: compression.name.bytes) == compression)
     }
-    #expect("\(Compression.names)" == "identity,\(Compression.packedNames)")
+    for withZstd in [false, true] {
+      let all = "\(Compression.names(withZstd: withZstd))".split(separator: ",").filter { $0 != "identity" }
+      #expect(all.joined(separator: ",") == "\(Compression.packedNames(withZstd: withZstd))")
+    }
   }
 
   @Test func malformed() throws {

@@ -96,11 +96,11 @@ def _wait_for_ready(wait: bool) -> str:
 
 
 def _compression(compression: Any) -> str:
-    if compression in ("identity", "gzip", "deflate"):
+    if compression in ("identity", "gzip", "deflate", "zstd"):
         return f'"{compression}"'
     name = {"NoCompression": "identity", "Gzip": "gzip", "Deflate": "deflate"}.get(getattr(compression, "name", ""))
     if name is None:
-        raise ValueError(f'compression must be "identity", "gzip" or "deflate", not {compression!r}')
+        raise ValueError(f'compression must be "identity", "gzip", "deflate" or "zstd", not {compression!r}')
     return f'"{name}"'
 
 
@@ -161,7 +161,7 @@ class CallKeywords:
         metadata=_about(
             "compression",
             _compression,
-            '``"identity"``, ``"gzip"``, ``"deflate"`` or a member of ``grpc.Compression``. None: the channel\'s',
+            '``"identity"``, ``"gzip"``, ``"deflate"``, ``"zstd"`` or a member of ``grpc.Compression``. None: the channel\'s',
         ),
     )
     compression_min_bytes: Optional[int] = field(

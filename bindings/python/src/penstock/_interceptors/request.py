@@ -91,7 +91,7 @@ class RequestFields(Uncopied):
 
     @property
     def compression(self) -> str:
-        """The compression of sent messages, ``"identity"``, ``"gzip"`` or ``"deflate"``; can be set."""
+        """The compression of sent messages, ``"identity"``, ``"gzip"``, ``"deflate"`` or ``"zstd"``; can be set."""
         return self._text(_raw.penstock_request_compression)
 
     @compression.setter
