@@ -207,7 +207,7 @@ def test_tls_and_channel_options(servers: Dict[str, str], certificates: Any) -> 
         given = penstock.grpc.ssl_channel_credentials(roots.encode())
         async with penstock.grpc.aio.secure_channel(servers["tls"], given, options[:1]) as channel:
             assert await channel.unary_unary(UNARY)(b"x") == b"x"
-        with pytest.warns(RuntimeWarning, match=r"grpc\.enable_http_proxy"):
+        with pytest.warns(RuntimeWarning, match=r"grpc\.http2\.bdp_probe"):
             penstock.grpc.aio.insecure_channel(servers["plain"], [("grpc.http2.bdp_probe", 1)])
         with pytest.raises(TypeError, match="grpcio can't be read"):
             penstock.grpc.aio.secure_channel(servers["tls"], grpc.ssl_channel_credentials())
