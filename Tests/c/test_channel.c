@@ -104,7 +104,7 @@ TEST(channel_options) {
       {"{\"max_receive_message_bytes\": 99999999999999999999}", NULL},
       {"{\"max_header_list_bytes\": 1023}", "an integer from 1024 to 1048576"},
       {"{\"max_header_list_bytes\": 1048577}", "max_header_list_bytes"},
-      {"{\"compression\": \"zstd\"}", "compression"},
+      {"{\"compression\": \"br\"}", "compression"},
       {"{\"tie_order\": \"random\"}", "tie_order"},
       {"{\"initial_stream_window_bytes\": 65534}", "initial_stream_window_bytes"},
       {"{\"initial_stream_window_bytes\": 2147483648}", "initial_stream_window_bytes"},

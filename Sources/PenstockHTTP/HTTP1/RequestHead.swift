@@ -4,10 +4,15 @@ import PenstockWire
 
 /// Requests that a proxy forwards. Each names the server before its path (RFC 9112 section 3.2.2).
 public struct ForwardedRequests {
+  /// The host and the port of the server.
+  let server: ByteBuffer
   /// The value of "proxy-authorization"; nil: the proxy is given none.
   let credentials: ByteBuffer?
 
-  public init(credentials: ByteBuffer?) { self.credentials = credentials }
+  public init(to server: ByteBuffer, credentials: ByteBuffer?) {
+    self.server = server
+    self.credentials = credentials
+  }
 }
 
 /// Writes the head of a request (RFC 9112 sections 3 and 5) from the fields that a framing has added.
@@ -45,14 +50,14 @@ struct RequestHead {
   /// Appends the head, in which `flaw` has found no flaw. False: no memory.
   func write(_ body: Body, _ forwarded: ForwardedRequests? = nil, into out: ByteBuffer) -> Bool {
     var size = method.count + path.count + authority.count + 96
-    if let forwarded { size += authority.count + (forwarded.credentials?.count ?? 0) + 32 }
+    if let forwarded { size += forwarded.server.count + (forwarded.credentials?.count ?? 0) + 32 }
     for index in 0..<fields.count { size += fields.name(at: index).count + fields.value(at: index).count + 4 }
     guard let space = out.spare(atLeast: size) else { return false }
     var at = put(method, in: space, 0)
     at = put(" ", in: space, at)
-    if forwarded != nil {
+    if let forwarded {
       at = put("http://", in: space, at)
-      at = put(authority, in: space, at)
+      at = put(forwarded.server.view, in: space, at)
     }
     at = put(path, in: space, at)
     at = put(" HTTP/1.1\r\nhost: ", in: space, at)

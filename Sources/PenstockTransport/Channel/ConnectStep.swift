@@ -135,24 +135,29 @@ class Destination: ConnectionSettings {
 
   /// The dialogue with the proxy; nil: there is none.
   private func proxyStep(to endpoint: Endpoint) -> ConnectStep? {
-    guard let proxy, forwarding(to: endpoint) == nil else { return nil }
-    let aim: ProxyAim
-    switch (endpoint.way, target.location) {
-    case (.straight, _): return nil
-    case (.named, .name(let host, let port)): aim = .name(host, port: port)
-    case (.through, _), (.named, .addresses): aim = .address(endpoint.address)
-    }
+    guard let (proxy, aim) = asked(for: endpoint), forwarding(to: endpoint) == nil else { return nil }
     switch proxy.kind {
     case .http: return TunnelStep(aim, proxy, userAgent)
     case .socks: return SocksStep(aim, proxy)
     }
   }
 
-  /// How requests to the endpoint are written if a proxy of HTTP forwards each of them; nil: none does.
+  /// How requests to the endpoint are written if a proxy of HTTP forwards each of them (RFC 9112 section 3.2.2); nil: none
+  /// does.
   func forwarding(to endpoint: Endpoint) -> ForwardedRequests? {
-    guard let proxy, case .http = proxy.kind, endpoint.way == .named, tls == nil, http != .http2 else {
-      return nil
+    guard endpoint.way == .named, tls == nil, http != .http2, let (proxy, aim) = asked(for: endpoint),
+      case .http = proxy.kind
+    else { return nil }
+    return ForwardedRequests(to: aim.text, credentials: proxy.basicCredentials())
+  }
+
+  /// The proxy to the endpoint, and the server that it is asked for; nil: there is no proxy.
+  private func asked(for endpoint: Endpoint) -> (Proxy, ProxyAim)? {
+    guard let proxy else { return nil }
+    switch (endpoint.way, target.location) {
+    case (.straight, _): return nil
+    case (.named, .name(let host, let port)): return (proxy, .name(host, port: port))
+    case (.through, _), (.named, .addresses): return (proxy, .address(endpoint.address))
     }
-    return ForwardedRequests(credentials: proxy.basicCredentials())
   }
 }

@@ -1,3 +1,4 @@
+import CMemory
 import CZlib
 import PenstockLoop
 import PenstockWire
@@ -36,11 +37,18 @@ class ZlibCoder: Coder {
   private static let most = 1 << 30
 
   /// It is allocated separately, because zlib checks that its address does not change.
-  fileprivate final let stream = UnsafeMutablePointer<z_stream>.allocate(capacity: 1)
+  fileprivate final let stream: UnsafeMutablePointer<z_stream>
 
-  fileprivate override init() { stream.initialize(to: z_stream()) }
+  /// Takes over memory that `newStream` has made.
+  fileprivate init(_ stream: UnsafeMutablePointer<z_stream>) { self.stream = stream }
 
-  deinit { stream.deallocate() }
+  deinit { cm_free(stream) }
+
+  fileprivate static func newStream() -> UnsafeMutablePointer<z_stream>? {
+    let memory = cm_alloc(MemoryLayout<z_stream>.size)?.bindMemory(to: z_stream.self, capacity: 1)
+    memory?.initialize(to: z_stream())
+    return memory
+  }
 
   fileprivate final func call(
     _ input: ByteView, _ space: UnsafeMutableRawBufferPointer,
@@ -70,7 +78,7 @@ class ZlibCoder: Coder {
 final class ZlibPacker: ZlibCoder {
   /// `windowBits`: zlib's sign for the size of its window and for the format around its data. nil: no memory.
   static func make(windowBits: Int32) -> ZlibPacker? {
-    let packer = ZlibPacker()
+    guard let packer = newStream().map({ ZlibPacker($0) }) else { return nil }
     return penstock_deflate_init(packer.stream, windowBits) == Z_OK ? packer : nil
   }
 
@@ -87,13 +95,13 @@ final class ZlibUnpacker: ZlibCoder {
   /// (RFC 1952 section 2.2).
   private let hasMembers: Bool
 
-  private init(hasMembers: Bool) {
+  private init(_ stream: UnsafeMutablePointer<z_stream>, hasMembers: Bool) {
     self.hasMembers = hasMembers
-    super.init()
+    super.init(stream)
   }
 
   static func make(windowBits: Int32, hasMembers: Bool) -> ZlibUnpacker? {
-    let unpacker = ZlibUnpacker(hasMembers: hasMembers)
+    guard let unpacker = newStream().map({ ZlibUnpacker($0, hasMembers: hasMembers) }) else { return nil }
     return penstock_inflate_init(unpacker.stream, windowBits) == Z_OK ? unpacker : nil
   }
 

@@ -311,6 +311,11 @@ def test_requests_of_http_1_are_forwarded(connect_server: Tuple[str, List[str]])
         assert proxy.heads[0].startswith(f"POST http://{NAME}:80{path} HTTP/1.1\r\nhost: {NAME}:80\r\n")
         # This proxy passes the later requests of a connection on as they are.
         assert heads == [f"{path} {NAME}:80", f"http://{NAME}:80{path} {NAME}:80"]
+        # The authority of a request does not change where it goes.
+        with through(proxy, f"{NAME}:80", user="some:secret", protocol="connect", authority="other.invalid") as channel:
+            assert unary(channel) == b"x"
+        assert proxy.asked.pop() == f"GET {NAME}:80"
+        assert heads.pop() == "/penstock.Echo/Unary other.invalid"
         # Through a SOCKS proxy, and to addresses, requests go as they go without a proxy.
         for target, scheme in ((f"{NAME}:80", "socks5h"), (f"ipv4:{server}", "http")):
             with through(proxy, target, scheme, "some:secret", protocol="connect") as channel:

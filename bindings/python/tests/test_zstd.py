@@ -45,7 +45,7 @@ class Server(http.server.ThreadingHTTPServer):
 
     def __init__(self) -> None:
         self.answer = b""
-        # The encoding of each request, the encodings that its client accepts, and the size of its message on the wire.
+        # The encoding of each request, the encodings that its client accepts, and the size of its message as sent.
         self.seen: List[Tuple[str, str, int]] = []
         super().__init__(("127.0.0.1", 0), Handler)
         self.target = f"127.0.0.1:{self.server_port}"
@@ -102,7 +102,8 @@ def zstd_server() -> Iterator[Server]:
 
 
 def channel_to(server: Server, protocol: str = "connect", **options: Any) -> penstock.Channel:
-    return penstock.Channel(server.target, tls=False, options={"protocol": protocol, "compression": "zstd", **options})
+    options = {"protocol": protocol, "compression": "zstd", **options}
+    return penstock.Channel(server.target, tls=False, options=options)
 
 
 @pytest.mark.parametrize("protocol", ["connect", "grpc-web"])
@@ -172,9 +173,9 @@ def test_answers_with_several_frames_and_of_the_largest_size(zstd_server: Server
 
 
 def test_a_server_without_it_says_so(server: str) -> None:
-    with penstock.Channel(server, tls=False, options={"compression": "zstd"}) as channel:
-        with pytest.raises(penstock.RpcError, match="grpc-encoding") as caught:
-            unary(channel, b"abc" * 100)
+    channel = penstock.Channel(server, tls=False, options={"compression": "zstd"})
+    with channel, pytest.raises(penstock.RpcError, match="grpc-encoding") as caught:
+        unary(channel, b"abc" * 100)
     assert caught.value.code() is StatusCode.INTERNAL
 
 
@@ -196,9 +197,7 @@ def test_a_system_without_the_library(tmp_path: Path) -> None:
     """It is loaded only where a program asks for it."""
     (tmp_path / "libzstd.so.1").write_text("no library")
     environment: Dict[str, str] = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", ASKED, penstock.load()], env=environment, capture_output=True, text=True, timeout=60, check=True
-    )
-    assert done.stdout.splitlines() == [
-        "$.compression: the system has no libzstd.so.1 (PENSTOCK_E_UNSUPPORTED)"
-    ] * 2, done.stdout + done.stderr
+    command = [sys.executable, "-c", ASKED, penstock.load()]
+    told = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True).stdout
+    words = "$.compression: the system has no libzstd.so.1 (PENSTOCK_E_UNSUPPORTED)"
+    assert told.splitlines() == [words, words]
