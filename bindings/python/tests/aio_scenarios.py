@@ -17,9 +17,7 @@ Scenario = Callable[[Any], Awaitable[Any]]
 SCENARIOS: Dict[str, Scenario] = {}
 
 UNARY, SERVER, CLIENT, BIDI = (f"/penstock.Echo/{name}" for name in ("Unary", "ServerStream", "ClientStream", "Bidi"))
-PROBE, HANG, HANG_STREAM, STREAM = (
-    f"/penstock.Probe/{name}" for name in ("Unary", "Hang", "HangStream", "Stream")
-)
+PROBE, HANG, HANG_STREAM, STREAM = (f"/penstock.Probe/{name}" for name in ("Unary", "Hang", "HangStream", "Stream"))
 
 
 def scenario(function: Scenario) -> Scenario:

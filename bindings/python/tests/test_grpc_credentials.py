@@ -14,8 +14,8 @@ import grpc
 import pytest
 
 import penstock.grpc
-from helpers import eventually
 from grpc_scenarios import raised
+from helpers import eventually
 
 USER: contextvars.ContextVar[str] = contextvars.ContextVar("USER", default="nobody")
 

@@ -312,7 +312,9 @@ def test_requests_of_http_1_are_forwarded(connect_server: Tuple[str, List[str]])
         # This proxy passes the later requests of a connection on as they are.
         assert heads == [f"{path} {NAME}:80", f"http://{NAME}:80{path} {NAME}:80"]
         # The authority of a request does not change where it goes.
-        with through(proxy, f"{NAME}:80", user="some:secret", protocol="connect", authority="other.invalid") as channel:
+        with through(
+            proxy, f"{NAME}:80", user="some:secret", protocol="connect", authority="other.invalid"
+        ) as channel:
             assert unary(channel) == b"x"
         assert proxy.asked.pop() == f"GET {NAME}:80"
         assert heads.pop() == "/penstock.Echo/Unary other.invalid"

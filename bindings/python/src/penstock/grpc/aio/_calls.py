@@ -182,9 +182,7 @@ class Call(Uncopied):
         return f"<penstock.grpc.aio.{type(self).__name__} {self._running.method}, {state}>"
 
 
-def tell_all(
-    callbacks: Iterable[Callable[[Any], object]], call: object, loop: Any
-) -> None:
+def tell_all(callbacks: Iterable[Callable[[Any], object]], call: object, loop: Any) -> None:
     """Calls each of ``callbacks``. The exception of one keeps nothing from the others."""
     for callback in callbacks:
         try:
