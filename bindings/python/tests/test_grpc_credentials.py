@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Set
 
 import grpc
 import pytest
@@ -100,11 +100,16 @@ def report(context: Any) -> Any:
     raise LookupError("no token")
 
 
+def python_threads() -> Set[threading.Thread]:
+    """The threads that Python has started; not those of grpcio's core, from which Python was called."""
+    return {thread for thread in threading.enumerate() if type(thread) is threading.Thread}
+
+
 @pytest.mark.parametrize("answer", [fail, report, lambda context: (("Bad", "é"),)])
 def test_plugins_that_fail(certificates: Path, servers: Dict[str, str], answer: Callable[[Any], Any]) -> None:
     outcomes = []
     for module in (grpc, penstock.grpc):
-        threads = set(threading.enumerate())
+        before = python_threads()
         with secure(module, certificates, servers["tls"]) as channel:
             credentials = module.metadata_call_credentials(Plugin(answer))
             unary = channel.unary_unary("/penstock.Echo/Unary")
@@ -113,7 +118,7 @@ def test_plugins_that_fail(certificates: Path, servers: Dict[str, str], answer: 
             outcomes[-1] += [future.exception(timeout=20) is future, future.code()]
             if module is grpc:
                 # A close of grpcio's channel may hang if the thread of a plug-in is still telling of its failure.
-                eventually(lambda: set(threading.enumerate()) <= threads)  # noqa: B023
+                eventually(lambda: python_threads() <= before)  # noqa: B023
     assert outcomes[0] == outcomes[1]
     assert future.__cause__ is not None
 

@@ -161,7 +161,7 @@ class CallKeywords:
         metadata=_about(
             "compression",
             _compression,
-            '``"identity"``, ``"gzip"``, ``"deflate"``, ``"zstd"`` or one of ``grpc.Compression``. None: the channel\'s',
+            '``"identity"``, ``"gzip"``, ``"deflate"``, ``"zstd"`` or of ``grpc.Compression``. None: the channel\'s',
         ),
     )
     compression_min_bytes: Optional[int] = field(
