@@ -8,14 +8,16 @@ import pty
 import select
 import signal
 import subprocess
+import sys
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterator, List
 
 import pytest
 from google.protobuf import descriptor_pb2
 
 from cli_helpers import GREETER, HELLO, PROTOS, started
 from helpers import ended
+from penstock._cli.main import main
 
 BIDI = f"{GREETER}/SayHelloBidiStream"
 PIPES: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -196,8 +198,16 @@ def test_it_runs_without_other_packages(plain: str) -> None:
     )
 
 
-def test_a_closed_standard_input(plain: str) -> None:
-    command: Tuple[str, ...] = ("call", "--plaintext", *PROTOS, plain, BIDI)
-    with started(*command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert ended(process) == ("", "")
-    assert process.returncode == 0
+def test_streams_that_are_not_there(
+    plain: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As after <&- and >&- in a shell."""
+    call = ["call", "--plaintext", *PROTOS, plain]
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdin", None)
+        assert main([*call, BIDI]) == 1
+        assert capsys.readouterr().err == "penstock: the standard input is closed, and requests are read from it\n"
+        patch.setattr(sys, "stdout", None)
+        assert main([*call, HELLO]) == 0
+        assert main(["list", "-v", *PROTOS, GREETER]) == 0
+    assert capsys.readouterr() == ("", "")

@@ -15,7 +15,7 @@ from .connection import Pairs, metadata, opened, settings
 from .failure import CommandError, Exit, wrong
 from .flags import add_connection, add_output, add_rpc_header, add_schema, flag, seconds, whole
 from .messages import Messages
-from .output import Output
+from .output import Output, is_terminal
 from .report import page
 from .requests import lines_of, values
 from .results import Results
@@ -54,7 +54,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, output: Output) -> int:
     pairs = metadata([*args.header, *args.rpc_header], args.expand_headers)
     load = _load(args, pairs)
-    bar = _Bar(load) if sys.stderr.isatty() and not output.machine else None
+    bar = _Bar(load) if is_terminal(sys.stderr) and not output.machine else None
     try:
         asyncio.run(load.run(bar))
     except KeyboardInterrupt:
@@ -83,7 +83,7 @@ def _requests(args: argparse.Namespace, schema: schemas.Schema) -> Tuple[Any, Li
     method = schema.method(args.method)
     parse = Messages(schema).parser(method.input_type)
     given = [parse(value).SerializeToString() for value in values(lines_of(args.data))] or [b""]
-    if len(given) > 1 and not method.client_streaming:
+    if len(given) > 1 and not schemas.streams(method)[0]:
         raise wrong(f"{schemas.path(method)} ({schemas.kind(method)}) takes one request, and -d has {len(given)}")
     return method, given
 
@@ -94,7 +94,7 @@ class Load:
     def __init__(self, args: argparse.Namespace, path: str, method: Any, requests: List[bytes], pairs: Pairs) -> None:
         self._args = args
         self._path = path
-        self._kind = (bool(method.client_streaming), bool(method.server_streaming))
+        self._kind = schemas.streams(method)
         self._requests = requests
         self._options: Dict[str, Any] = {"timeout": args.max_time, "metadata": pairs}
         self._most: Optional[int] = args.requests or (None if args.duration else 1000)

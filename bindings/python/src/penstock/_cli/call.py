@@ -16,7 +16,7 @@ from .failure import CommandError, Exit, wrong
 from .flags import add_connection, add_output, add_rpc_header, add_schema, flag
 from .interceptors import loaded
 from .messages import Messages
-from .output import Output
+from .output import Output, is_terminal
 from .requests import lines_of, values
 
 HELP = "make a call: JSON in, JSON out"
@@ -113,12 +113,12 @@ class _Run:
             (False, True): channel.unary_stream,
             (True, True): channel.stream_stream,
         }
-        bound = kinds[method.client_streaming, method.server_streaming](
+        bound = kinds[schemas.streams(method)](
             schemas.path(method),
             lambda message: message.SerializeToString(),
             self._messages.decoder(method.output_type),
         )
-        requests: Any = self._requests() if method.client_streaming else self._request()
+        requests: Any = self._requests() if schemas.streams(method)[0] else self._request()
         if self._args.verbose:
             self._sent()
         call: Call = bound(
@@ -145,7 +145,7 @@ class _Run:
 
     def _requests(self) -> Iterator[Any]:
         data = "@" if self._args.data is None else self._args.data
-        if data == "@" and sys.stdin.isatty():
+        if data == "@" and is_terminal(sys.stdin):
             self._output.note("Requests are read from the terminal, a JSON object a line; Ctrl-D ends them.")
         return map(self._make, values(lines_of(data)))
 
@@ -170,7 +170,7 @@ class _Run:
             if self._args.verbose:
                 self._output.note("<- headers")
                 self._fields(headers)
-        if self._method.server_streaming:
+        if schemas.streams(self._method)[1]:
             for message in call:
                 self._message(message, None)
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any, List, Sequence, TextIO
+from typing import Any, List, Optional, Sequence, TextIO
 
 
 class Output:
@@ -16,7 +16,7 @@ class Output:
 
     @property
     def is_terminal(self) -> bool:
-        return sys.stdout.isatty()
+        return is_terminal(sys.stdout)
 
     def line(self, text: str) -> None:
         """A line of the result, at once, so that the next program of a pipe has it."""
@@ -44,11 +44,14 @@ class Output:
         file = sys.stdout if result else sys.stderr
         console = _console(file)
         if console is None:
-            for line in aligned(columns, rows):
-                print(line, file=file)
-            file.flush()
+            print("\n".join(aligned(columns, rows)), file=file, flush=True)
         else:
             console.print(_rich_table(columns, rows))
+
+
+def is_terminal(stream: Optional[TextIO]) -> bool:
+    """Whether a person is at the other end of a stream, which is None if the program was started without it."""
+    return stream is not None and stream.isatty()
 
 
 def aligned(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> List[str]:
@@ -69,7 +72,7 @@ def aligned(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> List[str]:
 
 def _console(file: TextIO) -> Any:
     """A console of rich; None where it is not installed, or if nobody looks."""
-    if not file.isatty():
+    if not is_terminal(file):
         return None
     try:
         from rich.console import Console

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
-from typing import Any, List, Protocol, Set
+from typing import Any, List, Protocol, Set, Tuple
 
 from .. import Channel
 from . import protobuf
@@ -145,4 +145,12 @@ def path(method: Any) -> str:
 def kind(method: Any) -> str:
     """The kind of a method: unary, client stream, server stream or bidi."""
     kinds = {(False, False): "unary", (True, False): "client stream", (False, True): "server stream"}
-    return kinds.get((method.client_streaming, method.server_streaming), "bidi")
+    return kinds.get(streams(method), "bidi")
+
+
+def streams(method: Any) -> Tuple[bool, bool]:
+    """Whether a method has a stream of requests, and one of responses."""
+    # Older versions of protobuf have these in the proto only.
+    proto = protobuf.runtime().descriptor_pb2.MethodDescriptorProto()
+    method.CopyToProto(proto)
+    return proto.client_streaming, proto.server_streaming

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, Tuple
 
+from . import protobuf
+
 # What JSON has for types of protobuf that it writes in a way of their own.
 _SPECIAL: Dict[str, Any] = {
     "google.protobuf.Any": {"@type": "type.googleapis.com/google.protobuf.Empty", "value": {}},
@@ -34,8 +36,8 @@ def _field(field: Any, within: Tuple[str, ...]) -> Any:
     if entry is not None and entry.GetOptions().map_entry:
         key, value = entry.fields
         return {str(_value(key, within)).lower(): _value(value, within)}
-    # Older versions of protobuf have labels instead.
-    is_repeated = field.is_repeated if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED
+    # Older versions of protobuf have labels instead, of which 3 is "repeated".
+    is_repeated = field.is_repeated if hasattr(field, "is_repeated") else field.label == 3
     return [_value(field, within)] if is_repeated else _value(field, within)
 
 
@@ -44,9 +46,10 @@ def _value(field: Any, within: Tuple[str, ...]) -> Any:
         return template(field.message_type, within)
     if field.enum_type is not None:
         return field.enum_type.values[0].name
-    if field.cpp_type == field.CPPTYPE_STRING:
+    types = protobuf.runtime().descriptor.FieldDescriptor
+    if field.cpp_type == types.CPPTYPE_STRING:
         return ""
-    if field.cpp_type == field.CPPTYPE_BOOL:
+    if field.cpp_type == types.CPPTYPE_BOOL:
         return False
     # 64 bits are a string in JSON.
-    return "0" if field.cpp_type in (field.CPPTYPE_INT64, field.CPPTYPE_UINT64) else 0
+    return "0" if field.cpp_type in (types.CPPTYPE_INT64, types.CPPTYPE_UINT64) else 0
