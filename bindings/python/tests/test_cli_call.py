@@ -250,6 +250,22 @@ def test_a_url_and_http2(peer: Any) -> None:
     assert printed(*call) == '{"message": "Hello, you!"}\n'
 
 
+@pytest.mark.parametrize("compression", ["gzip", "deflate"])
+def test_compression(plain: str, compression: str) -> None:
+    name = "x" * 2000
+    flags = ("call", "--json", "--plaintext", "--compression", compression, "-d", f'{{"name": "{name}"}}')
+    (*_, message, end) = cli(*flags, plain, HELLO).records
+    assert message["message"]["message"] == f"Hello, {name}!"
+    assert end["stats"]["sent"]["compressed_bytes"] < 1000
+
+
+def test_a_proxy_that_is_not_there(plain: str) -> None:
+    flags = ("call", "--plaintext", *YOU, *PROTOS)
+    said = refused(64 + 14, *flags, "--proxy", "http://127.0.0.1:1", plain, HELLO)
+    assert "127.0.0.1:1" in said
+    assert "--proxy ftp://x: " in refused(2, *flags, "--proxy", "ftp://x", plain, HELLO)
+
+
 def test_a_unix_socket(tmp_path: Path) -> None:
     from helpers import Peer
 

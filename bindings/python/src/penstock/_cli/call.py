@@ -47,7 +47,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     flag(
         parser,
         "compression",
-        choices=("identity", "gzip", "deflate"),
+        choices=("identity", "gzip", "deflate", "zstd"),
         help="the compression of the requests (default: identity)",
     )
     flag(parser, "wait-for-ready", action="store_true", help="wait for a connection, however often connecting fails")

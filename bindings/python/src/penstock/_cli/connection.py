@@ -45,6 +45,7 @@ _FLAGS = {
     "$.authority": "authority",
     "$.user_agent": "user_agent",
     "$.http": "http",
+    "$.proxy": "proxy",
 }
 
 
@@ -61,6 +62,7 @@ def _options(args: argparse.Namespace) -> Dict[str, Any]:
         "protocol": args.protocol,
         "http": args.http,
         "authority": args.authority,
+        "proxy": args.proxy,
         "user_agent": args.user_agent,
         "connect_timeout_ms": _ms(args.connect_timeout),
         "keepalive_time_ms": _ms(args.keepalive_time),

@@ -93,6 +93,12 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
         help="the protocol of the calls (default: grpc)",
     )
     flag(group, "http", choices=("auto", "2", "1.1"), help="the version of HTTP (default: auto)")
+    flag(
+        group,
+        "proxy",
+        metavar="URL",
+        help="http://, socks5:// or socks5h:// and the proxy that connects; environment: the one that it names",
+    )
     flag(group, "user-agent", metavar="TEXT", help="the text before penstock/VERSION in the user agent")
     flag(
         group,
