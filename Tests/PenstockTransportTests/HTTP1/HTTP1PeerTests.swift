@@ -221,7 +221,7 @@ import Testing
     defer { server.stop() }
     let client = try #require(http1Client(server.target))
     if whole {
-      let answer = client.unary("/a.B/C", [UInt8](repeating: 1, count: 1_000_000))
+      let answer = client.unary("/a.B/C", [UInt8](repeating: 1, count: 4_000_000))
       #expect(answer.code == .ok && answer.message == [9], "\(answer.words)")
     } else {
       let call = client.make("/a.B/C", .clientStream)
