@@ -91,6 +91,8 @@ public enum Compression: String, Sendable, CaseIterable {
   case identity
   case gzip
   case deflate
+  /// Needs the system's libzstd.so.1, which is loaded then.
+  case zstd
 }
 
 /// Whether calls keep a trace of their events.

@@ -36,6 +36,11 @@ public struct ChannelOptions: Sendable, Hashable {
   public var http1IdleTimeout: Duration?
   /// The authority of the requests.
   public var authority: String?
+  /// The proxy that connects to the server, a URL such as "http://user:password@host:port" or "socks5://host:port";
+  /// "environment": the one that the process's environment variables name.
+  public var proxy: String?
+  /// The hosts that are reached without the proxy: names, domains, addresses, ranges such as "10.0.0.0/8", or "*".
+  public var noProxy: [String]?
   /// The name of the messages' encoding in the content-type, for calls that name none.
   public var contentSubtype: String?
   /// The text before "penstock/VERSION" in the user agent.
@@ -120,6 +125,8 @@ public struct ChannelOptions: Sendable, Hashable {
     text.set("http1_idle_timeout_ms", http1IdleTimeout)
     text.set(json: "tls", tls?.text)
     text.set("authority", authority)
+    text.set("proxy", proxy)
+    text.set("no_proxy", noProxy)
     text.set("content_subtype", contentSubtype)
     text.set("user_agent", userAgent)
     text.set("default_deadline_ms", defaultTimeout)

@@ -23,6 +23,9 @@ struct OptionText {
   mutating func set(_ key: String, _ value: String?) {
     if let value { member(key, Self.quoted(value)) }
   }
+  mutating func set(_ key: String, _ value: [String]?) {
+    if let value { member(key, "[\(value.map(Self.quoted).joined(separator: ","))]") }
+  }
   /// A time in milliseconds, rounded up.
   mutating func set(_ key: String, _ value: Duration?) {
     if let value { member(key, "\(value.milliseconds)") }

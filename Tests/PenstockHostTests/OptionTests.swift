@@ -39,6 +39,8 @@ import Testing
     options.http1MaxConnections = 7
     options.http1IdleTimeout = .seconds(3)
     options.authority = "example.com"
+    options.proxy = "environment"
+    options.noProxy = ["*", "10.0.0.0/8"]
     options.contentSubtype = "json"
     options.userAgent = "test"
     options.defaultTimeout = .seconds(3)
