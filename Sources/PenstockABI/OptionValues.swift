@@ -117,10 +117,13 @@ extension JSONReader {
   func hosts(_ into: (ProxyExceptions) -> Void) -> Failure? {
     var all = ProxyExceptions()
     let failure = elements { one in
-      guard let string = one.string, !string.isEmpty else {
-        return one.fail("a host, a domain or a range of addresses")
+      let expected: StaticString = "a host, a domain, an IP address, a range such as \"10.0.0.0/8\", or \"*\""
+      guard let string = one.string else { return one.fail(expected) }
+      switch all.add(string) {
+      case .added: return nil
+      case .malformed: return one.fail(expected, hasType: true)
+      case .noMemory: return Failure(.noMemory, "no memory")
       }
-      return all.add(string) ? nil : Failure(.noMemory, "no memory")
     }
     if failure == nil { into(all) }
     return failure

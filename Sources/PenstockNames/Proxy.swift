@@ -8,6 +8,14 @@ public struct Proxy {
     /// A proxy of SOCKS version 5 (RFC 1928). `looksUp`: the proxy looks up the names of servers; otherwise the client
     /// does, and gives the proxy addresses.
     case socks(looksUp: Bool)
+
+    /// The port of a URL without one: that of HTTP (RFC 9110 section 4.2.1), or that of SOCKS (RFC 1928 section 3).
+    var usualPort: UInt16 {
+      switch self {
+      case .http: 80
+      case .socks: 1080
+      }
+    }
   }
 
   public struct Login {
@@ -19,8 +27,12 @@ public struct Proxy {
   public let host: ByteBuffer
   public let port: UInt16
   public let login: Login?
-  /// The proxy's host and port, for error texts.
+  /// The value of the header "proxy-authorization" (RFC 7617); nil: there is no login.
+  public let basicCredentials: ByteBuffer?
+  /// The proxy's host and port as they were written, for error texts.
   public let name: ByteBuffer
+  /// The hosts that are reached without the proxy.
+  public var exceptions = ProxyExceptions()
 
   public enum Outcome {
     case proxy(Proxy)
@@ -31,7 +43,8 @@ public struct Proxy {
 
   private static let mostLoginBytes = 255
 
-  public static func parse(_ text: ByteView) -> Outcome {
+  /// Parses a URL. `needsScheme`: "host:port" alone is none; otherwise it means a proxy of HTTP, as in environment variables.
+  public static func parse(_ text: ByteView, needsScheme: Bool = true) -> Outcome {
     let kind: Kind
     var rest: ByteView
     if let found = Target.after("http://", text) {
@@ -40,6 +53,8 @@ public struct Proxy {
       (kind, rest) = (.socks(looksUp: false), found)
     } else if let found = Target.after("socks5h://", text) {
       (kind, rest) = (.socks(looksUp: true), found)
+    } else if !needsScheme, !hasScheme(text) {
+      (kind, rest) = (.http, text)
     } else {
       return .failed("it begins neither with \"http://\" nor with \"socks5://\" nor with \"socks5h://\"")
     }
@@ -52,15 +67,15 @@ public struct Proxy {
     }
     var login: Login?
     if let at = rest.lastIndex(of: 0x40) {
-      switch parseLogin(ByteView(rebasing: rest[..<at])) {
+      switch parseLogin(ByteView(rebasing: rest[..<at]), kind) {
       case .failed(let words): return .failed(words)
       case .noMemory: return .noMemory
       case .login(let found): login = found
       }
       rest = ByteView(rebasing: rest[(at + 1)...])
     }
-    guard case .parts(let host, let port?, let isBracketed) = Target.split(rest) else {
-      return .failed("its host is not followed by a port (1 to 65535)")
+    guard case .parts(let host, let given, let isBracketed) = Target.split(rest) else {
+      return .failed("its port is not a number from 1 to 65535")
     }
     if isBracketed {
       guard SocketAddress(literal: host, port: 0) != nil else {
@@ -72,7 +87,20 @@ public struct Proxy {
     guard let copied = ByteBuffer(copying: host), let name = ByteBuffer(copying: rest) else {
       return .noMemory
     }
-    return .proxy(Proxy(kind: kind, host: copied, port: port, login: login, name: name))
+    var credentials: ByteBuffer?
+    if let login {
+      credentials = basic(login)
+      if credentials == nil { return .noMemory }
+    }
+    return .proxy(
+      Proxy(
+        kind: kind, host: copied, port: given ?? kind.usualPort, login: login, basicCredentials: credentials,
+        name: name))
+  }
+
+  private static func hasScheme(_ text: ByteView) -> Bool {
+    guard let colon = text.firstIndex(of: 0x3A), text.count - colon > 2 else { return false }
+    return text[colon + 1] == 0x2F && text[colon + 2] == 0x2F
   }
 
   private enum ParsedLogin {
@@ -82,7 +110,7 @@ public struct Proxy {
   }
 
   /// Parses "user:password", each percent-encoded.
-  private static func parseLogin(_ text: ByteView) -> ParsedLogin {
+  private static func parseLogin(_ text: ByteView, _ kind: Kind) -> ParsedLogin {
     let colon = text.firstIndex(of: 0x3A) ?? text.count
     guard let user = ByteBuffer(capacity: text.count), let password = ByteBuffer(capacity: text.count) else {
       return .noMemory
@@ -97,20 +125,20 @@ public struct Proxy {
     if user.count > mostLoginBytes || password.count > mostLoginBytes {
       return .failed("its user or password is longer than 255 bytes")
     }
-    if user.view.contains(0x3A) {
+    if case .http = kind, user.view.contains(0x3A) {
       return .failed("its user has a colon, which no proxy can tell from the password")
     }
     return .login(Login(user: user, password: password))
   }
 
-  /// The value of the header "proxy-authorization" (RFC 7617); nil: there is no login, or no memory.
-  public func basicCredentials() -> ByteBuffer? {
-    guard let login else { return nil }
+  /// nil: no memory.
+  private static func basic(_ login: Login) -> ByteBuffer? {
     let pair = ByteBuffer()
     let value = ByteBuffer()
-    let isWhole =
-      pair.append(login.user.view) && pair.append(byte: 0x3A) && pair.append(login.password.view)
-      && value.append("Basic ") && Base64.encode(pair.view, padded: true, into: value)
-    return isWhole ? value : nil
+    guard pair.append(login.user.view), pair.append(byte: 0x3A), pair.append(login.password.view),
+      value.append("Basic "),
+      withExtendedLifetime(pair, { Base64.encode(pair.view, padded: true, into: value) })
+    else { return nil }
+    return value
   }
 }

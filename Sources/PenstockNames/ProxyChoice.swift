@@ -15,15 +15,24 @@ public enum ProxyChoice {
     case noMemory
   }
 
-  /// Finds the proxy for a channel to `host`. `exceptions`: the hosts that need no proxy, besides those of the
+  /// Finds the proxy for a channel to `target`. `exceptions`: the hosts that need no proxy, besides those of the
   /// environment.
-  public func find(host: ByteView, hasTLS: Bool, _ exceptions: ProxyExceptions) -> Found {
-    if exceptions.covers(host) { return .proxy(nil) }
+  public func find(_ target: Target, hasTLS: Bool, _ exceptions: ProxyExceptions) -> Found {
+    let found: Found
     switch self {
     case .none: return .proxy(nil)
-    case .given(let proxy): return .proxy(proxy)
-    case .environment: return ProxyChoice.inEnvironment(host, hasTLS)
+    case .given(var proxy):
+      proxy.exceptions = exceptions
+      found = .proxy(proxy)
+    case .environment: found = ProxyChoice.inEnvironment(hasTLS, exceptions)
     }
+    // The addresses of a target that has no name are judged one by one.
+    if case .proxy(let proxy?) = found, case .name(let host, let port) = target.location,
+      proxy.exceptions.covers(host.view, port: port)
+    {
+      return .proxy(nil)
+    }
+    return found
   }
 
   /// The names of the variables, in the order in which they count. "HTTP_PROXY" is not among them, because a CGI program
@@ -34,18 +43,19 @@ public enum ProxyChoice {
       : ["grpc_proxy", "http_proxy", "all_proxy", "ALL_PROXY"]
   }
 
-  private static func inEnvironment(_ host: ByteView, _ hasTLS: Bool) -> Found {
-    var exceptions = ProxyExceptions()
+  private static func inEnvironment(_ hasTLS: Bool, _ others: ProxyExceptions) -> Found {
+    var exceptions = others
     for name in ["no_grpc_proxy", "no_proxy", "NO_PROXY"] as [StaticString] {
       guard let list = value(name) else { continue }
       guard exceptions.add(list: list) else { return .noMemory }
       break
     }
-    if exceptions.covers(host) { return .proxy(nil) }
     for name in variables(hasTLS) {
       guard let text = value(name) else { continue }
-      switch Proxy.parse(text) {
-      case .proxy(let proxy): return .proxy(proxy)
+      switch Proxy.parse(text, needsScheme: false) {
+      case .proxy(var proxy):
+        proxy.exceptions = exceptions
+        return .proxy(proxy)
       case .noMemory: return .noMemory
       case .failed(let words):
         return .failed(

@@ -14,6 +14,8 @@ import Testing
     ("http://a:@p:1", "http p 1 a "),
     ("http://a@p:1", "http p 1 a "),
     ("http://a:b@c@p:1", "http p 1 a b@c"),
+    ("http://p", "http p 80 -"),
+    ("socks5h://a%3Ab:c@[::1]", "socks proxy.looksUp=true ::1 1080 a:b c"),
   ])
   func parses(_ url: String, _ expected: String) throws {
     guard case .proxy(let proxy) = withBytes(url, Proxy.parse) else {
@@ -35,7 +37,7 @@ import Testing
       return
     }
     // The example of RFC 7617 section 2.
-    #expect(proxy.basicCredentials().map(text) == "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==")
+    #expect(proxy.basicCredentials.map(text) == "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==")
   }
 
   @Test(arguments: [
@@ -63,6 +65,13 @@ import Testing
     ("2001:db8::/33", "2001:db8:8000::1", false),
     ("::/0", "10.0.0.1", false),
     ("::1", "::1", true),
+    ("[::1]", "::1", true),
+    ("[::1]:7", "::1", true),
+    ("[::1]:8", "::1", false),
+    ("10.0.0.0/8", "::ffff:10.1.2.3", true),
+    ("::ffff:10.1.2.3", "10.1.2.3", true),
+    ("example.com:7", "a.example.com", true),
+    ("example.com:8", "a.example.com", false),
     ("a, b  10.0.0.0/8,", "10.1.2.3", true),
     ("a,b", "b", true),
     ("", "b", false),
@@ -71,7 +80,7 @@ import Testing
     var exceptions = ProxyExceptions()
     let isWhole = withBytes(list) { exceptions.add(list: $0) }
     #expect(isWhole)
-    #expect(withBytes(host) { exceptions.covers($0) } == expected)
+    #expect(withBytes(host) { exceptions.covers($0, port: 7) } == expected)
   }
 
   private func withBytes<R>(_ text: String, _ body: (ByteView) -> R) -> R {

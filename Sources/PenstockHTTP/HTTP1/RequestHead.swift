@@ -61,7 +61,7 @@ struct RequestHead {
     }
     at = put(path, in: space, at)
     at = put(" HTTP/1.1\r\nhost: ", in: space, at)
-    at = put(authority, in: space, at)
+    at = put(forwarded?.server.view ?? authority, in: space, at)
     if let credentials = forwarded?.credentials {
       at = put("\r\nproxy-authorization: ", in: space, at)
       at = put(credentials.view, in: space, at)
@@ -69,6 +69,7 @@ struct RequestHead {
     for index in 0..<fields.count {
       let name = fields.name(at: index)
       if name.first == 0x3A || RequestHead.isOurs(name) { continue }
+      if forwarded != nil, bytesEqual(name, "proxy-authorization") { continue }
       at = put(0x0D, 0x0A, in: space, at)
       at = put(name, in: space, at)
       at = put(0x3A, 0x20, in: space, at)

@@ -85,7 +85,7 @@ extension ChannelOptions {
   /// Finds the proxy for a channel to `target`. A target that is no host on the network needs none.
   func proxy(for target: Target, hasTLS: Bool) -> ProxyChoice.Found {
     if case .addresses(let list) = target.location, list.first?.bytes == nil { return .proxy(nil) }
-    return proxy.find(host: target.host.view, hasTLS: hasTLS, proxyExceptions)
+    return proxy.find(target, hasTLS: hasTLS, proxyExceptions)
   }
 
   /// Whether the client looks up the target's name. If not, the proxy does.

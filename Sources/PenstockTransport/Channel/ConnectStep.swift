@@ -80,6 +80,8 @@ class Destination: ConnectionSettings {
   /// The proxy of the channel's connections; nil: none.
   final let proxy: Proxy?
   private final let userAgent: ByteBuffer
+  /// Whether the requests name another server than the target. A proxy that forwards them would not pass that on.
+  private final let hasOwnAuthority: Bool
   /// The present service config: from the resolver, or otherwise from the channel's options. Driving thread
   /// only.
   final var service: ServiceConfig
@@ -94,6 +96,7 @@ class Destination: ConnectionSettings {
     self.tls = tls
     self.proxy = proxy
     self.userAgent = userAgent
+    hasOwnAuthority = options.authority != nil
     connectTimeout = options.connectTimeout
     idleTimeout = options.idleTimeout
     maxConnectionAge = options.maxConnectionAge
@@ -145,10 +148,11 @@ class Destination: ConnectionSettings {
   /// How requests to the endpoint are written if a proxy of HTTP forwards each of them (RFC 9112 section 3.2.2); nil: none
   /// does.
   func forwarding(to endpoint: Endpoint) -> ForwardedRequests? {
-    guard endpoint.way == .named, tls == nil, http != .http2, let (proxy, aim) = asked(for: endpoint),
+    guard endpoint.way == .named, tls == nil, http != .http2, !hasOwnAuthority,
+      let (proxy, aim) = asked(for: endpoint),
       case .http = proxy.kind
     else { return nil }
-    return ForwardedRequests(to: aim.text, credentials: proxy.basicCredentials())
+    return ForwardedRequests(to: aim.text, credentials: proxy.basicCredentials)
   }
 
   /// The proxy to the endpoint, and the server that it is asked for; nil: there is no proxy.

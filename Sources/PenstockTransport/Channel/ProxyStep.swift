@@ -13,7 +13,13 @@ enum ProxyAim {
   /// The host and the port, as in ":authority".
   var text: ByteBuffer {
     switch self {
-    case .address(let address): return ByteBuffer().say(address.text())
+    case .address(let address):
+      // The zone of an IPv6 address has a meaning on this host alone.
+      let written = address.text()
+      let zone = written.firstIndex(of: 0x25)
+      let end = zone.flatMap { _ in written.firstIndex(of: 0x5D) }
+      guard let zone, let end else { return ByteBuffer().say(written) }
+      return ByteBuffer().say(Array(written[..<zone] + written[end...]))
     case .name(let host, let port):
       let text = ByteBuffer()
       let isSix = host.view.contains(0x3A)
@@ -34,6 +40,8 @@ final class TunnelStep: ConnectStep {
   private let userAgent: ByteBuffer
   /// How many bytes of the answer have no end of a head among them.
   private var searched = 0
+  /// How many bytes the heads before the present one have.
+  private var taken = 0
 
   init(_ aim: ProxyAim, _ proxy: Proxy, _ userAgent: ByteBuffer) {
     self.aim = aim.text
@@ -45,7 +53,7 @@ final class TunnelStep: ConnectStep {
 
   override func begin(_ link: Link) -> Outcome {
     let head = ByteBuffer().say("CONNECT ").say(aim.view).say(" HTTP/1.1\r\nhost: ").say(aim.view)
-    if let credentials = proxy.basicCredentials() {
+    if let credentials = proxy.basicCredentials {
       head.say("\r\nproxy-authorization: ").say(credentials.view)
     }
     head.say("\r\nuser-agent: ").say(userAgent.view).say("\r\n\r\n")
@@ -53,14 +61,15 @@ final class TunnelStep: ConnectStep {
   }
 
   override func take(_ link: Link) -> Outcome {
-    while let end = endOfHead(link.input.view) {
+    while let end = endOfHead(link.input.view), taken + end <= TunnelStep.mostHeadBytes {
+      taken += end
       let outcome = read(statusLine: ByteView(rebasing: link.input.view[..<end]))
       link.input.consume(end)
       searched = 0
       if case .more = outcome { continue }
       return outcome
     }
-    return link.input.count <= TunnelStep.mostHeadBytes
+    return taken + link.input.count <= TunnelStep.mostHeadBytes
       ? .more : .failed(told("has answered with more than 16384 bytes of header"))
   }
 
@@ -80,12 +89,14 @@ final class TunnelStep: ConnectStep {
   private func read(statusLine head: ByteView) -> Outcome {
     let line = cut(cut(head, before: "\n"), before: "\r")
     guard hasPrefixIgnoringCase(line, ("http/1." as StaticString).bytes), line.count >= 12, line[8] == 0x20,
-      line[9] >= 0x31, line[9] <= 0x39
+      line[9] >= 0x31, line[9] <= 0x39, line[10...11].allSatisfy({ $0 >= 0x30 && $0 <= 0x39 }),
+      line.count == 12 || line[12] == 0x20
     else {
       return .failed(told("does not answer in HTTP/1: \"").say(printable: line, limit: 60).say("\""))
     }
     switch line[9] {
-    case 0x31: return .more
+    // 101 would change to another protocol, which nobody has asked for.
+    case 0x31 where line[10] != 0x30 || line[11] != 0x31: return .more
     case 0x32: return .done
     default:
       let words = told("has refused to connect to ").say(aim.view).say(": ")

@@ -112,6 +112,7 @@ extension CommonFraming {
     } else {
       text.say(", no content-type")
     }
+    if httpStatus == 407 { text.say("; a proxy asks for a user, or did not accept the user of its URL") }
     let status = Status(code, words: text)
     status.mayRetry = httpStatus != 200
     addAll(fields, to: status)

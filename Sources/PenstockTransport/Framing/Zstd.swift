@@ -83,7 +83,12 @@ final class ZstdUnpacker: Coder {
     var from = penstock_zstd_in(bytes: input.baseAddress, size: input.count, at: 0)
     var to = penstock_zstd_out(bytes: space.baseAddress, size: space.count, at: 0)
     let left = zstd.functions.unpack(context, &to, &from)
-    let state: State = zstd.isError(left) ? .malformed : left == 0 ? .ended : .goesOn
+    let state: State
+    if zstd.isError(left) {
+      state = zstd.functions.error_code(left) == PENSTOCK_ZSTD_NO_MEMORY ? .noMemory : .malformed
+    } else {
+      state = left == 0 ? .ended : .goesOn
+    }
     return Moved(used: from.at, made: to.at, state: state)
   }
 

@@ -12,7 +12,7 @@ import pytest
 
 import penstock
 import penstock.grpc
-from helpers import bidi, unary
+from helpers import bidi, eventually, unary
 from penstock import StatusCode
 from proxy_server import Proxy, answering, endpoints
 
@@ -127,6 +127,33 @@ def test_a_resolver_of_the_program(server: str) -> None:
         assert len(proxy.asked) == 1
 
 
+@pytest.mark.parametrize("has_proxy", [False, True])
+def test_a_resolver_that_fails_in_between(server: str, has_proxy: bool) -> None:
+    """Servers that come after a failure are used at once, through a proxy as without one."""
+    pushed = penstock.Resolver()
+    with Proxy() as proxy:
+        options = {"proxy": f"http://{proxy.address}" if has_proxy else None, "initial_backoff_ms": 86_400_000}
+        with penstock.Channel(f"{NAME}:1", tls=False, options=options, resolver=pushed) as channel:
+            pushed.push({"error": "no servers"})
+            assert "no servers" in error(channel)
+            pushed.push({"addresses": [{"address": server}]})
+            assert unary(channel, timeout=20, wait_for_ready=True) == b"x"
+            # The last good servers stay until others come.
+            pushed.push({"error": "no servers"})
+            assert unary(channel, timeout=20) == b"x"
+            pushed.push({"addresses": [{"address": "unix:/nobody/listens/here"}]})
+            eventually(lambda: refuses(channel))
+
+
+def refuses(channel: penstock.Channel) -> bool:
+    """Whether the channel has the unix socket on which nobody listens."""
+    try:
+        unary(channel, timeout=20)
+    except penstock.RpcError as caught:
+        return "unix:/nobody/listens/here" in str(caught)
+    return False
+
+
 def test_names_that_need_no_proxy(server: str) -> None:
     port = endpoints(server)[1]
     with Proxy({NAME: server, "localhost": server}) as proxy:
@@ -135,6 +162,10 @@ def test_names_that_need_no_proxy(server: str) -> None:
             (f"localhost:{port}", ["example", "*"]),
             (server, ["10.0.0.0/8", "127.0.0.0/8"]),
             (server, ["127.0.0.1"]),
+            (server, [f"127.0.0.1:{port}"]),
+            (f"localhost:{port}", [f"localhost:{port}"]),
+            (f"[::ffff:127.0.0.1]:{port}", ["127.0.0.0/8"]),
+            (f"ipv4:127.0.0.1:{port}", ["[::ffff:127.0.0.1]"]),
         ):
             with through(proxy, target, no_proxy=exceptions) as channel:
                 assert unary(channel) == b"x"
@@ -142,12 +173,26 @@ def test_names_that_need_no_proxy(server: str) -> None:
         for target, exceptions in (
             (f"localhost:{port}", ["host", "127.0.0.1", "alhost"]),
             (f"a.{NAME}:1", ["b.invalid"]),
-            (server, ["10.0.0.0/8", "127.0.0.2/32", "127.0.0.1/x", "localhost", "::1"]),
+            (server, ["10.0.0.0/8", "127.0.0.2/32", "localhost", "::1", "127.0.0.1:1"]),
         ):
             proxy.names[f"a.{NAME}"] = server
             with through(proxy, target, no_proxy=exceptions) as channel:
                 assert unary(channel) == b"x"
         assert len(proxy.asked) == 3
+    for entry in ("127.0.0.1/x", "10.0.0.0/33", "a b", "", 7):
+        with pytest.raises(penstock.Error, match=r"\$\.no_proxy\[0\]: expected a host"):
+            penstock.Channel("a:1", options={"no_proxy": [entry]})
+
+
+def test_each_address_of_a_target_may_need_a_proxy(server: str) -> None:
+    port = endpoints(server)[1]
+    with socket.socket() as held, Proxy({"127.0.0.9": server}) as proxy:
+        held.bind(("127.0.0.1", 0))
+        dead = held.getsockname()[1]
+        # Nobody listens at the first address, and only the proxy reaches the second.
+        with through(proxy, f"ipv4:127.0.0.1:{dead},127.0.0.9:{port}", no_proxy=["127.0.0.1"]) as channel:
+            assert unary(channel, timeout=20) == b"x"
+        assert proxy.asked == [f"CONNECT 127.0.0.9:{port}"]
 
 
 def test_the_environment_is_asked_only_by_option(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,6 +219,9 @@ def test_the_environment_is_asked_only_by_option(server: str, monkeypatch: pytes
         monkeypatch.setenv("grpc_proxy", f"socks5h://{proxy.address}")
         assert calls(proxy="environment")
         assert proxy.asked[-1].startswith("SOCKS")
+        monkeypatch.setenv("grpc_proxy", proxy.address)
+        assert calls(proxy="environment")
+        assert proxy.asked[-1].startswith("CONNECT")
         monkeypatch.setenv("grpc_proxy", "ftp://a:secret@b")
         with pytest.raises(penstock.Error, match='the environment variable "grpc_proxy" is no proxy') as caught:
             calls(proxy="environment")
@@ -195,6 +243,11 @@ def test_the_environment_is_asked_only_by_option(server: str, monkeypatch: pytes
         (b"HTTP/1.1 301 Moved\r\nlocation: /\r\n\r\n", "301 Moved"),
         (b"SSH-2.0-OpenSSH\r\n\r\n", 'does not answer in HTTP/1: "SSH-2.0-OpenSSH"'),
         (b"HTTP/1.1 xyz\r\n\r\n", "does not answer in HTTP/1"),
+        (b"HTTP/1.1 2zz OK\r\n\r\n", "does not answer in HTTP/1"),
+        (b"HTTP/1.1 2000\r\n\r\n", "does not answer in HTTP/1"),
+        (b"HTTP/1.1 101 Switching Protocols\r\n\r\n", "refused to connect to echo.invalid:1: 101 Switching"),
+        (b"HTTP/1.1 200 OK\r\nx: " + b"y" * 20_000 + b"\r\n\r\n", "more than 16384 bytes of header"),
+        (b"HTTP/1.1 102 Wait\r\n\r\n" * 1000, "more than 16384 bytes of header"),
         (b"HTTP/1.1 200 OK\r\n", "closed by peer during the CONNECT"),
         (b"HTTP/1.1 200 OK\r\nx: " + b"y" * 20_000, "more than 16384 bytes of header"),
         (b"", "closed by peer during the CONNECT"),
@@ -251,10 +304,9 @@ def test_no_proxy_listens() -> None:
     [
         ("proxy.example:3128", "it begins neither with"),
         ("https://proxy.example:3128", "it begins neither with"),
-        ("http://proxy.example", "not followed by a port"),
-        ("http://proxy.example:0", "not followed by a port"),
+        ("http://proxy.example:0", "its port is not a number"),
         ("http://:3128", "it has no host"),
-        ("http://a:secret@", "not followed by a port"),
+        ("http://a:secret@", "it has no host"),
         ("http://@a:1", "without a user"),
         ("http://a:b%zz@c:1", "two hexadecimal digits"),
         ("http://a%3ab:c@d:1", "its user has a colon"),
@@ -311,12 +363,20 @@ def test_requests_of_http_1_are_forwarded(connect_server: Tuple[str, List[str]])
         assert proxy.heads[0].startswith(f"POST http://{NAME}:80{path} HTTP/1.1\r\nhost: {NAME}:80\r\n")
         # This proxy passes the later requests of a connection on as they are.
         assert heads == [f"{path} {NAME}:80", f"http://{NAME}:80{path} {NAME}:80"]
-        # The authority of a request does not change where it goes.
+        # The authority of a call does not change where it goes; with an authority of its own, a channel has a tunnel.
+        with through(proxy, f"{NAME}:80", user="some:secret", protocol="connect") as channel:
+            assert unary(channel, authority="other.invalid") == b"x"
+            own = unary(channel, metadata=[("proxy-authorization", "Basic mine")])
+            assert own == b"x"
+        assert proxy.asked.pop() == f"GET {NAME}:80"
+        assert proxy.heads.pop().count("proxy-authorization") == 1
+        assert heads.pop(-2) == f"/penstock.Echo/Unary {NAME}:80"
+        heads.pop()
         with through(
             proxy, f"{NAME}:80", user="some:secret", protocol="connect", authority="other.invalid"
         ) as channel:
             assert unary(channel) == b"x"
-        assert proxy.asked.pop() == f"GET {NAME}:80"
+        assert proxy.asked.pop() == f"CONNECT {NAME}:80"
         assert heads.pop() == "/penstock.Echo/Unary other.invalid"
         # Through a SOCKS proxy, and to addresses, requests go as they go without a proxy.
         for target, scheme in ((f"{NAME}:80", "socks5h"), (f"ipv4:{server}", "http")):
@@ -332,8 +392,10 @@ def test_grpcio_s_options_of_proxies(server: str, monkeypatch: pytest.MonkeyPatc
         for options in ([("grpc.enable_http_proxy", 1)], [("grpc.http_proxy", f"http://{proxy.address}")]):
             with penstock.grpc.insecure_channel(f"{NAME}:1", options) as channel:
                 assert channel.unary_unary("/penstock.Echo/Unary")(b"x", timeout=20) == b"x"
-        with penstock.grpc.insecure_channel(server, [("grpc.enable_http_proxy", 0)]) as channel:
-            assert channel.unary_unary("/penstock.Echo/Unary")(b"x", timeout=20) == b"x"
+        given, off = ("grpc.http_proxy", f"http://{proxy.address}"), ("grpc.enable_http_proxy", 0)
+        for options in ([off], [given, off], [off, given]):
+            with penstock.grpc.insecure_channel(server, options) as channel:
+                assert channel.unary_unary("/penstock.Echo/Unary")(b"x", timeout=20) == b"x"
         assert len(proxy.asked) == 2
 
 

@@ -42,12 +42,13 @@ def _retries(options: Options, value: Any) -> None:
 
 
 def _asks_for_proxy(options: Options, value: Any) -> None:
-    if value:
-        options.setdefault("proxy", "environment")
+    options["proxy"] = options.get("proxy", "environment") if value else None
 
 
 def _proxy(options: Options, value: Any) -> None:
-    options["proxy"] = _text(value)
+    # None: the other option has said that there is no proxy.
+    if options.get("proxy", "") is not None:
+        options["proxy"] = _text(value)
 
 
 def _authority(options: Options, value: Any) -> None:
