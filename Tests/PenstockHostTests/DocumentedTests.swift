@@ -2,7 +2,7 @@ import Penstock
 import Testing
 
 /// The code of docs/swift.md. Each block of that page stands here, so that it is compiled and run.
-@Suite(.timeLimit(.minutes(1))) struct DocumentedTests {
+@Suite(.timeLimit(.minutes(5))) struct DocumentedTests {
   @Test func theCodeOfThePageIsHere() throws {
     let folders = #filePath.split(separator: "/", omittingEmptySubsequences: false).dropLast(3)
     let page = try readFile("\(folders.joined(separator: "/"))/docs/swift.md")

@@ -3,7 +3,7 @@ import Penstock
 import Testing
 
 /// Neither side runs ahead of the other: what waits between them is bounded.
-@Suite(.serialized, .timeLimit(.minutes(1))) struct PressureTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct PressureTests {
   /// The memory of this process, in bytes.
   static var resident: Int {
     guard let file = fopen("/proc/self/statm", "r") else { return 0 }
