@@ -18,7 +18,7 @@ import Testing
     ("socks5h://a%3Ab:c@[::1]", "socks proxy.looksUp=true ::1 1080 a:b c"),
   ])
   func parses(_ url: String, _ expected: String) throws {
-    guard case .proxy(let proxy) = withBytes(url, Proxy.parse) else {
+    guard case .proxy(let proxy) = withBytes(url, { Proxy.parse($0) }) else {
       Issue.record("\(url) is no proxy")
       return
     }
@@ -32,7 +32,7 @@ import Testing
   }
 
   @Test func credentials() throws {
-    guard case .proxy(let proxy) = withBytes("http://Aladdin:open%20sesame@p:1", Proxy.parse) else {
+    guard case .proxy(let proxy) = withBytes("http://Aladdin:open%20sesame@p:1", { Proxy.parse($0) }) else {
       Issue.record("no proxy")
       return
     }
