@@ -82,7 +82,7 @@ public struct Responses<Response: Sendable>: AsyncSequence, Sendable {
   let line: CallLine
   let kind: CallKind
   let codec: Codec<Response>
-  /// What cancels the call when the last reader has gone.
+  /// Cancels the call when the last reader has gone.
   let owner: any Sendable
 
   init(_ line: CallLine, _ kind: CallKind, _ codec: Codec<Response>, _ owner: any Sendable) {

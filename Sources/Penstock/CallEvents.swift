@@ -1,13 +1,13 @@
 internal import CPenstock
 
-/// What the library has told about a call, and who waits for more of it.
+/// The library's news about a call, and the tasks that wait for more of it.
 ///
 /// The library's callbacks change it on the runtime's thread, tasks read it on theirs. A wait always ends, because the end
 /// of the call ends it: a cancelled task cancels its call, and the status of a cancel can't be delayed.
 ///
 /// The library keeps one reference until its last callback has returned. A task's references don't keep the call alive.
 final class CallEvents: Sendable {
-  /// What a task may wait for.
+  /// The events that a task may wait for.
   enum Change {
     case headers
     case message

@@ -177,7 +177,7 @@ public enum TLSOptions: Sendable, Hashable {
   /// TLS that trusts these certificates, in PEM form.
   public static func roots(pem: String) -> TLSOptions { .on(Certificates(rootsPEM: pem)) }
 
-  /// What a channel trusts and shows. Each text in PEM form can also be given as a file.
+  /// The certificates that a channel trusts and shows. Each text in PEM form can also be given as a file.
   public struct Certificates: Sendable, Hashable {
     /// The certificates to trust; nil: those of the system.
     public var rootsPEM: String?

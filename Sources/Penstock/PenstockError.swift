@@ -42,7 +42,7 @@ public struct PenstockError: Error, Sendable, Hashable, CustomStringConvertible 
     public var description: String { String(cString: penstock_result_name(rawValue)) }
   }
 
-  /// What kind of error it is.
+  /// The kind of the error.
   public let code: Code
   /// Says in words what failed, where, and what was expected.
   public let message: String

@@ -3,7 +3,7 @@ import Testing
 
 /// A cancelled task cancels the call that it waits for, wherever it waits.
 @Suite(.timeLimit(.minutes(5))) struct CancellationTests {
-  /// What a task may wait for.
+  /// The events that a task may wait for.
   enum Place: String, CaseIterable, Sendable {
     case unary, clientStream, serverStream, bidi, send, headers, receive, status, response
   }

@@ -1,7 +1,7 @@
 import Penstock
 import Testing
 
-/// What happened, in order.
+/// The events, in order.
 actor Log {
   private(set) var lines: [String] = []
   func add(_ line: String) { lines.append(line) }

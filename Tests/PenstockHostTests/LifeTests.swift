@@ -2,7 +2,7 @@ import Testing
 
 @testable import Penstock
 
-/// What is made is freed: the objects of Swift, and those of the library behind them.
+/// Objects that are made are freed: the objects of Swift, and those of the library behind them.
 @Suite(.timeLimit(.minutes(5))) struct LifeTests {
   /// References that keep nothing alive.
   final class Watched: Sendable {

@@ -48,7 +48,7 @@ final class Server: Sendable {
     let folder = Certificates.shared.directory
     return try Server(["--tls", "--cert", "\(folder)/server.pem", "--key", "\(folder)/server.key"])
   }
-  /// What a channel to that server trusts.
+  /// The certificates that a channel to that server trusts.
   static var certificates: TLSOptions.Certificates {
     var certificates = TLSOptions.Certificates()
     certificates.rootsFile = "\(Certificates.shared.directory)/root.pem"

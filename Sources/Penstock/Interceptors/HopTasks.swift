@@ -143,7 +143,7 @@ final class HopTasks: Sendable {
 
   // ---- The table of callbacks ----
 
-  /// What a registration keeps.
+  /// The objects that a registration keeps.
   private final class Factory: Sendable {
     let name: String
     let make: @Sendable (InterceptedCallInfo) -> (any Interceptor)?

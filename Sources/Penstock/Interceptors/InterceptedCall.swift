@@ -17,7 +17,7 @@ public final class InterceptedCall: Sendable {
     var headers: Metadata?
     var message: InterceptedMessage?
     var status: Status?
-    /// What the hop has got as status, before the function changed it.
+    /// The status that the hop has got, before the function changed it.
     var came: Status?
     var canRestart = false
     /// The function has returned, or the call has ended without it: events pass.
@@ -263,7 +263,7 @@ public final class InterceptedCall: Sendable {
 
   // ---- The table of callbacks ----
 
-  /// What a registration keeps.
+  /// The objects that a registration keeps.
   private final class Function: Sendable {
     let name: String
     let body: @Sendable (InterceptedCall) async throws -> Void
@@ -273,7 +273,7 @@ public final class InterceptedCall: Sendable {
     }
   }
 
-  /// What a hop keeps: its call, once start has come.
+  /// The state of a hop: its call, once start has come.
   private final class Hop: Sendable {
     let function: Function
     let call = Locked<InterceptedCall?>(nil)

@@ -1,6 +1,6 @@
 internal import CPenstock
 
-/// What is registered as an interceptor, in one of three styles.
+/// An interceptor to be registered, in one of three styles.
 public struct Interception: Sendable {
   let table: @Sendable (_ name: String) -> penstock_async_interceptor
 

@@ -87,7 +87,7 @@ public struct CallStart: Sendable {
   public var metadata: Metadata
   /// The authority that is sent.
   public let authority: String
-  /// What is left until the deadline; nil: there is none.
+  /// The time that is left until the deadline; nil: there is none.
   public let timeout: Duration?
   /// The target of the channel, as the program gave it.
   public let target: String

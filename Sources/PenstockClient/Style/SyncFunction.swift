@@ -36,7 +36,7 @@ enum SyncFunction {
   /// The function has ended or answered the call, or has returned. The response is the one that it has seen; nil: none.
   case ended(SyncResponse?)
 
-  /// What the function has prepared before `next`.
+  /// The values that the function has prepared before `next`.
   struct Draft {
     /// The request message that has come; nil: there is none, or the request is a stream.
     var message: Message?

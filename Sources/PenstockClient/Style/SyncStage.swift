@@ -85,7 +85,7 @@ enum SyncStage {
     var status: UInt64 = 0
   }
 
-  /// What the function gives to the caller: messages, and behind them a status.
+  /// The function's answer to the caller: messages, and behind them a status.
   struct Given {
     var messages: [Message]
     let end: End

@@ -156,7 +156,7 @@ import Testing
   @Test func theHopOfAUnaryCall() { Self.compare(Self.stageTable(.unary), SyncTables.unary) }
   @Test func theHopOfABidiCall() { Self.compare(Self.stageTable(.bidi), SyncTables.bidi) }
 
-  /// What the kind of call decides: the way out depends on the number of requests, the way in on that of responses.
+  /// The consequences of the kind of call: the way out depends on the number of requests, the way in on that of responses.
   @Test func theHopOfTheOtherKinds() {
     for kind in [CallKind.clientStream, .serverStream] {
       let start = Self.step(.fresh, .start(9), kind).map { Self.words($0.next) }

@@ -1,4 +1,4 @@
-/// What SyncTableTests expects: for each state, the cells of the tables, each with the events that it stands for.
+/// The expectations of SyncTableTests: for each state, the cells of the tables, each with the events that it stands for.
 enum SyncTables {
   static let unary = """
     short:

@@ -20,7 +20,7 @@ import Testing
     /// Another thread asks for the end of the call at the hop, with a handle that the function has kept; the same before
     /// the hop's verdict on the event with which it has offered the function; and the driving thread carries that out.
     case endElsewhere, endAtOnce, finish
-    /// What the function does, or, while it waits in `next`, another function or a callback that runs on its thread.
+    /// The steps of the function, or, while it waits in `next`, another function or a callback that runs on its thread.
     /// `next` again is refused or not.
     case next, end, bareAnswer, answer, setMessage, returnNext, returnOther
     /// The driving thread carries out an order; the same, and the call can't begin again; the runtime ends before it.
@@ -48,7 +48,7 @@ import Testing
     // The call.
     /// The events that have come outbound: 1: start; 2, 3: that many request messages less one; 9: the half-close.
     var sent = 0
-    /// What has come from below. A hop there may put a message in front of the headers.
+    /// The events that have come from below. A hop there may put a message in front of the headers.
     var hasHeaders = false
     var messages = 0
     var hasStatus = false

@@ -30,7 +30,7 @@ class Ran(NamedTuple):
 
     @property
     def records(self) -> List[Dict[str, Any]]:
-        """What it has printed with --json."""
+        """The values that it has printed with --json."""
         assert self.err == ""
         return [json.loads(line) for line in self.out.splitlines()]
 
@@ -51,14 +51,14 @@ def cli(*argv: str, stdin: str = "") -> Ran:
 
 
 def printed(*argv: str, stdin: str = "") -> str:
-    """What a command prints that succeeds and complains of nothing."""
+    """The output of a command that succeeds and complains of nothing."""
     ran = cli(*argv, stdin=stdin)
     assert (ran.code, ran.err) == (0, ""), ran
     return ran.out
 
 
 def refused(code: int, *argv: str, stdin: str = "") -> str:
-    """What a command says, without the name before it, that ends with this exit code and has no result."""
+    """The complaint of a command, without the name before it, that ends with this exit code and has no result."""
     ran = cli(*argv, stdin=stdin)
     assert (ran.code, ran.out) == (code, ""), ran
     assert ran.err.startswith("penstock: ")

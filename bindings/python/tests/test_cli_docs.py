@@ -29,7 +29,7 @@ def commands(session: str) -> Iterator[Tuple[str, List[str]]]:
 
 
 def _joined(match: re.Match[str]) -> str:
-    """What joins a command's line with the next one: nothing, or a pipe."""
+    """The text that joins a command's line with the next one: nothing, or a pipe."""
     return " | " if match[1] == "|" else " "
 
 
@@ -63,7 +63,7 @@ class Shell:
 
 
 def same(text: str) -> List[str]:
-    """What is the same in each run: no numbers, and of blanks one where there are several."""
+    """The part that each run has in common: no numbers, and of blanks one where there are several."""
     return [re.sub(r" +", " ", re.sub(r"[\d,.]*\d", "N", line)).strip() for line in text.strip("\n").split("\n")]
 
 

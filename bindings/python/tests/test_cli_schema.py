@@ -188,7 +188,7 @@ def everything(tmp_path: Path) -> List[str]:
 
 
 def test_a_text_is_parsed_to_the_same_description(everything: List[str], tmp_path: Path) -> None:
-    """What describe prints is a .proto file again, with the same description."""
+    """The output of describe is a .proto file again, with the same description."""
     parts = ["all.of.Node", "all.of.note", "all.of.Nodes"]
     texts = [printed("describe", *everything, part) for part in parts]
     again = tmp_path / "again"

@@ -1,4 +1,4 @@
-"""What the command gives a shell: completion, and its manual page."""
+"""The parts of the command for a shell: completion, and its manual page."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from ..aio import Channel as AsyncChannel
 from . import schema as schemas
 from .connection import Pairs, metadata, opened, settings
 from .failure import CommandError, Exit, wrong
-from .flags import add_connection, add_output, add_rpc_header, add_schema, flag, seconds, whole
+from .flags import add_connection, add_method, add_output, add_rpc_header, add_schema, flag, seconds, whole
 from .messages import Messages
 from .output import Output, is_terminal
 from .report import page
@@ -24,8 +24,7 @@ HELP = "measure a method under load: percentiles, a histogram, a report in HTML"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("address", metavar="ADDRESS", help="host:port, unix:/path or a URL: docs/channel.md")
-    parser.add_argument("method", metavar="METHOD", help="package.Service/Method")
+    add_method(parser)
     flag(
         parser,
         "d",
@@ -58,7 +57,7 @@ def run(args: argparse.Namespace, output: Output) -> int:
     try:
         asyncio.run(load.run(bar))
     except KeyboardInterrupt:
-        # What has been measured so far is shown all the same.
+        # The figures so far are shown all the same.
         _show(args, load, output)
         raise
     finally:

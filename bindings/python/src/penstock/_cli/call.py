@@ -13,7 +13,7 @@ from . import schema as schemas
 from . import trace
 from .connection import Pairs, advice, metadata, opened, shown_pairs
 from .failure import CommandError, Exit, wrong
-from .flags import add_connection, add_output, add_rpc_header, add_schema, flag
+from .flags import add_connection, add_method, add_output, add_rpc_header, add_schema, flag
 from .interceptors import loaded
 from .messages import Messages
 from .output import Output, is_terminal
@@ -23,8 +23,7 @@ HELP = "make a call: JSON in, JSON out"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("address", metavar="ADDRESS", help="host:port, unix:/path or a URL: docs/channel.md")
-    parser.add_argument("method", metavar="METHOD", help="package.Service/Method")
+    add_method(parser)
     flag(
         parser,
         "d",

@@ -127,7 +127,7 @@ def shown_pairs(pairs: Iterable[Tuple[str, Union[str, bytes]]]) -> Dict[str, Lis
     return view
 
 
-# What to do about failures of connecting, by the library's words for them.
+# Advice about failures of connecting, by the library's words for them.
 _ADVICE = {
     "the peer does not speak TLS": "for a server without TLS: --plaintext",
     "may want TLS": "for a server with TLS: no --plaintext",
@@ -140,5 +140,5 @@ _ADVICE = {
 
 
 def advice(message: str) -> Optional[str]:
-    """What to do about a failure of connecting; None if nothing is known."""
+    """Advice about a failure of connecting; None if nothing is known."""
     return next((flag for words, flag in _ADVICE.items() if words in message), None)

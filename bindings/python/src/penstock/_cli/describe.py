@@ -70,7 +70,7 @@ def _file(found: Any) -> Any:
 
 
 def _what(found: Any) -> str:
-    """What a description describes."""
+    """The kind of a description."""
     if hasattr(found, "methods"):
         return "service"
     if hasattr(found, "containing_service"):

@@ -133,7 +133,7 @@ def _connected(channel: Channel, timeout: float) -> Connectivity:
 
 
 def _told(event: ConnectionEvent) -> str:
-    """What an event means, in words."""
+    """The meaning of an event, in words."""
     kinds, at = ConnectionEventKind, event.address or event.target
     why = f": {event.message}" if event.message else ""
     told = {
@@ -157,7 +157,7 @@ def _view(event: ConnectionEvent) -> Dict[str, Any]:
 
 
 def _asked(args: argparse.Namespace, channel: Channel) -> Dict[str, str]:
-    """What a server tells of itself: its certificate, whether it serves, and its versions of reflection."""
+    """The facts that a server tells of itself: its certificate, whether it serves, and its versions of reflection."""
     options: Dict[str, Any] = {"metadata": metadata(args.header, args.expand_headers), "timeout": args.max_time or 30}
     found: Dict[str, str] = {}
     check = channel.unary_unary(f"{SERVICE}/Check", request, status)

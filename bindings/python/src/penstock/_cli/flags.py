@@ -64,7 +64,7 @@ def whole(text: str) -> int:
     return value
 
 
-# What argparse calls the values in its errors.
+# The names of values in argparse's errors.
 seconds.__name__ = "number of seconds"
 whole.__name__ = "whole number above 0"
 
@@ -73,6 +73,11 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("output")
     flag(group, "json", action="store_true", help="print lines of JSON, for programs")
     flag(group, "v", "verbose", action="store_true", help="print headers, trailers and times, too")
+
+
+def add_method(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("address", metavar="ADDRESS", help="host:port, unix:/path or a URL: docs/channel.md")
+    parser.add_argument("method", metavar="METHOD", help="package.Service/Method")
 
 
 def add_connection(parser: argparse.ArgumentParser) -> None:

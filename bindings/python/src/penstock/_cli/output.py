@@ -1,4 +1,4 @@
-"""What a command prints: for people, prettier in a terminal where rich is installed, or as lines of JSON."""
+"""The output of a command: for people, prettier in a terminal where rich is installed, or as lines of JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What calls under load have shown: their times and their statuses."""
+"""The results of calls under load: their times and their statuses."""
 
 from __future__ import annotations
 

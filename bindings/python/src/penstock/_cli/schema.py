@@ -126,7 +126,7 @@ class Schema:
 
 
 def _near(name: str, known: List[str]) -> str:
-    """What may have been meant."""
+    """The names that may have been meant."""
     if not known:
         return "; it has none"
     if name in known:

@@ -6,7 +6,7 @@ from typing import Any, Dict, Tuple
 
 from . import protobuf
 
-# What JSON has for types of protobuf that it writes in a way of their own.
+# The JSON of the types of protobuf that have a form of their own.
 _SPECIAL: Dict[str, Any] = {
     "google.protobuf.Any": {"@type": "type.googleapis.com/google.protobuf.Empty", "value": {}},
     "google.protobuf.Duration": "0s",
