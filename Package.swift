@@ -124,6 +124,7 @@ let package = Package(
     .systemLibrary(name: "CZlib"),
     .systemLibrary(name: "CZstd"),
     .systemLibrary(name: "CVersion"),
+    .systemLibrary(name: "CLibraries"),
     .target(name: "PenstockWire", dependencies: ["CMemory", "CSystem"], swiftSettings: swift),
     .target(name: "PenstockNames", dependencies: ["PenstockWire", "CSystem"], swiftSettings: small),
     .target(
@@ -175,7 +176,8 @@ let package = Package(
         "PenstockReady", "PenstockClient", "PenstockTransport", "PenstockHTTP", "PenstockLink",
         "PenstockChannel", "PenstockCall", "PenstockLoop",
         "PenstockNames",
-        "PenstockWire", "CMemory", "CSystem", "CJansson", "CVersion", "CPenstock",
+        "PenstockWire", "CMemory", "CSystem", "CJansson", "CVersion", "CLibraries",
+        "CPenstock",
       ]
         + shimmed,
       swiftSettings: small),

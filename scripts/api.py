@@ -39,7 +39,7 @@ def flaws_of_name(returns: str, name: str, parameters: str) -> list[str]:
         flaws.append(f"{name}: a getter has the name of the value")
     if name.endswith("_json") and not re.search(r"_(from|set)_json$", name):
         kept = returns == "const char *" and re.fullmatch(r"const penstock_(reply|error) \*\w+", parameters)
-        given = returns == "penstock_result" and parameters.endswith(", char **json")
+        given = returns == "penstock_result" and re.search(r"(^|, )char \*\*json$", parameters)
         if not kept and not given:
             flaws.append(f"{name}: neither returns what a reply or an error keeps nor ends with char **json")
     return flaws

@@ -160,6 +160,16 @@ public func penstock_version() -> UnsafePointer<CChar>! { Version.text }
 @_cdecl("penstock_version_number") @implementation
 public func penstock_version_number() -> UInt32 { UInt32(PENSTOCK_VERSION_NUMBER) }
 
+@_cdecl("penstock_version_json") @implementation
+public func penstock_version_json(_ text: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>!)
+  -> penstock_result
+{
+  guard let text else { return PENSTOCK_E_INVALID_ARGUMENT }
+  guard let made = Version.json().text() else { return PENSTOCK_E_NO_MEMORY }
+  text.pointee = made
+  return PENSTOCK_OK
+}
+
 @_cdecl("penstock_free") @implementation
 public func penstock_free(_ memory: UnsafeMutableRawPointer!) { free(memory) }
 

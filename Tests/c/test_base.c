@@ -27,6 +27,25 @@ TEST(base_version) {
   CHECK(PENSTOCK_VERSION[length] == 0 || strcmp(&PENSTOCK_VERSION[length], "-dev") == 0);
 }
 
+TEST(base_version_json) {
+  char *json = NULL;
+  OK(penstock_version_json(&json));
+  REQUIRE(json != NULL);
+  CHECK_HAS(json, "{\"version\":\"" PENSTOCK_VERSION "\",\"libraries\":{\"openssl\":{\"version\":\"");
+  for (const char *const *name = (const char *const[]){"openssl", "nghttp2", "jansson", "zlib", NULL}; *name; name++) {
+    char start[64];
+    snprintf(start, sizeof(start), "\"%s\":{\"version\":\"", *name);
+    const char *found = strstr(json, start);
+    REQUIRE(found != NULL);
+    int digits = 0, places = 0;
+    CHECK(sscanf(found + strlen(start), "%d.%d", &digits, &places) == 2);
+  }
+  /* This program links the system's libraries. */
+  CHECK(strstr(json, "\"inside\":false") != NULL && strstr(json, "\"inside\":true") == NULL);
+  penstock_free(json);
+  CHECK_RESULT(penstock_version_json(NULL), PENSTOCK_E_INVALID_ARGUMENT);
+}
+
 TEST(base_error_object) {
   penstock_channel *channel = NULL;
   penstock_error *error = NULL;

@@ -9,6 +9,7 @@ TEST(null_base) {
   penstock_free(NULL);
   penstock_set_out_of_memory_hook(NULL, NULL);
   CHECK(penstock_result_name(0) != NULL && penstock_version() != NULL && penstock_version_number() > 0);
+  REFUSED(penstock_version_json(NULL));
 }
 
 TEST(null_metadata) {

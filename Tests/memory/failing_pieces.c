@@ -96,6 +96,11 @@ static void metadata(void) {
   penstock_metadata_release(metadata);
 }
 
+static void version_json(void) {
+  char *json = NULL;
+  if (WENT(penstock_version_json(&json))) owned_has(json, "\"zlib\":{\"version\":\"");
+}
+
 static void metadata_json(void) {
   penstock_metadata *metadata = NULL;
   penstock_error *error = NULL;
@@ -263,15 +268,8 @@ static void ready_options(void) {
 }
 
 const scenario pieces[] = {
-    {"channel-options", channel_options},
-    {"call-options", call_options},
-    {"refused-options", refused_options},
-    {"runtime-options", runtime_options},
-    {"metadata", metadata},
-    {"metadata-json", metadata_json},
-    {"status-json", status_json},
-    {"status-by-hand", status_by_hand},
-    {"interceptors", interceptors},
-    {"ready-options", ready_options},
-    {NULL, NULL},
+    {"channel-options", channel_options}, {"call-options", call_options},   {"refused-options", refused_options},
+    {"runtime-options", runtime_options}, {"metadata", metadata},           {"version-json", version_json},
+    {"metadata-json", metadata_json},     {"status-json", status_json},     {"status-by-hand", status_by_hand},
+    {"interceptors", interceptors},       {"ready-options", ready_options}, {NULL, NULL},
 };

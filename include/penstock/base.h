@@ -86,6 +86,13 @@ PENSTOCK_API const char *penstock_version(void);
  * memory: none.
  * threads: any */
 PENSTOCK_API uint32_t penstock_version_number(void);
+/* Writes as JSON the versions of the running library and of the libraries that it stands on:
+ * {"version", "libraries": {"openssl", "nghttp2", "jansson", "zlib": each {"version", "inside"}}}
+ * "inside" is true for a library that is linked in statically, so that updates of the system's do not reach it.
+ * result: E_INVALID_ARGUMENT for `json` NULL, E_NO_MEMORY.
+ * memory: *json is owned by the caller; free with penstock_free.
+ * threads: any */
+PENSTOCK_API penstock_result penstock_version_json(char **json);
 
 /* The library calls a finalizer exactly once, when it no longer needs `user_data`. The finalizer may run on any thread,
  * but never while the library holds a lock. No callback gets this `user_data` afterwards. */

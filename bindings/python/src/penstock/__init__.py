@@ -48,7 +48,7 @@ from ._handles.reply import CompletedCall, RpcError
 from ._handles.reports import set_exception_hook
 from ._handles.status import Detail, Status, StatusCode
 from ._handles.verdict import Connectivity, EventKind, Idempotency, Kind, Level, Verdict
-from ._handles.version import library_version
+from ._handles.version import library_version, library_versions
 from ._interceptors.c_interceptor import CInterceptor
 from ._interceptors.completion import Completion, CompletionInterceptor
 from ._interceptors.connection import ConnectionEvent, ConnectionEventKind
@@ -124,6 +124,7 @@ __all__ = [
     "default_runtime",
     "install_grpc_shim",
     "library_version",
+    "library_versions",
     "load",
     "ready",
     "set_exception_hook",

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import base64
+import ctypes
 import hashlib
 import os
 import platform
 import shutil
-import ssl
 import threading
 import time
 from importlib import metadata as packages
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from .. import (
     Channel,
@@ -23,7 +24,7 @@ from .. import (
     StatusCode,
     TimedOutError,
     __version__,
-    library_version,
+    library_versions,
     load,
 )
 from .connection import advice, metadata, opened
@@ -57,6 +58,8 @@ def run(args: argparse.Namespace, output: Output) -> int:
     installed = _installed()
     if not output.machine:
         output.table(["installed", ""], [[name, text] for name, text in installed.items()])
+    for warning in _warnings():
+        output.note(f"warning: {warning}")
     if args.address is None:
         if output.machine:
             output.record(installed=installed)
@@ -87,10 +90,14 @@ def _installed() -> Dict[str, str]:
         except packages.PackageNotFoundError:
             return f"not installed: {without}"
 
+    versions = library_versions()
+    libraries = versions["libraries"]
     roots = next((path for path in ROOTS if os.path.exists(path)), "none: --cacert has to name them")
     return {
         "penstock": __version__,
-        "libpenstock": f"{library_version()}, {os.path.realpath(load())}",
+        "libpenstock": f"{versions['version']}, {os.path.realpath(load())}",
+        "libraries inside": _listed(libraries, inside=True),
+        "libraries of the system": _listed(libraries, inside=False),
         "Python": f"{platform.python_version()}, {platform.python_implementation()}",
         "system": f"{platform.system()} {platform.release()}, {platform.machine()}",
         "roots of TLS": roots,
@@ -98,6 +105,38 @@ def _installed() -> Dict[str, str]:
         "rich": package("rich", "the output has no colours"),
         "protoc": shutil.which("protoc") or package("grpcio-tools", "--proto needs it, or grpcio-tools"),
     }
+
+
+def _listed(libraries: Dict[str, Any], inside: bool) -> str:
+    """The libraries that libpenstock contains, or those that it takes from the system."""
+    chosen = [f"{name} {each['version']}" for name, each in libraries.items() if each["inside"] is inside]
+    return ", ".join(chosen) or "none"
+
+
+def _warnings() -> List[str]:
+    """Warns of an OpenSSL inside libpenstock that is older than the system's, whose faults may be known by now."""
+    openssl, system = library_versions()["libraries"]["openssl"], _system_openssl()
+    if not openssl["inside"] or system is None or _numbers(openssl["version"]) >= _numbers(system):
+        return []
+    return [
+        f"the OpenSSL {openssl['version']} inside libpenstock is older than the system's, {system}: look for a newer"
+        " wheel, or install the library for the system"
+    ]
+
+
+def _system_openssl() -> Optional[str]:
+    """The version of the system's OpenSSL 3; None: there is none."""
+    try:
+        text = ctypes.CDLL("libcrypto.so.3").OpenSSL_version
+    except (OSError, AttributeError):
+        return None
+    text.restype = ctypes.c_char_p
+    # OPENSSL_VERSION_STRING
+    return bytes(text(6)).decode()
+
+
+def _numbers(version: str) -> List[int]:
+    return [int(part) for part in version.split("-")[0].split(".")]
 
 
 class Observer(Interceptor):
@@ -168,8 +207,8 @@ def _asked(args: argparse.Namespace, channel: Channel) -> Dict[str, str]:
         certificates = error.peer_certificates
         found["health"] = _not_there(error)
     if certificates:
-        first = certificates.partition("-----END CERTIFICATE-----")
-        data = ssl.PEM_cert_to_DER_cert("".join(first[:2]))
+        first = certificates.partition("-----END CERTIFICATE-----")[0]
+        data = base64.b64decode(first.partition("-----BEGIN CERTIFICATE-----")[2])
         found["certificate"] = f"SHA-256 {hashlib.sha256(data).hexdigest()}"
     for version in VERSIONS:
         ask = channel.stream_stream(f"/{version}.ServerReflection/ServerReflectionInfo")

@@ -257,10 +257,10 @@ def metadata_json(pointer: int) -> str:
     return owned_text(_raw.penstock_metadata_json, pointer)
 
 
-def owned_text(function: Callable[..., int], pointer: int) -> str:
-    """The text that ``function(pointer, char **)`` gives, as str; the original is freed."""
+def owned_text(function: Callable[..., int], *pointers: int) -> str:
+    """The text that ``function(*pointers, char **)`` gives, as str; the original is freed."""
     text = c_void_p()
-    check(function(pointer, byref(text)))
+    check(function(*pointers, byref(text)))
     assert text.value is not None
     try:
         return ctypes.string_at(text.value).decode()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Dict
+
 from .. import _raw
 
 
@@ -20,3 +22,15 @@ def library_version() -> str:
     """The version of the library, ``"MAJOR.MINOR.PATCH"``, with ``"-dev"`` before its release. Loads the library."""
     version: bytes = _raw.penstock_version()
     return version.decode()
+
+
+def library_versions() -> Dict[str, Any]:
+    """The versions of the library and of those that it stands on: ``{"version": ..., "libraries": {"openssl":
+    {"version": ..., "inside": ...}, "nghttp2": ..., "jansson": ..., "zlib": ...}}``. ``inside`` is true for a library
+    that is a part of libpenstock, as in the wheel, so that updates of the system's do not reach it."""
+    import json
+
+    from .metadata import owned_text
+
+    versions: Dict[str, Any] = json.loads(owned_text(_raw.penstock_version_json))
+    return versions

@@ -15,6 +15,8 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_version": (c_char_p,),
     # uint32_t penstock_version_number(void);
     "penstock_version_number": (c_uint32,),
+    # penstock_result penstock_version_json(char **json);
+    "penstock_version_json": (c_int32, POINTER(c_void_p)),
     # void penstock_set_out_of_memory_hook(penstock_out_of_memory_hook hook, void *user_data);
     "penstock_set_out_of_memory_hook": (None, penstock_out_of_memory_hook, c_void_p),
     # void penstock_free(void *memory);
