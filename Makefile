@@ -14,16 +14,17 @@ MAJOR := $(firstword $(subst ., ,$(VERSION)))
 
 SHARED := build/lib/libpenstock.so.$(VERSION)
 STATIC := build/lib/libpenstock.a
+CONTAINED := build/contained/libpenstock.so.$(MAJOR)
 PEER := build/bin/penstock-peer
 
 HEADERS := $(wildcard include/penstock/*.h)
-BUILD_FILES := Package.swift scripts/build scripts/common.sh include/module.modulemap $(HEADERS)
+BUILD_FILES := Package.swift scripts/build scripts/common.sh scripts/penstock.map include/module.modulemap $(HEADERS)
 SOURCES := $(shell find Sources -type f ! -path 'Sources/penstock-peer/*' ! -path 'Sources/Penstock/*' 2>/dev/null)
 PEER_SOURCES := $(shell find Sources/penstock-peer -type f 2>/dev/null)
 
 .DEFAULT_GOAL := all
-.PHONY: all lib peer install uninstall check check-again check-all demo bench bench-quick check-long check-mutations coverage \
-  mutants fuzz soak format lint clean help doctor
+.PHONY: all lib peer wheel install uninstall check check-again check-all demo bench bench-quick check-long \
+  check-mutations coverage mutants fuzz soak format lint clean help doctor
 
 ## all: the library (the default)
 all: lib
@@ -35,6 +36,14 @@ lib: doctor
 ## peer: build/bin/penstock-peer, the gRPC server for demo, tests and benchmarks
 peer: doctor
 	@$(MAKE) -s --no-print-directory $(PEER)
+
+## wheel: the Python package with the library and all that it needs inside, and its sources, into dist/
+wheel:
+	@scripts/doctor --wheel
+	@scripts/setup-tests
+	@$(MAKE) -s --no-print-directory $(SHARED)
+	@$(MAKE) -s --no-print-directory $(CONTAINED)
+	@scripts/wheel
 
 doctor:
 	@scripts/doctor
@@ -48,27 +57,39 @@ $(SHARED): $(SOURCES) $(BUILD_FILES) build/toolchain
 
 $(STATIC): $(SHARED)
 
+# Linked from the archive that the shipped library was linked from.
+$(CONTAINED): $(SHARED) scripts/static-libraries
+	@scripts/build contained
+
 $(PEER): $(SOURCES) $(PEER_SOURCES) $(BUILD_FILES) build/toolchain
 	@scripts/build peer
 
-## install: into PREFIX (/usr/local), under DESTDIR
+CMAKEDIR := $(LIBDIR)/cmake/penstock
+FILL = sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@INCLUDEDIR@|$(INCLUDEDIR)|' \
+  -e 's|@VERSION@|$(VERSION)|' -e 's|@NUMBERS@|$(VERSION:-dev=)|' -e 's|@MAJOR@|$(MAJOR)|'
+
+## install: into PREFIX (/usr/local), under DESTDIR; WITH_PYTHON=python3 also installs the package and the command for that Python
 install: lib
-	install -d "$(DESTDIR)$(INCLUDEDIR)/penstock" "$(DESTDIR)$(LIBDIR)/pkgconfig"
+	install -d "$(DESTDIR)$(INCLUDEDIR)/penstock" "$(DESTDIR)$(LIBDIR)/pkgconfig" "$(DESTDIR)$(CMAKEDIR)"
 	install -m 644 $(HEADERS) "$(DESTDIR)$(INCLUDEDIR)/penstock/"
 	install -m 755 $(SHARED) "$(DESTDIR)$(LIBDIR)/libpenstock.so.$(VERSION)"
 	$(if $(STRIP),$(STRIP) --strip-unneeded "$(DESTDIR)$(LIBDIR)/libpenstock.so.$(VERSION)")
 	ln -sf libpenstock.so.$(VERSION) "$(DESTDIR)$(LIBDIR)/libpenstock.so.$(MAJOR)"
 	ln -sf libpenstock.so.$(MAJOR) "$(DESTDIR)$(LIBDIR)/libpenstock.so"
 	install -m 644 $(STATIC) "$(DESTDIR)$(LIBDIR)/libpenstock.a"
-	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@INCLUDEDIR@|$(INCLUDEDIR)|' \
-	  -e 's|@VERSION@|$(VERSION)|' pkgconfig/penstock.pc.in > "$(DESTDIR)$(LIBDIR)/pkgconfig/penstock.pc"
+	$(FILL) pkgconfig/penstock.pc.in > "$(DESTDIR)$(LIBDIR)/pkgconfig/penstock.pc"
+	$(FILL) cmake/penstock-config.cmake.in > "$(DESTDIR)$(CMAKEDIR)/penstock-config.cmake"
+	$(FILL) cmake/penstock-config-version.cmake.in > "$(DESTDIR)$(CMAKEDIR)/penstock-config-version.cmake"
+	$(if $(WITH_PYTHON),PENSTOCK_WHEEL_LIBRARY= $(WITH_PYTHON) -m pip install --quiet --no-deps --ignore-installed \
+	  --prefix "$(PREFIX)" $(if $(DESTDIR),--root "$(DESTDIR)") ./bindings/python)
 
-## uninstall: removes what install put into PREFIX
+## uninstall: removes what install put into PREFIX, but for the Python package, which pip removes
 uninstall:
 	rm -f $(addprefix "$(DESTDIR)$(INCLUDEDIR)/"penstock/,$(notdir $(HEADERS)))
 	rm -f "$(DESTDIR)$(LIBDIR)"/libpenstock.so "$(DESTDIR)$(LIBDIR)/libpenstock.so.$(MAJOR)"
 	rm -f "$(DESTDIR)$(LIBDIR)/libpenstock.so.$(VERSION)" "$(DESTDIR)$(LIBDIR)/libpenstock.a"
 	rm -f "$(DESTDIR)$(LIBDIR)/pkgconfig/penstock.pc"
+	rm -rf "$(DESTDIR)$(CMAKEDIR)"
 	-rmdir "$(DESTDIR)$(INCLUDEDIR)/penstock" 2>/dev/null || true
 
 ## demo: builds everything and runs the C and the Python demo against a server of their own
@@ -159,7 +180,7 @@ lint:
 
 ## clean: removes what was built (the tools in .venv stay)
 clean:
-	rm -rf build .build bindings/python/build bindings/python/src/penstock.egg-info bindings/python/src/penstock/_lib
+	rm -rf build dist .build bindings/python/build bindings/python/src/penstock.egg-info bindings/python/src/penstock/_lib
 
 ## help: prints this list
 help:

@@ -1,5 +1,9 @@
 """The parts of the build that pyproject.toml can't express: the version from the C header, and the library in the
-package."""
+package.
+
+PENSTOCK_WHEEL_LIBRARY names the library that the wheel carries, instead of the one that `make lib` builds; empty: the
+wheel carries none, and the system's is used. PENSTOCK_WHEEL_PLATFORM is the tag of its platform. `make wheel` and
+distributions set them."""
 
 from __future__ import annotations
 
@@ -7,13 +11,17 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
-from typing import Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
 from setuptools import setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 from setuptools.dist import Distribution
+
+# setuptools brings a distutils of its own.
+from distutils.command.install_data import install_data  # isort: skip
 
 SONAME = "libpenstock.so.0"
 HERE = Path(__file__).resolve().parent
@@ -40,6 +48,9 @@ def version() -> str:
 
 def library() -> Optional[Path]:
     """The library, which is built if necessary; None outside the repository, where the system's library is used."""
+    named = os.environ.get("PENSTOCK_WHEEL_LIBRARY")
+    if named is not None:
+        return Path(named).resolve(strict=True) if named else None
     if not in_repository():
         return None
     subprocess.run([os.environ.get("MAKE", "make"), "-C", str(REPOSITORY), "lib"], check=True)
@@ -66,12 +77,37 @@ class BuildWithLibrary(build_py):
                 subprocess.run([strip, "--strip-unneeded", str(target)], check=True)
 
 
+# The files of the command `penstock` that its own subcommands print: where they are installed, and the arguments.
+COMMAND_FILES: Dict[str, List[str]] = {
+    "share/man/man1/penstock.1": ["manual"],
+    "share/bash-completion/completions/penstock": ["completion", "bash"],
+}
+PRINT = """
+import sys
+sys.path.insert(0, "src")
+import penstock
+penstock.__version__ = sys.argv.pop(1)
+from penstock._cli.main import main
+sys.exit(main())
+"""
+
+
+class CommandFiles(install_data):
+    def run(self) -> None:
+        for name, arguments in COMMAND_FILES.items():
+            file = HERE / "build/command" / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            command = [sys.executable, "-c", PRINT, self.distribution.get_version(), *arguments]
+            file.write_bytes(subprocess.run(command, cwd=HERE, check=True, stdout=subprocess.PIPE).stdout)
+        super().run()
+
+
 class PlatformWheel(bdist_wheel):
     """The wheel's tag: any Python 3, one platform, because the library in it is the only compiled part."""
 
     def get_tag(self) -> Tuple[str, str, str]:
         _, _, platform = super().get_tag()
-        return "py3", "none", platform
+        return "py3", "none", os.environ.get("PENSTOCK_WHEEL_PLATFORM", platform)
 
 
 class WithLibrary(Distribution):
@@ -82,5 +118,6 @@ class WithLibrary(Distribution):
 setup(
     version=version(),
     distclass=WithLibrary,
-    cmdclass={"build_py": BuildWithLibrary, "bdist_wheel": PlatformWheel},
+    data_files=[(str(Path(name).parent), [f"build/command/{name}"]) for name in COMMAND_FILES],
+    cmdclass={"build_py": BuildWithLibrary, "bdist_wheel": PlatformWheel, "install_data": CommandFiles},
 )

@@ -1,4 +1,7 @@
-/* Penstock: an embeddable gRPC client. Include this; it brings in one header per object. */
+/* Penstock: an embeddable gRPC client. Include this; it brings in one header per object.
+ *
+ * The ABI is not frozen yet: 0.2.0 freezes it (docs/abi.md). Until then each change that a program has to follow is a row of
+ * docs/upgrading.md. */
 #ifndef PENSTOCK_PENSTOCK_H
 #define PENSTOCK_PENSTOCK_H
 
