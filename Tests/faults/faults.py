@@ -25,7 +25,9 @@ def check_left(told, deadline):
     if told["code"] == "DEADLINE_EXCEEDED":
         check(told["ms"] >= deadline * 0.9, f"DEADLINE_EXCEEDED after {told['ms']} of {deadline} ms")
     attempts, made, gone = told["attempts"]
-    check_equal(made, attempts, "hops that were made for attempts")
+    # Where the deadline passes before start has left the last hop, the request is not sent, and no attempt counts.
+    unsent = attempts == 0 and made == 1 and "before the request was sent" in told["message"]
+    check(made == attempts or unsent, f"{made} hops were made for {attempts} attempts")
     check_equal(gone, made, "hops of attempts that have gone")
     check(told["grown"] <= 0, f"the heap has grown by {told['grown']} bytes in {REPEATS // 2} calls")
 

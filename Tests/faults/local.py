@@ -26,6 +26,7 @@ class Local(Faults):
         run("no address works", self.no_address)
         run("a full backlog, deadline", self.full_backlog, 400, None)
         run("a full backlog, connect timeout", self.full_backlog, 20000, 300)
+        run("deadline before the call is opened", self.too_late)
         run("silent socket, TLS", self.silent_tls, 400, None)
         run("silent socket, TLS, connect timeout", self.silent_tls, 20000, 300)
         run("silent socket, cleartext, connect timeout", self.silent_cleartext)
@@ -103,6 +104,11 @@ class Local(Faults):
     def silent_socket(self, style):
         with self.bound(16) as address:
             self.fails(address, "DEADLINE_EXCEEDED", deadline=300, styles=(style,))
+
+    def too_late(self):
+        """The deadline has passed when the driving thread opens the call, as it may on a machine that is busy."""
+        with peer() as server:
+            self.fails(server.address, "DEADLINE_EXCEEDED", "before the request was sent", deadline=0, repeat=self.repeats)
 
     def silent_cleartext(self):
         """A connection is made when the server's SETTINGS have come; until then connect_timeout_ms applies."""
