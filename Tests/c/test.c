@@ -216,6 +216,14 @@ int threads_named(const char *name) {
   return count;
 }
 
+static int count_threads(void) {
+  int count = 0;
+  DIR *folder = opendir("/proc/self/task");
+  for (struct dirent *entry; folder && (entry = readdir(folder));) count += entry->d_name[0] != '.';
+  if (folder) closedir(folder);
+  return count;
+}
+
 /* ---- The server ---- */
 
 int start_peer(char *text, size_t text_size, char *const *more, int *input) {
@@ -441,7 +449,7 @@ int main(int count, char **arguments) {
   atomic_store(&random_state, value);
   printf("seed %u\n", value);
   signal(SIGALRM, too_late);
-  int passed = 0, failed = 0;
+  int passed = 0, failed = 0, threads = count_threads();
   for (test *entry = tests; entry; entry = entry->next) {
     bool wanted = count == 1;
     for (int i = 1; i < count; i++) wanted = wanted || strstr(entry->name, arguments[i]);
@@ -465,9 +473,10 @@ int main(int count, char **arguments) {
   printf("%d passed, %d failed\n", passed, failed);
   fflush(stdout);
   /* A runtime's thread may be about to free objects without other references: LeakSanitizer would report them as leaks,
-   * because it does not see references that share a word with a tag. So the loop below waits until these threads have
-   * ended. */
-  for (int64_t until = test_now_ms() + 10000; threads_named("penstock") > 0 && test_now_ms() < until;) test_pause();
+   * because it does not see references that share a word with a tag, and Valgrind, because it does not look at the stacks
+   * and registers of threads that the exit has stopped. So the loop below waits until these threads have ended. It counts
+   * threads, because one that has just been started has no name yet. */
+  for (int64_t until = test_now_ms() + 10000; count_threads() > threads && test_now_ms() < until;) test_pause();
   /* The functions that run at exit may hang, too, so the alarm is set again. */
   running = "exit";
   alarm(2u * (unsigned)test_patience_ms() / 1000);
