@@ -164,6 +164,7 @@ class Chosen:
         for streams, count in ((8, 800), (1, 200)):
             for callers in (8, 16, 100):
                 run(f"{streams} streams within the limit, {callers} callers", self.few_streams, streams, callers, count)
+        run("streams within the limit that are refused, with outlier detection", self.refused_is_not_failed)
 
     def few_streams(self, streams, callers, count):
         """grpcio's server counts a stream for a moment longer than a client can know, and refuses the next one if the limit is
@@ -172,6 +173,17 @@ class Chosen:
                 Load(channel, threads=callers, count=count, kinds=("unary",), **{"x-delay-ms": "5"}) as calls:
             calls.judge([server])
             check_equal(calls.succeeded(), count, "calls that have succeeded")
+
+    def refused_is_not_failed(self):
+        """Streams that a server refuses do not count for outlier detection, which would take the only server out."""
+        detection = {"interval": "0.02s", "baseEjectionTime": "30s", "maxEjectionPercent": 100,
+                     "failurePercentageEjection": {"threshold": 0, "minimumHosts": 1, "requestVolume": 1},
+                     "childPolicy": [{"round_robin": {}}]}
+        config = {"loadBalancingConfig": [{"outlier_detection_experimental": detection}]}
+        with Server("--streams", "8") as server, self.channel([server], config=config) as channel, \
+                Load(channel, threads=100, count=800, kinds=("unary",), **{"x-delay-ms": "5"}) as calls:
+            calls.judge([server])
+            check_equal(calls.succeeded(), 800, "calls that have succeeded")
 
     @staticmethod
     def scaling(most, policy="pick_first"):

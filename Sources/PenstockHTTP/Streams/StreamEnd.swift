@@ -40,6 +40,16 @@ public enum StreamEnd {
     }
   }
 
+  /// Whether the peer has certainly not processed the request.
+  public var isUnprocessed: Bool {
+    switch self {
+    case .neverSent, .unprocessed, .refused: return true
+    case .trailers, .body, .unanswered, .cancelled, .tooMuch, .insecure, .reset, .lost, .broken,
+      .answerTooLarge, .requestTooLarge, .noMemory:
+      return false
+    }
+  }
+
   /// Whether the peer has ended its answer without an error.
   public var isComplete: Bool {
     switch self {

@@ -299,8 +299,10 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     var why = Leave.cancelled
     // The answer is complete. "When a client receives Trailers before the client's END_STREAM, then the client should
     // send RST_STREAM with NO_ERROR" (gRPC over HTTP2, "Early Server Closure").
-    if let end = stream?.end, end.isComplete { why = .done }
-    count(call, status.code == .ok)
+    let end = stream?.end
+    if let end, end.isComplete { why = .done }
+    // A request that the server has certainly not processed says nothing about how the server processes requests.
+    if end?.isUnprocessed != true { count(call, status.code == .ok) }
     withCore { core in
       if core.hasRetries { core.noteEnd(call.request, status, isAnswered: answer.hasHeaders) }
     }
