@@ -144,15 +144,19 @@ TEST(headers_wait_where_the_table_says_so) {
       {UNARY, PENSTOCK_KIND_UNARY, 1u << PENSTOCK_KIND_SERVER_STREAM, PENSTOCK_STATUS_UNAVAILABLE},
       {CLIENT_STREAM, PENSTOCK_KIND_CLIENT_STREAM, PENSTOCK_HEADERS_PASS, PENSTOCK_STATUS_UNAVAILABLE},
   };
-  for (size_t i = 0; i < 2 * sizeof(calls) / sizeof(*calls); i++) {
+  for (size_t i = 0; i < STYLES * sizeof(calls) / sizeof(*calls); i++) {
     bench bench;
-    penstock_interceptor table = table_of(i & 1 ? ASYNC : CALLBACKS);
+    style style = i % STYLES;
+    penstock_interceptor table = table_of(style);
     int attempts;
-    table.headers_wait = calls[i / 2].headers_wait;
+    /* A function that has not returned has not passed the headers of a call with one response message. */
+    bool one = calls[i / STYLES].kind != PENSTOCK_KIND_SERVER_STREAM;
+    int32_t code = style == SYNC && one ? PENSTOCK_STATUS_OK : calls[i / STYLES].code;
+    table.headers_wait = calls[i / STYLES].headers_wait;
     bench_open(&bench, &table, true, NULL);
-    if (!CHECK_INT(code_of_call(&bench, calls[i / 2].method, calls[i / 2].kind, &attempts), calls[i / 2].code))
-      printf("  %s with %llu\n", calls[i / 2].method, (unsigned long long)calls[i / 2].headers_wait);
-    CHECK_INT(attempts, calls[i / 2].code == PENSTOCK_STATUS_OK ? 2 : 1);
+    if (!CHECK_INT(code_of_call(&bench, calls[i / STYLES].method, calls[i / STYLES].kind, &attempts), code))
+      printf("  %s with %llu, style %d\n", calls[i / STYLES].method, (unsigned long long)table.headers_wait, style);
+    CHECK_INT(attempts, code == PENSTOCK_STATUS_OK ? 2 : 1);
     bench_close(&bench);
   }
 }

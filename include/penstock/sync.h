@@ -42,6 +42,8 @@ extern "C" {
  * next waits for another response, as often as the function likes. The earlier response is dropped; its metadata and
  * status stay readable until the function returns, its message does not. The call can begin again as long as no part of
  * the response has gone above and the request has at most replay_bytes (65,536, unless the table says otherwise).
+ * With the headers of a stream next returns at once, unless they wait at the hop (headers_wait of penstock_interceptor):
+ * then it returns with the first message or with the status, so that the call can begin again behind headers, too.
  * Otherwise next gives PENSTOCK_E_STATE, penstock_hop_why says why, and the response stays. An interceptor with
  * per_attempt keeps no request, so it can't begin the call again.
  * Instead of next: penstock_hop_deliver_headers, _deliver and then _deliver_status answer the call, and nothing is
@@ -89,10 +91,10 @@ static inline penstock_sync_interceptor penstock_sync_interceptor_init(void) {
 #endif
 
 /* Fills `table`, which was made with PENSTOCK_INTERCEPTOR_INIT, with an interceptor that runs the function of
- * `interceptor`. name, methods, kinds, level, per_attempt, hold_bytes, replay_bytes and max_restarts may be set in
- * `table` before, and they stay; where `interceptor` sets the same field, both have to agree. They may also be set or
- * changed after this function, until the table is registered (replay_bytes 0 then records nothing); the other fields
- * may not. Register the table once, with any of the functions that register a table. To free a table that is not
+ * `interceptor`. name, methods, kinds, level, per_attempt, hold_bytes, replay_bytes, max_restarts and headers_wait may
+ * be set in `table` before, and they stay; where `interceptor` sets the same field, both have to agree. They may also be
+ * set or changed after this function, until the table is registered (replay_bytes 0 then records nothing); the other
+ * fields may not. Register the table once, with any of the functions that register a table. To free a table that is not
  * registered after all, call table.finalizer(table.user_data).
  * result: E_INVALID_ARGUMENT: a NULL, a struct_size that is too small, no function, or `table` has user_data, a
  * finalizer, a callback, or another value than `interceptor` in a field that both set. E_UNSUPPORTED: fields that this

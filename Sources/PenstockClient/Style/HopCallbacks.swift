@@ -153,8 +153,13 @@ extension InterceptedCall {
 
   // MARK: - On the way in
 
+  /// The headers of a stream wait at the hop without a ticket if the registration says so (`Hop.keepsHeaders`): the
+  /// function is told with the next event, a message or the status.
   fileprivate func headersCame(_ hop: Hop) -> Verdict {
-    if case .passed(_, let response) = stage { response.headers = hop.metadata }
+    if case .passed(_, let response) = stage {
+      response.headers = hop.metadata
+      if !kind.receivesOne, hop.keepsHeaders { return .next }
+    }
     return meet(.inbound, hop) { .headers($0) }
   }
 

@@ -115,6 +115,11 @@ def probe_authorized_stream(requests: Iterator[bytes], context: Any) -> bytes:
     return answer_authorized(context, b"".join(requests))
 
 
+def probe_authorized_answers(request: bytes, context: Any) -> Iterator[bytes]:
+    yield answer_authorized(context, request)
+    yield request
+
+
 def probe_hang(request: bytes, context: Any) -> bytes:
     hanging.hang(context)
     return b""
@@ -183,6 +188,7 @@ HANDLERS = {
         "Rich": grpc.unary_unary_rpc_method_handler(probe_rich),
         "Authorized": grpc.unary_unary_rpc_method_handler(probe_authorized),
         "AuthorizedStream": grpc.stream_unary_rpc_method_handler(probe_authorized_stream),
+        "AuthorizedAnswers": grpc.unary_stream_rpc_method_handler(probe_authorized_answers),
         "Hang": grpc.unary_unary_rpc_method_handler(probe_hang),
         "HangStream": grpc.unary_stream_rpc_method_handler(probe_hang_stream),
         "HangBidi": grpc.stream_stream_rpc_method_handler(probe_hang_bidi),

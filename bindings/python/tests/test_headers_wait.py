@@ -87,6 +87,27 @@ def test_a_refused_call_is_sent_again(
     assert "refused" not in headers[0]
 
 
+@pytest.mark.parametrize("chooses", [True, False], ids=["headers wait", "headers pass"])
+@pytest.mark.parametrize("base", [Refresh, RefreshLater, RefreshAndWait])
+def test_a_refused_server_stream_is_sent_again(channel: Channel, base: Any, chooses: bool) -> None:
+    headers: List[Tuple[str, ...]] = []
+    channel.add_interceptor(Only(on_headers=lambda hop: headers.append(tuple(hop.metadata))), priority=1)
+    interceptor = base()
+    if chooses:
+        interceptor.headers_wait = Kind.SERVER_STREAM
+    channel.add_interceptor(interceptor)
+    call = channel.unary_stream("/penstock.Probe/AuthorizedAnswers")(b"ab", metadata={"x-begin": "headers"})
+    if chooses:
+        assert list(call) == [b"ab", b"ab"]
+        assert len(headers) == 1
+        assert "refused" not in headers[0]
+    else:
+        with pytest.raises(RpcError) as caught:
+            list(call)
+        assert caught.value.code() is StatusCode.UNAUTHENTICATED
+        assert "refused" in headers[0]
+
+
 @pytest.mark.parametrize(
     ("headers_wait", "code"),
     [

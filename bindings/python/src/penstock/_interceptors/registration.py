@@ -133,7 +133,9 @@ class Registration:
         sync.per_attempt = self._per_attempt
         sync.intercept = intercept_trampoline
         self._fill(sync, {"intercept": function}, scope)
-        return _converted(sync, _raw.penstock_sync_interceptor_table)
+        table = _converted(sync, _raw.penstock_sync_interceptor_table)
+        table.headers_wait = self._headers_wait
+        return table
 
     def _native_table(self, interceptor: Native) -> _raw.penstock_interceptor:
         table = _raw.penstock_interceptor(struct_size=sizeof(_raw.penstock_interceptor))

@@ -11,7 +11,7 @@ from .._handles.ctrl_c import call as call_c
 from .._handles.errors import GoneError, StateError, check_hop
 from .._handles.metadata import Metadata, MetadataLike
 from .._handles.status import CodeLike, DetailLike, Status, StatusCode, code_number
-from .._handles.verdict import EventKind, Kind, Level
+from .._handles.verdict import EventKind, Kind, Kinds, Level
 from .._raw import constants as c
 from .events import message_of, put, set_message
 from .hop import Hop, Registered
@@ -46,6 +46,9 @@ class SyncInterceptor:
     replay_bytes: int = 0
     # How many bytes of messages may wait at the hop per call and lane, besides one message; 0 is 65536.
     hold_bytes: int = 0
+    # The kinds of streams in which `InterceptedCall.next` does not return with the response's headers, but with the
+    # first message or the status, so that it can begin the call again behind headers, too. None: no kind.
+    headers_wait: Kinds = None
     # How many times `InterceptedCall.next` may begin one call again; 0: without limit.
     max_restarts: int = 0
 
