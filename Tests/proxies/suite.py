@@ -337,18 +337,23 @@ class Proxies:
     # ---- Connections that the peer has closed ----
 
     CALLS = 300
+    # A call that begins in the microseconds before the close has come is lost, and a busy machine decides which do.
+    CHANCE = 5
 
     def closing(self):
         self.suite.run("a peer that closes each connection behind its answer", self.closed_behind_the_answer)
 
     def closed_behind_the_answer(self):
         """Calls one after the other, with pauses, to a peer that closes each connection behind its first answer. No call that
-        begins 1 ms after the close or later is lost; and not more are lost than with grpcio, but for chance."""
-        ours, theirs = self.lost("penstock"), self.lost("grpcio")
-        for pause, (lost, late) in ours.items():
-            print(f"# pauses of {pause * 1000:g} ms: {lost} of {self.CALLS} calls lost, with grpcio {theirs[pause][0]}")
+        begins 1 ms after the close or later is lost; and in three rounds not more are lost than with grpcio, but for the few
+        that chance decides in rows with hardly any."""
+        rounds = [(self.lost("penstock"), self.lost("grpcio")) for _ in range(3)]
+        for pause in PAUSES:
+            lost, late = (sum(ours[pause][part] for ours, _ in rounds) for part in (0, 1))
+            theirs = sum(grpcio[pause][0] for _, grpcio in rounds)
+            print(f"# pauses of {pause * 1000:g} ms: {lost} of {3 * self.CALLS} calls lost, with grpcio {theirs}")
             check_equal(late, 0, f"calls that were lost 1 ms after the close, with pauses of {pause} s")
-            check(lost <= theirs[pause][0] + self.CALLS // 10, f"{lost} calls lost, with grpcio {theirs[pause][0]}")
+            check(lost <= theirs + self.CHANCE, f"{lost} calls lost, with grpcio {theirs}")
 
     def lost(self, which):
         """For each pause, how many calls were lost, and how many of these had begun 1 ms after the peer's close or later."""
