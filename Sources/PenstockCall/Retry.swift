@@ -21,7 +21,7 @@ struct RetryWait {
 /// How many bytes of messages the calls of a channel may keep for further attempts. Only on the driving thread.
 public final class ReplayBudget {
   let bytesOfCall: Int
-  private var left: Int
+  public private(set) var left: Int
 
   public init(ofCall: Int = 1 << 20, ofAll: Int = 64 << 20) {
     bytesOfCall = ofCall

@@ -423,7 +423,10 @@ extension Model {
       pushInbound(item, hop.index - 1)
       return true
     }
-    if hop.index == cutAt, item.canRepeat, mayRestart(hop) == .ok {
+    if hop.index == cutAt, item.canRepeat, !(item.repeatsLater ? hop.hasRetried : hop.hasRepeated),
+      mayRestart(hop) == .ok
+    {
+      if item.repeatsLater { hop.hasRetried = true } else { hop.hasRepeated = true }
       hop.inbound.queue.removeFirst()
       restart(hop)
       hop.waits = item.repeatsLater

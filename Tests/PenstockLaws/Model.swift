@@ -204,6 +204,10 @@ final class Model {
     /// Why the recorded events can't be sent again; nil: they can.
     var unreplayable: Outcome?
     var restarts = 0
+    /// Of the hop that stands for the library's own repeating: whether it has sent the request again at once, and by
+    /// a retry policy. It does each once.
+    var hasRepeated = false
+    var hasRetried = false
     /// The events that a RESTART still has to send again, followed by events that have left the hop since.
     var again: [(item: Item, isAnswered: Bool)] = []
     /// Whether the first of these events waits for its time.
@@ -236,7 +240,8 @@ final class Model {
   /// The codec stands above the hop at this index.
   let codecIndex: Int
   /// The hops. One of them, above the hops per attempt, stands for the library's own repeating of a request.
-  /// It has no callbacks, records events, and restarts once if the server has not processed the request.
+  /// It has no callbacks, records events, and restarts once if the server has not processed the request, and once by a
+  /// retry policy.
   var hops: [Hop]
   /// The index of the hop that stands for the library's own repeating; nil: the call does not need it.
   let cutAt: Int?

@@ -35,7 +35,7 @@ extension Play {
         isStopped = true
         let item = status(14)
         item.canRepeat = true
-        item.repeatsLater = below.knowsPolicies && scenario.steps.count % 2 == 1
+        item.repeatsLater = below.knowsPolicies && (scenario.steps.count + attempts) % 2 == 1
         log("  server: refuses, status \(item.id)\(item.repeatsLater ? ", by a policy" : "")")
         model.apply(.status(item))
         below.refuse(call, statusObject(item), byPolicy: item.repeatsLater)

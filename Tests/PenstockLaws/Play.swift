@@ -8,6 +8,7 @@ final class Play {
   let scenario: Scenario
   let model: Model
   let loop = FakeLoop()
+  let replays = ReplayBudget(ofAll: Play.replayBytes)
   var below: FakeBelow
   let newBelow: () -> FakeBelow
   let above = FakeAbove()
@@ -128,7 +129,8 @@ final class Play {
     for (index, plan) in scenario.hops.enumerated() { players.append(HopPlayer(self, index, plan)) }
     let fresh = Call(
       id: 7, request: request, chain: chain,
-      origin: CallOrigin(target: buffer("t\0"), defaultAuthority: buffer("a\0"), loop: loop),
+      origin: CallOrigin(
+        target: buffer("t\0"), defaultAuthority: buffer("a\0"), loop: loop, replays: replays),
       attachment: Attachment(freed))
     codec = scenario.codec.map { CodecState($0, things).codec() }
     fresh.codec = codec
@@ -140,6 +142,8 @@ final class Play {
   }
 
   static let path: StaticString = "/a.B/C"
+  /// How many bytes the calls of a channel may keep for further attempts.
+  static let replayBytes = 64 << 20
 
   func step(_ index: Int) {
     guard let call, model.broken == nil else { return }
@@ -163,6 +167,9 @@ final class Play {
     call = nil
     model.require(freed.count == 1, "memory", "the call is still there after its end")
     model.require(things.count == 0, "memory", "\(things.count) objects were not let go")
+    model.require(
+      replays.left == Play.replayBytes, "memory",
+      "\(Play.replayBytes - replays.left) bytes count as kept for further attempts after the call's end")
   }
 
   func open(_ call: Call) {

@@ -83,9 +83,11 @@ struct HopPlan: Sendable {
   /// A plan for the cut above the attempt (the record from which the library repeats a request): the model
   /// treats the cut as a hop.
   static var cut: HopPlan {
-    HopPlan(
+    var plan = HopPlan(
       registration: -1, isObject: false, isPerAttempt: false, create: .none, callbacks: 0, holdBytes: 0,
       replayBytes: 1 << 20, headersWait: 0, shares: false, reactions: Array(repeating: [], count: 12))
+    plan.maxRestarts = 2
+    return plan
   }
 
   func has(_ kind: EventKind) -> Bool { callbacks & (1 << UInt32(kind.rawValue)) != 0 }

@@ -285,6 +285,16 @@ MUTATIONS = [
     ("cut", "a half-close that leaves whole is not sent again", "Cut.swift", "    keep(.halfClose, isTold: true)\n", ""),
     ("cut", "events pass the cut twice where hops go in the run", "Call+Run.swift",
      "cutAt < run.length && cutAt > 0", "cutAt < run.length"),
+    # Retries by a policy, and the messages that are kept for further attempts.
+    ("retry", "a retry counts as a transparent repetition", "Call+Again.swift",
+     "let repeats = cut.restarts - Int(cut.retries.previous)", "let repeats = cut.restarts"),
+    ("retry", "a retry does not wait", "Call+Again.swift", "    cut.wait = wait\n", ""),
+    ("kept", "the room of recorded messages is not given back at the end", "Call+Again.swift",
+     "      cut._withUnsafeGuaranteedRef { $0.giveBack() }\n", ""),
+    ("kept", "the room of the only message is not given back", "Call+Again.swift",
+     "    borrow(origin.replays) { $0.giveBack(message.count) }\n", ""),
+    ("kept", "the room of recorded messages is given back twice", "Cut.swift",
+     "    budget?.giveBack(taken)\n    taken = 0\n", "    budget?.giveBack(taken)\n"),
     # The codec and the levels.
     ("codec", "the bytes level sees objects", "Call+Advance.swift",
      "guard index == codecIndex, index < outboundEnd",
