@@ -57,6 +57,13 @@ static inline uint64_t cs_monotonic(void) {
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+/* CLOCK_MONOTONIC_COARSE in nanoseconds: the time of the kernel's last tick, at most 10 ms ago. */
+static inline uint64_t cs_monotonic_coarse(void) {
+  struct timespec t = {0, 0};
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
 /* 64 random bits. If the system has no random bits yet, they are made from the clock alone. Not for secrets. */
 static inline uint64_t cs_random(void) {
   uint64_t bits = 0;

@@ -99,6 +99,8 @@ public struct ChannelOptions: Sendable, Hashable {
   public var keepaliveWithoutCalls: Bool?
   /// How long a connection with calls is silent before interceptors are told.
   public var silenceEvent: Duration?
+  /// How long a callback of a call may keep its thread before interceptors are told.
+  public var slowCallback: Duration?
   /// The window of a stream in bytes: how much of it may wait unread.
   public var initialStreamWindowBytes: Int?
   /// The window of a connection in bytes.
@@ -156,6 +158,7 @@ public struct ChannelOptions: Sendable, Hashable {
     text.set("keepalive_timeout_ms", keepaliveTimeout)
     text.set("keepalive_without_calls", keepaliveWithoutCalls)
     text.set("silence_event_ms", silenceEvent)
+    text.set("slow_callback_ms", slowCallback)
     text.set("initial_stream_window_bytes", initialStreamWindowBytes)
     text.set("initial_connection_window_bytes", initialConnectionWindowBytes)
     text.set("max_window_bytes", maxWindowBytes)

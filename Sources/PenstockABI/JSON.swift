@@ -25,6 +25,11 @@ enum JSON {
 
   static func string(_ text: StaticString) -> Value? { string(text.bytes) }
 
+  /// A JSON string of bytes that end with a NUL, which is left out.
+  static func terminated(_ text: ByteBuffer) -> Value? {
+    string(text.isEmpty ? text.view : ByteView(rebasing: text.view.dropLast()))
+  }
+
   static func base64(_ bytes: ByteView) -> Value? {
     let encoded = ByteBuffer()
     guard Base64.encode(bytes, padded: true, into: encoded) else { return nil }

@@ -155,6 +155,9 @@ extension ParsedChannelOptions {
         option.milliseconds(1...86_400_000) { transport.keepaliveTimeout = $0 }
       /// Whether connections without calls are pinged, too.
       case "keepalive_without_calls": option.bool { transport.keepaliveWithoutCalls = $0 }
+      /// How long a callback of a call may keep its thread before interceptors with on_connection are told of it, to within
+      /// 10 ms; 0: they are not told.
+      case "slow_callback_ms": option.milliseconds(0...86_400_000) { defaults.slowCallback = $0 }
       /// How long a connection with calls is silent before interceptors with on_connection are told of it, in
       /// a channel without keepalive; 0: they are not told.
       case "silence_event_ms": option.milliseconds(0...86_400_000) { transport.silence = $0 }

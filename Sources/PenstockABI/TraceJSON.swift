@@ -10,10 +10,6 @@ import PenstockClient
 
 // Traces and snapshots as JSON. They contain no messages and no values of metadata.
 
-private func text(_ terminated: ByteBuffer) -> JSON.Value? {
-  JSON.string(terminated.isEmpty ? terminated.view : ByteView(rebasing: terminated.view.dropLast()))
-}
-
 private func name(_ kind: CallKind) -> StaticString {
   switch kind {
   case .unary: "unary"
@@ -74,7 +70,7 @@ private func json(_ note: TraceNote, _ record: CallRecord, _ log: TraceLog) -> J
     object.set("us", JSON.int(note.time > record.createdAt ? (note.time - record.createdAt) / 1000 : 0))
     object.set("what", JSON.string(name(note.what)))
     if note.hop >= 0, note.hop < log.hops.count {
-      object.set("hop", text(log.hops[note.hop].name))
+      object.set("hop", JSON.terminated(log.hops[note.hop].name))
       object.set("index", JSON.int(note.hop))
       object.set("level", JSON.string(name(log.hops[note.hop].level)))
       object.set("attempt", JSON.int(Int(note.attempt)))
@@ -124,7 +120,7 @@ private func state(_ standing: Standing) -> StaticString {
 
 private func json(_ standing: Standing, _ now: UInt64) -> JSON.Value? {
   JSON.object { object in
-    object.set("hop", text(standing.name))
+    object.set("hop", JSON.terminated(standing.name))
     object.set("index", JSON.int(standing.hop))
     object.set("level", JSON.string(name(standing.level)))
     object.set("attempt", JSON.int(Int(standing.attempt)))
@@ -139,7 +135,7 @@ private func json(_ holder: Holder, _ words: ByteBuffer, _ now: UInt64) -> JSON.
   func made(_ state: StaticString, _ hop: ByteBuffer? = nil, since: UInt64? = nil) -> JSON.Value? {
     JSON.object { object in
       object.set("state", JSON.string(state))
-      object.set("hop", hop.map { text($0) } ?? JSON.null)
+      object.set("hop", hop.map { JSON.terminated($0) } ?? JSON.null)
       if let since { object.set("for_ms", JSON.int(milliseconds(since, now))) }
       object.set("text", JSON.string(words.view))
     }.value
@@ -166,9 +162,9 @@ private func json(_ holder: Holder, _ words: ByteBuffer, _ now: UInt64) -> JSON.
 /// Fills in the members that the traces of running and of ended calls have in common.
 private func fill(_ object: JSON.Object, _ record: CallRecord) {
   object.set("id", JSON.int(record.id))
-  object.set("method", text(record.path))
+  object.set("method", JSON.terminated(record.path))
   object.set("kind", JSON.string(name(record.kind)))
-  object.set("target", text(record.target))
+  object.set("target", JSON.terminated(record.target))
 }
 
 private func fillEvents(_ object: JSON.Object, _ record: CallRecord) {
@@ -237,7 +233,7 @@ func traceJSON(_ call: ClientCall, _ view: CallView?) -> JSON.Value? {
 
 private func json(_ running: CallWatch.Running, _ view: RuntimeView) -> JSON.Value? {
   JSON.object { object in
-    object.set("interceptor", view.interceptor.map { text($0) } ?? JSON.null)
+    object.set("interceptor", view.interceptor.map { JSON.terminated($0) } ?? JSON.null)
     object.set("event", JSON.string(running.event.name))
     object.set("call", JSON.int(running.call))
     object.set("for_ms", JSON.int(milliseconds(view.turnTime, view.now)))

@@ -103,11 +103,12 @@ public final class CallOrigin {
   let replays: ReplayBudget
   /// Records which callback runs now. Any thread may read the record.
   public let watch: CallWatch
+  let times: CallbackTimes
 
   public init(
     target: ByteBuffer, defaultAuthority: ByteBuffer, privacy: Privacy = .cleartext, rpc: RPCProtocol = .grpc,
     mostQueryBytes: Int = 0, loop: CallLoop, replays: ReplayBudget = ReplayBudget(),
-    watch: CallWatch = CallWatch()
+    watch: CallWatch = CallWatch(), times: CallbackTimes = CallbackTimes(limit: .max)
   ) {
     self.target = target
     self.defaultAuthority = defaultAuthority
@@ -117,6 +118,7 @@ public final class CallOrigin {
     self.loop = loop
     self.replays = replays
     self.watch = watch
+    self.times = times
   }
 }
 

@@ -218,8 +218,10 @@ extension Call {
     guard let callback = hop.callbacks.pointee.destroy else { return }
     hop.running = .destroy
     watch.begin(id, .destroy, of: hop.registrationID)
+    let began = callbackBegins
     callback(hop.handle, hop.state)
     watch.end()
+    callbackEnded(began, .destroy, of: hop.registrationID)
     hop.running = .none
     if trace != nil { note(.callback, hop, .destroy) }
   }

@@ -15,6 +15,7 @@ extension Call {
       hop.become(.creating)
       request.metadata.isReadOnly = true
       watch.begin(id, .create, of: hop.registrationID)
+      let began = callbackBegins
       let answer: Int32
       if trace == nil {
         answer = create(hop.handle, hop.registration.userData.pointer, &state)
@@ -22,6 +23,7 @@ extension Call {
         answer = hop.runTraced(.create) { create(hop.handle, hop.registration.userData.pointer, &state) }
       }
       watch.end()
+      callbackEnded(began, .create, of: hop.registrationID)
       request.metadata.isReadOnly = false
       hop.running = .none
       hop.state = state

@@ -143,6 +143,7 @@ extension Call {
     watch._withUnsafeGuaranteedRef { $0.begin(id) }
     show(event)
     run.event = kind
+    var began = callbackBegins
     while true {
       run.end = UInt(bitPattern: rest.end)
       // The position in the list, as a number: a pointer would take two registers.
@@ -153,6 +154,7 @@ extension Call {
         run.at = index
         watch._withUnsafeGuaranteedRef { $0.show(entry.pointee.name) }
         let answer = entry.pointee.function(OpaquePointer(hops.at(index).toOpaque()), entry.pointee.userData)
+        if _slowPath(began != 0) { began = callbackEnded(began, entry.pointee.name) }
         guard _fastPath(answer == Verdict.next.rawValue) else {
           watch._withUnsafeGuaranteedRef { $0.end() }
           return .answered(entry.pointee.index, answer)
@@ -275,9 +277,11 @@ extension Call {
   @inline(__always)
   private func invoke(_ entry: UnsafePointer<Chain.Callbacks.Entry>) -> Int32 {
     watch.begin(id, entry.pointee.name)
+    let began = callbackBegins
     let answer = entry.pointee.function(
       OpaquePointer(hops.at(entry.pointee.index).toOpaque()), entry.pointee.userData)
     watch.end()
+    if began != 0 { _ = callbackEnded(began, entry.pointee.name) }
     return answer
   }
 

@@ -37,6 +37,10 @@ public final class CallWatch: ClockMark, @unchecked Sendable {
     registration << 8 | UInt64(UInt8(truncatingIfNeeded: event.rawValue))
   }
 
+  /// The event and the registration's number that `name` has packed.
+  static func event(_ name: UInt64) -> EventKind { EventKind(rawValue: Int32(name & 0xff)) ?? .none }
+  static func registration(_ name: UInt64) -> UInt64 { name >> 8 }
+
   /// Notes that a callback begins. The order of the writes matters: a reader that sees the new call also sees
   /// that the old callback is over, and a reader that sees the new callback also sees the new count.
   @inline(__always)
@@ -70,7 +74,7 @@ public final class CallWatch: ClockMark, @unchecked Sendable {
       let id = call.load(ordering: .acquiring)
       guard what.load(ordering: .acquiring) == seen, begun.load(ordering: .relaxed) == count else { continue }
       return Running(
-        call: id, event: EventKind(rawValue: Int32(seen & 0xff)) ?? .none, interceptor: seen >> 8)
+        call: id, event: CallWatch.event(seen), interceptor: CallWatch.registration(seen))
     }
     return nil
   }

@@ -213,9 +213,11 @@ public final class Hop: HopHandle {
     running = kind
     ticket = 0
     call.watch.begin(call.id, kind, of: registrationID)
+    let began = call.callbackBegins
     let verdict =
       call.trace == nil ? callback(handle, state) : runTraced(kind) { callback(handle, state) }
     call.watch.end()
+    call.callbackEnded(began, kind, of: registrationID)
     running = .none
     return verdict
   }

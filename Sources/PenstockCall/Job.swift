@@ -88,6 +88,7 @@ public final class Job: ExecutorJob {
       return
     }
     queue.begin(self, on: hop.call.withLoop { $0.thread })
+    let began = hop.call.callbackBegins
     switch work {
     case .callback(let callback):
       answer =
@@ -98,6 +99,7 @@ public final class Job: ExecutorJob {
       if hop.call.trace != nil { hop.call.note(.callback, hop, .destroy) }
     case .lastOfLane: break
     }
+    hop.call.callbackEnded(began, kind, of: registration.id)
     queue.end()
     if case .destroy = work { queue.close() }
     if isAwaited { hop.call.submit(.ran(self)) }

@@ -36,6 +36,15 @@ public struct BalancerConfig: Equatable, Sendable {
     case weightedRoundRobin
     /// Endpoints get calls in turn, in proportion to the weights that the resolver gives.
     case staticWeightedRoundRobin
+
+    public var name: StaticString {
+      switch self {
+      case .pickFirst: "pick_first"
+      case .roundRobin: "round_robin"
+      case .weightedRoundRobin: "weighted_round_robin"
+      case .staticWeightedRoundRobin: "static_weighted_round_robin"
+      }
+    }
   }
 
   public var policy = Policy.pickFirst(shuffles: false)

@@ -14,8 +14,12 @@ final class ChannelChains: RegistrationOwner, @unchecked Sendable {
   /// this was found. While that generation is current, a call needs no lock. Otherwise UInt64.max.
   private let noneAt = Atomic<UInt64>(.max)
   let newestFirst: Bool
+  private let times: CallbackTimes
 
-  init(newestFirst: Bool) { self.newestFirst = newestFirst }
+  init(newestFirst: Bool, _ times: CallbackTimes) {
+    self.newestFirst = newestFirst
+    self.times = times
+  }
 
   /// Returns the chain for a new call. `own`: the interceptors of the call's options. nil: no interceptor's
   /// filter matches the call.
@@ -43,6 +47,8 @@ final class ChannelChains: RegistrationOwner, @unchecked Sendable {
   private func newChain(_ path: ByteView, _ kind: CallKind, of runtime: ClientRuntime) -> Chain? {
     let (all, generation) = runtime.merged(with: registry, newestFirst: newestFirst)
     let merged = all.filter { $0.registration.hasHops }
+    let isTimed = times.limit > 0 && all.contains { $0.registration.onConnection != nil }
+    times.isOn.store(isTimed, ordering: .relaxed)
     let remains = cache.rebuild(merged, registry.generation, generation)
     if merged.isEmpty { noneAt.store(generation, ordering: .releasing) }
     let chain = cache.chain(path, kind)

@@ -270,8 +270,10 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     }
     if let callbacks, let told = callbacks.onHeaders {
       call.watch.begin(call.id, .headers)
+      let began = call.callbackBegins
       told(handle, OpaquePointer(Unmanaged.passUnretained(headers).toOpaque()), callbacks.pointer)
       call.watch.end()
+      call.callbackEnded(began, .headers)
     }
   }
 
@@ -290,8 +292,10 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     }
     if let callbacks, let told = callbacks.onMessage, !isDiscarding {
       call.watch.begin(call.id, .receive)
+      let began = call.callbackBegins
       told(handle, OpaquePointer(Unmanaged.passUnretained(message).toOpaque()), callbacks.pointer)
       call.watch.end()
+      call.callbackEnded(began, .receive)
     }
   }
 
@@ -312,8 +316,10 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     unlock(andWake: .room)
     if let callbacks, let sent = callbacks.onSent {
       call.watch.begin(call.id, .sent)
+      let began = call.callbackBegins
       sent(handle, UInt64(count), callbacks.pointer)
       call.watch.end()
+      call.callbackEnded(began, .sent)
     }
   }
 
@@ -384,10 +390,12 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     withExtendedLifetime(visited) {}
     if let callbacks {
       call.watch.begin(call.id, .status)
+      let began = call.callbackBegins
       // `handed` is valid during the callback, because the call holds the reply.
       callbacks.onReply?(handle, handed, callbacks.pointer)
       if userData != nil { userData = nil }
       call.watch.end()
+      call.callbackEnded(began, .status)
     }
     driver._withUnsafeGuaranteedRef { runtime in
       if isCallbackStyle { runtime.endBackground() }

@@ -7,6 +7,21 @@ import PenstockLink
 import PenstockHTTP
 import PenstockTransport
 
+/// Times the callbacks of a channel's calls, and tells the channel's listeners of those that are slow.
+private final class ChannelCallbackTimes: CallbackTimes {
+  private let platform: Platform
+  private let transport: Channel
+
+  init(_ platform: Platform, _ transport: Channel, limit: UInt64) {
+    self.platform = platform
+    self.transport = transport
+    super.init(limit: limit)
+  }
+
+  override func clock() -> UInt64 { platform.coarseClock() }
+  override func report(_ slow: Slow) { transport.report(slow) }
+}
+
 /// A channel as its user sees it: the transport's channel, its interceptors, and default options for its
 /// calls.
 public final class ClientChannel: @unchecked Sendable {
@@ -46,14 +61,15 @@ public final class ClientChannel: @unchecked Sendable {
     generation = runtime.generation
     self.transport = transport
     methods = transport.methods
+    let times = ChannelCallbackTimes(loop.runtime.platform, transport, limit: defaults.slowCallback)
     origin = CallOrigin(
       target: target, defaultAuthority: authority, privacy: transport.privacy, rpc: transport.rpc,
       mostQueryBytes: transport.mostQueryBytes, loop: loop,
       replays: ReplayBudget(ofCall: defaults.replayBytes, ofAll: defaults.channelReplayBytes),
-      watch: loop.watch)
+      watch: loop.watch, times: times)
     self.defaults = defaults
     formsCallsNow = Atomic(defaults.contentType != nil)
-    chains = ChannelChains(newestFirst: newestFirst)
+    chains = ChannelChains(newestFirst: newestFirst, times)
     transport.set(ConnectionListeners(runtime, chains, target, teller))
     runtime.join(chains)
   }

@@ -70,6 +70,7 @@ import Testing
     options.keepaliveTimeout = .seconds(3)
     options.keepaliveWithoutCalls = true
     options.silenceEvent = .seconds(3)
+    options.slowCallback = .milliseconds(40)
     options.initialStreamWindowBytes = 100_000
     options.initialConnectionWindowBytes = 100_000
     options.maxWindowBytes = 1_000_000

@@ -24,6 +24,7 @@ open class Simulation: Platform {
   public private(set) var sockets: [Int32: SimulatedSocket] = [:]
 
   public override func clock() -> UInt64 { time }
+  public override func coarseClock() -> UInt64 { time }
   /// The simulated world begins in 2001.
   public override func wallClock() -> UInt64 { 1_000_000_000_000_000_000 + time }
 

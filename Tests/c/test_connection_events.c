@@ -44,9 +44,20 @@ static void check_member(int32_t kind, const char *what, int rule, bool is_there
   test_failed(__FILE__, __LINE__, "an event of kind %d has %s %s", kind, is_there ? "a" : "no", what);
 }
 
+/* The fields that every event has: its level, its name, and its line of JSON. */
+static void check_line(const penstock_connection_event *event) {
+  char start[64];
+  static const char *const levels[] = {"debug", "info", "warning", "error"};
+  CHECK(event->level >= PENSTOCK_EVENT_DEBUG && event->level <= PENSTOCK_EVENT_ERROR);
+  snprintf(start, sizeof(start), "\"level\":\"%s\",\"event\":\"%s\",\"target\":\"", levels[event->level & 3], event->name);
+  CHECK_HAS(event->json, start);
+}
+
 static void heard(void *user_data, const penstock_connection_event *event) {
   log *self = user_data;
-  if (!CHECK(event->struct_size >= sizeof(*event) && event->kind >= 1 && event->kind <= 12)) return;
+  if (!CHECK(event->struct_size >= sizeof(*event) && event->kind >= 1 && event->kind <= 21)) return;
+  check_line(event);
+  if (event->kind > 12) return; /* test_event_log.c has these */
   check_member(event->kind, "address", members[event->kind].address, event->address && *event->address);
   check_member(event->kind, "message", members[event->kind].message, event->message && *event->message);
   check_member(event->kind, "ms", members[event->kind].ms, event->ms > 0);

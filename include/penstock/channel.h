@@ -77,6 +77,8 @@ typedef struct penstock_channel penstock_channel;
  *   "keepalive_without_calls" (false): true pings connections without calls, too; see docs/channel.md
  *   "silence_event_ms" (30000; 0: never): how long a connection with calls is silent before interceptors with
  *     on_connection are told so, in a channel without keepalive
+ *   "slow_callback_ms" (100; 0: never): how long a callback of a call may keep its thread before interceptors with
+ *     on_connection are told so, by PENSTOCK_CONNECTION_SLOW_CALLBACK
  *   "compression": "identity" (default), "gzip", "deflate" or "zstd", for sent messages. "zstd" needs the system's
  *     libzstd.so.1, which is loaded then (PENSTOCK_E_UNSUPPORTED: it is not there); only with it does the channel accept
  *     answers in zstd

@@ -52,7 +52,7 @@ typedef int32_t (*penstock_hop_callback)(penstock_hop *hop, void *state);
 typedef int32_t (*penstock_hop_create)(penstock_hop *hop, void *user_data, void **state);
 typedef void (*penstock_hop_destroy)(penstock_hop *hop, void *state);
 
-/* The events of a channel's connections; docs/channel.md has the order in which they come. */
+/* The events of a channel; docs/channel.md has the order in which they come, docs/operating.md their meaning. */
 #define PENSTOCK_CONNECTION_RESOLVING  1  /* the channel asks for the addresses of its name */
 #define PENSTOCK_CONNECTION_UNRESOLVED 2  /* the name could not be resolved */
 #define PENSTOCK_CONNECTION_CONNECTING 3  /* an attempt to connect to the address begins */
@@ -65,6 +65,23 @@ typedef void (*penstock_hop_destroy)(penstock_hop *hop, void *state);
 #define PENSTOCK_CONNECTION_IGNORED    10 /* a part of the service config is not supported: `message` names it */
 #define PENSTOCK_CONNECTION_HEALTHY    11 /* the server's health check says that it serves: it gets calls */
 #define PENSTOCK_CONNECTION_UNHEALTHY  12 /* the server's health check does not say that it serves: it gets no calls */
+#define PENSTOCK_CONNECTION_RESOLVED   13 /* the addresses of the name are known: `message` has their number */
+#define PENSTOCK_CONNECTION_IDLE       14 /* the channel closes its connections, until the next call */
+#define PENSTOCK_CONNECTION_UNREACHABLE                                                                                \
+  15                                      /* no address can be reached: calls fail, or wait if they may */
+#define PENSTOCK_CONNECTION_POLICY     16 /* the load balancing policy changes to the one that `message` names */
+#define PENSTOCK_CONNECTION_RETRY      17 /* `call` is sent again by its retry policy, in `ms` */
+#define PENSTOCK_CONNECTION_THROTTLED  18 /* `call` is not sent again, because most requests have failed lately */
+#define PENSTOCK_CONNECTION_EJECTED    19 /* outlier detection has ejected the server: it gets no calls */
+#define PENSTOCK_CONNECTION_RESTORED   20 /* the server that was ejected gets calls again */
+#define PENSTOCK_CONNECTION_SLOW_CALLBACK                                                                              \
+  21                                      /* a callback has kept its thread for `ms`; see "slow_callback_ms" */
+
+/* The level of an event: how much an operator has to mind. */
+#define PENSTOCK_EVENT_DEBUG   0 /* the normal course of a connection or a call */
+#define PENSTOCK_EVENT_INFO    1 /* a change that lasts, such as a new connection */
+#define PENSTOCK_EVENT_WARNING 2 /* it may explain calls that fail or are slow */
+#define PENSTOCK_EVENT_ERROR   3 /* calls fail, unless they may wait */
 
 /* One event. The library fills it; later versions may add fields at its end, and events. All strings are
  * NUL-terminated, and live as long as the callback runs. */
@@ -74,8 +91,9 @@ typedef struct penstock_connection_event {
   const char *target;      /* the channel's target, as the program gave it */
   const char *address;     /* the server's address, such as "192.0.2.1:443"; NULL: an event of the name's look-up, or
                               of the channel's service config */
-  const char *message;     /* the reason, in words, with UNRESOLVED, LOST, BACKOFF, IGNORED and UNHEALTHY, and with
-                              DRAINING if the server has given one; NULL with other events */
+  const char *message;     /* the reason, in words, with UNRESOLVED, LOST, BACKOFF, IGNORED, UNHEALTHY and UNREACHABLE, and
+                              with DRAINING if the server has given one; with RETRY and THROTTLED the status of the
+                              call, and with RESOLVED and POLICY as they say; NULL with other events */
   uint64_t ms;             /* milliseconds, for the events that say so; otherwise 0 */
   const char *tls_version; /* with SECURED, such as "TLSv1.3"; NULL with other events, like the next two */
   const char *tls_cipher;  /* with SECURED, such as "TLS_AES_256_GCM_SHA384" */
@@ -83,6 +101,16 @@ typedef struct penstock_connection_event {
   const char *protocol;    /* with READY, the protocol of the calls, such as "connect"; NULL with other events, like
                               the next one */
   const char *http;        /* with READY, the version of HTTP, "2" or "1.1" */
+  int32_t level;           /* PENSTOCK_EVENT_DEBUG to PENSTOCK_EVENT_ERROR; each kind has one */
+  const char *name;        /* the kind in words, such as "slow_callback" */
+  uint64_t call;           /* with RETRY, THROTTLED and SLOW_CALLBACK, the call's id; 0 with other events */
+  const char *method;      /* that call's method; NULL with other events */
+  const char *interceptor; /* with SLOW_CALLBACK, the interceptor's name; NULL: a callback of the call itself, or the
+                              picker; NULL with other events */
+  const char *callback;    /* with SLOW_CALLBACK, the callback, such as "on_headers"; NULL with other events */
+  const char *json;        /* the event as a line of JSON, for logs: "time_ms" (since 1970), "level" ("debug", "info",
+                              "warning" or "error"), "event" (the name), "target", and the fields of this struct, by
+                              their names, that the event has; NULL: no memory */
 } penstock_connection_event;
 
 typedef void (*penstock_connection_callback)(void *user_data, const penstock_connection_event *event);

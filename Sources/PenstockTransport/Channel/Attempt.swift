@@ -166,7 +166,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   }
 
   override func waitToRetry(after status: Status, of call: Call, _ count: inout RetryCount) -> UInt64? {
-    core.waitToRetry(call.request, after: status, &count)
+    core.waitToRetry(call, after: status, &count)
   }
 
   /// Schedules the delivery of the arrived message or end for the end of this turn. The stream reports later bytes.

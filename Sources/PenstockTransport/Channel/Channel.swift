@@ -104,6 +104,9 @@ public final class Channel: @unchecked Sendable {
   /// The settings for each method in the present service config. Any thread.
   public var methods: CurrentMethods { core.methods }
 
+  /// Tells the listeners to connection events of a callback that was slow. Any thread; does not wait.
+  public func report(_ slow: CallbackTimes.Slow) { runtime.post(Asked(core) { $0.note(slow) }) }
+
   /// Sets the listeners to connection events. Called before the channel is used.
   public func set(_ listeners: NewsListeners) { core.listeners = listeners }
 

@@ -36,14 +36,24 @@ extension ChannelCore {
     if isListed, !isAnswered, closedBecause == nil { status.canRepeat = .byPolicy }
   }
 
-  func waitToRetry(_ request: Request, after status: Status, _ count: inout RetryCount) -> UInt64? {
-    guard hasRetries, closedBecause == nil, let policy = policy(of: request),
+  func waitToRetry(_ call: Call, after status: Status, _ count: inout RetryCount) -> UInt64? {
+    guard hasRetries, closedBecause == nil, let policy = policy(of: call.request),
       policy.codes.contains(status.code)
     else { return nil }
     // The server has not processed the request, but the policy has to decide, because it has been repeated often enough.
     if status.canRepeat != .byPolicy { throttle?.failed() }
-    guard throttle?.allowsRetries != false else { return nil }
-    return policy.wait(after: status.code, status.pushback, &count, random: runtime.platform.random())
+    var further = count
+    let random = runtime.platform.random()
+    guard let wait = policy.wait(after: status.code, status.pushback, &further, random: random) else {
+      return nil
+    }
+    guard throttle?.allowsRetries != false else {
+      noteRetry(of: call, after: status, in: nil)
+      return nil
+    }
+    count = further
+    noteRetry(of: call, after: status, in: wait)
+    return wait
   }
 
   private func policy(of request: Request) -> MethodRetry? {

@@ -246,7 +246,9 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
 
   private func tellState() {
     let now = balancer.connectivity
+    let before = connectivity.now
     if connectivity.set(now) { work.schedule(self) }
+    if now != before { noteState(now) }
     guard destination.idleTimeout > 0 else { return }
     if now == .idle || now == .shutdown {
       idleTimer.map { runtime.disarm($0) }
@@ -290,14 +292,25 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     if let news = endpoints[index].connect(until: until) { events.append(.endpoint(index, news)) }
   }
 
+  private func words(_ why: BalancerAction.Why) -> ByteBuffer {
+    switch why {
+    case .nameless: nameless
+    case .unconnected: ConnectReport.words(destination.name, endpoints, now: runtime.now)
+    case .closed: ByteBuffer().say("the channel is closed")
+    }
+  }
+
+  private func noteState(_ now: Connectivity) {
+    switch now {
+    case .idle: note(.idle)
+    case .transientFailure: note(.unreachable, nil, words(balancer.failure))
+    case .connecting, .ready, .shutdown: break
+    }
+  }
+
   /// Fails the attempts in `waiting`, except those with at least the given patience.
   private func fail(_ why: BalancerAction.Why, sparing patience: Patience) {
-    let words: ByteBuffer
-    switch why {
-    case .nameless: words = nameless
-    case .unconnected: words = ConnectReport.words(destination.name, endpoints, now: runtime.now)
-    case .closed: words = ByteBuffer().say("the channel is closed")
-    }
+    let words = words(why)
     // Calls that begin while these attempts fail wait in the new queue.
     var all = waiting
     waiting = WaitQueue()
@@ -331,6 +344,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     methods.set(destination.service.methods)
     takeRetries()
     if destination.service.balancing != before.balancing {
+      note(.policy, nil, ByteBuffer().say(destination.service.balancing.policy.name))
       changeBalancer(hasNames: true)
     } else if destination.service.ignored != before.ignored {
       noteIgnored()

@@ -94,6 +94,7 @@ final class Names: Timer, ResolverCompletion {
 
   private func found(_ list: [Endpoint]) {
     known = list
+    owner.note(.resolved, nil, ByteBuffer().say(list.count).say(list.count == 1 ? " address" : " addresses"))
     follow(.answered)
     owner.named(list)
   }

@@ -56,8 +56,10 @@ public final class Picker: HopHandle {
     endpoints = all
     choices = given
     call.watch.begin(call.id, .pick)
+    let began = call.callbackBegins
     let answer = function(OpaquePointer(Unmanaged.passUnretained(self).toOpaque()), userData.pointer)
     call.watch.end()
+    call.callbackEnded(began, .pick)
     self.call = nil
     endpoints = []
     choices = []

@@ -418,12 +418,15 @@ final class Subchannel: Timer, ConnectorOwner, ConnectionOwner {
     switch (isEjected, connectivity) {
     case (_, .transientFailure), (_, .shutdown), (false, .connecting): return nil
     case (true, .idle), (true, .connecting), (true, .ready):
+      note(.ejected)
       failure = ByteBuffer().say("its calls have failed (outlier detection)")
       return .failed
     case (false, .idle):
+      note(.restored)
       failure = nil
       return .rested
     case (false, .ready):
+      note(.restored)
       failure = nil
       return .ready
     }

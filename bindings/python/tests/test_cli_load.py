@@ -156,7 +156,7 @@ def test_a_connection_step_by_step(plain: str) -> None:
 def test_a_connection_with_tls(servers: Dict[str, str], certificates: Path) -> None:
     flags = ("doctor", "--json", "--cacert", str(certificates / "ca.pem"), servers["command_tls"])
     (view,) = cli(*flags).records
-    assert [step["event"] for step in view["steps"]] == ["RESOLVING", "CONNECTING", "SECURED", "READY"]
+    assert [step["event"] for step in view["steps"]] == ["RESOLVING", "RESOLVED", "CONNECTING", "SECURED", "READY"]
     assert view["steps"][2]["tls_version"] == "TLSv1.3"
     assert view["server"]["certificate"].startswith("SHA-256 ")
     assert (view["state"], view["advice"]) == ("READY", None)

@@ -16,13 +16,14 @@ from penstock import ConnectionEvent, ConnectionEventKind
 
 
 class Observer(penstock.Interceptor):
-    """Keeps the events that it gets."""
+    """Keeps the events of connections and look-ups that it gets; test_event_log.py has the others."""
 
     def __init__(self) -> None:
         self.events: List[ConnectionEvent] = []
 
     def on_connection(self, event: ConnectionEvent) -> None:
-        self.events.append(event)
+        if event.kind <= ConnectionEventKind.UNHEALTHY:
+            self.events.append(event)
 
     def kinds(self) -> List[str]:
         return [event.kind.name for event in self.events]

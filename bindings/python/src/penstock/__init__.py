@@ -51,7 +51,7 @@ from ._handles.verdict import Connectivity, EventKind, Idempotency, Kind, Level,
 from ._handles.version import library_version, library_versions
 from ._interceptors.c_interceptor import CInterceptor
 from ._interceptors.completion import Completion, CompletionInterceptor
-from ._interceptors.connection import ConnectionEvent, ConnectionEventKind
+from ._interceptors.connection import ConnectionEvent, ConnectionEventKind, EventLevel
 from ._interceptors.executor import Executor, SerialExecutor
 from ._interceptors.hop import Hop
 from ._interceptors.interceptor import Interceptor
@@ -80,6 +80,7 @@ __all__ = [
     "Error",
     "Event",
     "EventKind",
+    "EventLevel",
     "Executor",
     "ForkedError",
     "GoneError",

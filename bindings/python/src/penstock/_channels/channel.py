@@ -47,8 +47,8 @@ class Channel(BaseChannel, Caller):
     ``max_connections_per_subchannel``, ``health_checks``, ``idle_timeout_ms``,
     ``max_connection_age_ms``, ``initial_backoff_ms``, ``max_backoff_ms``, ``backoff_multiplier``,
     ``backoff_jitter``, ``dns_srv``, ``min_resolve_interval_ms``, ``resolve_interval_ms``, ``silence_event_ms``,
-    ``keepalive_time_ms``, ``keepalive_timeout_ms``, ``keepalive_without_calls``, ``compression``,
-    ``compression_min_bytes``, ``initial_stream_window_bytes``, ``initial_connection_window_bytes``,
+    ``slow_callback_ms``, ``keepalive_time_ms``, ``keepalive_timeout_ms``, ``keepalive_without_calls``,
+    ``compression``, ``compression_min_bytes``, ``initial_stream_window_bytes``, ``initial_connection_window_bytes``,
     ``max_window_bytes``, ``tie_order``, ``trace``: see docs/options.md.
     ``interceptors``: each an interceptor, or (interceptor, priority). ``runtime``: a `Runtime`, instead of the
     default one. ``resolver``: a `Resolver` that finds the addresses, instead of a look-up of the target's name.

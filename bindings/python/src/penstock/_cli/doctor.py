@@ -177,6 +177,7 @@ def _told(event: ConnectionEvent) -> str:
     why = f": {event.message}" if event.message else ""
     told = {
         kinds.RESOLVING: f"looks up the addresses of {event.target}",
+        kinds.RESOLVED: f"finds {event.message}",
         kinds.UNRESOLVED: f"finds no address{why}",
         kinds.CONNECTING: f"connects to {at}",
         kinds.SECURED: f"TLS: {event.tls_version}, {event.tls_cipher}, ALPN {event.tls_alpn or 'none'}",

@@ -1,4 +1,4 @@
-"""The events of a channel's connections, for interceptors that have ``on_connection``."""
+"""The events of a channel, for interceptors that have ``on_connection``."""
 
 from __future__ import annotations
 
@@ -36,11 +36,42 @@ class ConnectionEventKind(enum.IntEnum):
     """The server says that it serves: it gets calls."""
     UNHEALTHY = c.CONNECTION_UNHEALTHY
     """The server does not say that it serves: it gets no calls."""
+    RESOLVED = c.CONNECTION_RESOLVED
+    """The addresses of the name are known; ``message`` has their number."""
+    IDLE = c.CONNECTION_IDLE
+    """The channel closes its connections, until the next call."""
+    UNREACHABLE = c.CONNECTION_UNREACHABLE
+    """No address can be reached: calls fail, or wait if they may."""
+    POLICY = c.CONNECTION_POLICY
+    """The load balancing policy changes to the one that ``message`` names."""
+    RETRY = c.CONNECTION_RETRY
+    """The call is sent again by its retry policy, in ``seconds``."""
+    THROTTLED = c.CONNECTION_THROTTLED
+    """The call is not sent again, because most requests have failed lately."""
+    EJECTED = c.CONNECTION_EJECTED
+    """Outlier detection has ejected the server: it gets no calls."""
+    RESTORED = c.CONNECTION_RESTORED
+    """The server that was ejected gets calls again."""
+    SLOW_CALLBACK = c.CONNECTION_SLOW_CALLBACK
+    """A callback has kept its thread for ``seconds``."""
+
+
+class EventLevel(enum.IntEnum):
+    """How much an operator has to mind an event. Each kind of event has one level."""
+
+    DEBUG = c.EVENT_DEBUG
+    """The normal course of a connection or a call."""
+    INFO = c.EVENT_INFO
+    """A change that lasts, such as a new connection."""
+    WARNING = c.EVENT_WARNING
+    """It may explain calls that fail or are slow."""
+    ERROR = c.EVENT_ERROR
+    """Calls fail, unless they may wait."""
 
 
 @dataclass(frozen=True)
 class ConnectionEvent:
-    """An event of a channel's connections, as `Interceptor.on_connection` gets it."""
+    """An event of a channel, as `Interceptor.on_connection` gets it."""
 
     kind: ConnectionEventKind
     target: str
@@ -51,7 +82,8 @@ class ConnectionEvent:
     message: Optional[str]
     """Further information in words, such as the reason of a failure; None if there is none."""
     seconds: float
-    """With `BACKOFF`, the time until the next attempt; with `SILENT`, the time without data; otherwise 0."""
+    """With `BACKOFF` and `RETRY`, the time until the next attempt; with `SILENT`, the time without data; with
+    `SLOW_CALLBACK`, how long the callback took; otherwise 0."""
     tls_version: Optional[str]
     """The version of TLS, such as "TLSv1.3". This field and the next two are None except with `SECURED`."""
     tls_cipher: Optional[str]
@@ -60,6 +92,18 @@ class ConnectionEvent:
     """The protocol of the calls, such as "connect". This field and the next one are None except with `READY`."""
     http: Optional[str] = None
     """The version of HTTP, "2" or "1.1"."""
+    level: EventLevel = EventLevel.INFO
+    call: Optional[int] = None
+    """The id of the call. This field and the next one are None except with `RETRY`, `THROTTLED` and
+    `SLOW_CALLBACK`."""
+    method: Optional[str] = None
+    interceptor: Optional[str] = None
+    """With `SLOW_CALLBACK`, the interceptor's name: that of its class, unless it has another. None: a callback of the
+    call itself, or the picker."""
+    callback: Optional[str] = None
+    """With `SLOW_CALLBACK`, the callback, such as "on_headers"."""
+    json: str = "{}"
+    """The event as a line of JSON, for logs; docs/operating.md has its fields."""
 
 
 def _text(given: Optional[bytes]) -> Optional[str]:
@@ -81,4 +125,10 @@ def event_from(raw: Any) -> Optional[ConnectionEvent]:
         _text(raw.tls_alpn),
         _text(raw.protocol),
         _text(raw.http),
+        EventLevel(raw.level),
+        raw.call or None,
+        _text(raw.method),
+        _text(raw.interceptor),
+        _text(raw.callback),
+        _text(raw.json) or "{}",
     )

@@ -51,6 +51,13 @@ class penstock_connection_event(Structure):
         ("tls_alpn", c_char_p),
         ("protocol", c_char_p),
         ("http", c_char_p),
+        ("level", c_int32),
+        ("name", c_char_p),
+        ("call", c_uint64),
+        ("method", c_char_p),
+        ("interceptor", c_char_p),
+        ("callback", c_char_p),
+        ("json", c_char_p),
     ]
 
 
