@@ -79,7 +79,7 @@ extension penstock_interceptor {
       isSync || mark == unsafeBitCast(AsyncState.destroy, to: UInt.self)
       || finalizer.map { unsafeBitCast($0, to: UInt.self) }
         == unsafeBitCast(ReadyInterceptor.finalize, to: UInt.self)
-    if isFilled, on_connection != nil {
+    if isFilled, let told = on_connection, !isReadyCallback(unsafeBitCast(told, to: UInt.self)) {
       return Failure(
         .invalidArgument,
         "interceptor.on_connection: expected NULL in a table that the library has filled, whose user_data it would get"

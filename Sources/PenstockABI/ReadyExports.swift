@@ -14,18 +14,30 @@ private typealias Table = UnsafeMutablePointer<penstock_interceptor>
 /// Fills in a penstock_interceptor, whatever it has been before; its user_data becomes a counted reference to
 /// `ready`.
 private func fill(_ table: Table?, _ argument: StaticString, _ ready: ReadyInterceptor) -> Failure? {
-  let failure = writeTable(table, argument) { table in
+  var failure = write(ready, table, argument, hears: true)
+  // The table of a program that knows an older version may have no room for on_connection.
+  if failure?.outcome == .unsupported { failure = write(ready, table, argument, hears: false) }
+  if failure == nil { ready.retainForTable() }
+  return failure
+}
+
+private func write(_ ready: ReadyInterceptor, _ table: Table?, _ argument: StaticString, hears: Bool)
+  -> Failure?
+{
+  writeTable(table, argument) { table in
     table = penstock_interceptor()
     table.name = cString(ready.name)
     table.kinds = ready.kinds
     table.user_data = ready.toOpaque()
     table.finalizer = ReadyInterceptor.finalize
     table.takeCallbacks(ready.callbacks)
+    if hears {
+      table.on_connection = unsafeBitCast(
+        ready.callbacks.onConnection, to: penstock_connection_callback?.self)
+    }
     table.replay_bytes = ready.replayBytes
     return nil
   }
-  if failure == nil { ready.retainForTable() }
-  return failure
 }
 
 /// Reads the options from JSON, makes the interceptor and fills in the table for it.
@@ -78,6 +90,29 @@ public func penstock_ready_bearer_token(
   return make(json, table, error, BearerToken.Options(), read) { BearerToken($0, source, data) }
 }
 
+/// The `on_connection` of the ready-made log.
+private let logEvent: ConnectionCallback = { userData, event in
+  guard let userData, let told = event?.assumingMemoryBound(to: penstock_connection_event.self).pointee,
+    let line = told.json
+  else { return }
+  let log = Unmanaged<LogLines>.fromOpaque(userData).takeUnretainedValue()
+  log.log(line, bytes(line).count, told.level)
+}
+
+/// The `on_connection` of the ready-made metrics.
+private let countEvent: ConnectionCallback = { userData, event in
+  guard let userData, let told = event?.assumingMemoryBound(to: penstock_connection_event.self).pointee,
+    let target = told.target, let address = told.address, let kind = ConnectionNews.Kind(rawValue: told.kind)
+  else { return }
+  let counting = Unmanaged<MetricsInterceptor>.fromOpaque(userData).takeUnretainedValue()
+  counting.metrics.count(kind, bytes(target), bytes(address))
+}
+
+/// Whether the function at `address` is the `on_connection` of a ready-made interceptor.
+func isReadyCallback(_ address: UInt) -> Bool {
+  address == unsafeBitCast(logEvent, to: UInt.self) || address == unsafeBitCast(countEvent, to: UInt.self)
+}
+
 @_cdecl("penstock_ready_logging") @implementation
 public func penstock_ready_logging(
   _ json: UnsafePointer<CChar>!, _ write: penstock_log_line!, _ userData: UnsafeMutableRawPointer!,
@@ -86,7 +121,9 @@ public func penstock_ready_logging(
 ) -> penstock_result {
   let data = UserData(userData, finalizer)
   guard let write else { return report(.invalidArgument, "write must not be NULL", error) }
-  return make(json, table, error, LogLines.Options(), read) { LogLines($0, write, data) }
+  return make(json, table, error, LogLines.Options(), read) {
+    LogLines($0, write, data, hear: logEvent)
+  }
 }
 
 @_cdecl("penstock_ready_trace_context") @implementation
@@ -158,7 +195,7 @@ public func penstock_ready_metrics(
   guard let metrics else { return PENSTOCK_E_INVALID_ARGUMENT }
   let counted = object(metrics, Metrics.self)
   if Process.isForked(counted.generation) { return PENSTOCK_E_FORKED }
-  return (fill(table, "table", MetricsInterceptor(counted))?.outcome ?? .ok).rawValue
+  return (fill(table, "table", MetricsInterceptor(counted, hear: countEvent))?.outcome ?? .ok).rawValue
 }
 
 private func give(

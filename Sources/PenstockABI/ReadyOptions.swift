@@ -1,5 +1,6 @@
 import PenstockCall
 import PenstockReady
+import PenstockTransport
 import PenstockWire
 import PenstockLoop
 
@@ -52,6 +53,11 @@ func read(_ reader: JSONReader, into options: inout LogLines.Options) -> Failure
     case "metadata": option.bool { options.showsMetadata = $0 }
     /// Whether the sizes of messages are shown.
     case "messages": option.choice("sizes", "none") { options.showsSizes = $0 == 0 }
+    /// The least level of the channel's events that are logged, too. Default: "warning".
+    case "channel":
+      option.choice("debug", "info", "warning", "error", "none") {
+        options.channel = ConnectionNews.Level(rawValue: Int32($0))
+      }
     default: option.unknown
     }
   }
@@ -78,6 +84,8 @@ func read(_ reader: JSONReader, into options: inout Metrics.Options) -> Failure?
     switch key {
     /// How many methods are counted separately; calls of further methods are counted together as "other".
     case "max_methods": option.count(1...65536) { options.maxMethods = $0 }
+    /// How many servers are counted separately; further ones are counted together as "other".
+    case "max_peers": option.count(1...65536) { options.maxPeers = $0 }
     /// The upper bounds of the histogram's buckets, in milliseconds: increasing, at most 64, each from 1 to
     /// 86400000. Default: [5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000].
     case "buckets_ms": readBuckets(option) { options.buckets = $0 }

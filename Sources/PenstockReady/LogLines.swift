@@ -16,6 +16,8 @@ public final class LogLines: ReadyInterceptor {
     public var redactsBinary = false
     public var showsMetadata = true
     public var showsSizes = true
+    /// The least level of the channel's events that are logged; nil: none is.
+    public var channel: ConnectionNews.Level? = .warning
 
     public init() {}
   }
@@ -43,7 +45,8 @@ public final class LogLines: ReadyInterceptor {
   private let write: Write
   private let userData: UserData
 
-  public init(_ options: Options, _ write: Write, _ userData: UserData) {
+  /// `hear`: passes an event of a channel to `log` (the ABI knows its form).
+  public init(_ options: Options, _ write: Write, _ userData: UserData, hear: ConnectionCallback) {
     self.options = options
     self.write = write
     self.userData = userData
@@ -61,7 +64,13 @@ public final class LogLines: ReadyInterceptor {
     callbacks.onReceive = wants(.receive)
     callbacks.onStatus = wants(.status)
     callbacks.onCancel = wants(.cancel)
+    if options.channel != nil { callbacks.onConnection = hear }
     super.init("logging", callbacks)
+  }
+
+  /// Writes the line of a channel's event, which has `level`. `length` is without the line's NUL.
+  public func log(_ line: UnsafePointer<CChar>, _ length: Int, _ level: Int32) {
+    if let least = options.channel, level >= least.rawValue { write(line, length, userData.pointer) }
   }
 
   private func log(_ hop: Hop) {
@@ -85,6 +94,12 @@ public final class LogLines: ReadyInterceptor {
         json.member("message", status.message)
         let now = hop.platform.clock()
         json.member("elapsed_us", (now - min(now, call.measures.createdAt.value)) / 1000)
+        json.member("attempts", call.measures.attempts.value)
+        showWaits(call.knownValues, now, json)
+      }
+      if kind == .headers || hop.status != nil {
+        json.key("peer")
+        if let peer = call.connection?.peer { json.string(peer.view) } else { json.null() }
       }
       if options.showsMetadata, kind != .cancel, let metadata = hop.metadata {
         json.key("metadata")
@@ -97,6 +112,16 @@ public final class LogLines: ReadyInterceptor {
     }
     write(text.assumingMemoryBound(to: CChar.self), length, userData.pointer)
     withExtendedLifetime(json) {}
+  }
+
+  /// Writes how long the call's attempts have waited, by the reason.
+  private func showWaits(_ values: CallValues?, _ now: UInt64, _ json: JSONText) {
+    json.key("waited_us")
+    json.object {
+      json.member("name", (values?.waits.waited(for: .name, until: now) ?? 0) / 1000)
+      json.member("connection", (values?.waits.waited(for: .connection, until: now) ?? 0) / 1000)
+      json.member("slot", (values?.waits.waited(for: .slot, until: now) ?? 0) / 1000)
+    }
   }
 
   /// Writes metadata as an object: names in the order in which they first occur, with all values of a name in

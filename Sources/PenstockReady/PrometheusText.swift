@@ -32,6 +32,8 @@ final class PrometheusText {
     label(path[min(1, slash)..<slash])
     raw("\",grpc_method=\"")
     label(path[(slash + 1)...])
+    raw("\",grpc_target=\"")
+    label((method.target?.view ?? ("other" as StaticString).bytes)[...])
     if let code {
       raw("\",grpc_code=\"")
       raw(code.name)
@@ -49,8 +51,24 @@ final class PrometheusText {
     raw("\n")
   }
 
+  func sample(_ name: StaticString, _ peer: Metrics.Peer, _ code: StatusCode?, _ value: UInt64) {
+    let other = ("other" as StaticString).bytes
+    raw(name)
+    raw("{grpc_target=\"")
+    label((peer.target?.view ?? other)[...])
+    raw("\",grpc_peer=\"")
+    label((peer.address?.view ?? other)[...])
+    if let code {
+      raw("\",grpc_code=\"")
+      raw(code.name)
+    }
+    raw("\"} ")
+    if !appendDecimal(value, to: buffer) { isComplete = false }
+    raw("\n")
+  }
+
   /// Writes a label's value: "Backslash, double-quote and line feed have to be escaped". The values
-  /// here are paths of methods, which have no line feed.
+  /// here are paths of methods, targets and addresses, which have no line feed.
   private func label(_ bytes: Slice<ByteView>) {
     for byte in bytes {
       if byte == 0x22 || byte == 0x5c { raw("\\") }

@@ -62,6 +62,10 @@ TEST(logging_writes_json_lines) {
     CHECK_HAS(lines->text[1], "\"event\":\"status\"");
     CHECK_HAS(lines->text[1], "\"code\":5,\"name\":\"NOT_FOUND\",\"message\":\"say \\\"no\\\"\"");
     CHECK_HAS(lines->text[1], "\"elapsed_us\":");
+    CHECK_HAS(lines->text[1], "\"attempts\":1,\"waited_us\":{\"name\":");
+    char peer[96];
+    snprintf(peer, sizeof(peer), "\"peer\":\"%s\"", peer_address());
+    CHECK_HAS(lines->text[1], peer);
     /* Checks that the metadata, at the end of each line, can be parsed as JSON. */
     penstock_metadata *metadata = NULL;
     OK(penstock_metadata_new(&metadata));
@@ -119,6 +123,7 @@ TEST(logging_options_are_checked) {
       {"{\"redact_binary\": \"yes\"}", "$.redact_binary"},
       {"{\"metadata\": 1}", "$.metadata"},
       {"{\"messages\": \"all\"}", "$.messages"},
+      {"{\"channel\": \"fatal\"}", "$.channel"},
       {"{\"level\": 1}", "$.level"},
   };
   for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
@@ -162,7 +167,7 @@ TEST(metrics_count_calls_messages_and_codes) {
   penstock_channel *channel = open_channel();
   penstock_metrics *metrics = metrics_add(channel, NULL);
   char *json = snapshot(metrics), *text = NULL;
-  CHECK_STR(json, "{\"methods\":[]}");
+  CHECK_STR(json, "{\"methods\":[],\"peers\":[]}");
   penstock_free(json);
   for (int i = 0; i < 3; i++) CHECK_INT(unary_code(channel, "ping"), 0);
   CHECK_INT(ready_code(ready_unary(channel, "x", "\"x-status\": \"5\"")), PENSTOCK_STATUS_NOT_FOUND);
@@ -171,18 +176,31 @@ TEST(metrics_count_calls_messages_and_codes) {
   OK(penstock_call_send(call, "x", 1));
   if (OK(penstock_call_receive(call, &message))) penstock_message_release(message);
   json = snapshot(metrics);
-  CHECK_HAS(json, "\"method\":\"/penstock.Echo/Unary\",\"kind\":\"unary\",\"started\":4,\"in_flight\":0,\"sent\":"
+  char expected[512];
+  snprintf(expected, sizeof(expected),
+           "\"method\":\"/penstock.Echo/Unary\",\"target\":\"%s\",\"kind\":", peer_address());
+  CHECK_HAS(json, expected);
+  snprintf(expected, sizeof(expected),
+           "\"peers\":[{\"target\":\"%s\",\"peer\":\"%s\",\"codes\":[{\"code\":0,\"name\":\"OK\",\"count\":3},"
+           "{\"code\":5,\"name\":\"NOT_FOUND\",\"count\":1}],\"connections\":{\"opened\":1,\"lost\":0,\"failed\":0}}]",
+           peer_address(), peer_address());
+  CHECK_HAS(json, expected);
+  CHECK_HAS(json, "\"kind\":\"unary\",\"started\":4,\"in_flight\":0,\"sent\":"
                   "{\"messages\":4,\"bytes\":13},\"received\":{\"messages\":3,\"bytes\":12},\"codes\":[{\"code\":0,"
                   "\"name\":\"OK\",\"count\":3,\"seconds\":");
   CHECK_HAS(json, "\"code\":5,\"name\":\"NOT_FOUND\",\"count\":1,");
   CHECK_HAS(json, "{\"le_ms\":null,\"count\":3}]}");
-  CHECK_HAS(json, "\"method\":\"/penstock.Echo/Bidi\",\"kind\":\"bidi\",\"started\":1,\"in_flight\":1,");
+  CHECK_HAS(json, "\"kind\":\"bidi\",\"started\":1,\"in_flight\":1,");
   penstock_free(json);
   CHECK_INT(ready_code(ready_finish(call)), 0);
   text = prometheus(metrics);
   CHECK_HAS(text, "# TYPE grpc_client_started_total counter\n");
   CHECK_HAS(text, "# TYPE grpc_client_handling_seconds histogram\n");
-  static const char unary[] = "{grpc_type=\"unary\",grpc_service=\"penstock.Echo\",grpc_method=\"Unary\"";
+  char unary[128], peer[128];
+  snprintf(unary, sizeof(unary),
+           "{grpc_type=\"unary\",grpc_service=\"penstock.Echo\",grpc_method=\"Unary\",grpc_target=\"%s\"",
+           peer_address());
+  snprintf(peer, sizeof(peer), "{grpc_target=\"%s\",grpc_peer=\"%s\"", peer_address(), peer_address());
   static const char *const samples[] = {
       "\ngrpc_client_started_total%s} 4\n",
       "\ngrpc_client_handled_total%s,grpc_code=\"OK\"} 3\n",
@@ -194,16 +212,21 @@ TEST(metrics_count_calls_messages_and_codes) {
       "\ngrpc_client_handling_seconds_bucket%s,grpc_code=\"OK\",le=\"+Inf\"} 3\n",
       "\ngrpc_client_handling_seconds_sum%s,grpc_code=\"OK\"} 0.",
       "\ngrpc_client_handling_seconds_count%s,grpc_code=\"OK\"} 3\n",
+      "\ngrpc_client_in_flight%s} 0\n",
+      "\ngrpc_client_peer_handled_total%s,grpc_code=\"NOT_FOUND\"} 1\n",
+      "\ngrpc_client_connections_opened_total%s} 1\n",
+      "\ngrpc_client_connections_lost_total%s} 0\n",
+      "\ngrpc_client_connect_failures_total%s} 0\n",
   };
   for (size_t i = 0; i < sizeof(samples) / sizeof(*samples); i++) {
     char sample[256];
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-    snprintf(sample, sizeof(sample), samples[i], unary);
+    snprintf(sample, sizeof(sample), samples[i], i > 10 ? peer : unary);
 #pragma GCC diagnostic pop
     CHECK_HAS(text, sample);
   }
-  CHECK_HAS(text, "{grpc_type=\"bidi_stream\",grpc_service=\"penstock.Echo\",grpc_method=\"Bidi\"} 1\n");
+  CHECK_HAS(text, "{grpc_type=\"bidi_stream\",grpc_service=\"penstock.Echo\",grpc_method=\"Bidi\",grpc_target=\"");
   penstock_free(text);
   penstock_channel_release(channel);
   penstock_metrics_release(metrics);
@@ -245,10 +268,11 @@ TEST(metrics_of_more_methods_than_there_is_room_for) {
     }
   }
   char *json = snapshot(metrics), *text = prometheus(metrics);
-  CHECK_HAS(json, "{\"method\":\"/none.Such/\\\"1\\\\\",\"kind\":\"unary\",\"started\":1,");
-  CHECK_HAS(json, "{\"method\":\"other\",\"kind\":\"unary\",\"started\":8,");
-  CHECK_HAS(text, "grpc_service=\"none.Such\",grpc_method=\"\\\"1\\\\\"} 1\n");
-  CHECK_HAS(text, "grpc_client_started_total{grpc_type=\"unary\",grpc_service=\"other\",grpc_method=\"other\"} 8\n");
+  CHECK_HAS(json, "{\"method\":\"/none.Such/\\\"1\\\\\",\"target\":\"");
+  CHECK_HAS(json, "{\"method\":\"other\",\"target\":\"other\",\"kind\":\"unary\",\"started\":8,");
+  CHECK_HAS(text, "grpc_service=\"none.Such\",grpc_method=\"\\\"1\\\\\",grpc_target=\"");
+  CHECK_HAS(text, "grpc_client_started_total{grpc_type=\"unary\",grpc_service=\"other\",grpc_method=\"other\","
+                  "grpc_target=\"other\"} 8\n");
   penstock_free(json);
   penstock_free(text);
   penstock_channel_release(channel);
@@ -264,8 +288,12 @@ static void *read_on(void *argument) {
   reader *self = argument;
   while (!atomic_load(&self->stop)) {
     char *text = prometheus(self->metrics), *json = snapshot(self->metrics);
-    int64_t seen = number_after(text, "\ngrpc_client_started_total{grpc_type=\"unary\",grpc_service=\"penstock.Echo\","
-                                      "grpc_method=\"Unary\"} ");
+    char label[256];
+    snprintf(label, sizeof(label),
+             "\ngrpc_client_started_total{grpc_type=\"unary\",grpc_service=\"penstock.Echo\",grpc_method=\"Unary\","
+             "grpc_target=\"%s\"} ",
+             peer_address());
+    int64_t seen = number_after(text, label);
     CHECK(seen >= self->last);
     if (seen > self->last) self->last = seen;
     penstock_free(text);
@@ -304,11 +332,9 @@ TEST(metrics_options_are_checked) {
   static const struct {
     const char *json, *path;
   } cases[] = {
-      {"{\"buckets_ms\": [5, 5]}", "$.buckets_ms[1]"},
-      {"{\"buckets_ms\": [0]}", "$.buckets_ms[0]"},
-      {"{\"buckets_ms\": 5}", "$.buckets_ms"},
-      {"{\"max_methods\": 0}", "$.max_methods"},
-      {"{\"buckets\": []}", "$.buckets"},
+      {"{\"buckets_ms\": [5, 5]}", "$.buckets_ms[1]"}, {"{\"buckets_ms\": [0]}", "$.buckets_ms[0]"},
+      {"{\"buckets_ms\": 5}", "$.buckets_ms"},         {"{\"max_methods\": 0}", "$.max_methods"},
+      {"{\"max_peers\": 65537}", "$.max_peers"},       {"{\"buckets\": []}", "$.buckets"},
   };
   for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
     penstock_error *error = NULL;

@@ -89,14 +89,17 @@ typedef void (*penstock_log_line)(const char *line, size_t length, void *user_da
 
 /* Fills `table` with an interceptor that gives each event to `write`. A line has "time_ms" (since 1970), "call"
  * (penstock_hop_call_id), "event" and "method". Some events add to this: "start" adds "kind", "target" and "metadata";
- * "headers" adds "metadata"; "send" and "receive" add "bytes"; "cancel" adds "code", "name", "message" and
- * "elapsed_us"; "status" adds the same four and "metadata". Options:
+ * "headers" adds "peer" and "metadata"; "send" and "receive" add "bytes"; "cancel" adds "code", "name", "message",
+ * "elapsed_us", "attempts" (how often the call was sent), "waited_us" ({"name", "connection", "slot"}: how long it waited
+ * for each) and "peer" (the server's address, or null); "status" adds the same and "metadata". Options:
  *   "events": ["start", "headers", "status", "cancel"]; any of these and of "send", "half_close" and "receive"
  *   "redact": ["authorization", "cookie", "proxy-authorization", "set-cookie", "x-api-key"]; the values of these names
  *       are shown as "redacted"
  *   "redact_binary": false; true redacts the values of names that end in "-bin", too
  *   "metadata": true; whether lines have "metadata"
  *   "messages": "sizes"; with "none" the lines of "send" and "receive" have no "bytes"
+ *   "channel": "warning"; the least level of the channel's events that are logged, too, as lines in the form of "json"
+ *       in penstock_connection_event: "debug", "info", "warning", "error", or "none"
  * result: E_INVALID_ARGUMENT: `write` or `table` is NULL. E_INVALID_JSON: a wrong option.
  * memory: `options_json` is borrowed during the call. `user_data` is transferred, even on error: the `finalizer`
  * (nullable) gets it when the last table has been freed. `table` is the caller's until it is registered.
@@ -111,7 +114,8 @@ typedef struct penstock_metrics penstock_metrics;
 /* Makes counters with the options in `options_json`:
  *   "buckets_ms": [5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000]; the upper bounds of the histograms' buckets,
  *       rising, at most 64
- *   "max_methods": 256; calls of further methods are counted together as "other"
+ *   "max_methods": 256; calls of further methods, counted for each target, are counted together as "other"
+ *   "max_peers": 256; further servers are counted together as "other"
  * result: E_INVALID_ARGUMENT: `metrics` is NULL. E_INVALID_JSON: a wrong option.
  * memory: `options_json` is borrowed during the call; *metrics is owned by the caller; free with
  * penstock_metrics_release.
@@ -132,16 +136,20 @@ PENSTOCK_API void penstock_metrics_release(penstock_metrics *metrics);
  * memory: `metrics` is retained; `table` is the caller's until it is registered.
  * threads: any */
 PENSTOCK_API penstock_result penstock_ready_metrics(penstock_metrics *metrics, penstock_interceptor *table);
-/* Gives the counters as JSON: {"methods": [{"method", "kind", "started", "in_flight", "sent": {"messages", "bytes"},
- * "received": {as sent}, "codes": [{"code", "name", "count", "seconds", "buckets": [{"le_ms", "count"}]}]}]}; each
- * bucket's count includes those before it, and the last bucket has "le_ms": null.
+/* Gives the counters as JSON: {"methods": [{"method", "target", "kind", "started", "in_flight", "sent": {"messages", "bytes"},
+ * "received": {as sent}, "codes": [{"code", "name", "count", "seconds", "buckets": [{"le_ms", "count"}]}]}],
+ * "peers": [{"target", "peer", "codes": [{"code", "name", "count"}], "connections": {"opened", "lost", "failed"}}]}; each
+ * bucket's count includes those before it, and the last bucket has "le_ms": null. "peer" is "none" for calls that had no
+ * server.
  * result: E_INVALID_ARGUMENT: a NULL. E_FORKED: the metrics of a parent of this process. E_NO_MEMORY.
  * memory: *json is owned by the caller; free with penstock_free.
  * threads: any, also while calls run */
 PENSTOCK_API penstock_result penstock_metrics_snapshot_json(penstock_metrics *metrics, char **json);
 /* Gives the counters in Prometheus' text format 0.0.4: grpc_client_started_total, grpc_client_handled_total,
- * grpc_client_msg_sent_total, grpc_client_msg_received_total, grpc_client_handling_seconds, with the labels grpc_type,
- * grpc_service and grpc_method, and for handled and handling_seconds also grpc_code.
+ * grpc_client_msg_sent_total, grpc_client_msg_received_total, grpc_client_handling_seconds and grpc_client_in_flight, with
+ * the labels grpc_type, grpc_service, grpc_method and grpc_target, and for handled and handling_seconds also grpc_code;
+ * grpc_client_peer_handled_total, with grpc_target, grpc_peer and grpc_code; grpc_client_connections_opened_total,
+ * grpc_client_connections_lost_total and grpc_client_connect_failures_total, with grpc_target and grpc_peer.
  * result: as penstock_metrics_snapshot_json.
  * memory: *text is owned by the caller; free with penstock_free.
  * threads: any, also while calls run */

@@ -90,7 +90,7 @@ def test_metrics_count_by_method_and_code(channel: Channel, probe: Callable[...,
     assert methods["/penstock.Echo/Bidi"]["kind"] == "bidi"
 
 
-def test_metrics_in_prometheus_text_format(channel: Channel) -> None:
+def test_metrics_in_prometheus_text_format(channel: Channel, server: str) -> None:
     """Each line is a comment or a sample, each sample's family has a type, and the counts of buckets are
     cumulative."""
     metrics = ready.Metrics(max_methods=2)
@@ -110,15 +110,21 @@ def test_metrics_in_prometheus_text_format(channel: Channel) -> None:
             found = sample.fullmatch(line)
             assert found, line
             family = re.sub(r"_(bucket|sum|count)$", "", found.group(1))
-            assert types[family] == ("counter" if family.endswith("_total") else "histogram")
+            kind = (
+                "counter" if family.endswith("_total") else "gauge" if family.endswith("_in_flight") else "histogram"
+            )
+            assert types[family] == kind
             counts[found.group(1), found.group(2)] = float(found.group(3))
-    labels = 'grpc_type="unary",grpc_service="penstock.Echo",grpc_method="Unary"'
+    labels = f'grpc_type="unary",grpc_service="penstock.Echo",grpc_method="Unary",grpc_target="{server}"'
     assert counts["grpc_client_started_total", labels] == 1
     labels += ',grpc_code="OK"'
     assert counts["grpc_client_handled_total", labels] == 1
     assert counts["grpc_client_handling_seconds_count", labels] == 1
     assert counts["grpc_client_handling_seconds_bucket", labels + ',le="+Inf"'] == 1
-    assert ("grpc_client_started_total", 'grpc_type="unary",grpc_service="other",grpc_method="other"') in counts
+    assert (
+        "grpc_client_started_total",
+        'grpc_type="unary",grpc_service="other",grpc_method="other",grpc_target="other"',
+    ) in counts
 
 
 def test_metrics_are_read_while_calls_run(channel: Channel) -> None:

@@ -249,7 +249,8 @@ class Logging(_Ready):
     "start", "headers", "status" and "cancel". ``redact``: header names whose values are shown as "redacted";
     "authorization", "cookie", "proxy-authorization", "set-cookie" and "x-api-key" if not given. ``redact_binary``:
     whether the values of "-bin" names are redacted, too. ``metadata``: whether metadata is shown; ``messages``:
-    "sizes" or "none". ``write`` runs like a callback, and must not wait.
+    "sizes" or "none". ``channel``: the least level of the channel's events that are logged, too: "debug", "info",
+    "warning", "error" or "none"; "warning" if not given. ``write`` runs like a callback, and must not wait.
     """
 
     def __init__(
@@ -261,6 +262,7 @@ class Logging(_Ready):
         redact_binary: Optional[bool] = None,
         metadata: Optional[bool] = None,
         messages: Optional[str] = None,
+        channel: Optional[str] = None,
     ) -> None:
         self._write = _to_logger(write) if isinstance(write, logging.Logger) else write
         self._context = copy_context()
@@ -270,6 +272,7 @@ class Logging(_Ready):
             redact_binary=redact_binary,
             metadata=metadata,
             messages=messages,
+            channel=channel,
         )
 
     def _make(self, options: bytes, table: Any) -> None:
@@ -291,17 +294,26 @@ _write_trampoline = _raw.penstock_log_line(_write)
 
 
 class Metrics(_Ready):
-    """Counts calls, messages and status codes, and keeps histograms of the durations of calls, by method and code.
+    """Counts calls, messages and status codes, and keeps histograms of the durations of calls, by method, target and
+    code; and counts calls and connections by server.
 
     ``buckets``: the upper bounds of the histograms in seconds, rising; each is rounded to a millisecond.
-    ``max_methods``: how many methods are counted apart; calls of all others are counted together as "other".
+    ``max_methods``: how many methods, of each target, are counted apart; calls of all others are counted together as
+    "other". ``max_peers``: how many servers are counted apart.
     """
 
-    def __init__(self, *, buckets: Optional[Iterable[float]] = None, max_methods: Optional[int] = None) -> None:
+    def __init__(
+        self,
+        *,
+        buckets: Optional[Iterable[float]] = None,
+        max_methods: Optional[int] = None,
+        max_peers: Optional[int] = None,
+    ) -> None:
         self._handle = 0
         super().__init__(
             buckets_ms=None if buckets is None else [round(bound * 1000) for bound in buckets],
             max_methods=max_methods,
+            max_peers=max_peers,
         )
 
     def _make(self, options: bytes, table: Any) -> None:
