@@ -34,7 +34,7 @@ private func verdict(_ value: Int32) -> JSON.Value? {
   }
 }
 
-private func milliseconds(_ from: UInt64, _ to: UInt64) -> UInt64 { to > from ? (to - from) / 1_000_000 : 0 }
+func milliseconds(_ from: UInt64, _ to: UInt64) -> UInt64 { to > from ? (to - from) / 1_000_000 : 0 }
 
 // MARK: - One event
 
@@ -244,17 +244,23 @@ func snapshotJSON(_ view: RuntimeView) -> JSON.Value? {
   JSON.object { object in
     object.set("complete", JSON.bool(view.isComplete))
     object.set("running", view.running.map { json($0, view) } ?? JSON.null)
-    guard let calls = view.calls else { return object.set("calls", JSON.null) }
+    object.set("calls", view.calls.map { json($0, view.now) } ?? JSON.null)
     object.set(
-      "calls",
-      JSON.array { list in
-        for call in calls {
-          list.append(
-            JSON.object { object in
-              fill(object, call.record)
-              fillStanding(object, call, view.now)
-            }.value)
-        }
-      })
+      "channels",
+      view.channels.map { channels in
+        JSON.array { list in for channel in channels { list.append(json(channel, view.now)) } }
+      } ?? JSON.null)
   }.value
+}
+
+private func json(_ calls: [CallView], _ now: UInt64) -> JSON.Value? {
+  JSON.array { list in
+    for call in calls {
+      list.append(
+        JSON.object { object in
+          fill(object, call.record)
+          fillStanding(object, call, now)
+        }.value)
+    }
+  }
 }

@@ -143,7 +143,7 @@ extension Call {
     watch._withUnsafeGuaranteedRef { $0.begin(id) }
     show(event)
     run.event = kind
-    var began = callbackBegins
+    run.began = callbackBegins
     while true {
       run.end = UInt(bitPattern: rest.end)
       // The position in the list, as a number: a pointer would take two registers.
@@ -154,7 +154,7 @@ extension Call {
         run.at = index
         watch._withUnsafeGuaranteedRef { $0.show(entry.pointee.name) }
         let answer = entry.pointee.function(OpaquePointer(hops.at(index).toOpaque()), entry.pointee.userData)
-        if _slowPath(began != 0) { began = callbackEnded(began, entry.pointee.name) }
+        if _slowPath(run.began != 0) { run.began = callbackEnded(run.began, entry.pointee.name) }
         guard _fastPath(answer == Verdict.next.rawValue) else {
           watch._withUnsafeGuaranteedRef { $0.end() }
           return .answered(entry.pointee.index, answer)

@@ -12,6 +12,8 @@ struct Run {
   /// The address behind the last callback of the list that is being called. 0: a callback has made hops leave
   /// the `Run`, so the rest of the list has to be looked up again.
   var end: UInt = 0
+  /// When the callback that runs began (`Call.callbackBegins`); 0: callbacks are not timed.
+  var began: UInt64 = 0
   /// The event that goes through the `Run` now, and the index of the hop whose callback runs.
   var event = EventKind.none
   @Small var at = 0

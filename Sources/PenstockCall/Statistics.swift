@@ -82,7 +82,7 @@ public final class AttemptTally {
   }
 }
 
-/// The known facts about the connection of a call. Calls and their replies keep this object; only `heardAt` and
+/// The known facts about the connection of a call. Calls and their replies keep this object; only the measures and
 /// `tally` ever change.
 public final class ConnectionFacts {
   /// The peer's address, such as "127.0.0.1:50051".
@@ -97,6 +97,11 @@ public final class ConnectionFacts {
   public let security: SecurityFacts?
   /// When the last byte came from the peer, in monotonic nanoseconds.
   public let heardAt = Measure()
+  /// When the connection began, in monotonic nanoseconds.
+  public let openedAt = Measure()
+  /// How many messages the calls on the connection have sent and received.
+  public let sentMessages = Measure()
+  public let receivedMessages = Measure()
   /// Counts how the attempts on this connection have ended; nil: nobody wants the counts. Only on the driving
   /// thread.
   public var tally: AttemptTally?

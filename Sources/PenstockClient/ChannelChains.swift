@@ -2,6 +2,7 @@ import PenstockCall
 import PenstockWire
 import Synchronization
 import PenstockLoop
+import PenstockTransport
 
 /// The interceptors of one channel, and the chains for its calls. A chain consists of interceptors of the
 /// channel and of its runtime.
@@ -15,10 +16,15 @@ final class ChannelChains: RegistrationOwner, @unchecked Sendable {
   private let noneAt = Atomic<UInt64>(.max)
   let newestFirst: Bool
   private let times: CallbackTimes
+  /// The channel, and the loop on which it runs.
+  let transport: Channel
+  let loop: RuntimeLoop
 
-  init(newestFirst: Bool, _ times: CallbackTimes) {
+  init(newestFirst: Bool, _ times: CallbackTimes, of transport: Channel, on loop: RuntimeLoop) {
     self.newestFirst = newestFirst
     self.times = times
+    self.transport = transport
+    self.loop = loop
   }
 
   /// Returns the chain for a new call. `own`: the interceptors of the call's options. nil: no interceptor's

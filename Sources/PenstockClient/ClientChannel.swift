@@ -69,7 +69,7 @@ public final class ClientChannel: @unchecked Sendable {
       watch: loop.watch, times: times)
     self.defaults = defaults
     formsCallsNow = Atomic(defaults.contentType != nil)
-    chains = ChannelChains(newestFirst: newestFirst, times)
+    chains = ChannelChains(newestFirst: newestFirst, times, of: transport, on: loop)
     transport.set(ConnectionListeners(runtime, chains, target, teller))
     runtime.join(chains)
   }
@@ -167,6 +167,14 @@ public final class ClientChannel: @unchecked Sendable {
   }
 
   public var connectivity: Connectivity { isClosed ? .shutdown : transport.connectivity }
+
+  /// Whether the channel's loop has ended, so that nothing can be asked any more.
+  public var hasEnded: Bool { loop.runtime.ended.load(ordering: .acquiring) }
+
+  /// The channel's state and figures; nil: the loop has not answered within `nanoseconds`. Any thread.
+  public func view(within nanoseconds: UInt64) -> ChannelView? {
+    loop.look(within: nanoseconds, at: .channel(transport))?.channels.first
+  }
 
   /// Waits until the connectivity state differs from `old`, and returns the new state.
   public func wait(for old: Connectivity, timeoutMilliseconds: Int64) -> (Outcome, Connectivity) {

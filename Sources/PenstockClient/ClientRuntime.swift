@@ -226,6 +226,9 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
     }
   }
 
+  /// The channels of this runtime that have not been freed.
+  var channels: [ChannelChains] { lock.withLock { caches } }
+
   func join(_ cache: ChannelChains) { lock.withLock { caches.append(cache) } }
 
   func leave(_ cache: ChannelChains) { lock.withLock { caches.drop(cache) } }

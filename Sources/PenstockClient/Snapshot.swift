@@ -2,6 +2,7 @@ import PenstockCall
 import PenstockWire
 import Synchronization
 import PenstockLoop
+import PenstockTransport
 
 /// A copy of a call's state at one moment.
 public struct CallView {
@@ -35,6 +36,8 @@ public struct RuntimeView {
   /// The calls of the loops that have answered, loop by loop, the most recent call of each loop first; nil:
   /// no loop has answered.
   public var calls: [CallView]?
+  /// The channels of the loops that have answered; nil: no loop has answered.
+  public var channels: [ChannelView]?
   /// A callback that runs now. If a loop has not answered, it is the callback of the first such loop;
   /// otherwise it is a callback of any loop. nil: no callback runs.
   public var running: CallWatch.Running?
@@ -56,6 +59,7 @@ public struct RuntimeView {
     var all = calls ?? []
     for call in others.calls ?? [] { all.append(call) }
     if calls != nil || others.calls != nil { calls = all }
+    if channels != nil || others.channels != nil { channels = (channels ?? []) + (others.channels ?? []) }
   }
 }
 
@@ -64,35 +68,35 @@ extension ClientRuntime {
   /// once. For all other loops together it waits at most `nanoseconds`; a loop that has not answered by then
   /// is missing in the snapshot.
   public func view(within nanoseconds: UInt64) -> RuntimeView {
-    loop.view(within: nanoseconds / UInt64(runtime.options.loops))
+    loop.view(within: nanoseconds / UInt64(runtime.options.loops), channels)
   }
 }
 
 extension RuntimeLoop {
   /// Returns a snapshot of this loop and of all later ones. Waits at most `nanoseconds` for each of them.
-  fileprivate func view(within nanoseconds: UInt64) -> RuntimeView {
+  fileprivate func view(within nanoseconds: UInt64, _ channels: [ChannelChains]) -> RuntimeView {
     // A loop that has ended has no calls, so it is not asked.
-    let calls =
+    let found =
       runtime.ended.load(ordering: .acquiring)
-      ? [] : look(within: nanoseconds, at: nil)
+      ? LoopView() : look(within: nanoseconds, at: .all(channels.filter { $0.loop === self }))
     let running = watch.running()
     let name = running.flatMap { Registrations.name(of: $0.interceptor) }
     var view = RuntimeView(
-      isComplete: calls != nil, calls: calls, running: running, interceptor: name, turnTime: runtime.lastNow,
-      now: runtime.clock)
-    if let next { view.add(next.view(within: nanoseconds)) }
+      isComplete: found != nil, calls: found?.calls, channels: found?.channels, running: running,
+      interceptor: name, turnTime: runtime.lastNow, now: runtime.clock)
+    if let next { view.add(next.view(within: nanoseconds, channels)) }
     return view
   }
 
-  /// Copies the state of `call` (nil: of all calls), on the driving thread, or on this thread if no thread
-  /// drives. Returns nil if the loop has not answered within `nanoseconds`.
-  func look(within nanoseconds: UInt64, at call: ClientCall?) -> [CallView]? {
-    if runtime.isDriving { return live.views(of: call) }
-    var found: [CallView]?
+  /// Copies the state of `what`, on the driving thread, or on this thread if no thread drives. Returns nil if
+  /// the loop has not answered within `nanoseconds`.
+  func look(within nanoseconds: UInt64, at what: LoopSubject) -> LoopView? {
+    if runtime.isDriving { return live.view(of: what) }
+    var found: LoopView?
     // If no thread drives, this thread copies the state itself. Otherwise a request asks the driving thread
     // to do so.
-    if runtime.inspect({ found = live.views(of: call) }) { return found }
-    let request = LoopRequest(call)
+    if runtime.inspect({ found = live.view(of: what) }) { return found }
+    let request = LoopRequest(what)
     let (sum, overflow) = Platform.systemClock().addingReportingOverflow(nanoseconds)
     let deadline = overflow ? UInt64.max : sum
     guard runtime.post(LoopRequestItem(request, live)) else { return nil }
@@ -102,14 +106,33 @@ extension RuntimeLoop {
       if now >= deadline { return nil }
       let seen = request.cell.word.load(ordering: .sequentiallyConsistent)
       _ = request.cell.park(seen, until: min(deadline, now + 5_000_000))
-      if request.answer == nil, runtime.inspect({ found = live.views(of: call) }) { return found }
+      if request.answer == nil, runtime.inspect({ found = live.view(of: what) }) { return found }
     }
   }
 }
 
+/// What `RuntimeLoop.look` copies.
+enum LoopSubject {
+  case call(ClientCall)
+  case channel(Channel)
+  /// All calls, and these channels.
+  case all([ChannelChains])
+}
+
+/// A copy of the state of a loop's calls and channels.
+struct LoopView {
+  var calls: [CallView] = []
+  var channels: [ChannelView] = []
+}
+
 extension LiveCalls {
-  fileprivate func views(of call: ClientCall?) -> [CallView] {
-    call.map { [CallView($0.call)] } ?? all.map { CallView($0.call) }
+  fileprivate func view(of what: LoopSubject) -> LoopView {
+    switch what {
+    case .call(let call): LoopView(calls: [CallView(call.call)])
+    case .channel(let channel): LoopView(channels: [channel.view])
+    case .all(let channels):
+      LoopView(calls: all.map { CallView($0.call) }, channels: channels.map { $0.transport.view })
+    }
   }
 }
 
@@ -120,26 +143,26 @@ extension ClientCall {
   /// The present state of the call; nil: the call has ended, or the loop has not answered within
   /// `nanoseconds`.
   public func view(within nanoseconds: UInt64) -> CallView? {
-    ended == nil ? channel.loop.look(within: nanoseconds, at: self)?.first : nil
+    ended == nil ? channel.loop.look(within: nanoseconds, at: .call(self))?.calls.first : nil
   }
 
   /// The facts about the call, with the method's path at the time when the call was made. Any thread.
   public var record: CallRecord { CallRecord(call, call.request.firstPath, createdAt) }
 }
 
-/// A request that asks the driving thread to copy the state of calls, and the answer.
+/// A request that asks the driving thread to copy the state of calls and channels, and the answer.
 private final class LoopRequest: @unchecked Sendable {
   let cell = WaitCell()
-  private let call: ClientCall?
+  private let what: LoopSubject
   private let lock = Lock()
-  private var found: [CallView]?
+  private var found: LoopView?
 
-  init(_ call: ClientCall?) { self.call = call }
+  init(_ what: LoopSubject) { self.what = what }
 
-  var answer: [CallView]? { lock.withLock { found } }
+  var answer: LoopView? { lock.withLock { found } }
 
   func ask(_ live: LiveCalls) {
-    let answer = live.views(of: call)
+    let answer = live.view(of: what)
     lock.withLock { found = answer }
     cell.set()
   }

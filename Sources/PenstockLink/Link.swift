@@ -11,6 +11,9 @@ public final class Link {
   public private(set) var engine: TLSEngine?
   /// The bytes that wait to be sent. With TLS they have to become TLS records first.
   public let out: SendQueue
+  /// How many bytes the socket has sent, and how many the link's owner has received from it.
+  public private(set) var sentBytes: UInt64 = 0
+  public var receivedBytes: UInt64 = 0
   private let runtime: Runtime
   /// Received bytes that were not used yet. Only a link without TLS uses this buffer.
   private let plain = ByteBuffer()
@@ -61,11 +64,16 @@ public final class Link {
 
   /// Sends the waiting bytes. With TLS, makes records of at most `most` bytes at a time.
   public func send(_ most: Int) -> Socket.Moved {
-    guard let engine else { return socket.send(out) }
+    guard let engine else {
+      let outcome = socket.send(out)
+      if case .bytes(let n) = outcome { sentBytes &+= UInt64(n) }
+      return outcome
+    }
     while true {
       let outcome = socket.send(engine.output.view)
       guard case .bytes(let n) = outcome else { return outcome }
       engine.output.consume(n)
+      sentBytes &+= UInt64(n)
       if !engine.output.isEmpty || out.isEmpty || !makeRecords(engine, most) { return outcome }
     }
   }

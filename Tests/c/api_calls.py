@@ -27,6 +27,7 @@ RARE = {"penstock_channel_close": 12, "penstock_channel_close_gracefully": 12, "
         "penstock_cancel_scope_cancel": 12,
         "penstock_call_trace_json": 16,
         "penstock_hop_trace_json": 16, "penstock_executor_new_serial": 8, "penstock_runtime_snapshot_json": 4,
+        "penstock_channel_stats_json": 4,
         "penstock_runtime_new": 8, "penstock_runtime_default": 8, "penstock_channel_new": 8, "penstock_channel_new_on": 4,
         "penstock_fork_prepare": 8}
 # Functions that may block. In callbacks on driving threads only one thread at a time calls them (one_waits in

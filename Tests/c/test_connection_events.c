@@ -9,13 +9,14 @@ typedef struct log {
   char kinds[256];
   char address[16][64], message[16][256], target[16][64], version[16][16], alpn[16][16], speaks[32];
   uint64_t ms[16];
-  latch any, finalized;
+  char slow_one[512]; /* the line of the last slow callback */
+  latch any, slow, finalized;
   penstock_channel *closes;       /* the channel to close at the first event; NULL: none */
   penstock_interceptor_id leaves; /* the registration to remove at the first event; 0: none */
 } log;
 
 #define LOG_INIT                                                                                                       \
-  { .mutex = PTHREAD_MUTEX_INITIALIZER, .any = LATCH_INIT, .finalized = LATCH_INIT }
+  { .mutex = PTHREAD_MUTEX_INITIALIZER, .any = LATCH_INIT, .slow = LATCH_INIT, .finalized = LATCH_INIT }
 
 static void copy(char *to, size_t size, const char *from) { snprintf(to, size, "%s", from ? from : "(null)"); }
 
@@ -49,7 +50,8 @@ static void check_line(const penstock_connection_event *event) {
   char start[64];
   static const char *const levels[] = {"debug", "info", "warning", "error"};
   CHECK(event->level >= PENSTOCK_EVENT_DEBUG && event->level <= PENSTOCK_EVENT_ERROR);
-  snprintf(start, sizeof(start), "\"level\":\"%s\",\"event\":\"%s\",\"target\":\"", levels[event->level & 3], event->name);
+  snprintf(start, sizeof(start), "\"level\":\"%s\",\"event\":\"%s\",\"target\":\"", levels[event->level & 3],
+           event->name);
   CHECK_HAS(event->json, start);
 }
 
@@ -57,7 +59,9 @@ static void heard(void *user_data, const penstock_connection_event *event) {
   log *self = user_data;
   if (!CHECK(event->struct_size >= sizeof(*event) && event->kind >= 1 && event->kind <= 21)) return;
   check_line(event);
-  if (event->kind > 12) return; /* test_event_log.c has these */
+  if (event->kind == PENSTOCK_CONNECTION_SLOW_CALLBACK) latch_signal(&self->slow);
+  if (event->kind == PENSTOCK_CONNECTION_SLOW_CALLBACK) copy(self->slow_one, sizeof(self->slow_one), event->json);
+  if (event->kind > 12) return; /* bindings/python/tests/test_event_log.py has the others */
   check_member(event->kind, "address", members[event->kind].address, event->address && *event->address);
   check_member(event->kind, "message", members[event->kind].message, event->message && *event->message);
   check_member(event->kind, "ms", members[event->kind].ms, event->ms > 0);
@@ -336,6 +340,32 @@ TEST(connection_events_alone_make_no_hop) {
   OK(penstock_channel_interceptors_json(channel, &json));
   CHECK_HAS(json, "\"calls_seen\":0");
   penstock_free(json);
+  penstock_channel_release(channel);
+  latch_wait(&self.finalized, 1);
+}
+
+static void slow_end(penstock_call *call, penstock_reply *reply, void *user_data) {
+  (void)call, (void)reply;
+  usleep(120000);
+  latch_signal(user_data);
+}
+
+/* A callback of the call itself has no interceptor's name. */
+TEST(connection_events_tell_a_slow_callback_of_the_call) {
+  static log self = LOG_INIT;
+  latch ended = LATCH_INIT;
+  penstock_channel *channel = open_channel();
+  observe(&self, channel);
+  penstock_call_callbacks table = PENSTOCK_CALL_CALLBACKS_INIT;
+  table.user_data = &ended;
+  table.on_reply = slow_end;
+  penstock_call *call = NULL;
+  OK(penstock_channel_call(channel, UNARY, PENSTOCK_KIND_UNARY, NULL, &table, &call, NULL));
+  OK(penstock_call_send(call, "x", 1));
+  latch_wait(&ended, 1);
+  latch_wait(&self.slow, 1);
+  CHECK_HAS(self.slow_one, "\"method\":\"/penstock.Echo/Unary\",\"interceptor\":null,\"callback\":\"on_status\"}");
+  penstock_call_release(call);
   penstock_channel_release(channel);
   latch_wait(&self.finalized, 1);
 }

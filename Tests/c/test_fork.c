@@ -51,6 +51,7 @@ static void use_in_child(parent *p) {
   CHILD(penstock_call_options_add_interceptor(p->options, &table, 0, &id, NULL) == PENSTOCK_E_FORKED);
   CHILD(penstock_registration_wait_removed(p->id, -1) == PENSTOCK_E_FORKED);
   CHILD(penstock_channel_interceptors_json(p->channel, &json) == PENSTOCK_E_FORKED);
+  CHILD(penstock_channel_stats_json(p->channel, 0, &json) == PENSTOCK_E_FORKED);
   CHILD(penstock_call_send(p->call, "x", 1) == PENSTOCK_E_FORKED);
   CHILD(penstock_call_try_send(p->call, "x", 1) == PENSTOCK_E_FORKED);
   CHILD(penstock_call_receive(p->call, &message) == PENSTOCK_E_FORKED);

@@ -111,13 +111,12 @@ static void many_threads(const char *options) {
   int count = atomic_load(&crowd.calls) + atomic_load(&crowd.others);
   CHECK_INT(atomic_load(&all.seen[PENSTOCK_EVENT_START]), count);
   CHECK_INT(atomic_load(&all.seen[PENSTOCK_EVENT_STATUS]), count);
-  char *json = NULL, expected[64];
+  char *json = NULL;
   OK(penstock_registration_remove(id, NULL));
   OK(penstock_registration_wait_removed(id, 20000));
   CHECK_INT(atomic_load(&all.finalized), 1);
   OK(penstock_runtime_snapshot_json(crowd.runtime, 20000, &json));
-  snprintf(expected, sizeof(expected), "{\"complete\":true,\"running\":null,\"calls\":[]}");
-  CHECK_JSON(json, expected);
+  CHECK_HAS(json, "{\"complete\":true,\"running\":null,\"calls\":[],\"channels\":[{\"target\":");
   penstock_free(json);
   crowd_close(&crowd);
 }

@@ -289,6 +289,8 @@ TEST(null_channel) {
   REFUSED_WITH_ERROR(penstock_registration_replace(id, &table, NULL, &error));
   REFUSED(penstock_channel_interceptors_json(NULL, &json));
   REFUSED(penstock_channel_interceptors_json(channel, NULL));
+  REFUSED(penstock_channel_stats_json(NULL, 0, &json));
+  REFUSED(penstock_channel_stats_json(channel, 0, NULL));
   penstock_channel_release(channel);
   penstock_runtime_release(runtime);
 }

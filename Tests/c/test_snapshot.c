@@ -45,12 +45,19 @@ static void hang_in(const char *options, int32_t at, const char *event) {
   snprintf(expected, sizeof(expected), "{\"complete\":false,\"running\":{\"interceptor\":\"stuck\",\"event\":\"%s\"",
            event);
   CHECK_HAS(json, expected);
-  CHECK_HAS(json, "\"calls\":null");
+  CHECK_HAS(json, "\"calls\":null,\"channels\":null}");
   penstock_free(json);
+  json = NULL;
+  CHECK_RESULT(penstock_channel_stats_json(channel, 10, &json), PENSTOCK_E_TIMEOUT);
+  CHECK(json == NULL);
   latch_signal(&gate.open);
   pthread_join(thread, NULL);
+  OK(penstock_channel_stats_json(channel, 20000, &json));
+  CHECK_HAS(json, "\"state\":\"ready\",\"policy\":\"pick_first\"");
+  CHECK_HAS(json, "\"started\":1,\"succeeded\":1,\"failed\":0,\"in_flight\":0,\"waiting\":0");
+  penstock_free(json);
   OK(penstock_runtime_snapshot_json(runtime, 20000, &json));
-  CHECK_JSON(json, "{\"complete\":true,\"running\":null,\"calls\":[]}");
+  CHECK_HAS(json, "{\"complete\":true,\"running\":null,\"calls\":[],\"channels\":[{\"target\":");
   penstock_free(json);
   penstock_channel_release(channel);
   penstock_runtime_release(runtime);
@@ -80,10 +87,13 @@ TEST(snapshot_of_a_runtime_that_nobody_drives) {
   CHECK_HAS(json, "\"kind\":\"bidi\"");
   penstock_free(json);
   end_call(call);
-  penstock_channel_release(channel);
   OK(penstock_runtime_shutdown(runtime, -1));
   OK(penstock_runtime_snapshot_json(runtime, 0, &json));
-  CHECK_JSON(json, "{\"complete\":true,\"running\":null,\"calls\":[]}");
+  CHECK_JSON(json, "{\"complete\":true,\"running\":null,\"calls\":[],\"channels\":[]}");
+  penstock_free(json);
+  json = NULL;
+  CHECK_RESULT(penstock_channel_stats_json(channel, 0, &json), PENSTOCK_E_CLOSED);
+  penstock_channel_release(channel);
   penstock_free(json);
   penstock_runtime_release(runtime);
 }

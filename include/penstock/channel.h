@@ -131,6 +131,15 @@ PENSTOCK_API penstock_result penstock_channel_close(penstock_channel *channel);
  * threads: any */
 PENSTOCK_API penstock_result penstock_channel_close_gracefully(penstock_channel *channel, int64_t timeout_ms);
 
+/* Writes as JSON the channel's state and figures: {"target", "state", "policy", "name", "attempts", "throttle",
+ * "endpoints": [{"address", ..., "connections": [...]}, ...]}. docs/operating.md describes each member. The loop of the
+ * channel is asked for them, for up to `timeout_ms` milliseconds; below 0 counts as 0.
+ * result: E_TIMEOUT: the loop has not answered, because a callback does not return: penstock_runtime_snapshot_json names
+ * it. E_CLOSED: the runtime has ended. E_INVALID_ARGUMENT: NULL. E_NO_MEMORY, E_FORKED.
+ * memory: *json is owned by the caller; free with penstock_free.
+ * threads: any; on the driving thread it returns at once. */
+PENSTOCK_API penstock_result penstock_channel_stats_json(penstock_channel *channel, int64_t timeout_ms, char **json);
+
 /* The states of a channel ("gRPC Connectivity Semantics and API"; docs/channel.md). */
 #define PENSTOCK_CONNECTIVITY_IDLE              0 /* no connection; the next call begins one */
 #define PENSTOCK_CONNECTIVITY_CONNECTING        1 /* a connection is being made; calls wait */

@@ -53,29 +53,27 @@ typedef int32_t (*penstock_hop_create)(penstock_hop *hop, void *user_data, void 
 typedef void (*penstock_hop_destroy)(penstock_hop *hop, void *state);
 
 /* The events of a channel; docs/channel.md has the order in which they come, docs/operating.md their meaning. */
-#define PENSTOCK_CONNECTION_RESOLVING  1  /* the channel asks for the addresses of its name */
-#define PENSTOCK_CONNECTION_UNRESOLVED 2  /* the name could not be resolved */
-#define PENSTOCK_CONNECTION_CONNECTING 3  /* an attempt to connect to the address begins */
-#define PENSTOCK_CONNECTION_SECURED    4  /* TLS is established on the new connection */
-#define PENSTOCK_CONNECTION_READY      5  /* the connection takes calls */
-#define PENSTOCK_CONNECTION_DRAINING   6  /* the connection takes no new calls; those on it go on */
-#define PENSTOCK_CONNECTION_LOST       7  /* a connection that was ready has ended */
-#define PENSTOCK_CONNECTION_BACKOFF    8  /* connecting failed, or gave no usable connection; next attempt in `ms` */
-#define PENSTOCK_CONNECTION_SILENT     9  /* for `ms` nothing has come on a connection with calls */
-#define PENSTOCK_CONNECTION_IGNORED    10 /* a part of the service config is not supported: `message` names it */
-#define PENSTOCK_CONNECTION_HEALTHY    11 /* the server's health check says that it serves: it gets calls */
-#define PENSTOCK_CONNECTION_UNHEALTHY  12 /* the server's health check does not say that it serves: it gets no calls */
-#define PENSTOCK_CONNECTION_RESOLVED   13 /* the addresses of the name are known: `message` has their number */
-#define PENSTOCK_CONNECTION_IDLE       14 /* the channel closes its connections, until the next call */
-#define PENSTOCK_CONNECTION_UNREACHABLE                                                                                \
-  15                                      /* no address can be reached: calls fail, or wait if they may */
-#define PENSTOCK_CONNECTION_POLICY     16 /* the load balancing policy changes to the one that `message` names */
-#define PENSTOCK_CONNECTION_RETRY      17 /* `call` is sent again by its retry policy, in `ms` */
-#define PENSTOCK_CONNECTION_THROTTLED  18 /* `call` is not sent again, because most requests have failed lately */
-#define PENSTOCK_CONNECTION_EJECTED    19 /* outlier detection has ejected the server: it gets no calls */
-#define PENSTOCK_CONNECTION_RESTORED   20 /* the server that was ejected gets calls again */
-#define PENSTOCK_CONNECTION_SLOW_CALLBACK                                                                              \
-  21                                      /* a callback has kept its thread for `ms`; see "slow_callback_ms" */
+#define PENSTOCK_CONNECTION_RESOLVING     1  /* the channel asks for the addresses of its name */
+#define PENSTOCK_CONNECTION_UNRESOLVED    2  /* the name could not be resolved */
+#define PENSTOCK_CONNECTION_CONNECTING    3  /* an attempt to connect to the address begins */
+#define PENSTOCK_CONNECTION_SECURED       4  /* TLS is established on the new connection */
+#define PENSTOCK_CONNECTION_READY         5  /* the connection takes calls */
+#define PENSTOCK_CONNECTION_DRAINING      6  /* the connection takes no new calls; those on it go on */
+#define PENSTOCK_CONNECTION_LOST          7  /* a connection that was ready has ended */
+#define PENSTOCK_CONNECTION_BACKOFF       8  /* connecting failed, or gave no usable connection; next attempt in `ms` */
+#define PENSTOCK_CONNECTION_SILENT        9  /* for `ms` nothing has come on a connection with calls */
+#define PENSTOCK_CONNECTION_IGNORED       10 /* a part of the service config is not supported: `message` names it */
+#define PENSTOCK_CONNECTION_HEALTHY       11 /* the server's health check says that it serves: it gets calls */
+#define PENSTOCK_CONNECTION_UNHEALTHY     12 /* the server's health check does not say that it serves: it gets no calls */
+#define PENSTOCK_CONNECTION_RESOLVED      13 /* the addresses of the name are known: `message` has their number */
+#define PENSTOCK_CONNECTION_IDLE          14 /* the channel closes its connections, until the next call */
+#define PENSTOCK_CONNECTION_UNREACHABLE   15 /* no address can be reached: calls fail, or wait if they may */
+#define PENSTOCK_CONNECTION_POLICY        16 /* the load balancing policy changes to the one that `message` names */
+#define PENSTOCK_CONNECTION_RETRY         17 /* `call` is sent again by its retry policy, in `ms` */
+#define PENSTOCK_CONNECTION_THROTTLED     18 /* `call` is not sent again, because most requests have failed lately */
+#define PENSTOCK_CONNECTION_EJECTED       19 /* outlier detection has ejected the server: it gets no calls */
+#define PENSTOCK_CONNECTION_RESTORED      20 /* the server that was ejected gets calls again */
+#define PENSTOCK_CONNECTION_SLOW_CALLBACK 21 /* a callback has kept its thread for `ms`; see "slow_callback_ms" */
 
 /* The level of an event: how much an operator has to mind. */
 #define PENSTOCK_EVENT_DEBUG   0 /* the normal course of a connection or a call */
@@ -87,14 +85,14 @@ typedef void (*penstock_hop_destroy)(penstock_hop *hop, void *state);
  * NUL-terminated, and live as long as the callback runs. */
 typedef struct penstock_connection_event {
   size_t struct_size;
-  int32_t kind;            /* PENSTOCK_CONNECTION_... */
-  const char *target;      /* the channel's target, as the program gave it */
-  const char *address;     /* the server's address, such as "192.0.2.1:443"; NULL: an event of the name's look-up, or
+  int32_t kind;        /* PENSTOCK_CONNECTION_... */
+  const char *target;  /* the channel's target, as the program gave it */
+  const char *address; /* the server's address, such as "192.0.2.1:443"; NULL: an event of the name's look-up, or
                               of the channel's service config */
-  const char *message;     /* the reason, in words, with UNRESOLVED, LOST, BACKOFF, IGNORED, UNHEALTHY and UNREACHABLE, and
+  const char *message; /* the reason, in words, with UNRESOLVED, LOST, BACKOFF, IGNORED, UNHEALTHY and UNREACHABLE, and
                               with DRAINING if the server has given one; with RETRY and THROTTLED the status of the
                               call, and with RESOLVED and POLICY as they say; NULL with other events */
-  uint64_t ms;             /* milliseconds, for the events that say so; otherwise 0 */
+  uint64_t ms;         /* milliseconds, for the events that say so; otherwise 0 */
   const char *tls_version; /* with SECURED, such as "TLSv1.3"; NULL with other events, like the next two */
   const char *tls_cipher;  /* with SECURED, such as "TLS_AES_256_GCM_SHA384" */
   const char *tls_alpn;    /* with SECURED, the negotiated protocol, such as "h2" */

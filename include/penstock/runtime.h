@@ -73,10 +73,11 @@ PENSTOCK_API penstock_result penstock_runtime_poll(penstock_runtime *runtime, in
  * {"complete", "running": null or {"interceptor" (null: a callback of the call itself), "event", "call": an id,
  *  "for_ms": how long the callback has run at most}, "calls": [{"id", "method", "kind", "target", "age_ms",
  *  "deadline_ms", "attempts", "protocol", "http", "connection_silent_ms", "peer", "local", "holder", "outbound",
- *  "inbound": as in penstock_call_trace_json}, ...], the newest call first}
- * The loop is asked for the calls. If it does not answer within `timeout_ms`, because a callback does not return,
- * "complete" is false, "calls" null, and "running" names the interceptor. Several loops are asked in turn, and share
- * the time: "calls" then has those of the loops that answer, loop by loop.
+ *  "inbound": as in penstock_call_trace_json}, ...], the newest call first, "channels": [as in
+ *  penstock_channel_stats_json, ...]}
+ * The loop is asked for the calls and channels. If it does not answer within `timeout_ms`, because a callback does not
+ * return, "complete" is false, "calls" and "channels" are null, and "running" names the interceptor. Several loops are
+ * asked in turn, and share the time: "calls" and "channels" then have those of the loops that answer, loop by loop.
  * result: E_NO_MEMORY, E_FORKED.
  * memory: *json is owned by the caller; free with penstock_free.
  * threads: any; on the driving thread of the only loop it returns at once. */

@@ -27,6 +27,8 @@ public final class HTTP1Connection: ReadyHandler, TurnTask {
   /// is complete, or it is closed gracefully), or if the connection ends after some time without a request.
   public private(set) var isUnproven = true
   public var isScheduled = false
+  /// How many requests the connection has had.
+  private var requests: UInt64 = 0
 
   public let link: Link
   let parser: ResponseParser
@@ -61,6 +63,7 @@ public final class HTTP1Connection: ReadyHandler, TurnTask {
     since = pool.runtime.now
     confine(self)
     facts.heardAt.set(since)
+    facts.openedAt.set(since)
     if let keepalive = pool.settings.keepalive {
       link.socket.limitUnacknowledged(keepalive.timeout)
       link.socket.keepAlive(idle: keepalive.interval, timeout: keepalive.timeout)
@@ -76,6 +79,12 @@ public final class HTTP1Connection: ReadyHandler, TurnTask {
       receive(link.input.view)
     }
     check()
+  }
+
+  public var view: ConnectionView {
+    ConnectionView(
+      .ready, facts, streams: stream == nil ? 0 : 1, allowed: 1, opened: requests, sentBytes: link.sentBytes,
+      receivedBytes: link.receivedBytes)
   }
 
   // MARK: Streams
@@ -95,6 +104,7 @@ public final class HTTP1Connection: ReadyHandler, TurnTask {
   public func assign(_ stream: HTTP1Stream) {
     guard let pool else { return }
     _ = life.handle(.assigned)
+    requests += 1
     self.stream = stream
     stream.connection = self
     since = pool.runtime.now
@@ -222,6 +232,7 @@ public final class HTTP1Connection: ReadyHandler, TurnTask {
       case .end: return connectionEnded(isWhole: link.engine == nil)
       case .failed(let code): return close(Link.lost(code, life.during))
       case .bytes(let n):
+        link.receivedBytes &+= UInt64(n)
         facts.heardAt.set(pool.runtime.lastNow)
         budget -= n
         if let engine = link.engine {

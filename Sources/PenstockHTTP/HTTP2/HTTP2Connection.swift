@@ -95,6 +95,7 @@ public final class HTTP2Connection: TransportConnection, TurnTask {
     super.init()
     confine(self)
     knownFacts.heardAt.set(runtime.now)
+    knownFacts.openedAt.set(runtime.lastNow)
   }
 
   public override func begin() {
@@ -124,6 +125,22 @@ public final class HTTP2Connection: TransportConnection, TurnTask {
   public override var leaving: ByteBuffer? { session.leaving }
   public override var hasAnswered: Bool { session.hasAnswered }
   public override func forgetAnswer() { session.hasAnswered = false }
+
+  public override var views: [ConnectionView] {
+    let state: ConnectionView.State
+    switch phase {
+    case .preface: state = .connecting
+    case .open: state = .ready
+    case .draining: state = .draining
+    case .closed: state = .closed
+    }
+    var view = ConnectionView(
+      state, knownFacts, streams: session.open.count, allowed: session.streamLimit, opened: session.opened,
+      sentBytes: link.sentBytes, receivedBytes: link.receivedBytes)
+    view.waiting = session.queuedCount
+    view.http2 = session.view
+    return [view]
+  }
 
   public override func newStream(_ owner: StreamOwner, sending pieces: consuming PieceQueue)
     -> TransportStream
@@ -193,6 +210,7 @@ public final class HTTP2Connection: TransportConnection, TurnTask {
       case .failed(let code): return lose(code)
       case .bytes(let n):
         knownFacts.heardAt.set(runtime.lastNow)
+        link.receivedBytes &+= UInt64(n)
         if link.engine != nil {
           _ = borrow(link.engine) {
             $0.input.commit(n)

@@ -383,6 +383,16 @@ final class HTTP2Session {
       })
   }
 
+  /// How many streams this side has opened.
+  var opened: UInt64 { UInt64(nghttp2_session_get_next_stream_id(session)) / 2 }
+
+  var view: ConnectionView.HTTP2 {
+    ConnectionView.HTTP2(
+      sendWindow: Int(nghttp2_session_get_remote_window_size(session)),
+      receiveWindow: Int(nghttp2_session_get_local_window_size(session)), pings: pings,
+      answeredPings: answeredPing)
+  }
+
   /// Whether the last PING was answered; also true before the first PING.
   var isPingAnswered: Bool { answeredPing == pings }
 

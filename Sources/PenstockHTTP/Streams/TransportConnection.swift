@@ -76,6 +76,9 @@ open class TransportConnection: ReadyHandler {
     TransportStream(owner, sending: pieces)
   }
 
+  /// Copies the figures of the connection for diagnosis; those of each connection, if the object stands for several.
+  open var views: [ConnectionView] { [] }
+
   // MARK: For a subchannel
 
   /// Sets `hasAnswered` back to false. Called when the only answer so far was to a health check.

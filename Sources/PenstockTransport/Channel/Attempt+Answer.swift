@@ -83,6 +83,7 @@ extension Attempt {
         guard call.wantsMessage, let arrived = answer.takeMessage() else { return }
         call.measures.firstMessageAt.setOnce(now)
         call.measures.received.messages.add(1)
+        _ = borrow(call.connection) { $0.receivedMessages.add(1) }
         call.measures.received.bytes.add(arrived.message.count)
         call.measures.received.compressedBytes.add(Int(arrived.size))
         call.inboundMessage(arrived.message)

@@ -28,7 +28,10 @@ extension Attempt {
     stream.endsAfterPieces = request == .whole
     self.stream = stream
     life.handle(.opens)
-    call._withUnsafeGuaranteedRef { $0.connection = connection.facts }
+    call._withUnsafeGuaranteedRef {
+      $0.connection = connection.facts
+      if sentEarly > 0 { _ = borrow($0.connection) { $0.sentMessages.add(sentEarly) } }
+    }
     stream.open()
     check()
   }

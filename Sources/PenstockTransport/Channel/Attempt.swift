@@ -39,6 +39,8 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   var isRepeat: Bool { order != .first }
   /// The value of the stream's `piecesSent` that was last reported to the call.
   var told: UInt32 = 0
+  /// How many messages were sent before there was a connection.
+  var sentEarly = 0
   /// The index of this attempt in the channel's list of attempts; -1: it is not in the list.
   @Small var listIndex = -1
   var answer = AttemptAnswer()
@@ -112,6 +114,11 @@ final class Attempt: StreamOwner, TurnTask, Queued {
 
   override func send(_ message: Message) {
     guard let call, !answer.hasFailed else { return }
+    if stream == nil {
+      sentEarly += 1
+    } else {
+      call._withUnsafeGuaranteedRef { _ = borrow($0.connection) { $0.sentMessages.add(1) } }
+    }
     guard let framed = borrow(framing, { $0.encode(message) }) else { return }
     send(framed, call)
   }
@@ -162,7 +169,8 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   }
 
   override func another(isRepeat: Bool) -> CallBelow {
-    Attempt(channel, !isRepeat ? .first : order == .afterRefusal ? order : .again)
+    if isRepeat { core.counts.repeats &+= 1 }
+    return Attempt(channel, !isRepeat ? .first : order == .afterRefusal ? order : .again)
   }
 
   override func waitToRetry(after status: Status, of call: Call, _ count: inout RetryCount) -> UInt64? {
@@ -262,6 +270,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   override func streamJoins(_ stream: TransportStream, _ facts: ConnectionFacts) {
     call?._withUnsafeGuaranteedRef { call in
       call.connection = facts
+      facts.sentMessages.add(sentEarly)
       life.handle(.joins(takesTurns: stream.isHalfDuplex && call.request.kind == .bidi))
       if needsTurn, call.takesTurns(hasMessage: false) { awaited() }
     }
@@ -304,6 +313,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     // A request that the server has certainly not processed says nothing about how the server processes requests.
     if end?.isUnprocessed != true { count(call, status.code == .ok) }
     withCore { core in
+      if status.code == .ok { core.counts.succeeded &+= 1 } else { core.counts.failed &+= 1 }
       if core.hasRetries { core.noteEnd(call.request, status, isAnswered: answer.hasHeaders) }
     }
     leave(why)

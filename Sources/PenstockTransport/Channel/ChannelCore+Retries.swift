@@ -48,10 +48,12 @@ extension ChannelCore {
       return nil
     }
     guard throttle?.allowsRetries != false else {
+      counts.throttled &+= 1
       noteRetry(of: call, after: status, in: nil)
       return nil
     }
     count = further
+    counts.retries &+= 1
     noteRetry(of: call, after: status, in: wait)
     return wait
   }

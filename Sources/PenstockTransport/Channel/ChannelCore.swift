@@ -24,10 +24,14 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   let work: TurnWork
   /// The reason why the channel was closed; nil: it is open.
   private(set) var closedBecause: Closing?
-  private var attempts: [Attempt] = []
+  private(set) var attempts: [Attempt] = []
+  var counts = AttemptCounts()
   private var isHooked = false
 
   private var names: Names?
+  var nameView: NameView {
+    names?.view ?? NameView(addresses: 0, isAsking: false, failure: nil, next: nil)
+  }
   var balancer: Balancer
   /// The balancer's decision for every attempt. It is valid until the balancer gets its next event.
   private(set) var pick = Pick.wait
@@ -37,7 +41,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   /// The endpoints of the most recent addresses.
   private(set) var endpoints: [Subchannel] = []
   /// Endpoints of earlier addresses, whose connections close when their last stream has ended.
-  private var leaving: [Subchannel] = []
+  private(set) var leaving: [Subchannel] = []
   /// Attempts that wait for the balancer's pick, or for a slot.
   var waiting = WaitQueue<Attempt>()
   var isScheduled = false
@@ -91,6 +95,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     }
     attempt.listIndex = attempts.count
     attempts.append(attempt)
+    counts.started &+= 1
   }
 
   /// Whether the channel, which has no TLS, is less private than the call's settings require. Credentials require TLS.

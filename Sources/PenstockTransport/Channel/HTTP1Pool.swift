@@ -102,6 +102,17 @@ final class HTTP1Pool: HTTP1Owner, TurnTask, ConnectorOwner {
   /// How many connections there may be. A health check has one more, for as long as the server is watched.
   private var most: Int { destination.http1Connections + (isWatched ? 1 : 0) }
 
+  override var views: [ConnectionView] {
+    var found: [ConnectionView] = []
+    var next = connections
+    while let connection = next {
+      found.append(connection.view)
+      if phase != .open { found[found.count - 1].state = .draining }
+      next = connection.next
+    }
+    return found
+  }
+
   override func newStream(_ owner: StreamOwner, sending pieces: consuming PieceQueue) -> TransportStream {
     HTTP1Stream(owner, sending: pieces, in: self)
   }

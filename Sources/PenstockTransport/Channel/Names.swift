@@ -15,6 +15,8 @@ final class Names: Timer, ResolverCompletion {
   private unowned(unsafe) let owner: ChannelCore
   private var state = ResolveState()
   private var known: [Endpoint] = []
+  /// The reason of the last failure; nil: the last look-up has not failed.
+  private var failure: ByteBuffer?
   /// The number of look-ups that have ended.
   private var answers = 0
 
@@ -94,14 +96,26 @@ final class Names: Timer, ResolverCompletion {
 
   private func found(_ list: [Endpoint]) {
     known = list
+    failure = nil
     owner.note(.resolved, nil, ByteBuffer().say(list.count).say(list.count == 1 ? " address" : " addresses"))
     follow(.answered)
     owner.named(list)
   }
 
+  var view: NameView {
+    var view = NameView(addresses: known.count, isAsking: false, failure: failure, next: nil)
+    switch state.phase {
+    case .idle: break
+    case .asking: view.isAsking = true
+    case .waiting(let until): view.next = until
+    }
+    return view
+  }
+
   /// Reports to the owner that a look-up has failed. If the name was resolved before, its last good addresses
   /// stay.
   private func tellFailure(_ words: ByteBuffer) {
+    failure = words
     owner.note(.unresolved, nil, words)
     if known.isEmpty { owner.nameless(words) } else { owner.named(known) }
   }

@@ -96,6 +96,17 @@ final class Subchannel: Timer, ConnectorOwner, ConnectionOwner {
 
   var hasSlot: Bool { free != nil }
 
+  var view: EndpointView {
+    var views: [ConnectionView] = []
+    for one in [fresh, connection] { if let one { views += one.views } }
+    for other in others { views += other.views }
+    for gone in draining { views += gone.views }
+    return EndpointView(
+      address: ByteBuffer().say(address.text()), state: connectivity, isEjected: isEjected,
+      isCurrent: endpointIndex >= 0, failure: failure, failures: failures?.count ?? 0, next: failures?.retry,
+      weight: Int(endpoint.weight), connections: views)
+  }
+
   /// Appends in words what a call waits for that finds no slot here.
   func sayFull(_ text: ByteBuffer) {
     guard let facts = connection?.facts else { return }

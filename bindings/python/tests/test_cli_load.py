@@ -157,7 +157,7 @@ def test_a_connection_with_tls(servers: Dict[str, str], certificates: Path) -> N
     flags = ("doctor", "--json", "--cacert", str(certificates / "ca.pem"), servers["command_tls"])
     (view,) = cli(*flags).records
     assert [step["event"] for step in view["steps"]] == ["RESOLVING", "RESOLVED", "CONNECTING", "SECURED", "READY"]
-    assert view["steps"][2]["tls_version"] == "TLSv1.3"
+    assert view["steps"][3]["tls_version"] == "TLSv1.3"
     assert view["server"]["certificate"].startswith("SHA-256 ")
     assert (view["state"], view["advice"]) == ("READY", None)
 

@@ -113,6 +113,17 @@ class BaseChannel(Keeper, Registering, Connected, Uncopied):
         """The state of the channel now."""
         return Connectivity(_raw.penstock_channel_connectivity(self._handle))
 
+    def stats(self, timeout: float = 1.0) -> Dict[str, Any]:
+        """The channel's state and figures: ``target``, ``state``, ``policy``, ``name``, ``attempts``, ``throttle``,
+        and ``endpoints``, each with its ``connections``. docs/operating.md describes each member.
+
+        TimedOutError: the loop has not answered within ``timeout`` seconds, because a callback does not return:
+        `snapshot` names it. ClosedError: the runtime has ended."""
+        wait_ms = milliseconds(timeout)
+        text = owned_text(lambda handle, out: _raw.penstock_channel_stats_json(handle, wait_ms, out), self._handle)
+        view: Dict[str, Any] = json.loads(text)
+        return view
+
     def watch_connectivity(self, changed: Changed) -> None:
         """Calls ``changed(state)`` soon with the current state, and afterwards with each new state, on the thread
         that drives the runtime: it must not wait. If several states follow each other at once, ``changed`` gets only

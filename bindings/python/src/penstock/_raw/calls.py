@@ -176,6 +176,8 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_channel_retain": (c_void_p, c_void_p),
     # void penstock_channel_release(penstock_channel *channel);
     "penstock_channel_release": (None, c_void_p),
+    # penstock_result penstock_channel_stats_json(penstock_channel *channel, int64_t timeout_ms, char **json);
+    "penstock_channel_stats_json": (c_int32, c_void_p, c_int64, POINTER(c_void_p)),
     # int32_t penstock_channel_connectivity(const penstock_channel *channel);
     "penstock_channel_connectivity": (c_int32, c_void_p),
     # penstock_result penstock_channel_wait_connectivity(penstock_channel *channel, int32_t from, int64_t timeout_ms,
