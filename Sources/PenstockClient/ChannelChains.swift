@@ -16,14 +16,17 @@ final class ChannelChains: RegistrationOwner, @unchecked Sendable {
   private let noneAt = Atomic<UInt64>(.max)
   let newestFirst: Bool
   private let times: CallbackTimes
-  /// The channel, and the loop on which it runs.
-  let transport: Channel
-  let loop: RuntimeLoop
+  /// The channel, and the loop on which it runs. The reference to the channel is not counted, because the
+  /// channel's listeners refer to this object.
+  private let transport: Unmanaged<Channel>
+  private let loop: RuntimeLoop
+  /// Both, for a caller that keeps the channel from leaving its runtime (`ClientRuntime.leave`).
+  var place: (loop: RuntimeLoop, channel: Channel) { (loop, transport.takeUnretainedValue()) }
 
   init(newestFirst: Bool, _ times: CallbackTimes, of transport: Channel, on loop: RuntimeLoop) {
     self.newestFirst = newestFirst
     self.times = times
-    self.transport = transport
+    self.transport = .passUnretained(transport)
     self.loop = loop
   }
 

@@ -10,16 +10,25 @@ import PenstockTransport
 /// Times the callbacks of a channel's calls, and tells the channel's listeners of those that are slow.
 private final class ChannelCallbackTimes: CallbackTimes {
   private let platform: Platform
-  private let transport: Channel
+  private let lock = Lock()
+  /// The channel, under the lock; nil: it has been freed. The reference is not counted, because the channel's
+  /// listeners refer to this object.
+  private var transport: Unmanaged<Channel>?
 
   init(_ platform: Platform, _ transport: Channel, limit: UInt64) {
     self.platform = platform
-    self.transport = transport
+    self.transport = .passUnretained(transport)
     super.init(limit: limit)
   }
 
   override func clock() -> UInt64 { platform.coarseClock() }
-  override func report(_ slow: Slow) { transport.report(slow) }
+
+  override func report(_ slow: Slow) {
+    let channel = lock.withLock { transport.map { $0.takeUnretainedValue() } }
+    channel?.report(slow)
+  }
+
+  func forgetChannel() { lock.withLock { transport = nil } }
 }
 
 /// A channel as its user sees it: the transport's channel, its interceptors, and default options for its
@@ -35,6 +44,7 @@ public final class ClientChannel: @unchecked Sendable {
   let methods: CurrentMethods
   let defaults: CallDefaults
   let origin: CallOrigin
+  private let times: ChannelCallbackTimes
   /// Calls the `on_connection` callback of an interceptor with a connection event. `target` ends with a NUL.
   public typealias Teller = (ConnectionNews, Registration, _ target: ByteBuffer) -> Void
   private let phase = Atomic<Phase>(.open)
@@ -61,7 +71,7 @@ public final class ClientChannel: @unchecked Sendable {
     generation = runtime.generation
     self.transport = transport
     methods = transport.methods
-    let times = ChannelCallbackTimes(loop.runtime.platform, transport, limit: defaults.slowCallback)
+    times = ChannelCallbackTimes(loop.runtime.platform, transport, limit: defaults.slowCallback)
     origin = CallOrigin(
       target: target, defaultAuthority: authority, privacy: transport.privacy, rpc: transport.rpc,
       mostQueryBytes: transport.mostQueryBytes, loop: loop,
@@ -78,6 +88,7 @@ public final class ClientChannel: @unchecked Sendable {
   deinit {
     if !Process.isForked(generation) {
       transport.close()
+      times.forgetChannel()
       runtime.leave(chains)
       chains.removeAll()
       if phase.load(ordering: .relaxed) != .closed { loop.hasOneChannelLess() }

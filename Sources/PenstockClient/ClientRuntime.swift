@@ -227,7 +227,7 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
   }
 
   /// The channels of this runtime that have not been freed.
-  var channels: [ChannelChains] { lock.withLock { caches } }
+  var channels: [(loop: RuntimeLoop, channel: Channel)] { lock.withLock { caches.map { $0.place } } }
 
   func join(_ cache: ChannelChains) { lock.withLock { caches.append(cache) } }
 

@@ -74,11 +74,14 @@ extension ClientRuntime {
 
 extension RuntimeLoop {
   /// Returns a snapshot of this loop and of all later ones. Waits at most `nanoseconds` for each of them.
-  fileprivate func view(within nanoseconds: UInt64, _ channels: [ChannelChains]) -> RuntimeView {
+  fileprivate func view(within nanoseconds: UInt64, _ channels: [(loop: RuntimeLoop, channel: Channel)])
+    -> RuntimeView
+  {
     // A loop that has ended has no calls, so it is not asked.
     let found =
       runtime.ended.load(ordering: .acquiring)
-      ? LoopView() : look(within: nanoseconds, at: .all(channels.filter { $0.loop === self }))
+      ? LoopView()
+      : look(within: nanoseconds, at: .all(channels.filter { $0.loop === self }.map { $0.channel }))
     let running = watch.running()
     let name = running.flatMap { Registrations.name(of: $0.interceptor) }
     var view = RuntimeView(
@@ -116,7 +119,7 @@ enum LoopSubject {
   case call(ClientCall)
   case channel(Channel)
   /// All calls, and these channels.
-  case all([ChannelChains])
+  case all([Channel])
 }
 
 /// A copy of the state of a loop's calls and channels.
@@ -131,7 +134,7 @@ extension LiveCalls {
     case .call(let call): LoopView(calls: [CallView(call.call)])
     case .channel(let channel): LoopView(channels: [channel.view])
     case .all(let channels):
-      LoopView(calls: all.map { CallView($0.call) }, channels: channels.map { $0.transport.view })
+      LoopView(calls: all.map { CallView($0.call) }, channels: channels.map { $0.view })
     }
   }
 }

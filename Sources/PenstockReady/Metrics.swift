@@ -4,9 +4,9 @@ import PenstockWire
 import PenstockLoop
 import PenstockClient
 
-/// Metrics: counters and histograms by method, target and status code, and counters by peer. Any number of interceptors may share one
-/// object. A reader takes a reference to the arrays and then unlocks the lock. If a count changes while it
-/// reads, only the changed part of the arrays is copied.
+/// Metrics: counters and histograms by method, target and status code, and counters by peer. Any number of
+/// interceptors may share one object. A reader takes a reference to the arrays and then unlocks the lock. If a
+/// count changes while it reads, only the changed part of the arrays is copied.
 public final class Metrics: @unchecked Sendable {
   public struct Options {
     /// The upper bounds of the histogram's buckets, in nanoseconds, increasing.
