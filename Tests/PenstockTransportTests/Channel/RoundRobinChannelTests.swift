@@ -162,6 +162,39 @@ import Testing
     #expect(codes(30).filter { $0 == .unavailable }.isEmpty)
   }
 
+  /// Requests that the server has certainly not processed (REFUSED_STREAM, a GOAWAY below the stream) do not count for
+  /// outlier detection: the server refuses the first stream of each call, and is not left out.
+  @Test(arguments: [false, true]) func aServerThatRefusesIsNotLeftOut(_ goesAway: Bool) throws {
+    let count = Box(0)
+    world.servers[1] = { said, socket in
+      SimulationTests.answer(said, socket) { stream, _ in
+        count.value += 1
+        if count.value % 2 == 0 {
+          return Frame.head(stream).encoded + Frame.data(stream, [0, 0, 0, 0, 1, 7]).encoded
+            + Frame.trailers(stream).encoded
+        }
+        return (goesAway ? Frame.goAway(max(stream - 2, 0)) : Frame.reset(stream, 7)).encoded
+      }
+    }
+    names.answer = ReconnectTests.addresses(1)
+    world.resolver = names
+    let client = try rest.client("names.test", world) {
+      $0.service.balancing.policy = .roundRobin
+      var outliers = OutlierDetection()
+      outliers.failurePercentage = .init()
+      outliers.failurePercentage?.threshold = 10
+      outliers.failurePercentage?.leastEndpoints = 1
+      outliers.failurePercentage?.leastCalls = 1
+      outliers.mostEjected = 100
+      $0.service.balancing.outliers = outliers
+    }
+    for _ in 0..<5 {
+      for _ in 0..<10 { #expect(rest.call(client).code == .ok) }
+      rest.pass(11 * Self.second, client, world)
+    }
+    #expect(count.value == 100)
+  }
+
   /// When all servers fail, they stay in TRANSIENT_FAILURE while the channel tries them again, even if it
   /// also looks the name up again.
   @Test func failuresStay() throws {
