@@ -362,6 +362,8 @@ TEST(connection_events_tell_a_slow_callback_of_the_call) {
   penstock_call *call = NULL;
   OK(penstock_channel_call(channel, UNARY, PENSTOCK_KIND_UNARY, NULL, &table, &call, NULL));
   OK(penstock_call_send(call, "x", 1));
+  OK(penstock_call_half_close(call));
+  OK(penstock_call_demand(call, 1));
   latch_wait(&ended, 1);
   latch_wait(&self.slow, 1);
   CHECK_HAS(self.slow_one, "\"method\":\"/penstock.Echo/Unary\",\"interceptor\":null,\"callback\":\"on_status\"}");

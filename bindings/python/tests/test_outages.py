@@ -270,7 +270,7 @@ def test_one_of_three_backends_is_not_there(server: str) -> None:
         assert (line["address"], line["message"], line["level"]) == ("127.0.0.1:1", "Connection refused", "warning")
         assert watch.metric("grpc_client_connect_failures_total", grpc_peer="127.0.0.1:1") >= 1
         assert watch.metric("grpc_client_connections_opened_total") == 2
-        assert watch.metric("grpc_client_peer_handled_total", grpc_code="OK", grpc_peer=second) == 2
+        assert watch.metric("grpc_client_peer_handled_total", grpc_code="OK", grpc_peer=second) >= 1
 
 
 def test_a_name_that_does_not_resolve() -> None:
