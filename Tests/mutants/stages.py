@@ -16,9 +16,12 @@ import time
 FAILURE = re.compile(r"^\S*(FAILED|not ok|\[91m)|^FAILED|recorded an issue|^F+$|: FAILED")
 SWIFT_SLOW = "PenstockLoopTests|PenstockLinkTests|PenstockHTTPTests|PenstockTransportTests"
 SWIFT_FAST = "PenstockWireTests|PenstockNamesTests|PenstockCallTests|PenstockChannelTests"
-# The time limits of the suites in seconds: a suite that takes longer counts as hanging.
-LIMITS = {"swift-fast": 90, "swift-transport": 300, "laws": 120, "python": 200, "faults": 500, "interop": 400, "c": 90,
+# The suites, and the seconds that each may take at least. A suite that takes longer, and more than three times as long as
+# without a mutant, hangs, which counts as noticed.
+LIMITS = {"swift-fast": 90, "swift-transport": 300, "laws": 120, "python": 400, "faults": 500, "interop": 400, "c": 90,
           "connect": 400, "proxies": 400, "matrix": 300, "network": 200, "failing": 500}
+# The limit of a suite in seconds as long as its usual time is not known.
+FIRST_LIMIT = 1800
 # Suites whose program is not Tests/NAME/run.
 PROGRAMS = {"failing": "Tests/memory/failing"}
 
@@ -102,7 +105,8 @@ class Stages:
                        '"$ROOT/.venv/bin/python" -m pytest -x -q -p no:cacheprovider tests']
         else:
             command = [PROGRAMS.get(name, f"Tests/{name}/run")]
-        return self.fails(command, folder, environment, LIMITS[name.split()[0]])
+        limit = max(LIMITS[name.split()[0]], 3 * self.seconds[name]) if number else FIRST_LIMIT
+        return self.fails(command, folder, environment, limit)
 
     @staticmethod
     def fails(command, folder, environment, limit):
