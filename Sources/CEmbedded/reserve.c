@@ -11,7 +11,9 @@
  * The blocks come from malloc, so they are freed like any others. They are not one piece that is given back to malloc at
  * need: another thread could take it.
  *
- * If the reserve has no block either, the program's hook is told before the process ends. */
+ * Memory that a thread has freed may be out of reach for others: malloc keeps it for this thread's allocations. So each
+ * thread fills the reserve when calls end on it, and a thread for which the reserve has no block waits for that, up to a
+ * second. Then the program's hook is told, and the process ends. */
 #include "cembedded.h"
 #include "checks.h"
 
@@ -52,16 +54,22 @@ HIDDEN int32_t cm_low;
 static void *hook_data;
 static _Atomic(cm_hook) hook;
 
+enum { TRIES = 10100 };
+
+/* Lets other threads go on before the next try. All the waits before TRIES take about a second. */
+static void wait_before(int next) {
+  if (next < 100) {
+    sched_yield();
+  } else {
+    nanosleep(&(struct timespec){0, 100000}, NULL);
+  }
+}
+
 /* Waits for the lock, which another thread may have for as long as it takes to fill the reserve. In a child that was
  * forked without cm_shut_gate, that thread may not exist any more, so the wait ends after a second. */
 static int enter(void) {
-  for (int tries = 0; tries < 10100; tries++) {
+  for (int tries = 0; tries < TRIES; wait_before(++tries)) {
     if (cm_hold_store()) return 1;
-    if (tries < 100) {
-      sched_yield();
-    } else {
-      nanosleep(&(struct timespec){0, 100000}, NULL);
-    }
   }
   return 0;
 }
@@ -131,11 +139,13 @@ static __attribute__((noinline)) void reserve_growth(size_t size) {
 }
 
 static __attribute__((noinline)) void *insist(size_t size) {
-  cm_give_back_kept();
-  void *made = cm_alloc(size);
-  if (!made) made = checked_made(take(checked_size(size)), size);
-  if (!made) cm_die(size);
-  return made;
+  for (int tries = 0; tries < TRIES; wait_before(++tries)) {
+    cm_give_back_kept();
+    void *made = cm_alloc(size);
+    if (!made) made = checked_made(take(checked_size(size)), size);
+    if (made) return made;
+  }
+  cm_die(size);
 }
 
 HIDDEN void *cm_insist(size_t size) {

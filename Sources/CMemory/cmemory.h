@@ -23,8 +23,9 @@ int32_t cm_still_low(void);
 static inline int32_t cm_is_low(void) {
   return __builtin_expect(__atomic_load_n(&cm_low, __ATOMIC_RELAXED) != 0, 0) && cm_still_low();
 }
-/* Counts the calls that exist: the reserve has room for the end of each. One for more than CM_FEW_CALLS shrinks when fewer
- * than a quarter are left; a smaller one stays, so that calls in batches do not make it anew each time. */
+/* Counts the calls that exist: the reserve has room for the end of each, and is filled again as calls end. One for more
+ * than CM_FEW_CALLS shrinks when fewer than a quarter are left; a smaller one stays, so that calls in batches do not make
+ * it anew each time. */
 #define CM_FEW_CALLS 256
 extern int64_t cm_calls __attribute__((visibility("hidden")));
 extern int64_t cm_calls_reserved __attribute__((visibility("hidden")));
@@ -37,6 +38,7 @@ static inline void cm_call_ends(void) {
   int64_t count = __atomic_sub_fetch(&cm_calls, 1, __ATOMIC_RELAXED);
   int64_t reserved = __atomic_load_n(&cm_calls_reserved, __ATOMIC_RELAXED);
   if (__builtin_expect(reserved > CM_FEW_CALLS && count < reserved / 4, 0)) cm_reserve_for_calls(count);
+  cm_is_low();
 }
 /* Sets the function that is told before the process ends for lack of memory; NULL: none. */
 typedef void (*cm_hook)(size_t size, void *user_data);

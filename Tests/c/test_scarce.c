@@ -76,6 +76,22 @@ static void many_calls(penstock_channel *channel, penstock_call_options *options
   }
 }
 
+/* As many calls at once as there is memory for, whose answers come together, when memory is low. */
+static void many_answers(penstock_channel *channel, penstock_call_options *options) {
+  int count = 0;
+  while (count < CALLS && EXPECTED(penstock_channel_call(channel, UNARY, PENSTOCK_KIND_UNARY, options, NULL,
+                                                         &calls[count], NULL)) == PENSTOCK_OK) {
+    if (EXPECTED(penstock_call_send(calls[count], "ping", 4)) == PENSTOCK_OK) {
+      EXPECTED(penstock_call_half_close(calls[count]));
+    } else {
+      EXPECTED(penstock_call_cancel(calls[count], "not sent"));
+    }
+    count++;
+  }
+  for (int i = 0; i < count; i++) check_end(calls[i]);
+  for (int i = 0; i < count; i++) penstock_call_release(calls[i]);
+}
+
 /* Small messages, which the caller reads only after it has sent as many as there is memory for. */
 static void many_messages(penstock_channel *channel, penstock_call_options *options) {
   penstock_call *call = NULL;
@@ -123,14 +139,15 @@ static void say_where(size_t bytes, void *user_data) {
 }
 
 /* Runs `work` in a process that has `bytes` left; returns its exit status or the signal that has ended it. */
-static int run_scarce(const char *address, size_t bytes, void (*work)(penstock_channel *, penstock_call_options *)) {
+static int run_scarce(const char *address, size_t bytes, const char *json,
+                      void (*work)(penstock_channel *, penstock_call_options *)) {
   fflush(stdout);
   int before = test_failures();
   pid_t child = fork();
   if (child == 0) {
     penstock_channel *channel = NULL, *later = NULL;
     OK(penstock_channel_new(address, "{\"tls\": false}", &channel, NULL));
-    penstock_call_options *options = options_of("{\"send_buffer_bytes\": 67108864}");
+    penstock_call_options *options = options_of(json);
     check_echo(channel);
     penstock_set_out_of_memory_hook(say_where, NULL);
     grow_stack();
@@ -152,16 +169,18 @@ static int run_scarce(const char *address, size_t bytes, void (*work)(penstock_c
   return WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-static void run_rounds(void (*work)(penstock_channel *, penstock_call_options *)) {
+static void run_rounds(const char *json, void (*work)(penstock_channel *, penstock_call_options *)) {
   const char *address = peer_address();
   size_t bytes = 16 << 10;
   for (int i = 0; i < ROUNDS; i++, bytes += bytes * 2 / 5) {
-    int status = run_scarce(address, bytes, work);
+    int status = run_scarce(address, bytes, json, work);
     if (status != 0)
       test_failed(__FILE__, __LINE__, "with %zu KiB left the process ended with %d", bytes >> 10, status);
   }
 }
 
-TEST(scarce_memory_for_many_calls) { run_rounds(many_calls); }
-TEST(scarce_memory_for_many_small_messages) { run_rounds(many_messages); }
-TEST(scarce_memory_for_large_messages) { run_rounds(large_messages); }
+#define LARGE_BUFFER "{\"send_buffer_bytes\": 67108864}"
+TEST(scarce_memory_for_many_calls) { run_rounds(LARGE_BUFFER, many_calls); }
+TEST(scarce_memory_for_many_answers) { run_rounds("{\"metadata\": {\"x-delay-ms\": \"200\"}}", many_answers); }
+TEST(scarce_memory_for_many_small_messages) { run_rounds(LARGE_BUFFER, many_messages); }
+TEST(scarce_memory_for_large_messages) { run_rounds(LARGE_BUFFER, large_messages); }
