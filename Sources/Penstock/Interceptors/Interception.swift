@@ -97,7 +97,14 @@ public final class Registration: Sendable {
   }
   private let state: Locked<State>
 
-  init(_ id: penstock_interceptor_id, _ priority: Int32) {
+  /// Registers an interception by `add`, a function of the C API.
+  init(
+    _ interception: Interception, at place: InterceptorPlace, _ priority: Int32,
+    _ add: (UnsafePointer<penstock_interceptor>, inout penstock_interceptor_id, inout OpaquePointer?) ->
+      penstock_result
+  ) throws(PenstockError) {
+    var id: penstock_interceptor_id = 0
+    try place.with(interception) { table, error in add(table, &id, &error) }
     state = Locked(State(id: id, priority: priority))
   }
 
@@ -171,12 +178,10 @@ extension Channel {
     _ name: String, _ interception: Interception, priority: Int32 = 0, methods: [String] = [],
     kinds: Set<CallKind> = [], level: InterceptorLevel = .bytes
   ) throws(PenstockError) -> Registration {
-    var id: penstock_interceptor_id = 0
     let place = InterceptorPlace(name: name, methods: methods, kinds: kinds, level: level)
-    try place.with(interception) { table, error in
+    return try Registration(interception, at: place, priority) { table, id, error in
       penstock_channel_add_interceptor(handle.pointer, table, priority, &id, &error)
     }
-    return Registration(id, priority)
   }
 
   /// The interceptors of the channel and of its runtime as JSON, in the order in which calls meet them.
@@ -193,11 +198,9 @@ extension Runtime {
     _ name: String, _ interception: Interception, priority: Int32 = 0, methods: [String] = [],
     kinds: Set<CallKind> = [], level: InterceptorLevel = .bytes
   ) throws(PenstockError) -> Registration {
-    var id: penstock_interceptor_id = 0
     let place = InterceptorPlace(name: name, methods: methods, kinds: kinds, level: level)
-    try place.with(interception) { table, error in
+    return try Registration(interception, at: place, priority) { table, id, error in
       penstock_runtime_add_interceptor(handle.pointer, table, priority, &id, &error)
     }
-    return Registration(id, priority)
   }
 }
