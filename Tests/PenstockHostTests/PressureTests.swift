@@ -32,8 +32,17 @@ import Testing
     func up() { count += 1 }
   }
 
+  /// Goes on when a number of calls on another channel to the same server have ended: in this time a stream without
+  /// back pressure would go on, too.
+  private static func others(_ channel: Channel) async throws {
+    for _ in 0..<100 { _ = try await channel.unary("/penstock.Echo/Unary", []) }
+  }
+
   @Test func requestsWaitForTheServer() async throws {
-    try await withChannel { channel in
+    let server = try Server()
+    let other = try Channel(server.target, options: .cleartext)
+    defer { other.close() }
+    try await withChannel(to: server) { channel in
       let asked = Counted()
       // The server answers each request, and stops reading when nobody reads its answers.
       let responses = try await channel.bidi(
@@ -41,7 +50,7 @@ import Testing
       var before = -1
       while await asked.count != before {
         before = await asked.count
-        try await Task.sleep(for: .milliseconds(200))
+        try await Self.others(other)
       }
       // The window of the server, that of the client, the send buffer, and what the sockets take.
       #expect(before * 65_536 < 48 << 20)
@@ -52,7 +61,10 @@ import Testing
   }
 
   @Test func responsesWaitForTheReader() async throws {
-    try await withChannel { channel in
+    let server = try Server()
+    let other = try Channel(server.target, options: .cleartext)
+    defer { other.close() }
+    try await withChannel(to: server) { channel in
       let size = 1 << 20
       let responses = try await channel.serverStream(
         "/penstock.Echo/ServerStream", [UInt8](repeating: 7, count: size),
@@ -63,7 +75,7 @@ import Testing
       for try await response in responses {
         #expect(response.count == size)
         count += 1
-        if count % 100 == 1 { try await Task.sleep(for: .milliseconds(50)) }
+        if count % 100 == 1 { try await Self.others(other) }
         most = max(most, Self.resident - before)
       }
       #expect(count == 300)

@@ -79,10 +79,11 @@ final class Server: Sendable {
 
 /// Runs `body` with a channel to a server of its own.
 func withChannel(
-  _ options: ChannelOptions = .cleartext, _ body: (Channel) async throws -> Void
+  _ options: ChannelOptions = .cleartext, to given: Server? = nil, on runtime: Runtime? = nil,
+  _ body: (Channel) async throws -> Void
 ) async throws {
-  let server = try Server()
-  let channel = try Channel(server.target, options: options)
+  let server = try given ?? Server()
+  let channel = try Channel(server.target, options: options, on: runtime)
   defer { channel.close() }
   try await body(channel)
 }
