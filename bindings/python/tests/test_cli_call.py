@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -121,6 +122,14 @@ def test_the_deadline(peer: Any) -> None:
 def test_nobody_listens(plain: str) -> None:
     said = refused(64 + 14, "call", "--plaintext", *YOU, "127.0.0.1:1", HELLO)
     assert said.startswith("UNAVAILABLE: could not connect to 127.0.0.1:1: Connection refused")
+
+
+def test_the_time_for_connecting() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        limits = ("-connect-timeout", "0.2", "-max-time", "20")
+        said = refused(64 + 14, "call", "--plaintext", *limits, *YOU, *PROTOS, address, HELLO)
+    assert said.startswith(f"/{HELLO}: UNAVAILABLE: could not connect to {address}: connect timeout")
 
 
 def test_messages_that_are_too_large(plain: str) -> None:
