@@ -146,7 +146,7 @@ extension InterceptedCall {
       switch stage.handle(.again(isRefused: isRefused), kind) {
       case .tell(let response): tell(.responded(response))
       case .restart(let ticket): hop.call.settle(ticket, .restart)
-      default: break
+      case .nothing, .pass, .hold, .offer, .fail, .finish, .passOn, .take, .settle, .deliver: break
       }
     }
   }

@@ -1,4 +1,5 @@
 import PenstockCall
+import PenstockWire
 
 /// How far the function of a synchronous interceptor has come in one call. Only the function's thread uses it, and
 /// before that the driving thread (InterceptedCall.swift).
@@ -25,7 +26,7 @@ import PenstockCall
 /// | ended | functionHasEnded | functionHasEnded | functionHasEnded | functionHasEnded |
 ///
 /// (3): if the kind of call has just one such message; otherwise noMessage.
-enum SyncFunction {
+enum SyncFunction: StateTable {
   case beforeNext(Draft)
   /// `next` waits for the response.
   case inNext
@@ -80,17 +81,8 @@ enum SyncFunction {
     case refuses(Refusal)
   }
 
-  @inline(__always)
-  mutating func handle(_ event: Event) -> Action {
-    guard let action = apply(event) else {
-      #if PENSTOCK_CHECKS
-        fatalError("invariant F1: an event of a synchronous interceptor's function in the state \(name)")
-      #else
-        return .gives(.state)
-      #endif
-    }
-    return action
-  }
+  static var invariant: StaticString { "F1" }
+  static var ignored: Action { .gives(.state) }
 
   /// Carries out the cell of the table; nil: the event can't happen.
   @inline(__always)
@@ -142,12 +134,6 @@ enum SyncFunction {
       case .inNext: return nil
       }
     }
-  }
-
-  @inline(__always)
-  private mutating func become(_ next: SyncFunction, _ action: Action) -> Action {
-    self = next
-    return action
   }
 
   private static var badValue: StaticString { "returned a value that its function may not return" }

@@ -1,5 +1,6 @@
 import PenstockCall
 import PenstockLoop
+import PenstockWire
 
 /// The news for the function of a synchronous interceptor in one call: what has become of the response. Under the lock
 /// of the `InterceptedCall`.
@@ -15,7 +16,7 @@ import PenstockLoop
 /// happen (F1).
 ///
 /// (1): the status of the end is noted, if none is known.
-enum SyncNews {
+enum SyncNews: StateTable {
   /// The function does not wait.
   case none
   /// The function waits in `next`, with this cell.
@@ -43,17 +44,8 @@ enum SyncNews {
     case wake(WaitCell)
   }
 
-  @inline(__always)
-  mutating func handle(_ event: Event) -> Action {
-    guard let action = apply(event) else {
-      #if PENSTOCK_CHECKS
-        fatalError("invariant F1: news for a synchronous interceptor's function in the state \(name)")
-      #else
-        return .nothing
-      #endif
-    }
-    return action
-  }
+  static var invariant: StaticString { "F1" }
+  static var ignored: Action { .nothing }
 
   /// Carries out the cell of the table; nil: the event can't happen.
   @inline(__always)
@@ -87,12 +79,6 @@ enum SyncNews {
       case .over: return .nothing
       }
     }
-  }
-
-  @inline(__always)
-  private mutating func become(_ next: SyncNews, _ action: Action) -> Action {
-    self = next
-    return action
   }
 
   var isAwaited: Bool { if case .awaited = self { true } else { false } }

@@ -1,3 +1,5 @@
+import PenstockWire
+
 /// Whether the function of a synchronous interceptor in one call waits for a thread that runs it. Under the lock of the
 /// worker pool.
 ///
@@ -10,7 +12,7 @@
 ///
 /// In each cell: what has to be done, then the state that follows; "-" changes nothing; "x" can't happen (F1). So a
 /// function begins at most once, and never after the end of its call.
-enum SyncOffer {
+enum SyncOffer: StateTable {
   /// The function may not run yet.
   case early
   /// A thread that waits for the call will run the function, or was asked to.
@@ -43,17 +45,8 @@ enum SyncOffer {
     case unlink(Links)
   }
 
-  @inline(__always)
-  mutating func handle(_ event: Event) -> Action {
-    guard let action = apply(event) else {
-      #if PENSTOCK_CHECKS
-        fatalError("invariant F1: the offer of a synchronous interceptor's function in the state \(name)")
-      #else
-        return .nothing
-      #endif
-    }
-    return action
-  }
+  static var invariant: StaticString { "F1" }
+  static var ignored: Action { .nothing }
 
   /// Carries out the cell of the table; nil: the event can't happen.
   @inline(__always)
@@ -69,12 +62,6 @@ enum SyncOffer {
       }
     }
     return nil
-  }
-
-  @inline(__always)
-  private mutating func become(_ next: SyncOffer, _ action: Action) -> Action {
-    self = next
-    return action
   }
 
   /// Whether a thread has still to be found that runs the function.

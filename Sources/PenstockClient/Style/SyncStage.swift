@@ -165,12 +165,109 @@ enum SyncStage {
   @inline(__always)
   mutating func apply(_ event: Event, _ kind: CallKind) -> Action? {
     switch event {
-    case .start, .request, .halfClose: applyOutbound(event, kind)
-    case .headers, .message, .status: applyInbound(event, kind)
-    case .next, .again, .answer, .end, .letGo: applyOrder(event)
+    case .start(let ticket):
+      switch self {
+      case .short: become(.passing, .fail)
+      case .fresh:
+        kind.sendsOne
+          ? become(.collecting(Outbound(start: ticket)), .hold)
+          : become(.offered(Outbound(start: ticket)), .offer)
+      case .collecting, .closing, .offered, .passed, .responded, .giving, .delivering, .passing, .over: nil
+      }
+    case .request(let ticket, let isClosing):
+      switch self {
+      case .collecting(let open):
+        isClosing
+          ? become(.closing(Outbound(start: open.start, request: ticket)), .hold)
+          : become(.offered(Outbound(start: open.start, request: ticket)), .offer)
+      case .closing, .offered, .passed, .responded, .giving, .delivering, .passing: .pass
+      case .short, .fresh, .over: nil
+      }
+    case .halfClose(let ticket):
+      switch self {
+      case .collecting(let open): become(.offered(Outbound(start: open.start, request: ticket)), .offer)
+      case .closing(let open):
+        become(.offered(Outbound(start: open.start, request: open.request, halfClose: ticket)), .offer)
+      case .offered, .passed, .responded, .giving, .delivering, .passing: .pass
+      case .short, .fresh, .over: nil
+      }
+    case .headers(let ticket):
+      switch self {
+      case .passed(let open, let response):
+        open.headers != 0
+          ? nil
+          : respond(Inbound(headers: ticket, message: open.message, status: open.status), response, kind)
+      case .responded(let open, _): open.status == 0 ? .pass : nil
+      case .passing: .pass
+      case .short, .fresh, .collecting, .closing, .offered, .giving, .delivering, .over: nil
+      }
+    case .message(let ticket):
+      switch self {
+      case .passed(let open, let response):
+        open.message != 0
+          ? .pass
+          : respond(Inbound(headers: open.headers, message: ticket, status: open.status), response, kind)
+      case .responded(let open, _): open.status == 0 ? .pass : nil
+      case .passing: .pass
+      case .short, .fresh, .collecting, .closing, .offered, .giving, .delivering, .over: nil
+      }
+    case .status(let ticket):
+      switch self {
+      case .passed(let open, let response):
+        respond(Inbound(headers: open.headers, message: open.message, status: ticket), response, kind)
+      case .responded(let open, _): open.status == 0 ? .pass : nil
+      case .passing: .pass
+      case .short, .fresh, .collecting, .closing, .offered, .giving, .delivering, .over: nil
+      }
     case .gone: become(.over, .nothing)
+    case .next:
+      switch self {
+      case .offered(let open): become(.passed(Inbound(), SyncResponse()), .passOn(open))
+      case .over: .nothing
+      case .short, .fresh, .collecting, .closing, .passed, .responded, .giving, .delivering, .passing: nil
+      }
+    case .again(let isRefused):
+      switch self {
+      case .responded(let open, let response):
+        if open.status == 0 {
+          nil
+        } else if isRefused {
+          .tell(response)
+        } else {
+          become(.passed(Inbound(), SyncResponse()), .restart(open.status))
+        }
+      case .over: .nothing
+      case .short, .fresh, .collecting, .closing, .offered, .passed, .giving, .delivering, .passing: nil
+      }
+    case .answer(let answer):
+      switch self {
+      case .offered(let open):
+        answer.isBare
+          ? become(.passing, .finish)
+          : become(
+            .delivering,
+            .take(open, answer.headers, Given(messages: answer.messages, end: .own(answer.status))))
+      case .over: .nothing
+      case .short, .fresh, .collecting, .closing, .passed, .responded, .giving, .delivering, .passing: nil
+      }
+    case .end:
+      switch self {
+      case .offered, .responded: become(.passing, .finish)
+      case .over: .nothing
+      case .short, .fresh, .collecting, .closing, .passed, .giving, .delivering, .passing: nil
+      }
+    case .letGo:
+      switch self {
+      case .responded(let open, let response): settle(open, response)
+      case .over: .nothing
+      case .short, .fresh, .collecting, .closing, .offered, .passed, .giving, .delivering, .passing: nil
+      }
     case .demand:
-      if case .giving(let given) = self { become(.delivering, .deliver(given)) } else { .nothing }
+      switch self {
+      case .giving(let given): become(.delivering, .deliver(given))
+      case .short, .fresh, .collecting, .closing, .offered, .passed, .responded, .delivering, .passing, .over:
+        .nothing
+      }
     case .kept(let given):
       switch self {
       case .delivering: become(.giving(given), .nothing)
@@ -192,83 +289,29 @@ enum SyncStage {
     return action
   }
 
+  /// A part of the response has come: it waits for the status if the call has only one response message, and otherwise
+  /// the function is told.
+  @inline(__always)
+  private mutating func respond(_ open: Inbound, _ response: SyncResponse, _ kind: CallKind) -> Action {
+    if kind.receivesOne, open.status == 0 { return become(.passed(open, response), .hold) }
+    return become(.responded(open, response), .tell(response))
+  }
+
+  /// The function lets the response go. A message of its own comes before the status if the server has sent none.
+  private mutating func settle(_ open: Inbound, _ response: SyncResponse) -> Action {
+    guard open.message == 0, let late = response.replacement else {
+      return become(.passing, .settle(open, response, late: nil))
+    }
+    let given = Given(messages: [late], end: .waiting(open.status))
+    return become(.delivering, .settle(open, response, late: given))
+  }
+
   /// Whether the hop takes a ticket for an event of this lane, because the event will probably wait.
   func stops(_ lane: Lane) -> Bool {
     switch self {
     case .fresh, .collecting, .closing: lane == .outbound
     case .passed: lane == .inbound
     case .short, .offered, .responded, .giving, .delivering, .passing, .over: false
-    }
-  }
-
-  @inline(__always)
-  private mutating func applyOutbound(_ event: Event, _ kind: CallKind) -> Action? {
-    switch (self, event) {
-    case (.short, .start): return become(.passing, .fail)
-    case (.fresh, .start(let ticket)):
-      let open = Outbound(start: ticket)
-      return kind.sendsOne ? become(.collecting(open), .hold) : become(.offered(open), .offer)
-    case (.collecting(var open), .request(let ticket, let isClosing)):
-      open.request = ticket
-      return isClosing ? become(.closing(open), .hold) : become(.offered(open), .offer)
-    case (.collecting(var open), .halfClose(let ticket)):
-      open.request = ticket
-      return become(.offered(open), .offer)
-    case (.closing(var open), .halfClose(let ticket)):
-      open.halfClose = ticket
-      return become(.offered(open), .offer)
-    case (.closing, .request), (.offered, .request), (.offered, .halfClose), (.passed, .request),
-      (.passed, .halfClose), (.responded, .request), (.responded, .halfClose), (.giving, .request),
-      (.giving, .halfClose), (.delivering, .request), (.delivering, .halfClose), (.passing, .request),
-      (.passing, .halfClose):
-      return .pass
-    default: return nil
-    }
-  }
-
-  @inline(__always)
-  private mutating func applyInbound(_ event: Event, _ kind: CallKind) -> Action? {
-    switch self {
-    case .passing: return .pass
-    case .responded(let open, _): return open.status == 0 ? .pass : nil
-    case .passed(var open, let response):
-      switch event {
-      case .headers(let ticket):
-        if open.headers != 0 { return nil }
-        open.headers = ticket
-      case .message(let ticket):
-        if open.message != 0 { return .pass }
-        open.message = ticket
-      case .status(let ticket): open.status = ticket
-      default: return nil
-      }
-      if kind.receivesOne, open.status == 0 { return become(.passed(open, response), .hold) }
-      return become(.responded(open, response), .tell(response))
-    case .short, .fresh, .collecting, .closing, .offered, .giving, .delivering, .over: return nil
-    }
-  }
-
-  @inline(__always)
-  private mutating func applyOrder(_ order: Event) -> Action? {
-    switch (self, order) {
-    case (.over, _): return .nothing
-    case (.offered(let open), .next): return become(.passed(Inbound(), SyncResponse()), .passOn(open))
-    case (.offered(let open), .answer(let answer)):
-      if answer.isBare { return become(.passing, .finish) }
-      let given = Given(messages: answer.messages, end: .own(answer.status))
-      return become(.delivering, .take(open, answer.headers, given))
-    case (.offered, .end), (.responded, .end): return become(.passing, .finish)
-    case (.responded(let open, let response), .again(let isRefused)):
-      if open.status == 0 { return nil }
-      if isRefused { return .tell(response) }
-      return become(.passed(Inbound(), SyncResponse()), .restart(open.status))
-    case (.responded(let open, let response), .letGo):
-      guard open.message == 0, let late = response.replacement else {
-        return become(.passing, .settle(open, response, late: nil))
-      }
-      let given = Given(messages: [late], end: .waiting(open.status))
-      return become(.delivering, .settle(open, response, late: given))
-    default: return nil
     }
   }
 }

@@ -1,3 +1,5 @@
+import PenstockWire
+
 /// The states of the call of an HTTP/1.1 connection, which has at most one call at a time.
 ///
 /// | | assigned | headGiven | bodyEnded | sentSome | sentAll | writeFailed |
@@ -25,7 +27,7 @@
 /// (1): `bodyEnded` can't happen twice. (2): receiving if the body has ended; otherwise "-". (3): if an answer is
 /// complete before its request was sent, the connection closes. Otherwise the peer would take the rest of the
 /// request for the next request.
-public enum HTTP1Life: Equatable, Sendable {
+public enum HTTP1Life: StateTable, Equatable, Sendable {
   /// The connection has no call, and may get one.
   case idle
   /// A call has the connection, and nothing of its request was written yet.
@@ -49,7 +51,7 @@ public enum HTTP1Life: Equatable, Sendable {
     case ended
   }
 
-  enum Event: Equatable, Sendable {
+  public enum Event: Equatable, Sendable {
     case assigned
     /// The head of the request was added to the output.
     case headGiven(isChunked: Bool)
@@ -68,7 +70,7 @@ public enum HTTP1Life: Equatable, Sendable {
     case over
   }
 
-  enum Action: Equatable, Sendable {
+  public enum Action: Equatable, Sendable {
     case nothing
     /// The copies of the body's pieces are no longer needed.
     case dropCopies
@@ -77,81 +79,62 @@ public enum HTTP1Life: Equatable, Sendable {
     case close
   }
 
-  struct Step: Equatable, Sendable {
-    let next: HTTP1Life
-    let action: Action
+  public static var invariant: StaticString { "H1" }
+  public static var ignored: Action { .nothing }
 
-    init(_ next: HTTP1Life, _ action: Action = .nothing) {
-      self.next = next
-      self.action = action
-    }
-  }
-
-  mutating func handle(_ event: Event) -> Action {
-    guard let step = step(event) else {
-      #if PENSTOCK_CHECKS
-        fatalError("invariant H1: \(event) in the state \(self)")
-      #else
-        return .nothing
-      #endif
-    }
-    self = step.next
-    return step.action
-  }
-
-  /// The cell of the table; nil: the event can't happen.
-  func step(_ event: Event) -> Step? {
+  /// Carries out the cell of the table; nil: the event can't happen.
+  public mutating func apply(_ event: Event) -> Action? {
     switch event {
     case .assigned:
       switch self {
-      case .idle: Step(.opening)
+      case .idle: become(.opening, .nothing)
       case .opening, .unsent, .sending, .receiving, .deaf, .closed: nil
       }
     case .headGiven(let isChunked):
       switch self {
-      case .opening: Step(.unsent(isChunked ? .chunked : .plain))
+      case .opening: become(.unsent(isChunked ? .chunked : .plain), .nothing)
       case .idle, .unsent, .sending, .receiving, .deaf, .closed: nil
       }
     case .bodyEnded:
       switch self {
-      case .unsent(.plain), .unsent(.chunked): Step(.unsent(.ended))
-      case .sending(.plain), .sending(.chunked): Step(.sending(.ended))
+      case .unsent(.plain), .unsent(.chunked): become(.unsent(.ended), .nothing)
+      case .sending(.plain), .sending(.chunked): become(.sending(.ended), .nothing)
       case .idle, .opening, .unsent(.ended), .sending(.ended), .receiving, .deaf, .closed: nil
       }
     case .sentSome:
       switch self {
-      case .unsent(let body): Step(.sending(body), .dropCopies)
-      case .idle, .opening, .sending, .receiving: Step(self)
+      case .unsent(let body): become(.sending(body), .dropCopies)
+      case .idle, .opening, .sending, .receiving: .nothing
       case .deaf, .closed: nil
       }
     case .sentAll:
       switch self {
-      case .sending(.ended): Step(.receiving)
-      case .idle, .opening, .sending(.plain), .sending(.chunked), .receiving, .deaf: Step(self)
+      case .sending(.ended): become(.receiving, .nothing)
+      case .idle, .opening, .sending(.plain), .sending(.chunked), .receiving, .deaf: .nothing
       case .unsent, .closed: nil
       }
     case .writeFailed:
       switch self {
-      case .sending: Step(.deaf(wasSent: false))
-      case .receiving: Step(.deaf(wasSent: true))
-      case .idle, .opening, .unsent: Step(self)
+      case .sending: become(.deaf(wasSent: false), .nothing)
+      case .receiving: become(.deaf(wasSent: true), .nothing)
+      case .idle, .opening, .unsent: .nothing
       case .deaf, .closed: nil
       }
     case .answered(let keeps):
       switch self {
-      case .receiving: keeps ? Step(.idle, .keep) : Step(.closed, .close)
-      case .sending, .deaf: Step(.closed, .close)
+      case .receiving: keeps ? become(.idle, .keep) : become(.closed, .close)
+      case .sending, .deaf: become(.closed, .close)
       case .idle, .opening, .unsent, .closed: nil
       }
     case .unwanted:
       switch self {
-      case .opening: Step(.idle, .keep)
-      case .unsent, .sending, .receiving, .deaf: Step(.closed, .close)
+      case .opening: become(.idle, .keep)
+      case .unsent, .sending, .receiving, .deaf: become(.closed, .close)
       case .idle, .closed: nil
       }
     case .over:
       switch self {
-      case .idle, .opening, .unsent, .sending, .receiving, .deaf: Step(.closed)
+      case .idle, .opening, .unsent, .sending, .receiving, .deaf: become(.closed, .nothing)
       case .closed: nil
       }
     }

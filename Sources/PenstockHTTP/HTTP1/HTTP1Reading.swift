@@ -1,3 +1,5 @@
+import PenstockWire
+
 /// When an HTTP/1.1 connection reads. It stops while its stream keeps a whole window of bytes that the owner has
 /// not taken.
 ///
@@ -11,7 +13,7 @@
 ///
 /// In each cell: the action, if there is one, then the next state; "-" changes nothing; "x" can't happen (H1). Once
 /// the peer has ended the connection, that stays so.
-enum HTTP1Reading: Equatable, Sendable {
+enum HTTP1Reading: StateTable, Equatable, Sendable {
   /// Bytes are read when the loop reports them.
   case flowing(peerHasEnded: Bool)
   /// The stream keeps a whole window of bytes.
@@ -46,62 +48,43 @@ enum HTTP1Reading: Equatable, Sendable {
     case schedule
   }
 
-  struct Step: Equatable, Sendable {
-    let next: HTTP1Reading
-    let action: Action
+  static var invariant: StaticString { "H1" }
+  static var ignored: Action { .nothing }
 
-    init(_ next: HTTP1Reading, _ action: Action = .nothing) {
-      self.next = next
-      self.action = action
-    }
-  }
-
-  mutating func handle(_ event: Event) -> Action {
-    guard let step = step(event) else {
-      #if PENSTOCK_CHECKS
-        fatalError("invariant H1: \(event) in the state \(self)")
-      #else
-        return .nothing
-      #endif
-    }
-    self = step.next
-    return step.action
-  }
-
-  /// The cell of the table; nil: the event can't happen.
-  func step(_ event: Event) -> Step? {
+  /// Carries out the cell of the table; nil: the event can't happen.
+  mutating func apply(_ event: Event) -> Action? {
     switch event {
     case .full:
       switch self {
-      case .flowing(let ended): Step(.paused(peerHasEnded: ended), .watch)
-      case .unwatched(isDue: true): Step(.unwatched(isDue: false))
+      case .flowing(let ended): become(.paused(peerHasEnded: ended), .watch)
+      case .unwatched(isDue: true): become(.unwatched(isDue: false), .nothing)
       case .paused, .due, .unwatched(isDue: false): nil
       }
     case .room:
       switch self {
-      case .paused(let ended): Step(.due(peerHasEnded: ended), .schedule)
-      case .unwatched(isDue: false): Step(.unwatched(isDue: true), .schedule)
-      case .flowing, .due, .unwatched(isDue: true): Step(self)
+      case .paused(let ended): become(.due(peerHasEnded: ended), .schedule)
+      case .unwatched(isDue: false): become(.unwatched(isDue: true), .schedule)
+      case .flowing, .due, .unwatched(isDue: true): .nothing
       }
     case .reads:
       switch self {
-      case .flowing: Step(self)
-      case .due(let ended): Step(.flowing(peerHasEnded: ended))
-      case .unwatched(isDue: true): Step(self, .schedule)
+      case .flowing: .nothing
+      case .due(let ended): become(.flowing(peerHasEnded: ended), .nothing)
+      case .unwatched(isDue: true): .schedule
       case .paused, .unwatched(isDue: false): nil
       }
     case .peerEnds:
       switch self {
-      case .flowing: Step(.flowing(peerHasEnded: true))
-      case .paused: Step(.paused(peerHasEnded: true))
-      case .due: Step(.due(peerHasEnded: true))
-      case .unwatched: Step(self)
+      case .flowing: become(.flowing(peerHasEnded: true), .nothing)
+      case .paused: become(.paused(peerHasEnded: true), .nothing)
+      case .due: become(.due(peerHasEnded: true), .nothing)
+      case .unwatched: .nothing
       }
     case .hangsUp:
       switch self {
-      case .flowing, .due: Step(.unwatched(isDue: true), .unwatch)
-      case .paused: Step(.unwatched(isDue: false), .unwatch)
-      case .unwatched: Step(self)
+      case .flowing, .due: become(.unwatched(isDue: true), .unwatch)
+      case .paused: become(.unwatched(isDue: false), .unwatch)
+      case .unwatched: .nothing
       }
     }
   }

@@ -1,6 +1,7 @@
 import PenstockCall
 import PenstockChannel
 import PenstockHTTP
+import PenstockWire
 
 /// How an attempt waits for a connection, and begins on it.
 extension Attempt {

@@ -1,21 +1,19 @@
-/// A part of an attempt's state that has a table.
-protocol AttemptTable {
-  associatedtype Event
+import PenstockWire
 
+/// A part of an attempt's state: an event has no other effect than the next state.
+protocol AttemptTable: StateTable where Action == Void {
   /// The cell of the table; nil: the event can't happen.
   func next(_ event: Event) -> Self?
 }
 
 extension AttemptTable {
-  mutating func handle(_ event: Event) {
-    guard let next = next(event) else {
-      #if PENSTOCK_CHECKS
-        fatalError("invariant A1: \(event) in the state \(self)")
-      #else
-        return
-      #endif
-    }
+  static var invariant: StaticString { "A1" }
+  static var ignored: Void { () }
+
+  mutating func apply(_ event: Event) -> Void? {
+    guard let next = next(event) else { return nil }
     self = next
+    return ()
   }
 }
 

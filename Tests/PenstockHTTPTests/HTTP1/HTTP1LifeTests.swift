@@ -1,3 +1,4 @@
+import PenstockWire
 import Testing
 
 @testable import PenstockHTTP
@@ -48,6 +49,13 @@ import Testing
     return next == state ? "\(action)" : "\(action) -> \(name(next))"
   }
 
+  private static func step<State: StateTable>(
+    _ state: State, _ event: State.Event
+  ) -> (next: State, action: State.Action)? {
+    var next = state
+    return next.apply(event).map { (next, $0) }
+  }
+
   static func name(_ life: HTTP1Life) -> String { states.first { $0.life == life }?.name ?? "?" }
 
   @Test func eachEventOfTheCallInEachState() {
@@ -56,7 +64,7 @@ import Testing
     for ((name, state), row) in zip(Self.states, expected) {
       #expect(row.count == Self.events.count)
       for (event, words) in zip(Self.events, row) {
-        let step = state.step(event).map { (next: $0.next, action: $0.action) }
+        let step = Self.step(state, event)
         #expect(Self.cell(step, from: state, .nothing, Self.name) == words, "\(name), \(event)")
         guard let step else { continue }
         var life = state
@@ -101,7 +109,7 @@ import Testing
       #expect(life.hasCall == (facts.hasCall && !facts.isClosed))
       #expect((life == .closed) == facts.isClosed)
       if facts.isClosed {
-        for event in Self.events { #expect(life.step(event) == nil) }
+        for event in Self.events { #expect(Self.step(life, event) == nil) }
         return
       }
       #expect(life.isUnsent == (facts.hasHead && facts.keepsCopies))
@@ -110,10 +118,10 @@ import Testing
       let mayAdd = facts.hasHead && !facts.bodyHasEnded && !facts.writeHasFailed
       #expect((life.body != nil) == mayAdd)
       if mayAdd { #expect((life.body == .chunked) == facts.isChunked) }
-      #expect(life.step(.over) != nil)
+      #expect(Self.step(life, .over) != nil)
       if depth == 0 { return }
       for event in Self.events {
-        guard let step = life.step(event) else { continue }
+        guard let step = Self.step(life, event) else { continue }
         if step.action == .keep {
           // The next call's request must be the next byte on the connection, and its answer the next that comes.
           let isWhole = facts.isSent && !facts.writeHasFailed && event == .answered(keeps: true)
@@ -160,7 +168,7 @@ import Testing
     for ((name, state), row) in zip(Self.readingStates, expected) {
       #expect(row.count == HTTP1Reading.Event.allCases.count)
       for (event, words) in zip(HTTP1Reading.Event.allCases, row) {
-        let step = state.step(event).map { (next: $0.next, action: $0.action) }
+        let step = Self.step(state, event)
         #expect(Self.cell(step, from: state, .nothing, Self.name) == words, "\(name), \(event)")
         guard let step else { continue }
         var reading = state
@@ -186,7 +194,7 @@ import Testing
       #expect(isFull || isWatched || isDue)
       if depth == 0 { return }
       for event in HTTP1Reading.Event.allCases {
-        guard let step = reading.step(event) else {
+        guard let step = Self.step(reading, event) else {
           #expect(event == .full && (isFull || isDue) || event == .reads && isFull, "\(event) in \(reading)")
           continue
         }
