@@ -7,6 +7,10 @@ from typing import Any, Callable, Iterable, Mapping, Optional, Tuple, Union
 from .._channels import channel as core
 from .._interceptors.registration import Registration
 from . import _names
+
+# Many programs catch these by the names that they have in grpcio's module `_channel`.
+from ._calls import _InactiveRpcError as _InactiveRpcError
+from ._calls import _MultiThreadedRendezvous as _MultiThreadedRendezvous
 from ._connectivity import Subscriptions
 from ._credentials import ChannelSecrets, channel_secrets, check_local
 from ._interceptors import Added, AddedInterceptor, kinds_of

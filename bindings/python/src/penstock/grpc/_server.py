@@ -44,7 +44,9 @@ class ServerCertificateConfiguration:
     """grpcio's class of a server's certificates."""
 
 
-def _unavailable(name: str) -> Any:
+def server_function(name: str) -> Any:
+    """A function in the place of ``grpc.`` and ``name``, which raises NotImplementedError."""
+
     def make(*arguments: Any, **keywords: Any) -> Any:
         raise NotImplementedError(f"grpc.{name} needs grpcio: penstock has no server")
 
@@ -61,7 +63,7 @@ NAMES: Dict[str, Any] = {
         )
     },
     **{
-        name: _unavailable(name)
+        name: server_function(name)
         for name in (
             "alts_server_credentials",
             "dynamic_ssl_server_credentials",

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import sys
 from typing import Any, Dict
+
+# The modules of grpcio that programs and packages import, and ours in their places. Those with an underscore are not
+# for them, but have the names of exceptions and of metadata that many catch and annotate all the same.
+_PLACES = {
+    "_channel": "_channel",
+    "_utilities": "_utilities",
+    "aio": "aio",
+    "aio._call": "aio._abstract",
+    "aio._metadata": "aio._abstract",
+    "experimental": "experimental",
+    "experimental.aio": "aio",
+}
 
 
 def install() -> None:
@@ -16,11 +27,12 @@ def install() -> None:
         return
     if present is not None or own._names.source is not None:
         raise RuntimeError("grpcio has been imported already: call install_grpc_shim before anything imports grpc")
-    # `penstock.grpc.aio` has classes of grpcio's as its bases. Without grpcio it can't be imported, nor can grpc.aio.
-    aio: Any = None
-    with contextlib.suppress(ImportError):
-        aio = importlib.import_module(f"{__package__}.aio")
-    modules: Dict[str, Any] = {"grpc": own, "grpc.aio": aio}
-    for name in ("_utilities", "experimental"):
-        modules[f"grpc.{name}"] = importlib.import_module(f"{__package__}.{name}")
+    modules: Dict[str, Any] = {"grpc": own}
+    for name, ours in _PLACES.items():
+        modules[f"grpc.{name}"] = importlib.import_module(f"{__package__}.{ours}")
     sys.modules.update(modules)
+    # As the import of a submodule does.
+    for name in _PLACES:
+        parent, _, leaf = f"grpc.{name}".rpartition(".")
+        if not hasattr(modules[parent], leaf):
+            setattr(modules[parent], leaf, modules[f"grpc.{name}"])

@@ -1,20 +1,18 @@
-"""Classes that are grpcio's own: code that catches ``grpc.aio.AioRpcError`` finds what it expects."""
+"""The classes of grpc.aio's interface: grpcio's own where it can be imported, so that code which catches
+``grpc.aio.AioRpcError`` finds what it expects, else those of `_abstract`."""
 
 from __future__ import annotations
 
+import importlib
 from typing import Any, Iterable, Optional
-
-try:
-    import grpc.aio
-except ImportError as error:
-    raise ImportError("penstock.grpc.aio needs grpcio for its classes; no call goes through it") from error
 
 from ..._handles.metadata import ReceivedMetadata
 from ..._handles.reply import RpcError
 from ..._handles.status import StatusCode
-from .._names import code_of
+from .._names import code_of, source
+from . import _abstract
 
-theirs = grpc.aio
+theirs: Any = _abstract if source is None else importlib.import_module("grpc.aio")
 EOF = theirs.EOF
 AioRpcError = theirs.AioRpcError
 UsageError = theirs.UsageError
