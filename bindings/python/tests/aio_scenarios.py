@@ -337,6 +337,16 @@ async def wait_for_connection(channel: Any) -> Any:
 
 
 @scenario
+async def wait_for_connection_before_the_first_request(channel: Any) -> Any:
+    call = channel.stream_stream(BIDI)()
+    seen = [await outcome(call.wait_for_connection())]
+    await call.write(b"x")
+    seen.append(await call.read())
+    await call.done_writing()
+    return seen, await call.read(), await outcome(call.wait_for_connection())
+
+
+@scenario
 async def compressed(channel: Any) -> Any:
     return await channel.unary_unary(UNARY)(bytes(10_000), compression=grpc.Compression.Gzip) == bytes(10_000)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import operator
 from typing import Any, Awaitable, Dict, List
 
 import grpc.aio
@@ -168,6 +169,110 @@ def test_no_call_goes_through_grpcio(server: str, monkeypatch: pytest.MonkeyPatc
 
     assert result(server, penstock.grpc.aio, work, "asyncio") == [b"1"]
     assert counted == [UNARY, BIDI]
+
+
+def test_a_wait_for_a_connection_that_does_not_come(server: str) -> None:
+    async def use() -> None:
+        async with penstock.grpc.aio.insecure_channel("127.0.0.1:1") as channel:
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await channel.stream_stream(BIDI)().wait_for_connection()
+            assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+            waiting = channel.stream_stream(BIDI)(wait_for_ready=True)
+            waits = asyncio.ensure_future(waiting.wait_for_connection())
+            await turn()
+            assert not waits.done()
+            await channel.close()
+            with pytest.raises(asyncio.CancelledError):
+                await waits
+            assert await waiting.code() is grpc.StatusCode.CANCELLED
+
+    asyncio.run(use())
+
+
+def test_interceptors_appended_as_googles_clients_do(server: str) -> None:
+    """They see a call between those with a priority above and below 0."""
+    log: List[Any] = []
+
+    class Named(grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[misc]
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        async def intercept_unary_unary(self, continuation: Any, details: Any, request: Any) -> Any:
+            log.append(self.name)
+            return await continuation(details, request)
+
+    async def use() -> None:
+        async with penstock.grpc.aio.insecure_channel(server, interceptors=[Named("made with")]) as channel:
+            channel._unary_unary_interceptors.append(Named("appended"))
+            for name, priority in (("below", -1), ("added", 0), ("above", 1)):
+                channel.add_interceptor(Named(name), priority)
+            assert await channel.unary_unary(UNARY)(b"x") == b"x"
+
+    asyncio.run(use())
+    assert log == ["above", "made with", "appended", "added", "below"]
+
+
+def test_classes_are_those_of_grpcio() -> None:
+    own = {"InterceptedUnaryUnaryCall", "insecure_channel", "secure_channel"}
+    assert set(penstock.grpc.aio.__all__) == set(grpc.aio.__all__)
+    for name in grpc.aio.__all__:
+        assert (getattr(penstock.grpc.aio, name) is getattr(grpc.aio, name)) == (name not in own)
+
+
+def test_our_own_classes_are_like_those_of_grpcio() -> None:
+    """Where grpcio can't be imported: the same bases, abstract methods, values and exceptions."""
+    from penstock.grpc.aio import _abstract
+
+    own = {"InterceptedUnaryUnaryCall", "insecure_channel", "secure_channel", "server", "init_grpc_aio"}
+    for name in sorted(set(grpc.aio.__all__) - own - {"shutdown_grpc_aio", "EOF", "Server", "ServicerContext"}):
+        theirs, ours = getattr(grpc.aio, name), getattr(_abstract, name)
+        names = [base.__name__ for base in theirs.__mro__ if base.__module__.startswith(("grpc.aio", "grpc._cython"))]
+        assert [base.__name__ for base in ours.__mro__ if base.__name__ in names] == names
+        if name != "ServerInterceptor":
+            abstract: Any = getattr(theirs, "__abstractmethods__", ())
+            assert set(getattr(ours, "__abstractmethods__", ())) == set(abstract)
+    assert (bool(_abstract.EOF), len(_abstract.EOF), repr(_abstract.EOF)) == (False, 0, repr(grpc.aio.EOF))
+    seen = [used_metadata(module.Metadata) for module in (grpc.aio, _abstract)]
+    assert seen[0] == seen[1]
+    given = (grpc.StatusCode.NOT_FOUND, None, None, "nothing", "debug")
+    errors = [module.AioRpcError(*given) for module in (grpc.aio, _abstract)]
+    assert repr(errors[0]) == repr(errors[1])
+    assert errors[0].__reduce__()[1:] == errors[1].__reduce__()[1:] == (given,)
+    details = [module.ClientCallDetails(b"/a/b", 1.0, None, None, True) for module in (grpc.aio, _abstract)]
+    assert details[0] == details[1]
+    assert details[0]._fields == details[1]._fields
+
+
+def used_metadata(kind: Any) -> List[Any]:
+    metadata = kind(("a", "1"), ("b", "2"), ("a", "3"))
+    seen: List[Any] = [list(metadata), len(metadata), metadata["a"], "a" in metadata, "c" in metadata, 1 in metadata]
+    seen += [list(view) for view in (metadata.keys(), metadata.values(), metadata.items())]
+    seen += [metadata.get("b"), metadata.get("c"), metadata.get("c", 5), metadata.get_all("a"), metadata.get_all("c")]
+    metadata["a"] = "4"
+    metadata["c"] = "5"
+    metadata.add("c", "6")
+    metadata.set_all("d", ["7", "8"])
+    seen += [repr(metadata), metadata == tuple(metadata), metadata == kind(*metadata), metadata == [], str(metadata)]
+    del metadata["a"]
+    seen.append(list(metadata))
+    del metadata["a"]
+    metadata.delete_all("d")
+    seen += [
+        list(metadata),
+        list(operator.add(metadata, (("x", "y"),))),
+        list(metadata + metadata),
+        list(kind.from_tuple(None)),
+    ]
+    for act in (
+        lambda: metadata["z"],
+        lambda: metadata.delete_all("z"),
+        lambda: operator.add(metadata, []),
+        lambda: hash(metadata),
+    ):
+        with pytest.raises((KeyError, TypeError)) as caught:
+            act()
+        seen.append(caught.type)
+    return seen
 
 
 def test_errors_carry_their_cause(server: str) -> None:

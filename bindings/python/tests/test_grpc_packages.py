@@ -214,6 +214,87 @@ assert not any(name.startswith("grpc._cython") for name in sys.modules)
     ]
 
 
+def test_asyncio_without_grpcio(stubs: str, server: str) -> None:
+    text = f"""
+penstock.install_grpc_shim()
+sys.path.insert(0, {stubs!r})
+import asyncio, grpc, grpc.aio, grpc._channel, grpc.aio._metadata, helloworld_pb2, helloworld_pb2_grpc
+import grpc.experimental.aio
+from grpc.aio._call import AioRpcError
+from grpc.experimental import aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+class Note(grpc.aio.UnaryUnaryClientInterceptor, grpc.aio.UnaryStreamClientInterceptor):
+    async def intercept_unary_unary(self, continuation, details, request):
+        metadata = grpc.aio.Metadata(*(details.metadata or ()))
+        metadata.add("x-note", "1")
+        call = await continuation(details._replace(metadata=metadata), request)
+        print(details.method, isinstance(call, grpc.aio.UnaryUnaryCall), await call.code() is grpc.StatusCode.OK)
+        return call
+
+    async def intercept_unary_stream(self, continuation, details, request):
+        raise AssertionError("used for its first kind only")
+
+async def main():
+    async with grpc.aio.insecure_channel(target, interceptors=[Note()]) as channel:
+        await channel.channel_ready()
+        print(isinstance(channel, grpc.aio.Channel), channel.get_state() is grpc.ChannelConnectivity.READY)
+        stub = helloworld_pb2_grpc.GreeterStub(channel)
+        you = helloworld_pb2.HelloRequest(name="you")
+        print((await stub.SayHello(you)).message)
+        print([reply.message async for reply in stub.SayHelloStreamReply(you)])
+        both = stub.SayHelloBidiStream()
+        await both.write(you)
+        print((await both.read()).message, isinstance(both, grpc.aio.StreamStreamCall))
+        await both.done_writing()
+        print(await both.read() is grpc.aio.EOF, repr(grpc.aio.EOF))
+        try:
+            await both.write(you)
+        except asyncio.InvalidStateError:
+            print("ended")
+        try:
+            async for _ in both: pass
+        except grpc.aio.UsageError as error:
+            print(error)
+        print(type(await both.trailing_metadata()) is grpc.aio._metadata.Metadata)
+        watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(service="nobody"))
+        print((await watch.read()).status, watch.cancel())
+        try:
+            await channel.unary_unary("/penstock.Nobody/None")(b"")
+        except grpc.aio.AioRpcError as error:
+            print(error.code() is grpc.StatusCode.UNIMPLEMENTED, isinstance(error, grpc.RpcError))
+
+asyncio.run(main())
+print(AioRpcError is grpc.aio.AioRpcError, aio is grpc.aio is grpc.experimental.aio)
+with grpc.insecure_channel(target) as channel:
+    try:
+        channel.unary_unary("/penstock.Nobody/None")(b"")
+    except grpc._channel._InactiveRpcError as error:
+        print(error.code())
+try:
+    grpc.aio.server()
+except NotImplementedError as error:
+    print(error)
+try:
+    import grpc.framework
+except ModuleNotFoundError as error:
+    print(error)
+assert not any(name.startswith("grpc._cython") for name in sys.modules)
+"""
+    assert run(text, server).splitlines() == [
+        "True True",
+        *("b'/helloworld.Greeter/SayHello' True True", "Hello, you!"),
+        "['Hello, you!', 'Servus, you!', 'Salut, you!']",
+        *("Hello, you! True", "True <grpc.aio.EOF>", "ended"),
+        "The iterator and read/write APIs may not be mixed on a single RPC.",
+        *("True", "3 True"),
+        *("b'/penstock.Nobody/None' True False", "True True"),
+        *("True True", "StatusCode.UNIMPLEMENTED"),
+        "grpc.aio.server needs grpcio: penstock has no server",
+        "No module named 'grpc.framework'",
+    ]
+
+
 def test_the_shim_comes_before_grpcio(server: str) -> None:
     text = """
 import grpc

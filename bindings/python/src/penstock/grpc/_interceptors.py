@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 from types import TracebackType
-from typing import Any, Callable, Collection, Dict, List, NamedTuple, Optional, Tuple, Type
+from typing import Any, Callable, Collection, Dict, List, Mapping, NamedTuple, Optional, Tuple, Type
 
 from ._names import (
     Call,
@@ -393,9 +393,11 @@ class Added:
     """The interceptors of grpcio's on a live channel. Safe on any thread without a lock: each step is one list
     operation."""
 
-    def __init__(self) -> None:
+    def __init__(self, at_first: Optional[Mapping[Any, List[Any]]] = None) -> None:
         # In the order in which they were added.
         self.all: List[AddedInterceptor] = []
+        # For each kind those with which the channel was made; their priority is 0.
+        self.at_first = at_first or {}
 
     def add(self, interceptor: Any, priority: int, kinds: Collection[Any]) -> AddedInterceptor:
         """Adds an interceptor for these kinds of calls."""
@@ -405,8 +407,12 @@ class Added:
 
     def of(self, kind: Any) -> List[Any]:
         """The interceptors that are there now for a kind of call; the first sees a call first."""
+        at_first = self.at_first.get(kind, ())
+        if not self.all:
+            return list(at_first)
         in_order = sorted(self.all, key=lambda one: -one.priority)
-        return [one.interceptor for one in in_order if kind in one.kinds]
+        above = [one.interceptor for one in in_order if kind in one.kinds and one.priority > 0]
+        return [*above, *at_first, *(one.interceptor for one in in_order if kind in one.kinds and one.priority <= 0)]
 
     def method(self, kind: str, made: Thunk, method: Any) -> Any:
         """The method with all interceptors that are there now in front of it."""

@@ -9,14 +9,17 @@ import weakref
 from contextvars import Context
 from typing import Any, AsyncIterator, Callable, Generator, Iterable, List, Optional, Tuple
 
+from ..._aio.channel import Channel
 from ..._aio.loops import Waiting
 from ..._aio.requests import AsyncRequests
 from ..._aio.running import Running
 from ..._calls.keywords import FOREVER
 from ..._calls.messages import Data, Deserializer, deserialize
+from ..._handles.errors import ClosedError
 from ..._handles.objects import Uncopied
 from ..._handles.reply import RpcError
 from ..._handles.status import StatusCode
+from ..._handles.verdict import Connectivity
 from .._names import code_of
 from ._theirs import CANCELLED, EOF, LOCALLY_CANCELLED, Metadata, UsageError, error_of, metadata_of, theirs
 
@@ -33,7 +36,7 @@ class Call(Uncopied):
         running: Running,
         deserializer: Deserializer,
         timeout: Optional[float],
-        keeper: object,
+        keeper: Channel,
         context: Context,
     ) -> None:
         self._running = running
@@ -268,6 +271,33 @@ class _StreamRequest(Call):
     _requests: AsyncRequests
     _is_read = False
     _done_writing_flag = False
+
+    async def wait_for_connection(self) -> None:
+        """Waits until the channel is connected, or the call has ended: a server may send its headers only after a
+        request that the program sends later. An end other than OK is raised."""
+        running = self._running
+        answered = asyncio.ensure_future(self.initial_metadata())
+        try:
+            while running.headers is None and running.code < 0 and not self._is_cancelled:
+                state = self._keeper.connectivity
+                if state is Connectivity.READY:
+                    return
+                changed = asyncio.ensure_future(self._changed(state))
+                try:
+                    await asyncio.wait([changed, answered], return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    changed.cancel()
+        finally:
+            answered.cancel()
+        if self.done():
+            self._raise_for_status()
+
+    async def _changed(self, state: Connectivity) -> None:
+        try:
+            await self._keeper.wait_connectivity(state)
+        except ClosedError:
+            # The close ends the call.
+            await self._ended()
 
     async def write(self, request: Any) -> None:
         """Sends a message, and waits until there is room for it."""

@@ -15,12 +15,12 @@ from ..._handles.reply import RpcError
 from ..._handles.verdict import Connectivity, Kind
 from ..._interceptors.registration import Registration
 from .._credentials import ChannelSecrets, channel_secrets, check_local
-from .._interceptors import AddedInterceptor
+from .._interceptors import Added, AddedInterceptor
 from .._names import CallCredentials, ChannelCredentials, state_of
 from .._options import channel_options
 from .._plugins import LAST, Unprotected, authentication, url_of
 from ._calls import StreamStreamCall, StreamUnaryCall, UnaryStreamCall, UnaryUnaryCall
-from ._interceptors import INTERCEPTED, added_at_first, kinds_of
+from ._interceptors import INTERCEPTED, by_kind, kinds_of
 from ._theirs import LOCALLY_CANCELLED, UsageError, error_of, text_of, theirs
 
 TLS = Union[bool, Mapping[str, Any]]
@@ -172,7 +172,13 @@ class Channel:
         compression: Any,
         interceptors: Optional[Sequence[Any]],
     ) -> None:
-        self._added = added_at_first(interceptors or ())
+        at_first = by_kind(interceptors or ())
+        self._added = Added(at_first)
+        # Google's clients append interceptors of their own to these lists, which grpcio's channel has, too.
+        self._unary_unary_interceptors = at_first[Kind.UNARY]
+        self._unary_stream_interceptors = at_first[Kind.SERVER_STREAM]
+        self._stream_unary_interceptors = at_first[Kind.CLIENT_STREAM]
+        self._stream_stream_interceptors = at_first[Kind.BIDI]
         self._secrets = secrets
         name = text_of(target)
         check_local(name, secrets)

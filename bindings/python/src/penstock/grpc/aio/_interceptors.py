@@ -9,7 +9,6 @@ from typing import Any, AsyncIterator, Callable, Dict, Generator, Iterable, List
 from ..._aio.driver import call_on
 from ..._handles.objects import Uncopied
 from ..._handles.verdict import Kind
-from .._interceptors import Added
 from .._names import code_of
 from ._calls import MIXED, tell_all
 from ._theirs import EOF, LOCALLY_CANCELLED, AioRpcError, Metadata, UsageError, theirs
@@ -30,17 +29,17 @@ def kinds_of(interceptor: object) -> List[Kind]:
     return [kind for kind, (base, _) in _KINDS.items() if isinstance(interceptor, base)]
 
 
-def added_at_first(interceptors: Iterable[Any]) -> Added:
+def by_kind(interceptors: Iterable[Any]) -> Dict[Kind, List[Any]]:
     """The interceptors with which a channel is made. ValueError: one is none of grpc.aio's."""
-    added = Added()
+    found: Dict[Kind, List[Any]] = {kind: [] for kind in _KINDS}
     for interceptor in interceptors:
         kinds = kinds_of(interceptor)
         if not kinds:
             names = " or ".join(base.__name__ for base, _ in _KINDS.values())
             raise ValueError(f"Interceptor {interceptor} must be {names}.")
         # grpc.aio uses such an interceptor for its first kind only.
-        added.add(interceptor, 0, kinds[:1])
-    return added
+        found[kinds[0]].append(interceptor)
+    return found
 
 
 class InterceptedCall(Uncopied):
