@@ -1,6 +1,7 @@
 """gRPC's interop cases with grpcio's client: `grpcio_client.py --target T [--tls DIR [--mutual]] [--tap] CASE...`.
 
-Prints `ok NAME` or `FAILED NAME` for each case, as interop_client does; `--list` prints the names.
+Prints `ok NAME` or `FAILED NAME` for each case, as interop_client does; `--list` prints the names. With `--penstock` the
+same calls are made on channels of penstock.grpc, and each case has to make one.
 """
 
 import argparse
@@ -63,6 +64,12 @@ class Client:
     def __init__(self, arguments):
         self.arguments = arguments
         self.watch = None
+        self.grpc, self.aio, self.counting = grpc, grpc.aio, None
+        if arguments.penstock:
+            import through
+
+            self.counting = through.load()
+            self.grpc, self.aio = through.forbid()
         self.target = arguments.target
         if arguments.tap:
             self.watch = tap.Watch()
@@ -75,15 +82,22 @@ class Client:
     def open(self):
         options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
         if not self.arguments.tls:
-            return grpc.insecure_channel(self.target, options=options)
+            return self.grpc.insecure_channel(self.target, options=options)
 
         def read(name):
             with open(f"{self.arguments.tls}/{name}", "rb") as file:
                 return file.read()
 
         own = (read("client.key"), read("client.pem")) if self.arguments.mutual else (None, None)
-        credentials = grpc.ssl_channel_credentials(read("ca.pem"), *own)
-        return grpc.secure_channel(self.target, credentials, options=options)
+        credentials = self.grpc.ssl_channel_credentials(read("ca.pem"), *own)
+        return self.grpc.secure_channel(self.target, credentials, options=options)
+
+    def made_a_call(self, run):
+        """Runs a case. A call that is cancelled at once may end before an interceptor sees it."""
+        before = len(self.counting.methods) if self.counting else 0
+        run(self)
+        if self.counting and run is not cancel_after_begin:
+            expect(len(self.counting.methods) > before, True, "a call seen by our interceptor")
 
     def compressed(self):
         """The compressed flags of the answers on the newest stream; None without a tap."""
@@ -354,7 +368,9 @@ def streams_1000(client):
 
     async def all_of_them():
         go_on, reached = asyncio.Event(), []
-        async with grpc.aio.insecure_channel(client.target) as channel:
+        async with client.aio.insecure_channel(client.target) as channel:
+            if client.counting:
+                channel.add_interceptor(client.counting)
             stub = testing_pb2_grpc.TestServiceStub(channel)
             await asyncio.wait_for(asyncio.gather(*(one(stub, size, reached, go_on) for size in range(1000))), 60)
 
@@ -442,6 +458,7 @@ def main():
     parser.add_argument("--tls")
     parser.add_argument("--mutual", action="store_true")
     parser.add_argument("--tap", action="store_true")
+    parser.add_argument("--penstock", action="store_true")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("cases", nargs="*")
     arguments = parser.parse_args()
@@ -451,7 +468,7 @@ def main():
     client = Client(arguments)
     for name in arguments.cases:
         try:
-            CASES[name](client)
+            client.made_a_call(CASES[name])
             print("ok", name, flush=True)
         except Exception:  # noqa: BLE001 - a case may fail in any way.
             trace = traceback.format_exc().strip().splitlines()

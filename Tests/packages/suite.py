@@ -17,6 +17,21 @@ OWN = ("shim", "grpcio")
 PROGRAMS = {"otlp": OWN, "pubsub": ALL, "secrets_manager": ALL, "qdrant": OWN, "etcd": OWN, "small": ALL, "examples": ALL,
             "aio_examples": ALL}
 
+# The ways of the first cases, of programs for which it is not the first way alone.
+FIRST = {"pubsub": ("shim", "beside"), "small": ("beside",)}
+OURS = (("--penstock",),)
+# The cases of grpcio_client.py that take long, or that a server does not have.
+LARGE = {"grpcio": ("large_messages", "health", "error_details", "greeter"),
+         "peer": ("large_messages",)}
+
+
+def cases_of(file):
+    return re.findall(r"^@case\n(?:async )?def (\w+)", file.read_text(), re.MULTILINE)
+
+
+def settings(environment):
+    return [f"{key}={value}" for key, value in environment.items()]
+
 
 class Packages:
     def __init__(self, suite, only_first):
@@ -24,7 +39,7 @@ class Packages:
         self.only_first = only_first
         harness.generate_protos()
         site = next(VENV.glob("lib/python3*/site-packages"))
-        bare = os.pathsep.join((str(harness.GENERATED), str(HERE)))
+        bare = os.pathsep.join((str(harness.GENERATED), str(HERE), str(harness.ROOT / "Tests" / "interop")))
         library = str(harness.LIBRARY / "libpenstock.so")
         source = str(harness.ROOT / "bindings" / "python" / "src")
         self.bare = {"PYTHONPATH": os.pathsep.join((bare, source)), "PENSTOCK_LIBRARY": library}
@@ -33,18 +48,31 @@ class Packages:
 
     def program(self, name, way, target):
         python, environment = (BARE, self.bare) if way == "shim" else (sys.executable, self.beside)
-        command = ["env", *(f"{key}={value}" for key, value in environment.items()), python, HERE / f"{name}.py", way, target]
-        names = re.findall(r"^@case\n(?:async )?def (\w+)", (HERE / f"{name}.py").read_text(), re.MULTILINE)
+        command = ["env", *settings(environment), python, HERE / f"{name}.py", way, target]
+        names = cases_of(HERE / f"{name}.py")
         if self.only_first:
-            if way == "grpcio":
-                return
             del names[1:]
         harness.run_cases(self.suite, f"{name} {way}", command, names, limit=90)
 
+    def interop(self):
+        """gRPC's interop cases by grpcio's names, against grpcio and the peer; with grpcio's own client for asyncio, too."""
+        folder = harness.ROOT / "Tests" / "interop"
+        for label, start in (("grpcio", lambda: harness.grpcio("--tap")), ("peer", harness.peer)):
+            with start() as server:
+                for name, without, ways in (("grpcio_client", LARGE[label], OURS), ("aio_client", (), (*OURS, ()))):
+                    cases = [one for one in cases_of(folder / f"{name}.py") if one not in without]
+                    for way in ways if not self.only_first else OURS:
+                        command = ["env", *settings(self.beside), sys.executable, folder / f"{name}.py",
+                                   "--target", server.address, *way]
+                        harness.run_cases(self.suite, f"{name}-{label} {' '.join(way)}", command,
+                                          cases[:1] if self.only_first else cases, limit=90)
+        self.suite.section("interop")
+
     def run(self):
+        self.interop()
         with harness.Server([sys.executable, HERE / "server.py"], self.beside) as server:
             for name, ways in PROGRAMS.items():
-                for way in ways:
+                for way in FIRST.get(name, ways[:1]) if self.only_first else ways:
                     self.program(name, way, server.address)
                 self.suite.section(name)
 

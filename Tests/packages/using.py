@@ -11,7 +11,6 @@ penstock each case has to make a call that one of our interceptors sees.
 import asyncio
 import inspect
 import logging
-import os
 import sys
 import traceback
 import warnings
@@ -27,43 +26,17 @@ warnings.simplefilter("ignore")
 logging.disable(logging.CRITICAL)
 
 
-def refuse(*_, **__):
-    raise AssertionError("a channel of grpcio's is made")
-
-
-class Counting:
-    def __init__(self):
-        self.methods = []
-
-    def on_start(self, hop):
-        self.methods.append(hop.method)
-
-
-counting = Counting()
-
 if OURS:
-    import penstock
+    import through
 
-    penstock.load(os.environ["PENSTOCK_LIBRARY"])
-    penstock.add_interceptor(counting)
+    counting = through.load()
 if WAY == "shim":
-    penstock.install_grpc_shim()
+    through.penstock.install_grpc_shim()
 import grpc  # noqa: E402
 import grpc.aio  # noqa: E402
 
-if WAY == "beside":
-    import grpc._channel
-    import grpc._cython.cygrpc
-    import grpc.aio._channel
-
-    grpc._channel.Channel = grpc._cython.cygrpc.Channel = grpc._cython.cygrpc.AioChannel = refuse
-    grpc.aio._channel.Channel = refuse
-    import penstock.grpc
-    import penstock.grpc.aio
-
 # The modules whose functions make channels.
-sync = penstock.grpc if OURS else grpc
-aio = penstock.grpc.aio if OURS else grpc.aio
+sync, aio = through.forbid() if WAY == "beside" else (grpc, grpc.aio)
 
 
 def channel(**more):
@@ -101,7 +74,7 @@ def failure(kind, call, *arguments, **more):
 
 
 def run(function):
-    before = len(counting.methods)
+    before = len(counting.methods) if OURS else 0
     if inspect.iscoroutinefunction(function):
         asyncio.run(function())
     else:
