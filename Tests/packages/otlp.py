@@ -2,6 +2,7 @@
 channel from the module grpc, so this program runs where that module is ours, without grpcio, or where it is grpcio's."""
 
 import json
+import os
 import uuid
 
 from using import TARGET, case, channel, expect, main  # isort: skip
@@ -103,6 +104,20 @@ def a_collector_that_is_not_there():
     span.end()
     expect(failing.export([span]), SpanExportResult.FAILURE)
     failing.shutdown()
+
+
+@case
+def spans_over_tls():
+    test = name()
+    with open(os.environ["PENSTOCK_CA"], "rb") as file:
+        credentials = grpc.ssl_channel_credentials(file.read())
+    secure = OTLPSpanExporter(
+        endpoint=f"https://{os.environ['PENSTOCK_TLS']}", credentials=credentials, headers={"x-test": test})
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(secure))
+    provider.get_tracer("tests").start_span("secret").end()
+    provider.shutdown()
+    expect(names(taken(test)), ["secret"])
 
 
 @case

@@ -6,7 +6,7 @@ import uuid
 
 from using import TARGET, aio_channel, case, channel, expect, failure, main, sync  # isort: skip
 import grpc
-from google.api_core import bidi, exceptions
+from google.api_core import bidi, bidi_async, exceptions
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import pubsub_v1
 from google.pubsub_v1.services import publisher, subscriber
@@ -147,6 +147,29 @@ async def a_stream_with_asyncio():
             break
         expect(more.get(), b"one")
         expect(stream.cancel(), True, "cancelled")
+
+
+@case
+async def a_bidirectional_stream_by_hand_with_asyncio():
+    async with aio_channel() as opened:
+        topic, subscription = name("topics"), name("subscriptions")
+        publishing = publisher.PublisherAsyncClient(transport=PublisherGrpcAsyncIOTransport(channel=opened))
+        subscribing = subscriber.SubscriberAsyncClient(transport=SubscriberGrpcAsyncIOTransport(channel=opened))
+        await publishing.create_topic(name=topic)
+        await subscribing.create_subscription(name=subscription, topic=topic)
+        first = StreamingPullRequest(subscription=subscription, stream_ack_deadline_seconds=10)
+        rpc = bidi_async.AsyncBidiRpc(subscribing.streaming_pull, initial_request=first)
+        await rpc.open()
+        await publishing.publish(topic=topic, messages=[{"data": b"one"}, {"data": b"two"}])
+        for data in (b"one", b"two"):
+            received = (await rpc.recv()).received_messages[0]
+            expect(received.message.data, data)
+            await rpc.send(StreamingPullRequest(ack_ids=[received.ack_id]))
+            taken = await opened.unary_unary("/packages.PubSub/Taken")(subscription.encode(), timeout=60)
+            expect(taken.decode(), received.ack_id)
+        expect(rpc.is_active, True, "active")
+        await rpc.close()
+        expect(rpc.is_active, False, "active after the close")
 
 
 if __name__ == "__main__":

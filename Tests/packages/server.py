@@ -1,6 +1,8 @@
-"""A server on grpcio with the services of the packages: it prints {"address": ...}, and ends with its standard input."""
+"""A server on grpcio with the services of the packages: `server.py CERTIFICATE KEY`. It prints {"address": ..., "tls": ...},
+and ends with its standard input."""
 
 import json
+import pathlib
 import sys
 from concurrent import futures
 
@@ -15,8 +17,10 @@ def main():
     for module in (services, small_services, example_services):
         module.add_to(server)
     port = server.add_insecure_port("127.0.0.1:0")
+    certificate, key = (pathlib.Path(path).read_bytes() for path in sys.argv[1:3])
+    tls = server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([(key, certificate)]))
     server.start()
-    print(json.dumps({"address": f"127.0.0.1:{port}"}), flush=True)
+    print(json.dumps({"address": f"127.0.0.1:{port}", "tls": f"127.0.0.1:{tls}"}), flush=True)
     sys.stdin.read()
     server.stop(0)
 

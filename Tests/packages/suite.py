@@ -1,5 +1,6 @@
 """The suite of packages written for grpcio; the program `run` in this folder starts it."""
 
+import json
 import os
 import re
 import sys
@@ -48,7 +49,7 @@ class Packages:
 
     def program(self, name, way, target):
         python, environment = (BARE, self.bare) if way == "shim" else (sys.executable, self.beside)
-        command = ["env", *settings(environment), python, HERE / f"{name}.py", way, target]
+        command = ["env", *settings({**environment, **self.secure}), python, HERE / f"{name}.py", way, target]
         names = cases_of(HERE / f"{name}.py")
         if self.only_first:
             del names[1:]
@@ -68,9 +69,18 @@ class Packages:
                                           cases[:1] if self.only_first else cases, limit=90)
         self.suite.section("interop")
 
-    def run(self):
+    def no_grpcio(self):
+        with harness.Process([BARE, "-c", "import grpc"]) as process:
+            status, lines = process.wait()
+            harness.check_equal((status, lines[-1]), (1, "ModuleNotFoundError: No module named 'grpc'"))
+
+    def run(self, folder):
+        self.suite.run("no grpcio in .venv-packages", self.no_grpcio)
         self.interop()
-        with harness.Server([sys.executable, HERE / "server.py"], self.beside) as server:
+        certificates = harness.Certificates(folder)
+        files = [certificates.path("server.pem"), certificates.path("server.key")]
+        with harness.Server([sys.executable, HERE / "server.py", *files], self.beside) as server:
+            self.secure = {"PENSTOCK_TLS": json.loads(server.seen[-1])["tls"], "PENSTOCK_CA": certificates.path("ca.pem")}
             for name, ways in PROGRAMS.items():
                 for way in FIRST.get(name, ways[:1]) if self.only_first else ways:
                     self.program(name, way, server.address)
@@ -80,8 +90,8 @@ class Packages:
 def main(arguments):
     only_first = "--first" in arguments
     suite = harness.Suite([one for one in arguments if one != "--first"])
-    with harness.workspace():
-        Packages(suite, only_first).run()
+    with harness.workspace() as folder:
+        Packages(suite, only_first).run(folder)
     return suite.end()
 
 
