@@ -12,6 +12,7 @@ import asyncio
 import inspect
 import logging
 import sys
+import threading
 import traceback
 import warnings
 
@@ -30,6 +31,9 @@ if OURS:
     import through
 
     counting = through.load()
+else:
+    # A thread of grpcio's that watches a channel prints its exception if the channel is closed.
+    threading.excepthook = lambda _: None
 if WAY == "shim":
     through.penstock.install_grpc_shim()
 import grpc  # noqa: E402
