@@ -192,7 +192,15 @@ public func penstock_call_wait_headers(
 public func penstock_call_wait_status(
   _ handle: OpaquePointer!, _ reply: UnsafeMutablePointer<OpaquePointer?>!
 ) -> penstock_result {
-  waitForReply(handle, reply) { $0.waitStatus() }
+  waitForReply(handle, reply) { $0.waitStatus(timeoutMilliseconds: -1) }
+}
+
+@_cdecl("penstock_call_wait_status_for") @implementation
+public func penstock_call_wait_status_for(
+  _ handle: OpaquePointer!, _ timeout: Int64, _ reply: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  guard timeout >= -1 else { return PENSTOCK_E_INVALID_ARGUMENT }
+  return waitForReply(handle, reply) { $0.waitStatus(timeoutMilliseconds: timeout) }
 }
 
 private func waitForReply(

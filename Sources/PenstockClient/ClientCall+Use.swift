@@ -188,10 +188,13 @@ extension ClientCall {
     return (outcome, found.map { unsafeDowncast($0, to: Metadata.self) })
   }
 
-  public func waitStatus() -> (Outcome, Reply?) {
+  /// Waits for the end, for up to `timeoutMilliseconds` (-1: without limit).
+  public func waitStatus(timeoutMilliseconds: Int64) -> (Outcome, Reply?) {
     guard !isCallbackStyle else { return (.state, nil) }
     closeWhenSaid()
-    return waitForEnd()
+    let now = driver._withUnsafeGuaranteedRef { $0.clock }
+    return waitForEnd(
+      until: Runtime.deadline(after: timeoutMilliseconds, from: now), interruptible: isInterruptible)
   }
 
   /// Blocking style: half-closes the call, discards the unread messages, and waits for the end of the call.
@@ -212,11 +215,11 @@ extension ClientCall {
     return waitForEnd()
   }
 
-  public func waitForEnd() -> (Outcome, Reply?) { waitForEnd(interruptible: isInterruptible) }
+  public func waitForEnd() -> (Outcome, Reply?) { waitForEnd(until: nil, interruptible: isInterruptible) }
 
-  private func waitForEnd(interruptible: Bool) -> (Outcome, Reply?) {
+  private func waitForEnd(until deadline: UInt64?, interruptible: Bool) -> (Outcome, Reply?) {
     var found: AnyObject?
-    let outcome = wait(for: .end, interruptible: interruptible, &found)
+    let outcome = wait(for: .end, deadline: deadline, interruptible: interruptible, &found)
     return (outcome, found.map { unsafeDowncast($0, to: Reply.self) })
   }
 
@@ -251,7 +254,7 @@ extension ClientCall {
       guard goesOn(options?.onInterrupted) else {
         // The hops of a call learn of its end before this function returns. Without hops this thread does not wait
         // for long: the loop may be stuck in a callback of another call.
-        _ = waitForEnd(interruptible: !hasHops)
+        _ = waitForEnd(until: nil, interruptible: !hasHops)
         return (.interrupted, nil)
       }
       outcome = wait(for: .end, &nothing)

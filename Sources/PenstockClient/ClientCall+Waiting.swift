@@ -39,11 +39,16 @@ extension ClientCall {
     }
   }
 
-  /// Waits until `look` returns an outcome. This function calls `look` at the beginning, and again after each
-  /// wake-up.
-  func wait(for awaited: Awaited, interruptible: Bool? = nil, _ found: inout AnyObject?) -> Outcome {
+  /// Waits until `look` returns an outcome, or until `deadline` (monotonic ns). This function calls `look` at the
+  /// beginning, and again after each wake-up.
+  func wait(
+    for awaited: Awaited, deadline: UInt64? = nil, interruptible: Bool? = nil, _ found: inout AnyObject?
+  ) -> Outcome {
     lock.lock()
     var outcome = look(for: awaited, &found)
+    if outcome == nil, let deadline, driver._withUnsafeGuaranteedRef({ $0.clock }) >= deadline {
+      outcome = .timedOut
+    }
     if outcome == nil, isOnDrivingThread { outcome = .wouldDeadlock }
     var interruptible = interruptible ?? isInterruptible
     if outcome == nil, let care { outcome = mind(care, awaited, &interruptible) }
@@ -54,13 +59,14 @@ extension ClientCall {
     let waiter = CallWaiter(awaited)
     waiters.add(waiter)
     lock.unlock()
-    return wait(with: waiter, interruptible, &found)
+    return wait(with: waiter, deadline: deadline, interruptible, &found)
   }
 
   /// Waits with a waiter that is in the call's list of waiters, and removes the waiter from the list at the
   /// end. `opens`: this function also opens the call, for which the caller has called `prepare`.
   func wait(
-    with waiter: CallWaiter, _ interruptible: Bool, opens: Bool = false, _ found: inout AnyObject?
+    with waiter: CallWaiter, deadline: UInt64? = nil, _ interruptible: Bool, opens: Bool = false,
+    _ found: inout AnyObject?
   ) -> Outcome {
     var opens = opens
     var interruptible = interruptible
@@ -91,7 +97,7 @@ extension ClientCall {
           }
         }
         return runtime.wait(
-          for: waiter, deadline: nil, interruptible: interruptible,
+          for: waiter, deadline: deadline, interruptible: interruptible,
           mayDrive: attendant?.worker.isCallers != false || runtime.options.mode == .thread)
       }
       // The waiter was set, so the call has ended. No other thread can reach the call, so no lock is needed.
@@ -100,7 +106,8 @@ extension ClientCall {
       var outcome = look(for: waiter.awaited, &found)
       if outcome == nil {
         switch result {
-        case .ready, .timedOut: outcome = nil
+        case .ready: outcome = nil
+        case .timedOut: outcome = .timedOut
         case .interrupted: outcome = care?.takesTurns == true && !isInterruptible ? nil : .interrupted
         case .wouldDeadlock: outcome = .wouldDeadlock
         case .closed: outcome = .closed
@@ -109,7 +116,8 @@ extension ClientCall {
       }
       if outcome != nil {
         waiters.remove(waiter)
-        gaveUp = !hasNoHandle && (outcome == .interrupted || outcome == .wouldDeadlock)
+        let isBrokenOff = outcome == .interrupted || outcome == .timedOut || outcome == .wouldDeadlock
+        gaveUp = !hasNoHandle && isBrokenOff
       } else {
         waiter.reset()
         waiters.renew(waiter)

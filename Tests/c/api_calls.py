@@ -34,7 +34,7 @@ RARE = {"penstock_channel_close": 12, "penstock_channel_close_gracefully": 12, "
 # test_api.c).
 WAITS = {f"penstock_{name}" for name in (
     "channel_unary", "channel_unary_message", "call_send", "call_send_message", "call_receive", "call_wait_headers",
-    "call_wait_status", "call_wait", "channel_wait_connectivity")}
+    "call_wait_status", "call_wait_status_for", "call_wait", "channel_wait_connectivity")}
 # After the first function, which stops other threads, the second one must follow at once, so that they go on.
 FOLLOWED = {"penstock_fork_prepare": "penstock_fork_parent();"}
 # Functions that make RPCs. They are the group "call" of test_api.c, which picks a group first and then a function of

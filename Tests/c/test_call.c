@@ -334,6 +334,50 @@ TEST(call_status_waits_for_whoever_reads) {
   penstock_channel_release(channel);
 }
 
+/* Without a limit of the wait the host's loop is driven; with one, too, until the limit. */
+static void wait_with_a_limit(penstock_channel *channel) {
+  penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  REQUIRE(call != NULL);
+  penstock_reply *reply = NULL;
+  CHECK_RESULT(penstock_call_wait_status_for(call, 0, &reply), PENSTOCK_E_TIMEOUT);
+  CHECK_RESULT(penstock_call_wait_status_for(call, 10, &reply), PENSTOCK_E_TIMEOUT);
+  CHECK(reply == NULL);
+  OK(penstock_call_half_close(call));
+  OK(penstock_call_wait_status_for(call, 60000, &reply));
+  CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_OK);
+  penstock_reply_release(reply);
+  reply = NULL;
+  OK(penstock_call_wait_status_for(call, 0, &reply));
+  penstock_reply_release(reply);
+  penstock_call_release(call);
+
+  pthread_t thread;
+  call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  REQUIRE(call != NULL);
+  void *ended = NULL;
+  pthread_create(&thread, NULL, wait_for_status, call);
+  CHECK_RESULT(penstock_call_wait_status_for(call, 10, &reply), PENSTOCK_E_TIMEOUT);
+  OK(penstock_call_cancel(call, "enough"));
+  OK(penstock_call_wait_status_for(call, -1, &reply));
+  pthread_join(thread, &ended);
+  CHECK(ended == reply);
+  penstock_reply_release(ended);
+  penstock_reply_release(reply);
+  penstock_call_release(call);
+}
+
+TEST(call_status_waits_up_to_a_limit) {
+  static const char *const modes[] = {"{\"mode\": \"host\"}", "{\"mode\": \"thread\"}",
+                                      "{\"mode\": \"thread\", \"caller_drives\": false}"};
+  for (size_t i = 0; i < sizeof(modes) / sizeof(*modes); i++) {
+    penstock_runtime *runtime = new_runtime(modes[i]);
+    penstock_channel *channel = open_channel_on(runtime);
+    wait_with_a_limit(channel);
+    penstock_channel_release(channel);
+    penstock_runtime_release(runtime);
+  }
+}
+
 TEST(call_released_without_finish_is_cancelled) {
   penstock_channel *channel = open_channel();
   probe probe;

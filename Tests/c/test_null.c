@@ -375,6 +375,7 @@ TEST(null_call) {
   REFUSED(penstock_call_receive(NULL, &message));
   REFUSED(penstock_call_wait_headers(NULL, &headers));
   REFUSED(penstock_call_wait_status(NULL, &reply));
+  REFUSED(penstock_call_wait_status_for(NULL, 0, &reply));
   REFUSED(penstock_call_wait(NULL, &reply));
   REFUSED(penstock_call_demand(NULL, 1));
   REFUSED(penstock_call_cancel(NULL, "x"));
@@ -394,6 +395,8 @@ TEST(null_call) {
   REFUSED(penstock_call_receive(call, NULL));
   REFUSED(penstock_call_wait_headers(call, NULL));
   REFUSED(penstock_call_wait_status(call, NULL));
+  REFUSED(penstock_call_wait_status_for(call, 0, NULL));
+  REFUSED(penstock_call_wait_status_for(call, -2, &reply));
   REFUSED(penstock_call_wait(call, NULL));
   REFUSED(penstock_call_reply(call, NULL));
   REFUSED(penstock_call_trace_json(call, NULL));

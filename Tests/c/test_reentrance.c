@@ -96,6 +96,10 @@ static void waiting_is_refused(reentrance *what) {
     CHECK(result == PENSTOCK_E_WOULD_DEADLOCK || result == PENSTOCK_E_STATE || result == PENSTOCK_OK);
     result = penstock_call_wait_status(what->call, &reply);
     CHECK(result == PENSTOCK_E_WOULD_DEADLOCK || result == PENSTOCK_E_STATE);
+    result = penstock_call_wait_status_for(what->call, 60000, &reply);
+    CHECK(result == PENSTOCK_E_WOULD_DEADLOCK || result == PENSTOCK_E_STATE);
+    result = penstock_call_wait_status_for(what->call, 0, &reply);
+    CHECK(result == PENSTOCK_E_TIMEOUT || result == PENSTOCK_E_STATE);
     result = penstock_call_wait(what->call, &reply);
     CHECK(result == PENSTOCK_E_WOULD_DEADLOCK || result == PENSTOCK_E_STATE);
   }

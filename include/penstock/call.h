@@ -310,6 +310,14 @@ PENSTOCK_API penstock_result penstock_call_wait_headers(penstock_call *call, con
  * memory: *reply is owned by the caller; free with penstock_reply_release.
  * threads: any that may wait: not a callback on the thread that drives the runtime. */
 PENSTOCK_API penstock_result penstock_call_wait_status(penstock_call *call, penstock_reply **reply);
+/* Like penstock_call_wait_status, but waits for up to `timeout_ms` milliseconds (-1: without limit); 0 does not wait, and
+ * so is allowed on any thread. The call goes on after a time-out.
+ * result: E_TIMEOUT: the call has not ended. E_STATE: callback style. E_INVALID_ARGUMENT: NULL, or less than -1.
+ * E_WOULD_DEADLOCK, E_INTERRUPTED.
+ * memory: *reply is owned by the caller; free with penstock_reply_release.
+ * threads: any that may wait: not a callback on the thread that drives the runtime. */
+PENSTOCK_API penstock_result penstock_call_wait_status_for(penstock_call *call, int64_t timeout_ms,
+                                                           penstock_reply **reply);
 /* Blocking style: half-closes if necessary, discards unread messages, and waits for the status. May be called again.
  * result: E_STATE: callback style. E_WOULD_DEADLOCK, E_INTERRUPTED.
  * memory: *reply is owned by the caller; free with penstock_reply_release.

@@ -177,8 +177,8 @@ def test_the_cause_is_kept_when_two_threads_wait(channel: Channel, monkeypatch: 
     call = channel.unary_stream("/penstock.Echo/ServerStream")(b"x")
     status = ThreadLine.status
 
-    def both(line: ThreadLine) -> int:
-        reply = status(line)
+    def both(line: ThreadLine, timeout: Optional[float]) -> int:
+        reply = status(line, timeout)
         monkeypatch.setattr(ThreadLine, "status", status)
         assert call.code() is StatusCode.INTERNAL
         return reply

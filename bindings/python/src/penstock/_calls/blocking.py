@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import time
 from ctypes import byref, c_void_p
 from typing import Any, Callable, List, Optional
 
 from .. import _raw
 from .._handles import host
+from .._handles.arguments import milliseconds
 from .._handles.errors import check, check_with
 from .._handles.metadata import ReceivedMetadata
 from .._handles.objects import own
@@ -107,8 +109,16 @@ class ThreadLine:
         check(result, "no headers can be waited for")
         return ReceivedMetadata._of(headers.value, owner, self.handle)
 
-    def status(self) -> int:
-        return replied(self._waiters.wait, _raw.penstock_call_wait_status, self.handle)
+    def status(self, timeout: Optional[float] = None) -> int:
+        if timeout is None:
+            return replied(self._waiters.wait, _raw.penstock_call_wait_status, self.handle)
+        until = time.monotonic() + timeout
+
+        def wait(call: int, reply: object) -> int:
+            left = milliseconds(max(until - time.monotonic(), 0))
+            return int(_raw.penstock_call_wait_status_for(call, left, reply))
+
+        return replied(self._waiters.wait, wait, self.handle)
 
     def finish(self) -> int:
         return replied(self._waiters.wait, _raw.penstock_call_wait, self.handle)

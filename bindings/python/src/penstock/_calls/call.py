@@ -85,12 +85,12 @@ class Call(RunningCall):
         self._forget()
         return None
 
-    def _settled(self) -> Reply:
-        """Waits for the status, and returns the reply. It reads no messages, so flow control still holds the server
-        back."""
+    def _settled(self, timeout: Optional[float] = None) -> Reply:
+        """Waits for the status, up to ``timeout`` seconds, and returns the reply. It reads no messages, so flow
+        control still holds the server back."""
         found = self._reply
         if found is None:
-            reply = Reply(self._line.status())
+            reply = Reply(self._line.status(timeout))
             self._code, self._details = reply.code, reply.details
             # Another thread may have waited, too. Then the first reply stays, and only one of both has a callback's
             # exception.
@@ -111,14 +111,18 @@ class Call(RunningCall):
 
     def _await(self, timeout: Optional[float]) -> Reply:
         """Waits for the end, up to ``timeout`` seconds. TimedOutError: it has not come."""
-        if timeout is not None and self._reply is None and not self._ends.wait(max(timeout, 0)):
-            raise TimedOutError(c.E_TIMEOUT, f"the call has not ended within {timeout} s")
-        return self._settled()
+        try:
+            return self._settled(None if timeout is None else max(timeout, 0))
+        except TimedOutError:
+            raise TimedOutError(c.E_TIMEOUT, f"the call has not ended within {timeout} s") from None
 
     def result(self, timeout: Optional[float] = None) -> Any:
         """Waits for the end, and returns the response of a call with one response, or None after a stream. Raises the
         call's `RpcError` if it ended with another status than OK; TimedOutError if it has not ended within
-        ``timeout`` seconds (None: without limit), and then the call goes on."""
+        ``timeout`` seconds (None: without limit), and then the call goes on. As in every call that waits, the thread
+        drives the loop meanwhile, also that of a `Runtime` with ``drive=False``. A ``timeout`` of 0 neither waits nor
+        drives, so it is allowed in a callback; another one raises WouldDeadlockError there, if the call has not
+        ended: the callback keeps it from ending."""
         error = self.exception(timeout)
         if error is not None:
             raise error

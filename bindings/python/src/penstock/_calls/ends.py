@@ -1,4 +1,4 @@
-"""The end of a running call, for threads that wait for it up to a time, and for functions that it calls."""
+"""The end of a running call, and the functions that it calls."""
 
 from __future__ import annotations
 
@@ -126,25 +126,17 @@ class Ends:
     """Whether a call has ended, and the functions to call then. Safe on any thread without a lock: each function is
     taken from the list once, by the thread that ends the call or by the one that has added it."""
 
-    __slots__ = ("_callbacks", "_functions", "_gates", "is_over")
+    __slots__ = ("_callbacks", "_functions", "is_over")
 
     def __init__(self, callbacks: Callbacks) -> None:
         self._callbacks = callbacks
         self._functions: Deque[Function] = collections.deque()
         self.is_over = False
-        # Of the code that waits.
-        self._gates = host.Gates()
 
     def over(self) -> None:
-        """Called when the call has ended: wakes the code that waits, and lets the functions run. May be called
-        twice."""
+        """Called when the call has ended: lets the functions run. May be called twice."""
         self.is_over = True
-        self._gates.open()
         self._hand_over()
-
-    def wait(self, timeout: float) -> bool:
-        """Waits up to ``timeout`` seconds. False: the call has not ended."""
-        return bool(self._gates.wait(lambda: self.is_over or None, timeout))
 
     def add(self, function: Function) -> None:
         """Lets ``function`` run when the call has ended, or soon if it has ended already."""

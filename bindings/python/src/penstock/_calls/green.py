@@ -3,9 +3,11 @@ they are waited for."""
 
 from __future__ import annotations
 
+import time
 from typing import Any, Callable, Optional, TypeVar
 
 from .. import _raw
+from .._handles.errors import TimedOutError
 from .._handles.host import Gates
 from .._handles.metadata import ReceivedMetadata
 from .._handles.verdict import Kind
@@ -105,8 +107,18 @@ class GreenLine:
         carried.until(lambda: True if carried.is_over or carried.headers is not None else None)
         return carried.headers
 
-    def status(self) -> int:
-        return self._carried.until(self._reply)
+    def status(self, timeout: Optional[float] = None) -> int:
+        if timeout is None:
+            return self._carried.until(self._reply)
+        until = time.monotonic() + timeout
+        while True:
+            # The gate opens also for headers and messages.
+            left = max(until - time.monotonic(), 0)
+            found = self._carried.gates.wait(self._reply, left)
+            if found is not None:
+                return found
+            if left == 0:
+                raise TimedOutError(c.E_TIMEOUT, "the call has not ended")
 
     def finish(self) -> int:
         half_close(self.handle)

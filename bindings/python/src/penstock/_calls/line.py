@@ -28,8 +28,10 @@ class Line(Protocol):
         """Waits for the response headers, which may need ``owner``, the owner of the call. None: the call has ended
         without them."""
 
-    def status(self) -> int:
-        """Waits for the end, and reads no messages. Returns a ``penstock_reply *``, which the caller releases."""
+    def status(self, timeout: Optional[float] = None) -> int:
+        """Waits for the end, up to ``timeout`` seconds (None: without limit), and reads no messages. Returns a
+        ``penstock_reply *``, which the caller releases. TimedOutError: the call has not ended. WouldDeadlockError:
+        this code runs in a callback on the thread that drives, and so can't wait."""
 
     def finish(self) -> int:
         """As `status`, but for a call with one response: half-closes it if necessary."""

@@ -152,6 +152,9 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_call_wait_headers": (c_int32, c_void_p, POINTER(c_void_p)),
     # penstock_result penstock_call_wait_status(penstock_call *call, penstock_reply **reply);
     "penstock_call_wait_status": (c_int32, c_void_p, POINTER(c_void_p)),
+    # penstock_result penstock_call_wait_status_for(penstock_call *call, int64_t timeout_ms,
+    #                                               penstock_reply **reply);
+    "penstock_call_wait_status_for": (c_int32, c_void_p, c_int64, POINTER(c_void_p)),
     # penstock_result penstock_call_wait(penstock_call *call, penstock_reply **reply);
     "penstock_call_wait": (c_int32, c_void_p, POINTER(c_void_p)),
     # penstock_result penstock_call_demand(penstock_call *call, uint64_t count);
