@@ -16,7 +16,7 @@ from __future__ import annotations
 import sys
 from typing import Any, Dict
 
-from . import ready
+from . import _interpreter, ready
 from ._calls.call import Call
 from ._calls.caller import StreamStream, StreamUnary, UnaryStream, UnaryUnary
 from ._calls.cancel import CancelScope
@@ -59,6 +59,8 @@ from ._interceptors.registration import Registration
 from ._interceptors.sync import InterceptedCall, InterceptedReply, SyncInterceptor
 from ._interceptors.ticket import Event, Ticket
 from ._raw.library import load
+
+_interpreter.check()
 
 __all__ = [
     "AlreadyError",
