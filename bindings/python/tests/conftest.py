@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import re
 import signal
 import subprocess
 import sys
+import time
+import weakref
+from collections import Counter
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List
+from typing import Any, Callable, Dict, Iterator, List, Optional, Set
 
 import pytest
 
@@ -24,6 +29,8 @@ LIBRARY = REPOSITORY / "build/lib/libpenstock.so.0"
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--library", default=str(LIBRARY), help="the libpenstock to test (build/lib of the repository)")
     parser.addoption("--again", action="store_true", help="run what runs long, and only that")
+    parser.addoption("--server-python", default=sys.executable, help="the Python that runs grpcio's server")
+    parser.addoption("--lacks", default="", help="packages that this Python lacks; tests that import them don't run")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -36,6 +43,26 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 NOT_RUN: List[str] = []
+
+
+def imported(path: Path) -> Set[str]:
+    """The packages that a module of the tests imports, and those that its helpers do."""
+    found: Set[str] = set()
+    for name in re.findall(r"^(?:from|import) (\w+)", path.read_text(), re.MULTILINE):
+        helper = path.with_name(f"{name}.py")
+        found |= imported(helper) if helper.exists() else {name}
+    return found
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> Optional[bool]:
+    """Leaves out the modules that import a package which --lacks names."""
+    lacks = set(filter(None, config.getoption("--lacks").split(",")))
+    if not lacks or collection_path.suffix != ".py":
+        return None
+    missing = lacks & imported(collection_path)
+    if missing:
+        NOT_RUN.append(f"{collection_path.name}: no {', '.join(sorted(missing))}")
+    return True if missing else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
@@ -64,11 +91,66 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 @pytest.fixture(scope="session")
-def stubs(tmp_path_factory: pytest.TempPathFactory) -> str:
+def _lasting() -> penstock.Runtime:
+    """The objects that the package keeps from their first use to the end of the process. Those that the tests have
+    imported so far are left out of garbage collections, which so take milliseconds."""
+    gc.collect()
+    gc.freeze()
+    return penstock.default_runtime()
+
+
+def native() -> Counter[str]:
+    """How many objects of the library this process has, apart from those that the package keeps for later calls:
+    handles, by the function that releases them, numbers that C has of Python objects, and calls in callback style
+    that have not ended."""
+    from penstock._calls.carried import left  # these modules need the library to be loaded
+    from penstock._calls.options import forget_kept_options
+    from penstock._handles.objects import _Last, give_back, registry
+
+    forget_kept_options()
+    made_for_one_call = sys.modules.get("penstock.grpc.experimental")
+    if made_for_one_call is not None:
+        made_for_one_call._channels.clear()
+    counted = Counter({"numbers": len(registry), "calls": left()})
+    for entry in list(weakref.finalize._registry.values()):  # type: ignore[attr-defined]
+        if entry.func is give_back:
+            counted[entry.args[0].__name__] += 1
+        elif getattr(entry.func, "__func__", None) is _Last.hide:
+            counted[entry.func.__self__._release.__name__] += 1
+    return counted
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left(
+    _lasting: penstock.Runtime, request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture
+) -> Iterator[None]:
+    """Each test leaves as many objects of the library as it has found, at most."""
+    before = native()
+    yield
+    # pytest keeps the fixtures' values, and the exceptions that were logged.
+    request.node.funcargs.clear()
+    for phase in ("setup", "call", "teardown"):
+        caplog.get_records(phase).clear()
+    # Finalizers may run on the driving thread, so they may be late.
+    deadline = time.monotonic() + 20
+    while native() - before:
+        gc.collect()
+        assert time.monotonic() < deadline, f"left: {native() - before}"
+        time.sleep(0.001)
+
+
+@pytest.fixture(scope="session")
+def stubs(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> str:
     """A folder, on the import path, with the modules that grpcio-tools generates from our .proto files."""
     folder = str(tmp_path_factory.mktemp("stubs"))
     protos = [str(file) for file in sorted(PROTO.glob("*.proto"))]
-    command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{PROTO}", f"--python_out={folder}"]
+    command = [
+        pytestconfig.getoption("--server-python"),
+        "-m",
+        "grpc_tools.protoc",
+        f"-I{PROTO}",
+        f"--python_out={folder}",
+    ]
     subprocess.run([*command, f"--grpc_python_out={folder}", *protos], check=True)
     sys.path.insert(0, folder)
     return folder
@@ -97,10 +179,11 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def servers(stubs: str, certificates: Path) -> Iterator[Dict[str, str]]:
+def servers(stubs: str, certificates: Path, pytestconfig: pytest.Config) -> Iterator[Dict[str, str]]:
     """The targets of a grpcio server that runs as long as the tests do: "plain", "tls", "mtls"; "packages", which has
     the services of packages for grpcio, too; and "command_plain" and so on, for the command `penstock`."""
-    command = [sys.executable, str(Path(__file__).with_name("server.py")), stubs, str(certificates)]
+    python = pytestconfig.getoption("--server-python")
+    command = [python, str(Path(__file__).with_name("server.py")), stubs, str(certificates)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None

@@ -79,14 +79,14 @@ class FailsAtOnceWithCompletions(penstock.CompletionInterceptor):
 
 
 @pytest.mark.parametrize("kind", [FailsAtOnce, FailsAtOnceWithCallbacks, FailsAtOnceWithCompletions])
-@pytest.mark.parametrize("executor", [None, penstock.SerialExecutor()])
-def test_create_that_raises_is_named(channel: Channel, kind: Any, executor: Any) -> None:
+@pytest.mark.parametrize("is_executed", [False, True])
+def test_create_that_raises_is_named(channel: Channel, kind: Any, is_executed: bool) -> None:
     """The status names it, for the hops above too, and no other callback of the hop is called."""
     heard: List[Any] = []
     above: List[str] = []
     below: List[str] = []
     interceptor = kind()
-    interceptor.executor = executor
+    interceptor.executor = penstock.SerialExecutor() if is_executed else None
     objects = len(registry)
     penstock.set_exception_hook(lambda *args: heard.append(args[:2]))
     try:
