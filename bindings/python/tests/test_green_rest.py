@@ -97,6 +97,36 @@ def test_interceptors(package: str, patched: str, server: str) -> None:
     assert green(package, patched, text, server) == "last\n"
 
 
+@cases("not patched", "patched before", often=BOTH)
+def test_functions_of_synchronous_interceptors_wait_side_by_side(package: str, patched: str, server: str) -> None:
+    """Each waits until all three have begun, and greenlets of the hub go on meanwhile: so neither do the calls wait
+    for each other, nor is the hub blocked. They wait by whatever `time.sleep` is there."""
+    text = """
+    import time
+    begun, turned = [], []
+    all_began = original("_thread", "allocate_lock")()
+    all_began.acquire()
+    class Sync(penstock.SyncInterceptor):
+        def intercept(self, call):
+            begun.append(threading.get_native_id())
+            if len(begun) == 3: all_began.release()
+            while len(turned) < 100: time.sleep(0.001)
+            reply = call.next()
+            if reply.message: reply.message += b"!"
+    channel.add_interceptor(Sync())
+    calls = [spawn(echo, b"x", timeout=60), spawn(echo.future(b"y", timeout=60).result), spawn(list, bidi([b"z"]))]
+    while not all_began.acquire(False): turn()
+    # The functions wait now for the greenlets of the hub.
+    for _ in range(100):
+        turn()
+        turned.append(1)
+    assert finished(calls) == [b"x!", b"y!", [b"z"]]
+    assert len(set(begun)) == 3 and os.getpid() not in begun
+    print("last")
+    """
+    assert green(package, patched, text, server) == "last\n"
+
+
 @cases("not patched", "patched before")
 def test_the_names_of_grpcio(package: str, patched: str, server: str) -> None:
     text = """
