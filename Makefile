@@ -109,7 +109,7 @@ check-again:
 
 MINUTES ?= 20
 
-## check-all: check, check-again, random chains and fuzzing for MINUTES in each mode, the mutations, the mutants; takes hours
+## check-all: both, random chains and fuzzing for MINUTES in each mode, other Pythons, mutations, mutants; takes hours
 check-all:
 	@scripts/doctor --check
 	@scripts/check --all $(MINUTES)
