@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import re
 import signal
 import subprocess
 import sys
@@ -12,7 +11,7 @@ import time
 import weakref
 from collections import Counter
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional, Set
+from typing import Any, Callable, Dict, Iterator, List
 
 import pytest
 
@@ -29,8 +28,6 @@ LIBRARY = REPOSITORY / "build/lib/libpenstock.so.0"
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--library", default=str(LIBRARY), help="the libpenstock to test (build/lib of the repository)")
     parser.addoption("--again", action="store_true", help="run what runs long, and only that")
-    parser.addoption("--server-python", default=sys.executable, help="the Python that runs grpcio's server")
-    parser.addoption("--lacks", default="", help="packages that this Python lacks; tests that import them don't run")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -43,26 +40,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 NOT_RUN: List[str] = []
-
-
-def imported(path: Path) -> Set[str]:
-    """The packages that a module of the tests imports, and those that its helpers do."""
-    found: Set[str] = set()
-    for name in re.findall(r"^(?:from|import) (\w+)", path.read_text(), re.MULTILINE):
-        helper = path.with_name(f"{name}.py")
-        found |= imported(helper) if helper.exists() else {name}
-    return found
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> Optional[bool]:
-    """Leaves out the modules that import a package which --lacks names."""
-    lacks = set(filter(None, config.getoption("--lacks").split(",")))
-    if not lacks or collection_path.suffix != ".py":
-        return None
-    missing = lacks & imported(collection_path)
-    if missing:
-        NOT_RUN.append(f"{collection_path.name}: no {', '.join(sorted(missing))}")
-    return True if missing else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
@@ -140,12 +117,12 @@ def _nothing_is_left(
 
 
 @pytest.fixture(scope="session")
-def stubs(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> str:
+def stubs(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A folder, on the import path, with the modules that grpcio-tools generates from our .proto files."""
     folder = str(tmp_path_factory.mktemp("stubs"))
     protos = [str(file) for file in sorted(PROTO.glob("*.proto"))]
     command = [
-        pytestconfig.getoption("--server-python"),
+        sys.executable,
         "-m",
         "grpc_tools.protoc",
         f"-I{PROTO}",
@@ -179,11 +156,10 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def servers(stubs: str, certificates: Path, pytestconfig: pytest.Config) -> Iterator[Dict[str, str]]:
+def servers(stubs: str, certificates: Path) -> Iterator[Dict[str, str]]:
     """The targets of a grpcio server that runs as long as the tests do: "plain", "tls", "mtls"; "packages", which has
     the services of packages for grpcio, too; and "command_plain" and so on, for the command `penstock`."""
-    python = pytestconfig.getoption("--server-python")
-    command = [python, str(Path(__file__).with_name("server.py")), stubs, str(certificates)]
+    command = [sys.executable, str(Path(__file__).with_name("server.py")), stubs, str(certificates)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None

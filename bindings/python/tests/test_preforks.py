@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Dict, List, Set
 
 import pytest
+from gunicorn.config import KNOWN_SETTINGS
 
 import penstock
 from helpers import SOURCES, ended, eventually
@@ -58,7 +59,10 @@ def app(environ, start_response):
     command = ["-m", "gunicorn", "--preload", "--workers=2", f"--worker-class={worker}", "--bind=127.0.0.1:0"]
     if worker == "gthread":
         command.append("--threads=4")
-    with started(server, tmp_path, *command, "--no-control-socket", "served:app") as process:
+    # Newer versions would make a socket in the user's folder.
+    if any(setting.name == "control_socket_disable" for setting in KNOWN_SETTINGS):
+        command.append("--no-control-socket")
+    with started(server, tmp_path, *command, "served:app") as process:
         assert process.stderr is not None
         log: List[str] = []
         for line in process.stderr:
@@ -150,7 +154,9 @@ if __name__ == "__main__":
     print("last")
 """
     (tmp_path / "main.py").write_text(main)
-    with started(server, tmp_path, "-W", "error", "main.py") as process:
+    # Newer versions warn of any fork of a process with threads.
+    quiet = ["-W", "error", "-W", "ignore:This process:DeprecationWarning"]
+    with started(server, tmp_path, *quiet, "main.py") as process:
         printed, complaints = ended(process)
     assert (printed, complaints) == ("last\n", "")
 

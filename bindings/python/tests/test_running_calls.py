@@ -214,6 +214,7 @@ def test_an_interceptor_s_exception_reaches_the_future(channel: Channel) -> None
     assert "in on_receive" in "".join(traceback.format_exception(None, error, error.__traceback__))
 
 
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_functions_run_in_a_forked_child(server: str) -> None:
     def told(made: Callable[[], Call]) -> bool:
         over = threading.Event()

@@ -47,6 +47,7 @@ echo = channel.unary_unary("/penstock.Echo/Unary")
 assert echo(b"x") == b"x"
 within(f"import sys; sys.path[:] = {sys.path!r}; import penstock")
 assert echo(b"x") == b"x"
+interpreters.destroy(one)
 """
     printed = run(WITHIN.replace("KIND", kind) + text, server)
     assert "penstock can't be used in a sub-interpreter" in printed
