@@ -138,7 +138,8 @@ def _bind(library: ctypes.CDLL) -> None:
     # Imported only when the library is loaded, so that importing the package takes less time.
     from .functions import PROTOTYPES
 
-    keeping = ctypes.PyDLL(library._name)
+    # PyPy has no functions that keep the GIL.
+    keeping = getattr(ctypes, "PyDLL", ctypes.CDLL)(library._name)
     for name, (restype, *argtypes) in PROTOTYPES.items():
         function = getattr(keeping if name in _KEEP_THE_GIL else library, name)
         function.restype = restype
