@@ -22,10 +22,16 @@ from harness import ROOT, check
 HERE = ROOT / "benchmarks"
 # The measured scenarios, with the number of calls or streams at once.
 CASES = {"unary, 1 in flight": ("unary", 1), "unary, 100 in flight": ("unary", 100),
-         "ping-pong on 100 streams": ("bidi", 100)}
+         "ping-pong on 100 streams": ("bidi", 100), "messages down on one stream": ("down", 1)}
 BASE = "grpc.aio"
 CLIENTS = {BASE: ("grpc.aio", "asyncio"), "penstock.aio": ("penstock.aio", "asyncio"),
-           "penstock.aio, uvloop": ("penstock.aio", "uvloop"), "penstock.grpc.aio": ("penstock.grpc.aio", "asyncio")}
+           "penstock.aio, uvloop": ("penstock.aio", "uvloop"), "penstock.grpc.aio": ("penstock.grpc.aio", "asyncio"),
+           "connectrpc": ("connectrpc", "asyncio")}
+
+
+def clients_of(case):
+    """connectrpc reads the requests of a bidi call from an iterator, and has no `write`."""
+    return [name for name in CLIENTS if name != "connectrpc" or CASES[case][0] != "bidi"]
 
 
 def once(target, client, case, calls):
@@ -61,10 +67,10 @@ def main():
     results = {}
     with harness.peer() as server:
         for case in CASES:
-            samples = {name: [] for name in CLIENTS}
+            samples = {name: [] for name in clients_of(case)}
             calls = arguments.calls // (4 if CASES[case][1] == 1 else 1)
             for number in range(arguments.rounds):
-                names = list(CLIENTS) if number % 2 == 0 else list(CLIENTS)[::-1]
+                names = list(samples) if number % 2 == 0 else list(samples)[::-1]
                 for name in names:
                     samples[name].append(once(server.address, name, case, calls))
             results[case] = summary(samples)

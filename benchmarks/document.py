@@ -71,6 +71,9 @@ rate that varied by more than 15 % between rounds. The memory is the peak of the
 FAR = """Written by `make bench` (alone: `benchmarks/run far`): 50 MiB in messages of 64 KiB, from `penstock-peer` through a relay
 that delays the bytes, each way by half of the round trip. The windows of "penstock" are the defaults; "growing windows" may
 grow to 64 MiB (`"max_window_bytes"`). grpcio always lets its windows grow. Ratios are medians of those of each round."""
+PYTHON = """Written by `make bench` (alone: `benchmarks/run python`): Python's blocking calls against `penstock-peer`, with
+messages of google.protobuf, of 64 bytes in unary calls and 16 in streams of 5,000 messages. Rates and CPU times are of calls
+or messages. Each client has its own process, whose whole CPU time counts. Ratios are medians of those of each round."""
 AIO = """Written by `make bench` (alone: `benchmarks/run aio`): Python on an event loop of asyncio against `penstock-peer`, with
 messages of 64 bytes. Figures are medians of the rounds; the ratios to grpc.aio are medians of those of each round."""
 COUNTED = """Written by `benchmarks/profile --append TITLE`: instructions of the client per call or message, by callgrind. They
@@ -179,6 +182,19 @@ def aio(found):
     return rows(("what", "client", "a second", "of grpc.aio", "CPU, us", "of grpc.aio"), cells)
 
 
+def python(found):
+    cells = []
+    for title, clients in found["rows"].items():
+        for name, one in clients.items():
+            ratios = (one["of"].get(other, {}).get(key) for other in ("grpcio", "connectrpc") for key in ("rate", "cpu_us"))
+            cells.append([title, name, f"{one['rate']:,.0f}", f"{one['cpu_us']:.2f}",
+                          *("" if each is None else f"{each['median']:.2f}" for each in ratios)])
+    table_of = rows(("what", "client", "a second", "CPU, us", "rate of grpcio", "CPU of grpcio", "rate of connectrpc",
+                     "CPU of connectrpc"), cells)
+    return [*table_of, "", *rows(("aim", "figure"), [[words, f"{value:.2f} {'met' if met else 'MISSED'}"]
+                                                     for words, value, met in found["aims"]])]
+
+
 def registry(found):
     us = {key: f"{value / 1000:.1f} us" for key, value in found.items()}
     return [f"A registration and its removal take {us['registration_and_removal_ns']}, among 1,000 others "
@@ -236,6 +252,7 @@ def page():
            "## A server far away", "", of_run(FAR, "far"), "", *far(figures("far")), "",
            "## Protocols", "", of_run(PROTOCOLS, "protocols"), "", *protocols(compared["rows"]), "", PROTOCOLS_COUNTED, "",
            *protocol_counts(compared["instructions"]), "",
+           "## Python", "", of_run(PYTHON, "python"), "", *python(figures("python")), "",
            "## Python on an event loop", "", of_run(AIO, "aio"), "", *aio(figures("aio")), "",
            "## Where the time of a call goes", "", of_run(WHERE, "where"), "", *where(figures("where")), "",
            "## Interceptors", "", of_run(CHAINS, "interceptors"), "", RATES, "", *hop_rates(chains["rates"]), "",

@@ -78,7 +78,7 @@ class Bench:
                     f'"protocol": "{protocol}", "http": "{http}", "http1_max_connections": 100']
         if name == BARE:
             return [self.bare, "--target", self.server.target, "--in-flight", what["in_flight"]]
-        return [sys.executable, HERE / "connect_client.py", "--client", name, "--target", self.server.target, "--http",
+        return [sys.executable, HERE / "python_client.py", "--client", name, "--target", self.server.target, "--http",
                 what["http"], "--threads", what["threads"]]
 
     def once(self, name, what, calls):

@@ -132,6 +132,50 @@ public func penstock_call_try_send(_ handle: OpaquePointer!, _ data: UnsafeRawPo
   return ask(handle) { $0.trySend(bytes) }
 }
 
+/// Sends messages whose bytes stand one after another at `data`, and tells in `sent` how many are queued.
+private func sendMany(
+  _ handle: OpaquePointer?, _ data: UnsafeRawPointer?, _ lengths: UnsafePointer<Int>?, _ count: Int,
+  _ sent: UnsafeMutablePointer<Int>?, waits: Bool
+) -> penstock_result {
+  guard let sent, lengths != nil || count == 0, count >= 0 else { return PENSTOCK_E_INVALID_ARGUMENT }
+  let all = UnsafeBufferPointer(start: lengths, count: count)
+  var total = 0
+  for length in all {
+    guard bytes(data, length) != nil, bytes(data, total + length) != nil else {
+      return PENSTOCK_E_INVALID_ARGUMENT
+    }
+    total += length
+  }
+  return with(handle) { call in
+    sent.pointee = 0
+    var rest = data
+    for length in all {
+      let message = ByteView(start: rest, count: length)
+      let outcome = waits ? call.send(message) : call.trySend(message)
+      guard outcome == .ok else { return outcome }
+      sent.pointee += 1
+      rest = rest.map { $0 + length }
+    }
+    return .ok
+  }
+}
+
+@_cdecl("penstock_call_send_many") @implementation
+public func penstock_call_send_many(
+  _ handle: OpaquePointer!, _ data: UnsafeRawPointer!, _ lengths: UnsafePointer<Int>!, _ count: Int,
+  _ sent: UnsafeMutablePointer<Int>!
+) -> penstock_result {
+  sendMany(handle, data, lengths, count, sent, waits: true)
+}
+
+@_cdecl("penstock_call_try_send_many") @implementation
+public func penstock_call_try_send_many(
+  _ handle: OpaquePointer!, _ data: UnsafeRawPointer!, _ lengths: UnsafePointer<Int>!, _ count: Int,
+  _ sent: UnsafeMutablePointer<Int>!
+) -> penstock_result {
+  sendMany(handle, data, lengths, count, sent, waits: false)
+}
+
 private func send(_ handle: OpaquePointer?, _ message: OpaquePointer?, waits: Bool) -> penstock_result {
   guard let message else { return PENSTOCK_E_INVALID_ARGUMENT }
   let given = object(message, Message.self)
@@ -172,6 +216,19 @@ public func penstock_call_receive(
   return with(handle) { call in
     let (outcome, received) = call.receive()
     if outcome == .ok, let received { message.pointee = retained(received) }
+    return outcome
+  }
+}
+
+@_cdecl("penstock_call_receive_many") @implementation
+public func penstock_call_receive_many(
+  _ handle: OpaquePointer!, _ most: Int, _ data: UnsafeMutableRawPointer!, _ size: Int,
+  _ lengths: UnsafeMutablePointer<Int>!, _ count: UnsafeMutablePointer<Int>!
+) -> penstock_result {
+  guard most > 0, bytes(data, size) != nil, let lengths, let count else { return PENSTOCK_E_INVALID_ARGUMENT }
+  return with(handle) { call in
+    let (outcome, number) = call.receiveMany(most, into: data, size, lengths: lengths)
+    if outcome == .ok { count.pointee = number }
     return outcome
   }
 }

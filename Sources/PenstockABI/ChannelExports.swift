@@ -341,6 +341,10 @@ func read(_ given: UnsafePointer<penstock_call_callbacks>?) -> (CallCallbacks?, 
   callbacks.table.onMessage = table.on_message
   callbacks.table.onSent = table.on_sent
   callbacks.table.onReply = table.on_reply
+  callbacks.table.onReadable = table.on_readable
+  if table.on_message != nil, table.on_readable != nil {
+    return (nil, Failure(.invalidArgument, "callbacks: on_message and on_readable can't both be set"))
+  }
   return (callbacks, nil)
 }
 

@@ -107,6 +107,7 @@ public struct CallDefaults {
 public struct CallCallbacks {
   public typealias Told = @convention(c) (OpaquePointer?, OpaquePointer?, UnsafeMutableRawPointer?) -> Void
   public typealias Sent = @convention(c) (OpaquePointer?, UInt64, UnsafeMutableRawPointer?) -> Void
+  public typealias Readable = @convention(c) (OpaquePointer?, UnsafeMutableRawPointer?) -> Void
 
   /// The user's callbacks, and the pointer that they get. The table holds no reference to the user data.
   public struct Table {
@@ -114,6 +115,8 @@ public struct CallCallbacks {
     public var onMessage: Told?
     public var onSent: Sent?
     public var onReply: Told?
+    /// In place of `onMessage`: the messages wait in the call until the user takes them.
+    public var onReadable: Readable?
     let pointer: UnsafeMutableRawPointer?
   }
 

@@ -141,7 +141,7 @@ extension ClientCall {
 
   /// Half-closes a unary or server stream call whose only request message was sent. Called when a thread
   /// begins to wait for the response in a blocking function, so that the user need not half-close.
-  private func closeWhenSaid() {
+  func closeWhenSaid() {
     guard kind.sendsOne else { return }
     lock.lock()
     let closes = sentMessages == 1 && !isHalfClosed && reply == nil
@@ -161,23 +161,6 @@ extension ClientCall {
   var closesByWaiting: Bool {
     guard kind.sendsOne, !isCallbackStyle else { return false }
     return lock.withLock { !isHalfClosed }
-  }
-
-  /// Blocking style: waits for the next message. `.end`: there will be no further message.
-  public func receive() -> (Outcome, Message?) {
-    guard !isCallbackStyle else { return (.state, nil) }
-    closeWhenSaid()
-    var found: AnyObject?
-    let outcome = wait(for: .message, &found)
-    return (outcome, found.map { unsafeDowncast($0, to: Message.self) })
-  }
-
-  func takeMessage() -> Message? {
-    guard kind.receivesOne else { return received.popFirst() }
-    // The message is not removed from `answer`, because the reply gets it, too.
-    let message = hasAnswered ? nil : answer ?? reply?.message
-    hasAnswered = message != nil || hasAnswered
-    return message
   }
 
   public func waitHeaders() -> (Outcome, Metadata?) {

@@ -13,8 +13,8 @@ extension ClientCall {
   private var drivesALoop: Bool { channel.runtime.loop.isOneDriven }
 
   /// Checks, under the lock, whether the wait for `awaited` is over. nil: the thread has to wait. `.room`:
-  /// `found` is the message to send, and is queued if the buffer has room. Otherwise `found` is set to the
-  /// awaited object: a message, the headers, or the reply.
+  /// `found` is the message to send, and is queued if the buffer has room. `.message`: `found` may be a batch that
+  /// takes messages. Otherwise `found` is set to the awaited object: a message, the headers, or the reply.
   private func look(for awaited: Awaited, _ found: inout AnyObject?) -> Outcome? {
     switch awaited {
     case .room:
@@ -22,8 +22,7 @@ extension ClientCall {
       let outcome = queueLocked(unsafeDowncast(found, to: Message.self))
       return outcome == .wouldBlock ? nil : outcome
     case .message:
-      found = takeMessage()
-      if found != nil { return .ok }
+      if let outcome = take(&found) { return outcome }
       if reply != nil || isDiscarding { return .end }
       if demanded == 0, !kind.receivesOne {
         demanded = 1

@@ -23,6 +23,8 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   // The links of the loop's list of live calls. Only the driving thread uses them.
   var nextLive: Unmanaged<ClientCall>?
   var previousLive: Unmanaged<ClientCall>?
+  /// Whether the user takes the messages of a call in callback style, instead of being handed them.
+  var keepsMessages: Bool { callbacks?.onReadable != nil }
   /// The user's callbacks; nil in blocking style.
   private let callbacks: CallCallbacks.Table?
   /// The user data of the callbacks. It is released when the call ends.
@@ -278,6 +280,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   }
 
   public override func callMessage(_ message: Message) {
+    if keepsMessages { return keepMessage(message) }
     if hasNoHandle || isCallbackStyle {
       if kind.receivesOne { answer = message }
     } else {
@@ -296,6 +299,23 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
       told(handle, OpaquePointer(Unmanaged.passUnretained(message).toOpaque()), callbacks.pointer)
       call.watch.end()
       call.callbackEnded(began, .receive)
+    }
+  }
+
+  /// Callback style with `onReadable`: queues the message, and tells the user if it is the only one there.
+  private func keepMessage(_ message: Message) {
+    lock.lock()
+    let tells = !isDiscarding && received.count == 0
+    if kind.receivesOne {
+      answer = message
+    } else if !isDiscarding {
+      received.append(message)
+    }
+    lock.unlock()
+    if tells, let callbacks, let told = callbacks.onReadable {
+      call.watch.begin(call.id, .receive)
+      told(handle, callbacks.pointer)
+      call.watch.end()
     }
   }
 

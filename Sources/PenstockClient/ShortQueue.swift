@@ -3,7 +3,7 @@ import PenstockWire
 /// A queue that usually has at most one element. The first element is stored in the struct itself, so that
 /// such a queue needs no array.
 struct ShortQueue<Element> {
-  private var first: Element?
+  private(set) var first: Element?
   /// The elements after `first`. They begin at the index `next`; the entries before that index are nil.
   private var rest: [Element?] = []
   private var next: UInt32 = 0

@@ -33,7 +33,8 @@ RARE = {"penstock_channel_close": 12, "penstock_channel_close_gracefully": 12, "
 # Functions that may block. In callbacks on driving threads only one thread at a time calls them (one_waits in
 # test_api.c).
 WAITS = {f"penstock_{name}" for name in (
-    "channel_unary", "channel_unary_message", "call_send", "call_send_message", "call_receive", "call_wait_headers",
+    "channel_unary", "channel_unary_message", "call_send", "call_send_message", "call_send_many", "call_receive",
+    "call_receive_many", "call_wait_headers",
     "call_wait_status", "call_wait_status_for", "call_wait", "channel_wait_connectivity")}
 # After the first function, which stops other threads, the second one must follow at once, so that they go on.
 FOLLOWED = {"penstock_fork_prepare": "penstock_fork_parent();"}
@@ -127,6 +128,19 @@ class Call:
         elif type_ == "const void **":
             mine = "is_mine && " if self.name.startswith("penstock_hop_") else ""
             self.output("const void *", name, [f"if ({mine}with_length) look_at_bytes({name}, length);"])
+        elif type_ == "size_t *" and name == "sent":
+            # It is set after a failure, too.
+            self.before.append("size_t sent = 0;")
+            self.arguments.append("once_in(24) ? NULL : &sent")
+            self.after.insert(0, "CHECK(sent <= batch.count);")
+        elif type_ == "size_t *" and name == "lengths":
+            self.before.append("size_t lengths[8];")
+            self.arguments.append("once_in(24) ? NULL : lengths")
+        elif type_ == "const size_t *":
+            self.arguments.append("once_in(24) ? NULL : batch.lengths")
+        elif type_ == "const void *" and ("const size_t *", "lengths") in parameters:
+            self.before.append("batch batch = pick_batch();")
+            self.arguments.append("batch.data")
         elif type_ in ("size_t *", "int *", "int32_t *", "int64_t *"):
             self.output(type_[:-1], name, [f"(void){name};"], "7")
         elif type_ == "penstock_interceptor_id *":
@@ -179,6 +193,15 @@ class Call:
         elif type_ == "const void *":
             self.before.append("bytes bytes = pick_bytes();")
             self.arguments.append("bytes.data")
+        elif self.name.endswith("send_many") and name == "count":
+            self.arguments.append("batch.count")
+        elif self.name.endswith("receive_many") and name == "most":
+            self.arguments.append("below(COUNT_OF(lengths) + 1)")
+        elif self.name.endswith("receive_many") and name == "size":
+            self.arguments.append("once_in(8) ? 0 : sizeof(room)")
+        elif type_ == "void *" and name == "data":
+            self.before.append("char room[256];")
+            self.arguments.append("once_in(24) ? NULL : room")
         elif type_ == "size_t" and name == "length":
             self.arguments.append("bytes.length")
         elif type_ == "const char *":

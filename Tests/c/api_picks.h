@@ -39,6 +39,18 @@ static inline bytes pick_bytes(void) {
   }
 }
 
+/* Messages whose bytes stand one after another. */
+typedef struct batch {
+  const void *data;
+  size_t lengths[8], count;
+} batch;
+
+static inline batch pick_batch(void) {
+  batch made = {once_in(16) ? NULL : long_text, {0}, below(9)};
+  for (size_t i = 0; i < made.count; i++) made.lengths[i] = once_in(64) ? SIZE_MAX >> below(16) : below(LONG / 8);
+  return made;
+}
+
 static const char *const odd_texts[] = {NULL,
                                         "",
                                         " ",

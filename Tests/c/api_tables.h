@@ -50,13 +50,27 @@ static void api_on_reply(penstock_call *call, penstock_reply *reply, void *user_
   act_at((place){0}, 3);
 }
 
+static void api_on_readable(penstock_call *call, void *user_data) {
+  check_alive(user_data);
+  CHECK(call != NULL);
+  penstock_message *message = NULL;
+  while (once_in(4) && penstock_call_receive(call, &message) == PENSTOCK_OK) keep(KIND_message, message);
+  act_at((place){0}, 3);
+}
+
 static inline const penstock_call_callbacks *pick_callbacks(const char *function, penstock_call_callbacks *table) {
   if (once_in(2)) return NULL;
   size_t size = sizeof(*table);
   owner owner = pick_table_owner(function, &size);
-  *table = (penstock_call_callbacks){
-      size,        owner.data, owner.finalizer, MAYBE(api_on_headers), MAYBE(api_on_message), MAYBE(api_on_sent),
-      api_on_reply};
+  *table = (penstock_call_callbacks){size,
+                                     owner.data,
+                                     owner.finalizer,
+                                     MAYBE(api_on_headers),
+                                     MAYBE(api_on_message),
+                                     MAYBE(api_on_sent),
+                                     api_on_reply,
+                                     once_in(3) ? api_on_readable : NULL};
+  if (table->on_readable && !once_in(16)) table->on_message = NULL;
   return table;
 }
 

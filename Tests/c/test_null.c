@@ -370,6 +370,11 @@ TEST(null_call) {
   REFUSED(penstock_call_try_send(NULL, "x", 1));
   REFUSED(penstock_call_send_message(NULL, NULL));
   REFUSED(penstock_call_try_send_message(NULL, NULL));
+  size_t lengths[1] = {1}, number = 0;
+  char data[1];
+  REFUSED(penstock_call_send_many(NULL, "x", lengths, 1, &number));
+  REFUSED(penstock_call_try_send_many(NULL, "x", lengths, 1, &number));
+  REFUSED(penstock_call_receive_many(NULL, 1, data, 1, lengths, &number));
   REFUSED(penstock_call_half_close(NULL));
   REFUSED(penstock_call_promise_half_close(NULL));
   REFUSED(penstock_call_receive(NULL, &message));
@@ -392,6 +397,15 @@ TEST(null_call) {
   REFUSED(penstock_call_try_send(call, NULL, 1));
   REFUSED(penstock_call_send_message(call, NULL));
   REFUSED(penstock_call_try_send_message(call, NULL));
+  REFUSED(penstock_call_send_many(call, NULL, lengths, 1, &number));
+  REFUSED(penstock_call_send_many(call, "x", NULL, 1, &number));
+  REFUSED(penstock_call_send_many(call, "x", lengths, 1, NULL));
+  REFUSED(penstock_call_try_send_many(call, NULL, lengths, 1, &number));
+  REFUSED(penstock_call_try_send_many(call, "x", NULL, 1, &number));
+  REFUSED(penstock_call_try_send_many(call, "x", lengths, 1, NULL));
+  REFUSED(penstock_call_receive_many(call, 1, NULL, 1, lengths, &number));
+  REFUSED(penstock_call_receive_many(call, 1, data, 1, NULL, &number));
+  REFUSED(penstock_call_receive_many(call, 1, data, 1, lengths, NULL));
   REFUSED(penstock_call_receive(call, NULL));
   REFUSED(penstock_call_wait_headers(call, NULL));
   REFUSED(penstock_call_wait_status(call, NULL));

@@ -17,7 +17,8 @@ static const size_t interceptor_sizes[] = {offsetof(penstock_interceptor, outbou
 static const size_t async_sizes[] = {offsetof(penstock_async_interceptor, on_demand),
                                      sizeof(penstock_async_interceptor), sizeof(penstock_async_interceptor) + LATER};
 static const size_t sync_sizes[] = {sizeof(penstock_sync_interceptor), sizeof(penstock_sync_interceptor) + LATER};
-static const size_t callbacks_sizes[] = {sizeof(penstock_call_callbacks), sizeof(penstock_call_callbacks) + LATER};
+static const size_t callbacks_sizes[] = {offsetof(penstock_call_callbacks, on_readable),
+                                         sizeof(penstock_call_callbacks), sizeof(penstock_call_callbacks) + LATER};
 static const size_t codec_sizes[] = {offsetof(penstock_codec_functions, name), sizeof(penstock_codec_functions),
                                      sizeof(penstock_codec_functions) + LATER};
 static const size_t resolver_sizes[] = {sizeof(penstock_resolver_functions),

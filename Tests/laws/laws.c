@@ -158,6 +158,27 @@ static bool receive_one(trial *trial, penstock_call *call, int *next) {
   return true;
 }
 
+/* Receives and checks one message or a few; false: there is none. */
+static bool receive_some(trial *trial, penstock_call *call, int *next, uint64_t *random) {
+  char room[512];
+  size_t lengths[3], count = 0, used = 0;
+  if (chance(random, 50)) return receive_one(trial, call, next);
+  penstock_result result = penstock_call_receive_many(call, 1 + below(random, 3), room, sizeof(room), lengths, &count);
+  if (result == PENSTOCK_E_TOO_LARGE) return receive_one(trial, call, next);
+  if (result != PENSTOCK_OK) return false;
+  for (size_t i = 0; i < count; used += lengths[i++]) read_answer(trial, next, room + used, lengths[i]);
+  return true;
+}
+
+/* Sends the messages from `first` to `end`, in one call of the API. */
+static void send_rest(penstock_call *call, uint32_t first, uint32_t end) {
+  char content[256];
+  size_t lengths[8], count = 0, used = 0, sent = 0;
+  for (uint32_t i = first; i < end; i++, count++)
+    used += lengths[count] = (size_t)snprintf(content + used, sizeof(content) - used, "message %u", i);
+  penstock_call_send_many(call, content, lengths, count, &sent);
+}
+
 static void run_call(trial *trial, int slot, uint64_t *random) {
   static const char *const methods[] = {"/penstock.Echo/Unary", "/penstock.Echo/ClientStream",
                                         "/penstock.Echo/ServerStream", "/penstock.Echo/Bidi"};
@@ -193,13 +214,17 @@ static void run_call(trial *trial, int slot, uint64_t *random) {
     uint32_t messages = sends_one ? 1 : below(random, 5);
     char content[64];
     for (uint32_t i = 0; i < messages; i++) {
+      if (chance(random, 20)) {
+        send_rest(call, i, messages);
+        break;
+      }
       int length = snprintf(content, sizeof(content), "message %u", i);
       if (penstock_call_send(call, content, (size_t)length) != PENSTOCK_OK) break;
       if (kind == PENSTOCK_KIND_BIDI && !half_duplex && chance(random, 50) && !receive_one(trial, call, &next)) break;
     }
     penstock_call_half_close(call);
     if (chance(random, 50)) {
-      while (receive_one(trial, call, &next)) received = true;
+      while (receive_some(trial, call, &next, random)) received = true;
     }
     if (penstock_call_wait(call, &reply) != PENSTOCK_OK) broken(trial, "law 2", "finish gives no reply");
     penstock_reply *again = NULL;

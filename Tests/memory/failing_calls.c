@@ -180,6 +180,41 @@ static void compressed_streams(void) {
   close_all(runtime, channel);
 }
 
+/* Sends many messages in one call, and receives what has come in one call. */
+static void many(void) {
+  enum { MANY = 40, LENGTH = 10 };
+  static char data[MANY * LENGTH], room[MANY * LENGTH];
+  size_t lengths[MANY], sent = 0, came = 0, count = 0;
+  for (size_t i = 0; i < MANY; i++) {
+    lengths[i] = LENGTH;
+    memset(data + i * LENGTH, (int)i, LENGTH);
+  }
+  penstock_runtime *runtime = new_runtime();
+  penstock_channel *channel = new_channel(runtime, peer, "{\"tls\": false}");
+  penstock_call *call = NULL;
+  penstock_error *error = NULL;
+  if (channel && TRY(penstock_channel_call(channel, BIDI, PENSTOCK_KIND_BIDI, NULL, NULL, &call, &error))) {
+    penstock_result result = penstock_call_send_many(call, data, lengths, MANY, &sent);
+    bool goes = result != PENSTOCK_E_GONE && WENT(result);
+    if (goes != (sent == MANY)) wrong("%zu messages sent of %d", sent, MANY);
+    for (; goes && came < sent; came += count) {
+      result = penstock_call_receive_many(call, MANY, room, sizeof(room), lengths, &count);
+      goes = !(result == PENSTOCK_E_END && refusing) && WENT(result);
+      if (!goes) break;
+      if (memcmp(room, data + came * LENGTH, count * LENGTH) != 0) wrong("other messages than were sent");
+    }
+    if (goes) {
+      finish(call, 0);
+    } else {
+      penstock_call_cancel(call, "enough");
+      penstock_reply *reply = NULL;
+      if (WENT(penstock_call_wait(call, &reply))) penstock_reply_release(reply);
+      penstock_call_release(call);
+    }
+  }
+  close_all(runtime, channel);
+}
+
 /* ---- Other protocols ---- */
 
 /* Makes a bidi call that sends all its messages before it receives, as HTTP/1.1 needs it. */
@@ -451,6 +486,7 @@ const scenario calls[] = {
     {"large", large},
     {"streams", streams},
     {"compressed-streams", compressed_streams},
+    {"many", many},
     {"connect-http1", connect_over_1},
     {"connect-http2", connect_over_2},
     {"web-http1", web_over_1},

@@ -1,10 +1,10 @@
 /* Calls: options, the call itself in blocking or callback style, and the reply.
  *
- * Functions that wait (send, receive, wait, wait_headers, wait_status, and the unary of channel.h) return at the latest
- * when the call ends: by its status, its deadline or a cancel. In a callback on the thread that drives the runtime they
- * give PENSTOCK_E_WOULD_DEADLOCK. With the "interruptible" option they give PENSTOCK_E_INTERRUPTED after a signal
- * handler has run, and perhaps also without a signal, up to a few times a second; the call lives on, and the program
- * may call the function again.
+ * Functions that wait (send, send_many, receive, receive_many, wait, wait_headers, wait_status, and the unary of
+ * channel.h) return at the latest when the call ends: by its status, its deadline or a cancel. In a callback on the
+ * thread that drives the runtime they give PENSTOCK_E_WOULD_DEADLOCK. With the "interruptible" option they give
+ * PENSTOCK_E_INTERRUPTED after a signal handler has run, and perhaps also without a signal, up to a few times a second;
+ * the call lives on, and the program may call the function again.
  */
 #ifndef PENSTOCK_CALL_H
 #define PENSTOCK_CALL_H
@@ -208,7 +208,11 @@ typedef struct penstock_call penstock_call;
  * on_sent says that the transport has taken `count` messages, or that hops have dropped them, since the last on_sent.
  * So the send buffer has more room: after PENSTOCK_E_WOULD_BLOCK, try again in the next on_sent, which comes unless the
  * call ends before. The second try may give PENSTOCK_E_WOULD_BLOCK too, if the message still needs more room than there
- * is. */
+ * is.
+ *
+ * With on_readable the messages that were asked for wait in the call, until penstock_call_receive_many or
+ * penstock_call_receive takes them, on any thread, also after on_reply. It is called when a message comes while none
+ * waits: once for all that come before the program has taken the last. */
 typedef struct penstock_call_callbacks {
   size_t struct_size;
   void *user_data;              /* transferred, even on error */
@@ -217,6 +221,7 @@ typedef struct penstock_call_callbacks {
   void (*on_message)(penstock_call *call, penstock_message *message, void *user_data);
   void (*on_sent)(penstock_call *call, uint64_t count, void *user_data);
   void (*on_reply)(penstock_call *call, penstock_reply *reply, void *user_data);
+  void (*on_readable)(penstock_call *call, void *user_data); /* in place of on_message, which must be NULL then */
 } penstock_call_callbacks;
 
 #ifdef __cplusplus
@@ -272,6 +277,25 @@ PENSTOCK_API penstock_result penstock_call_send_message(penstock_call *call, pen
  * memory: `message` stays the caller's; with OK the call retains it for as long as it needs it.
  * threads: any */
 PENSTOCK_API penstock_result penstock_call_try_send_message(penstock_call *call, penstock_message *message);
+/* Sends `count` messages in one call, in their order: their bytes stand one after another at `data` (NULL only if all
+ * are empty), and `lengths` has the number of bytes of each. Each is a message of its own: it takes its place in the
+ * send buffer, passes each hop and is compressed by itself, and messages of other threads may come between two of them.
+ * Waits for room as penstock_call_send does, for one after the other; returns when the last is queued.
+ * *sent is set to the number of messages that are queued: to `count` with OK; after an error these are on their way,
+ * and the next one is the one that failed.
+ * result: as penstock_call_send. E_INVALID_ARGUMENT: also a sum of the lengths beyond any memory.
+ * memory: `data` is copied.
+ * threads: any that may wait: not a callback on the thread that drives the runtime. */
+PENSTOCK_API penstock_result penstock_call_send_many(penstock_call *call, const void *data, const size_t *lengths,
+                                                     size_t count, size_t *sent);
+/* Sends as many of `count` messages at `data`, with these `lengths`, as there is room for, and never waits. The
+ * arguments are those of penstock_call_send_many, and *sent is set in the same way.
+ * result: as penstock_call_send_many. E_WOULD_BLOCK: there is no room for the message after the first *sent; try again
+ * with that one in the next on_sent.
+ * memory: `data` is copied.
+ * threads: any */
+PENSTOCK_API penstock_result penstock_call_try_send_many(penstock_call *call, const void *data, const size_t *lengths,
+                                                         size_t count, size_t *sent);
 /* Half-closes the call: says that no more messages will be sent. A call with one request message needs a half-close,
  * too, after that message; but the blocking functions that wait for the response half-close such a call by themselves.
  * result: E_ALREADY: a second time. E_GONE: the call has ended.
@@ -290,13 +314,26 @@ PENSTOCK_API penstock_result penstock_call_half_close(penstock_call *call);
  * threads: any */
 PENSTOCK_API penstock_result penstock_call_promise_half_close(penstock_call *call);
 
-/* Blocking style: waits for the next message. If the kind of call has one request message and that message has been
+/* Waits for the next message. If the kind of call has one request message and that message has been
  * sent, this function also half-closes the call.
+ * In callback style with on_readable it takes a message that has come, and never waits.
  * result: E_END: there are no more messages, the status has come: call penstock_call_wait. E_STATE: a call in callback
- * style. E_WOULD_DEADLOCK, E_INTERRUPTED.
+ * style without on_readable. E_WOULD_BLOCK: callback style, no message waits. E_WOULD_DEADLOCK, E_INTERRUPTED.
  * memory: *message is owned by the caller; free with penstock_message_release.
  * threads: any that may wait: not a callback on the thread that drives the runtime. */
 PENSTOCK_API penstock_result penstock_call_receive(penstock_call *call, penstock_message **message);
+/* Waits for the next message as penstock_call_receive does, and takes with it, without a further wait, the messages
+ * behind it that have come: at most `most` (not 0), and at most `size` bytes together. Their bytes are written one
+ * after another to `data` (NULL only with size 0), the length of each to `lengths`, which has room for `most`, and
+ * their number, at least 1, to *count. In callback style with on_readable it takes what has come, and never waits.
+ * result: as penstock_call_receive. E_TOO_LARGE: the next message has more than `size` bytes; penstock_call_receive
+ * takes it. E_STATE: also where the next message is an object (codec.h), and in callback style without on_readable.
+ * E_WOULD_BLOCK: callback style, no message waits; on_readable tells when. E_END comes only after the last message.
+ * After any error no message is taken, and what `data` and `lengths` point to is unchanged.
+ * memory: the bytes are copied to `data`, which stays the caller's.
+ * threads: any that may wait; in callback style any. */
+PENSTOCK_API penstock_result penstock_call_receive_many(penstock_call *call, size_t most, void *data, size_t size,
+                                                        size_t *lengths, size_t *count);
 /* Blocking style: waits for the response headers; half-closes as penstock_call_receive does. If an interceptor may send
  * the call again, its headers come only with the first message or the end (headers_wait in interceptor.h).
  * result: E_END: the call ended without headers. E_STATE: callback style. E_WOULD_DEADLOCK, E_INTERRUPTED.

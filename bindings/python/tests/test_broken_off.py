@@ -7,13 +7,14 @@ import gc
 import os
 import signal
 import threading
-from typing import Any, Callable, Iterator, List, Type
+from typing import Any, Callable, Dict, Iterator, List, Type
 
 import pytest
 
 from conftest import await_hanging, json_bytes
 from helpers import Only, Peer, on_thread
 from penstock import Call, Channel, Hop, RpcError, StatusCode, Ticket, Verdict, _raw
+from penstock._calls import batch
 from penstock._calls.keywords import CallKeywords
 from penstock._calls.options import CallOptions, call_options, forget_kept_options
 
@@ -123,10 +124,17 @@ def test_a_deserializer_that_fails_cancels_the_call(channel: Channel) -> None:
     assert not call.is_active()
 
 
-def test_a_message_in_hand_at_ctrl_c_comes_next(channel: Channel, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("way", [{"MOST": 1}, {"SIZE": 0}], ids=["together", "alone"])
+def test_a_message_in_hand_at_ctrl_c_comes_next(
+    channel: Channel, monkeypatch: pytest.MonkeyPatch, way: Dict[str, int]
+) -> None:
     """Ctrl-C comes after the library has returned a message and before the iterator returns it: the next iteration
     gives that message."""
-    real = _raw.penstock_call_receive
+    function = "penstock_call_receive_many" if "MOST" in way else "penstock_call_receive"
+    real = getattr(_raw, function)
+    monkeypatch.setattr(batch, "_rooms", [])
+    for name, value in way.items():
+        monkeypatch.setattr(batch, name, value)
     armed: List[int] = []
 
     def receive(*arguments: Any) -> Any:
@@ -136,7 +144,7 @@ def test_a_message_in_hand_at_ctrl_c_comes_next(channel: Channel, monkeypatch: p
             signal.raise_signal(signal.SIGINT)
         return result
 
-    monkeypatch.setattr(_raw, "penstock_call_receive", receive)
+    monkeypatch.setattr(_raw, function, receive)
     call = channel.unary_stream("/penstock.Probe/Stream", json_bytes)({"count": 3})
     for number in range(3):
         armed.append(1)
@@ -189,7 +197,7 @@ def test_cancel_after_the_end_discards_messages_and_leaves_the_status(channel: C
 
 
 def test_cancel_discards_a_message_in_hand_at_ctrl_c(channel: Channel, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = _raw.penstock_call_receive
+    real = _raw.penstock_call_receive_many
 
     def receive(*arguments: Any) -> Any:
         monkeypatch.undo()
@@ -197,7 +205,7 @@ def test_cancel_discards_a_message_in_hand_at_ctrl_c(channel: Channel, monkeypat
         signal.raise_signal(signal.SIGINT)
         return result
 
-    monkeypatch.setattr(_raw, "penstock_call_receive", receive)
+    monkeypatch.setattr(_raw, "penstock_call_receive_many", receive)
     call = channel.unary_stream("/penstock.Probe/HangStream")(b"")
     with pytest.raises(KeyboardInterrupt):
         next(call)

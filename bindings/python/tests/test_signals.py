@@ -106,6 +106,7 @@ except KeyboardInterrupt:
 COUNTING = """
 import collections, ctypes
 from penstock import _raw
+from penstock._calls import batch
 channel = penstock.Channel(target, tls=False)
 channel.unary_unary("/penstock.Echo/Unary")(b"x")
 released = collections.Counter()
@@ -156,6 +157,8 @@ print(released["penstock_call_release"])
 
 def test_an_interrupt_while_a_message_is_released(server: str) -> None:
     text = """
+# Each message crosses alone.
+batch.SIZE = 0
 counted("penstock_message_release", interrupt_once)
 stream = channel.unary_stream("/penstock.Echo/ServerStream")(b"x", metadata={"x-repeat": "3"})
 read = []
@@ -214,10 +217,11 @@ except KeyboardInterrupt:
 def test_an_interrupt_when_a_message_has_come(server: str) -> None:
     """The message is not lost: the next iteration gives it."""
     text = """
+batch.MOST = 1
 stream = channel.unary_stream("/penstock.Probe/Stream")(b'{"count": 3}')
 read = []
 for turn in range(2):
-    interrupt("penstock_call_receive")
+    interrupt("penstock_call_receive_many")
     try:
         read.extend(stream)
     except KeyboardInterrupt:

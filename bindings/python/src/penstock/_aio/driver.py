@@ -58,6 +58,7 @@ class _Running(Protocol):
     is_cancelled: bool
 
     def cancel(self, reason: str) -> bool: ...
+    def fetch(self) -> None: ...
 
 
 class Driver:
@@ -69,6 +70,8 @@ class Driver:
     def __init__(self, loop: Loop) -> None:
         self.runtime = Runtime(drive=False)
         self.is_open = True
+        # The calls in which messages wait.
+        self.readable: List[_Running] = []
         self.groups: weakref.WeakSet[Group] = weakref.WeakSet()
         self._process = process()
         self._loop = weakref.ref(loop)
@@ -87,7 +90,13 @@ class Driver:
 
     def turn(self) -> None:
         """Does all the work that is ready."""
-        result = call(_raw.penstock_runtime_poll, self.runtime._handle, 0)
+        try:
+            result = call(_raw.penstock_runtime_poll, self.runtime._handle, 0)
+        finally:
+            # All messages that this turn has brought cross together.
+            readable, self.readable = self.readable, []
+            for running in readable:
+                running.fetch()
         if result not in (c.OK, c.E_BUSY, c.E_INTERRUPTED):
             loop = self._loop()
             if loop is not None and not loop.is_closed():

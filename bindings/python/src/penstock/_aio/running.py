@@ -8,7 +8,8 @@ from typing import Any, Callable, List, NamedTuple, Optional
 
 from .. import _raw
 from .._calls.ahead import Ahead
-from .._calls.carried import HEADERS, MESSAGE, SENT, Carried, Table, callbacks, carry
+from .._calls.batch import take_waiting
+from .._calls.carried import HEADERS, READABLE, SENT, Carried, Table, callbacks, carry
 from .._calls.messages import Data, Sent, body
 from .._calls.steps import half_close, sent, tried
 from .._handles.context import CallContext
@@ -150,6 +151,15 @@ class Running(Carried):
     def news(self) -> None:
         self.wake(self.readers)
 
+    def readable(self) -> None:
+        self._driver.readable.append(self)
+
+    def fetch(self) -> None:
+        """Takes the messages that wait in the call."""
+        while self.call and self.ahead.awaits and take_waiting(self.call, self.ahead.came_together):
+            pass
+        self.wake(self.readers)
+
     def room(self) -> None:
         self.wake(self.writers)
 
@@ -218,6 +228,8 @@ class Running(Carried):
     def over(self, reply: int) -> None:
         if self._shape.has_one_response:
             self.response = body(reply)
+        else:
+            self.fetch()
         self._reply_handle = _raw.penstock_reply_retain(reply)
         self.code = _raw.penstock_reply_code(reply)
         call, self.call = self.call, 0
@@ -244,6 +256,6 @@ def _shape(kind: Kind, has_one_response: bool, **trampolines: Any) -> Shape:
 # In a unary call the headers come with the end, and the one request has room.
 UNARY = _shape(Kind.UNARY, True)
 CLIENT_STREAM = _shape(Kind.CLIENT_STREAM, True, on_headers=HEADERS, on_sent=SENT)
-SERVER_STREAM = _shape(Kind.SERVER_STREAM, False, on_headers=HEADERS, on_message=MESSAGE)
-BIDI = _shape(Kind.BIDI, False, on_headers=HEADERS, on_message=MESSAGE, on_sent=SENT)
+SERVER_STREAM = _shape(Kind.SERVER_STREAM, False, on_headers=HEADERS, on_readable=READABLE)
+BIDI = _shape(Kind.BIDI, False, on_headers=HEADERS, on_readable=READABLE, on_sent=SENT)
 SHAPES = {shape.kind: shape for shape in (UNARY, CLIENT_STREAM, SERVER_STREAM, BIDI)}

@@ -37,6 +37,17 @@ class Ahead:
             self.unread.append(data)
         self._asked.pop()
 
+    def came_together(self, batch: List[Data]) -> None:
+        """As `came`, with several messages that the program wants."""
+        self._largest = max(self._largest, *(len(data) if isinstance(data, bytes) else _BYTES for data in batch), 1)
+        self.unread.extend(batch)
+        del self._asked[-len(batch) :]
+
+    @property
+    def awaits(self) -> bool:
+        """Whether messages have been asked for and have not come."""
+        return bool(self._asked)
+
     def ask(self, call: int) -> None:
         """Asks for messages of ``call``, so that the server is not held back as long as the program keeps up with it.
         Asks for fewer if they are large."""

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
+import threading
 import time
+import weakref
+from collections import deque
 from ctypes import byref, c_void_p
-from typing import Any, Callable, List, Optional
+from functools import partial
+from typing import Any, Callable, Deque, Optional, Sequence
 
 from .. import _raw
 from .._handles import host
@@ -17,6 +22,7 @@ from .._handles.reply import RpcError
 from .._handles.verdict import Kind
 from .._raw import constants as c
 from . import green
+from .batch import ALONE, borrowed_room, give_back, is_plain, send_many, size_of
 from .codec import fill
 from .line import Line
 from .messages import Data, Sent, taken
@@ -63,13 +69,18 @@ def begin(waiters: Waiters, kind: Kind, make: Callable[..., int], *arguments: An
 class ThreadLine:
     """See `Line`. The thread that waits drives the runtime's loop."""
 
-    __slots__ = ("_kept", "_waiters", "handle")
+    __slots__ = ("__weakref__", "_is_cancelled", "_lock", "_process", "_waiters", "handle", "kept")
 
     def __init__(self, handle: int, waiters: Waiters) -> None:
         self.handle = handle
         self._waiters = waiters
-        # Messages that have come as an exception ended the wait for them.
-        self._kept: List[Data] = []
+        self._process = os.getpid()
+        # Messages that have crossed from the library with others, or before an exception ended the wait for them.
+        self.kept: Deque[Data] = deque()
+        # One thread at a time waits for messages: otherwise a second one could read what comes after those of the
+        # first before them. A callback in the wait may come here again, and learns that it must not wait.
+        self._lock = threading.RLock()
+        self._is_cancelled = False
 
     def with_handle(self, handle: int) -> ThreadLine:
         return ThreadLine(handle, self._waiters)
@@ -84,18 +95,60 @@ class ThreadLine:
         finally:
             _raw.penstock_message_release(message)
 
+    def send_all(self, batch: Sequence[Sent]) -> bool:
+        while is_plain(batch):
+            result, done = send_many(partial(self._waiters.once, _raw.penstock_call_send_many), self.handle, batch)
+            batch = batch[done:]
+            if result not in (c.OK, c.E_INTERRUPTED) and not sent(result, size_of(batch[0])):
+                return False
+        return all(self.send(data) for data in batch)
+
     def receive(self) -> Optional[Data]:
-        if self._kept:
-            return self._kept.pop(0)
+        if self._process != os.getpid():
+            # In a forked child the thread that held the lock does not exist.
+            self._process, self._lock = os.getpid(), threading.RLock()
+        with self._lock:
+            # Nobody else adds messages meanwhile, but a cancel may take them away.
+            found = self._taken()
+            return self._received() if found is None else found
+
+    def _taken(self) -> Optional[Data]:
+        try:
+            return self.kept.popleft()
+        except IndexError:
+            return None
+
+    def _received(self) -> Optional[Data]:
+        room = borrowed_room()
+        try:
+            result = self._waiters.wait(_raw.penstock_call_receive_many, self.handle, *room.arguments)
+        finally:
+            # A Ctrl-C may have come after messages had been received: they are kept for the next time.
+            came = room.taken()
+            give_back(room)
+            if len(came) > 1:
+                _keeping.add(self)
+            self.kept.extend(came)
+            if self._is_cancelled:
+                self.kept.clear()
+        if result == c.OK:
+            # None: another thread has cancelled the call.
+            return self._taken()
+        if result in ALONE:
+            return self._received_alone()
+        if result != c.E_END:
+            check(result, "no message can be received")
+        return None
+
+    def _received_alone(self) -> Optional[Data]:
         message = c_void_p()
         try:
             result = self._waiters.wait(_raw.penstock_call_receive, self.handle, byref(message))
             if result == c.OK:
                 return taken(message)
         except BaseException:
-            # If a Ctrl-C came after a message had been received, the message is kept for the next time.
             if message.value is not None:
-                self._kept.append(taken(message))
+                self.kept.append(taken(message))
             raise
         if result != c.E_END:
             check(result, "no message can be received")
@@ -125,7 +178,18 @@ class ThreadLine:
 
     def cancel(self, reason: bytes) -> None:
         _raw.penstock_call_cancel(self.handle, reason)
-        self._kept.clear()
+        self._is_cancelled = True
+        self.kept.clear()
+
+
+# The calls that may have messages in `kept`.
+_keeping: weakref.WeakSet[ThreadLine] = weakref.WeakSet()
+
+
+def forget() -> None:
+    """Called in a forked child in which the parent's handles do not work: the messages are the parent's."""
+    for line in tuple(_keeping):
+        line.kept.clear()
 
 
 # ---- Requests ----
@@ -142,20 +206,20 @@ class _KeptCall:
         self.line = line.with_handle(handle)
 
 
-def _send_all(line: Line, requests: Requests, first: Optional[Sent]) -> None:
+def _send_all(line: Line, requests: Requests, first: Sequence[Sent]) -> None:
     """Sends ``first`` and the remaining requests, waiting for room, and half-closes. If a request can't be read,
     serialized or sent, cancels the call instead."""
     try:
-        if first is not None and not line.send(first):
+        if not line.send_all(first):
             return
-        if not all(line.send(data) for data in requests):
+        if not all(line.send_all(batch) for batch in requests.batches()):
             return
     except RpcError as error:
         requests.failure = error
     requests.end(line.handle)
 
 
-def _send_beside(line: Line, requests: Requests, first: Optional[Sent]) -> None:
+def _send_beside(line: Line, requests: Requests, first: Sequence[Sent]) -> None:
     """Runs `_send_all` on a daemon thread, or in a greenlet."""
     kept = _KeptCall(line)
 
@@ -175,8 +239,8 @@ def _send_beside(line: Line, requests: Requests, first: Optional[Sent]) -> None:
 def begin_sending(line: Line, requests: Requests) -> None:
     """Sends the requests of a list or tuple as long as there is room, and starts a thread for those that remain. All
     other iterables are read on that thread."""
-    done, first = requests.send_ready(line.handle) if requests.is_ready else (False, None)
-    if not done:
+    first = requests.send_ready(line.handle) if requests.is_ready else ()
+    if first is not None:
         # The call may have ended already: then the promise matters no more.
         _raw.penstock_call_promise_half_close(line.handle)
         _send_beside(line, requests, first)

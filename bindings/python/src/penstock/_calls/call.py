@@ -51,6 +51,7 @@ class Call(RunningCall):
         kind: Kind,
     ) -> None:
         super().__init__(line, requests, deserializer, timeout, keeper, context, lent, ends)
+        self._kept = line.kept
         self._serializer = serializer
         self._codec = codec
         # Whether there is one response, and no stream.
@@ -62,10 +63,12 @@ class Call(RunningCall):
         return self
 
     def __next__(self) -> Any:
-        data = self._receive()
+        try:
+            data = self._kept.popleft()
+        except IndexError:
+            data = None
         if data is None:
-            error = self._error()
-            raise error if error is not None else StopIteration
+            data = self._receive()
         try:
             return deserialize(self._deserializer, data, self._context)
         except RpcError as error:
@@ -73,17 +76,17 @@ class Call(RunningCall):
             _raw.penstock_call_cancel(self._call, b"Exception deserializing response!")
             raise
 
-    def _receive(self) -> Optional[Data]:
-        """Waits for the next message, and returns it. None: all messages have been taken, and `_reply` is set.
-        (`_reply` may also be set while messages are left.)"""
-        if self._is_read:
-            return None
-        data = self._line.receive()
-        if data is not None:
-            return data
-        self._settled()
-        self._forget()
-        return None
+    def _receive(self) -> Data:
+        """Waits for the next message, and returns it. Raises the end of the call: all messages have been taken, and
+        `_reply` is set. (`_reply` may also be set while messages are left.)"""
+        if not self._is_read:
+            data = self._line.receive()
+            if data is not None:
+                return data
+            self._settled()
+            self._forget()
+        error = self._error()
+        raise error if error is not None else StopIteration
 
     def _settled(self, timeout: Optional[float] = None) -> Reply:
         """Waits for the status, up to ``timeout`` seconds, and returns the reply. It reads no messages, so flow

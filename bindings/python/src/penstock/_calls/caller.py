@@ -21,7 +21,7 @@ from .messages import Deserializer, Serializer, body, deserialize, serialize
 from .method import BoundMethod, Connected
 from .options import CallOptions, has_begun
 from .requests import Requests
-from .steps import half_close
+from .steps import half_close, send_only
 from .wait import Waiters
 
 
@@ -63,7 +63,7 @@ class _MultiCallable(BoundMethod):
         codec = self._codec(call, context)
         data = serialize(self._method.serializer, call.request, codec, context)
         stream = self._stream(call, codec, context, None)
-        if stream._line.send(data):
+        if send_only(stream._call, data):
             half_close(stream._call)
         return stream
 
@@ -126,7 +126,7 @@ class UnaryUnary(_MultiCallable):
             line = channel._start(self._method.name, self._kind, options)
             try:
                 has_begun(options)
-                line.send(data)
+                send_only(line.handle, data)
                 return line.finish()
             except BaseException:
                 # The wait was left early, for example by a Ctrl-C or an exception of a callback.

@@ -44,6 +44,10 @@ class Carried:
         """Called when headers or a message have come."""
         raise NotImplementedError
 
+    def readable(self) -> None:
+        """Called when a message waits in the call, in place of `news`, in a call with the callback `READABLE`."""
+        raise NotImplementedError
+
     def room(self) -> None:
         """Called when there is room for a message."""
         raise NotImplementedError
@@ -101,6 +105,15 @@ def _on_message(call: int, message: int, number: Optional[int]) -> None:
         escape(error)
 
 
+def _on_readable(call: int, number: Optional[int]) -> None:
+    try:
+        carried = calls.get(number or 0)
+        if carried is not None:
+            carried.readable()
+    except BaseException as error:
+        escape(error)
+
+
 def _on_sent(call: int, count: int, number: Optional[int]) -> None:
     try:
         carried = calls.get(number or 0)
@@ -121,11 +134,13 @@ def _on_reply(call: int, reply: int, number: Optional[int]) -> None:
 
 recover(_on_headers, lambda given: _on_headers(**given))
 recover(_on_message, lambda given: _on_message(**given))
+recover(_on_readable, lambda given: _on_readable(**given))
 recover(_on_sent, lambda given: _on_sent(**given))
 recover(_on_reply, lambda given: _on_reply(**given))
 # C may call these trampolines as long as the process lives, so the module keeps them.
 HEADERS = _raw.penstock_call_event(_on_headers)
 MESSAGE = _raw.penstock_call_event(_on_message)
+READABLE = _raw.penstock_call_readable(_on_readable)
 SENT = _raw.penstock_call_sent(_on_sent)
 _REPLY = _raw.penstock_call_event(_on_reply)
 

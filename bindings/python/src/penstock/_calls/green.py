@@ -4,7 +4,8 @@ they are waited for."""
 from __future__ import annotations
 
 import time
-from typing import Any, Callable, Optional, TypeVar
+from collections import deque
+from typing import Any, Callable, Deque, Optional, Sequence, TypeVar
 
 from .. import _raw
 from .._handles.errors import TimedOutError
@@ -67,11 +68,13 @@ class GreenLine:
     """See `Line`. An exception that ends a wait for a message, for room or in `finish`, such as a time-out or the
     greenlet's end, cancels the call."""
 
-    __slots__ = ("_carried", "handle")
+    __slots__ = ("_carried", "handle", "kept")
 
     def __init__(self, handle: int, carried: GreenCall) -> None:
         self.handle = handle
         self._carried = carried
+        # A reader that takes a message also has to ask for others.
+        self.kept: Deque[Data] = deque()
 
     def with_handle(self, handle: int) -> GreenLine:
         return GreenLine(handle, self._carried)
@@ -82,6 +85,9 @@ class GreenLine:
             return None if result == c.E_WOULD_BLOCK else sent(result, length)
 
         return self._or_cancel(ready)
+
+    def send_all(self, batch: Sequence[Sent]) -> bool:
+        return all(self.send(data) for data in batch)
 
     def receive(self) -> Optional[Data]:
         carried = self._carried

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Optional, Protocol
+from typing import Deque, Optional, Protocol, Sequence
 
 from .._handles.metadata import ReceivedMetadata
 from .messages import Data, Sent
@@ -13,6 +13,8 @@ class Line(Protocol):
 
     # The ``penstock_call *``, which somebody else releases.
     handle: int
+    # Messages that `receive` would return without any other work, so that a reader may take them itself.
+    kept: Deque[Data]
 
     def with_handle(self, handle: int) -> Line:
         """Another reference to the call."""
@@ -20,6 +22,9 @@ class Line(Protocol):
     def send(self, data: Sent) -> bool:
         """Sends a message, and waits until there is room for it. False: the call has ended. RpcError: the message is
         over the limit."""
+
+    def send_all(self, batch: Sequence[Sent]) -> bool:
+        """As `send`, for several messages, in their order."""
 
     def receive(self) -> Optional[Data]:
         """Waits for the next message. None: there are no more."""

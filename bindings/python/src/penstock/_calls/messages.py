@@ -43,8 +43,11 @@ def deserialize(deserializer: Deserializer, data: Data, context: Optional[Contex
     INTERNAL, as grpcio does, if the deserializer raises."""
     if isinstance(data, Boxed):
         return data.thing
+    if deserializer is None:
+        return data
     try:
-        return data if deserializer is None else _copied(context).run(deserializer, data)
+        # Each response comes by here: so no further function.
+        return (copy_context() if context is None else context.copy()).run(deserializer, data)
     except Exception as error:
         raise local_error(StatusCode.INTERNAL, "Exception deserializing response!", error) from error
 

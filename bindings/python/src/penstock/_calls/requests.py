@@ -5,15 +5,15 @@ from __future__ import annotations
 import functools
 import logging
 from contextvars import Context
-from typing import Any, Callable, Iterable, Iterator, Optional, Tuple
+from typing import Any, Callable, Iterable, Iterator, List, Optional, Sequence
 
 from .. import _raw
 from .._handles.reply import RpcError, local_error
 from .._handles.status import StatusCode
-from .._raw import constants as c
+from .batch import MOST, SIZE, tried_all
 from .codec import Codec
 from .messages import Sent, Serializer, serialize
-from .steps import half_close, sent, tried
+from .steps import half_close
 
 _logger = logging.getLogger("penstock")
 
@@ -55,6 +55,21 @@ class Requests:
                 self.failure = error
                 return
 
+    def batches(self) -> Iterator[List[Sent]]:
+        """Yields the messages to send, several at once only if reading the next one runs no code of the program: an
+        iterator may wait for the answer to the message before."""
+        most = 1 if self._within is not None else MOST
+        batch: List[Sent] = []
+        size = 0
+        for data in self:
+            batch.append(data)
+            size += len(data) if isinstance(data, bytes) else SIZE
+            if len(batch) >= most or size >= SIZE:
+                yield batch
+                batch, size = [], 0
+        if batch:
+            yield batch
+
     def log(self, log: Callable[..., None], text: str, error: BaseException) -> None:
         self._context.copy().run(functools.partial(log, text, exc_info=error))
 
@@ -62,21 +77,20 @@ class Requests:
         """Notes that reading the requests has raised ``error``."""
         self.failure = local_error(StatusCode.UNKNOWN, "Exception iterating requests!", error)
 
-    def send_ready(self, call: int) -> Tuple[bool, Optional[Sent]]:
-        """Sends requests as long as there is room, and half-closes after the last. Returns (True, None) if nothing is
-        left to send, or if the call has ended or a request has failed; otherwise False and the request that had no
-        room."""
+    def send_ready(self, call: int) -> Optional[Sequence[Sent]]:
+        """Sends requests as long as there is room, and half-closes after the last. Returns None if nothing is left to
+        send, or if the call has ended or a request has failed; otherwise requests that had no room."""
         try:
-            for data in self:
-                result, length = tried(call, data)
-                if result == c.E_WOULD_BLOCK:
-                    return False, data
-                if not sent(result, length):
-                    return True, None
+            for batch in self.batches():
+                left = tried_all(call, batch)
+                if left is None:
+                    return None
+                if left:
+                    return left
         except RpcError as error:
             self.failure = error
         self.end(call)
-        return True, None
+        return None
 
     def end(self, call: int) -> None:
         """Half-closes after the last request; cancels the call if a request has failed."""

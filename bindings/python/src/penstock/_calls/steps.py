@@ -37,6 +37,12 @@ def sent(result: int, length: int) -> bool:
     return True
 
 
+def send_only(call: int, data: Sent) -> bool:
+    """Sends the only request of a call, for which there is always room. False: the call has ended. RpcError: the
+    message is over the limit."""
+    return sent(*tried(call, data))
+
+
 def check_size(result: int, length: int) -> None:
     if result == c.E_TOO_LARGE:
         text = f"the message to be sent is larger than the limit ({length} bytes)"

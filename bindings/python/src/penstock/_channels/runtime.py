@@ -18,7 +18,7 @@ from ctypes import byref, c_int, c_void_p
 from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 from .. import _raw
-from .._calls import green
+from .._calls import blocking, green
 from .._calls.options import forget_kept_options
 from .._calls.wait import Waiters, workers
 from .._handles import fork, host
@@ -421,6 +421,7 @@ def _take_over() -> None:
         _default = None
         forget_kept_options()
         green.forget()
+        blocking.forget()
         for registration in _for_every_channel:
             registration._scope = None
     for runtime in runtimes:

@@ -69,6 +69,8 @@ penstock_interrupted = CFUNCTYPE(c_int32, c_void_p)
 penstock_call_event = CFUNCTYPE(None, c_void_p, c_void_p, c_void_p)
 # void (*on_sent)(penstock_call *call, uint64_t count, void *user_data)
 penstock_call_sent = CFUNCTYPE(None, c_void_p, c_uint64, c_void_p)
+# void (*on_readable)(penstock_call *call, void *user_data)
+penstock_call_readable = CFUNCTYPE(None, c_void_p, c_void_p)
 # typedef void (*penstock_token_source)(penstock_token_request request, const char *refused, void *user_data);
 penstock_token_source = CFUNCTYPE(None, c_uint64, c_char_p, c_void_p)
 # typedef void (*penstock_log_line)(const char *line, size_t length, void *user_data);
@@ -162,6 +164,7 @@ class penstock_call_callbacks(Structure):
         ("on_message", penstock_call_event),
         ("on_sent", penstock_call_sent),
         ("on_reply", penstock_call_event),
+        ("on_readable", penstock_call_readable),
     ]
 
 

@@ -142,12 +142,29 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_call_send_message": (c_int32, c_void_p, c_void_p),
     # penstock_result penstock_call_try_send_message(penstock_call *call, penstock_message *message);
     "penstock_call_try_send_message": (c_int32, c_void_p, c_void_p),
+    # penstock_result penstock_call_send_many(penstock_call *call, const void *data, const size_t *lengths, size_t
+    # count, size_t *sent);
+    "penstock_call_send_many": (c_int32, c_void_p, c_void_p, POINTER(c_size_t), c_size_t, POINTER(c_size_t)),
+    # penstock_result penstock_call_try_send_many(penstock_call *call, const void *data, const size_t *lengths, size_t
+    # count, size_t *sent);
+    "penstock_call_try_send_many": (c_int32, c_void_p, c_void_p, POINTER(c_size_t), c_size_t, POINTER(c_size_t)),
     # penstock_result penstock_call_half_close(penstock_call *call);
     "penstock_call_half_close": (c_int32, c_void_p),
     # penstock_result penstock_call_promise_half_close(penstock_call *call);
     "penstock_call_promise_half_close": (c_int32, c_void_p),
     # penstock_result penstock_call_receive(penstock_call *call, penstock_message **message);
     "penstock_call_receive": (c_int32, c_void_p, POINTER(c_void_p)),
+    # penstock_result penstock_call_receive_many(penstock_call *call, size_t most, void *data, size_t size, size_t
+    # *lengths, size_t *count);
+    "penstock_call_receive_many": (
+        c_int32,
+        c_void_p,
+        c_size_t,
+        c_void_p,
+        c_size_t,
+        POINTER(c_size_t),
+        POINTER(c_size_t),
+    ),
     # penstock_result penstock_call_wait_headers(penstock_call *call, const penstock_metadata **headers);
     "penstock_call_wait_headers": (c_int32, c_void_p, POINTER(c_void_p)),
     # penstock_result penstock_call_wait_status(penstock_call *call, penstock_reply **reply);
