@@ -314,8 +314,10 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     lock.unlock()
     if tells, let callbacks, let told = callbacks.onReadable {
       call.watch.begin(call.id, .receive)
+      let began = call.callbackBegins
       told(handle, callbacks.pointer)
       call.watch.end()
+      call.callbackEnded(began, .receive)
     }
   }
 
