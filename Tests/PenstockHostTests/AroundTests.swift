@@ -170,7 +170,9 @@ import Testing
       let task = Task { try await channel.unary("/penstock.Echo/Unary", []) }
       let waits = ["before": 1, "next": 1, "after": 2][place] ?? 0
       while await log.lines.count < waits { await Task.yield() }
-      while try place == "next" && !runtime.snapshot().contains("waiting for the server") { await Task.yield() }
+      while try place == "next" && !runtime.snapshot().contains("waiting for the server") {
+        await Task.yield()
+      }
       task.cancel()
       let error = await #expect(throws: RPCError.self) { try await task.value }
       #expect(error?.code == .cancelled)

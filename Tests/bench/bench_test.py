@@ -169,6 +169,8 @@ def on_a_loop(client, case, server, target):
     """A client on an event loop measures, and finds wrong replies."""
     told = aio.once(server.target, client, case, CALLS)
     check(told["rate"] > 0 and told["cpu_us"] > 0, told)
+    if client == "connectrpc":
+        return  # the server that gives wrong replies speaks gRPC alone
     try:
         aio.once(target, client, case, CALLS)
     except harness.Failure as error:
@@ -215,7 +217,7 @@ def main():
         by_protocol(suite)
         beside_test.run(suite, common.get("penstock-peer", False).target)
         for case in aio.CASES:
-            for name in aio.CLIENTS:
+            for name in aio.clients_of(case):
                 suite.run(f"measures {case} {name}", on_a_loop, name, case, common.get("penstock-peer", False), target)
         lying.stop(None)
         common.end()

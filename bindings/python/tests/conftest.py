@@ -106,11 +106,11 @@ def _nothing_is_left(
     yield
     # pytest keeps the fixtures' values, and the exceptions that were logged.
     request.node.funcargs.clear()
-    for phase in ("setup", "call", "teardown"):
-        caplog.get_records(phase).clear()
     # Finalizers may run on the driving thread, so they may be late.
     deadline = time.monotonic() + 20
     while native() - before:
+        for phase in ("setup", "call", "teardown"):
+            caplog.get_records(phase).clear()
         gc.collect()
         assert time.monotonic() < deadline, f"left: {native() - before}"
         time.sleep(0.001)

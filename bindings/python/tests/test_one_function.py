@@ -45,5 +45,5 @@ def test_a_unary_call_without_interceptors_takes_one_c_function_and_the_reply_s(
     # The context of the caller, in which the callbacks run, takes two more.
     called(b"x")
     first = ["penstock_call_options_set_context", "penstock_channel_call", "penstock_call_options_set_context"]
-    assert called(b"x")[:5] == [*first, "penstock_call_send", "penstock_call_wait"]
+    assert called(b"x")[:5] == [*first, "penstock_call_try_send", "penstock_call_wait"]
     channel.close()
