@@ -138,20 +138,20 @@ class Load:
         """One call after the other."""
         results, rate = self.results, self._args.rate
         while self._most is None or self._begun < self._most:
-            at = time.monotonic()
-            due = results.began + self._begun / rate if rate else at
-            if self._args.duration and max(due, at) - results.began >= self._args.duration:
+            passed = time.monotonic() - results.began
+            due = self._begun / rate if rate else passed
+            if self._args.duration and max(due, passed) >= self._args.duration:
                 return
             self._begun += 1
-            if due > at:
-                await asyncio.sleep(due - at)
+            if due > passed:
+                await asyncio.sleep(due - passed)
             code = "OK"
             try:
                 await call()
             except RpcError as error:
                 code = error.code().name
                 results.failed(error)
-            results.add(due, time.monotonic(), code)
+            results.add(results.began + due, time.monotonic(), code)
 
 
 class _Bar:
