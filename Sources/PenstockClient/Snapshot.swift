@@ -114,7 +114,7 @@ extension RuntimeLoop {
   }
 }
 
-/// What `RuntimeLoop.look` copies.
+/// The copy that `RuntimeLoop.look` makes.
 enum LoopSubject {
   case call(ClientCall)
   case channel(Channel)

@@ -21,7 +21,7 @@ OURS = WAY != "grpcio"
 CASES = {}
 # The lines of a traceback that are printed.
 LAST = 8
-# What a package says of itself at its import is not the matter here.
+# Warnings of the packages at their import are not the matter here.
 warnings.simplefilter("ignore")
 # The packages log each status that the cases let servers answer.
 logging.disable(logging.CRITICAL)

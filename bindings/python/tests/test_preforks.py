@@ -15,7 +15,7 @@ from gunicorn.config import KNOWN_SETTINGS
 import penstock
 from helpers import SOURCES, ended, eventually
 
-# What each program begins with: a channel that has been used before the fork, with an interceptor.
+# The beginning of each program: a channel that has been used before the fork, with an interceptor.
 LOADED = f"""
 import os, penstock
 penstock.load({penstock.load()!r})
