@@ -218,11 +218,15 @@ class Call:
     def code(self):
         call = f"{self.name}({', '.join(self.arguments)})"
         lines = list(self.before)
+        uses_hop = "hop" in self.groups and "hop" in self.needed
+        if uses_hop:
+            kept = "hop_use use = " if self.returns == "penstock_result" else "(void)"
+            lines.append(f"{kept}hop_use_begins();")
         if self.returns == "penstock_result":
             lines.append(f"penstock_result result = {call};")
+            if uses_hop:
+                lines.append(f'check_why("{self.name}", result, hop, use);')
             lines.append(f'check_outcome("{self.name}", result, {self.error});')
-            if "hop" in self.groups and "hop" in self.needed:
-                lines.append(f'check_why("{self.name}", result, hop);')
             if self.failed:
                 lines.append(f'if (result != PENSTOCK_OK) check_untouched("{self.name}", {" || ".join(self.failed)});')
             if any("new_cell" in line for line in self.before):
@@ -232,6 +236,8 @@ class Call:
             lines += [FOLLOWED[self.name]] if self.name in FOLLOWED else []
         else:
             lines += self.returned(call)
+        if uses_hop:
+            lines.append("hop_use_ends();")
         body = "".join(f"  {line}\n" for line in lines + self.after)
         return f"static void call_{self.name}(void) {{\n{body}}}\n"
 

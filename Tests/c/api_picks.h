@@ -297,9 +297,26 @@ static inline void check_outcome(const char *function, penstock_result result, p
   }
 }
 
+/* A use of some hop by one function. A hop's reason is that of its latest function on any thread, so only a use that no
+ * other one overlaps can be checked. */
+typedef struct hop_use {
+  uint64_t number;
+  bool is_alone; /* every earlier use has ended */
+} hop_use;
+
+static atomic_ullong hop_uses_begun, hop_uses_ended;
+
+static inline hop_use hop_use_begins(void) {
+  uint64_t number = atomic_fetch_add(&hop_uses_begun, 1) + 1;
+  return (hop_use){number, atomic_load(&hop_uses_ended) + 1 == number};
+}
+
+static inline void hop_use_ends(void) { atomic_fetch_add(&hop_uses_ended, 1); }
+
 /* Checks that `hop` says why a function has given E_STATE. Functions of a hop say it, and those of its request. */
-static inline void check_why(const char *function, penstock_result result, penstock_hop *hop) {
+static inline void check_why(const char *function, penstock_result result, penstock_hop *hop, hop_use use) {
   if (result != PENSTOCK_E_STATE || *penstock_hop_why(hop)) return;
+  if (!use.is_alone || atomic_load(&hop_uses_begun) != use.number) return;
   test_failed(__FILE__, __LINE__, "%s gave PENSTOCK_E_STATE, and no reason", function);
 }
 

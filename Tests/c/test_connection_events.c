@@ -59,8 +59,10 @@ static void heard(void *user_data, const penstock_connection_event *event) {
   log *self = user_data;
   if (!CHECK(event->struct_size >= sizeof(*event) && event->kind >= 1 && event->kind <= 21)) return;
   check_line(event);
-  if (event->kind == PENSTOCK_CONNECTION_SLOW_CALLBACK) latch_signal(&self->slow);
-  if (event->kind == PENSTOCK_CONNECTION_SLOW_CALLBACK) copy(self->slow_one, sizeof(self->slow_one), event->json);
+  if (event->kind == PENSTOCK_CONNECTION_SLOW_CALLBACK) {
+    copy(self->slow_one, sizeof(self->slow_one), event->json);
+    latch_signal(&self->slow);
+  }
   if (event->kind > 12) return; /* bindings/python/tests/test_event_log.py has the others */
   check_member(event->kind, "address", members[event->kind].address, event->address && *event->address);
   check_member(event->kind, "message", members[event->kind].message, event->message && *event->message);

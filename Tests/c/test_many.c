@@ -196,7 +196,7 @@ TEST(many_without_room) {
       CHECK_RESULT(result, PENSTOCK_E_WOULD_BLOCK);
       CHECK(sent <= 4 && done < COUNT);
       refused++;
-      /* What has come back has left the buffer. */
+      /* A message that has come back has left the buffer. */
       if (next < done && OK(take(call, &taken, MOST, SIZE))) next = check_numbered(&taken, next);
     }
   }

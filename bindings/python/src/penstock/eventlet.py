@@ -149,7 +149,7 @@ class _Gate:
         if waiting is not None:
             waiting.switch()
 
-    def wait(self, timeout: Optional[float] = None) -> bool:
+    def wait(self, timeout: Optional[float] = None) -> None:
         self._waiting = getcurrent()
         timer = None if timeout is None else self._hub.schedule_call_global(max(timeout, 0), self._wake)
         try:
@@ -160,4 +160,3 @@ class _Gate:
             self._waiting = None
             if timer is not None:
                 timer.cancel()
-        return self._is_open

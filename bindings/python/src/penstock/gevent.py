@@ -88,7 +88,7 @@ class _Gate:
             with contextlib.suppress(Exception):
                 watcher.send()
 
-    def wait(self, timeout: Optional[float] = None) -> bool:
+    def wait(self, timeout: Optional[float] = None) -> None:
         self._watcher = watcher = self._hub.loop.async_()
         timer = None
         try:
@@ -102,4 +102,3 @@ class _Gate:
             watcher.close()
             if timer is not None:
                 timer.close()
-        return self._is_open

@@ -10,7 +10,7 @@ from contextvars import Context
 from typing import Any, AsyncIterator, Callable, Dict, Generator, Optional, Union
 
 from .. import _raw
-from .._calls.keywords import FOREVER
+from .._calls.keywords import end_of
 from .._calls.messages import Data, Deserializer, deserialize
 from .._handles.errors import GoneError, StateError
 from .._handles.metadata import ReceivedMetadata, owned_text
@@ -58,7 +58,7 @@ class Call(Uncopied):
     ) -> None:
         self._running = running
         self._deserializer = deserializer
-        self._until = None if timeout is None or timeout > FOREVER else time.monotonic() + max(timeout, 0)
+        self._until = end_of(timeout)
         self._keeper = keeper
         self._context = context
 

@@ -7,6 +7,7 @@ import functools
 import inspect
 import json
 import textwrap
+import time
 from dataclasses import dataclass, field, fields
 from typing import (
     TYPE_CHECKING,
@@ -38,6 +39,12 @@ Interceptors = Iterable[Union[object, Tuple[object, int]]]
 
 # A timeout longer than this (some thirty years) counts as no timeout.
 FOREVER = 1e9
+
+
+def end_of(timeout: Optional[float]) -> Optional[float]:
+    """The time, by the monotonic clock, at which ``timeout`` seconds from now are over; None: never. A timeout below
+    0 is over now."""
+    return None if timeout is None or timeout > FOREVER else time.monotonic() + max(timeout, 0)
 
 
 # ---- The checks: each gives the JSON of a value, or None for a value that sets nothing ----

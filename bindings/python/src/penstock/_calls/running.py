@@ -19,7 +19,7 @@ from .._handles.reply import Outcome, Reply, RpcError, RunningValues, reply_erro
 from .._handles.status import StatusCode
 from .._raw import constants as c
 from .ends import Ends
-from .keywords import FOREVER
+from .keywords import end_of
 from .line import Line
 from .messages import Deserializer
 from .requests import Requests
@@ -50,7 +50,7 @@ class RunningCall(Uncopied, Outcome):
         line.handle = self._call
         self._requests = requests
         self._deserializer = deserializer
-        self._until = None if timeout is None or timeout > FOREVER else time.monotonic() + max(timeout, 0)
+        self._until = end_of(timeout)
         self._keeper = keeper
         self._is_read = False
         self._ends = ends

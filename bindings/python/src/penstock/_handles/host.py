@@ -20,8 +20,8 @@ class Gate(Protocol):
     def open(self) -> None:
         """Ends the wait, also one that has not begun. Any thread, any number of times; does not wait."""
 
-    def wait(self, timeout: Optional[float] = None) -> bool:
-        """Waits until the gate is open, up to ``timeout`` seconds. False: it is not open."""
+    def wait(self, timeout: Optional[float] = None) -> None:
+        """Waits until the gate is open, up to ``timeout`` seconds."""
 
 
 class Hub(Protocol):
@@ -64,10 +64,11 @@ class ThreadGate:
         with contextlib.suppress(RuntimeError):
             self._lock.release()
 
-    def wait(self, timeout: Optional[float] = None) -> bool:
+    def wait(self, timeout: Optional[float] = None) -> None:
         if timeout is None:
-            return bool(self._lock.acquire())
-        return bool(self._lock.acquire(timeout=min(max(timeout, 0), threading.TIMEOUT_MAX)))
+            self._lock.acquire()
+        else:
+            self._lock.acquire(timeout=min(max(timeout, 0), threading.TIMEOUT_MAX))
 
 
 # The hub of this process; None: code runs on threads.

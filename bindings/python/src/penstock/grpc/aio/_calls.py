@@ -13,7 +13,7 @@ from ..._aio.channel import Channel
 from ..._aio.loops import Waiting
 from ..._aio.requests import AsyncRequests
 from ..._aio.running import Running
-from ..._calls.keywords import FOREVER
+from ..._calls.keywords import end_of
 from ..._calls.messages import Data, Deserializer, deserialize
 from ..._handles.errors import ClosedError
 from ..._handles.objects import Uncopied
@@ -41,7 +41,7 @@ class Call(Uncopied):
     ) -> None:
         self._running = running
         self._deserializer = deserializer
-        self._until = None if timeout is None or timeout > FOREVER else time.monotonic() + timeout
+        self._until = end_of(timeout)
         self._keeper = keeper
         self._context = context
         self._callbacks: Optional[List[Callable[[Any], object]]] = []
