@@ -19,11 +19,11 @@ LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
 }
 
 
-def run_on(make: Callable[[], asyncio.AbstractEventLoop], work: Coroutine[Any, Any, T]) -> T:
-    """Runs ``work`` on a new event loop, in at most a minute, as `asyncio.run` does."""
+def run_on(make: Callable[[], asyncio.AbstractEventLoop], work: Coroutine[Any, Any, T], limit: float = 60) -> T:
+    """Runs ``work`` on a new event loop, as `asyncio.run` does; at most ``limit`` seconds."""
     loop = make()
     try:
-        return loop.run_until_complete(asyncio.wait_for(work, 60))
+        return loop.run_until_complete(asyncio.wait_for(work, limit))
     finally:
         loop.run_until_complete(_end_tasks())
         loop.run_until_complete(loop.shutdown_asyncgens())
