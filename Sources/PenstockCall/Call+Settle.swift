@@ -60,6 +60,11 @@ extension Call {
       hop.standing(event.kind.lane)?.releaseTicketless()
       return true
     }
+    // Its verdict would not count, so a PAUSE could not keep the next event away (law 1).
+    if hop.isEnding {
+      awaitEnd(event, at: hop, .passing)
+      return false
+    }
     if let queue = hop.jobs(event.kind.lane) {
       dispatch(event, to: hop, callback, queue)
       return false

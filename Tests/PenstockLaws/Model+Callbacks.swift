@@ -41,10 +41,12 @@ extension Model {
         hop.life == .notEntered && hop.outbound.queue.first?.kind == .start, "law 1",
         "\(name): no start there")
     case .start, .send, .halfClose:
+      require(!hop.isEnding, "law 1", "\(name) after the hop has ended the call")
       if kind == .start, hop.life == .notEntered, hop.plan.create == .none { hop.life = .entered }
       require(hop.isActive, "law 2", "\(name): not in the call any more")
       runningItem = take(hop.outbound, kind, seen, name, .above(index))
     case .headers, .receive:
+      require(!hop.isEnding, "law 1", "\(name) after the hop has ended the call")
       runningItem = seeInbound(hop, kind, seen, name)
       if kind == .receive, runningItem != nil { noteAnswer(hop) }
     case .status:
@@ -53,6 +55,7 @@ extension Model {
         runningItem = local
         if let local, let seen { compare(seen, local, name) }
       } else {
+        require(!hop.isEnding, "law 1", "\(name) after the hop has ended the call")
         runningItem = seeInbound(hop, kind, seen, name)
       }
     case .cancel:
