@@ -13,6 +13,7 @@ import pytest
 import penstock
 from helpers import Only, unary
 from penstock import Channel, Hop, Level
+from penstock._handles.context import CallContext
 from penstock._handles.objects import registry
 from test_contexts import FIELD, USER, Plain, Seen
 from test_leaks import soon
@@ -55,6 +56,17 @@ def test_no_reference_after_the_call_s_end(channel: Channel) -> None:
             assert kept[0] is not None
     finally:
         gc.enable()
+
+
+def test_options_that_are_kept_for_later_calls_keep_no_context(
+    channel: Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CallContext, "outlives_calls", False)
+    channel.add_interceptor(Only(on_start=lambda hop: None))
+    for _ in range(3):
+        kept = in_context(lambda thing: unary(channel))
+        gc.collect()
+        assert kept[1]() is None
 
 
 def failure(channel: Channel) -> penstock.RpcError:

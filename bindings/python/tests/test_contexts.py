@@ -16,6 +16,7 @@ import penstock
 from context_styles import FIELD, STYLES, USER, Plain, Seen, Stateless, serializers
 from helpers import Only, eventually, on_thread, unary
 from penstock import Channel, Completion, CompletionInterceptor, Hop, Interceptor, Kind, Level, Metadata, StatusCode
+from penstock._handles.context import CallContext
 
 THREADS, CALLS = 8, 200
 
@@ -53,6 +54,41 @@ def test_each_callback_has_the_context_of_its_call(server: str, style: str) -> N
     assert min(seen.counts.values()) >= THREADS * CALLS // 10
     assert seen.counts["serializer"] >= THREADS * CALLS
     assert len(seen.counts) >= 4 + (style != "serializers")
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["callbacks before the end", "callbacks after the end"])
+def test_calls_that_share_options_have_contexts_of_their_own(
+    server: str, late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Calls without metadata share their options, and the place of their context in these. On an executor callbacks
+    may run when their call has ended and the next one has begun."""
+    monkeypatch.setattr(CallContext, "outlives_calls", False)
+    pairs: List[Tuple[str, str]] = []
+    goes_on = threading.Event()
+    if not late:
+        goes_on.set()
+
+    def ended(hop: Hop) -> None:
+        assert goes_on.wait(60)
+        pairs.append((hop.state, USER.get()))
+
+    with ThreadPoolExecutor(1) as pool, Channel(server, tls=False) as channel:
+        interceptor = Only(create=lambda hop: USER.get(), on_start=lambda hop: None, destroy=ended)
+        if late:
+            interceptor.inbound_executor = penstock.Executor(pool.submit)
+        channel.add_interceptor(interceptor)
+
+        def work(thread: int) -> None:
+            for number in range(CALLS if not late else 5):
+                USER.set(f"{thread}-{number}")
+                unary(channel)
+
+        with ThreadPoolExecutor(THREADS) as callers:
+            list(callers.map(work, range(THREADS)))
+        goes_on.set()
+        eventually(lambda: len(pairs) == THREADS * (CALLS if not late else 5))
+    assert len(set(pairs)) == len(pairs)
+    assert [pair for pair in pairs if pair[0] != pair[1]] == []
 
 
 def test_a_call_of_the_options_and_of_the_runtime(server: str) -> None:

@@ -190,8 +190,9 @@ def interrupt(name):
     [
         ("penstock_channel_unary", "channel.unary_unary('/penstock.Echo/Unary')(b'x')", "penstock_reply_release", 1),
         ("penstock_channel_unary", "channel.unary_unary('no method')(b'x')", "penstock_error_release", 1),
-        ("penstock_call_wait", "watched.unary_unary('/penstock.Echo/Unary')(b'x')", "penstock_reply_release", 1),
-        ("penstock_call_wait", "watched.unary_unary('/penstock.Echo/Unary')(b'x')", "penstock_call_release", 1),
+        ("penstock_channel_unary", "watched.unary_unary('/penstock.Echo/Unary')(b'x')", "penstock_reply_release", 1),
+        ("penstock_call_wait", "around.unary_unary('/penstock.Echo/Unary')(b'x')", "penstock_reply_release", 1),
+        ("penstock_call_wait", "around.unary_unary('/penstock.Echo/Unary')(b'x')", "penstock_call_release", 1),
         ("penstock_call_wait_status", "channel.stream_unary('/penstock.Echo/Bidi')([])", "penstock_reply_release", 1),
     ],
 )
@@ -202,7 +203,10 @@ def test_an_interrupt_when_a_handle_has_been_given(
 import gc
 class Pass(penstock.Interceptor):
     def on_status(self, hop): pass
+class Around(penstock.SyncInterceptor):
+    def intercept(self, call): call.next()
 watched = penstock.Channel(target, tls=False, interceptors=[Pass()])
+around = penstock.Channel(target, tls=False, interceptors=[Around()])
 counted("{released}", lambda: None)
 interrupt("{function}")
 try:

@@ -58,6 +58,8 @@ def _drop(table: Any, made_by: int) -> None:
 class _Ready(Keeper, Native):
     """Owns a table that is never registered itself; each registration gets a table that shares its state."""
 
+    may_have_function = False
+
     def __init__(self, **options: object) -> None:
         self._options = {key: value for key, value in options.items() if value is not None}
         self._kept: Objects = {}

@@ -19,7 +19,7 @@ from .keywords import CallKeywords, RequestArguments, RequestsArguments, takes
 from .line import Line
 from .messages import Deserializer, Serializer, body, deserialize, serialize
 from .method import BoundMethod, Connected
-from .options import CallOptions, has_begun
+from .options import CallOptions, has_begun, has_ended
 from .requests import Requests
 from .steps import half_close, send_only
 from .wait import Waiters
@@ -117,10 +117,10 @@ class UnaryUnary(_MultiCallable):
         data = serialize(self._method.serializer, call.request, codec, context)
         channel = self._channel
         options = self._options(call, codec, context)
-        if isinstance(data, bytes) and not call.interceptors:
+        if isinstance(data, bytes) and not options._has_functions:
             reply = channel._unary(self._method.name, options, data)
             if reply is not None:
-                has_begun(options)
+                has_ended(options)
                 return reply
         with channel._waiters:
             line = channel._start(self._method.name, self._kind, options)
@@ -218,8 +218,8 @@ class Caller(Connected, Uncopied):
 
     def _unary(self, method: bytes, options: CallOptions, data: bytes) -> Optional[int]:
         """Makes a whole unary call, and returns its ``penstock_reply *``. None: no call was made, because this call
-        has to be made step by step. That holds for a call with interceptors: Ctrl-C then ends its wait at once, even
-        if an interceptor holds the end of the call."""
+        has to be made step by step. That holds for a call with synchronous interceptors: Ctrl-C then ends its wait at
+        once, although their functions have not returned."""
         return None
 
     def unary_unary(

@@ -28,6 +28,8 @@ def _interrupted(_: Optional[int]) -> int:
 
 # If a handler raises before the first line, C may take the result for 0. The next call of `_interrupted` returns 1.
 recover(_interrupted, lambda given: None)
+# No finalizer.
+_NOTHING = _raw.penstock_finalizer()
 # C may call this trampoline as long as the process lives, so the module keeps it.
 interrupted = _raw.penstock_interrupted(_interrupted)
 
@@ -39,9 +41,10 @@ class CallOptions:
     __slots__ = (
         "__weakref__",
         "_has_callbacks",
-        "_has_interceptors",
+        "_has_functions",
         "_has_object_level",
         "_tasks",
+        "context",
         "handle",
         "lent",
         "text",
@@ -55,11 +58,13 @@ class CallOptions:
         assert handle.value is not None
         self.handle: int = own(self, _raw.penstock_call_options_release, handle.value)
         self._has_object_level = False
-        self._has_interceptors = False
+        self._has_functions = False
         self._has_callbacks = False
         # The runner of the `async def` callbacks of the call's own interceptors, see `Registering`.
         self._tasks: Any = None
-        # The context of the one call with these options, if the call's Python object is to own it.
+        # The context that C has for the call with these options.
+        self.context: Optional[CallContext] = None
+        # The same, if the call's Python object is to own it.
         self.lent: Optional[CallContext] = None
         # The text of options that may be lent to one call after another.
         self.text: Optional[str] = None
@@ -99,7 +104,7 @@ def call_options(
     over: Optional[Callable[[], None]] = None,
 ) -> CallOptions:
     """The options for a call, without its interceptors. ``context``: that of the one call that is made with these
-    options; `has_begun` is to be called then. ``lent``, ``keeps`` and ``over``: see `CallContext`.
+    options; `has_begun` or `has_ended` is to be called then. ``lent``, ``keeps`` and ``over``: see `CallContext`.
     TypeError, ValueError (`InvalidArgumentError` is one): a wrong argument."""
     text = keywords.options()
     # Options with metadata or a scope are not kept, since these differ from call to call; neither are credentials.
@@ -126,9 +131,13 @@ def call_options(
         check(_raw.penstock_call_options_set_cancel_scope(options.handle, scope), "the scope can't be used")
     if codec is not None:
         check(_raw.penstock_call_options_set_codec(options.handle, codec.handle))
-    if context is not None:
-        given = give(options.handle, context, lent, keeps, over)
-        options.lent = given if lent else None
+    if context is None:
+        return options
+    if options.context is not None and not lent and over is None:
+        options.context.lend(context, keeps)
+        return options
+    options.context = give(options.handle, context, lent, keeps, over)
+    options.lent = options.context if lent else None
     return options
 
 
@@ -146,13 +155,27 @@ def has_begun(options: CallOptions) -> None:
     be used for another call."""
     if options.text is None:
         return
-    check(_raw.penstock_call_options_set_context(options.handle, None, _raw.penstock_finalizer()))
-    options.lent = None
-    spare = _spare.get(options.text)
+    check(_raw.penstock_call_options_set_context(options.handle, None, _NOTHING))
+    options.context = options.lent = None
+    _give_back(options, options.text)
+
+
+def has_ended(options: CallOptions) -> None:
+    """Called, in the place of `has_begun`, when the one call with these options has ended. Unless callbacks may still
+    run, C keeps the context, which another call will fill: this saves two calls of C."""
+    if options.text is None or options.context is None or CallContext.outlives_calls:
+        has_begun(options)
+        return
+    options.context.lend(None, ())
+    _give_back(options, options.text)
+
+
+def _give_back(options: CallOptions, text: str) -> None:
+    spare = _spare.get(text)
     if spare is None:
         if len(_spare) >= _KEPT:
             _spare.clear()
-        spare = _spare.setdefault(options.text, [])
+        spare = _spare.setdefault(text, [])
     if len(spare) < _KEPT:
         spare.append(options)
 

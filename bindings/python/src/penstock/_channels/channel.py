@@ -98,7 +98,7 @@ class Channel(BaseChannel, Caller):
         return begin(self._waiters, kind, make, self._handle, method, int(kind), options.handle)
 
     def _unary(self, method: bytes, options: CallOptions, data: bytes) -> Optional[int]:
-        if self._has_interceptors or self._runtime._has_interceptors or host.hub() is not None:
+        if self._has_functions or self._runtime._has_functions or host.hub() is not None:
             return None
         return unary(self._waiters, self._handle, method, options, data)
 

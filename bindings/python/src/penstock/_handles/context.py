@@ -52,9 +52,11 @@ class CallContext:
     finds them."""
 
     __slots__ = ("_context", "_reference", "keeps", "over", "raised")
+    # Whether callbacks may run after the caller has learnt of the end of its call: those on executors may.
+    outlives_calls = False
 
     def __init__(
-        self, context: Context, lent: bool, keeps: Tuple[Objects, ...], over: Optional[Callable[[], None]]
+        self, context: Optional[Context], lent: bool, keeps: Tuple[Objects, ...], over: Optional[Callable[[], None]]
     ) -> None:
         """``lent``: the call's Python object owns the context. If the registry owned it, a context that refers to the
         object would keep the object, and the call would go on although nobody has it any more. ``over``: called when
@@ -65,6 +67,11 @@ class CallContext:
         self.raised: Optional[BaseException] = None
         self._reference = weak(context) if lent else None
         self._context = None if lent else context
+
+    def lend(self, context: Optional[Context], keeps: Tuple[Objects, ...]) -> None:
+        """Makes this the context of another call. None: of no call, until the next one."""
+        self._context = context
+        self.keeps = keeps
 
     def keep(self) -> None:
         """Called when a call with a lent context has ended, or its object is dropped, because the call's last

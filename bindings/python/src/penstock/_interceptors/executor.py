@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .. import _raw
 from .._handles import host
-from .._handles.context import Scoped, run
+from .._handles.context import CallContext, Scoped, run
 from .._handles.ctrl_c import recover
 from .._handles.errors import check
 from .._handles.fork import process
@@ -85,6 +85,7 @@ class Executor(Keeper, Uncopied):
         # A forked child in which the parent's handles do not work can't use its parent's executors, so it makes its
         # own.
         if self._process != process():
+            CallContext.outlives_calls = True
             self._address = own(self, _raw.penstock_executor_release, self._new())
             self._process = process()
         return self._address

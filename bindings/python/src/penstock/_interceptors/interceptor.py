@@ -118,6 +118,8 @@ class Native:
     registration."""
 
     name: str = ""
+    # Whether it may be a synchronous one.
+    may_have_function = True
 
     def _fill(self, table: _raw.penstock_interceptor) -> None:
         """Overwrites all of ``table`` but its ``struct_size``. The registration owns the user data in it."""

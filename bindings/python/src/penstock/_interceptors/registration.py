@@ -43,8 +43,9 @@ class Scope(Protocol):
 
     # Whether an interceptor at the object level has been registered, so that calls need codecs.
     _has_object_level: bool
-    # Whether any interceptor has been registered.
-    _has_interceptors: bool
+    # Whether an interceptor has been registered that is synchronous, or may be: its function runs on the thread that
+    # waits for the call.
+    _has_functions: bool
     # Whether an interceptor has been registered whose callbacks are Python functions, so that calls need a context.
     _has_callbacks: bool
     # The runner of `async def` callbacks; None: they are refused.
@@ -129,6 +130,8 @@ class Registration:
         table.user_data = registry.add(Registered(self.name, methods, register_all, self._context, scope._kept))
 
     def _sync_table(self, function: Callable[[Any], Any], scope: Scope) -> _raw.penstock_interceptor:
+        # Set before a call can have the interceptor.
+        scope._has_functions = True
         sync = _raw.penstock_sync_interceptor()
         sync.per_attempt = self._per_attempt
         sync.intercept = intercept_trampoline
@@ -159,6 +162,8 @@ class Registration:
 
     def _table(self, scope: Scope) -> _raw.penstock_interceptor:
         if isinstance(self.interceptor, Native):
+            if self.interceptor.may_have_function:
+                scope._has_functions = True
             return self._native_table(self.interceptor)
         if isinstance(self.interceptor, CompletionInterceptor):
             return self._completion_table(self.interceptor, scope)
@@ -199,7 +204,6 @@ class Registration:
         prefix, handle = scope._registry_functions()
         outbound, inbound = map(address, chosen(self.interceptor))
         # Set before a call can have the interceptor.
-        scope._has_interceptors = True
         if not isinstance(self.interceptor, Native):
             scope._has_callbacks = True
         if self._level is not Level.BYTES:
@@ -368,7 +372,7 @@ class Registering:
 
     # See `Scope`. A picker of a channel counts as a callback.
     _has_object_level = False
-    _has_interceptors = False
+    _has_functions = False
     _has_callbacks = False
     _tasks: Optional[Tasks] = None
 
