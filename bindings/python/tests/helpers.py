@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import signal
@@ -28,6 +29,13 @@ EVENTS = (
     "on_cancel",
     "on_demand",
     "on_sent",
+)
+
+
+# Older versions of grpcio, which are the newest for old Pythons, behave otherwise here and there.
+_GRPCIO = importlib.metadata.version("grpcio")
+with_new_grpcio = pytest.mark.skipif(
+    tuple(map(int, _GRPCIO.split(".")[:2])) < (1, 85), reason=f"compares with grpcio 1.85 or later, not {_GRPCIO}"
 )
 
 

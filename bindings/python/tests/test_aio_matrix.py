@@ -28,6 +28,9 @@ from aio_scenarios import (
     pairs,
 )
 from conftest import json_bytes
+from helpers import with_new_grpcio
+
+pytestmark = with_new_grpcio
 
 # ---- Interceptors ----
 

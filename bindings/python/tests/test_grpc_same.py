@@ -11,9 +11,10 @@ import pytest
 
 import penstock.grpc
 from grpc_scenarios import SCENARIOS
-from helpers import eventually
+from helpers import eventually, with_new_grpcio
 from penstock import Hop, Interceptor
 
+pytestmark = with_new_grpcio
 Count = Dict[str, int]
 
 

@@ -485,6 +485,6 @@ def test_the_driving_thread_blocks_every_signal_but_faults(server: str) -> None:
     for driver in drivers:
         status = Path(f"/proc/self/task/{driver}/status").read_text()
         blocked = int(next(line for line in status.splitlines() if line.startswith("SigBlk:")).split()[1], 16)
-        for number in range(1, 32):
-            name = signal.Signals(number).name.removeprefix("SIG")
+        for number in (each for each in signal.Signals if each < 32):
+            name = number.name.removeprefix("SIG")
             assert bool(blocked >> (number - 1) & 1) == (name not in faults | {"KILL", "STOP"}), name

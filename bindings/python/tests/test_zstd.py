@@ -14,7 +14,7 @@ from typing import Any, Dict, Iterator, List, Tuple
 import pytest
 
 import penstock
-from helpers import unary
+from helpers import unary, with_new_grpcio
 from penstock import StatusCode
 
 WINDOW_LOG = 101
@@ -172,6 +172,7 @@ def test_answers_with_several_frames_and_of_the_largest_size(zstd_server: Server
         assert unary(channel) == data
 
 
+@with_new_grpcio
 def test_a_server_without_it_says_so(server: str) -> None:
     channel = penstock.Channel(server, tls=False, options={"compression": "zstd"})
     with channel, pytest.raises(penstock.RpcError, match="grpc-encoding") as caught:
