@@ -157,5 +157,5 @@ def run(text: str, target: str, first: str = "") -> str:
     with program(text, target, first) as process:
         printed, complaints = ended(process)
     assert process.returncode == 0, complaints
-    assert complaints == ""
+    assert complaints == "", complaints
     return printed

@@ -9,11 +9,12 @@ import pytest
 import penstock
 from penstock import Channel, Interceptor, _raw
 from penstock._calls.codec import Boxed
+from penstock._handles.context import CallContext
 from penstock._handles.objects import Raised
 from penstock._raw import library
 
 
-def test_a_unary_call_without_interceptors_takes_one_c_function_and_the_reply_s(
+def test_a_unary_call_takes_one_c_function_and_those_of_the_reply(
     server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between two C functions other threads may take the GIL, so each one more makes many threads slower."""
@@ -40,10 +41,13 @@ def test_a_unary_call_without_interceptors_takes_one_c_function_and_the_reply_s(
         monkeypatch.setattr(_raw, name, noted(name, function))
     reply = ["penstock_reply_code", "penstock_reply_bytes", "penstock_reply_release"]
     assert called(b"x") == ["penstock_channel_unary", *reply]
+    monkeypatch.setattr(CallContext, "outlives_calls", False)
     channel.add_interceptor(Interceptor())
-    names.clear()
-    # The context of the caller, in which the callbacks run, takes two more.
+    called(b"x")  # From here on the parsed options have a place for the context in which the callbacks run.
+    assert called(b"x") == ["penstock_channel_unary", *reply]
+    # If callbacks may run after the call's end, each call has a place of its own.
+    monkeypatch.setattr(CallContext, "outlives_calls", True)
     called(b"x")
-    first = ["penstock_call_options_set_context", "penstock_channel_call", "penstock_call_options_set_context"]
-    assert called(b"x")[:5] == [*first, "penstock_call_try_send", "penstock_call_wait"]
+    placed = ["penstock_call_options_set_context", "penstock_channel_unary", "penstock_call_options_set_context"]
+    assert called(b"x") == [*placed, *reply]
     channel.close()
