@@ -12,9 +12,9 @@ import pytest
 import penstock
 
 PACKAGE = Path(penstock.__file__).parent
-# The folders, from the lowest layer to the highest. The modules and folders beside them are the faces of the package,
-# which only programs import.
-LAYERS = ("_raw", "_handles", "_calls", "_interceptors", "_channels", "_aio")
+# The folders, and one module, from the lowest layer to the highest. The modules and folders beside them are the faces
+# of the package, which only programs import.
+LAYERS = ("_hooks", "_raw", "_handles", "_calls", "_interceptors", "_channels", "_aio")
 FACES = {"", "__main__", "_cli", "_interpreter", "aio", "eventlet", "gevent", "grpc", "ready"}
 # The modules of _calls that wait. The others, and the layers below, serve every style of call.
 BLOCKING = {f"_calls.{name}" for name in ("blocking", "call", "caller", "green", "hubs", "side_channel", "wait")}

@@ -27,6 +27,9 @@ def calls(channel: penstock.Channel, hop: penstock.Hop) -> None:
     hop.set_channel(channel)
     hop.set_channel("other")  # type: ignore[arg-type]
     assert code is penstock.StatusCode.OK
+    penstock.Chanel  # type: ignore[attr-defined]  # noqa: B018
+    version: int = penstock.__version__  # type: ignore[assignment]
+    assert version
 
 
 class Async(penstock.Interceptor):

@@ -10,6 +10,7 @@ import threading
 import weakref
 from typing import Any, Callable, Deque, Optional, Protocol
 
+from .. import _hooks
 from .._handles import host
 
 _logger = logging.getLogger("penstock")
@@ -101,7 +102,7 @@ def _renew() -> None:
     _starting = threading.RLock()
 
 
-os.register_at_fork(after_in_child=_renew)
+_hooks.in_child.append(_renew)
 
 
 def _run(functions: queue.SimpleQueue[Optional[Function]]) -> None:

@@ -3,7 +3,6 @@ thread drives it. A runtime with several loops has threads of the library instea
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import functools
 import importlib
@@ -17,7 +16,7 @@ import weakref
 from ctypes import byref, c_int, c_void_p
 from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
-from .. import _raw
+from .. import _hooks, _raw
 from .._calls import blocking, green
 from .._calls.options import forget_kept_options
 from .._calls.wait import Waiters, workers
@@ -447,5 +446,5 @@ def _at_exit() -> None:
             _raw.penstock_runtime_shutdown(runtime._handle, int(_EXIT_SECONDS * 1000))
 
 
-os.register_at_fork(after_in_child=_renew)
-atexit.register(_at_exit)
+_hooks.in_child.append(_renew)
+_hooks.at_exit.append(_at_exit)

@@ -1,0 +1,29 @@
+"""The functions of this package that Python calls in a forked child and at the end of the process.
+
+Python calls such functions in the order in which they were registered; at the end of the process in reverse. Those of
+this package are registered when `penstock` is imported, although the modules that have them are imported later: so
+functions that a program registers after the import run in a child in which calls can be made, and at an end at which
+they still can."""
+
+from __future__ import annotations
+
+import atexit
+import os
+
+# Without types from typing, whose import takes longer than this package's.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, List
+
+in_child: List[Callable[[], None]] = []
+at_exit: List[Callable[[], None]] = []
+
+
+def _run(functions: List[Callable[[], None]]) -> None:
+    for function in functions:
+        function()
+
+
+def register() -> None:
+    os.register_at_fork(after_in_child=lambda: _run(in_child))
+    atexit.register(_run, at_exit)
