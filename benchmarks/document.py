@@ -76,6 +76,9 @@ messages of google.protobuf, of 64 bytes in unary calls and 16 in streams of 5,0
 or messages. Each client has its own process, whose whole CPU time counts. Ratios are medians of those of each round."""
 AIO = """Written by `make bench` (alone: `benchmarks/run aio`): Python on an event loop of asyncio against `penstock-peer`, with
 messages of 64 bytes. Figures are medians of the rounds; the ratios to grpc.aio are medians of those of each round."""
+START = """Written by `make bench` (alone: `benchmarks/run start`): Python programs against `penstock-peer`, each run in a process
+of its own: Python alone, with the import, and with one unary call. CPU time and peak memory are of the whole process.
+Figures are medians of the rounds; the ratios are medians of those of each round."""
 COUNTED = """Written by `benchmarks/profile --append TITLE`: instructions of the client per call or message, by callgrind. They
 repeat to 0.5 %, except for 64 KiB down, where the copies are 15,000 to 100,000 from run to run. A large copy counts about one
 instruction a byte."""
@@ -191,8 +194,22 @@ def python(found):
                           *("" if each is None else f"{each['median']:.2f}" for each in ratios)])
     table_of = rows(("what", "client", "a second", "CPU, us", "rate of grpcio", "CPU of grpcio", "rate of connectrpc",
                      "CPU of connectrpc"), cells)
-    return [*table_of, "", *rows(("aim", "figure"), [[words, f"{value:.2f} {'met' if met else 'MISSED'}"]
-                                                     for words, value, met in found["aims"]])]
+    return [*table_of, "", *aims(found)]
+
+
+def aims(found):
+    return rows(("aim", "figure"), [[words, f"{value:.2f} {'met' if met else 'MISSED'}"] for words, value, met in found["aims"]])
+
+
+def start(found):
+    cells = []
+    for what, packages in found["rows"].items():
+        for name, one in packages.items():
+            ratios = (one.get("of", {}).get(key) for key in ("cpu_ms", "peak_mb"))
+            cells.append([what, name, f"{one['cpu_ms']:.1f}", f"{one['peak_mb']:.1f}",
+                          *("" if each is None else f"{each:.2f}" for each in ratios)])
+    table_of = rows(("what", "package", "CPU, ms", "peak memory, MB", "CPU, of grpcio", "memory, of grpcio"), cells)
+    return [*table_of, "", *aims(found)]
 
 
 def registry(found):
@@ -254,6 +271,7 @@ def page():
            *protocol_counts(compared["instructions"]), "",
            "## Python", "", of_run(PYTHON, "python"), "", *python(figures("python")), "",
            "## Python on an event loop", "", of_run(AIO, "aio"), "", *aio(figures("aio")), "",
+           "## The start of a Python program", "", of_run(START, "start"), "", *start(figures("start")), "",
            "## Where the time of a call goes", "", of_run(WHERE, "where"), "", *where(figures("where")), "",
            "## Interceptors", "", of_run(CHAINS, "interceptors"), "", RATES, "", *hop_rates(chains["rates"]), "",
            *registry(chains["registry"]), "", "## Growth", "", of_run(GROWTH, "growth"), ""]
