@@ -108,7 +108,9 @@ def _nothing_is_left(
     request.node.funcargs.clear()
     # Finalizers may run on the driving thread, so they may be late.
     deadline = time.monotonic() + 20
+    reported: Any = request.config.pluginmanager.get_plugin("logging-plugin")
     while native() - before:
+        reported.report_handler.records.clear()
         for phase in ("setup", "call", "teardown"):
             caplog.get_records(phase).clear()
         gc.collect()
