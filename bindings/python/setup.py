@@ -81,6 +81,7 @@ class BuildWithLibrary(build_py):
 COMMAND_FILES: Dict[str, List[str]] = {
     "share/man/man1/penstock.1": ["manual"],
     "share/bash-completion/completions/penstock": ["completion", "bash"],
+    "share/zsh/site-functions/_penstock": ["completion", "zsh"],
 }
 PRINT = """
 import sys
