@@ -3,6 +3,7 @@
 PREFIX ?= /usr/local
 LIBDIR ?= $(PREFIX)/lib
 INCLUDEDIR ?= $(PREFIX)/include
+MANDIR ?= $(PREFIX)/share/man
 DESTDIR ?=
 STRIP ?= strip
 SWIFT ?= swift
@@ -70,7 +71,8 @@ FILL = sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@INCLUDED
 
 ## install: into PREFIX (/usr/local), under DESTDIR; WITH_PYTHON=python3 also installs the package and the command for that Python
 install: lib
-	install -d "$(DESTDIR)$(INCLUDEDIR)/penstock" "$(DESTDIR)$(LIBDIR)/pkgconfig" "$(DESTDIR)$(CMAKEDIR)"
+	install -d "$(DESTDIR)$(INCLUDEDIR)/penstock" "$(DESTDIR)$(LIBDIR)/pkgconfig" "$(DESTDIR)$(CMAKEDIR)" \
+	  "$(DESTDIR)$(MANDIR)/man3"
 	install -m 644 $(HEADERS) "$(DESTDIR)$(INCLUDEDIR)/penstock/"
 	install -m 755 $(SHARED) "$(DESTDIR)$(LIBDIR)/libpenstock.so.$(VERSION)"
 	$(if $(STRIP),$(STRIP) --strip-unneeded "$(DESTDIR)$(LIBDIR)/libpenstock.so.$(VERSION)")
@@ -80,6 +82,7 @@ install: lib
 	$(FILL) pkgconfig/penstock.pc.in > "$(DESTDIR)$(LIBDIR)/pkgconfig/penstock.pc"
 	$(FILL) cmake/penstock-config.cmake.in > "$(DESTDIR)$(CMAKEDIR)/penstock-config.cmake"
 	$(FILL) cmake/penstock-config-version.cmake.in > "$(DESTDIR)$(CMAKEDIR)/penstock-config-version.cmake"
+	scripts/manual > "$(DESTDIR)$(MANDIR)/man3/penstock.3"
 	$(if $(WITH_PYTHON),PENSTOCK_WHEEL_LIBRARY= $(WITH_PYTHON) -m pip install --quiet --no-deps --ignore-installed \
 	  --prefix "$(PREFIX)" $(if $(DESTDIR),--root "$(DESTDIR)") ./bindings/python)
 
@@ -90,6 +93,7 @@ uninstall:
 	rm -f "$(DESTDIR)$(LIBDIR)/libpenstock.so.$(VERSION)" "$(DESTDIR)$(LIBDIR)/libpenstock.a"
 	rm -f "$(DESTDIR)$(LIBDIR)/pkgconfig/penstock.pc"
 	rm -rf "$(DESTDIR)$(CMAKEDIR)"
+	rm -f "$(DESTDIR)$(MANDIR)/man3/penstock.3"
 	-rmdir "$(DESTDIR)$(INCLUDEDIR)/penstock" 2>/dev/null || true
 
 ## demo: builds everything and runs the C and the Python demo against a server of their own
@@ -111,7 +115,7 @@ MINUTES ?= 20
 
 ## check-all: both, random chains and fuzzing for MINUTES in each mode, other Pythons, mutations, mutants; takes hours
 check-all:
-	@scripts/doctor --check
+	@scripts/doctor --all
 	@scripts/check --all $(MINUTES)
 
 SECONDS ?= 60
