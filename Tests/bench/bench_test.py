@@ -6,6 +6,7 @@ import concurrent.futures
 import http.server
 import pathlib
 import sys
+import tempfile
 import threading
 import xml.dom.minidom
 
@@ -22,6 +23,7 @@ import plot  # noqa: E402
 import protocols  # noqa: E402
 import scenarios  # noqa: E402
 import servers  # noqa: E402
+import start  # noqa: E402
 import table  # noqa: E402
 from harness import check, check_equal  # noqa: E402
 
@@ -186,6 +188,27 @@ def ratios_on_a_loop():
     check_equal(found, {"rate": 250.0, "cpu_us": 15.0, "rate_of_base": 2.5, "cpu_us_of_base": 0.38}, "ratios")
 
 
+def starts(server, lying):
+    """Each program of the start's measurement works, finds a wrong reply, and has its ratios and verdicts."""
+    with tempfile.TemporaryDirectory() as cache:
+        for (what, name), program in start.PROGRAMS.items():
+            told = start.once(program, server.target, cache)
+            check(told["cpu_ms"] > 0 and told["peak_mb"] > 0, told)
+            if what == start.FIRST:
+                try:
+                    start.once(program, lying, cache)
+                except harness.Failure as error:
+                    check("AssertionError" in str(error), error)
+                else:
+                    check(False, f"{name}: the wrong reply was not found")
+    samples = {key: [{"cpu_ms": 40.0, "peak_mb": 10.0}, {"cpu_ms": 80.0, "peak_mb": 30.0}] for key in start.PROGRAMS}
+    samples[start.FIRST, start.OURS] = [{"cpu_ms": 60.0, "peak_mb": 5.0}, {"cpu_ms": 80.0, "peak_mb": 15.0}]
+    rows = start.summary(samples)
+    own = {"cpu_ms": 70.0, "peak_mb": 10.0, "of": {"cpu_ms": 1.25, "peak_mb": 0.5}}
+    check_equal(rows[start.FIRST][start.OURS], own, "ratios")
+    check_equal([(value, met) for _, value, met in start.judged(rows)], [(0.0, True), (1.25, False), (0.5, True)], "verdicts")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("patterns", nargs="*")
@@ -215,6 +238,7 @@ def main():
         else:
             suite.skipped += 1
         by_protocol(suite)
+        suite.run("starts of Python programs", starts, common.get("penstock-peer", False), target)
         beside_test.run(suite, common.get("penstock-peer", False).target)
         for case in aio.CASES:
             for name in aio.clients_of(case):
