@@ -25,7 +25,7 @@ open class CallBelow {
   public init() {}
 
   /// Opens the transport stream and sends the headers of `call.request`.
-  open func start(_ call: Call) {}
+  open func start(_ call: Call) { mustOverride(()) }
   /// Opens the transport stream and sends the whole call at once: the request headers, `message` as the only
   /// message, and the half-close.
   open func start(_ call: Call, saying message: Message) {
@@ -35,34 +35,39 @@ open class CallBelow {
     halfClose()
   }
   /// Starts the attempt, as `start(_:)` does, but the call may refuse the picked endpoint: the request asks
-  /// for an endpoint with an attribute, or a hop decides in `Call.accepts`.
+  /// for an endpoint with an attribute, or a hop decides in `Call.accepts`. By default the attempt knows no endpoints, so
+  /// there is nothing to refuse.
   open func startChoosing(_ call: Call) { start(call) }
   /// The endpoint that the hops may read while `Call.accepts` asks them about the picked endpoint. If `name` is nil, this
   /// is the endpoint's address; otherwise it is the value of the endpoint's attribute of this name. The bytes
-  /// end with a NUL.
+  /// end with a NUL. nil by default, as outside of `Call.accepts`.
   open func offered(_ name: ByteView?) -> ByteBuffer? { nil }
   /// Sends a message. The attempt calls `call.transportSent` when the transport has taken all of its bytes.
-  open func send(_ message: Message) {}
-  open func halfClose() {}
+  open func send(_ message: Message) { mustOverride(()) }
+  open func halfClose() { mustOverride(()) }
   /// The call tells the attempt that `call.wantsMessage` may have become true. The attempt delivers the
   /// messages that have arrived, one at a time, as long as `call.wantsMessage` is true.
-  open func pull() {}
+  open func pull() { mustOverride(()) }
   /// A thread waits for a message of a bidi call that has not half-closed. If the attempt's stream is
-  /// half-duplex (no message arrives before the half-close), the attempt ends the call.
+  /// half-duplex (no message arrives before the half-close), the attempt ends the call. By default streams are duplex, and
+  /// nothing is done.
   open func awaited() {}
   /// Makes the next attempt, with the options of this one, for a call that is sent again. `isRepeat`: the server has
   /// certainly not processed this attempt, and the library repeats it by itself. Otherwise a hop or a retry policy
   /// sends the request again, and the attempt is treated as that of a new call.
-  open func another(isRepeat: Bool) -> CallBelow { self }
+  open func another(isRepeat: Bool) -> CallBelow { mustOverride(self) }
   /// How long the call should wait, in nanoseconds, before its request is sent again by the retry policy of its method;
   /// nil: it is not sent again. This attempt has ended with `status`. `count` then includes the further attempt.
-  open func waitToRetry(after status: Status, of call: Call, _ count: inout RetryCount) -> UInt64? { nil }
+  open func waitToRetry(after status: Status, of call: Call, _ count: inout RetryCount) -> UInt64? {
+    mustOverride(nil)
+  }
   /// The call has ended, so the attempt frees its stream (it sends RST_STREAM with CANCEL if the stream is
   /// open), and delivers nothing more.
-  open func reset() {}
-  /// The kind of thing that the attempt still waits for after its start.
+  open func reset() { mustOverride(()) }
+  /// The kind of thing that the attempt still waits for after its start. By default its stream opens at once.
   open var lacks: Lack { .nothing }
   /// Appends in words what the attempt waits for. `holder` says the kind: name, connection, slot, endpoint or server.
+  /// By default there are no words.
   open func sayWait(for holder: Holder, _ text: ByteBuffer) {}
 }
 
@@ -70,19 +75,19 @@ open class CallBelow {
 open class CallAbove {
   public init() {}
 
-  open func callHeaders(_ headers: Metadata) {}
-  open func callMessage(_ message: Message) {}
+  open func callHeaders(_ headers: Metadata) { mustOverride(()) }
+  open func callMessage(_ message: Message) { mustOverride(()) }
   /// A message has arrived before the caller has asked for one; `call.perform(.demand(1))` fetches the
-  /// message.
+  /// message. By default the message waits until the caller asks.
   open func callOffersMessage() {}
-  open func callSent(_ count: Int) {}
+  open func callSent(_ count: Int) { mustOverride(()) }
   /// The call has ended with `status`. The call tells its caller this exactly once, and nothing afterwards.
-  open func callStatus(_ status: Status) {}
+  open func callStatus(_ status: Status) { mustOverride(()) }
   /// A cancel or the deadline ends the call: the caller's side drops the messages that the program has not
   /// read yet.
-  open func callDiscardsMessages() {}
+  open func callDiscardsMessages() { mustOverride(()) }
   /// Reports that a hop of the call runs its callbacks on `executor`. A thread that alone runs the executor's
-  /// jobs must not wait for the call, because the call may wait for one of these jobs.
+  /// jobs must not wait for the call, because the call may wait for one of these jobs. By default no thread waits.
   open func callNeeds(_ executor: any Executor) {}
   /// The stream of this bidi call is half-duplex; `hasMessage`: a message has come before the half-close.
   /// From now on the caller tells the attempt when a thread waits (`CallBelow.awaited`). Returns true if the
@@ -129,45 +134,45 @@ open class CallLoop {
 
   /// The time of the current event: monotonic nanoseconds, which the loop reads once a turn.
   /// docs/architecture.md ("Time") says where `now` is used, and where `clock`.
-  open var now: UInt64 { 0 }
+  open var now: UInt64 { mustOverride(0) }
   /// Monotonic nanoseconds, read from the clock at this moment: for times that a user reads, or from which a
-  /// user's interval is counted. Any thread.
+  /// user's interval is counted. Any thread. By default the clock stands still during a turn.
   open var clock: UInt64 { now }
   /// Sets the loop's timer to call `call.deadlinePassed()` at `time`; nil removes the timer.
-  open func setDeadline(_ call: Call, _ time: UInt64?) {}
+  open func setDeadline(_ call: Call, _ time: UInt64?) { mustOverride(()) }
   /// Sets a timer that resolves `ticket` with the verdict NEXT at `time`.
-  open func resume(_ ticket: UInt64, of call: Call, at time: UInt64) {}
+  open func resume(_ ticket: UInt64, of call: Call, at time: UInt64) { mustOverride(()) }
   /// Sets a timer that carries `input` out at `time`, unless the call has ended before.
-  open func perform(_ input: Call.Input, of call: Call, at time: UInt64) {}
+  open func perform(_ input: Call.Input, of call: Call, at time: UInt64) { mustOverride(()) }
   /// Issues a ticket for `event`, which a callback of `hop` may pause or hold. `start` is the request that
   /// the ticket's owner may change while the event waits. Returns 0 if there are no more tickets. Called on
   /// the driving thread only, and on any thread once `shareTickets` was called.
-  open func issueTicket(_ event: Event, of hop: Hop, start: Request?) -> UInt64 { 0 }
-  /// Allows any thread to issue tickets of the call from now on.
+  open func issueTicket(_ event: Event, of hop: Hop, start: Request?) -> UInt64 { mustOverride(0) }
+  /// Allows any thread to issue tickets of the call from now on. By default nothing changes: all run on one thread.
   open func shareTickets(of call: Call) {}
   /// Marks the ticket as used, because its event does not wait any more: a later use of the ticket gives
   /// "already".
-  open func spendTicket(_ ticket: UInt64, of call: Call) {}
+  open func spendTicket(_ ticket: UInt64, of call: Call) { mustOverride(()) }
   /// Marks the ticket as gone, because its event was dropped while it waited: a later use of the ticket gives
   /// "gone".
-  open func loseTicket(_ ticket: UInt64, of call: Call) {}
+  open func loseTicket(_ ticket: UInt64, of call: Call) { mustOverride(()) }
   /// The room that the message of a ticket's event takes now. The ticket's owner may replace the message at the
-  /// same time.
+  /// same time: by default it does not, because all run on one thread.
   open func room(of message: Message, of call: Call) -> Int { message.room }
   /// Marks all tickets of the call as gone, because the call has ended: a later use of one gives "gone".
-  open func closeTickets(of call: Call) {}
+  open func closeTickets(of call: Call) { mustOverride(()) }
   /// Offers the ended call to the loop, which may keep the object and release it when the loop has nothing
-  /// else to do. Returns false if the loop does not keep it.
+  /// else to do. Returns false if the loop does not keep it, as by default.
   open func keepUntilRest(_ call: Call) -> Bool { false }
   /// Makes the driving thread run `call.runPosted()` soon. Any thread.
-  open func post(_ call: Call) {}
-  /// Makes the values that the hops of a call share. Any thread.
+  open func post(_ call: Call) { mustOverride(()) }
+  /// Makes the values that the hops of a call share. Any thread. By default all hops run on one thread.
   open func newValues() -> CallValues { CallValues() }
   /// Whether the loop belongs to a parent of this process, because this process is a forked child. Any
-  /// thread.
+  /// thread. By default it does not.
   open var isForked: Bool { false }
   /// Whether the calling thread is the driving thread. Any thread.
-  open var isDriving: Bool { true }
+  open var isDriving: Bool { mustOverride(true) }
   /// A number that identifies the calling thread; never 0.
-  open var thread: UInt { 1 }
+  open var thread: UInt { mustOverride(1) }
 }

@@ -2,7 +2,8 @@ import PenstockWire
 import Synchronization
 
 /// Times the callbacks of a channel's calls, and reports those that take long. They are timed only while
-/// somebody gets the reports: otherwise a walk through the hops costs the look at `isOn`, and reads no clock.
+/// somebody gets the reports: otherwise a walk through the hops costs the look at `isOn`, and reads no clock. An
+/// object of this class itself is never on.
 open class CallbackTimes {
   /// How long a callback may take, in nanoseconds, before it is reported.
   public let limit: UInt64
@@ -24,10 +25,10 @@ open class CallbackTimes {
 
   /// Monotonic nanoseconds, which may be some milliseconds old: this clock is cheaper than the exact one. Any
   /// thread.
-  open func clock() -> UInt64 { 0 }
+  open func clock() -> UInt64 { mustOverride(0) }
 
   /// Reports a callback that has returned. Called on the thread that has run the callback.
-  open func report(_ slow: Slow) {}
+  open func report(_ slow: Slow) { mustOverride(()) }
 }
 
 extension Call {

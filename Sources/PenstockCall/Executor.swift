@@ -23,7 +23,7 @@ open class ExecutorJob {
   public init() {}
 
   /// Does the job's work. Called once, on the thread on which the executor runs the job, while no lock is held.
-  open func run() {}
+  open func run() { mustOverride(()) }
 
   /// Runs the job, unless it has run already. An executor calls this function.
   public final func runOnce() {

@@ -10,7 +10,7 @@ open class HopHandle {
 
   public init() {}
 
-  /// This object, if it is a `BoundHop`; nil if it is a `Hop`.
+  /// This object, if it is a `BoundHop`; otherwise nil, as by default.
   open var bound: BoundHop? { nil }
 
   /// The owner of the handle: a `penstock_request` need not belong to a hop.
@@ -22,6 +22,7 @@ open class HopHandle {
     case pick
   }
 
+  /// By default the owner is a hop.
   open var form: Form { .hop }
 
   public enum Referent {
@@ -46,7 +47,7 @@ open class HopHandle {
 }
 
 /// A handle for a hop and an event that waits. Any thread may use it. A subclass overrides the functions that
-/// it offers; the others return `.state`, 0 or nil.
+/// it offers, `event` among them; the others return `.state`, 0 or nil.
 open class BoundHop: HopHandle {
   public final let hop: Hop
 
@@ -55,9 +56,12 @@ open class BoundHop: HopHandle {
   public final override var bound: BoundHop? { self }
 
   /// The kind of the event that waits; `.none` when it waits no longer.
-  open var event: EventKind { .none }
+  open var event: EventKind { mustOverride(.none) }
+  /// The metadata of the event; nil by default.
   open var metadata: Metadata? { nil }
+  /// The message of the event; nil by default.
   open var message: Message? { nil }
+  /// The status of the event; nil by default.
   open var status: Status? { nil }
   open func setMessage(_ fresh: Message) -> Outcome { refuse(.noMessage) }
   /// Ends the wait of the event, with `verdict`.
@@ -66,11 +70,12 @@ open class BoundHop: HopHandle {
   open func end(_ status: Status) -> Outcome { refuse(.ownHandle) }
   /// Lets start go on, and waits for the response. Only an interceptor in the synchronous style can do this.
   open func next() -> Outcome { refuse(.notSynchronous) }
+  /// A ticket for the event; 0 by default: nobody else may end the wait.
   open func takeTicket() -> UInt64 { 0 }
-  /// Called when a user keeps the handle beyond its callback.
+  /// Called when a user keeps the handle beyond its callback. By default any thread may use the handle all the same.
   open func becomeShared() {}
 
-  /// The request of start, where this handle shows it; otherwise nil.
+  /// The request of start, where this handle shows it; otherwise, and by default, nil.
   open var request: Request? { nil }
   open var requestMetadata: Metadata? { request?.metadata }
   open func edit(_ change: (Request) -> Outcome) -> Outcome { refuse(.startOrStatusOnly) }

@@ -193,5 +193,5 @@ open class CallRoute {
   }
 
   /// Makes an attempt on the route's channel for a call; nil: it could not be made. On the driving thread.
-  open func newBelow() -> CallBelow? { nil }
+  open func newBelow() -> CallBelow? { mustOverride(nil) }
 }

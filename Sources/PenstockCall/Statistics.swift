@@ -132,9 +132,9 @@ open class SecurityFacts {
   }
 
   /// How many certificates the peer has shown.
-  open var certificateCount: Int { 0 }
+  open var certificateCount: Int { mustOverride(0) }
   /// The peer's certificates in PEM form, its own first. Any thread. nil: no memory.
-  open func certificates() -> ByteBuffer? { nil }
+  open func certificates() -> ByteBuffer? { mustOverride(nil) }
 }
 
 extension Call {

@@ -25,7 +25,9 @@ open class CallValues {
   public init() {}
 
   /// Locks the values: every use is between `lock` and `unlock`. User code runs only while they are unlocked.
+  /// By default there is no lock: one thread uses the values.
   open func lock() {}
+  /// Undoes `lock`; by default there is nothing to undo.
   open func unlock() {}
 
   /// Adds a user, until `letGo`. Any thread.

@@ -38,7 +38,7 @@ public class RegistrationOwner {
   init() {}
 
   /// Changes the registration `id`. False: the owner has no registration with this number.
-  public func make(_ change: RegistrationChange, of id: UInt64) -> Bool { false }
+  public func make(_ change: RegistrationChange, of id: UInt64) -> Bool { mustOverride(false) }
 }
 
 /// The registered interceptors of this process, each with its number and its owner, until it is finalized.

@@ -1,4 +1,5 @@
 import CMemory
+import PenstockWire
 import Synchronization
 
 /// Work for the driving thread. A subclass carries the data for its work, and overrides `run`.
@@ -32,10 +33,10 @@ open class InboxItem {
   }
 
   /// Does the item's work. Called on the driving thread, which holds no lock.
-  open func run() {}
+  open func run() { mustOverride(()) }
 
   /// Called instead of `run` if the runtime has ended, so that no thread drives it any more. `why`: the
-  /// reason for the runtime's end. Called on any thread, which holds no lock.
+  /// reason for the runtime's end. Called on any thread, which holds no lock. By default nobody waits for the work.
   open func dropped(_ why: Closing) {}
 
   /// Called instead of `run`, on the driving thread of a forked child, for an item that was posted in the
@@ -43,7 +44,7 @@ open class InboxItem {
   open func runInChild() { run() }
 
   /// If the item begins a call, adds that call to `calls`. Called in a forked child for an item that was
-  /// posted in the parent.
+  /// posted in the parent. By default it begins none.
   open func count(_ calls: inout InheritedCalls) {}
 }
 

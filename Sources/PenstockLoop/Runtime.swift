@@ -7,8 +7,9 @@ import Synchronization
 open class TurnEndHandler {
   public init() {}
 
-  open func turnEnded() {}
-  /// Called instead of `turnEnded` if the runtime has ended: releases what the handler keeps for the turn's end.
+  open func turnEnded() { mustOverride(()) }
+  /// Called instead of `turnEnded` if the runtime has ended: releases what the handler keeps for the turn's end; nothing
+  /// by default.
   open func dropped() {}
 }
 

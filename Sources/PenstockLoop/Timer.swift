@@ -1,3 +1,5 @@
+import PenstockWire
+
 /// Work to be done at a given time. Only the driving thread uses a timer. The runtime holds a reference while
 /// the timer is armed.
 open class Timer {
@@ -9,7 +11,7 @@ open class Timer {
   public init() {}
 
   /// Called on the driving thread when the timer is due. The timer is disarmed by then, and may arm itself again.
-  open func fire() {}
+  open func fire() { mustOverride(()) }
 
   fileprivate final func set(_ at: UInt64) { deadline = at }
 }

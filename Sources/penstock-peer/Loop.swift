@@ -12,11 +12,14 @@ class Source {
   fileprivate final var slot = -1
   fileprivate final var isMarked = false
 
+  /// Does nothing by default: the source has no descriptor.
   func ready(_ bits: UInt32) {}
+  /// Does nothing by default: the source arms no timer.
   func timeIsUp(_ now: UInt64) {}
-  /// Called at the end of the turn if the source was marked in it (`Loop.mark`).
+  /// Called at the end of the turn if the source was marked in it (`Loop.mark`). Does nothing by default: it is
+  /// never marked.
   func turnEnds() {}
-  /// Called before the process ends.
+  /// Called before the process ends. Does nothing by default.
   func stop() {}
 }
 

@@ -24,19 +24,19 @@ class ServerConnection: Source {
   }
 
   /// The HTTP version, for the output of `--print-requests`.
-  var version: StaticString { "2" }
-  var isHTTP2: Bool { true }
+  var version: StaticString { mustOverride("") }
+  var isHTTP2: Bool { mustOverride(true) }
 
   /// Called when the call has taken `count` bytes of its input. The client may then send as many bytes more.
-  func consumed(_ call: Call, _ count: Int) {}
+  func consumed(_ call: Call, _ count: Int) { mustOverride(()) }
   /// Sends `fields` as the headers of the answer. Without a body, they are the whole answer.
-  func respond(_ call: Call, hasBody: Bool) {}
+  func respond(_ call: Call, hasBody: Bool) { mustOverride(()) }
   /// Called when the call has output again, after `Call.provide` has returned nothing.
-  func resume(_ call: Call) {}
-  /// Sends `fields` as the trailers.
+  func resume(_ call: Call) { mustOverride(()) }
+  /// Sends `fields` as the trailers. Does nothing by default: no protocol of HTTP/1.1 has trailers here.
   func sendTrailers(_ call: Call) {}
   /// Ends the stream in the middle of the answer, because the answer can't be completed.
-  func abort(_ call: Call) {}
+  func abort(_ call: Call) { mustOverride(()) }
 
   final func release(_ call: Call) {
     if options.printsRequests { call.report() }

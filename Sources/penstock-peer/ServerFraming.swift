@@ -11,8 +11,8 @@ class ServerFraming {
   private final var decoder = MessageDecoder(limit: 0)
 
   /// The name of the protocol, for the output of `--print-requests`.
-  var name: StaticString { "" }
-  /// Whether the answer is sent only when the call has ended.
+  var name: StaticString { mustOverride("") }
+  /// Whether the answer is sent only when the call has ended; by default it is not.
   var isWhole: Bool { false }
 
   /// Prepares for a call whose request headers have arrived, and reads the headers of the protocol. Wrong
@@ -24,8 +24,8 @@ class ServerFraming {
   /// Decodes bytes of the body up to the end of one message. Returns the number of bytes that were used, and
   /// the event.
   func push(_ bytes: ByteView) -> (consumed: Int, event: MessageDecoder.Event) { decoder.push(bytes) }
-  /// Called when the body has ended. Returns a message that only the end of the body completes; nil: no such
-  /// message, or it was returned before.
+  /// Called when the body has ended. Returns a message that only the end of the body completes; nil, as by
+  /// default: no such message, or it was returned before.
   func lastMessage() -> (ByteBuffer, isCompressed: Bool)? { nil }
   /// Whether the body would be cut off if it ended here.
   var isMidMessage: Bool { decoder.isMidMessage }
@@ -34,15 +34,16 @@ class ServerFraming {
 
   /// Adds the headers. `isAlone`: the call has ended without a message, so the headers are the whole answer
   /// if the protocol allows this. Returns whether a body follows.
-  func addHeaders(_ call: Call, to list: FieldList, isAlone: Bool) -> Bool { true }
+  func addHeaders(_ call: Call, to list: FieldList, isAlone: Bool) -> Bool { mustOverride(true) }
   /// Makes the piece of the body for a message. nil: no memory, or the message is too large for the format.
   func piece(_ message: ByteBuffer, compressed: Bool) -> BodyPiece? {
     UInt32(exactly: message.count).map { BodyPiece(compressed: compressed, message, length: $0) }
   }
-  /// Makes the last piece of the body, if the protocol has the status there; nil: it has the status
-  /// elsewhere.
+  /// Makes the last piece of the body, if the protocol has the status there; nil, as by default: it has
+  /// the status elsewhere.
   func lastPiece(_ call: Call) -> BodyPiece? { nil }
-  /// Adds the trailers, if the protocol has the status there. False: the answer has no trailers.
+  /// Adds the trailers, if the protocol has the status there. False, as by default: the
+  /// answer has no trailers.
   func addTrailers(_ call: Call, to list: FieldList) -> Bool { false }
 }
 

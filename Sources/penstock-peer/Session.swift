@@ -13,6 +13,8 @@ final class Session: ServerConnection {
   /// nghttp2's session; nil: the connection is closed.
   private(set) var handle: OpaquePointer?
   private var calls: [Call] = []
+  override var version: StaticString { "2" }
+  override var isHTTP2: Bool { true }
   private var watched = CS_EPOLLIN
   private var hasMoreToRead = false
 

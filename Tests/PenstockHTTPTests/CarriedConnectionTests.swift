@@ -31,6 +31,7 @@ import Testing
     }
     override func streamSends() -> Bool { true }
     override func streamReceives(head: HeaderBlock, endsStream: Bool) { status = Int(head.status) }
+    override func streamReceives(trailers: HeaderBlock) {}
     override func streamReceives(_ bytes: ByteView) -> Int {
       body += bytes
       return bytes.count

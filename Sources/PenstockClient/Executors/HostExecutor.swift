@@ -1,6 +1,7 @@
 public import PenstockCall
 import Synchronization
 import PenstockLoop
+import PenstockWire
 
 /// The object of a penstock_executor handle.
 open class HostExecutor: Executor {
@@ -12,12 +13,13 @@ open class HostExecutor: Executor {
 
   public final var isForked: Bool { Process.isForked(generation) }
 
-  open func submit(_ job: ExecutorJob) -> Bool { false }
+  open func submit(_ job: ExecutorJob) -> Bool { mustOverride(false) }
 
+  /// False by default: the executor's threads are not known.
   open var isOnThisThread: Bool { false }
 
-  /// Called with the user's promise that the executor still runs jobs in a forked child. False: the promise
-  /// is ignored, because an executor of this class needs none.
+  /// Called with the user's promise that the executor still runs jobs in a forked child. False, as by
+  /// default: the promise is ignored, because an executor of this class needs none.
   open func survivesFork() -> Bool { false }
 }
 

@@ -36,7 +36,8 @@ open class HTTP1Owner: TransportConnection {
 
   // MARK: For connections
 
-  /// How requests are written if a proxy forwards each of them; nil: the peer is the server, or a tunnel to it.
+  /// How requests are written if a proxy forwards each of them; nil, as by default: the peer is the server, or
+  /// a tunnel to it.
   open var forwarding: ForwardedRequests? { nil }
   /// Whether connections are kept after an answer.
   open var keepsConnections: Bool { mustOverride(false) }

@@ -17,10 +17,10 @@ public struct HTTP2Limits {
 
 /// The clock of a session, and the round-trip time of its connection.
 class SessionTimes {
-  /// The time in nanoseconds, counted from an arbitrary start. 0: it stands still.
+  /// The time in nanoseconds, counted from an arbitrary start. By default it stands still.
   var now: UInt64 { 0 }
-  /// A uniformly distributed random number.
+  /// A uniformly distributed random number; always 0 by default.
   var random: UInt64 { 0 }
-  /// The round-trip time in nanoseconds; 0: not known.
+  /// The round-trip time in nanoseconds; 0, as by default: not known.
   var roundTrip: UInt64 { 0 }
 }

@@ -62,47 +62,50 @@ open class TransportConnection: ReadyHandler {
   // MARK: For attempts
 
   /// Data about the connection for the statistics of its calls; nil: the connection is not open yet.
-  open var facts: ConnectionFacts? { nil }
+  open var facts: ConnectionFacts? { mustOverride(nil) }
   /// Whether the peer has answered a call on the connection, or has announced that it will still answer some
   /// call.
-  open var hasAnswered: Bool { false }
+  open var hasAnswered: Bool { mustOverride(false) }
   /// The number of further streams that can be opened now. 0 or less: a call has to wait, or to use another
   /// connection.
-  open var slots: Int { 0 }
-  /// Called before a stream may be made. Notices if the peer has ended an idle connection; `slots` is then 0.
+  open var slots: Int { mustOverride(0) }
+  /// Called before a stream may be made. Notices if the peer has ended an idle connection; `slots` is then 0. By default
+  /// this is noticed elsewhere.
   open func look() {}
   /// Makes a stream. The caller has to open it at once.
   open func newStream(_ owner: StreamOwner, sending pieces: consuming PieceQueue) -> TransportStream {
-    TransportStream(owner, sending: pieces)
+    mustOverride(TransportStream(owner, sending: pieces))
   }
 
   /// Copies the figures of the connection for diagnosis; those of each connection, if the object stands for several.
+  /// By default there are none.
   open var views: [ConnectionView] { [] }
 
   // MARK: For a subchannel
 
   /// Sets `hasAnswered` back to false. Called when the only answer so far was to a health check.
-  open func forgetAnswer() {}
+  open func forgetAnswer() { mustOverride(()) }
 
-  /// Ends a wait before a further attempt to connect.
+  /// Ends a wait before a further attempt to connect. By default the connection does not connect by itself.
   open func resetBackoff() {}
 
   /// Takes over the events of the descriptor, and begins to speak HTTP. From now on the connection owns the link,
   /// and the bytes that the connector's steps have left in it. Before this call the connection does not call its
   /// subchannel.
-  open func begin() {}
+  open func begin() { mustOverride(()) }
   /// The reason why the connection accepts no new streams any more; nil: it accepts them.
-  open var leaving: ByteBuffer? { nil }
+  open var leaving: ByteBuffer? { mustOverride(nil) }
   /// Called at the end of the connect timeout. Closes the connection.
-  open func timedOut() {}
+  open func timedOut() { mustOverride(()) }
   /// Accepts no new streams from now on, and closes when the last stream has ended.
-  open func drain() {}
+  open func drain() { mustOverride(()) }
   /// Tells the peer that the connection ends (in HTTP/2 by GOAWAY), and closes it.
-  open func closeGracefully() {}
+  open func closeGracefully() { mustOverride(()) }
   /// Called in a forked child. Closes only the descriptor, and sends nothing.
-  open func closeInChild() {}
+  open func closeInChild() { mustOverride(()) }
 
   // MARK: For the loop
 
+  /// Does nothing by default: the connection watches no descriptor of its own.
   open func ready(_ events: UInt32) {}
 }

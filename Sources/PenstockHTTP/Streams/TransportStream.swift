@@ -11,30 +11,31 @@ import PenstockLoop
 /// inherits from `CallBelow`, because an attempt is both, and a class has only one base class. A stream uses
 /// nothing of `CallBelow`.
 open class StreamOwner: CallBelow {
-  /// Whether this is an attempt of a call, and not a health check.
+  /// Whether this is an attempt of a call, as by default, and not a health check.
   open var isCall: Bool { true }
   /// Called when the stream is about to open. The owner adds the header list to `fields`, and sets
   /// `isDuplex`. False: no memory; the stream ends.
-  open func streamOpens(_ stream: TransportStream, _ fields: FieldList) -> Bool { false }
+  open func streamOpens(_ stream: TransportStream, _ fields: FieldList) -> Bool { mustOverride(false) }
   /// Called when the headers or a part of the body were added to the connection's output. True: the owner
-  /// wants a call of `streamChanged` later. May only record.
+  /// wants a call of `streamChanged` later; it does not by default. May only record.
   open func streamSends() -> Bool { false }
   /// Called with the head of the final response, which is valid during the call. May only record.
-  open func streamReceives(head: HeaderBlock, endsStream: Bool) {}
+  open func streamReceives(head: HeaderBlock, endsStream: Bool) { mustOverride(()) }
   /// Called with the trailers, which are valid during the call. May only record.
-  open func streamReceives(trailers: HeaderBlock) {}
-  /// The space into which the next bytes of the body may be received, before `streamReceives` gets them; nil:
-  /// no such space.
+  open func streamReceives(trailers: HeaderBlock) { mustOverride(()) }
+  /// The space into which the next bytes of the body may be received, before `streamReceives` gets them; nil,
+  /// as by default: no such space.
   open func streamSpace() -> UnsafeMutableRawBufferPointer? { nil }
   /// Called when bytes of the body have arrived. The owner uses as many as it wants now, and returns their
   /// number; the stream keeps the rest. May only record.
-  open func streamReceives(_ bytes: ByteView) -> Int { 0 }
+  open func streamReceives(_ bytes: ByteView) -> Int { mustOverride(0) }
   /// Called when `body`, `end` or `piecesSent` has changed since the last call. The owner checks all three.
-  open func streamChanged(_ stream: TransportStream) {}
+  open func streamChanged(_ stream: TransportStream) { mustOverride(()) }
   /// Called when a stream that was opened without a connection has one now. `facts`: data about it. May only
-  /// record.
+  /// record. By default nobody wants to know.
   open func streamJoins(_ stream: TransportStream, _ facts: ConnectionFacts) {}
-  /// Called when `lacksConnection` of an open stream has changed. May only record.
+  /// Called when `lacksConnection` of an open stream has changed. May only record. By default nobody wants
+  /// to know.
   open func streamWaits(_ stream: TransportStream) {}
 }
 
@@ -77,10 +78,11 @@ open class TransportStream {
     confine(self)
   }
 
-  /// Whether the stream was opened and has no connection yet.
+  /// Whether the stream was opened and has no connection yet. By default a connection makes the stream.
   open var lacksConnection: Bool { false }
 
-  /// Whether the answer can be read reliably only after the whole request was sent, as in HTTP/1.1.
+  /// Whether the answer can be read reliably only after the whole request was sent, as in HTTP/1.1. By default
+  /// both directions are independent.
   open var isHalfDuplex: Bool { false }
 
   /// The status of a bidi call that receives a message before its half-close, although its stream is

@@ -18,13 +18,14 @@ class ConnectStep {
   /// The step after this one; nil: HTTP begins after this step.
   final var next: ConnectStep?
   /// The words that name the step in an error text, such as " during the TLS handshake".
-  var during: StaticString { "" }
+  var during: StaticString { mustOverride("") }
 
   /// Begins the step. `link.input` may already have bytes.
   func begin(_ link: Link) -> Outcome { take(link) }
   /// Called when more bytes are in `link.input`. Bytes that the step leaves there are input of the next step.
-  func take(_ link: Link) -> Outcome { .done }
-  /// Adds to `text` a likely reason why the peer has closed the connection during this step.
+  func take(_ link: Link) -> Outcome { mustOverride(.failed(ByteBuffer())) }
+  /// Adds to `text` a likely reason why the peer has closed the connection during this step. By
+  /// default none is known.
   func guess(_ text: ByteBuffer) {}
 }
 

@@ -23,12 +23,12 @@ protocol ResolverCompletion: AnyObject {
 class Resolver {
   /// Asks for the addresses. The completion is called once, perhaps within this call, unless `stop` is called
   /// first.
-  func start(_ completion: any ResolverCompletion) {}
-  /// Ends the look-up. The completion is not called any more.
+  func start(_ completion: any ResolverCompletion) { mustOverride(()) }
+  /// Ends the look-up. The completion is not called any more. By default no look-up outlasts `start`.
   func stop() {}
-  /// Called when no addresses are wanted before the next `start`.
+  /// Called when no addresses are wanted before the next `start`. Does nothing by default.
   func rest() {}
-  /// Called when the channel is closed, or has got another resolver.
+  /// Called when the channel is closed, or has got another resolver. Does nothing by default.
   func close() {}
 
   static func make(_ location: Target.Location, services: ByteBuffer?, _ runtime: Runtime) -> Resolver {

@@ -27,7 +27,8 @@ class Coder {
     mustOverride(Moved(used: 0, made: 0, state: .malformed))
   }
 
-  /// Called when the output is complete and there is more input. False: the format has no more.
+  /// Called when the output is complete and there is more input. False, as by default: the
+  /// format has no more.
   func nextPart() -> Bool { false }
 }
 

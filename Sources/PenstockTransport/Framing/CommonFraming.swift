@@ -59,7 +59,7 @@ class CommonFraming: Framing {
   /// The first part of the content-type. The name of the messages' encoding, such as "proto", follows it.
   var typeStart: StaticString { "application/grpc+" }
 
-  /// The name of the messages' encoding; nil: the usual one, "proto".
+  /// The name of the messages' encoding; nil: the usual one, "proto", as by default.
   var subtype: ByteView? { nil }
 
   /// The indices of the common fields that contain the user agent.
@@ -69,8 +69,8 @@ class CommonFraming: Framing {
   /// content-type, accepted compressions, user agent, and perhaps others.
   func addCommon(_ defaults: RequestDefaults, to fields: FieldList) -> Bool { mustOverride(false) }
 
-  /// Whether the protocol itself uses the header field `name`, so that metadata can't have it.
-  /// `HeaderRules.isReserved` has the names that no protocol permits.
+  /// Whether the protocol itself uses the header field `name`, so that metadata can't have it. By default it has
+  /// none. `HeaderRules.isReserved` has the names that no protocol permits.
   func isOwn(_ name: ByteView) -> Bool { false }
 
   /// The code for an answer with this HTTP status, and without a status of the protocol.
@@ -78,6 +78,7 @@ class CommonFraming: Framing {
   /// Whether the content-type of an answer belongs to this protocol.
   func fit(_ type: ByteView?) -> ContentType.Fit { mustOverride(.foreign) }
   /// Whether the content-type is the protocol's usual one. A usual content-type is not added to the metadata.
+  /// By default every one that fits is usual.
   func isUsual(_ type: ByteView) -> Bool { true }
   /// The status in the head of an answer. `isAll`: the head is the whole answer. nil: the head has no status.
   func status(inHead fields: Metadata, isAll: Bool) -> Status? {

@@ -83,14 +83,15 @@ class Framing {
   /// next turn does the next slice.
   final var isBusy = false
   func proceed() -> BodyStep { mustOverride(.needsMore) }
-  /// The timer that the attempt disarms when it ends; nil: the framing has none.
+  /// The timer that the attempt disarms when it ends; nil, as by default: the framing has none.
   var timer: ChannelTimer? { nil }
   /// Whether the attempt has to call `bodyEnds` when the stream has ended.
   final var hearsEnd = false
   /// Returns the last step of a body whose own bytes do not mark its end. Called once if `hearsEnd`, when the
   /// stream has ended without an error and `decode` has used the whole body.
   func bodyEnds() -> BodyStep { mustOverride(.needsMore) }
-  /// The status that the trailers in `block` contain; nil: the protocol has the status elsewhere.
+  /// The status that the trailers in `block` contain; nil, as by default: the protocol has the
+  /// status elsewhere.
   func status(ofTrailers block: HeaderBlock) -> Status? { nil }
   /// The status of a stream that has ended, after `decode` has used the whole body. `trailers`: the status
   /// from the trailers, or from the body in protocols that have it there.
@@ -101,14 +102,16 @@ class Framing {
   // MARK: Reading ahead
 
   /// The space within the unfinished message into which its next bytes may be received, before `decode` gets
-  /// them; nil: no such space.
+  /// them; nil, as by default: no such space.
   func space() -> UnsafeMutableRawBufferPointer? { nil }
   /// Whether `bytes` begin with a whole message. False also if an earlier message is unfinished.
+  /// By default nothing is read ahead.
   func beginsWithMessage(_ bytes: ByteView) -> Bool { false }
-  /// Whether `bytes` begin with the whole last frame, uncompressed. It is read even without demand.
+  /// Whether `bytes` begin with the whole last frame, uncompressed. It is read even without demand. By default
+  /// no frame is the last.
   func beginsWithLast(_ bytes: ByteView) -> Bool { false }
   /// Whether `bytes` begin with two whole messages, and the first message is not compressed and has at most
-  /// `limit` bytes.
+  /// `limit` bytes. By default nothing is read ahead.
   func beginsWithTwo(_ bytes: ByteView, limit: Int) -> Bool { false }
 }
 

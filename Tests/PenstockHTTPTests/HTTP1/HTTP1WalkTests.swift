@@ -56,6 +56,9 @@ import Testing
         && fields.add(":authority", "x")
     }
     override func streamSends() -> Bool { true }
+    override func streamReceives(head: HeaderBlock, endsStream: Bool) {}
+    override func streamReceives(trailers: HeaderBlock) {}
+    override func streamReceives(_ bytes: ByteView) -> Int { 0 }
     override func streamChanged(_ stream: TransportStream) {
       if stream.end != nil { hasEnd = true }
     }

@@ -24,6 +24,10 @@ import Testing
       fields.add(":method", "POST") && fields.add(":path", "/a.B/C")
     }
 
+    override func streamReceives(head: HeaderBlock, endsStream: Bool) {}
+    override func streamReceives(trailers: HeaderBlock) {}
+    override func streamChanged(_ stream: TransportStream) {}
+
     override func streamSpace() -> UnsafeMutableRawBufferPointer? {
       count < memory.count ? UnsafeMutableRawBufferPointer(rebasing: memory[count...]) : nil
     }

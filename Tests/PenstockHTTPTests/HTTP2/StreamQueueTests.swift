@@ -162,6 +162,10 @@ extension SessionTests {
       opens && fields.add(":method", "POST") && fields.add(":scheme", "http") && fields.add(":path", "/a.B/C")
         && fields.add(":authority", "x")
     }
+    override func streamReceives(head: HeaderBlock, endsStream: Bool) {}
+    override func streamReceives(trailers: HeaderBlock) {}
+    override func streamReceives(_ bytes: ByteView) -> Int { 0 }
+    override func streamChanged(_ stream: TransportStream) {}
   }
 
   private func send(_ size: Int, on stream: HTTP2Stream) {

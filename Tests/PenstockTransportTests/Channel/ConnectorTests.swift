@@ -174,6 +174,7 @@ import Testing
   @Test func namesThatNeverCome() throws {
     final class Silent: Resolver {
       var isStopped = false
+      override func start(_ completion: any ResolverCompletion) {}
       override func stop() { isStopped = true }
     }
     let silent = Silent()

@@ -58,6 +58,11 @@ import Testing
       framing().requestHeaders(request, defaults, now: 0, into: fields)
     }
 
+    override func streamReceives(head: HeaderBlock, endsStream: Bool) {}
+    override func streamReceives(trailers: HeaderBlock) {}
+    override func streamReceives(_ bytes: ByteView) -> Int { 0 }
+    override func streamChanged(_ stream: TransportStream) {}
+
     func framing() -> Framing { GRPCFraming(compression: compression, maxReceiveBytes: 100) }
 
     /// The fields that the peer must decode.

@@ -14,6 +14,7 @@ import Testing
 /// A connection for one call, without a network: the test acts as the peer.
 final class MemoryConnection: TransportConnection {
   private(set) var stream: MemoryStream?
+  override var facts: ConnectionFacts? { nil }
 
   override func newStream(_ owner: StreamOwner, sending pieces: consuming PieceQueue) -> TransportStream {
     #expect(stream == nil, "a second call on the connection")
@@ -100,7 +101,9 @@ final class MemoryStream: TransportStream {
 /// If a scenario breaks a law, it stops in the middle and its calls never end. `clear` then releases their
 /// attempts.
 final class MemoryChannel {
-  private final class Nobody: Resolver {}
+  private final class Nobody: Resolver {
+    override func start(_ completion: any ResolverCompletion) {}
+  }
 
   let runtime = makeRuntime(.host)
   let core: ChannelCore

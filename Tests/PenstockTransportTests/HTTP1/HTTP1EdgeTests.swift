@@ -195,7 +195,10 @@ import Testing
       let other = HTTP1Pool.make(Link(socket, copies: false, core.runtime), bytes("peer"), core, subchannel)
     else { return #expect(Bool(false)) }
     other.begin()
-    let stream = other.newStream(StreamOwner(), sending: PieceQueue())
+    final class Nobody: StreamOwner {
+      override func streamChanged(_ stream: TransportStream) {}
+    }
+    let stream = other.newStream(Nobody(), sending: PieceQueue())
     stream.open()
     other.drain()
     stream.leave(.cancelled)
