@@ -15,9 +15,6 @@ from routes import ALL, CONNECT, GET, GRPC, TEXT, WEB, Nginx, Pyvoy, Translating
 # Envoy's filters do not know JSON, and not grpcio's reports about compression. The server sees Envoy's address as the
 # client's.
 TRANSLATED = frozenset({"streams", "up", "empty", "state", "translates", "resets"})
-# Envoy decodes the bytes that have arrived as one base64 text. So the padded messages of a bidi call over HTTP/2 have to
-# arrive one at a time.
-AS_TEXT = TRANSLATED - {"up"}
 # WSGI applications get the whole request before they answer, and are not told that a call was cancelled.
 WSGI = frozenset({"json", "gzip", "headers first"}) | GET
 
@@ -110,8 +107,8 @@ class Connect:
                 route("envoy grpc-web tls", tls, WEB, "", two, tls=self.roots),
                 route("envoy grpc-web h1 tls", tls, WEB, "1.1", one, tls=self.roots),
                 route("envoy grpc-web-text h1", plain, TEXT, "1.1", one),
-                route("envoy grpc-web-text h2c", plain, TEXT, "2", over("2", AS_TEXT) | {"heavy", "thousand"}),
-                route("envoy grpc-web-text tls", tls, TEXT, "", over("2", AS_TEXT), tls=self.roots),
+                route("envoy grpc-web-text h2c", plain, TEXT, "2", two | {"heavy", "thousand"}),
+                route("envoy grpc-web-text tls", tls, TEXT, "", two, tls=self.roots),
                 route("envoy connect h1", plain, CONNECT, "1.1", one | GET | {"bridge"}),
                 route("envoy connect h2c", plain, CONNECT, "2", two | GET | {"bridge"}),
                 route("envoy connect tls", tls, CONNECT, "", two | GET | {"bridge"}, tls=self.roots))

@@ -122,7 +122,7 @@ extension HTTP2Session {
   static let readBody: nghttp2_data_source_read_callback = { _, _, _, length, flags, source, _ in
     guard let flags, let source else { return Int(NGHTTP2_ERR_CALLBACK_FAILURE.rawValue) }
     return Unmanaged<HTTP2Stream>.fromOpaque(source.pointee.ptr)._withUnsafeGuaranteedRef { stream in
-      let count = min(length, stream.bytesToSend)
+      let count = stream.bytesOfFrame(length)
       let isLast = stream.endsAfterPieces && count == stream.bytesToSend
       // The owner has left the stream, so no byte is left to send.
       if count == 0 && !isLast { return Int(NGHTTP2_ERR_DEFERRED.rawValue) }

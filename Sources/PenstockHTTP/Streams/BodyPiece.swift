@@ -5,17 +5,28 @@ import PenstockLoop
 /// and does not change, because a retry may send it again.
 public struct BodyPiece {
   /// The prefix in one number. The lowest byte is the first byte of the prefix. The highest byte is the
-  /// number of bytes in the prefix.
+  /// number of bytes in the prefix, and `restBit`.
   private let prefix: UInt64
   public let bytes: ByteBuffer
 
-  private var prefixSize: Int { Int(prefix >> 56) }
+  private static let restBit: UInt64 = 1 << 63
+
+  private var prefixSize: Int { Int(prefix >> 56 & 7) }
   public var count: Int { prefixSize + bytes.count }
+  /// Whether this is the end of a message whose other bytes were a piece before it. A DATA frame of HTTP/2 ends with it,
+  /// and it does not count as a message.
+  public var isRest: Bool { prefix & BodyPiece.restBit != 0 }
 
   /// Makes a piece. `prefix`: the `size` bytes of the prefix (at most 7) as a number, whose lowest byte is
   /// the first byte.
   public init(prefix: UInt64 = 0, size: Int = 0, _ bytes: ByteBuffer) {
     self.prefix = prefix | UInt64(size) << 56
+    self.bytes = bytes
+  }
+
+  /// Makes a piece of the end of a message (`isRest`).
+  public init(rest bytes: ByteBuffer) {
+    prefix = BodyPiece.restBit
     self.bytes = bytes
   }
 
@@ -45,15 +56,30 @@ public struct PieceQueue {
   /// The number of bytes of all pieces that were not moved to the output yet.
   public private(set) var bytes = 0
   private var next: UInt8 = 0
+  /// Whether one of the pieces may be a rest.
+  private var hasRests = false
 
   public init() {}
 
   public mutating func append(_ piece: consuming BodyPiece) {
     bytes += piece.count
+    if piece.isRest { hasRests = true }
     if first == nil { first = consume piece } else { rest.append(consume piece) }
   }
 
-  /// Moves the next `count` bytes to `out`. The queue must have that many. Returns the number of pieces that
+  /// The number of bytes that the next frame has, at most `most`: those up to the first rest, and with it.
+  public func bytesOfFrame(_ most: Int) -> Int {
+    guard hasRests else { return min(most, bytes) }
+    var count = -offset
+    for index in -1..<rest.count - Int(next) where count < most {
+      guard let piece = index < 0 ? first : rest[Int(next) + index] else { continue }
+      count += piece.count
+      if piece.isRest { break }
+    }
+    return min(most, count)
+  }
+
+  /// Moves the next `count` bytes to `out`. The queue must have that many. Returns the number of messages that
   /// are moved completely; nil: no memory.
   public mutating func move(_ count: Int, into out: SendQueue) -> Int? {
     var left = count
@@ -64,8 +90,8 @@ public struct PieceQueue {
       left -= part
       offset += part
       if offset == whole {
+        if first?.isRest == false { through += 1 }
         removeFirst()
-        through += 1
       }
     }
     bytes -= count - left
@@ -95,6 +121,7 @@ public struct PieceQueue {
     next = 0
     offset = 0
     bytes = 0
+    hasRests = false
   }
 
   public func forEach(_ body: (BodyPiece) -> Void) {

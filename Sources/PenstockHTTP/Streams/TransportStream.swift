@@ -117,6 +117,8 @@ open class TransportStream {
   // MARK: Outbound
 
   final var bytesToSend: Int { pieces.bytes }
+  /// How many of these bytes the next DATA frame has, at most `most`.
+  final func bytesOfFrame(_ most: Int) -> Int { pieces.bytesOfFrame(most) }
 
   public final func append(_ piece: BodyPiece) { pieces.append(piece) }
 

@@ -9,6 +9,7 @@ extension Attempt {
   /// Reads the first bytes of the answer for `status`, which then ends the call. A server that does not send them is
   /// not awaited for long.
   func takeForeign(_ status: Status) {
+    disarm()
     let foreign = ForeignFraming(status, ChannelTimer(.page(.passUnretained(self))))
     framing = foreign
     core.runtime.arm(foreign.patience, at: Time.after(Limits.foreignBodyNanoseconds, core.runtime.now))

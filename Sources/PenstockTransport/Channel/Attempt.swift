@@ -121,9 +121,10 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     }
     guard let framed = borrow(framing, { $0.encode(message) }) else { return }
     send(framed, call)
+    keepRest()
   }
 
-  private func send(_ framed: consuming FramedMessage, _ call: Unmanaged<Call>) {
+  func send(_ framed: consuming FramedMessage, _ call: Unmanaged<Call>) {
     switch consume framed {
     case .failed(let status): failSoon(status)
     case .later: core.work.scheduleLater(self)
@@ -142,6 +143,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     guard let call, let framing, !answer.hasFailed else { return }
     withCore { $0.runtime.mark.isStale = true }
     send(framing.encodeNext(), call)
+    keepRest()
     if framing.isPacking {
       core.work.scheduleLater(self)
     } else if request == .closing {
@@ -262,7 +264,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   }
 
   func runInTurn() {
-    if isPacking { pack() }
+    if isPacking { pack() } else { sendRestInTurn() }
     if call != nil, let framing, framing.isBusy { take(framing.proceed()) }
     proceed()
   }
@@ -340,7 +342,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   private func leave(_ why: Leave) {
     if borrow(stream, { $0.leave(why) }) == nil { withCore { $0.forgetWaiting() } }
     answer.drop()
-    if answer.readsStatus, let timer = framing?.timer { core.runtime.disarm(timer) }
+    disarm()
     pieces.removeAll()
     withCore { $0.end(self) }
   }

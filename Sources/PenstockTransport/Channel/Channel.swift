@@ -75,8 +75,7 @@ public final class Channel: @unchecked Sendable {
     let privacy = context != nil ? Privacy.tls : parsed.isUnix ? .local : .cleartext
     let defaults = RequestDefaults(
       privacy: privacy, authority: options.authority ?? parsed.authority, userAgent: agent, rpc: options.rpc,
-      prefix: parsed.prefix, mostURLBytes: options.mostURLBytes,
-      isHalfDuplex: options.isHTTP1(withTLS: context != nil), acceptsZstd: options.acceptsZstd)
+      prefix: parsed.prefix, mostURLBytes: options.mostURLBytes, acceptsZstd: options.acceptsZstd)
     let proxy: Proxy?
     switch options.proxy(for: parsed, hasTLS: context != nil) {
     case .failed(let words): return .failed(SetupFailure("proxy", words))

@@ -18,14 +18,6 @@ public struct ChannelOptions {
   public var http = HTTPChoice.auto
   /// The wanted HTTP version. With gRPC, `auto` means HTTP/2.
   var wantedHTTP: HTTPChoice { rpc.needsHTTP2 && http == .auto ? .http2 : http }
-  /// Whether every connection uses HTTP/1.1. If not, the server may choose the version, by ALPN.
-  func isHTTP1(withTLS: Bool) -> Bool {
-    switch wantedHTTP {
-    case .auto: !withTLS
-    case .http1: true
-    case .http2: false
-    }
-  }
   /// The longest path of a GET request in bytes, with its query. A call with a longer path is sent as a POST.
   public var mostURLBytes = 8192
   /// The most connections of HTTP/1.1 to one address.

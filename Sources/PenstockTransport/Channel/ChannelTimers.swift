@@ -12,6 +12,8 @@ final class ChannelTimer: Timer {
     case ask(Unmanaged<HealthCheck>)
     /// Ends the wait for the first bytes of an answer that belongs to no RPC.
     case page(Unmanaged<Attempt>)
+    /// Ends the wait of a message's last bytes for what comes behind them.
+    case send(Unmanaged<Attempt>)
   }
 
   private let work: Work
@@ -24,6 +26,7 @@ final class ChannelTimer: Timer {
     case .rest(let core): core.takeUnretainedValue().mayRest(self)
     case .ask(let check): check.takeUnretainedValue().timeIsUp()
     case .page(let attempt): attempt.takeUnretainedValue().pageIsLate()
+    case .send(let attempt): attempt.takeUnretainedValue().sendRest()
     }
   }
 }

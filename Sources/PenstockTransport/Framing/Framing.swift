@@ -28,7 +28,7 @@ class Framings {
 ///
 /// It is a class, and not a protocol, so that a reference can be borrowed without reference counting. A
 /// function with `mustOverride` is needed by each framing, or by each that lets it be called (`rest`,
-/// `isBusy`, `hearsEnd`); the others have a default here.
+/// `sendsRest`, `isBusy`, `hearsEnd`); the others have a default here.
 class Framing {
   /// The moment when a request's headers can be made.
   enum Opening: Equatable {
@@ -69,6 +69,13 @@ class Framing {
   func encodeNext() -> FramedMessage { mustOverride(.later) }
   /// Returns the last piece of the body. Called at the half-close if `rest` is `bytes`.
   func lastPiece() -> FramedMessage { mustOverride(.later) }
+  /// Whether the attempt sends `lastPiece` before the half-close, too, if nothing comes behind: the server may need the
+  /// whole message for its answer.
+  final var sendsRest = false
+  /// Whether the attempt may wait a while for what comes behind, if `sendsRest`.
+  var mayWaitWithRest: Bool { mustOverride(false) }
+  /// Keeps the timer for that wait as `timer`.
+  func keep(_ timer: ChannelTimer) { mustOverride(()) }
 
   // MARK: Response
 

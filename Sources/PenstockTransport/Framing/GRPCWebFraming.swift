@@ -9,10 +9,14 @@ import PenstockHTTP
 final class GRPCWebFraming: CommonFraming {
   private let labels: RequestLabels?
   private let isText: Bool
-  /// Whether each request message in base64 ends with padding, so that the server can decode it at once. In
-  /// other calls only the body ends with padding, because some servers, such as Envoy, refuse padding in the
-  /// middle of the bytes that they have received.
+  /// Whether each request message in base64 ends with padding, because only one is sent. In other calls only the body
+  /// ends with padding where that is possible, because some servers refuse padding in the middle of the bytes that they
+  /// have received.
   private let padsEach: Bool
+  /// The timer of the attempt, which pads the last bytes so far of a bidi call if nothing comes behind them soon.
+  private var padding: ChannelTimer?
+  /// Whether a part of the answer's body has come since the last padding.
+  private var isAnswered = false
   /// The last bytes of the request so far, at most two, which are not a whole group of base64.
   private lazy var left = ByteBuffer()
   /// The large message that is being encoded in base64, and the messages behind it: the prefix of each
@@ -36,11 +40,12 @@ final class GRPCWebFraming: CommonFraming {
   init(_ request: Request, _ defaults: RequestDefaults, isText: Bool) {
     labels = request.labels
     self.isText = isText
-    padsEach = request.kind.sendsOne || request.kind == .bidi && !defaults.isHalfDuplex
+    padsEach = request.kind.sendsOne
     super.init(
       request.settings.compression, request.settings.compressionUse,
       maxReceiveBytes: request.settings.maxReceiveBytes,
       lastFlag: GRPCWebFraming.trailersFlag, isPrefixed: !isText)
+    sendsRest = isText && request.kind == .bidi
   }
 
   // MARK: Request
@@ -126,8 +131,15 @@ final class GRPCWebFraming: CommonFraming {
 
   override func lastPiece() -> FramedMessage {
     rest = .nothing
-    return pad(ByteBuffer())
+    isAnswered = false
+    let out = ByteBuffer()
+    return addLeft(to: out) ? .piece(BodyPiece(rest: out)) : noMemory()
   }
+
+  /// While the peer answers, each message is padded at once. Otherwise others may come behind it in the same piece.
+  override var mayWaitWithRest: Bool { !isAnswered }
+  override var timer: ChannelTimer? { padding }
+  override func keep(_ timer: ChannelTimer) { padding = timer }
 
   /// Adds the whole groups of `left` and `bytes` to `out`, in base64. `left` gets the other bytes.
   private func add(_ bytes: ByteView, to out: ByteBuffer) -> Bool {
@@ -191,7 +203,8 @@ final class GRPCWebFraming: CommonFraming {
   override func isUsual(_ given: ByteView) -> Bool { bytesEqual(given, type) }
 
   override func decode(_ bytes: ByteView) -> (consumed: Int, step: BodyStep) {
-    base64 == nil ? super.decode(bytes) : decodeText(bytes)
+    isAnswered = true
+    return base64 == nil ? super.decode(bytes) : decodeText(bytes)
   }
 
   override func space() -> UnsafeMutableRawBufferPointer? { base64 == nil ? super.space() : nil }

@@ -14,8 +14,6 @@ final class RequestDefaults {
   let prefix: ByteBuffer?
   /// The most bytes of a GET request's path and query, without `prefix`.
   let mostQueryBytes: Int
-  /// Whether all connections of the channel are half-duplex, because its options allow only HTTP/1.1.
-  let isHalfDuplex: Bool
   /// Whether answers may be compressed by zstd.
   let acceptsZstd: Bool
   /// The owner of the common header fields of Connect's unary calls. This `RequestDefaults` owns the common
@@ -28,7 +26,7 @@ final class RequestDefaults {
   init(
     privacy: Privacy, authority: ByteBuffer, userAgent: ByteBuffer, framings: Framings = Framings(),
     rpc: RPCProtocol = .grpc, prefix: ByteBuffer? = nil, mostURLBytes: Int = 0,
-    isHalfDuplex: Bool = false, acceptsZstd: Bool = false
+    acceptsZstd: Bool = false
   ) {
     self.privacy = privacy
     self.authority = authority
@@ -37,7 +35,6 @@ final class RequestDefaults {
     self.rpc = rpc
     self.prefix = prefix
     mostQueryBytes = mostURLBytes - (prefix?.count ?? 0)
-    self.isHalfDuplex = isHalfDuplex
     self.acceptsZstd = acceptsZstd
   }
 }

@@ -133,12 +133,10 @@ func aRequest(
   return request
 }
 
-func someDefaults(
-  _ rpc: RPCProtocol, prefix: String? = nil, mostURLBytes: Int = 8192, isHalfDuplex: Bool = false
-) -> RequestDefaults {
+func someDefaults(_ rpc: RPCProtocol, prefix: String? = nil, mostURLBytes: Int = 8192) -> RequestDefaults {
   RequestDefaults(
     privacy: .tls, authority: bytes("host:1"), userAgent: bytes("penstock/1"), rpc: rpc,
-    prefix: prefix.map { bytes($0) }, mostURLBytes: mostURLBytes, isHalfDuplex: isHalfDuplex)
+    prefix: prefix.map { bytes($0) }, mostURLBytes: mostURLBytes)
 }
 
 /// Returns the header list of a request, one line for each field.
