@@ -11,25 +11,48 @@ struct JSONReader {
 
   let value: Value
   let path: ByteBuffer
+  /// Keeps `value`.
+  private let piece: JSONPiece
+  /// The text of a large object or array, whose members are parsed part by part; `value` is then an empty one. nil: `value`
+  /// has all members.
+  private let text: ByteView?
 
-  /// Parses `text`, calls `body` with the outermost value, and then frees that value.
+  private init(_ value: Value, _ path: ByteBuffer, _ piece: JSONPiece, _ text: ByteView? = nil) {
+    self.value = value
+    self.path = path
+    self.piece = piece
+    self.text = text
+  }
+
+  /// Makes the reader of a large object or array; nil: no memory.
+  private init?(large text: ByteView, _ path: ByteBuffer) {
+    guard let root = text.first == 0x5b ? json_array() : json_object() else { return nil }
+    self.init(root, path, JSONPiece(root), text)
+  }
+
+  /// Parses `text`, and calls `body` with the outermost value, which is valid during the call.
   static func parse(_ text: ByteView, _ body: (JSONReader) -> Failure?) -> Failure? {
-    var failure: Failure?
-    guard let root = load(text, &failure) else { return failure }
-    defer { json_decref(root) }
     guard let path = ByteBuffer(copying: ("$" as StaticString).bytes) else {
       return Failure(.noMemory, "no memory")
     }
-    return body(JSONReader(value: root, path: path))
+    var failure: Failure?
+    if let (position, words) = JSONPath.tooMuch(text) { return refusal(text, position, words) }
+    // A malformed text is parsed as a whole, because only that finds the words for the fault.
+    if text.count > JSONPieces.largeText, let whole = JSONPieces.container(text),
+      JSONPieces.areWellFormed(whole), let reader = JSONReader(large: whole, path)
+    {
+      return body(reader)
+    }
+    guard let root = load(text, &failure) else { return failure }
+    return body(JSONReader(root, path, JSONPiece(root)))
+  }
+
+  private static func refusal(_ text: ByteView, _ position: Int, _ words: StaticString) -> Failure {
+    let path = JSONPath.path(in: text, at: position, withOpenKey: false)
+    return Failure(.invalidJSON, ("JSON at " as StaticString).bytes, path.view, words.bytes, path: path)
   }
 
   private static func load(_ text: ByteView, _ failure: inout Failure?) -> Value? {
-    if let (position, words) = JSONPath.tooMuch(text) {
-      let path = JSONPath.path(in: text, at: position, withOpenKey: false)
-      failure = Failure(
-        .invalidJSON, ("JSON at " as StaticString).bytes, path.view, words.bytes, path: path)
-      return nil
-    }
     var error = json_error_t()
     var isShort = false
     let root = penstock_json_load(
@@ -129,46 +152,148 @@ struct JSONReader {
   var isObject: Bool { value.pointee.type == JSON_OBJECT }
 
   /// Calls `body` for each member of the object. For a key that it does not know, `body` returns
-  /// `member.unknown`.
+  /// `member.unknown`. The bytes of a string are valid as long as the reader of it.
   func members(_ body: (_ key: ByteView, _ member: JSONReader) -> Failure?) -> Failure? {
     guard isObject else { return fail("an object") }
-    var cursor = json_object_iter(value)
-    while let at = cursor {
-      guard let name = json_object_iter_key(at), let member = json_object_iter_value(at) else { break }
-      let key = ByteView(start: name, count: json_object_iter_key_len(at))
-      guard let longer = ByteBuffer(copying: path.view), longer.append("."), longer.append(key) else {
-        return Failure(.noMemory, "no memory")
+    guard let text else { return members(of: piece, value, body) }
+    return parts(of: text) { part in
+      switch part {
+      case .few(let piece): return members(of: piece, piece.root, body)
+      case .large(let key, let text):
+        guard let key, let longer = path(to: key.text), let member = JSONReader(large: text, longer) else {
+          return Failure(.noMemory, "no memory")
+        }
+        return withExtendedLifetime(key) { body(key.text, member) }
       }
-      if let failure = body(key, JSONReader(value: member, path: longer)) { return failure }
-      cursor = json_object_iter_next(value, at)
     }
-    return nil
+  }
+
+  private func members(
+    of piece: JSONPiece, _ object: Value, _ body: (_ key: ByteView, _ member: JSONReader) -> Failure?
+  ) -> Failure? {
+    withExtendedLifetime(piece) {
+      var cursor = json_object_iter(object)
+      while let at = cursor {
+        guard let name = json_object_iter_key(at), let member = json_object_iter_value(at) else { break }
+        let key = ByteView(start: name, count: json_object_iter_key_len(at))
+        guard let longer = path(to: key) else { return Failure(.noMemory, "no memory") }
+        if let failure = body(key, JSONReader(member, longer, piece)) { return failure }
+        cursor = json_object_iter_next(object, at)
+      }
+      return nil
+    }
+  }
+
+  /// Calls `body` for each part of the text of an object or array.
+  private func parts(of text: ByteView, _ body: (JSONPieces.Part) -> Failure?) -> Failure? {
+    var pieces = JSONPieces(text)
+    while let part = pieces.next() {
+      if let failure = body(part) { return failure }
+    }
+    // The text is known to be well formed.
+    return pieces.isBroken ? Failure(.noMemory, "no memory") : nil
+  }
+
+  private func path(to key: ByteView) -> ByteBuffer? {
+    let longer = ByteBuffer(copying: path.view)
+    return longer.flatMap { $0.append(".") && $0.append(key) ? $0 : nil }
   }
 
   /// The member called `key`; nil: there is none. If there is no memory for the member's path, the path is
   /// cut short.
   func member(_ key: StaticString) -> JSONReader? {
-    guard isObject, let member = json_object_get(value, cString(key)) else { return nil }
+    guard isObject else { return nil }
+    if text != nil {
+      var found: JSONReader?
+      _ = members { name, member in
+        if bytesEqual(name, key) { found = member }
+        return nil
+      }
+      return found
+    }
+    guard let member = json_object_get(value, cString(key)) else { return nil }
     let longer = ByteBuffer()
     _ = longer.append(path.view) && longer.append(".") && longer.append(key)
-    return JSONReader(value: member, path: longer)
+    return JSONReader(member, longer, piece)
+  }
+
+  /// The number of members of an object or array; 0: it is neither.
+  var count: Int {
+    guard let text else { return isObject ? json_object_size(value) : json_array_size(value) }
+    var count = 0
+    _ = parts(of: text) { part in
+      switch part {
+      case .few(let piece):
+        count += withExtendedLifetime(piece) {
+          isObject ? json_object_size(piece.root) : json_array_size(piece.root)
+        }
+      case .large: count += 1
+      }
+      return nil
+    }
+    return count
+  }
+
+  /// The value with all its members; nil: no memory. The caller owns the reference to it.
+  func whole() -> Value? {
+    guard let text else { return json_incref(value) }
+    var failure: Failure?
+    return JSONReader.load(text, &failure)
   }
 
   var unknown: Failure { fail(because: ("unknown key" as StaticString).bytes) }
 
   func elements(_ body: (JSONReader) -> Failure?) -> Failure? {
     guard value.pointee.type == JSON_ARRAY else { return fail("an array") }
-    for index in 0..<json_array_size(value) {
-      guard let element = json_array_get(value, index), let longer = ByteBuffer(copying: path.view),
-        longer.append("["), appendDecimal(UInt64(index), to: longer), longer.append("]")
-      else { return Failure(.noMemory, "no memory") }
-      if let failure = body(JSONReader(value: element, path: longer)) { return failure }
+    guard let text else { return elements(of: piece, value, from: 0, body) }
+    var index = 0
+    return parts(of: text) { part in
+      switch part {
+      case .few(let piece):
+        defer { index += json_array_size(piece.root) }
+        return elements(of: piece, piece.root, from: index, body)
+      case .large(_, let text):
+        defer { index += 1 }
+        guard let longer = path(toElement: index), let element = JSONReader(large: text, longer) else {
+          return Failure(.noMemory, "no memory")
+        }
+        return body(element)
+      }
+    }
+  }
+
+  private func elements(
+    of piece: JSONPiece, _ array: Value, from first: Int, _ body: (JSONReader) -> Failure?
+  ) -> Failure? {
+    for index in 0..<json_array_size(array) {
+      guard let element = json_array_get(array, index), let longer = path(toElement: first + index) else {
+        return Failure(.noMemory, "no memory")
+      }
+      if let failure = body(JSONReader(element, longer, piece)) { return failure }
     }
     return nil
   }
 
-  /// The bytes of a string, which are valid as long as the outermost value exists; nil if the value is not a
-  /// string.
+  private func path(toElement index: Int) -> ByteBuffer? {
+    guard let longer = ByteBuffer(copying: path.view), longer.append("["),
+      appendDecimal(UInt64(index), to: longer), longer.append("]")
+    else { return nil }
+    return longer
+  }
+
+  /// The first element of an array that has one; otherwise this reader itself.
+  var firstElement: JSONReader {
+    var first: JSONReader?
+    if value.pointee.type == JSON_ARRAY {
+      _ = elements {
+        first = first ?? $0
+        return nil
+      }
+    }
+    return first ?? self
+  }
+
+  /// The bytes of a string, which are valid as long as this reader; nil if the value is not a string.
   var string: ByteView? {
     guard value.pointee.type == JSON_STRING, let text = json_string_value(value) else { return nil }
     return ByteView(start: text, count: json_string_length(value))
@@ -213,7 +338,7 @@ enum JSONPath {
 
   /// The position of the first bracket that opens too much, and words for that; nil: there is none. The depth is
   /// limited because the parser needs a stack frame for each level, and the number of objects and arrays because it
-  /// needs about 280 bytes of memory for each, even for "{}".
+  /// needs about 280 bytes of memory for each, even for "{}", where a malformed text is parsed as a whole.
   static func tooMuch(_ text: ByteView) -> (position: Int, words: StaticString)? {
     var depth = 0
     var opened = 0

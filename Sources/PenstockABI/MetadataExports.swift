@@ -170,18 +170,27 @@ func read(_ member: JSONReader, named name: ByteView, into metadata: Metadata) -
 }
 
 private func readValue(_ reader: JSONReader, _ name: ByteView, into metadata: Metadata) -> Failure? {
-  var text = reader.string
+  var given = reader
   var isEncoded = HeaderRules.isBinary(name)
   if reader.isObject {
     let failure = reader.members { key, member in
       guard bytesEqual(key, "base64") else { return member.unknown }
-      text = member.string
+      given = member
       isEncoded = true
-      return text == nil ? member.fail("a base64 string") : nil
+      return member.string == nil ? member.fail("a base64 string") : nil
     }
     if let failure { return failure }
   }
-  guard let text else { return reader.fail("a string, or an array of strings") }
+  guard let text = given.string else { return reader.fail("a string, or an array of strings") }
+  return withExtendedLifetime(given) {
+    readValue(text, isEncoded: isEncoded, name, reader, into: metadata)
+  }
+}
+
+/// Adds the value `text` of `name`, which `reader` has. `isEncoded`: the text is base64.
+private func readValue(
+  _ text: ByteView, isEncoded: Bool, _ name: ByteView, _ reader: JSONReader, into metadata: Metadata
+) -> Failure? {
   let decoded = ByteBuffer()
   var outcome = Outcome.ok
   if !isEncoded {

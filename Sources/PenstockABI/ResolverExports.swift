@@ -68,7 +68,7 @@ private let mostAddresses = 1024
 private func readSnapshot(_ reader: JSONReader, _ into: (ResolverOutcome) -> Void) -> Failure? {
   var endpoints: [Endpoint]?
   var service: ServiceConfig?
-  var words: ByteView?
+  var words: ByteBuffer?
   let failure = reader.members { key, member in
     switch key {
     case "addresses":
@@ -82,8 +82,7 @@ private func readSnapshot(_ reader: JSONReader, _ into: (ResolverOutcome) -> Voi
         ?? (list.isEmpty ? member.fail("at least one address (or else \"error\")", hasType: true) : nil)
     case "service_config": return readServiceConfig(member) { service = $0 }
     case "error":
-      words = member.string
-      return words == nil ? member.fail("a string") : nil
+      return member.string { words = $0 }
     default: return member.unknown
     }
   }
@@ -94,7 +93,7 @@ private func readSnapshot(_ reader: JSONReader, _ into: (ResolverOutcome) -> Voi
   if let endpoints {
     into(.endpoints(endpoints, service))
   } else if let words {
-    into(.failed([UInt8](words)))
+    into(.failed([UInt8](words.view)))
   }
   return nil
 }

@@ -1,4 +1,3 @@
-import CJansson
 import PenstockCall
 import PenstockChannel
 import PenstockWire
@@ -37,8 +36,8 @@ func readServiceConfig(_ reader: JSONReader, _ into: (ServiceConfig) -> Void) ->
 // MARK: - Methods
 
 private struct MethodName {
-  var service = ByteView(start: nil, count: 0)
-  var method = ByteView(start: nil, count: 0)
+  var service: JSONReader?
+  var method: JSONReader?
 }
 
 private func readMethod(_ reader: JSONReader, into service: ServiceConfig) -> Failure? {
@@ -69,24 +68,30 @@ private func readMethod(_ reader: JSONReader, into service: ServiceConfig) -> Fa
     let failure = one.fields { key, field in
       switch key {
       case "service":
-        guard let text = field.string else { return field.fail("a string") }
-        name.service = text
+        name.service = field
       case "method":
-        guard let text = field.string else { return field.fail("a string") }
-        name.method = text
-      default: break
+        name.method = field
+      default: return nil
       }
-      return nil
+      return field.string == nil ? field.fail("a string") : nil
     }
-    if let failure { return failure }
-    if name.service.isEmpty, !name.method.isEmpty {
-      return one.fail(because: ("a method without its service" as StaticString).bytes)
-    }
-    switch service.methods.add(config, service: name.service, method: name.method) {
-    case .ok: return nil
-    case .already: return one.fail(because: ("this name has a config already" as StaticString).bytes)
-    default: return Failure(.noMemory, "no memory")
-    }
+    return failure ?? withExtendedLifetime(name) { addName($0, to: service, config, one) }
+  }
+}
+
+/// Adds the config of a method. `reader`: of its name.
+private func addName(
+  _ name: MethodName, to service: ServiceConfig, _ config: MethodConfig, _ reader: JSONReader
+) -> Failure? {
+  let none = ByteView(start: nil, count: 0)
+  let (of, method) = (name.service?.string ?? none, name.method?.string ?? none)
+  if of.isEmpty, !method.isEmpty {
+    return reader.fail(because: ("a method without its service" as StaticString).bytes)
+  }
+  switch service.methods.add(config, service: of, method: method) {
+  case .ok: return nil
+  case .already: return reader.fail(because: ("this name has a config already" as StaticString).bytes)
+  default: return Failure(.noMemory, "no memory")
   }
 }
 
@@ -98,7 +103,7 @@ private func readPolicies(_ reader: JSONReader, isChild: Bool, _ into: (Balancer
   var found: BalancerConfig?
   let failure = reader.elements { one in
     if found != nil { return nil }
-    guard one.isObject, json_object_size(one.value) == 1 else {
+    guard one.isObject, one.count == 1 else {
       return one.fail("an object with one member, the policy", hasType: one.isObject)
     }
     return one.members { name, policy in readPolicy(name, policy, isChild: isChild) { found = $0 } }
@@ -106,7 +111,7 @@ private func readPolicies(_ reader: JSONReader, isChild: Bool, _ into: (Balancer
   if let failure { return failure }
   if let found {
     into(found)
-  } else if isChild || json_array_size(reader.value) > 0 {
+  } else if isChild || reader.count > 0 {
     return reader.fail(because: ("none of the policies is known" as StaticString).bytes)
   }
   return nil

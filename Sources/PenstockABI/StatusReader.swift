@@ -9,7 +9,7 @@ struct StatusReader {
   let status = Status(.unknown)
   private var code: StatusCode?
   private var name: StatusCode?
-  private var given: JSON.Value?
+  private var given: JSONReader?
   private var isMalformed = false
   /// The value of "grpc-status-details-bin" in the metadata, decoded from base64.
   private var encoded: ByteBuffer?
@@ -26,7 +26,7 @@ struct StatusReader {
       }
       if bytesEqual(key, "metadata") { return readMetadata(member) }
       if bytesEqual(key, "details") {
-        given = member.value
+        given = member
         return member.elements { readDetail($0) }
       }
       if bytesEqual(key, "details_error") {
@@ -58,11 +58,13 @@ struct StatusReader {
 
   /// Whether "details" and `encoded` have the same contents. If they differ, the caller uses "details". If
   /// they agree, it uses `encoded`, which may have fields that JSON does not show. nil: no memory.
-  private func agrees(_ given: JSON.Value, with encoded: ByteBuffer) -> Bool? {
+  private func agrees(_ given: JSONReader, with encoded: ByteBuffer) -> Bool? {
     let other = Status(.unknown)
     other.takeDetails(encoded.view)
+    guard let whole = given.whole() else { return nil }
+    defer { json_decref(whole) }
     guard let shown = details(other) else { return nil }
-    let isSame = json_equal(given, shown) == 1
+    let isSame = json_equal(whole, shown) == 1
     json_decref(shown)
     return isSame
   }
@@ -80,11 +82,11 @@ struct StatusReader {
       guard bytesEqual(key, Status.detailsName) else {
         return PenstockABI.read(member, named: key, into: status.trailers)
       }
-      let one = json_array_get(member.value, 0).map { JSONReader(value: $0, path: member.path) } ?? member
+      let one = member.firstElement
       guard let text = one.string else { return member.fail("a base64 string") }
       let decoded = ByteBuffer()
       encoded = decoded
-      return decode(text, of: member, into: decoded)
+      return withExtendedLifetime(one) { decode(text, of: member, into: decoded) }
     }
   }
 
@@ -95,6 +97,10 @@ struct StatusReader {
     guard let type = reader.member("@type"), let url = type.string, !url.isEmpty, !url.contains(0) else {
       return reader.fail(because: ("\"@type\" has to be a type URL" as StaticString).bytes)
     }
+    return withExtendedLifetime(type) { readDetail(reader, url) }
+  }
+
+  private func readDetail(_ reader: JSONReader, _ url: ByteView) -> Failure? {
     let value = ByteBuffer()
     let failure: Failure?
     if let bytes = reader.member("base64") {

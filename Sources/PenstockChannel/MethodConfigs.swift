@@ -18,17 +18,12 @@ public struct MethodConfig: Equatable, Sendable {
 /// The configs of methods, by name. The most specific config counts: that of the method, otherwise that of
 /// its service, otherwise that of all services.
 public struct MethodConfigs {
-  /// A name: "/service/method", or "/service/" for all methods of the service, or "" for all services. `owner`: the
-  /// buffer whose bytes `view` shows; nil: the name is only looked up.
-  private struct Name: Hashable {
-    let view: ByteView
-    let owner: ByteBuffer?
-
-    static func == (one: Name, other: Name) -> Bool { bytesEqual(one.view, other.view) }
-    func hash(into hasher: inout Hasher) { hasher.combine(bytes: view) }
-  }
-
-  private var configs: [Name: MethodConfig] = [:]
+  /// The names: "/service/method", or "/service/" for all methods of the service, or "" for all services. There may be many
+  /// for one config. The value is the config's index in `configs`. A copy shares the table, so names are added before.
+  private let names = NameTable()
+  private var configs: [MethodConfig] = []
+  /// The name that is being added.
+  private let name = ByteBuffer()
   /// Whether any method has a retry policy.
   public private(set) var haveRetries = false
 
@@ -39,15 +34,19 @@ public struct MethodConfigs {
   /// Adds the config of a method. An empty `method` stands for all methods of the service, and an empty
   /// `service` for all services. Returns `.already` if there is a config for this name.
   public mutating func add(_ config: MethodConfig, service: ByteView, method: ByteView) -> Outcome {
-    let name = ByteBuffer()
+    name.removeAll(keepingCapacity: true)
     if !service.isEmpty {
       guard name.append("/"), name.append(service), name.append("/"), name.append(method) else {
         return .noMemory
       }
     }
-    let key = Name(view: name.view, owner: name)
-    if configs[key] != nil { return .already }
-    configs[key] = config
+    let isKnown = configs.last == config
+    switch names.add(name.view, UInt32(isKnown ? configs.count - 1 : configs.count)) {
+    case .already: return .already
+    case .noMemory: return .noMemory
+    case .added: break
+    }
+    if !isKnown { configs.append(config) }
     if config.retry != nil { haveRetries = true }
     return .ok
   }
@@ -63,5 +62,7 @@ public struct MethodConfigs {
     return known(ByteView(start: nil, count: 0))
   }
 
-  private func known(_ name: ByteView) -> MethodConfig? { configs[Name(view: name, owner: nil)] }
+  private func known(_ name: ByteView) -> MethodConfig? {
+    names.value(of: name).map { configs[Int($0)] }
+  }
 }
