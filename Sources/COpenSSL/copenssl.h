@@ -3,10 +3,14 @@
 #define PENSTOCK_COPENSSL_H
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 #include <openssl/bio.h>
 #include <openssl/crypto.h>
 #include <openssl/err.h>
+#include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
@@ -19,6 +23,73 @@ static inline int penstock_ssl_ctx_harden(SSL_CTX *context) {
   SSL_CTX_set_options(context, SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION | SSL_OP_IGNORE_UNEXPECTED_EOF);
   SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
   return (int)SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
+}
+
+static inline int penstock_ssl_ctx_set_versions(SSL_CTX *context, int least, int most) {
+  return SSL_CTX_set_min_proto_version(context, least) == 1 && SSL_CTX_set_max_proto_version(context, most) == 1;
+}
+
+/* Whether the context has the cipher suite of this exact name: 1; 0: it has not; -1: it has, but the suite is without
+ * forward secrecy or AEAD. */
+static inline int penstock_ssl_ctx_has_cipher(const SSL_CTX *context, const char *name) {
+  STACK_OF(SSL_CIPHER) *all = SSL_CTX_get_ciphers(context);
+  for (int i = 0; i < sk_SSL_CIPHER_num(all); i++) {
+    const SSL_CIPHER *one = sk_SSL_CIPHER_value(all, i);
+    if (strcmp(SSL_CIPHER_get_name(one), name) != 0) continue;
+    int exchange = SSL_CIPHER_get_kx_nid(one);
+    int is_secret = exchange == NID_kx_ecdhe || exchange == NID_kx_dhe || exchange == NID_kx_any;
+    return is_secret && SSL_CIPHER_is_aead(one) == 1 ? 1 : -1;
+  }
+  return 0;
+}
+
+/* Makes the context give new sessions of clients to its callback, and keep none itself. */
+static inline void penstock_ssl_ctx_gives_sessions(SSL_CTX *context) {
+  SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL);
+}
+
+/* Whether the certificate of the session's peer is valid at present, by the clock. */
+static inline int penstock_session_is_current(const SSL_SESSION *session) {
+  X509 *peer = SSL_SESSION_get0_peer((SSL_SESSION *)session);
+  return peer && X509_cmp_current_time(X509_get0_notAfter(peer)) > 0;
+}
+
+/* The SSL whose peer's certificates are being verified. */
+static inline SSL *penstock_verified_ssl(X509_STORE_CTX *verification) {
+  return (SSL *)X509_STORE_CTX_get_ex_data(verification, SSL_get_ex_data_X509_STORE_CTX_idx());
+}
+
+/* Stores the SHA-256 of the certificate's SubjectPublicKeyInfo, 32 bytes. Returns 1 on success. */
+static inline int penstock_certificate_key_hash(OSSL_LIB_CTX *library, const X509 *certificate, unsigned char *hash) {
+  unsigned char *der = NULL;
+  size_t size = 0;
+  int length = i2d_X509_PUBKEY(X509_get_X509_PUBKEY(certificate), &der);
+  int done = length > 0 && EVP_Q_digest(library, "SHA256", NULL, der, (size_t)length, hash, &size) == 1 && size == 32;
+  OPENSSL_free(der);
+  return done;
+}
+
+/* Writes the URI at `index` among those of the certificate's subject alternative names. Returns the number of these. */
+static inline int penstock_certificate_uri(const X509 *certificate, int index, BIO *bio) {
+  GENERAL_NAMES *names = (GENERAL_NAMES *)X509_get_ext_d2i(certificate, NID_subject_alt_name, NULL, NULL);
+  int count = 0;
+  for (int i = 0; i < sk_GENERAL_NAME_num(names); i++) {
+    const GENERAL_NAME *name = sk_GENERAL_NAME_value(names, i);
+    if (name->type != GEN_URI) continue;
+    const ASN1_IA5STRING *uri = name->d.uniformResourceIdentifier;
+    if (count++ == index) BIO_write(bio, ASN1_STRING_get0_data(uri), ASN1_STRING_length(uri));
+  }
+  GENERAL_NAMES_free(names);
+  return count;
+}
+
+/* Writes the name of a subject or an issuer, as in RFC 2253, in printable ASCII. */
+static inline void penstock_name_write(const X509_NAME *name, BIO *bio) {
+  if (name) X509_NAME_print_ex(bio, name, 0, XN_FLAG_RFC2253);
+}
+
+static inline X509 *penstock_chain_at(const struct stack_st_X509 *chain, int index) {
+  return sk_X509_value(chain, index);
 }
 
 /* Adds the certificate, which is retained, to the client's chain. Returns 1 on success. */
@@ -65,5 +136,38 @@ static inline int64_t penstock_read(int32_t fd, void *bytes, size_t count) {
   do n = read(fd, bytes, count);
   while (n < 0 && errno == EINTR);
   return n < 0 ? -(int64_t)errno : (int64_t)n;
+}
+
+/* The facts by which a changed file is recognised. All 0: there is no such file. */
+typedef struct {
+  int64_t changed_s, changed_ns, written_s, written_ns, size;
+  uint64_t file, device;
+} penstock_file_stamp;
+
+static inline penstock_file_stamp penstock_stamp(const char *path) {
+  struct stat now;
+  penstock_file_stamp stamp = {0, 0, 0, 0, 0, 0, 0};
+  if (stat(path, &now) != 0) return stamp;
+  stamp.changed_s = (int64_t)now.st_ctim.tv_sec, stamp.changed_ns = (int64_t)now.st_ctim.tv_nsec;
+  stamp.written_s = (int64_t)now.st_mtim.tv_sec, stamp.written_ns = (int64_t)now.st_mtim.tv_nsec;
+  stamp.size = (int64_t)now.st_size, stamp.file = (uint64_t)now.st_ino, stamp.device = (uint64_t)now.st_dev;
+  return stamp;
+}
+static inline int penstock_stamps_equal(penstock_file_stamp a, penstock_file_stamp b) {
+  return a.changed_s == b.changed_s && a.changed_ns == b.changed_ns && a.written_s == b.written_s &&
+         a.written_ns == b.written_ns && a.size == b.size && a.file == b.file && a.device == b.device;
+}
+
+/* The next two functions write a file that only its owner may read. penstock_open_append returns a descriptor or -errno.
+ * penstock_append_line writes the line and its end at once, so that lines of several processes do not mix. */
+static inline int32_t penstock_open_append(const char *path) {
+  int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600);
+  return fd < 0 ? -(int32_t)errno : fd;
+}
+static inline void penstock_append_line(int32_t fd, const char *line) {
+  struct iovec parts[2] = {{(void *)line, strlen(line)}, {(void *)"\n", 1}};
+  ssize_t n;
+  do n = writev(fd, parts, 2);
+  while (n < 0 && errno == EINTR);
 }
 #endif

@@ -198,6 +198,22 @@ public enum TLSOptions: Sendable, Hashable {
     public var serverName: String?
     /// Whether the server's certificate is verified.
     public var verifies: Bool?
+    /// Lists of revoked certificates.
+    public var crlsPEM: String?
+    /// A file with lists of revoked certificates.
+    public var crlsFile: String?
+    /// SHA-256 hashes of public keys in base64, of which the server's chain has to have one.
+    public var spkiPins: [String]?
+    /// The SPIFFE ids of which the server's certificate has to have one, in place of the host's name.
+    public var spiffeIDs: [String]?
+    /// Whether later connections resume the TLS sessions of earlier ones.
+    public var sessionResumption: Bool?
+    /// The oldest version of TLS that is allowed: "1.2" or "1.3".
+    public var minVersion: String?
+    /// The cipher suites that are allowed, by OpenSSL's names.
+    public var ciphers: [String]?
+    /// A file to which the keys of each connection are appended.
+    public var keyLogFile: String?
 
     /// Makes a value that trusts `rootsPEM`.
     public init(rootsPEM: String? = nil) { self.rootsPEM = rootsPEM }
@@ -212,6 +228,14 @@ public enum TLSOptions: Sendable, Hashable {
       text.set("private_key_file", privateKeyFile)
       text.set("server_name", serverName)
       text.set("verify", verifies)
+      text.set("crls_pem", crlsPEM)
+      text.set("crls_file", crlsFile)
+      text.set("spki_pins", spkiPins)
+      text.set("spiffe_ids", spiffeIDs)
+      text.set("session_resumption", sessionResumption)
+      text.set("min_version", minVersion)
+      text.set("ciphers", ciphers)
+      text.set("key_log_file", keyLogFile)
       return text
     }
   }

@@ -27,6 +27,14 @@ func json(_ view: ChannelView, _ now: UInt64) -> JSON.Value? {
         }.value
       } ?? JSON.null)
     object.set(
+      "tls",
+      view.handshakes.map { counts in
+        JSON.object { object in
+          object.set("full_handshakes", JSON.int(counts.full))
+          object.set("resumed_handshakes", JSON.int(counts.resumed))
+        }.value
+      } ?? JSON.null)
+    object.set(
       "endpoints",
       JSON.array { list in for endpoint in view.endpoints { list.append(json(endpoint, now)) } })
   }.value
@@ -86,6 +94,7 @@ private func json(_ view: ConnectionView, _ now: UInt64) -> JSON.Value? {
     object.set("protocol", JSON.string(facts.rpc.name))
     object.set("http", JSON.string(facts.http))
     object.set("tls", facts.security.map { JSON.string($0.version.view) } ?? JSON.null)
+    object.set("tls_resumed", facts.security.map { JSON.bool($0.isResumed) } ?? JSON.null)
     object.set("age_ms", JSON.int(milliseconds(facts.openedAt.value, now)))
     object.set("silent_ms", silentMilliseconds(facts.heardAt.value, now))
     object.set("streams", JSON.int(view.streams))

@@ -57,6 +57,7 @@ private func json(_ news: ConnectionNews, _ interceptor: ByteBuffer?, _ target: 
       object.set("tls_version", JSON.string(security.version.view))
       object.set("tls_cipher", JSON.string(security.cipher.view))
       object.set("tls_alpn", JSON.string(security.alpn.view))
+      object.set("tls_resumed", JSON.bool(security.isResumed))
     }
     if let connection = news.connection {
       object.set("protocol", JSON.string(connection.rpc.name))

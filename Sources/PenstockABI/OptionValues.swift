@@ -129,6 +129,75 @@ extension JSONReader {
     return failure
   }
 
+  /// Reads an array of at least one element.
+  private func some(
+    _ expected: StaticString, _ into: ([ByteBuffer]) -> Void, _ read: (ByteView) -> ByteBuffer?
+  ) -> Failure? {
+    var all: [ByteBuffer] = []
+    let failure = elements { one in
+      guard let string = one.string, let element = read(string) else {
+        return one.fail(expected, hasType: one.string != nil)
+      }
+      all.append(element)
+      return nil
+    }
+    if let failure { return failure }
+    if all.isEmpty { return fail("an array that is not empty", hasType: true) }
+    into(all)
+    return nil
+  }
+
+  /// Reads an array of SHA-256 hashes in base64, and passes on the hashes.
+  func pins(_ into: ([ByteBuffer]) -> Void) -> Failure? {
+    some("a SHA-256 hash in base64, of 44 characters", into) { string in
+      let hash = ByteBuffer()
+      return string.count == 44 && Base64.decode(string, into: hash) == .ok && hash.count == 32 ? hash : nil
+    }
+  }
+
+  /// Reads an array of SPIFFE ids (SPIFFE-ID section 2).
+  func spiffeIDs(_ into: ([ByteBuffer]) -> Void) -> Failure? {
+    some("a SPIFFE id, such as \"spiffe://example.org/shop\"", into) { string in
+      JSONReader.isSPIFFE(string) ? ByteBuffer(copying: string) : nil
+    }
+  }
+
+  private static func isSPIFFE(_ text: ByteView) -> Bool {
+    let scheme = "spiffe://" as StaticString
+    let size = scheme.utf8CodeUnitCount
+    guard text.count > size, text.count <= 2048, bytesEqual(ByteView(rebasing: text.prefix(size)), scheme)
+    else {
+      return false
+    }
+    var isDomain = true
+    var before: UInt8 = 0x2F
+    for byte in text.dropFirst(size) {
+      switch byte {
+      case 0x61...0x7A, 0x30...0x39, 0x2D, 0x2E, 0x5F: break
+      case 0x41...0x5A: if isDomain { return false }
+      case 0x2F:
+        if before == 0x2F { return false }
+        isDomain = false
+      default: return false
+      }
+      before = byte
+    }
+    return before != 0x2F
+  }
+
+  /// Reads an array of names of capital letters, digits, hyphens and underscores.
+  func words(_ into: ([ByteBuffer]) -> Void) -> Failure? {
+    some("the name of a cipher suite", into) { string in
+      let isName = string.allSatisfy { byte in
+        switch byte {
+        case 0x41...0x5A, 0x30...0x39, 0x2D, 0x5F: true
+        default: false
+        }
+      }
+      return isName && !string.isEmpty && string.count <= 64 ? ByteBuffer(copying: string) : nil
+    }
+  }
+
   /// Reads the name of an encoding, and passes on the content-type that names it; nil: the name is empty.
   func encoding(_ into: (ByteBuffer?) -> Void) -> Failure? {
     guard let string, string.isEmpty || HeaderRules.isValidName(string) else {

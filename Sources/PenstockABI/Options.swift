@@ -210,6 +210,29 @@ extension ParsedChannelOptions {
       case "server_name": option.string { tls.serverName = $0 }
       /// Whether the server's certificate is verified.
       case "verify": option.bool { tls.verifiesPeer = $0 }
+      /// Lists of revoked certificates (CRLs), in PEM form. There has to be a list of the authority that has issued the
+      /// server's certificate; an authority's own certificate is checked if there is a list for it.
+      case "crls_pem": option.string { tls.revocations = .pem($0) }
+      /// A file with lists of revoked certificates, as in "crls_pem".
+      case "crls_file": option.string { tls.revocations = .file($0) }
+      /// SHA-256 hashes, in base64, of the public keys (SubjectPublicKeyInfo) of which the server's verified chain has
+      /// to have one; with "verify" false the server's own certificate has to. Default: any key.
+      case "spki_pins": option.pins { tls.pins = $0 }
+      /// The SPIFFE ids of which the server's certificate has to have one, such as "spiffe://example.org/shop". The
+      /// host's name is not compared then. Default: the host's name is compared.
+      case "spiffe_ids": option.spiffeIDs { tls.spiffeIDs = $0 }
+      /// Whether later connections of the channel resume the TLS 1.3 sessions of earlier ones, which makes their
+      /// handshakes shorter.
+      case "session_resumption": option.bool { tls.resumes = $0 }
+      /// The oldest version of TLS that is allowed.
+      case "min_version": option.choice("1.2", "1.3") { tls.needsTLS13 = $0 == 1 }
+      /// The cipher suites that are allowed, by OpenSSL's names, such as "TLS_AES_128_GCM_SHA256" (TLS 1.3) and
+      /// "ECDHE-RSA-AES128-GCM-SHA256" (TLS 1.2). A version of which none is named is not used. Default: those with
+      /// forward secrecy and AEAD.
+      case "ciphers": option.words { tls.ciphers = $0 }
+      /// A file to which the keys of each connection are appended, for Wireshark. Everybody who can read it can read
+      /// the connections.
+      case "key_log_file": option.string { tls.keyLogFile = $0 }
       default: option.unknown
       }
     }

@@ -124,11 +124,14 @@ open class SecurityFacts {
   public final let version: ByteBuffer
   public final let cipher: ByteBuffer
   public final let alpn: ByteBuffer
+  /// Whether the handshake has resumed the session of an earlier connection.
+  public final let isResumed: Bool
 
-  public init(version: ByteBuffer, cipher: ByteBuffer, alpn: ByteBuffer) {
+  public init(version: ByteBuffer, cipher: ByteBuffer, alpn: ByteBuffer, isResumed: Bool = false) {
     self.version = version
     self.cipher = cipher
     self.alpn = alpn
+    self.isResumed = isResumed
   }
 
   /// How many certificates the peer has shown.

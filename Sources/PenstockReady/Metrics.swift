@@ -92,7 +92,8 @@ public final class Metrics: @unchecked Sendable {
     case .lost: peers[peer(target, address)].lost += 1
     case .backoff: peers[peer(target, address)].failed += 1
     case .resolving, .unresolved, .connecting, .secured, .draining, .silent, .ignored, .healthy, .unhealthy,
-      .resolved, .idle, .unreachable, .policy, .retry, .throttled, .ejected, .restored, .slowCallback:
+      .resolved, .idle, .unreachable, .policy, .retry, .throttled, .ejected, .restored, .slowCallback,
+      .tlsReloaded, .tlsKept:
       break
     }
   }

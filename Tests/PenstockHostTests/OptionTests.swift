@@ -94,6 +94,14 @@ import Testing
     certificates.privateKeyFile = "f"
     certificates.serverName = "g"
     certificates.verifies = false
+    certificates.crlsPEM = "h"
+    certificates.crlsFile = "i"
+    certificates.spkiPins = ["j"]
+    certificates.spiffeIDs = ["spiffe://k"]
+    certificates.sessionResumption = true
+    certificates.minVersion = "1.3"
+    certificates.ciphers = ["TLS_AES_128_GCM_SHA256"]
+    certificates.keyLogFile = "l"
     #expect(Self.keys(certificates.text.finished) == (try Self.documented("\"tls\" of a channel")))
   }
 

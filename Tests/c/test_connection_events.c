@@ -57,7 +57,7 @@ static void check_line(const penstock_connection_event *event) {
 
 static void heard(void *user_data, const penstock_connection_event *event) {
   log *self = user_data;
-  if (!CHECK(event->struct_size >= sizeof(*event) && event->kind >= 1 && event->kind <= 21)) return;
+  if (!CHECK(event->struct_size >= sizeof(*event) && event->kind >= 1 && event->kind <= 23)) return;
   check_line(event);
   if (event->kind == PENSTOCK_CONNECTION_SLOW_CALLBACK) {
     copy(self->slow_one, sizeof(self->slow_one), event->json);

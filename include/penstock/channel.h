@@ -22,8 +22,15 @@ typedef struct penstock_channel penstock_channel;
  *     object with the fields below. It must not contradict a URL:
  *     "roots_pem", "roots_file", "certificate_chain_pem", "certificate_chain_file", "private_key_pem",
  *     "private_key_file", "verify": true,
+ *     "crls_pem", "crls_file" (lists of revoked certificates; the server's authority needs one),
+ *     "spki_pins" (SHA-256 hashes of public keys in base64: the server's chain has to have one of these keys),
+ *     "spiffe_ids" (the server's certificate has to have one of these, instead of the host's name),
+ *     "session_resumption": false, "min_version": "1.2" (or "1.3"), "ciphers" (OpenSSL's names of cipher suites),
+ *     "key_log_file" (to which the keys of connections are appended, for Wireshark),
  *     "server_name" (a host's name or an IP address, to verify and for SNI, instead of the target's host: one of the
- *     certificate's subject alternative names has to fit it)
+ *     certificate's subject alternative names has to fit it).
+ *     A file that has changed is read again before the next connection begins; if it can't be used, what was read
+ *     before stays (PENSTOCK_CONNECTION_TLS_KEPT)
  *   "protocol": "grpc" (default), "grpc-web", "grpc-web-text" or "connect"; see docs/protocols.md
  *   "http": "auto" (default: the server chooses the version of HTTP in TLS; in cleartext gRPC uses HTTP/2, and the
  *     other protocols HTTP/1.1), "2" or "1.1" (not with gRPC)

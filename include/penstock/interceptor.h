@@ -74,6 +74,8 @@ typedef void (*penstock_hop_destroy)(penstock_hop *hop, void *state);
 #define PENSTOCK_CONNECTION_EJECTED       19 /* outlier detection has ejected the server: it gets no calls */
 #define PENSTOCK_CONNECTION_RESTORED      20 /* the server that was ejected gets calls again */
 #define PENSTOCK_CONNECTION_SLOW_CALLBACK 21 /* a callback has kept its thread for `ms`; see "slow_callback_ms" */
+#define PENSTOCK_CONNECTION_TLS_RELOADED  22 /* files of TLS have changed and were read again: `message` names them */
+#define PENSTOCK_CONNECTION_TLS_KEPT      23 /* a changed file of TLS can't be used: `message` has the reason */
 
 /* The level of an event: how much an operator has to mind. */
 #define PENSTOCK_EVENT_DEBUG   0 /* the normal course of a connection or a call */

@@ -23,6 +23,13 @@ public final class TLSContext {
   public let http: HTTPChoice?
   public let verifiesPeer: Bool
   public let serverName: ByteBuffer?
+  let identity: PeerIdentity
+  /// Whether lists of revoked certificates are consulted.
+  let checksRevocation: Bool
+  /// The sessions for later connections; nil: no session is resumed.
+  let sessions: TLSSessions?
+  /// The file for the keys of connections; nil: none. It is set before the context is used.
+  private(set) var keyLog: KeyLog?
   public let handle: OpaquePointer
   let bioMethod: OpaquePointer
 
@@ -33,6 +40,9 @@ public final class TLSContext {
     http = options.usesALPN ? options.http : nil
     self.verifiesPeer = role == .server ? options.requiresClientCertificate : options.verifiesPeer
     serverName = options.serverName
+    identity = PeerIdentity(pins: options.pins, spiffeIDs: options.spiffeIDs)
+    checksRevocation = options.revocations != nil
+    sessions = role == .client && options.resumes ? TLSSessions() : nil
     self.handle = handle
     self.bioMethod = bioMethod
   }
@@ -44,7 +54,7 @@ public final class TLSContext {
 
   /// The library context of this process, made at the first use. A forked child makes another one. nil: no
   /// memory.
-  private static func library() -> OpaquePointer? {
+  static func library() -> OpaquePointer? {
     Process.withLock { () -> OpaquePointer? in
       let slot = Process.slot(librarySlot)
       if let known = OpaquePointer(bitPattern: slot.pointee) { return known }
@@ -95,14 +105,72 @@ public final class TLSContext {
     guard penstock_ssl_ctx_harden(handle) == 1 else {
       return SetupFailure("", TLSContext.reason("OpenSSL refuses TLS 1.2"))
     }
+    if let failure = allowCiphers(options) ?? logKeys(options) { return failure }
+    if let http { offer(http) }
+    if sessions != nil { TLSEngine.keepSessions(handle) }
+    return trust(options) ?? identify(options)
+  }
+
+  // MARK: Ciphers and keys
+
+  private func allowCiphers(_ options: TLSOptions) -> SetupFailure? {
     // Only ciphers with forward secrecy and AEAD are allowed, because RFC 9113 appendix A prohibits all
     // others with HTTP/2. All ciphers of TLS 1.3 have both properties.
     guard SSL_CTX_set_cipher_list(handle, "ECDHE+AESGCM:ECDHE+CHACHA20:DHE+AESGCM:DHE+CHACHA20") == 1 else {
       return SetupFailure("", TLSContext.reason("OpenSSL has none of the allowed cipher suites"))
     }
-    if let http { offer(http) }
-    if let failure = trust(options) { return failure }
-    return identify(options)
+    let older = ByteBuffer(), newer = ByteBuffer()
+    for name in options.ciphers {
+      let list = TLSContext.isOfTLS13(name.view) ? newer : older
+      list.say(list.isEmpty ? "" : ":").say(name.view)
+    }
+    let hasOlder = options.ciphers.isEmpty || !older.isEmpty
+    let hasNewer = options.ciphers.isEmpty || !newer.isEmpty
+    if options.needsTLS13 && !hasNewer {
+      return SetupFailure("ciphers", "\"min_version\" is \"1.3\", and no cipher suite of TLS 1.3 is named")
+    }
+    let least = options.needsTLS13 || !hasOlder ? TLS1_3_VERSION : TLS1_2_VERSION
+    guard penstock_ssl_ctx_set_versions(handle, least, hasNewer ? 0 : TLS1_2_VERSION) == 1 else {
+      return SetupFailure("", TLSContext.reason("OpenSSL refuses the versions of TLS"))
+    }
+    if options.ciphers.isEmpty { return nil }
+    guard older.append(byte: 0), newer.append(byte: 0), let olderNames = TLSContext.cString(older),
+      let newerNames = TLSContext.cString(newer)
+    else { return .noMemory }
+    // A name that OpenSSL does not know is found below.
+    _ = SSL_CTX_set_ciphersuites(handle, newerNames)
+    if older.count > 1 { _ = SSL_CTX_set_cipher_list(handle, olderNames) }
+    withExtendedLifetime((older, newer)) {}
+    ERR_clear_error()
+    for name in options.ciphers {
+      guard let copy = ByteBuffer(copying: name.view), copy.append(byte: 0),
+        let text = TLSContext.cString(copy)
+      else { return .noMemory }
+      let known = withExtendedLifetime(copy) { penstock_ssl_ctx_has_cipher(handle, text) }
+      if known == 1 { continue }
+      let flaw: StaticString = known == 0 ? " is not known" : " lacks forward secrecy or AEAD"
+      return SetupFailure("ciphers", ByteBuffer().say(printable: name.view, limit: 64).say(flaw))
+    }
+    return nil
+  }
+
+  private static func isOfTLS13(_ name: ByteView) -> Bool {
+    bytesEqual(ByteView(rebasing: name.prefix(4)), "TLS_")
+  }
+
+  private static func cString(_ text: ByteBuffer) -> UnsafePointer<CChar>? {
+    text.view.baseAddress?.assumingMemoryBound(to: CChar.self)
+  }
+
+  private func logKeys(_ options: TLSOptions) -> SetupFailure? {
+    guard let path = options.keyLogFile else { return nil }
+    switch KeyLog.open(path.view) {
+    case .failed(let code): return TLSContext.unusable("key_log_file", "cannot write the file", code)
+    case .opened(let log):
+      keyLog = log
+      TLSEngine.logKeys(handle)
+      return nil
+    }
   }
 
   /// The protocol names for ALPN, each after its length, the preferred one first (RFC 7301 section 3.1).
@@ -142,15 +210,25 @@ public final class TLSContext {
     switch role {
     case .client:
       TLSEngine.watchRequests(handle)
-      SSL_CTX_set_verify(handle, verifiesPeer ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, nil)
+      TLSEngine.verifyServers(handle)
+      let verifies = verifiesPeer || !identity.isEmpty
+      SSL_CTX_set_verify(handle, verifies ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, nil)
+      if !verifiesPeer && !identity.spiffeIDs.isEmpty {
+        return SetupFailure("spiffe_ids", "they have to be verified, but \"verify\" is false")
+      }
+      if !verifiesPeer && checksRevocation {
+        return SetupFailure("verify", "it is false, but there are lists of revoked certificates")
+      }
     case .server:
       let mode = SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT
       SSL_CTX_set_verify(handle, verifiesPeer ? mode : SSL_VERIFY_NONE, nil)
+      // A server that asks for certificates can't resume sessions without a name for their purpose.
+      _ = SSL_CTX_set_session_id_context(handle, "penstock", 8)
     }
     // Roots in the options are checked even if no certificate is verified, so that a mistake in the roots is
     // reported early.
-    if let roots = options.roots { return trust(roots) }
-    return verifiesPeer ? trustSystem() : nil
+    let failure = options.roots.map { trust($0) } ?? (verifiesPeer ? trustSystem() : nil)
+    return failure ?? options.revocations.flatMap { revoke($0) }
   }
 
   private func trust(_ source: TLSOptions.Source) -> SetupFailure? {
@@ -185,6 +263,43 @@ public final class TLSContext {
     // or the server's own certificate.
     _ = X509_STORE_set_flags(store, UInt(X509_V_FLAG_PARTIAL_CHAIN))
     return eachCertificate(pem, field: field, .root(store))
+  }
+
+  private func revoke(_ source: TLSOptions.Source) -> SetupFailure? {
+    switch source {
+    case .pem(let pem): return addRevocations(pem.view, field: "crls_pem")
+    case .file(let path):
+      switch SmallFile.read(path.view) {
+      case .failed(let code): return TLSContext.unreadable("crls_file", "the file", code)
+      case .bytes(let pem): return addRevocations(pem.view, field: "crls_file")
+      }
+    }
+  }
+
+  private func addRevocations(_ pem: ByteView, field: StaticString) -> SetupFailure? {
+    guard let store = SSL_CTX_get_cert_store(handle) else { return .noMemory }
+    _ = X509_STORE_set_flags(store, UInt(X509_V_FLAG_CRL_CHECK | X509_V_FLAG_CRL_CHECK_ALL))
+    guard let count = Int32(exactly: pem.count), count > 0, let bio = BIO_new_mem_buf(pem.baseAddress, count)
+    else { return SetupFailure(field, "no list of revoked certificates in PEM form") }
+    defer { BIO_free(bio) }
+    var index = 0
+    while true {
+      var list = X509_CRL_new_ex(TLSContext.library(), nil)
+      guard list != nil else { return .noMemory }
+      defer { X509_CRL_free(list) }
+      ERR_clear_error()
+      guard PEM_read_bio_X509_CRL(bio, &list, { _, _, _, _ in 0 }, nil) != nil, let read = list,
+        X509_STORE_add_crl(store, read) == 1
+      else {
+        if penstock_error_is_pem_end(ERR_peek_last_error()) == 1 {
+          if index > 0 { return nil }
+          return SetupFailure(field, TLSContext.reason("no list of revoked certificates in PEM form"))
+        }
+        let text = ByteBuffer().say("list ").say(index + 1).say(" does not parse")
+        return SetupFailure(field, TLSContext.reason(text))
+      }
+      index += 1
+    }
   }
 
   // MARK: Our own certificate
@@ -292,7 +407,15 @@ public final class TLSContext {
   private static func unreadable(
     _ field: StaticString, _ file: StaticString, _ code: Int32
   ) -> SetupFailure {
-    let text = ByteBuffer().say("cannot read ").say(file).say(": ").say(errno: code)
+    unusable(field, ByteBuffer().say("cannot read ").say(file), code)
+  }
+
+  private static func unusable(_ field: StaticString, _ words: StaticString, _ code: Int32) -> SetupFailure {
+    unusable(field, ByteBuffer().say(words), code)
+  }
+
+  private static func unusable(_ field: StaticString, _ words: ByteBuffer, _ code: Int32) -> SetupFailure {
+    let text = words.say(": ").say(errno: code)
     let isSystem = code == EMFILE || code == ENFILE || code == ENOMEM
     return SetupFailure(field, text, isSystem ? .system : .option)
   }

@@ -50,6 +50,8 @@ public final class TLSEngine {
   private var outOfMemory = false
   /// Whether the server has asked for a client certificate.
   private var wasAsked = false
+  /// The reason why the server's certificate was refused, and the certificate's names; nil: it was not.
+  private var refusal: ByteBuffer?
 
   private init(_ context: TLSContext, _ ssl: OpaquePointer, expecting name: ByteBuffer?) {
     self.context = context
@@ -81,6 +83,10 @@ public final class TLSEngine {
     case .client:
       guard engine.expect() else { return nil }
       SSL_set_connect_state(ssl)
+      if let session = context.sessions?.take(for: name) {
+        _ = SSL_set_session(ssl, session)
+        SSL_SESSION_free(session)
+      }
     case .server: SSL_set_accept_state(ssl)
     }
     return engine
@@ -91,10 +97,13 @@ public final class TLSEngine {
   private func expect() -> Bool {
     guard let name = expectedName?.view.baseAddress?.assumingMemoryBound(to: CChar.self) else { return true }
     guard let parameters = SSL_get0_param(ssl) else { return false }
-    if X509_VERIFY_PARAM_set1_ip_asc(parameters, name) == 1 { return true }
+    if X509_VERIFY_PARAM_set1_ip_asc(parameters, name) == 1 {
+      return context.identity.spiffeIDs.isEmpty || X509_VERIFY_PARAM_set1_ip(parameters, nil, 0) == 1
+    }
     ERR_clear_error()
     X509_VERIFY_PARAM_set_hostflags(
       parameters, UInt32(X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | X509_CHECK_FLAG_NEVER_CHECK_SUBJECT))
+    if !context.identity.spiffeIDs.isEmpty { return penstock_ssl_set_sni(ssl, name) == 1 }
     return penstock_ssl_set_sni(ssl, name) == 1 && X509_VERIFY_PARAM_set1_host(parameters, name, 0) == 1
   }
 
@@ -199,6 +208,9 @@ public final class TLSEngine {
   /// The TLS version, such as "TLSv1.3", in static storage.
   public var version: UnsafePointer<CChar>? { SSL_get_version(ssl) }
 
+  /// Whether the handshake has resumed an earlier connection's session.
+  public var isResumed: Bool { SSL_session_reused(ssl) == 1 }
+
   /// The cipher suite, such as "TLS_AES_256_GCM_SHA384", in static storage.
   public var cipher: UnsafePointer<CChar>? { SSL_CIPHER_get_name(SSL_get_current_cipher(ssl)) }
 
@@ -238,11 +250,8 @@ public final class TLSEngine {
     let text = ByteBuffer()
     if reason == SSL_R_CERTIFICATE_VERIFY_FAILED {
       text.say("certificate verify failed: ")
-      text.say(cString: X509_verify_cert_error_string(SSL_get_verify_result(ssl)))
-      if let expectedName {
-        text.say(", expected host ").say(ByteView(rebasing: expectedName.view.dropLast()))
-      }
-      return fail(text)
+      if let refusal { return fail(text.say(refusal.view)) }
+      return fail(text.say(cString: X509_verify_cert_error_string(SSL_get_verify_result(ssl))))
     }
     // A reason above SSL_AD_REASON_OFFSET is the number of an alert from the peer.
     if penstock_error_is_ssl(error) == 1, reason >= SSL_AD_REASON_OFFSET, reason < SSL_AD_REASON_OFFSET + 256
@@ -310,6 +319,82 @@ public final class TLSEngine {
         if let bio = SSL_get_rbio(ssl) { TLSEngine.of(bio)?._withUnsafeGuaranteedRef { $0.wasAsked = true } }
         return 1
       }, nil)
+  }
+
+  /// Makes each engine of `context` verify its server's certificate.
+  static func verifyServers(_ context: OpaquePointer) {
+    SSL_CTX_set_cert_verify_callback(
+      context,
+      { verification, _ in
+        guard let verification, let ssl = penstock_verified_ssl(verification), let bio = SSL_get_rbio(ssl),
+          let engine = TLSEngine.of(bio)
+        else { return 0 }
+        return engine._withUnsafeGuaranteedRef { $0.verify(verification) } ? 1 : 0
+      }, nil)
+  }
+
+  private func verify(_ verification: OpaquePointer) -> Bool {
+    if context.verifiesPeer {
+      if context.checksRevocation { TLSEngine.allowUnlistedAuthorities(verification) }
+      if X509_verify_cert(verification) != 1 {
+        refusal = refusalWords(verification)
+        return false
+      }
+    }
+    if context.identity.isEmpty { return true }
+    guard let certificate = X509_STORE_CTX_get0_cert(verification) else { return false }
+    let chain = context.verifiesPeer ? X509_STORE_CTX_get0_chain(verification) : nil
+    guard let flaw = context.identity.flaw(of: certificate, chain, TLSContext.library()) else { return true }
+    PeerIdentity.say(certificate, to: flaw)
+    refusal = flaw
+    X509_STORE_CTX_set_error(verification, X509_V_ERR_APPLICATION_VERIFICATION)
+    return false
+  }
+
+  /// Lets an authority's own certificate pass for which no list of revoked certificates was given. The server's
+  /// certificate needs such a list.
+  private static func allowUnlistedAuthorities(_ verification: OpaquePointer) {
+    X509_STORE_CTX_set_verify_cb(verification) { isGood, verification in
+      guard isGood == 0, let verification,
+        X509_STORE_CTX_get_error(verification) == X509_V_ERR_UNABLE_TO_GET_CRL,
+        X509_STORE_CTX_get_error_depth(verification) > 0
+      else { return isGood }
+      X509_STORE_CTX_set_error(verification, X509_V_OK)
+      return 1
+    }
+  }
+
+  private func refusalWords(_ verification: OpaquePointer) -> ByteBuffer {
+    let text = ByteBuffer()
+    text.say(cString: X509_verify_cert_error_string(Int(X509_STORE_CTX_get_error(verification))))
+    if let expectedName, context.identity.spiffeIDs.isEmpty {
+      text.say(", expected host ").say(ByteView(rebasing: expectedName.view.dropLast()))
+    }
+    if let certificate = X509_STORE_CTX_get_current_cert(verification) {
+      PeerIdentity.say(certificate, to: text)
+    }
+    return text
+  }
+
+  /// Makes each engine of `context` keep the sessions that its server offers. Only those of TLS 1.3 are kept:
+  /// theirs are used once, and have keys of their own.
+  static func keepSessions(_ context: OpaquePointer) {
+    penstock_ssl_ctx_gives_sessions(context)
+    SSL_CTX_sess_set_new_cb(context) { ssl, session in
+      guard let ssl, let session, SSL_SESSION_get_protocol_version(session) == TLS1_3_VERSION,
+        let bio = SSL_get_rbio(ssl), let engine = TLSEngine.of(bio)
+      else { return 0 }
+      engine._withUnsafeGuaranteedRef { $0.context.sessions?.put(session, for: $0.expectedName) }
+      return 1
+    }
+  }
+
+  /// Makes each engine of `context` write its keys to the context's key log.
+  static func logKeys(_ context: OpaquePointer) {
+    SSL_CTX_set_keylog_callback(context) { ssl, line in
+      guard let ssl, let line, let bio = SSL_get_rbio(ssl), let engine = TLSEngine.of(bio) else { return }
+      engine._withUnsafeGuaranteedRef { $0.context.keyLog?.append(line) }
+    }
   }
 
   /// Makes the BIO type that reads from `input` and writes to `output`; nil: no memory.

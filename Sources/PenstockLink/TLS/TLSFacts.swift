@@ -13,9 +13,9 @@ final class TLSFacts: SecurityFacts {
   private var pem: ByteBuffer?
 
   /// Takes over the caller's reference to `chain`.
-  init(version: ByteBuffer, cipher: ByteBuffer, alpn: ByteBuffer, chain: OpaquePointer?) {
+  init(version: ByteBuffer, cipher: ByteBuffer, alpn: ByteBuffer, isResumed: Bool, chain: OpaquePointer?) {
     self.chain = chain
-    super.init(version: version, cipher: cipher, alpn: alpn)
+    super.init(version: version, cipher: cipher, alpn: alpn, isResumed: isResumed)
   }
 
   deinit { penstock_chain_free(chain) }
@@ -51,6 +51,6 @@ extension TLSEngine {
   public func facts() -> SecurityFacts {
     TLSFacts(
       version: ByteBuffer().say(cString: version), cipher: ByteBuffer().say(cString: cipher),
-      alpn: ByteBuffer().say(alpn), chain: retainedPeerChain())
+      alpn: ByteBuffer().say(alpn), isResumed: isResumed, chain: retainedPeerChain())
   }
 }

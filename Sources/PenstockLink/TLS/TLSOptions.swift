@@ -16,6 +16,13 @@ public struct TLSOptions {
   /// Our own certificate first, then the certificates of its chain towards the root.
   public var certificateChain: Source?
   public var privateKey: Source?
+  /// Client: lists of revoked certificates; nil: revocation is not checked.
+  public var revocations: Source?
+  /// Client: SHA-256 hashes of the keys of which the server's chain has to have one; empty: any key.
+  public var pins: [ByteBuffer] = []
+  /// Client: the SPIFFE ids of which the server's certificate has to have one, in place of the host's name;
+  /// empty: the host's name is verified.
+  public var spiffeIDs: [ByteBuffer] = []
   /// Client: whether the server's certificate chain and name are verified.
   public var verifiesPeer = true
   /// Client: the name that is verified and sent as SNI, in place of the target's host.
@@ -23,6 +30,14 @@ public struct TLSOptions {
   /// Server: whether the server asks for a client certificate, and refuses clients without a valid
   /// certificate.
   public var requiresClientCertificate = false
+  /// Client: whether later connections resume the sessions of earlier ones (RFC 8446 section 2.2).
+  public var resumes = false
+  /// Whether TLS 1.2 is refused.
+  public var needsTLS13 = false
+  /// The names of the cipher suites that are allowed; empty: all that are safe.
+  public var ciphers: [ByteBuffer] = []
+  /// The path of the file to which the keys of each connection are appended; nil: they are kept secret.
+  public var keyLogFile: ByteBuffer?
   /// Whether the version of HTTP is negotiated by ALPN. Only a test sets this to false.
   public var usesALPN = true
   /// The versions of HTTP that a client offers and a server accepts. If it is HTTP/2 alone, the peer must

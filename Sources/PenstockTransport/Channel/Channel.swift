@@ -48,7 +48,7 @@ public final class Channel: @unchecked Sendable {
     case .noMemory: return .failed(.noMemory)
     case .target(let outcome): parsed = outcome
     }
-    var context: TLSContext?
+    var source: TLSSource?
     let isCleartext = parsed.isUnix || parsed.security == .cleartext
     var tls = options.usesDefaultTLS && isCleartext ? nil : options.tls
     if parsed.security != .unsaid, (tls != nil) != (parsed.security == .tls) {
@@ -58,9 +58,9 @@ public final class Channel: @unchecked Sendable {
     }
     tls?.http = options.wantedHTTP
     if let tls {
-      switch TLSContext.make(role: .client, options: tls) {
+      switch TLSSource.make(tls) {
       case .failed(let failure): return .failed(failure)
-      case .made(let made): context = made
+      case .made(let made): source = made
       }
     }
     let agent = ByteBuffer()
@@ -72,17 +72,17 @@ public final class Channel: @unchecked Sendable {
     limits.connectionWindow = options.initialConnectionWindow
     limits.mostWindow = options.mostWindow
     limits.maxHeaderList = options.maxHeaderListBytes
-    let privacy = context != nil ? Privacy.tls : parsed.isUnix ? .local : .cleartext
+    let privacy = source != nil ? Privacy.tls : parsed.isUnix ? .local : .cleartext
     let defaults = RequestDefaults(
       privacy: privacy, authority: options.authority ?? parsed.authority, userAgent: agent, rpc: options.rpc,
       prefix: parsed.prefix, mostURLBytes: options.mostURLBytes, acceptsZstd: options.acceptsZstd)
     let proxy: Proxy?
-    switch options.proxy(for: parsed, hasTLS: context != nil) {
+    switch options.proxy(for: parsed, hasTLS: source != nil) {
     case .failed(let words): return .failed(SetupFailure("proxy", words))
     case .noMemory: return .failed(.noMemory)
     case .proxy(let found): proxy = found
     }
-    let destination = Destination(parsed, name, context, limits, options, proxy: proxy, userAgent: agent)
+    let destination = Destination(parsed, name, source, limits, options, proxy: proxy, userAgent: agent)
     var finder = resolver ?? Resolver.make(parsed.location, services: options.services, runtime)
     if let proxy {
       finder = ProxyResolver(proxy, target: options.looksUp(parsed, proxy) ? finder : nil, runtime)
@@ -117,10 +117,10 @@ public final class Channel: @unchecked Sendable {
     if let roots { tls.roots = .pem(roots) }
     if let chain { tls.certificateChain = .pem(chain) }
     if let key { tls.privateKey = .pem(key) }
-    switch TLSContext.make(role: .client, options: tls) {
+    switch TLSSource.make(tls) {
     case .failed(let failure): return .failed(failure)
-    case .made(let context):
-      runtime.post(Asked(core) { $0.setCertificates(context) })
+    case .made(let source):
+      runtime.post(Asked(core) { $0.setCertificates(source) })
       return .made(())
     }
   }

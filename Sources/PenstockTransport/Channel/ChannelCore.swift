@@ -26,6 +26,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   private(set) var closedBecause: Closing?
   private(set) var attempts: [Attempt] = []
   var counts = AttemptCounts()
+  var handshakes = HandshakeCounts()
   private var isHooked = false
 
   private var names: Names?
@@ -209,8 +210,8 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   }
 
   /// Sets the TLS configuration of later connections. If the channel could not connect, the next call tries at once.
-  func setCertificates(_ context: TLSContext) {
-    destination.tls = context
+  func setCertificates(_ source: TLSSource) {
+    destination.tls = source
     if pick == .fail { follow(.rest) }
     resetBackoff()
   }

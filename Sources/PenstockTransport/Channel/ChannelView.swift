@@ -16,6 +16,8 @@ public struct ChannelView {
   public var waiting: Int
   /// Tokens in thousandths, and the most of them; nil: retries are not throttled.
   public var throttle: (tokens: Int, most: Int)?
+  /// nil: the channel has no TLS.
+  public var handshakes: HandshakeCounts?
   public var endpoints: [EndpointView]
 }
 
@@ -60,6 +62,17 @@ public struct AttemptCounts {
   public var throttled: UInt64 = 0
 }
 
+/// Counts the TLS handshakes that were done. Driving thread only.
+public struct HandshakeCounts {
+  public var full: UInt64 = 0
+  /// How many have resumed an earlier connection's session.
+  public var resumed: UInt64 = 0
+
+  mutating func count(isResumed: Bool) {
+    if isResumed { resumed &+= 1 } else { full &+= 1 }
+  }
+}
+
 extension Channel {
   /// Copies the channel's state. Called on the driving thread.
   public var view: ChannelView { core.view }
@@ -73,6 +86,7 @@ extension ChannelCore {
       name: nameView, attempts: counts, running: attempts.count,
       waiting: attempts.reduce(0) { $0 + ($1.isWaiting ? 1 : 0) },
       throttle: throttle.map { ($0.tokens, $0.settings.most) },
+      handshakes: destination.tls == nil ? nil : handshakes,
       endpoints: (endpoints + leaving).map { $0.view })
   }
 }

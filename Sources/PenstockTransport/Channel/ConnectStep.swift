@@ -59,7 +59,7 @@ class Destination: ConnectionSettings {
   /// The target as the user wrote it, for error texts.
   final let name: ByteBuffer
   /// The TLS configuration of later connections; nil: no TLS. Only the driving thread uses it.
-  final var tls: TLSContext?
+  final var tls: TLSSource?
   final let connectTimeout: UInt64
   final let idleTimeout: UInt64
   final let maxConnectionAge: UInt64
@@ -88,7 +88,7 @@ class Destination: ConnectionSettings {
   final var service: ServiceConfig
 
   init(
-    _ target: Target, _ name: ByteBuffer, _ tls: TLSContext?, _ limits: HTTP2Limits,
+    _ target: Target, _ name: ByteBuffer, _ tls: TLSSource?, _ limits: HTTP2Limits,
     _ options: ChannelOptions,
     proxy: Proxy? = nil, userAgent: ByteBuffer = ByteBuffer()
   ) {
@@ -129,7 +129,7 @@ class Destination: ConnectionSettings {
   func steps(to endpoint: Endpoint) -> Steps {
     let dialogue = proxyStep(to: endpoint)
     guard let tls else { return .made(dialogue) }
-    guard let engine = TLSEngine.make(tls, host: target.host.view) else {
+    guard let engine = TLSEngine.make(tls.context, host: target.host.view) else {
       return .failed(TLSContext.reason("TLS could not be set up for the connection"))
     }
     guard let dialogue else { return .made(TLSStep(engine)) }

@@ -3,6 +3,7 @@ import PenstockChannel
 import PenstockWire
 import PenstockNames
 import PenstockLoop
+import PenstockLink
 import PenstockHTTP
 
 /// An event of a channel, for interceptors with an `on_connection` callback. An event does not change once it
@@ -53,6 +54,12 @@ public final class ConnectionNews {
     case restored = 20
     /// A callback has taken `milliseconds`. `cause` names it.
     case slowCallback = 21
+    /// Files with certificates, a key or revocations have changed, and later connections use them. `words`
+    /// names the files.
+    case tlsReloaded = 22
+    /// Such a file has changed, but can't be used, so later connections use what was read before. `words`
+    /// names the file and the reason.
+    case tlsKept = 23
   }
 
   public enum Level: Int32, Sendable { case debug, info, warning, error }
@@ -120,6 +127,8 @@ extension ConnectionNews.Kind {
     case .ejected: "ejected"
     case .restored: "restored"
     case .slowCallback: "slow_callback"
+    case .tlsReloaded: "tls_reloaded"
+    case .tlsKept: "tls_kept"
     }
   }
 
@@ -128,8 +137,8 @@ extension ConnectionNews.Kind {
   public var level: ConnectionNews.Level {
     switch self {
     case .resolving, .resolved, .connecting, .secured, .idle, .retry: .debug
-    case .ready, .draining, .lost, .healthy, .restored, .policy: .info
-    case .backoff, .silent, .ignored, .unhealthy, .throttled, .ejected, .slowCallback: .warning
+    case .ready, .draining, .lost, .healthy, .restored, .policy, .tlsReloaded: .info
+    case .backoff, .silent, .ignored, .unhealthy, .throttled, .ejected, .slowCallback, .tlsKept: .warning
     case .unresolved, .unreachable: .error
     }
   }
@@ -183,6 +192,15 @@ extension ChannelCore {
     while let one = news.next() {
       listeners?.tell(one)
       runtime.mark.isStale = true
+    }
+  }
+
+  /// Reads the files of TLS again if they have changed. Called before a new connection.
+  func renewCertificates() {
+    switch destination.tls?.look() {
+    case nil, .unchanged: break
+    case .renewed(let words): note(.tlsReloaded, nil, words)
+    case .kept(let words): note(.tlsKept, nil, words)
     }
   }
 

@@ -61,6 +61,7 @@ final class Connector: ReadyHandler, TurnTask {
 
   /// Begins to connect. The result is not reported to the owner from within this function.
   static func start(_ endpoint: Endpoint, _ channel: ChannelCore, _ owner: any ConnectorOwner) -> Started {
+    channel.renewCertificates()
     switch channel.runtime.platform.connect(to: endpoint.nearest) {
     case .failed(let code): return .failed(toProxy(endpoint).say(errno: code))
     case .socket(let socket, let connecting):
@@ -170,6 +171,7 @@ final class Connector: ReadyHandler, TurnTask {
     guard let told = owner else { return }
     phase = .over
     owner = nil
+    if let engine = link.engine { channel.handshakes.count(isResumed: engine.isResumed) }
     if told.connectorDone(self, link, ByteBuffer().say(endpoint.address.text())) { return }
     link.close()
     told.connectorFailed(self, ByteBuffer().say("no memory for a connection"))

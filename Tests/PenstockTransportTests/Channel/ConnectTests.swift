@@ -69,7 +69,7 @@ import Testing
     #expect(
       client.unary("/a.B/C", [1]).cause
         == "could not connect to \(server.target): "
-        + "certificate verify failed: hostname mismatch, expected host other"
+        + "certificate verify failed: hostname mismatch, expected host other; subject CN=server, issuer CN=root"
     )
     let strict = RawServer(
       tls: serverTLS {

@@ -73,20 +73,20 @@ import Testing
   ) -> Channel? {
     let name = bytes(target)
     guard case .target(let parsed) = Target.parse(name.view) else { return nil }
-    var context: TLSContext?
+    var source: TLSSource?
     if let tls {
-      guard case .made(let made) = TLSContext.make(role: .client, options: tls) else { return nil }
-      context = made
+      guard case .made(let made) = TLSSource.make(tls) else { return nil }
+      source = made
     }
     var options = ChannelOptions()
     options.connectTimeout = timeout
     options.backoff.initial = backoff
     let destination =
       greeted
-      ? GreetedDestination(parsed, name, context, HTTP2Limits(), options)
-      : Destination(parsed, name, context, HTTP2Limits(), options)
+      ? GreetedDestination(parsed, name, source, HTTP2Limits(), options)
+      : Destination(parsed, name, source, HTTP2Limits(), options)
     let defaults = RequestDefaults(
-      privacy: context == nil ? .cleartext : .tls, authority: parsed.authority, userAgent: bytes("test"))
+      privacy: source == nil ? .cleartext : .tls, authority: parsed.authority, userAgent: bytes("test"))
     let core = ChannelCore(
       runtime, defaults, destination, resolver ?? Resolver.make(parsed.location, services: nil, runtime))
     return Channel(core, runtime)

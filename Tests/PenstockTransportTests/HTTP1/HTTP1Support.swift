@@ -24,19 +24,19 @@ func http1Client(
     var options = ChannelOptions()
     options.rpc = .connect
     change(&options)
-    var context: TLSContext?
+    var source: TLSSource?
     if var tls {
       tls.http = options.wantedHTTP
-      guard case .made(let made) = TLSContext.make(role: .client, options: tls) else { return nil }
-      context = made
+      guard case .made(let made) = TLSSource.make(tls) else { return nil }
+      source = made
     }
     var limits = HTTP2Limits()
     limits.streamWindow = options.initialStreamWindow
     limits.maxHeaderList = options.maxHeaderListBytes
     let defaults = RequestDefaults(
-      privacy: context == nil ? .cleartext : .tls, authority: parsed.authority, userAgent: bytes("test"),
+      privacy: source == nil ? .cleartext : .tls, authority: parsed.authority, userAgent: bytes("test"),
       framings: LineFraming.Factory(opening), rpc: .connect)
-    let destination = Destination(parsed, name, context, limits, options)
+    let destination = Destination(parsed, name, source, limits, options)
     let resolver = Resolver.make(parsed.location, services: nil, runtime)
     return Channel(ChannelCore(runtime, defaults, destination, resolver), runtime, tls)
   }

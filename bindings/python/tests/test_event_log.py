@@ -307,4 +307,4 @@ def test_a_policy_that_changes(server: str) -> None:
 
 
 def test_kinds_are_those_of_the_header() -> None:
-    assert [kind.value for kind in ConnectionEventKind] == list(range(1, 22))
+    assert [kind.value for kind in ConnectionEventKind] == list(range(1, 24))

@@ -349,7 +349,7 @@ def members(view: Any, path: str = "") -> Iterator[str]:
             yield from members(value, f"{path}{name}.")
 
 
-def test_the_page_has_each_member_of_the_figures(server: str) -> None:
+def test_the_page_has_each_member_of_the_figures(server: str, servers: Dict[str, str]) -> None:
     config = {
         "methodConfig": [
             {
@@ -371,7 +371,11 @@ def test_the_page_has_each_member_of_the_figures(server: str) -> None:
         (channel,) = watch.runtime.snapshot()["channels"]
         assert set(members(stats)) == set(members(channel))
     told = {name for row in rows("The figures of a channel") for name in re.findall(r"`([\w.]+)`", row[0])}
-    assert told == set(members(stats))
+    with Channel(servers["tls"], tls={"verify": False}) as secured:
+        unary(secured)
+        handshakes = {"tls": secured.stats()["tls"]}
+    assert told == set(members(stats)) | set(members(handshakes))
+    assert handshakes == {"tls": {"full_handshakes": 1, "resumed_handshakes": 0}}
     assert (stats["target"], stats["state"], stats["policy"]) == (server, "ready", "pick_first")
     assert stats["throttle"] == {"tokens": 10, "max_tokens": 10, "retries_allowed": True}
     assert (stats["attempts"]["started"], stats["attempts"]["succeeded"]) == (1, 1)

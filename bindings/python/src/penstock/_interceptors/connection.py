@@ -54,6 +54,10 @@ class ConnectionEventKind(enum.IntEnum):
     """The server that was ejected gets calls again."""
     SLOW_CALLBACK = c.CONNECTION_SLOW_CALLBACK
     """A callback has kept its thread for ``seconds``."""
+    TLS_RELOADED = c.CONNECTION_TLS_RELOADED
+    """Files of TLS have changed and were read again; ``message`` names them. Later connections use them."""
+    TLS_KEPT = c.CONNECTION_TLS_KEPT
+    """A file of TLS has changed but can't be used, for the reason in ``message``: what was read before stays."""
 
 
 class EventLevel(enum.IntEnum):
