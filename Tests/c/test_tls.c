@@ -2,6 +2,7 @@
 #include "unary.h"
 
 #include <sys/resource.h>
+#include <unistd.h>
 
 /* Checks the status message of a unary call over TLS to `target`, to which the channel can't connect; `more` are
  * members of the "tls" object. */
@@ -135,6 +136,62 @@ TEST(tls_certificates_are_set_in_pem_form) {
   CHECK_RESULT(penstock_channel_set_tls_pem(channel, PEM(ca), NULL, 0, NULL, 0, NULL), PENSTOCK_E_STATE);
   penstock_channel_release(channel);
   free(ca), free(chain), free(key), free(stranger), free(strange_key);
+}
+
+/* A channel with a connection for each call. */
+static penstock_channel *open_each(const char *target, const char *roots, const char *more) {
+  char options[1200];
+  snprintf(options, sizeof(options),
+           "{\"tls\": {\"roots_file\": \"%s\"%s}, \"protocol\": \"connect\", \"http\": \"1.1\", "
+           "\"http1_idle_timeout_ms\": 0}",
+           roots, more);
+  penstock_channel *channel = NULL;
+  OK(penstock_channel_new(target, options, &channel, NULL));
+  return channel;
+}
+
+/* bindings/python/tests/test_tls_matrix.py and test_tls_files.py have more of the next three. */
+TEST(tls_sessions_are_resumed) {
+  penstock_channel *channel = open_each(tls_address(false), certificate("ca.pem"), ", \"session_resumption\": true");
+  for (int i = 0; i < 4; i++) CHECK_INT(tls_code(channel), PENSTOCK_STATUS_OK);
+  char *stats = NULL;
+  OK(penstock_channel_stats_json(channel, 20000, &stats));
+  CHECK_HAS(stats, "\"tls\":{\"full_handshakes\":1,\"resumed_handshakes\":3}");
+  penstock_free(stats);
+  penstock_channel_release(channel);
+}
+
+static void write_file(const char *path, const char *text) {
+  FILE *file = fopen(path, "w");
+  REQUIRE(file);
+  CHECK(fputs(text, file) >= 0);
+  fclose(file);
+}
+
+TEST(tls_files_are_read_anew) {
+  char roots[] = "/tmp/penstock-roots-XXXXXX", *ca = text_of("ca.pem"), *stranger = text_of("self.pem");
+  int descriptor = mkstemp(roots);
+  REQUIRE(descriptor >= 0);
+  close(descriptor);
+  write_file(roots, stranger);
+  penstock_channel *channel = open_each(tls_address(false), roots, "");
+  CHECK_INT(tls_code(channel), PENSTOCK_STATUS_UNAVAILABLE);
+  write_file(roots, ca);
+  OK(penstock_channel_reset_backoff(channel));
+  EVENTUALLY(tls_code(channel) == PENSTOCK_STATUS_OK);
+  write_file(roots, "a half-written file");
+  CHECK_INT(tls_code(channel), PENSTOCK_STATUS_OK);
+  CHECK(unlink(roots) == 0);
+  CHECK_INT(tls_code(channel), PENSTOCK_STATUS_OK);
+  penstock_channel_release(channel);
+  free(ca), free(stranger);
+}
+
+TEST(tls_the_server_has_to_have_a_key_or_an_identity) {
+  check_refused(tls_address(false), ", \"spki_pins\": [\"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\"]",
+                "none of \"spki_pins\" fits the server's chain: found ");
+  check_refused(tls_address(false), ", \"spiffe_ids\": [\"spiffe://example.org/shop\"]",
+                "none of \"spiffe_ids\" fits the server's certificate: found 0 URIs; expected spiffe://");
 }
 
 /* A process without a free descriptor can't read its root certificates: the error says that there are too many open
