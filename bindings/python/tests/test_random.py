@@ -62,8 +62,6 @@ class State:
     def __init__(self) -> None:
         self.reached = {0: 0, 1: 0}
         self.held = {0: False, 1: False}
-        # Whether the hop has ended the call by a ticket: until the driving thread learns of it, no verdict counts.
-        self.is_ending = False
         self.is_over = False
         self.is_destroyed = False
 
@@ -98,7 +96,7 @@ class Chance(Interceptor):
         local = event == "on_status" and hop.status.code in (StatusCode.CANCELLED, StatusCode.DEADLINE_EXCEEDED)
         if state.is_destroyed or state.is_over:
             self.world.broken.append(f"{event} after the end")
-        elif not local and (place < state.reached[lane] or (state.held[lane] and not state.is_ending)):
+        elif not local and (state.held[lane] or place < state.reached[lane]):
             self.world.broken.append(f"{event} too early")
         state.reached[lane] = place
         return not local
@@ -130,7 +128,6 @@ class Chance(Interceptor):
                 # The call may have ended meanwhile.
                 with contextlib.suppress(penstock.GoneError, penstock.AlreadyError):
                     if action == "pause and end":
-                        state.is_ending = True
                         ticket.end(StatusCode.ABORTED, "planned")
                     else:
                         ticket.resume()
