@@ -18,8 +18,12 @@
 #include <openssl/x509v3.h>
 
 /* Restricts the context to TLS 1.2 or later, without compression, renegotiation (RFC 9113 sections 9.2, 9.2.1) and
- * cached sessions. Returns 1 on success. */
+ * cached sessions. Also takes back what the system's configuration of OpenSSL may have weakened: OpenSSL applies its
+ * section [system_default] to each context. Returns 1 on success. */
 static inline int penstock_ssl_ctx_harden(SSL_CTX *context) {
+  enum { LEAST_LEVEL = 2 }; /* keys of at least 112 bits of security, no SHA-1 in certificates */
+  if (SSL_CTX_get_security_level(context) < LEAST_LEVEL) SSL_CTX_set_security_level(context, LEAST_LEVEL);
+  SSL_CTX_clear_options(context, SSL_OP_ALLOW_UNSAFE_LEGACY_RENEGOTIATION | SSL_OP_LEGACY_SERVER_CONNECT);
   SSL_CTX_set_options(context, SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION | SSL_OP_IGNORE_UNEXPECTED_EOF);
   SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
   return (int)SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
@@ -30,7 +34,7 @@ static inline int penstock_ssl_ctx_set_versions(SSL_CTX *context, int least, int
 }
 
 /* Whether the context has the cipher suite of this exact name: 1; 0: it has not; -1: it has, but the suite is without
- * forward secrecy or AEAD. */
+ * forward secrecy, AEAD or certificates. */
 static inline int penstock_ssl_ctx_has_cipher(const SSL_CTX *context, const char *name) {
   STACK_OF(SSL_CIPHER) *all = SSL_CTX_get_ciphers(context);
   for (int i = 0; i < sk_SSL_CIPHER_num(all); i++) {
@@ -38,7 +42,9 @@ static inline int penstock_ssl_ctx_has_cipher(const SSL_CTX *context, const char
     if (strcmp(SSL_CIPHER_get_name(one), name) != 0) continue;
     int exchange = SSL_CIPHER_get_kx_nid(one);
     int is_secret = exchange == NID_kx_ecdhe || exchange == NID_kx_dhe || exchange == NID_kx_any;
-    return is_secret && SSL_CIPHER_is_aead(one) == 1 ? 1 : -1;
+    /* With an anonymous suite no certificate is checked. */
+    int is_known = SSL_CIPHER_get_auth_nid(one) != NID_auth_null;
+    return is_secret && is_known && SSL_CIPHER_is_aead(one) == 1 ? 1 : -1;
   }
   return 0;
 }
@@ -125,11 +131,21 @@ static inline int penstock_chain_write(const struct stack_st_X509 *chain, BIO *b
 }
 static inline int64_t penstock_bio_memory(BIO *bio, char **start) { return (int64_t)BIO_get_mem_data(bio, start); }
 
+/* Gives the descriptor back if it is a regular file's, on which no operation waits for another process. Otherwise closes
+ * it, and returns -EINVAL. */
+static inline int32_t penstock_if_regular(int fd) {
+  struct stat now;
+  if (fstat(fd, &now) == 0 && S_ISREG(now.st_mode)) return fd;
+  close(fd);
+  return -EINVAL;
+}
+
 /* The next two functions read files that an option names. penstock_open_read returns a descriptor or -errno,
- * penstock_read the number of bytes or -errno. */
-static inline int32_t penstock_open_read(const char *path) {
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-  return fd < 0 ? -(int32_t)errno : fd;
+ * penstock_read the number of bytes or -errno. With `only_regular` other files, such as pipes, are refused: -EINVAL. */
+static inline int32_t penstock_open_read(const char *path, int only_regular) {
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | (only_regular ? O_NONBLOCK : 0));
+  if (fd < 0) return -(int32_t)errno;
+  return only_regular ? penstock_if_regular(fd) : fd;
 }
 static inline int64_t penstock_read(int32_t fd, void *bytes, size_t count) {
   ssize_t n;
@@ -138,7 +154,7 @@ static inline int64_t penstock_read(int32_t fd, void *bytes, size_t count) {
   return n < 0 ? -(int64_t)errno : (int64_t)n;
 }
 
-/* The facts by which a changed file is recognised. All 0: there is no such file. */
+/* The facts by which a changed file is recognised. All 0: there is no such regular file. */
 typedef struct {
   int64_t changed_s, changed_ns, written_s, written_ns, size;
   uint64_t file, device;
@@ -147,7 +163,7 @@ typedef struct {
 static inline penstock_file_stamp penstock_stamp(const char *path) {
   struct stat now;
   penstock_file_stamp stamp = {0, 0, 0, 0, 0, 0, 0};
-  if (stat(path, &now) != 0) return stamp;
+  if (stat(path, &now) != 0 || !S_ISREG(now.st_mode)) return stamp;
   stamp.changed_s = (int64_t)now.st_ctim.tv_sec, stamp.changed_ns = (int64_t)now.st_ctim.tv_nsec;
   stamp.written_s = (int64_t)now.st_mtim.tv_sec, stamp.written_ns = (int64_t)now.st_mtim.tv_nsec;
   stamp.size = (int64_t)now.st_size, stamp.file = (uint64_t)now.st_ino, stamp.device = (uint64_t)now.st_dev;
@@ -158,11 +174,12 @@ static inline int penstock_stamps_equal(penstock_file_stamp a, penstock_file_sta
          a.written_ns == b.written_ns && a.size == b.size && a.file == b.file && a.device == b.device;
 }
 
-/* The next two functions write a file that only its owner may read. penstock_open_append returns a descriptor or -errno.
+/* The next two functions write a regular file, which only its owner may read if they make it. penstock_open_append
+ * returns a descriptor, or -errno; for a pipe, whose reader may be slow or gone, -EINVAL or -ENXIO.
  * penstock_append_line writes the line and its end at once, so that lines of several processes do not mix. */
 static inline int32_t penstock_open_append(const char *path) {
-  int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600);
-  return fd < 0 ? -(int32_t)errno : fd;
+  int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
+  return fd < 0 ? -(int32_t)errno : penstock_if_regular(fd);
 }
 static inline void penstock_append_line(int32_t fd, const char *line) {
   struct iovec parts[2] = {{(void *)line, strlen(line)}, {(void *)"\n", 1}};

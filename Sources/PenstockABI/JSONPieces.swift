@@ -59,7 +59,7 @@ struct JSONPieces {
       let isLast = stop == text.count - 1
       // An empty object or array has one member that is blank.
       if member.isEmpty, at > 1 || !isLast { break }
-      if stop - at > JSONPieces.size, let large = large(member) {
+      if !member.isEmpty, stop - at > JSONPieces.size, let large = large(member) {
         if end > start { return few(start..<end) }
         at = stop + 1
         isOver = isLast

@@ -222,7 +222,7 @@ extension ParsedChannelOptions {
       /// host's name is not compared then. Default: the host's name is compared.
       case "spiffe_ids": option.spiffeIDs { tls.spiffeIDs = $0 }
       /// Whether later connections of the channel resume the TLS 1.3 sessions of earlier ones, which makes their
-      /// handshakes shorter.
+      /// handshakes shorter. With lists of revoked certificates none is resumed, since a resumed one is not looked up.
       case "session_resumption": option.bool { tls.resumes = $0 }
       /// The oldest version of TLS that is allowed.
       case "min_version": option.choice("1.2", "1.3") { tls.needsTLS13 = $0 == 1 }
@@ -230,7 +230,7 @@ extension ParsedChannelOptions {
       /// "ECDHE-RSA-AES128-GCM-SHA256" (TLS 1.2). A version of which none is named is not used. Default: those with
       /// forward secrecy and AEAD.
       case "ciphers": option.words { tls.ciphers = $0 }
-      /// A file to which the keys of each connection are appended, for Wireshark. Everybody who can read it can read
+      /// A regular file to which the keys of each connection are appended, for Wireshark. Everybody who can read it can read
       /// the connections.
       case "key_log_file": option.string { tls.keyLogFile = $0 }
       default: option.unknown

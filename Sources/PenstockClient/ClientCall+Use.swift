@@ -235,9 +235,13 @@ extension ClientCall {
         return (outcome, (hasHops ? ended : reply.take()).map { .passRetained($0) })
       }
       guard goesOn(options?.onInterrupted) else {
-        // The hops of a call learn of its end before this function returns. Without hops this thread does not wait
-        // for long: the loop may be stuck in a callback of another call.
-        _ = waitForEnd(until: nil, interruptible: !hasHops)
+        // The hops of a call learn of its end before this function returns, unless the program, asked once more, still
+        // wants to leave. Without hops this thread does not wait for long. The loop may be stuck in a callback of
+        // another call.
+        let asked = hasHops ? options?.onInterrupted : nil
+        while waitForEnd(until: nil, interruptible: !hasHops || asked != nil).0 == .interrupted, let asked,
+          asked.callback(asked.userData.pointer) == 0
+        {}
         return (.interrupted, nil)
       }
       outcome = wait(for: .end, &nothing)

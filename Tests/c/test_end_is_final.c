@@ -204,7 +204,7 @@ static void end_on_executor_while_the_status_passes(int32_t event) {
   OK(penstock_status_new(PENSTOCK_STATUS_OK, NULL, &ok));
   OK(penstock_hop_deliver_status(plan.hop, ok));
   penstock_status_release(ok);
-  check_echo(other); /* the loop has carried out the status before this call ends */
+  check_echo(other);                     /* the loop has carried out the status before this call ends */
   CHECK_INT(latch_count(&plan.seen), 0); /* a hop that has ended the call is shown no further event */
   latch_signal(&plan.released);
   CHECK_FINISH(call, PENSTOCK_STATUS_PERMISSION_DENIED);

@@ -74,7 +74,9 @@ PENSTOCK_API penstock_request *penstock_call_options_request(penstock_call_optio
 /* For penstock_channel_unary with "interruptible", and for functions of synchronous interceptors that wait in
  * penstock_hop_next on the thread that waits for an interruptible call (sync.h): sets the function that the waiting
  * thread calls after a signal handler has run, and also without a signal, up to a few times a second. `interrupted`
- * gets `user_data` and returns 0 to go on waiting; any other value cancels the call. Without this function the first
+ * gets `user_data` and returns 0 to go on waiting; any other value cancels the call. The hops of a call of
+ * penstock_channel_unary learn of this end before that function returns, unless `interrupted`, which is called again
+ * meanwhile, once more gives another value than 0. Without this function the first
  * interruption cancels a call of penstock_channel_unary, even if no signal has come; in another call
  * penstock_hop_next is not interrupted.
  * `finalizer` (nullable) gets `user_data` once the options have been freed or have another function, and each

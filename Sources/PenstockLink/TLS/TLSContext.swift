@@ -30,6 +30,7 @@ public final class TLSContext {
   let sessions: TLSSessions?
   /// The file for the keys of connections; nil: none. It is set before the context is used.
   private(set) var keyLog: KeyLog?
+  private var isRenewal = false
   public let handle: OpaquePointer
   let bioMethod: OpaquePointer
 
@@ -42,7 +43,8 @@ public final class TLSContext {
     serverName = options.serverName
     identity = PeerIdentity(pins: options.pins, spiffeIDs: options.spiffeIDs)
     checksRevocation = options.revocations != nil
-    sessions = role == .client && options.resumes ? TLSSessions() : nil
+    // A resumed session is not looked up in the lists, which may have run out.
+    sessions = role == .client && options.resumes && !checksRevocation ? TLSSessions() : nil
     self.handle = handle
     self.bioMethod = bioMethod
   }
@@ -64,7 +66,10 @@ public final class TLSContext {
     }
   }
 
-  public static func make(role: Role, options: TLSOptions) -> Made<TLSContext> {
+  /// Makes a configuration. `former`: the one that it replaces, on the driving thread; its key log goes on.
+  public static func make(role: Role, options: TLSOptions, replacing former: TLSContext? = nil) -> Made<
+    TLSContext
+  > {
     // This function counts as a held lock, so that a fork waits until it returns. Otherwise a forked child
     // might find OpenSSL's own locks held.
     cm_enter()
@@ -73,15 +78,17 @@ public final class TLSContext {
     // This call prevents that. It must be the first use of OpenSSL, because any other function would start
     // OpenSSL with the handler.
     _ = OPENSSL_init_crypto(UInt64(OPENSSL_INIT_NO_ATEXIT), nil)
+    // The queue of errors is the thread's, and so the host program's, too.
     ERR_clear_error()
+    defer { ERR_clear_error() }
     // OpenSSL reports a lack of memory like any other error, or not at all. But malloc then sets errno, so
     // errno is cleared here and checked below.
     cs_forget_errno()
-    let made = makeOrSay(role: role, options: options)
+    let made = makeOrSay(role: role, options: options, former)
     return cs_errno() == ENOMEM ? .failed(.noMemory) : made
   }
 
-  private static func makeOrSay(role: Role, options: TLSOptions) -> Made<TLSContext> {
+  private static func makeOrSay(role: Role, options: TLSOptions, _ former: TLSContext?) -> Made<TLSContext> {
     if let name = options.serverName?.view, SocketAddress(literal: name, port: 0) == nil,
       let flaw = HostName.flaw(name)
     {
@@ -97,6 +104,8 @@ public final class TLSContext {
     }
     // From here on the `TLSContext` owns `handle` and `method`, and frees them.
     let context = TLSContext(role: role, options: options, handle: handle, bioMethod: method)
+    context.isRenewal = former != nil
+    context.keyLog = former?.keyLog
     if let failure = context.configure(options) { return .failed(failure) }
     return .made(context)
   }
@@ -148,7 +157,7 @@ public final class TLSContext {
       else { return .noMemory }
       let known = withExtendedLifetime(copy) { penstock_ssl_ctx_has_cipher(handle, text) }
       if known == 1 { continue }
-      let flaw: StaticString = known == 0 ? " is not known" : " lacks forward secrecy or AEAD"
+      let flaw: StaticString = known == 0 ? " is not known" : " lacks forward secrecy, AEAD or certificates"
       return SetupFailure("ciphers", ByteBuffer().say(printable: name.view, limit: 64).say(flaw))
     }
     return nil
@@ -164,6 +173,10 @@ public final class TLSContext {
 
   private func logKeys(_ options: TLSOptions) -> SetupFailure? {
     guard let path = options.keyLogFile else { return nil }
+    if keyLog != nil {
+      TLSEngine.logKeys(handle)
+      return nil
+    }
     switch KeyLog.open(path.view) {
     case .failed(let code): return TLSContext.unusable("key_log_file", "cannot write the file", code)
     case .opened(let log):
@@ -235,7 +248,7 @@ public final class TLSContext {
     switch source {
     case .pem(let pem): return addRoots(pem.view, field: "roots_pem")
     case .file(let path):
-      switch SmallFile.read(path.view) {
+      switch SmallFile.read(path.view, onlyRegular: isRenewal) {
       case .failed(let code): return TLSContext.unreadable("roots_file", "the file", code)
       case .bytes(let pem): return addRoots(pem.view, field: "roots_file")
       }
@@ -246,7 +259,7 @@ public final class TLSContext {
     var failure: SetupFailure?
     for index in 0..<SystemRoots.count {
       let path = SystemRoots.path(index)
-      switch SmallFile.read(path.bytes) {
+      switch SmallFile.read(path.bytes, onlyRegular: isRenewal) {
       case .bytes(let pem): return addRoots(pem.view, field: "")
       case .failed(ENOENT), .failed(ENOTDIR): break
       case .failed(let code): failure = failure ?? TLSContext.unreadable("", path, code)
@@ -269,7 +282,7 @@ public final class TLSContext {
     switch source {
     case .pem(let pem): return addRevocations(pem.view, field: "crls_pem")
     case .file(let path):
-      switch SmallFile.read(path.view) {
+      switch SmallFile.read(path.view, onlyRegular: isRenewal) {
       case .failed(let code): return TLSContext.unreadable("crls_file", "the file", code)
       case .bytes(let pem): return addRevocations(pem.view, field: "crls_file")
       }
@@ -316,7 +329,7 @@ public final class TLSContext {
     case .pem(let pem):
       if let failure = eachCertificate(pem.view, field: "certificate_chain_pem", .own) { return failure }
     case .file(let path):
-      switch SmallFile.read(path.view) {
+      switch SmallFile.read(path.view, onlyRegular: isRenewal) {
       case .failed(let code): return TLSContext.unreadable("certificate_chain_file", "the file", code)
       case .bytes(let pem):
         if let failure = eachCertificate(pem.view, field: "certificate_chain_file", .own) { return failure }
@@ -325,7 +338,7 @@ public final class TLSContext {
     switch key {
     case .pem(let pem): return useKey(pem, field: "private_key_pem")
     case .file(let path):
-      switch SmallFile.read(path.view) {
+      switch SmallFile.read(path.view, onlyRegular: isRenewal) {
       case .failed(let code): return TLSContext.unreadable("private_key_file", "the file", code)
       case .bytes(let pem): return useKey(pem, field: "private_key_file")
       }
@@ -416,7 +429,7 @@ public final class TLSContext {
 
   private static func unusable(_ field: StaticString, _ words: ByteBuffer, _ code: Int32) -> SetupFailure {
     let text = words.say(": ").say(errno: code)
-    let isSystem = code == EMFILE || code == ENFILE || code == ENOMEM
+    let isSystem = code == EMFILE || code == ENFILE || code == ENOMEM || code == EIO || code == ESTALE
     return SetupFailure(field, text, isSystem ? .system : .option)
   }
 

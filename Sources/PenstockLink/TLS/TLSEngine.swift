@@ -245,12 +245,13 @@ public final class TLSEngine {
 
   private func explain(_ error: UInt) {
     if outOfMemory { return fail(ByteBuffer().say("no memory for TLS records")) }
+    // OpenSSL's first error may be about a signature, where the refusal says which certificate it is about.
+    if let refusal { return fail(ByteBuffer().say("certificate verify failed: ").say(refusal.view)) }
     if !handshakeIsDone, let text = saysNoTLS() { return fail(text) }
     let reason = penstock_error_reason(error)
     let text = ByteBuffer()
     if reason == SSL_R_CERTIFICATE_VERIFY_FAILED {
       text.say("certificate verify failed: ")
-      if let refusal { return fail(text.say(refusal.view)) }
       return fail(text.say(cString: X509_verify_cert_error_string(SSL_get_verify_result(ssl))))
     }
     // A reason above SSL_AD_REASON_OFFSET is the number of an alert from the peer.

@@ -74,12 +74,13 @@ enum SmallFile {
 
   static let limit = 16 << 20
 
-  static func read(_ path: ByteView) -> Outcome {
+  /// Reads a file. `onlyRegular`: on a thread that must not wait for another process, as a pipe would.
+  static func read(_ path: ByteView, onlyRegular: Bool) -> Outcome {
     guard let name = ByteBuffer(copying: path), name.append(byte: 0), let bytes = ByteBuffer(capacity: 0),
       let start = name.view.baseAddress
     else { return .failed(ENOMEM) }
     if path.contains(0) { return .failed(EINVAL) }
-    let descriptor = penstock_open_read(start.assumingMemoryBound(to: CChar.self))
+    let descriptor = penstock_open_read(start.assumingMemoryBound(to: CChar.self), onlyRegular ? 1 : 0)
     guard descriptor >= 0 else { return .failed(-descriptor) }
     defer { cs_close(descriptor) }
     while true {

@@ -15,8 +15,11 @@ final class TLSSessions {
   /// The latest is the last.
   private var all: [Kept] = []
 
-  deinit {
+  deinit { removeAll() }
+
+  func removeAll() {
     for one in all { SSL_SESSION_free(one.session) }
+    all = []
   }
 
   /// Keeps a session, whose reference it takes over.

@@ -36,6 +36,9 @@ public final class TLSSource {
     }
   }
 
+  /// Called in a forked child: a session that the parent may use, too, is resumed by neither twice.
+  public func becomeChild() { context.sessions?.removeAll() }
+
   /// Makes the configuration anew if a file has changed.
   public func look() -> Change {
     let now = options.stamps
@@ -49,14 +52,14 @@ public final class TLSSource {
       }
     }
     if changed.isEmpty { return .unchanged }
-    switch TLSContext.make(role: .client, options: options) {
+    switch TLSContext.make(role: .client, options: options, replacing: context) {
     case .made(let fresh):
       stamps = now
       context = fresh
       return .renewed(changed)
     case .failed(let failure):
-      // A file that could not be used is read again when it changes. After a lack of memory or descriptors it
-      // is read again before the next connection.
+      // A file that could not be used is read again when it changes. After a failure of the system it is read
+      // again before the next connection.
       if failure.kind == .option { stamps = now }
       changed.say(": ").say(failure.field).say(": ")
       withExtendedLifetime(failure.text) { _ = changed.say($0.view) }

@@ -471,6 +471,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   /// Called in a forked child. Drops the parent's connections, and makes the channel IDLE: the next call connects.
   func becomeChild(_: inout InheritedCalls) {
     closeInChild()
+    destination.tls?.becomeChild()
     names?.becomeChild()
     runtime.disarm(self)
     idleTimer.map { runtime.disarm($0) }

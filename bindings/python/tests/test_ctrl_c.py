@@ -37,6 +37,32 @@ except KeyboardInterrupt:
     await_hanging(channel, 0)
 
 
+def test_ctrl_c_ends_a_call_whose_loop_is_stuck_in_another_call_s_callback(server: str) -> None:
+    text = """
+is_stuck, goes_on = threading.Event(), threading.Event()
+class Stuck(penstock.Interceptor):
+    def on_start(self, hop):
+        is_stuck.set()
+        goes_on.wait()
+class Pass(penstock.Interceptor):
+    def on_status(self, hop): pass
+stuck = penstock.Channel(target, tls=False, interceptors=[Stuck()])
+channel = penstock.Channel(target, tls=False, interceptors=[Pass()])
+thread = threading.Thread(target=lambda: stuck.unary_unary("/penstock.Echo/Unary")(b""))
+thread.start()
+is_stuck.wait()
+threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    channel.unary_unary("/penstock.Probe/Hang")(b"")
+except KeyboardInterrupt:
+    print("interrupted")
+goes_on.set()
+thread.join()
+print(channel.unary_unary("/penstock.Echo/Unary")(b"works").decode())
+"""
+    assert run(text, server) == "interrupted\nworks\n"
+
+
 def test_a_signal_that_raises_nothing_does_not_end_a_call(server: str, channel: Channel) -> None:
     text = """
 heard = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, Dict, Iterator, List, Optional
 import pytest
 
 from authorities import Authority, peer
-from helpers import eventually
+from helpers import eventually, run
 from penstock import Channel, ConnectionEvent, EventLevel, Interceptor, RpcError
 
 UNARY = "/penstock.Echo/Unary"
@@ -222,3 +223,73 @@ def test_versions_before_13_are_not_resumed(authority: Authority) -> None:
         for _ in range(3):
             assert channel.unary_unary(UNARY)(b"x", timeout=20) == b"x"
         assert resumed(log) == [False, False, False]
+
+
+def test_no_session_is_resumed_with_lists_of_revoked_certificates(tmp_path: Path) -> None:
+    """A resumed session shows no certificate that could be looked up, and the lists may have run out."""
+    own, log = Authority(tmp_path, "listing"), Log()
+    own.server("server")
+    (tmp_path / "crls.pem").write_bytes(own.crl())
+    tls = {"roots_file": str(own.root), "crls_file": str(tmp_path / "crls.pem"), "session_resumption": True}
+    with opened(tmp_path / "server.pem", log, tls) as channel:
+        for _ in range(3):
+            assert channel.unary_unary(UNARY)(b"x", timeout=20) == b"x"
+        assert resumed(log) == [False, False, False]
+
+
+def test_a_pipe_in_the_place_of_a_file_does_not_hold_up_the_loop(authority: Authority, tmp_path: Path) -> None:
+    log, roots = Log(), tmp_path / "roots.pem"
+    roots.write_bytes(authority.root.read_bytes())
+    with opened(authority.folder / "good.pem", log, {"roots_file": str(roots)}) as channel:
+        assert channel.unary_unary(UNARY)(b"x", timeout=20) == b"x"
+        roots.unlink()
+        os.mkfifo(roots)
+        assert channel.unary_unary(UNARY)(b"x", timeout=20) == b"x"
+        assert log.messages("TLS_KEPT") == [
+            f"roots_file {roots}: roots_file: cannot read the file: Invalid argument"
+        ]
+
+
+def test_a_key_log_goes_on_when_files_are_read_anew(authority: Authority, tmp_path: Path) -> None:
+    """Its folder need not be there any more."""
+    log, roots, folder = Log(), tmp_path / "roots.pem", tmp_path / "keys"
+    roots.write_bytes(authority.root.read_bytes())
+    folder.mkdir()
+    tls = {"roots_file": str(roots), "key_log_file": str(folder / "log")}
+    with opened(authority.folder / "good.pem", log, tls) as channel:
+        call = channel.unary_unary(UNARY)
+        assert call(b"x", timeout=20) == b"x"
+        with (folder / "log").open("rb") as keys:
+            count = len(keys.read())
+            folder.rename(tmp_path / "elsewhere")
+            roots.write_bytes(authority.root.read_bytes() + (authority.folder / "stranger.pem").read_bytes())
+            assert call(b"x", timeout=20) == b"x"
+            assert len(log.of("TLS_RELOADED")) == 1
+            assert len(keys.read()) >= count > 0
+
+
+def test_the_thread_s_errors_of_openssl_stay_empty(tmp_path: Path) -> None:
+    """The program's own TLS on this thread would take an error that is left for its own."""
+    own = Authority(tmp_path, "quiet")
+    own.server("server")
+    openssl = ctypes.CDLL("libcrypto.so.3")
+    openssl.ERR_clear_error()
+    with Channel("localhost:1", tls={"roots_file": str(own.root), "crls_pem": own.crl().decode()}):
+        assert openssl.ERR_peek_error() == 0
+
+
+def test_a_child_resumes_no_session_of_its_parent(authority: Authority) -> None:
+    tls = {"roots_file": str(authority.root), "session_resumption": True}
+    with peer(authority.folder / "good.pem", None) as target:
+        text = f"""
+channel = penstock.Channel({target!r}, tls={tls!r}, options={EACH!r})
+call = channel.unary_unary({UNARY!r})
+for _ in range(2): call(b"x", timeout=20)
+before = channel.stats()["tls"]["resumed_handshakes"]
+child = os.fork()
+if child == 0:
+    call(b"x", timeout=20)
+    os._exit(10 + channel.stats()["tls"]["resumed_handshakes"] - before)
+print(before, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+        assert run(text, target) == "1 10\n"

@@ -282,13 +282,20 @@ def test_spiffe_ids(authority: Authority) -> None:
         ({"min_version": "1.1"}, '$.tls.min_version: expected "1.2" or "1.3"'),
         ({"ciphers": ["TLS_NULL"]}, "$.tls.ciphers: TLS_NULL is not known"),
         ({"ciphers": ["ALL"]}, "$.tls.ciphers: ALL is not known"),
-        ({"ciphers": ["AES128-SHA"]}, "$.tls.ciphers: AES128-SHA lacks forward secrecy or AEAD"),
+        ({"ciphers": ["AES128-SHA"]}, "$.tls.ciphers: AES128-SHA lacks forward secrecy, AEAD or certificates"),
+        # With an anonymous suite no certificate would be checked.
+        (
+            {"ciphers": ["ADH-AES128-GCM-SHA256"]},
+            "$.tls.ciphers: ADH-AES128-GCM-SHA256 lacks forward secrecy, AEAD or certificates",
+        ),
         ({"ciphers": ["ALL:@SECLEVEL=0"]}, "$.tls.ciphers[0]: expected the name of a cipher suite"),
         (
             {"ciphers": ["ECDHE-ECDSA-AES128-GCM-SHA256"], "min_version": "1.3"},
             '$.tls.ciphers: "min_version" is "1.3", and no cipher suite of TLS 1.3 is named',
         ),
         ({"key_log_file": "/nowhere/keys"}, "$.tls.key_log_file: cannot write the file: No such file"),
+        # A pipe without a reader would stop the process or the loop.
+        ({"key_log_file": "/dev/null"}, "$.tls.key_log_file: cannot write the file: Invalid argument"),
     ],
 )
 def test_wrong_options(tls: Dict[str, Any], words: str) -> None:

@@ -8,6 +8,10 @@ they still can."""
 from __future__ import annotations
 
 import atexit
+
+# The callbacks of calls that end with the process may log, so the end of `logging`, which its import registers,
+# has to come after that of this package.
+import logging  # noqa: F401
 import os
 
 # Without types from typing, whose import takes longer than this package's.

@@ -72,6 +72,7 @@ class CallContext:
         """Makes this the context of another call. None: of no call, until the next one."""
         self._context = context
         self.keeps = keeps
+        self.raised = None
 
     def keep(self) -> None:
         """Called when a call with a lent context has ended, or its object is dropped, because the call's last
