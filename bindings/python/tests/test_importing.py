@@ -17,7 +17,7 @@ from test_library import run as run_alone
 FOLDER = Path(penstock.__file__).parent
 HOMES: Dict[str, str] = penstock._HOMES
 # Modules that take long, and that not each program needs.
-HEAVY = ("asyncio", "concurrent", "dataclasses", "inspect", "json", "logging", "re", "typing", "typing_extensions")
+HEAVY = ("asyncio", "concurrent", "dataclasses", "inspect", "json", "typing", "typing_extensions")
 
 
 def test_each_name_is_that_of_its_home() -> None:
