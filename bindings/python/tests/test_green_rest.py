@@ -49,11 +49,13 @@ def test_interceptors(package: str, patched: str, server: str) -> None:
     class Sync(penstock.SyncInterceptor):
         def intercept(self, call):
             assert threading.get_native_id() != os.getpid()
-            sides.append(call.hop.side_channel().unary_unary("/penstock.Echo/ServerStream")(b"y"))
-            turn()
-            call.metadata["x"] = "y"
-            reply = call.next()
-            if reply.message: reply.message += b"!"
+            # The call whose time is short may end at any of these steps.
+            with contextlib.suppress(penstock.GoneError, penstock.RpcError):
+                sides.append(call.hop.side_channel().unary_unary("/penstock.Echo/ServerStream")(b"y"))
+                turn()
+                call.metadata["x"] = "y"
+                reply = call.next()
+                if reply.message: reply.message += b"!"
     sides = []
     registration = channel.add_interceptor(Sync(), methods="/penstock.Echo/Unary")
     assert finished([spawn(echo, b"x") for _ in range(8)]) == [b"x!"] * 8
