@@ -20,7 +20,7 @@ import Testing
 
   static func text(_ bytes: [UInt8]) -> [UInt8] { Array(Data(bytes).base64EncodedString().utf8) }
 
-  /// What the server has got: the DATA frames, and the times at which they came.
+  /// The DATA frames that the server has got, and the times at which they came.
   final class Seen {
     var frames: [(payload: [UInt8], time: UInt64)] = []
     var answers = false
