@@ -192,6 +192,16 @@ public class Poller {
     return 0
   }
 
+  /// Checks that the wake descriptor still is the one that this poller watches. Without it no other thread can
+  /// wake the driver, and as long as none has to, nothing else would find that out. Called on the driving
+  /// thread after a long sleep. May cause one event of the wake descriptor.
+  func checkWake() {
+    guard inner >= 0, wakeFD >= 0 else { return }
+    let result = cs_epoll_ctl(
+      inner, EPOLL_CTL_MOD, wakeFD, CS_EPOLLIN | CS_EPOLL_EDGE, Poller.wakeToken)
+    if result < 0 { isLost.store(true, ordering: .relaxed) }
+  }
+
   /// The handler of event `i` of the last `wait`, and the epoll bits. nil: the event is of `wakeFD` or
   /// `timerFD`, or its descriptor is not watched any more.
   func event(_ i: Int32) -> (handler: any ReadyHandler, bits: UInt32)? {

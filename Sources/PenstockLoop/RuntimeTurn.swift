@@ -77,6 +77,7 @@ extension Runtime {
     }
     if count == 0 { count = poller.wait(milliseconds: milliseconds) }
     asleep.store(0, ordering: .relaxed)
+    if count == 0, milliseconds == Runtime.longestSleep { poller.checkWake() }
     if hasLostDescriptors { descriptorsLost() }
     now = clock
     polledAt = now
