@@ -15,19 +15,36 @@ struct JSONReader {
   private let piece: JSONPiece
   /// The text of a large object or array, whose members are parsed part by part; `value` is then an empty one. nil: `value`
   /// has all members.
-  private let text: ByteView?
+  private let large: Large?
 
-  private init(_ value: Value, _ path: ByteBuffer, _ piece: JSONPiece, _ text: ByteView? = nil) {
+  /// A text of which parts are parsed when they are asked for. A look-up in it may lack memory, and then finds nothing:
+  /// the parse as a whole fails for that.
+  private final class Large {
+    let text: ByteView
+    let shortage: Shortage
+
+    init(_ text: ByteView, _ shortage: Shortage) {
+      self.text = text
+      self.shortage = shortage
+    }
+  }
+
+  /// Whether a look-up in a large text has lacked memory.
+  private final class Shortage {
+    var isMet = false
+  }
+
+  private init(_ value: Value, _ path: ByteBuffer, _ piece: JSONPiece, _ large: Large? = nil) {
     self.value = value
     self.path = path
     self.piece = piece
-    self.text = text
+    self.large = large
   }
 
   /// Makes the reader of a large object or array; nil: no memory.
-  private init?(large text: ByteView, _ path: ByteBuffer) {
+  private init?(large text: ByteView, _ path: ByteBuffer, _ shortage: Shortage) {
     guard let root = text.first == 0x5b ? json_array() : json_object() else { return nil }
-    self.init(root, path, JSONPiece(root), text)
+    self.init(root, path, JSONPiece(root), Large(text, shortage))
   }
 
   /// Parses `text`, and calls `body` with the outermost value, which is valid during the call.
@@ -39,9 +56,14 @@ struct JSONReader {
     if let (position, words) = JSONPath.tooMuch(text) { return refusal(text, position, words) }
     // A malformed text is parsed as a whole, because only that finds the words for the fault.
     if text.count > JSONPieces.largeText, let whole = JSONPieces.container(text),
-      JSONPieces.areWellFormed(whole), let reader = JSONReader(large: whole, path)
+      JSONPieces.areWellFormed(whole)
     {
-      return body(reader)
+      let shortage = Shortage()
+      guard let reader = JSONReader(large: whole, path, shortage) else {
+        return Failure(.noMemory, "no memory")
+      }
+      let failure = body(reader)
+      return shortage.isMet ? Failure(.noMemory, "no memory") : failure
     }
     guard let root = load(text, &failure) else { return failure }
     return body(JSONReader(root, path, JSONPiece(root)))
@@ -155,12 +177,14 @@ struct JSONReader {
   /// `member.unknown`. The bytes of a string are valid as long as the reader of it.
   func members(_ body: (_ key: ByteView, _ member: JSONReader) -> Failure?) -> Failure? {
     guard isObject else { return fail("an object") }
-    guard let text else { return members(of: piece, value, body) }
-    return parts(of: text) { part in
+    guard let large else { return members(of: piece, value, body) }
+    return parts(of: large.text) { part in
       switch part {
       case .few(let piece): return members(of: piece, piece.root, body)
       case .large(let key, let text):
-        guard let key, let longer = path(to: key.text), let member = JSONReader(large: text, longer) else {
+        guard let key, let longer = path(to: key.text),
+          let member = JSONReader(large: text, longer, large.shortage)
+        else {
           return Failure(.noMemory, "no memory")
         }
         return withExtendedLifetime(key) { body(key.text, member) }
@@ -203,12 +227,13 @@ struct JSONReader {
   /// cut short.
   func member(_ key: StaticString) -> JSONReader? {
     guard isObject else { return nil }
-    if text != nil {
+    if let large {
       var found: JSONReader?
-      _ = members { name, member in
+      let shortage = members { name, member in
         if bytesEqual(name, key) { found = member }
         return nil
       }
+      if shortage != nil { large.shortage.isMet = true }
       return found
     }
     guard let member = json_object_get(value, cString(key)) else { return nil }
@@ -219,9 +244,9 @@ struct JSONReader {
 
   /// The number of members of an object or array; 0: it is neither.
   var count: Int {
-    guard let text else { return isObject ? json_object_size(value) : json_array_size(value) }
+    guard let large else { return isObject ? json_object_size(value) : json_array_size(value) }
     var count = 0
-    _ = parts(of: text) { part in
+    let shortage = parts(of: large.text) { part in
       switch part {
       case .few(let piece):
         count += withExtendedLifetime(piece) {
@@ -231,30 +256,33 @@ struct JSONReader {
       }
       return nil
     }
+    if shortage != nil { large.shortage.isMet = true }
     return count
   }
 
   /// The value with all its members; nil: no memory. The caller owns the reference to it.
   func whole() -> Value? {
-    guard let text else { return json_incref(value) }
+    guard let large else { return json_incref(value) }
     var failure: Failure?
-    return JSONReader.load(text, &failure)
+    return JSONReader.load(large.text, &failure)
   }
 
   var unknown: Failure { fail(because: ("unknown key" as StaticString).bytes) }
 
   func elements(_ body: (JSONReader) -> Failure?) -> Failure? {
     guard value.pointee.type == JSON_ARRAY else { return fail("an array") }
-    guard let text else { return elements(of: piece, value, from: 0, body) }
+    guard let large else { return elements(of: piece, value, from: 0, body) }
     var index = 0
-    return parts(of: text) { part in
+    return parts(of: large.text) { part in
       switch part {
       case .few(let piece):
         defer { index += json_array_size(piece.root) }
         return elements(of: piece, piece.root, from: index, body)
       case .large(_, let text):
         defer { index += 1 }
-        guard let longer = path(toElement: index), let element = JSONReader(large: text, longer) else {
+        guard let longer = path(toElement: index),
+          let element = JSONReader(large: text, longer, large.shortage)
+        else {
           return Failure(.noMemory, "no memory")
         }
         return body(element)
@@ -285,10 +313,11 @@ struct JSONReader {
   var firstElement: JSONReader {
     var first: JSONReader?
     if value.pointee.type == JSON_ARRAY {
-      _ = elements {
+      let shortage = elements {
         first = first ?? $0
         return nil
       }
+      if shortage != nil { large?.shortage.isMet = true }
     }
     return first ?? self
   }

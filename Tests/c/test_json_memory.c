@@ -15,6 +15,16 @@ void __libc_free(void *block);
 /* The bytes of the blocks that there are, and the most since `most` was set. */
 static _Atomic int64_t now, most;
 
+/* How many blocks can still be had; below 0: any number. */
+static _Atomic int64_t left = -1;
+
+/* Whether the next block is refused. */
+static int refuses(void) {
+  if (left < 0 || atomic_fetch_sub(&left, 1) != 0) return 0;
+  errno = ENOMEM;
+  return 1;
+}
+
 static void *counted(void *block) {
   if (block == NULL) return NULL;
   int64_t size = (int64_t)malloc_usable_size(block);
@@ -27,15 +37,16 @@ static void uncount(void *block) {
   if (block != NULL) atomic_fetch_sub(&now, (int64_t)malloc_usable_size(block));
 }
 
-void *malloc(size_t size) { return counted(__libc_malloc(size)); }
-void *calloc(size_t count, size_t size) { return counted(__libc_calloc(count, size)); }
-void *memalign(size_t alignment, size_t size) { return counted(__libc_memalign(alignment, size)); }
+void *malloc(size_t size) { return refuses() ? NULL : counted(__libc_malloc(size)); }
+void *calloc(size_t count, size_t size) { return refuses() ? NULL : counted(__libc_calloc(count, size)); }
+void *memalign(size_t alignment, size_t size) { return refuses() ? NULL : counted(__libc_memalign(alignment, size)); }
 void *aligned_alloc(size_t alignment, size_t size) { return memalign(alignment, size); }
 int posix_memalign(void **block, size_t alignment, size_t size) {
   *block = memalign(alignment, size);
   return *block != NULL ? 0 : ENOMEM;
 }
 void *realloc(void *block, size_t size) {
+  if (refuses()) return NULL;
   uncount(block);
   void *moved = __libc_realloc(block, size);
   return counted(moved != NULL || size == 0 ? moved : block);
@@ -121,5 +132,45 @@ TEST(json_memory_of_metadata) {
     CHECK(peak <= 3 * size + stays);
     penstock_metadata_release(metadata);
   }
+  __libc_free(text);
+}
+
+#define FIFTY "01234567890123456789012345678901234567890123456789"
+#define LONG  "{\"n\":\"#" FIFTY FIFTY "\"}"
+
+/* A member that a look-up can't find for lack of memory does not count as absent: each of these texts breaks a rule, or
+ * keeps to it, by such a member. */
+TEST(json_without_memory) {
+  static const struct {
+    const char *begin, *element, *end;
+    penstock_result result;
+  } rows[] = {
+      {METHODS "{\"retryPolicy\":{\"maxAttempts\":2,\"initialBackoff\":\"1s\",\"maxBackoff\":\"1s\","
+               "\"backoffMultiplier\":1,\"retryableStatusCodes\":[14]},\"hedgingPolicy\":{\"x\":[",
+       LONG, "]}}]}}", PENSTOCK_E_INVALID_JSON},
+      {"{\"tls\":false,\"service_config\":{\"loadBalancingPolicy\":\"no\",\"loadBalancingConfig\":[{\"round_robin\":{\"x\":[",
+       LONG, "]}}]}}", PENSTOCK_OK},
+  };
+  text = __libc_malloc(1 << 20);
+  penstock_runtime *runtime = NULL;
+  REQUIRE_OK(penstock_runtime_new("{\"mode\":\"host\"}", &runtime, NULL));
+  for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+    make(rows[i].begin, 200, rows[i].element, rows[i].end);
+    int refused = 0;
+    for (int64_t n = 0, isOver = 0; !isOver; n++) {
+      penstock_channel *channel = NULL;
+      left = n;
+      penstock_result result = penstock_channel_new_on(runtime, "localhost:1", text, &channel, NULL);
+      isOver = left >= 0;
+      left = -1;
+      if (result != PENSTOCK_E_NO_MEMORY) CHECK_RESULT(result, rows[i].result);
+      refused += result == PENSTOCK_E_NO_MEMORY;
+      penstock_channel_release(channel);
+    }
+    printf("  row %zu: %d lacks of memory are told\n", i, refused);
+    CHECK(refused > 0);
+  }
+  OK(penstock_runtime_shutdown(runtime, 60000));
+  penstock_runtime_release(runtime);
   __libc_free(text);
 }
