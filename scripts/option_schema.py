@@ -139,7 +139,9 @@ RULES = {
                  "then": {"properties": {"http": {"not": {"const": "1.1"}}}}}],
     "tls": [{"if": CHAIN, "then": KEY, "else": {"not": KEY}},
             {"if": said("verify", False), "then": {"not": has("spiffe_ids", "crls_pem", "crls_file")}},
-            {"if": said("min_version", "1.3"), "then": TLS13}],
+            {"if": said("min_version", "1.3"), "then": TLS13},
+            *({"not": {"required": [f"{one}_pem", f"{one}_file"]}}
+              for one in ("roots", "certificate_chain", "private_key", "crls"))],
     "rate_limit": [{"required": ["rate"]}],
 }
 # The cipher suites of OpenSSL 3.0 that have forward secrecy and AEAD.

@@ -237,8 +237,19 @@ extension ParsedChannelOptions {
       }
     }
     transport.tls = tls
-    return failure
+    return failure ?? refuseBoth(reader, "roots_pem", "roots_file")
+      ?? refuseBoth(reader, "certificate_chain_pem", "certificate_chain_file")
+      ?? refuseBoth(reader, "private_key_pem", "private_key_file")
+      ?? refuseBoth(reader, "crls_pem", "crls_file")
   }
+}
+
+/// The failure for an object that gives the same thing in two ways; nil: it does not.
+private func refuseBoth(_ reader: JSONReader, _ text: StaticString, _ file: StaticString) -> Failure? {
+  guard reader.member(text) != nil, let second = reader.member(file) else { return nil }
+  return second.fail(
+    because: ("expected either this or \"" as StaticString).bytes, text.bytes,
+    ("\", got both" as StaticString).bytes)
 }
 
 // ---- penstock_call_options_new: call.h ----

@@ -194,6 +194,20 @@ TEST(tls_the_server_has_to_have_a_key_or_an_identity) {
                 "none of \"spiffe_ids\" fits the server's certificate: found 0 URIs; expected spiffe://");
 }
 
+TEST(tls_takes_a_text_or_a_file) {
+  static const char *const pairs[] = {"roots", "certificate_chain", "private_key", "crls"};
+  for (int i = 0; i < 4; i++) {
+    char options[200], path[64], words[100];
+    snprintf(options, sizeof(options), "{\"tls\": {\"%s_file\": \"x\", \"%s_pem\": \"y\"}}", pairs[i], pairs[i]);
+    snprintf(path, sizeof(path), "$.tls.%s_file", pairs[i]);
+    snprintf(words, sizeof(words), "expected either this or \"%s_pem\", got both", pairs[i]);
+    penstock_channel *channel = NULL;
+    penstock_error *error = NULL;
+    CHECK_RESULT(penstock_channel_new("localhost:1", options, &channel, &error), PENSTOCK_E_INVALID_JSON);
+    CHECK_ERROR(error, PENSTOCK_E_INVALID_JSON, path, words);
+  }
+}
+
 /* A process without a free descriptor can't read its root certificates: the error says that there are too many open
  * files, not that the certificates are wrong. */
 TEST(tls_without_descriptors) {

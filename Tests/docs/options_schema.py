@@ -260,6 +260,9 @@ class Comparison:
             self.compare(name, value)
 
 
+PAIRS = [(f"{one}_pem", f"{one}_file") for one in ("roots", "certificate_chain", "private_key", "crls")]
+
+
 def rules(comparison, files):
     """The rules between members, which random objects meet too seldom."""
     chain, key = {"certificate_chain_file": files["chain"]}, {"private_key_file": files["key"]}
@@ -272,6 +275,7 @@ def rules(comparison, files):
         ("tls", {"verify": False, "spiffe_ids": ["spiffe://a"]}), ("tls", {"verify": False, "spki_pins": ["A" * 43 + "="]}),
         ("tls", {"verify": False, "min_version": "1.3", "ciphers": [old]}),
         ("tls", {"verify": False, "min_version": "1.3", "ciphers": [old, new]}),
+        *(("tls", {**chain, **key, one: comparison.content[one], other: comparison.content[other]}) for one, other in PAIRS),
         ("method_config", {"retryPolicy": RETRY, "hedgingPolicy": {}}), ("method_config", {"retryPolicy": RETRY}),
         ("method_config", {"name": [{"method": "x"}]}), ("outlier_detection", {}), ("retry_policy", {}),
     ]:
