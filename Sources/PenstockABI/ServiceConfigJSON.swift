@@ -89,9 +89,9 @@ private func addName(
     return reader.fail(because: ("a method without its service" as StaticString).bytes)
   }
   switch service.methods.add(config, service: of, method: method) {
-  case .ok: return nil
+  case .added: return nil
   case .already: return reader.fail(because: ("this name has a config already" as StaticString).bytes)
-  default: return Failure(.noMemory, "no memory")
+  case .noMemory: return Failure(.noMemory, "no memory")
   }
 }
 

@@ -33,7 +33,9 @@ public struct MethodConfigs {
 
   /// Adds the config of a method. An empty `method` stands for all methods of the service, and an empty
   /// `service` for all services. Returns `.already` if there is a config for this name.
-  public mutating func add(_ config: MethodConfig, service: ByteView, method: ByteView) -> Outcome {
+  public mutating func add(
+    _ config: MethodConfig, service: ByteView, method: ByteView
+  ) -> NameTable.Added {
     name.removeAll(keepingCapacity: true)
     if !service.isEmpty {
       guard name.append("/"), name.append(service), name.append("/"), name.append(method) else {
@@ -41,14 +43,11 @@ public struct MethodConfigs {
       }
     }
     let isKnown = configs.last == config
-    switch names.add(name.view, UInt32(isKnown ? configs.count - 1 : configs.count)) {
-    case .already: return .already
-    case .noMemory: return .noMemory
-    case .added: break
-    }
+    let added = names.add(name.view, UInt32(isKnown ? configs.count - 1 : configs.count))
+    guard added == .added else { return added }
     if !isKnown { configs.append(config) }
     if config.retry != nil { haveRetries = true }
-    return .ok
+    return .added
   }
 
   /// The config of the calls with this path; nil: there is none.
