@@ -400,9 +400,10 @@ def test_shutdown_waits_for_the_function(server: str) -> None:
     assert entered.wait(20)
     with pytest.raises(penstock.TimedOutError):
         runtime.shutdown(0.05)
+    assert failed == []
+    go.set()
     thread.join()
     assert failed == [StatusCode.CANCELLED]
-    go.set()
     runtime.shutdown(20)
 
 
