@@ -77,7 +77,18 @@ def test_the_report(plain: str, tmp_path: Path) -> None:
     plots = re.findall(r"<svg.*?</svg>", text)
     assert len(plots) == 3
     for plot in plots:
-        xml.etree.ElementTree.fromstring(plot)
+        drawn = xml.etree.ElementTree.fromstring(plot)
+        right, bottom = map(float, drawn.attrib["viewBox"].split()[2:])
+        bars = [[float(bar.attrib[name]) for name in ("x", "width", "y", "height")] for bar in drawn.iter("rect")]
+        assert all(x > 0 and x + width <= right and y > 0 and y + height < bottom for x, width, y, height in bars)
+        # The bars stand beside each other, and fill the plot to its right edge.
+        assert all(before[0] + before[1] < after[0] for before, after in zip(bars, bars[1:]))
+        assert not bars or right - 10 < bars[-1][0] + bars[-1][1]
+        for line in drawn.iter("polyline"):
+            for point in line.attrib["points"].split():
+                x, y = map(float, point.split(","))
+                assert 0 < x < right
+                assert 0 < y < bottom
     assert "http" not in text.replace("https://", "http://").replace(plain, "")
     assert "No such file" in refused(1, "bench", "--plaintext", "-n", "1", "--html", "no/x.html", plain, HELLO)
 

@@ -243,6 +243,12 @@ def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     assert said.startswith("--proto needs protoc, which is not on PATH, or the package grpcio-tools")
 
 
+def test_a_protobuf_that_is_too_old(monkeypatch: pytest.MonkeyPatch, plain: str) -> None:
+    monkeypatch.delattr(message_factory, "GetMessageClass")
+    said = refused(1, "call", "-plaintext", "-d", "{}", plain, f"{GREETER}/SayHello")
+    assert "is too old: 4.22 or later is needed" in said
+
+
 def test_files_that_are_wrong(tmp_path: Path) -> None:
     assert "no.proto: No such file" in refused(1, "list", "--proto", "no.proto")
     assert "--descriptor-set no.set: No such file" in refused(1, "list", "--descriptor-set", "no.set")

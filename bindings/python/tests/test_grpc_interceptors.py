@@ -8,6 +8,7 @@ from typing import Any, Callable, Iterator, List
 import grpc
 import pytest
 
+import penstock.grpc
 from conftest import json_bytes
 from helpers import Only, seen
 from penstock import Channel, Hop, RpcError, StatusCode
@@ -191,6 +192,37 @@ def test_several_interceptors_of_both_kinds(channel: Channel, look: Look) -> Non
     assert list(intercepted.unary_stream("/penstock.Echo/ServerStream")(b"a")) == [b"A"]
     assert list(intercepted.stream_stream("/penstock.Echo/Bidi")(iter([b"a", b"b"]))) == [b"A", b"B"]
     assert order == [("ours", "grpcio")] * 2
+
+
+class Raise(grpc.UnaryUnaryClientInterceptor):  # type: ignore[misc]
+    def intercept_unary_unary(self, continuation: Any, details: Any, request: Any) -> Any:
+        raise LookupError("no such user")
+
+
+@pytest.mark.parametrize("module", [grpc, penstock.grpc], ids=["grpcio", "penstock"])
+def test_an_interceptor_around_one_that_raises(server: str, look: Look, module: Any) -> None:
+    with module.insecure_channel(server) as channel:
+        intercepted = module.intercept_channel(channel, look, Raise())
+        with pytest.raises(LookupError):
+            intercepted.unary_unary("/penstock.Echo/Unary")(b"x")
+    [outcome] = look.outcomes
+    assert (outcome.code(), outcome.details()) == (
+        grpc.StatusCode.INTERNAL,
+        "Exception raised while intercepting the RPC",
+    )
+    assert (outcome.done(), outcome.running(), outcome.is_active(), outcome.cancelled()) == (
+        True,
+        False,
+        False,
+        False,
+    )
+    assert outcome.cancel() is False
+    assert (outcome.time_remaining(), outcome.initial_metadata(), outcome.trailing_metadata()) == (None, None, None)
+    assert isinstance(outcome.exception(), LookupError)
+    assert outcome.traceback() is not None
+    told: List[Any] = []
+    outcome.add_done_callback(told.append)
+    assert told == [outcome]
 
 
 def test_leaving_the_intercepted_channel_closes_ours(server: str, look: Look) -> None:

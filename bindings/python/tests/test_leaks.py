@@ -306,8 +306,10 @@ def given_up():
 """
 
 
-@pytest.mark.parametrize("kind", ["unary", *(pytest.param(kind, marks=pytest.mark.again)
-                                             for kind in ("failing", "bidi", "upload", "given_up"))])
+@pytest.mark.parametrize(
+    "kind",
+    ["unary", *(pytest.param(kind, marks=pytest.mark.again) for kind in ("failing", "bidi", "upload", "given_up"))],
+)
 def test_many_calls_take_no_more_memory(server: str, kind: str) -> None:
     """The calls are made in a separate process, because memory freed by other tests would hide a leak."""
     # The library keeps up to some MiB of blocks for the next calls. They are all there after the first calls.

@@ -245,9 +245,7 @@ def test_a_pipe_in_the_place_of_a_file_does_not_hold_up_the_loop(authority: Auth
         roots.unlink()
         os.mkfifo(roots)
         assert channel.unary_unary(UNARY)(b"x", timeout=20) == b"x"
-        assert log.messages("TLS_KEPT") == [
-            f"roots_file {roots}: roots_file: cannot read the file: Invalid argument"
-        ]
+        assert log.messages("TLS_KEPT") == [f"roots_file {roots}: roots_file: cannot read the file: Invalid argument"]
 
 
 def test_a_key_log_goes_on_when_files_are_read_anew(authority: Authority, tmp_path: Path) -> None:
