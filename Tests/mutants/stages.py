@@ -77,17 +77,21 @@ class Stages:
         return module
 
     def first_to_notice(self, mutant):
-        """Runs the stages that reach the mutant until one notices it. Returns the name of that stage, or None."""
+        """Runs the stages that reach the mutant until one notices it. Returns the name of that stage, or None. A stage that
+        exceeds its limit, or fails without naming a test, says so: on a busy machine that may be no proof."""
         names = [name for name in self.reached if mutant.number in self.reached[name]]
         folder = self.workers.get()
         try:
-            return next((name for name in sorted(names, key=self.seconds.__getitem__)
-                         if self.run_stage(name, folder, mutant.number)), None)
+            for name in sorted(names, key=self.seconds.__getitem__):
+                fails = self.run_stage(name, folder, mutant.number)
+                if fails:
+                    return f"{name} ({fails})"
+            return None
         finally:
             self.workers.put(folder)
 
     def run_stage(self, name, folder, number, marks=None):
-        """Runs a stage with the mutant `number`; 0: without one. Returns whether it fails."""
+        """Runs a stage with the mutant `number`; 0: without one. Returns how it fails, or None."""
         environment = dict(os.environ, PENSTOCK_MUTANT=str(number), PENSTOCK_SCENARIOS="2000",
                            PENSTOCK_PEER=str(folder / "build" / "bin" / "penstock-peer"), PYTHONDONTWRITEBYTECODE="1")
         if marks:
@@ -122,13 +126,17 @@ class Stages:
         timer = threading.Timer(limit, end)
         timer.daemon = True
         timer.start()
-        said = any(FAILURE.search(line) for line in process.stdout)
+        said = next((line for line in process.stdout if FAILURE.search(line)), None)
         if said:
             Stages.end(process)
         status = process.wait()
         timer.cancel()
         Stages.end(process)
-        return said or late.is_set() or status != 0
+        if said:
+            return said.strip()[:100]
+        if late.is_set():
+            return f"a hang: over {limit:.0f} s"
+        return f"status {status}" if status else None
 
     @staticmethod
     def end(process):
