@@ -11,7 +11,7 @@ from typing import Any, Dict
 import pytest
 
 import penstock
-from helpers import run
+from helpers import ended, program, run
 from test_library import run as run_alone
 
 FOLDER = Path(penstock.__file__).parent
@@ -147,3 +147,45 @@ if os.fork() == 0:
 os.wait()
 """
     assert run(text, server) == "True\nb'made'\n"
+
+
+def test_a_hook_that_raises_keeps_no_other_from_running(server: str) -> None:
+    """Neither in a child, which can make calls, nor at the end of the process. Python prints every exception."""
+    text = """
+from penstock import _hooks
+def broken(): raise LookupError(f"broken in {'the parent' if os.getpid() == parent else 'a child'}")
+def broken_too(): raise OSError("broken, too")
+def told(): print("told", flush=True)
+parent = os.getpid()
+for hooks in (_hooks.in_child, _hooks.at_exit):
+    hooks.update(first=broken, second=broken_too)
+# Its modules register theirs behind those.
+with penstock.Channel(target, tls=False) as channel:
+    channel.unary_unary("/penstock.Echo/Unary")(b"x")
+assert len(_hooks.in_child) == 4 and len(_hooks.at_exit) == 3
+for hooks in (_hooks.in_child, _hooks.at_exit):
+    hooks["last"] = told
+if os.fork() == 0:
+    with penstock.Channel(target, tls=False) as channel:
+        print(channel.unary_unary("/penstock.Echo/Unary")(b"child"), flush=True)
+    os._exit(0)
+os.wait()
+"""
+    with program(text, server) as process:
+        printed, complaints = ended(process)
+    assert printed == "told\nb'child'\ntold\n"
+    for words, count in (("broken in a child", 1), ("broken in the parent", 1), ("OSError: broken, too", 2)):
+        assert complaints.count(words) == count, complaints
+
+
+def test_a_module_that_is_loaded_again_replaces_its_hooks() -> None:
+    text = """
+import importlib
+from penstock import _hooks
+from penstock._calls import ends
+before = list(_hooks.in_child.items())
+importlib.reload(ends)
+after = list(_hooks.in_child.items())
+print([name for name, _ in before] == [name for name, _ in after], before == after)
+"""
+    assert run(text, "") == "True False\n"

@@ -13,21 +13,27 @@ import atexit
 # has to come after that of this package.
 import logging  # noqa: F401
 import os
+import sys
 
 # Without types from typing, whose import takes longer than this package's.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, List
+    from typing import Callable, Dict, List
 
-in_child: List[Callable[[], None]] = []
-at_exit: List[Callable[[], None]] = []
+# The functions, by the names of their modules: a module that is loaded again replaces its function.
+in_child: Dict[str, Callable[[], None]] = {}
+at_exit: Dict[str, Callable[[], None]] = {}
 
 
 def _run(functions: List[Callable[[], None]]) -> None:
+    """Calls each function, also if another has raised: nobody waits here for an exception, so it is printed."""
     for function in functions:
-        function()
+        try:
+            function()
+        except BaseException:
+            sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
 
 
 def register() -> None:
-    os.register_at_fork(after_in_child=lambda: _run(in_child))
-    atexit.register(_run, at_exit)
+    os.register_at_fork(after_in_child=lambda: _run(list(in_child.values())))
+    atexit.register(lambda: _run(list(at_exit.values())))

@@ -102,7 +102,7 @@ def _renew() -> None:
     _starting = threading.RLock()
 
 
-_hooks.in_child.append(_renew)
+_hooks.in_child[__name__] = _renew
 
 
 def _run(functions: queue.SimpleQueue[Optional[Function]]) -> None:

@@ -446,5 +446,5 @@ def _at_exit() -> None:
             _raw.penstock_runtime_shutdown(runtime._handle, int(_EXIT_SECONDS * 1000))
 
 
-_hooks.in_child.append(_renew)
-_hooks.at_exit.append(_at_exit)
+_hooks.in_child[__name__] = _renew
+_hooks.at_exit[__name__] = _at_exit
