@@ -16,7 +16,7 @@ from penstock import Channel, Hop, Level
 from penstock._handles.context import CallContext
 from penstock._handles.objects import registry
 from test_contexts import FIELD, USER, Plain, Seen
-from test_leaks import soon
+from test_leaks import nothing_registered, soon
 
 
 class Thing:
@@ -129,7 +129,7 @@ def test_a_context_of_a_registration_does_not_keep_its_channel(server: str) -> N
 
 def test_nothing_is_left_in_the_registry(channel: Channel) -> None:
     # Leftovers of other tests may go meanwhile.
-    assert soon(lambda: len(registry) == 0)
+    assert soon(nothing_registered)
     channel.add_interceptor(Plain(Seen()))
     before = len(registry)
     for _ in range(20):

@@ -15,8 +15,7 @@ import pytest
 
 import penstock
 from penstock import Channel, Hop, Interceptor, RpcError, Runtime
-from penstock._handles.objects import registry
-from test_leaks import Thing, _nothing_left, descriptors, soon  # noqa: F401
+from test_leaks import Thing, _nothing_left, descriptors, nothing_registered, soon  # noqa: F401
 
 
 class Holding(Interceptor):
@@ -168,7 +167,7 @@ def test_what_refers_to_its_channel_is_collected_with_it(server: str, make: Call
         assert channel.unary_unary("/penstock.Echo/Unary")(b"x") == b"x"
         del holding, channel
     assert soon(lambda: all(one() is None for one in gone))
-    assert soon(lambda: len(registry) == 0)
+    assert soon(nothing_registered)
     assert soon(lambda: descriptors() <= before)
 
 
@@ -245,7 +244,7 @@ def test_calls_of_a_channel_that_is_dropped_still_end(server: str, make: Callabl
         runtime.shutdown()
     assert soon(lambda: told == ["UNAUTHENTICATED", *["CANCELLED"] * 3])
     assert soon(lambda: gone() is None)
-    assert soon(lambda: len(registry) == 0)
+    assert soon(nothing_registered)
     runtime.shutdown()
 
 
@@ -319,7 +318,7 @@ def test_what_is_collected_is_told_of_the_end_and_may_use_all_it_has(server: str
     told: List[str] = []
     collected_channel(server, told)
     assert soon(lambda: sorted(told) == ["changed", "stop"])
-    assert soon(lambda: len(registry) == 0)
+    assert soon(nothing_registered)
 
 
 class LastWords:
@@ -400,4 +399,4 @@ def test_collections_disturb_no_call(server: str) -> None:
     ended.set()
     collector.join()
     assert soon(lambda: counts == [200, 200, 200])
-    assert soon(lambda: len(registry) == 0)
+    assert soon(nothing_registered)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 import threading
@@ -266,3 +267,25 @@ assert started.wait(30)
 """
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.parametrize("is_used_before", [True, False])
+@pytest.mark.parametrize("make", [SerialExecutor, lambda: Executor(lambda job: job())])
+def test_a_collected_executor_has_no_handle(make: Callable[[], Executor], is_used_before: bool) -> None:
+    """Not even if its first use is in a destructor of the same collection: nothing would release the handle."""
+    seen: List[Any] = []
+
+    class Last:
+        def __init__(self) -> None:
+            self.itself = self
+            self.executor = make()
+
+        def __del__(self) -> None:
+            seen.append(self.executor._handle.value)
+
+    last = Last()
+    if is_used_before:
+        assert last.executor._handle.value
+    del last
+    gc.collect()
+    assert seen == [None]

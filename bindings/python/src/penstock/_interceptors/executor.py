@@ -13,7 +13,7 @@ from .._handles.context import CallContext, Scoped, run
 from .._handles.ctrl_c import recover
 from .._handles.errors import check
 from .._handles.fork import process
-from .._handles.objects import Keeper, Objects, Uncopied, forget, own, registry
+from .._handles.objects import Keeper, Objects, Uncopied, forget, own, registry, weak
 from .._handles.reports import report, tell
 
 
@@ -77,11 +77,20 @@ class Executor(Keeper, Uncopied):
         self._kept: Objects = {}
         self._submit = _Submit(submit, self._kept)
         self._survives_fork = survives_fork
+        self._begin()
+
+    def _begin(self) -> None:
         self._process = 0
-        self._address = 0
+        self._address: Any = None
+        self._itself = weak(self)
 
     @property
-    def _handle(self) -> int:
+    def _handle(self) -> Any:
+        # The first use may be in a `__del__`, after the garbage collector has found this executor. A handle that is
+        # made then would never be released: since 3.14.4 Python clears the weak references that are made during a
+        # collection, and does not call their callbacks.
+        if self._itself() is None:
+            return self._address or c_void_p()
         # A forked child in which the parent's handles do not work can't use its parent's executors, so it makes its
         # own.
         if self._process != process():
@@ -108,8 +117,7 @@ class SerialExecutor(Executor):
     """
 
     def __init__(self) -> None:
-        self._process = 0
-        self._address = 0
+        self._begin()
 
     def _new(self) -> int:
         handle = c_void_p()
@@ -160,7 +168,7 @@ recover(_take_job, _run_job, _run_job)
 _take = _raw.penstock_submit(_take_job)
 
 
-def address(executor: Optional[Executor]) -> Optional[int]:
+def address(executor: Optional[Executor]) -> Any:
     """The ``penstock_executor *`` of ``executor``; None if ``executor`` is None."""
     if executor is None:
         return None
