@@ -7,13 +7,11 @@ the credentials of a cloud.
 
 import argparse
 import asyncio
-import sys
-import traceback
 
 import grpc.aio
 import testing_pb2 as messages
 import testing_pb2_grpc
-from grpcio_client import GZIP, METADATA, SIZES, expect, flag, output, payload, simple
+from grpcio_client import GZIP, METADATA, SIZES, expect, flag, output, payload, run_cases, simple
 
 CASES = {}
 UPLOAD = (27182, 8, 1828, 45904)
@@ -41,7 +39,10 @@ class Client:
             channel.add_interceptor(self.counting)
         return channel
 
-    async def run(self, function):
+    def run(self, function):
+        asyncio.run(self._run(function))
+
+    async def _run(self, function):
         """Runs a case. A call that is cancelled at once may end before an interceptor sees it."""
         before = len(self.counting.methods) if self.counting else 0
         async with self.open() as self.channel:
@@ -252,25 +253,5 @@ async def concurrent_large_unary(client):
     expect({len(answer.payload.body) for answer in answers}, {314159})
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--target")
-    parser.add_argument("--penstock", action="store_true")
-    parser.add_argument("--list", action="store_true")
-    parser.add_argument("cases", nargs="*")
-    arguments = parser.parse_args()
-    if arguments.list:
-        print("\n".join(CASES))
-        return
-    client = Client(arguments)
-    for name in arguments.cases:
-        try:
-            asyncio.run(client.run(CASES[name]))
-            print("ok", name, flush=True)
-        except Exception:
-            print(*traceback.format_exc().strip().splitlines()[-4:], sep="\n")
-            print("FAILED", name, flush=True)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    run_cases(CASES, argparse.ArgumentParser(), Client)

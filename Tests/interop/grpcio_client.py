@@ -6,7 +6,6 @@ same calls are made on channels of penstock.grpc, and each case has to make one.
 
 import argparse
 import asyncio
-import sys
 import threading
 import time
 import traceback
@@ -92,11 +91,11 @@ class Client:
         credentials = self.grpc.ssl_channel_credentials(read("ca.pem"), *own)
         return self.grpc.secure_channel(self.target, credentials, options=options)
 
-    def made_a_call(self, run):
+    def run(self, function):
         """Runs a case. A call that is cancelled at once may end before an interceptor sees it."""
         before = len(self.counting.methods) if self.counting else 0
-        run(self)
-        if self.counting and run is not cancel_after_begin:
+        function(self)
+        if self.counting and function is not cancel_after_begin:
             expect(len(self.counting.methods) > before, True, "a call seen by our interceptor")
 
     def compressed(self):
@@ -452,31 +451,38 @@ def health(client):
     watch.cancel()
 
 
-def main():
-    parser = argparse.ArgumentParser()
+def run_cases(cases, parser, make):
+    """Runs the cases that the command line names, with the client that ``make`` makes of the arguments. Gives the client,
+    or None with --list, which prints the names."""
     parser.add_argument("--target")
-    parser.add_argument("--tls")
-    parser.add_argument("--mutual", action="store_true")
-    parser.add_argument("--tap", action="store_true")
     parser.add_argument("--penstock", action="store_true")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("cases", nargs="*")
     arguments = parser.parse_args()
     if arguments.list:
-        print("\n".join(CASES))
-        return 0
-    client = Client(arguments)
+        print("\n".join(cases))
+        return None
+    client = make(arguments)
     for name in arguments.cases:
         try:
-            client.made_a_call(CASES[name])
+            client.run(cases[name])
             print("ok", name, flush=True)
         except Exception:  # noqa: BLE001 - a case may fail in any way.
             trace = traceback.format_exc().strip().splitlines()
             print(*trace[-4:], sep="\n")
             print("FAILED", name, flush=True)
-    client.channel.close()
-    return 0
+    return client
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--tls")
+    parser.add_argument("--mutual", action="store_true")
+    parser.add_argument("--tap", action="store_true")
+    client = run_cases(CASES, parser, Client)
+    if client is not None:
+        client.channel.close()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

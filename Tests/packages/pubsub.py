@@ -127,14 +127,20 @@ async def with_asyncio():
         expect([topic.name async for topic in found], topics)
 
 
+async def clients_with_asyncio(opened):
+    """The client of a new topic, and that of a new subscription to it; and the names of both."""
+    topic, subscription = name("topics"), name("subscriptions")
+    publishing = publisher.PublisherAsyncClient(transport=PublisherGrpcAsyncIOTransport(channel=opened))
+    subscribing = subscriber.SubscriberAsyncClient(transport=SubscriberGrpcAsyncIOTransport(channel=opened))
+    await publishing.create_topic(name=topic)
+    await subscribing.create_subscription(name=subscription, topic=topic)
+    return publishing, subscribing, topic, subscription
+
+
 @case
 async def a_stream_with_asyncio():
     async with aio_channel() as opened:
-        topic, subscription = name("topics"), name("subscriptions")
-        publishing = publisher.PublisherAsyncClient(transport=PublisherGrpcAsyncIOTransport(channel=opened))
-        subscribing = subscriber.SubscriberAsyncClient(transport=SubscriberGrpcAsyncIOTransport(channel=opened))
-        await publishing.create_topic(name=topic)
-        await subscribing.create_subscription(name=subscription, topic=topic)
+        publishing, subscribing, topic, subscription = await clients_with_asyncio(opened)
         more = queue.SimpleQueue()
 
         async def requests():
@@ -152,11 +158,7 @@ async def a_stream_with_asyncio():
 @case
 async def a_bidirectional_stream_by_hand_with_asyncio():
     async with aio_channel() as opened:
-        topic, subscription = name("topics"), name("subscriptions")
-        publishing = publisher.PublisherAsyncClient(transport=PublisherGrpcAsyncIOTransport(channel=opened))
-        subscribing = subscriber.SubscriberAsyncClient(transport=SubscriberGrpcAsyncIOTransport(channel=opened))
-        await publishing.create_topic(name=topic)
-        await subscribing.create_subscription(name=subscription, topic=topic)
+        publishing, subscribing, topic, subscription = await clients_with_asyncio(opened)
         first = StreamingPullRequest(subscription=subscription, stream_ack_deadline_seconds=10)
         rpc = bidi_async.AsyncBidiRpc(subscribing.streaming_pull, initial_request=first)
         await rpc.open()

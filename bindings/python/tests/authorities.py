@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import socket
 import ssl
 import subprocess
@@ -12,7 +11,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Callable, Iterator, List, Optional
 
-from conftest import REPOSITORY
+from helpers import running_peer
 
 KEY = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
 SETTINGS = """
@@ -92,15 +91,10 @@ class Authority:
 @contextlib.contextmanager
 def peer(certificate: Path, client_ca: Optional[Path] = None, *more: str) -> Iterator[str]:
     """A penstock-peer with TLS; gives its target."""
-    command = [str(REPOSITORY / "build/bin/penstock-peer"), "--listen", "127.0.0.1:0", "--tls", "--exit-with-stdin"]
-    command += ["--cert", str(certificate), "--key", str(certificate.with_suffix(".key")), *more]
-    command += ["--client-ca", str(client_ca)] if client_ca else []
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        yield json.loads(process.stdout.readline())["address"]
-        process.stdin.close()
-        process.wait(20)
+    arguments = ["--tls", "--cert", str(certificate), "--key", str(certificate.with_suffix(".key")), *more]
+    arguments += ["--client-ca", str(client_ca)] if client_ca else []
+    with running_peer("--listen", "127.0.0.1:0", *arguments) as target:
+        yield target
 
 
 @contextlib.contextmanager

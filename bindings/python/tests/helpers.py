@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import json
 import os
@@ -11,7 +12,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import pytest
 
@@ -84,6 +85,18 @@ def on_thread(action: Callable[[], object]) -> threading.Thread:
 
 
 # ---- Servers and programs of their own ----
+
+
+@contextlib.contextmanager
+def running_peer(*arguments: str) -> Iterator[str]:
+    """A penstock-peer with ``arguments``, until the block is left; gives its target."""
+    command = [str(REPOSITORY / "build/bin/penstock-peer"), "--exit-with-stdin", *arguments]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        yield json.loads(process.stdout.readline())["address"]
+        process.stdin.close()
+        process.wait(20)
 
 
 class Peer:

@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 import copy
-import json
-import subprocess
 import threading
 from typing import Any, Iterator, List, Optional
 
 import pytest
 
 import penstock
-from conftest import REPOSITORY
+from helpers import running_peer
 from penstock import RpcError, StatusCode
 
-PEER = REPOSITORY / "build/bin/penstock-peer"
 SIZES = [31415, 9, 2653, 58979]
 
 
 @pytest.fixture(scope="module")
 def peer() -> Iterator[str]:
-    if not PEER.exists():
-        pytest.skip("penstock-peer is not built: make peer")
-    command = [str(PEER), "--exit-with-stdin"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        yield json.loads(process.stdout.readline())["address"]
-        process.stdin.close()
-        process.wait(20)
+    with running_peer() as target:
+        yield target
 
 
 @pytest.fixture

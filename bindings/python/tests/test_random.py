@@ -281,6 +281,9 @@ class Scenario:
                 next(call)
             return
         self._ends_once(call)
+        self._read_to_the_end(call)
+
+    def _read_to_the_end(self, call: Any) -> None:
         try:
             for _ in call:
                 pass
@@ -298,12 +301,7 @@ class Scenario:
             if not call.write(message):
                 break
         call.done_writing()
-        try:
-            for _ in call:
-                pass
-        except RpcError as error:
-            self._check(error)
-        self._over(call)
+        self._read_to_the_end(call)
 
 
 @pytest.mark.again

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import time
 from pathlib import Path
 from typing import Any, Dict, List
@@ -11,7 +10,7 @@ from typing import Any, Dict, List
 import pytest
 
 from conftest import REPOSITORY
-from helpers import EVENTS, Only, bidi, unary
+from helpers import EVENTS, Only, bidi, running_peer, unary
 from penstock import Channel, Hop, RpcError, Verdict
 
 
@@ -129,13 +128,7 @@ def test_transparent_retries_are_counted() -> None:
     """The server refuses a stream (REFUSED_STREAM), so the request is sent again. The statistics count two attempts,
     and the messages of both."""
     script = REPOSITORY / "Tests/faults/rst-refused-once.script"
-    command = [str(REPOSITORY / "build/bin/penstock-peer"), "--exit-with-stdin", "--script", str(script)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        with Channel(json.loads(process.stdout.readline())["address"], tls=False) as channel:
-            response, outcome = channel.unary_unary("/a.B/C").with_call(b"ping", timeout=20)
-        process.stdin.close()
-        process.wait(20)
+    with running_peer("--script", str(script)) as target, Channel(target, tls=False) as channel:
+        response, outcome = channel.unary_unary("/a.B/C").with_call(b"ping", timeout=20)
     assert (response, outcome.stats["attempts"]) == (b"pong", 2)
     assert outcome.stats["sent"]["messages"] == 2
