@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import operator
-from typing import Any, Awaitable, Dict, List
+from typing import Any, Awaitable, Callable, Dict, List
 
 import grpc.aio
 import pytest
 
 import penstock.grpc.aio
-from aio_helpers import LOOPS, each, run_on, turn
+from aio_helpers import LOOPS, each, eventually, run_on, turn
 from aio_scenarios import (
     BIDI,
     CLIENT,
     HANG,
+    HANG_STREAM,
     PROBE,
     SCENARIOS,
     SERVER,
@@ -26,6 +27,7 @@ from aio_scenarios import (
     everything,
     outcome,
     pairs,
+    streaming,
 )
 from conftest import json_bytes
 from helpers import with_new_grpcio
@@ -294,7 +296,8 @@ def test_errors_carry_their_cause(server: str) -> None:
         upload = channel.stream_unary(CLIENT)(breaking())
         assert await cause(upload) == (asyncio.CancelledError, OSError)
         both = channel.stream_stream(BIDI, broken_serializer)([1])
-        assert await cause(collect(both)) == (asyncio.CancelledError, KeyError)
+        assert await cause(collect(both)) == (grpc.aio.AioRpcError, KeyError)
+        assert await both.code() is grpc.StatusCode.INTERNAL
         channel.penstock.add_interceptor(Broken())
         assert await cause(channel.unary_unary(UNARY)(b"x")) == (grpc.aio.AioRpcError, LookupError)
 
@@ -303,6 +306,68 @@ def test_errors_carry_their_cause(server: str) -> None:
         result(server, penstock.grpc.aio, work, "asyncio")
     finally:
         penstock.set_exception_hook(None)
+
+
+def test_serializers_and_deserializers_that_raise_end_their_calls(server: str) -> None:
+    """Making the call gives its object, as in grpc.aio; but in the place of what could not be made the server gets no
+    empty message, and the program no None."""
+    good: List[Any] = []
+
+    async def ended(call: Any, use: Callable[[Any], Awaitable[Any]]) -> None:
+        told: List[Any] = []
+        call.add_done_callback(lambda ended: told.append(ended is call))
+        for _ in range(2):
+            with pytest.raises(grpc.aio.AioRpcError, match=r"Exception (de)?serializing") as caught:
+                await use(call)
+            assert type(caught.value.__cause__) is KeyError
+        seen = call.done(), call.cancelled(), await call.code(), call.cancel(), await call.trailing_metadata()
+        assert seen == (True, False, grpc.StatusCode.INTERNAL, False, grpc.aio.Metadata())
+        assert isinstance(await call.initial_metadata(), grpc.aio.Metadata)
+        assert (await call.details()).startswith("Exception ")
+        await eventually(lambda: told == [True])
+
+    async def wait(call: Any) -> Any:
+        return await call
+
+    async def read(call: Any) -> Any:
+        return await call.read()
+
+    async def work(channel: Any) -> None:
+        repeat = (("x-repeat", "3"),)
+        await ended(channel.unary_unary(UNARY, broken_serializer)(b"x"), wait)
+        await ended(channel.unary_unary(UNARY, broken_serializer)(b"x", metadata=repeat), wait)
+        await ended(channel.unary_stream(SERVER, broken_serializer)(b"x"), read)
+        await ended(channel.stream_unary(CLIENT, broken_serializer)([b"x"]), wait)
+        await ended(channel.unary_unary(UNARY, None, broken_serializer)(b"x"), wait)
+        await ended(channel.stream_unary(CLIENT, None, broken_serializer)([b"x"]), wait)
+        await ended(channel.unary_stream(SERVER, None, broken_serializer)(b"x", metadata=repeat), read)
+        await ended(channel.unary_stream(HANG_STREAM, None, broken_serializer)(b""), read)
+        iterated = channel.unary_stream(SERVER, None, broken_serializer)(b"x", metadata=repeat)
+        assert (await outcome(collect(iterated)))[:2] == (grpc.aio.AioRpcError, grpc.StatusCode.INTERNAL)
+        # The writer knows which message is missing, and may go on, as in grpc.aio.
+        written = channel.stream_unary(CLIENT, lambda message: message or broken_serializer(message))()
+        for message in (b"a", b"", b"b"):
+            good.append(await outcome(written.write(message)))
+        await written.done_writing()
+        assert [each and each[1] for each in good] == [None, grpc.StatusCode.INTERNAL, None]
+        assert (await written, await written.code()) == (b"ab", grpc.StatusCode.OK)
+
+    for loop in LOOPS:
+        good.clear()
+        result(server, penstock.grpc.aio, work, loop)
+
+
+def test_a_close_with_grace_does_not_wait_for_a_reader_that_is_gone(server: str) -> None:
+    async def work(channel: Any) -> None:
+        call = await streaming(channel, {"count": 3})
+        closing = asyncio.ensure_future(channel.close(3600))
+        for _ in range(10):
+            await turn()
+        assert not closing.done()
+        del call
+        await closing
+
+    result(server, penstock.grpc.aio, work, "asyncio")
 
 
 def test_tls_and_channel_options(servers: Dict[str, str], certificates: Any) -> None:

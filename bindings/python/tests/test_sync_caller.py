@@ -122,8 +122,8 @@ print(log)
 
 
 def test_ctrl_c_in_a_function_reaches_the_caller(server: str) -> None:
-    # Many short sleeps: a signal that comes just before a sleep does not end it, in any program. Python 3.14 looks less
-    # often for signals, so that the one of this test mostly came before a single long sleep.
+    # Many short sleeps: a signal that comes just before a sleep does not end it, in any program. Python 3.14 looks
+    # for signals less often, so that the one of this test mostly came before a single long sleep.
     within = 'print("inside", flush=True); any(time.sleep(0.01) for _ in range(6000))'
     with program(INTERCEPTOR.format(within=within), server) as process:
         assert process.stdout is not None

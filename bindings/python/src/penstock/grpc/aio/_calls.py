@@ -17,7 +17,7 @@ from ..._calls.keywords import end_of
 from ..._calls.messages import Data, Deserializer, deserialize
 from ..._handles.errors import ClosedError
 from ..._handles.objects import Uncopied
-from ..._handles.reply import RpcError
+from ..._handles.reply import RpcError, local_error
 from ..._handles.status import StatusCode
 from ..._handles.verdict import Connectivity
 from .._names import code_of
@@ -48,7 +48,7 @@ class Call(Uncopied):
 
     def __del__(self) -> None:
         running = self._running
-        if running.code < 0:
+        if running.call:
             if running.lent is not None:
                 running.lent.keep()
             running.on_its_thread(self._drop)
@@ -58,17 +58,42 @@ class Call(Uncopied):
         self._tell()
 
     @property
+    def _ends_here(self) -> bool:
+        """Whether this side has ended the call."""
+        return self._running.is_cancelled or self._running.failure is not None
+
+    @property
     def _is_cancelled(self) -> bool:
         """Whether the program has cancelled the call: by its task, or because the requests could not be read."""
-        return self._running.is_cancelled
+        failure = self._running.failure
+        return self._running.is_cancelled if failure is None else failure.code() is StatusCode.UNKNOWN
 
     def cancelled(self) -> bool:
         """Whether the call has ended with CANCELLED."""
-        return self._is_cancelled or (self.done() and self._running.code == CANCELLED)
+        return self.done() and self._outcome()[0] == CANCELLED
 
     def done(self) -> bool:
-        """Whether the call has ended and its messages have been read."""
-        return self._is_cancelled or (self._running.code >= 0 and not self._running.unread)
+        """Whether the call has ended and its messages have been read. Messages that are not read before the deadline
+        are lost, as in grpc.aio, also if the server has sent OK."""
+        running = self._running
+        if self._ends_here:
+            return True
+        if running.code < 0:
+            return False
+        if running.unread and self._until is not None and time.monotonic() >= self._until:
+            self._fail(local_error(StatusCode.DEADLINE_EXCEEDED, "deadline exceeded: messages have not been read"))
+        return not running.unread
+
+    def _fail(self, error: RpcError) -> None:
+        """Ends the call because of ``error``, whatever its end was."""
+        running = self._running
+        running.fail(error)
+        if running.failure is None:
+            running.failure = error
+        running.unread.clear()
+        running.loop.call_soon(self._tell)
+        running.wake(running.readers)
+        running.wake(running.writers)
 
     def cancel(self) -> bool:
         """Ends the call with CANCELLED. False: it had ended before."""
@@ -94,33 +119,47 @@ class Call(Uncopied):
             # The call object is the program's: if it is dropped, the call is cancelled.
             self._running.on_end.append(functools.partial(_tell, weakref.ref(self)))
         self._callbacks.append(callback)
-        if self.done():
-            self._tell()
+        self._tell()
 
     def _tell(self) -> None:
-        if self._callbacks is not None and self.done():
+        if self._callbacks is None:
+            return
+        if self.done():
             callbacks, self._callbacks = self._callbacks, None
             tell_all(callbacks, self, self._running.loop)
+        elif self._running.code >= 0:
+            self._at_the_deadline(functools.partial(_tell, weakref.ref(self)))
+
+    def _at_the_deadline(self, function: Callable[[], object]) -> Optional[asyncio.TimerHandle]:
+        left = self.time_remaining()
+        return None if left is None else self._running.loop.call_later(left, function)
 
     def time_remaining(self) -> Optional[float]:
         """The seconds until the deadline, at least 0; None without a deadline."""
         return None if self._until is None else max(0.0, self._until - time.monotonic())
 
     async def _ended(self) -> None:
-        while not self._is_cancelled and self._running.code < 0:
-            await self._running.wait(self._running.readers, cancels=False)
+        running = self._running
+        while not self.done():
+            # The deadline of a call that runs is the library's.
+            timer = self._at_the_deadline(lambda: running.wake(running.readers)) if running.code >= 0 else None
+            try:
+                await running.wait(running.readers, cancels=False)
+            finally:
+                if timer is not None:
+                    timer.cancel()
 
     async def initial_metadata(self) -> Any:
         """Waits for the response headers."""
         running = self._running
-        while running.headers is None and running.code < 0 and not self._is_cancelled:
+        while running.headers is None and running.code < 0 and not self._ends_here:
             await running.wait(running.readers, cancels=False)
         return metadata_of(running.received_headers())
 
     async def trailing_metadata(self) -> Any:
         """Waits for the end, and returns the trailers."""
         await self._ended()
-        return Metadata() if self._is_cancelled else metadata_of(self._running.reply().trailers())
+        return Metadata() if self._ends_here else metadata_of(self._running.reply().trailers())
 
     def _outcome(self) -> Tuple[int, str]:
         """The number of the status code, and the message, of a call that has ended."""
@@ -171,7 +210,8 @@ class Call(Uncopied):
         try:
             return deserialize(self._deserializer, data, self._context)
         except RpcError as error:
-            raise error_of(error) from error.__cause__
+            self._fail(error)
+            raise error_of(error, self._running.received_headers()) from error.__cause__
 
     async def _wait(self, waiting: List[Waiting]) -> None:
         try:
@@ -209,7 +249,7 @@ class _UnaryResponse(Call):
 
     async def _response(self) -> Any:
         running = self._running
-        while running.code < 0 and not self._is_cancelled:
+        while running.code < 0 and not self._ends_here:
             await self._wait(running.readers)
         self._raise_for_status()
         assert running.response is not None
@@ -239,16 +279,21 @@ class _StreamResponse(Call):
 
     async def _next(self) -> Any:
         running = self._running
+        if self.done():
+            return EOF
         while not running.unread:
-            if running.code >= 0 or self._is_cancelled:
+            if running.code >= 0 or self._ends_here:
                 return EOF
             running.ahead.ask(running.call)
             await self._wait(running.readers)
         data = running.unread.popleft()
         if running.code < 0:
             running.ahead.ask(running.call)
-        else:
-            self._tell()
+        elif not running.unread:
+            # First the reader of the last message goes on, then the callbacks are called, and then those who wait
+            # for the end go on.
+            running.loop.call_soon(self._tell)
+            running.wake(running.readers)
         return self._deserialized(data)
 
     async def read(self) -> Any:
@@ -278,7 +323,7 @@ class _StreamRequest(Call):
         running = self._running
         answered = asyncio.ensure_future(self.initial_metadata())
         try:
-            while running.headers is None and running.code < 0 and not self._is_cancelled:
+            while running.headers is None and running.code < 0 and not self._ends_here:
                 state = self._keeper.connectivity
                 if state is Connectivity.READY:
                     return
@@ -311,7 +356,7 @@ class _StreamRequest(Call):
             data = self._requests.serialized(request)
             while not self._running.try_send(data):
                 await self._wait(self._running.writers)
-                if self._is_cancelled:
+                if self._ends_here:
                     self._raise_for_status()
         except RpcError as error:
             raise error_of(error) from error.__cause__

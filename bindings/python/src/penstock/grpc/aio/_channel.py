@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import weakref
+from contextvars import Context, copy_context
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ..._aio.caller import AsyncRequestsArguments, MultiCallable
 from ..._aio.channel import Channel as OwnChannel
+from ..._aio.running import Running
 from ..._calls.keywords import RequestArguments
 from ..._calls.messages import Deserializer, Serializer
 from ..._handles.errors import ClosedError
@@ -21,9 +25,11 @@ from .._options import channel_options
 from .._plugins import LAST, Unprotected, authentication, url_of
 from ._calls import StreamStreamCall, StreamUnaryCall, UnaryStreamCall, UnaryUnaryCall
 from ._interceptors import INTERCEPTED, by_kind, kinds_of
-from ._theirs import LOCALLY_CANCELLED, UsageError, error_of, text_of, theirs
+from ._theirs import LOCALLY_CANCELLED, UsageError, text_of, theirs
 
 TLS = Union[bool, Mapping[str, Any]]
+# The kinds whose messages may be left unread.
+_STREAMING = (Kind.SERVER_STREAM, Kind.BIDI)
 _CALLS: Any = {
     Kind.UNARY: UnaryUnaryCall,
     Kind.SERVER_STREAM: UnaryStreamCall,
@@ -79,18 +85,30 @@ class _Method(MultiCallable):
         keywords["metadata"] = tuple(metadata) if metadata is not None else None
         self._authenticate(keywords)
         try:
-            if self._has_one_request and not metadata and _is_plain(keywords):
-                plain = self.plainly(request, timeout)
-                if plain is not None:
-                    return made(plain[0], self._method.deserializer, timeout, self._channel, plain[1])
             if not self._has_one_request:
-                return self.with_requests(AsyncRequestsArguments(request, **keywords), made)
-            running, context = self.with_request(RequestArguments(request, **keywords))
+                call = self.with_requests(AsyncRequestsArguments(request, **keywords), made)
+            else:
+                running, context = self._run(request, metadata, keywords)
+                call = made(running, self._method.deserializer, timeout, self._channel, context)
         except ClosedError as error:
             raise UsageError("Channel is closed.") from error
+        if self._kind in _STREAMING:
+            self._bound_to._streams.add(call)
+        return call
+
+    def _run(self, request: Any, metadata: Any, keywords: Dict[str, Any]) -> Tuple[Running, Context]:
+        """Makes a call with one request. If the serializer raises, the call has ended before it has begun, and tells
+        of the exception when it is awaited."""
+        try:
+            if not metadata and _is_plain(keywords):
+                plain = self.plainly(request, keywords["timeout"])
+                if plain is not None:
+                    return plain
+            return self.with_request(RequestArguments(request, **keywords))
         except RpcError as error:
-            raise error_of(error) from error.__cause__
-        return made(running, self._method.deserializer, timeout, self._channel, context)
+            running = Running(self._channel._group, self._name, self._shape)
+            running.failure = error
+            return running, copy_context()
 
 
 def _is_plain(keywords: Dict[str, Any]) -> bool:
@@ -189,6 +207,8 @@ class Channel:
             tls = {**(tls if isinstance(tls, Mapping) else {}), "server_name": server_name}
         self._url = url_of(chosen.get("authority"), name)
         self._channel = OwnChannel(name, tls=tls, options=chosen, loop=_working_loop())
+        # The calls whose messages may be left unread, also after the end has come.
+        self._streams: weakref.WeakSet[Any] = weakref.WeakSet()
         self._is_closed = False
 
     @property
@@ -230,10 +250,28 @@ class Channel:
         if grace:
             self._channel._close_gracefully(None)
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(group.ended(), grace)
+                await asyncio.wait_for(self._all_over(), grace)
         for running in list(group.running):
             running.cancel(LOCALLY_CANCELLED)
+        for call in list(self._streams):
+            call.cancel()
         await self._channel.close()
+
+    async def _all_over(self) -> None:
+        """Waits until all calls have ended, and the messages have been read of those that the program still has."""
+        group = self._channel._group
+        await group.ended()
+        waits = []
+        for call in list(self._streams):
+            if not call.done():
+                over = group.loop.create_future()
+                settle = functools.partial(_settle, over)
+                call.add_done_callback(settle)
+                dropped = functools.partial(group.loop.call_soon_threadsafe, settle)
+                waits.append((over, weakref.ref(call, dropped)))
+        call = None
+        for over, _ in waits:
+            await over
 
     def get_state(self, try_to_connect: bool = False) -> Any:
         """The member of ``grpc.ChannelConnectivity``."""
@@ -300,6 +338,11 @@ class Channel:
 theirs.Channel.register(Channel)
 for _ours in (UnaryUnaryMultiCallable, UnaryStreamMultiCallable, StreamUnaryMultiCallable, StreamStreamMultiCallable):
     getattr(theirs, _ours.__name__).register(_ours)
+
+
+def _settle(over: asyncio.Future[None], _: object) -> None:
+    if not over.done():
+        over.set_result(None)
 
 
 def _working_loop() -> asyncio.AbstractEventLoop:
