@@ -31,7 +31,7 @@ def _run(functions: List[Callable[[], None]]) -> None:
         try:
             function()
         except BaseException:
-            sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
+            sys.excepthook(*sys.exc_info())
 
 
 def register() -> None:

@@ -31,6 +31,9 @@ MIXED = "The iterator and read/write APIs may not be mixed on a single RPC."
 class Call(Uncopied):
     """A call with the methods of ``grpc.aio.Call``. A cancel by the program counts at once."""
 
+    # The timer for a deadline that ends the wait for a reader.
+    _timer: Optional[asyncio.TimerHandle] = None
+
     def __init__(
         self,
         running: Running,
@@ -48,6 +51,8 @@ class Call(Uncopied):
 
     def __del__(self) -> None:
         running = self._running
+        if self._timer is not None:
+            running.on_its_thread(self._timer.cancel)
         if running.call:
             if running.lent is not None:
                 running.lent.keep()
@@ -80,9 +85,14 @@ class Call(Uncopied):
             return True
         if running.code < 0:
             return False
-        if running.unread and self._until is not None and time.monotonic() >= self._until:
-            self._fail(local_error(StatusCode.DEADLINE_EXCEEDED, "deadline exceeded: messages have not been read"))
+        if self._until is not None and time.monotonic() >= self._until:
+            self._expire()
         return not running.unread
+
+    def _expire(self) -> None:
+        """Called at the deadline, when the call has ended."""
+        if self._running.unread:
+            self._fail(local_error(StatusCode.DEADLINE_EXCEEDED, "deadline exceeded: messages have not been read"))
 
     def _fail(self, error: RpcError) -> None:
         """Ends the call because of ``error``, whatever its end was."""
@@ -127,12 +137,15 @@ class Call(Uncopied):
         if self.done():
             callbacks, self._callbacks = self._callbacks, None
             tell_all(callbacks, self, self._running.loop)
-        elif self._running.code >= 0:
-            self._at_the_deadline(functools.partial(_tell, weakref.ref(self)))
+        else:
+            self._mind_the_deadline()
 
-    def _at_the_deadline(self, function: Callable[[], object]) -> Optional[asyncio.TimerHandle]:
+    def _mind_the_deadline(self) -> None:
+        """Makes the deadline end the wait for a reader. While the call runs, the deadline is the library's."""
         left = self.time_remaining()
-        return None if left is None else self._running.loop.call_later(left, function)
+        if left is not None and self._timer is None and self._running.code >= 0:
+            loop: Any = self._running.loop
+            self._timer = loop.call_later(left, _expire, weakref.ref(self))
 
     def time_remaining(self) -> Optional[float]:
         """The seconds until the deadline, at least 0; None without a deadline."""
@@ -141,13 +154,8 @@ class Call(Uncopied):
     async def _ended(self) -> None:
         running = self._running
         while not self.done():
-            # The deadline of a call that runs is the library's.
-            timer = self._at_the_deadline(lambda: running.wake(running.readers)) if running.code >= 0 else None
-            try:
-                await running.wait(running.readers, cancels=False)
-            finally:
-                if timer is not None:
-                    timer.cancel()
+            self._mind_the_deadline()
+            await running.wait(running.readers, cancels=False)
 
     async def initial_metadata(self) -> Any:
         """Waits for the response headers."""
@@ -235,6 +243,12 @@ def tell_all(callbacks: Iterable[Callable[[Any], object]], call: object, loop: A
             loop.call_exception_handler({"message": text, "exception": error})
 
 
+def _expire(reference: weakref.ref[Call]) -> None:
+    call = reference()
+    if call is not None:
+        call._expire()
+
+
 def _tell(reference: weakref.ref[Call]) -> None:
     call = reference()
     if call is not None:
@@ -292,6 +306,8 @@ class _StreamResponse(Call):
         elif not running.unread:
             # First the reader of the last message goes on, then the callbacks are called, and then those who wait
             # for the end go on.
+            if self._timer is not None:
+                self._timer.cancel()
             running.loop.call_soon(self._tell)
             running.wake(running.readers)
         return self._deserialized(data)
