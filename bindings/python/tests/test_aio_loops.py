@@ -194,9 +194,10 @@ def test_a_program_that_ends_with_calls_running(server: str, loop: str) -> None:
     text = f"""
 import asyncio, warnings
 import penstock.aio
+run = asyncio.run
 if {loop!r} == "uvloop":
     import uvloop
-    asyncio.run = uvloop.run
+    run = uvloop.run
 warnings.simplefilter("always", ResourceWarning)
 warnings.showwarning = lambda message, kind, *rest: print(kind.__name__, message)
 kept = []
@@ -208,7 +209,7 @@ async def main():
     call = channel.unary_stream("/penstock.Probe/HangStream")(b"")
     kept.append(call)
     print(await call.read())
-asyncio.run(main())
+run(main())
 print(kept[0].cancelled(), kept[1].done(), kept[1].cancelled())
 """
     warning = "ResourceWarning the event loop was closed while 1 calls were running: /penstock.Probe/HangStream"
