@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import queue
 import threading
+from pathlib import Path
 from typing import Any, Dict, Iterator, List
 
 import grpc
 import pytest
 
 import penstock.grpc
-from helpers import run
+from helpers import eventually, run
 from penstock import Hop, Interceptor
 
 
@@ -265,7 +267,7 @@ async def main():
             print(error.code() is grpc.StatusCode.UNIMPLEMENTED, isinstance(error, grpc.RpcError))
 
 asyncio.run(main())
-print(AioRpcError is grpc.aio.AioRpcError, aio is grpc.aio is grpc.experimental.aio)
+print(AioRpcError is grpc.aio.AioRpcError is aio.AioRpcError, aio is grpc.experimental.aio)
 with grpc.insecure_channel(target) as channel:
     try:
         channel.unary_unary("/penstock.Nobody/None")(b"")
@@ -293,6 +295,94 @@ assert not any(name.startswith("grpc._cython") for name in sys.modules)
         "grpc.aio.server needs grpcio: penstock has no server",
         "No module named 'grpc.framework'",
     ]
+
+
+def test_experimental_names_without_grpcio(stubs: str, server: str) -> None:
+    text = """
+penstock.install_grpc_shim()
+import grpc.experimental, grpc.experimental.session_cache
+from grpc.experimental import aio, gevent
+cleartext = grpc.experimental.insecure_channel_credentials()
+with grpc.secure_channel(target, cleartext) as channel:
+    print(channel.unary_unary("/penstock.Echo/Unary")(b"x", timeout=60))
+print(grpc.experimental.unary_unary(b"y", target, "/penstock.Echo/Unary", channel_credentials=cleartext))
+print(cleartext is grpc.experimental.insecure_channel_credentials())
+print(issubclass(grpc.experimental.ExperimentalApiWarning, Warning), aio.Channel is grpc.aio.Channel)
+for refused in (
+    lambda: grpc.experimental.ssl_channel_credentials_with_custom_signer(private_key_sign_fn=print),
+    lambda: grpc.experimental.wrap_server_method_handler(print, None),
+    lambda: grpc.experimental.PrivateKeySignatureAlgorithm,
+    lambda: grpc.experimental.nonsense,
+):
+    try: refused()
+    except (NotImplementedError, AttributeError) as error: print(error)
+try: gevent.init_gevent()
+except RuntimeError as error: print(error)
+assert not any(name.startswith("grpc._cython") for name in sys.modules)
+"""
+    signer = "ssl_channel_credentials_with_custom_signer"
+    first, *refusals, last = run(text, server).splitlines()
+    assert first == "b'x'"
+    assert refusals == [
+        *("b'y'", "True", "True True"),
+        f"experimental.{signer} is not available in penstock.grpc: give the private key itself to "
+        "ssl_channel_credentials",
+        "grpc.experimental.wrap_server_method_handler needs grpcio: penstock has no server",
+        f"PrivateKeySignatureAlgorithm is not available in penstock.grpc, since {signer} is not",
+        "module 'penstock.grpc.experimental' has no attribute 'nonsense'",
+    ]
+    assert "gevent" in last
+
+
+def test_calls_wait_in_gevents_hub_by_grpcios_name(server: str) -> None:
+    text = """
+penstock.install_grpc_shim()
+import gevent, time
+import grpc, grpc.experimental.gevent
+grpc.experimental.gevent.init_gevent()
+others = []
+with grpc.insecure_channel(target) as channel:
+    calls = [gevent.spawn(channel.unary_unary("/penstock.Echo/Unary"), b"%d" % each) for each in range(3)]
+    calls.append(gevent.spawn(others.append, 1))
+    print([call.get(timeout=60) for call in calls[:3]], others, threading.active_count())
+"""
+    assert run(text, server) == "[b'0', b'1', b'2'] [1] 1\n"
+
+
+def test_experimental_names_are_those_of_grpcio() -> None:
+    import grpc.experimental
+
+    theirs, ours = grpc.experimental, penstock.grpc.experimental
+    assert set(ours.__all__) == set(theirs.__all__)
+    for name in ("ChannelOptions", "ExperimentalApiWarning", "UsageError", "wrap_server_method_handler"):
+        assert getattr(ours, name) is getattr(theirs, name)
+    importlib.import_module("grpc.experimental.aio")
+    importlib.import_module("penstock.grpc.experimental.aio")
+    assert set(ours.aio.__all__) == set(grpc.aio.__all__)
+    assert ours.aio.insecure_channel is penstock.grpc.aio.insecure_channel
+    for name in ("gevent", "session_cache"):
+        modules = [importlib.import_module(f"{package}.{name}") for package in (theirs.__name__, ours.__name__)]
+        names = [{each for each in vars(module) if "_" in each[1:] and each[0] != "_"} for module in modules]
+        assert names[0] == names[1]
+
+
+def test_a_session_cache_lets_a_channel_resume_sessions(servers: Dict[str, str], certificates: Path) -> None:
+    from penstock.grpc.experimental.session_cache import ssl_session_cache_lru
+
+    secrets = penstock.grpc.ssl_channel_credentials((certificates / "ca.pem").read_bytes())
+    # Each call needs a connection of its own.
+    options = [("grpc.ssl_target_name_override", "localhost"), ("grpc.client_idle_timeout_ms", 1)]
+    for cache, resumes in ((ssl_session_cache_lru(8), True), (None, False)):
+        with penstock.grpc.secure_channel(
+            servers["tls"], secrets, [*options, ("grpc.ssl_session_cache", cache)]
+        ) as channel:
+
+            def handshakes(channel: Any = channel) -> int:
+                assert channel.unary_unary("/penstock.Echo/Unary")(b"x", timeout=60) == b"x"
+                return int(sum(channel.penstock.stats()["tls"].values()))
+
+            eventually(lambda: handshakes() > 3)
+            assert (channel.penstock.stats()["tls"]["resumed_handshakes"] > 0) == resumes
 
 
 def test_the_shim_comes_before_grpcio(server: str) -> None:

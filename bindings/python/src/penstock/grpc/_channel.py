@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterable, Mapping, Optional, Tuple, Union
+from typing import Any, Callable, Iterable, Optional, Tuple, Union
 
 from .._channels import channel as core
 from .._interceptors.registration import Registration
@@ -16,7 +16,7 @@ from ._credentials import ChannelSecrets, channel_secrets, check_local
 from ._interceptors import Added, AddedInterceptor, kinds_of
 from ._methods import Deserializer, Place, Serializer, StreamStream, StreamUnary, UnaryStream, UnaryUnary
 from ._names import ChannelConnectivity, ChannelCredentials, Compression
-from ._options import channel_options
+from ._options import channel_options, with_tls_options
 from ._plugins import url_of
 
 Options = Optional[Iterable[Tuple[str, Any]]]
@@ -30,10 +30,7 @@ class Channel(_names.Channel):
         # As grpcio does, AttributeError for what is neither str nor bytes.
         name = target.decode() if isinstance(target, bytes) else target.encode().decode()
         chosen = channel_options(options, compression)
-        tls: Union[bool, Mapping[str, Any]] = secrets.tls
-        server_name = chosen.pop("server_name", None)
-        if server_name is not None and tls is not False:
-            tls = {**(tls if isinstance(tls, dict) else {}), "server_name": server_name}
+        tls = with_tls_options(secrets.tls, chosen)
         check_local(name, secrets)
         self.penstock = core.Channel(name, tls=tls, options=chosen)
         self._added = Added()

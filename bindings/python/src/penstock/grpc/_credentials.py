@@ -142,17 +142,19 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _unavailable(name: str, why: str) -> Any:
+def unavailable(name: str, why: str) -> Any:
+    """A function in the place of grpcio's function ``name``, which raises NotImplementedError."""
+
     def make(*arguments: Any, **keywords: Any) -> ChannelCredentials:
         raise NotImplementedError(f"{name} is not available in penstock.grpc: {why}")
 
-    make.__name__ = name
+    make.__name__ = name.rpartition(".")[2]
     make.__doc__ = f"Not available: {why}."
     return make
 
 
-alts_channel_credentials = _unavailable("alts_channel_credentials", "ALTS exists only within Google's cloud")
-xds_channel_credentials = _unavailable("xds_channel_credentials", "there is no xDS; use ssl_channel_credentials")
-compute_engine_channel_credentials = _unavailable(
+alts_channel_credentials = unavailable("alts_channel_credentials", "ALTS exists only within Google's cloud")
+xds_channel_credentials = unavailable("xds_channel_credentials", "there is no xDS; use ssl_channel_credentials")
+compute_engine_channel_credentials = unavailable(
     "compute_engine_channel_credentials", "use composite_channel_credentials with ssl_channel_credentials"
 )

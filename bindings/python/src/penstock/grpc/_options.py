@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import warnings
-from typing import Any, Callable, Dict, Iterable, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Tuple, Union
 
 from ._names import Compression, compression_name
 
 Options = Dict[str, Any]
+TLS = Union[bool, Mapping[str, Any]]
 _LARGEST = 2**31 - 1
 
 
@@ -60,6 +61,10 @@ def _server_name(options: Options, value: Any) -> None:
     options["server_name"] = _text(value)
 
 
+def _session_cache(options: Options, value: Any) -> None:
+    options["session_resumption"] = value is not None
+
+
 def _user_agent(options: Options, value: Any) -> None:
     options["user_agent"] = " ".join(filter(None, (options.get("user_agent"), _text(value))))
 
@@ -93,6 +98,7 @@ _MEANINGS: Dict[str, Callable[[Options, Any], None]] = {
     "grpc.secondary_user_agent": _user_agent,
     "grpc.default_authority": _authority,
     "grpc.ssl_target_name_override": _server_name,
+    "grpc.ssl_session_cache": _session_cache,
     "grpc.keepalive_time_ms": _keepalive,
     "grpc.keepalive_timeout_ms": _number("keepalive_timeout_ms", 1, _DAY),
     "grpc.keepalive_permit_without_calls": _without_calls,
@@ -130,12 +136,24 @@ _INSTEAD: Dict[str, str] = {
 }
 
 
+# The options that belong into ``tls``.
+_OF_TLS = ("server_name", "session_resumption")
+
+
+def with_tls_options(tls: TLS, chosen: Options) -> TLS:
+    """``tls`` with those of the ``chosen`` options that belong into it, which are taken out of them."""
+    of_tls = {name: chosen.pop(name) for name in _OF_TLS if name in chosen}
+    if tls is False or not of_tls:
+        return tls
+    return {**(tls if isinstance(tls, Mapping) else {}), **of_tls}
+
+
 def channel_options(
     options: Optional[Iterable[Tuple[str, Any]]], compression: Optional[Compression], stacklevel: int = 4
 ) -> Options:
-    """Penstock's options for grpcio's ``options``, pairs of a name and a value. The option ``server_name`` belongs
-    into ``tls``. An option without a meaning here gives a RuntimeWarning, attributed to the caller that
-    ``stacklevel`` counts. ValueError: not pairs."""
+    """Penstock's options for grpcio's ``options``, pairs of a name and a value; see also `with_tls_options`. An
+    option without a meaning here gives a RuntimeWarning, attributed to the caller that ``stacklevel`` counts.
+    ValueError: not pairs."""
     chosen: Options = {}
     for name, value in options or ():
         known = _MEANINGS.get(name)

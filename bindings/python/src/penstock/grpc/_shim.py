@@ -15,7 +15,9 @@ _PLACES = {
     "aio._call": "aio._abstract",
     "aio._metadata": "aio._abstract",
     "experimental": "experimental",
-    "experimental.aio": "aio",
+    "experimental.aio": "experimental.aio",
+    "experimental.gevent": "experimental.gevent",
+    "experimental.session_cache": "experimental.session_cache",
 }
 
 

@@ -21,13 +21,12 @@ from ..._interceptors.registration import Registration
 from .._credentials import ChannelSecrets, channel_secrets, check_local
 from .._interceptors import Added, AddedInterceptor
 from .._names import CallCredentials, ChannelCredentials, state_of
-from .._options import channel_options
+from .._options import TLS, channel_options, with_tls_options
 from .._plugins import LAST, Unprotected, authentication, url_of
 from ._calls import StreamStreamCall, StreamUnaryCall, UnaryStreamCall, UnaryUnaryCall
 from ._interceptors import INTERCEPTED, by_kind, kinds_of
 from ._theirs import LOCALLY_CANCELLED, UsageError, text_of, theirs
 
-TLS = Union[bool, Mapping[str, Any]]
 # The kinds whose messages may be left unread.
 _STREAMING = (Kind.SERVER_STREAM, Kind.BIDI)
 _CALLS: Any = {
@@ -201,10 +200,7 @@ class Channel:
         name = text_of(target)
         check_local(name, secrets)
         chosen = channel_options(options, compression)
-        tls: TLS = secrets.tls
-        server_name = chosen.pop("server_name", None)
-        if server_name is not None and tls is not False:
-            tls = {**(tls if isinstance(tls, Mapping) else {}), "server_name": server_name}
+        tls = with_tls_options(secrets.tls, chosen)
         self._url = url_of(chosen.get("authority"), name)
         self._channel = OwnChannel(name, tls=tls, options=chosen, loop=_working_loop())
         # The calls whose messages may be left unread, also after the end has come.

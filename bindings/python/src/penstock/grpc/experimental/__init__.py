@@ -1,31 +1,55 @@
-"""Functions that make a channel for one call, as the class that grpcio-tools generates for each service has them."""
+"""The names of ``grpc.experimental``: functions that make a channel for one call, as the class that grpcio-tools
+generates for each service has them, and credentials for cleartext. Those without a meaning here say why."""
 
 from __future__ import annotations
 
 import importlib
 from typing import Any, Dict, Iterable, Optional, Tuple
 
-from ._channel import Channel, insecure_channel, secure_channel
-from ._credentials import ssl_channel_credentials
-from ._names import CallCredentials, ChannelCredentials, Compression
+from .._channel import Channel, insecure_channel, secure_channel
+from .._credentials import ChannelSecrets, ssl_channel_credentials, unavailable
+from .._names import CallCredentials, ChannelCredentials, Compression, source
+from . import _abstract
 
 Options = Iterable[Tuple[str, Any]]
 
+_theirs: Any = _abstract if source is None else importlib.import_module("grpc.experimental")
+ChannelOptions = _theirs.ChannelOptions
+ExperimentalApiWarning = _theirs.ExperimentalApiWarning
+UsageError = _theirs.UsageError
+wrap_server_method_handler = _theirs.wrap_server_method_handler
 
-class ChannelOptions:
-    """The names of options of grpcio's Python layer."""
+_WITH_A_SIGNER = "ssl_channel_credentials_with_custom_signer"
+ssl_channel_credentials_with_custom_signer = unavailable(
+    f"experimental.{_WITH_A_SIGNER}", "give the private key itself to ssl_channel_credentials"
+)
+# The types of that function's arguments.
+_SIGNING = (
+    "CustomPrivateKeySign",
+    "PrivateKeySignCancel",
+    "PrivateKeySignOnComplete",
+    "PrivateKeySignatureAlgorithm",
+)
+_cleartext = ChannelCredentials(ChannelSecrets(False))
 
-    SingleThreadedUnaryStream = "SingleThreadedUnaryStream"
+__all__ = (
+    *("ChannelOptions", "ExperimentalApiWarning", "UsageError", "insecure_channel_credentials"),
+    *("ssl_channel_credentials_with_custom_signer", "wrap_server_method_handler"),
+    *("stream_stream", "stream_unary", "unary_stream", "unary_unary"),
+)
 
 
-class UsageError(Exception):
-    """A function was called where it has no meaning."""
+def insecure_channel_credentials() -> ChannelCredentials:
+    """Credentials with which `secure_channel` makes a channel in cleartext. They are the same object each time."""
+    return _cleartext
 
 
 def __getattr__(name: str) -> Any:
     # Packages import aio from here, too. It is imported only then, because it imports asyncio.
     if name == "aio":
-        return importlib.import_module(f"{__package__}.aio")
+        return importlib.import_module(f"{__name__}.aio")
+    if name in _SIGNING:
+        raise AttributeError(f"{name} is not available in penstock.grpc, since {_WITH_A_SIGNER} is not")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
