@@ -52,7 +52,7 @@ def on_os_thread(work, arguments): return eventlet.tpool.execute(work, *argument
 # ``size`` stays the same meanwhile.
 COMMON = """
 hub.init()
-import contextlib
+import contextlib, gc
 StatusCode = penstock.StatusCode
 channel = penstock.Channel(target, tls=False)
 echo = channel.unary_unary("/penstock.Echo/Unary")
