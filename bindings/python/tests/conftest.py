@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import gc
+import importlib.util
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -11,7 +14,7 @@ import time
 import weakref
 from collections import Counter
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List
+from typing import Any, Callable, Dict, Iterator, List, Optional, Set
 
 import pytest
 
@@ -20,6 +23,8 @@ import penstock
 # A program that a shell starts in the background ignores SIGINT. The tests of Ctrl-C need Python's handler.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# The Python of servers, which are grpcio's. Others, such as PyPy, have no grpcio.
+SERVER_PYTHON = os.environ.get("PENSTOCK_SERVER_PYTHON", sys.executable)
 REPOSITORY = Path(__file__).resolve().parents[3]
 PROTO = REPOSITORY / "Tests/interop/proto"
 LIBRARY = REPOSITORY / "build/lib/libpenstock.so.0"
@@ -40,6 +45,31 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 NOT_RUN: List[str] = []
+
+
+def missing(file: Path) -> Set[str]:
+    """The packages that a test file, or a file of helpers that it imports, needs and that can't be had here."""
+    found = set()
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        for package in {name.split(".")[0] for name in names} - {"", "conftest"}:
+            helpers = file.with_name(f"{package}.py")
+            if helpers.exists():
+                found |= missing(helpers)
+            elif package not in sys.modules and importlib.util.find_spec(package) is None:
+                found.add(package)
+    return found
+
+
+def pytest_ignore_collect(collection_path: Path) -> Optional[bool]:
+    """Leaves out files that need packages which PyPy does not have."""
+    if sys.implementation.name == "cpython" or not collection_path.name.startswith("test_"):
+        return None
+    without = missing(collection_path)
+    if without:
+        NOT_RUN.append(f"tests/{collection_path.name}: needs {', '.join(sorted(without))}")
+    return bool(without) or None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
@@ -72,7 +102,8 @@ def _lasting() -> penstock.Runtime:
     """The objects that the package keeps from their first use to the end of the process. Those that the tests have
     imported so far are left out of garbage collections, which so take milliseconds."""
     gc.collect()
-    gc.freeze()
+    # PyPy has no such function.
+    getattr(gc, "freeze", lambda: None)()
     return penstock.default_runtime()
 
 
@@ -124,7 +155,7 @@ def stubs(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = str(tmp_path_factory.mktemp("stubs"))
     protos = [str(file) for file in sorted(PROTO.glob("*.proto"))]
     command = [
-        sys.executable,
+        SERVER_PYTHON,
         "-m",
         "grpc_tools.protoc",
         f"-I{PROTO}",
@@ -161,7 +192,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def servers(stubs: str, certificates: Path) -> Iterator[Dict[str, str]]:
     """The targets of a grpcio server that runs as long as the tests do: "plain", "tls", "mtls"; "packages", which has
     the services of packages for grpcio, too; and "command_plain" and so on, for the command `penstock`."""
-    command = [sys.executable, str(Path(__file__).with_name("server.py")), stubs, str(certificates)]
+    command = [SERVER_PYTHON, str(Path(__file__).with_name("server.py")), stubs, str(certificates)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None

@@ -34,7 +34,10 @@ EVENTS = (
 
 
 # Older versions of grpcio, which are the newest for old Pythons, behave otherwise here and there.
-_GRPCIO = importlib.metadata.version("grpcio")
+try:
+    _GRPCIO = importlib.metadata.version("grpcio")
+except importlib.metadata.PackageNotFoundError:
+    _GRPCIO = "0.0"
 with_new_grpcio = pytest.mark.skipif(
     tuple(map(int, _GRPCIO.split(".")[:2])) < (1, 85), reason=f"compares with grpcio 1.85 or later, not {_GRPCIO}"
 )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from typing import Iterator
 
 import pytest
 
 import penstock
+from conftest import SERVER_PYTHON
 
 # A server in a process of its own, which answers with the compression that is its argument.
 SERVER = """
@@ -38,7 +38,7 @@ os._exit(0)
 
 @pytest.fixture(params=["Gzip", "Deflate"])
 def target(request: pytest.FixtureRequest) -> Iterator[str]:
-    command = [sys.executable, "-c", SERVER, request.param]
+    command = [SERVER_PYTHON, "-c", SERVER, request.param]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None

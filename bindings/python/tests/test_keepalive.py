@@ -6,11 +6,11 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from typing import Iterator, Tuple
 
 import pytest
 
+from conftest import SERVER_PYTHON
 from penstock import Channel, RpcError, StatusCode
 
 # The server accepts the first PING, counts the second one as a strike, and finds each further one too many.
@@ -35,7 +35,7 @@ os._exit(0)
 @pytest.fixture
 def strict() -> Iterator[Tuple[str, int]]:
     """The target and the process id of a running `SERVER`."""
-    command = [sys.executable, "-c", SERVER]
+    command = [SERVER_PYTHON, "-c", SERVER]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None

@@ -140,8 +140,8 @@ def without_ipv6() -> Optional[str]:
         with socket.socket(socket.AF_INET6) as probe:
             probe.bind(("::1", 0))
         socket.if_nametoindex("lo")
-    except OSError as error:
-        return f"the machine has no IPv6: {error}"
+    except (AttributeError, OSError) as error:
+        return f"the machine or this Python has no IPv6: {error}"
     return None
 
 
