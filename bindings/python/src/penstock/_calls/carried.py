@@ -85,8 +85,8 @@ def carry(carried: Carried, callbacks: Table, out: Out, make: Callable[..., int]
 
 
 def _on_headers(call: int, headers: int, number: Optional[int]) -> None:
+    carried = calls.get(number or 0)
     try:
-        carried = calls.get(number or 0)
         if carried is not None:
             carried.headers = ReceivedMetadata._of(headers, None, None)
             carried.news()
@@ -95,8 +95,8 @@ def _on_headers(call: int, headers: int, number: Optional[int]) -> None:
 
 
 def _on_message(call: int, message: int, number: Optional[int]) -> None:
+    carried = calls.get(number or 0)
     try:
-        carried = calls.get(number or 0)
         if carried is not None:
             data = taken(c_void_p(_raw.penstock_message_retain(message)))
             carried.ahead.came(data, is_kept=not carried.is_cancelled)
@@ -106,8 +106,8 @@ def _on_message(call: int, message: int, number: Optional[int]) -> None:
 
 
 def _on_readable(call: int, number: Optional[int]) -> None:
+    carried = calls.get(number or 0)
     try:
-        carried = calls.get(number or 0)
         if carried is not None:
             carried.readable()
     except BaseException as error:
@@ -115,8 +115,8 @@ def _on_readable(call: int, number: Optional[int]) -> None:
 
 
 def _on_sent(call: int, count: int, number: Optional[int]) -> None:
+    carried = calls.get(number or 0)
     try:
-        carried = calls.get(number or 0)
         if carried is not None:
             carried.room()
     except BaseException as error:
@@ -124,8 +124,8 @@ def _on_sent(call: int, count: int, number: Optional[int]) -> None:
 
 
 def _on_reply(call: int, reply: int, number: Optional[int]) -> None:
+    carried = calls.pop(number or 0, None)
     try:
-        carried = calls.pop(number or 0, None)
         if carried is not None:
             carried.over(reply)
     except BaseException as error:

@@ -134,8 +134,8 @@ def _tell(number: int, error: BaseException, text: str, *words: str) -> None:
 
 
 def _encode(number: int, method: bytes, item: int, buffer: int) -> int:
+    serializers: Any = registry.get(number)
     try:
-        serializers: Any = registry.get(number)
         given: Any = registry.get(item)
         serializer = serializers.serializer
         data = payload(given.thing if serializer is None else serializers.run(serializer, given.thing))
@@ -146,8 +146,8 @@ def _encode(number: int, method: bytes, item: int, buffer: int) -> int:
 
 
 def _decode(number: int, method: bytes, data: Optional[int], length: int, item: Any) -> int:
+    serializers: Any = registry.get(number)
     try:
-        serializers: Any = registry.get(number)
         text = ctypes.string_at(data, length) if data else b""
         deserializer = serializers.deserializer
         item[0] = registry.add(Boxed(text if deserializer is None else serializers.run(deserializer, text)))
@@ -162,8 +162,8 @@ def _free(_: int, item: Optional[int]) -> None:
 
 
 def _copy(number: int, item: int) -> Optional[int]:
+    serializers: Any = registry.get(number)
     try:
-        serializers: Any = registry.get(number)
         given: Any = registry.get(item)
         return registry.add(Boxed(serializers.run(copy.deepcopy, given.thing)))
     except BaseException as error:

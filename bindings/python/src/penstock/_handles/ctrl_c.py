@@ -27,7 +27,10 @@ def recover(
     """Sets the recovery for the case that a signal handler raises in ``function``, which C has called. The exception
     is raised again in the Python code that waits on the thread. If ``function`` has not begun, ``unbegun`` is called
     with the arguments of ``function``, by name; if it has run in part, ``begun``, if given, is called with its local
-    variables. ``begun`` must not release anything that ``function`` has already passed on or released."""
+    variables. ``begun`` must not release anything that ``function`` has already passed on or released.
+
+    ``function`` must not begin with ``try``: there Python 3.9 and 3.10 run handlers only within it, so that the
+    function itself would catch the exception."""
 
     def recovery(undo: Callable[[Dict[str, Any]], object]) -> _Recovery:
         def run(given: Dict[str, Any], error: BaseException) -> None:
