@@ -86,10 +86,28 @@ let host: [Target] =
   embedded
   ? []
   : [
-    .target(name: "Penstock", dependencies: ["CPenstock", "PenstockABI"], swiftSettings: swift),
+    .target(
+      name: "Penstock",
+      dependencies: [
+        "CPenstock", "PenstockABI",
+        .product(
+          name: "SwiftProtobuf", package: "swift-protobuf", condition: .when(traits: ["SwiftProtobuf"])),
+      ],
+      swiftSettings: swift),
     .testTarget(
       name: "PenstockHostTests", dependencies: ["Penstock", "PenstockTestCertificates"], swiftSettings: swift),
   ]
+// Messages of SwiftProtobuf. Without this trait nothing is fetched.
+let hostTraits: Set<Trait> =
+  embedded
+  ? []
+  : [
+    .trait(
+      name: "SwiftProtobuf",
+      description: "calls with messages of SwiftProtobuf, and details of errors as messages")
+  ]
+let hostPackages: [Package.Dependency] =
+  embedded ? [] : [.package(url: "https://github.com/apple/swift-protobuf.git", from: "1.39.0", traits: [])]
 let hostProducts: [Product] = embedded ? [] : [.library(name: "Penstock", targets: ["Penstock"])]
 
 let fuzzers: [Target] =
@@ -114,6 +132,8 @@ let package = Package(
     .executable(name: "penstock-peer", targets: ["penstock-peer"]),
     .executable(name: "penstock-laws", targets: ["penstock-laws"]),
   ] + hostProducts,
+  traits: hostTraits,
+  dependencies: hostPackages,
   targets: [
     .systemLibrary(name: "CPenstock", path: "include"),
     .systemLibrary(name: "CMemory"),

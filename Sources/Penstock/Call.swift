@@ -29,7 +29,7 @@ public final class Call<Request: Sendable, Response: Sendable>: Sendable {
   ///   half-close, a second message in a call that has one request, a message over the limit, or the call has ended with
   ///   OK. The message was not sent then.
   public func send(_ message: Request) async throws {
-    try await line.send(try line.encoding { try method.requests.encode(message) })
+    try await line.send(try line.encoding { try method.encode(message) })
   }
 
   /// Says that no more messages will be sent. Calls with one request need it, too. A second time does nothing.
@@ -46,7 +46,7 @@ public final class Call<Request: Sendable, Response: Sendable>: Sendable {
   }
 
   /// The responses, which are asked for one by one as they are read.
-  public var responses: Responses<Response> { Responses(self.line, kind, method.responses, self) }
+  public var responses: Responses<Response> { Responses(line, kind, method.decode, self) }
 
   /// The only response, with the end of the call. In a call with many responses: the next one.
   ///
@@ -81,14 +81,17 @@ public final class Call<Request: Sendable, Response: Sendable>: Sendable {
 public struct Responses<Response: Sendable>: AsyncSequence, Sendable {
   let line: CallLine
   let kind: CallKind
-  let codec: Codec<Response>
+  let decode: @Sendable ([UInt8]) throws -> Response
   /// Cancels the call when the last reader has gone.
   let owner: any Sendable
 
-  init(_ line: CallLine, _ kind: CallKind, _ codec: Codec<Response>, _ owner: any Sendable) {
+  init(
+    _ line: CallLine, _ kind: CallKind, _ decode: @escaping @Sendable ([UInt8]) throws -> Response,
+    _ owner: any Sendable
+  ) {
     self.line = line
     self.kind = kind
-    self.codec = codec
+    self.decode = decode
     self.owner = owner
   }
 
@@ -117,7 +120,7 @@ public struct Responses<Response: Sendable>: AsyncSequence, Sendable {
         return nil
       }
       if responses.kind.hasOneResponse { isOver = true }
-      return try responses.line.encoding { try responses.codec.decode(bytes) }
+      return try responses.line.encoding { try responses.decode(bytes) }
     }
   }
 

@@ -89,7 +89,9 @@ public struct CallOptions: Sendable, Hashable {
 public enum Compression: String, Sendable, CaseIterable {
   /// No compression.
   case identity
+  /// The gzip format (RFC 1952).
   case gzip
+  /// The zlib format (RFC 1950).
   case deflate
   /// Needs the system's libzstd.so.1, which is loaded then.
   case zstd

@@ -8,7 +8,10 @@ extension Channel {
   public func call<Request, Response>(
     _ method: Method<Request, Response>, _ kind: CallKind, options: CallOptions = CallOptions()
   ) throws(PenstockError) -> Call<Request, Response> {
-    let made = try options.made(subtype: method.requests.contentSubtype)
+    // A name that the channel uses in any case is not said again.
+    let usual = self.options.contentSubtype ?? "proto"
+    let subtype = method.contentSubtype == usual ? nil : method.contentSubtype
+    let made = try options.made(subtype: subtype)
     return Call(method, kind, try CallLine(self, method.path, kind, made))
   }
 
@@ -32,7 +35,7 @@ extension Channel {
     _ method: Method<Request, Response>, _ requests: Requests, options: CallOptions = CallOptions()
   ) async throws -> Response where Requests.Element == Request {
     let call = try call(method, .clientStream, options: options)
-    call.line.pump(requests, method.requests.encode)
+    call.line.pump(requests, method.encode)
     return try await call.response()
   }
 
@@ -56,7 +59,7 @@ extension Channel {
     _ method: Method<Request, Response>, _ requests: Requests, options: CallOptions = CallOptions()
   ) async throws -> Responses<Response> where Requests.Element == Request {
     let call = try call(method, .bidi, options: options)
-    call.line.pump(requests, method.requests.encode)
+    call.line.pump(requests, method.encode)
     return call.responses
   }
 }

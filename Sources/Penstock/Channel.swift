@@ -20,6 +20,8 @@ public final class Channel: Sendable {
   }
 
   let handle: Handle
+  /// The options that the channel was made with.
+  let options: ChannelOptions
 
   /// Makes a channel.
   ///
@@ -33,6 +35,7 @@ public final class Channel: Sendable {
     _ target: String, options: ChannelOptions = ChannelOptions(), on runtime: Runtime? = nil
   ) throws(PenstockError) {
     let text = options.text.finished
+    self.options = options
     handle = try make("the channel", penstock_channel_release) { channel, error in
       if let runtime {
         penstock_channel_new_on(runtime.handle.pointer, target, text, &channel, &error)

@@ -2,16 +2,22 @@
 public struct ChannelOptions: Sendable, Hashable {
   /// The protocol of the calls.
   public enum RPCProtocol: String, Sendable, CaseIterable {
+    /// gRPC, over HTTP/2.
     case grpc
+    /// gRPC-Web.
     case grpcWeb = "grpc-web"
+    /// gRPC-Web with its bodies in base64.
     case grpcWebText = "grpc-web-text"
+    /// The Connect protocol.
     case connect
   }
   /// The version of HTTP.
   public enum HTTPVersion: String, Sendable, CaseIterable {
     /// The server chooses in TLS; in cleartext gRPC uses HTTP/2 and the other protocols HTTP/1.1.
     case auto
+    /// HTTP/2.
     case http2 = "2"
+    /// HTTP/1.1.
     case http1 = "1.1"
   }
   /// The order of interceptors with equal priority.

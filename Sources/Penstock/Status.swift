@@ -4,22 +4,39 @@ internal import CPenstock
 public struct Status: Sendable, Hashable, CustomStringConvertible {
   /// The status codes of gRPC.
   public enum Code: Int32, Sendable, CaseIterable, CustomStringConvertible {
+    /// The call has succeeded.
     case ok = 0
+    /// The call was cancelled, mostly by the caller.
     case cancelled = 1
+    /// An error without a better code.
     case unknown = 2
+    /// The request is wrong, whatever the state of the server.
     case invalidArgument = 3
+    /// The deadline has passed.
     case deadlineExceeded = 4
+    /// Something that was asked for is not there.
     case notFound = 5
+    /// Something that was to be made is there.
     case alreadyExists = 6
+    /// The caller may not do this.
     case permissionDenied = 7
+    /// A quota, a limit or a disk is used up.
     case resourceExhausted = 8
+    /// The server is not in a state for this; a retry does not help.
     case failedPrecondition = 9
+    /// The operation was given up, for example after a conflict.
     case aborted = 10
+    /// The request went beyond an end.
     case outOfRange = 11
+    /// The server does not have the method.
     case unimplemented = 12
+    /// Something that must not break is broken.
     case `internal` = 13
+    /// The server cannot be reached now; a retry may help.
     case unavailable = 14
+    /// Data is lost or damaged.
     case dataLoss = 15
+    /// The caller has not shown who it is.
     case unauthenticated = 16
 
     /// The name in gRPC's documents, such as "NOT_FOUND".
@@ -65,6 +82,13 @@ public struct Status: Sendable, Hashable, CustomStringConvertible {
 
   /// Code and message in one line.
   public var description: String { message.isEmpty ? "\(code)" : "\(code): \(message)" }
+
+  /// The encoded messages of all details of one type.
+  ///
+  /// - Parameter typeName: the full name of the message's type, such as "google.rpc.RetryInfo".
+  public func details(ofType typeName: String) -> [[UInt8]] {
+    details.filter { $0.typeName == typeName }.map(\.value)
+  }
 
   /// Copies a status of the C API, which one thread uses at a time.
   init(_ status: OpaquePointer?) {
@@ -134,10 +158,9 @@ public struct RPCError: Error, Sendable, Hashable, CustomStringConvertible {
   /// Code and message in one line.
   public var description: String { status.description }
 
-  /// The values of all details of one type.
+  /// The encoded messages of all details of one type. With the package trait SwiftProtobuf, `details(of:)` gives them as
+  /// messages.
   ///
   /// - Parameter typeName: the full name of the message's type, such as "google.rpc.RetryInfo".
-  public func details(ofType typeName: String) -> [[UInt8]] {
-    status.details.filter { $0.typeName == typeName }.map(\.value)
-  }
+  public func details(ofType typeName: String) -> [[UInt8]] { status.details(ofType: typeName) }
 }

@@ -1,17 +1,20 @@
 import Penstock
 import Testing
 
-/// The code of docs/swift.md. Each block of that page stands here, so that it is compiled and run.
+/// The code of docs/swift.md. Each block of that page stands here, or, if it needs SwiftProtobuf, among the tests with the
+/// package trait; so it is compiled and run.
 @Suite(.timeLimit(.minutes(5))) struct DocumentedTests {
   @Test func theCodeOfThePageIsHere() throws {
     let folders = #filePath.split(separator: "/", omittingEmptySubsequences: false).dropLast(3)
-    let page = try readFile("\(folders.joined(separator: "/"))/docs/swift.md")
+    let root = folders.joined(separator: "/")
+    let page = try readFile("\(root)/docs/swift.md")
     func lines(_ text: String) -> [Substring] {
       text.split(separator: "\n", omittingEmptySubsequences: false).map { line in
         line.drop { $0 == " " }
       }
     }
-    let here = "\n" + lines(try readFile(#filePath)).joined(separator: "\n")
+    let files = [#filePath, "\(root)/Tests/swift-packages/Tests/ProtobufTests/DetailTests.swift"]
+    let here = "\n" + lines(try files.map(readFile).joined()).joined(separator: "\n")
     var block: [Substring]?
     var count = 0
     for line in lines(page) {
@@ -35,6 +38,10 @@ import Testing
     let channel = try Channel(target, options: .cleartext)
     let response = try await channel.unary("/penstock.Echo/Unary", [UInt8]("hello".utf8))
     print(String(decoding: response, as: UTF8.self))
+
+    struct Question: Codable { var name: String }
+    let reply = try await channel.unary("/penstock.Echo/Unary", Question(name: "Ada"), as: Question.self)
+    #expect(reply.name == "Ada")
 
     let text = Codec<String>(encode: { [UInt8]($0.utf8) }, decode: { String(decoding: $0, as: UTF8.self) })
     let echo = Method("/penstock.Echo/Unary", requests: text, responses: text)

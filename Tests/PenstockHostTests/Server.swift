@@ -1,6 +1,5 @@
 import Glibc
 import Penstock
-import PenstockTestCertificates
 
 /// A penstock-peer in a process of its own, which ends with this object.
 final class Server: Sendable {
@@ -43,20 +42,9 @@ final class Server: Sendable {
     while waitpid(process, &status, 0) < 0 && errno == EINTR {}
   }
 
-  /// A server with TLS whose certificate is for localhost.
-  static func withTLS() throws -> Server {
-    let folder = Certificates.shared.directory
-    return try Server(["--tls", "--cert", "\(folder)/server.pem", "--key", "\(folder)/server.key"])
-  }
-  /// The certificates that a channel to that server trusts.
-  static var certificates: TLSOptions.Certificates {
-    var certificates = TLSOptions.Certificates()
-    certificates.rootsFile = "\(Certificates.shared.directory)/root.pem"
-    return certificates
-  }
-
-  /// The server that was built with these tests.
+  /// The server that was built with these tests, or the one that the environment names.
   private static func program() throws -> String {
+    if let given = getenv("PENSTOCK_PEER") { return String(cString: given) }
     var path = [CChar](repeating: 0, count: Int(PATH_MAX))
     let length = readlink("/proc/self/exe", &path, path.count - 1)
     guard length > 0 else { throw Failure(what: "/proc/self/exe") }

@@ -28,26 +28,42 @@ public protocol Interceptor: Sendable {
 }
 
 extension Interceptor {
+  /// Lets the start pass.
   public func onStart(_ start: inout CallStart) async throws {}
+  /// Lets the message pass.
   public func onRequest(_ message: inout InterceptedMessage) async throws {}
+  /// Lets the half-close pass.
   public func onHalfClose() async throws {}
+  /// Lets the headers pass.
   public func onHeaders(_ headers: inout Metadata) async throws {}
+  /// Lets the message pass.
   public func onResponse(_ message: inout InterceptedMessage) async throws {}
+  /// Lets the status pass.
   public func onStatus(_ status: inout Status) async throws {}
+  /// Does nothing.
   public func onCancel(_ status: Status) async {}
 }
 
 /// The events of a call that an interceptor sees.
 public struct InterceptedEvents: OptionSet, Sendable {
+  /// The bits of the events.
   public let rawValue: UInt8
+  /// Makes a set of its bits.
   public init(rawValue: UInt8) { self.rawValue = rawValue }
 
+  /// The start: ``Interceptor/onStart(_:)``.
   public static let start = InterceptedEvents(rawValue: 1)
+  /// Messages to the server: ``Interceptor/onRequest(_:)``.
   public static let request = InterceptedEvents(rawValue: 2)
+  /// The end of sending: ``Interceptor/onHalfClose()``.
   public static let halfClose = InterceptedEvents(rawValue: 4)
+  /// The response headers: ``Interceptor/onHeaders(_:)``.
   public static let headers = InterceptedEvents(rawValue: 8)
+  /// Messages from the server: ``Interceptor/onResponse(_:)``.
   public static let response = InterceptedEvents(rawValue: 16)
+  /// The status: ``Interceptor/onStatus(_:)``.
   public static let status = InterceptedEvents(rawValue: 32)
+  /// An end by something else: ``Interceptor/onCancel(_:)``.
   public static let cancel = InterceptedEvents(rawValue: 64)
   /// All events.
   public static let all = InterceptedEvents(rawValue: 127)
@@ -167,9 +183,9 @@ public struct InterceptedMessage: Sendable {
   public mutating func drop() { isDropped = true }
 
   /// The message as a value.
-  public func value<Message>(_ codec: Codec<Message>) throws -> Message { try codec.decode(bytes) }
+  public func value<Codec: MessageCodec>(_ codec: Codec) throws -> Codec.Message { try codec.decode(bytes) }
   /// Replaces the message by a value.
-  public mutating func set<Message>(_ value: Message, _ codec: Codec<Message>) throws {
+  public mutating func set<Codec: MessageCodec>(_ value: Codec.Message, _ codec: Codec) throws {
     bytes = try codec.encode(value)
   }
 
