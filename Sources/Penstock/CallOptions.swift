@@ -38,6 +38,8 @@ public struct CallOptions: Sendable, Hashable {
   public var sendBufferBytes: Int?
   /// Whether the call keeps a trace.
   public var trace: Trace?
+  /// What the call takes over from the ``CallContext`` in which it is made; nothing, unless it is set.
+  public var inherited: CallContext.Parts = []
 
   /// Makes options; those that are not given are left to the channel.
   public init(
@@ -71,17 +73,30 @@ public struct CallOptions: Sendable, Hashable {
   }
 
   /// Makes the options of the C API; nil: the channel decides everything.
-  func made(subtype: String?) throws(PenstockError) -> Handle? {
-    let text = text(subtype: subtype)
-    if text.isEmpty && metadata.isEmpty { return nil }
-    let options = try make("the call's options", penstock_call_options_release) { options, error in
+  func made(subtype: String?, on channel: ChannelOptions) throws(PenstockError) -> Handle? {
+    var options = self
+    var scope: Handle?
+    if !inherited.isEmpty, let context = CallContext.current {
+      if inherited.contains(.deadline), let left = context.timeout {
+        options.timeout = min(left, timeout ?? channel.defaultTimeout ?? left)
+      }
+      if inherited.contains(.cancellation) { scope = try context.scope() }
+    }
+    let text = options.text(subtype: subtype)
+    if text.isEmpty && metadata.isEmpty && scope == nil { return nil }
+    let made = try make("the call's options", penstock_call_options_release) { options, error in
       penstock_call_options_new(text.finished, &options, &error)
     }
     if !metadata.isEmpty {
-      let request = penstock_call_options_request(options.pointer)
+      let request = penstock_call_options_request(made.pointer)
       try metadata.append(to: penstock_request_metadata(request))
     }
-    return options
+    if let scope {
+      try attempt("the call's scope") { _ in
+        penstock_call_options_set_cancel_scope(made.pointer, scope.pointer)
+      }
+    }
+    return made
   }
 }
 

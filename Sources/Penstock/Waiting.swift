@@ -3,7 +3,7 @@ import Glibc
 
 /// Runs a function of the C API that waits on a thread of its own, so that no thread of Swift's pool waits.
 ///
-/// Only ends that are rare come here: the end of a runtime, and that of a registration.
+/// Only what is rare comes here: the end of a runtime or of a registration, and figures.
 func waiting(
   _ act: String, _ limit: Duration?, _ body: @escaping @Sendable (Int64) -> penstock_result
 ) async throws {
@@ -13,6 +13,23 @@ func waiting(
     if !job.start() { continuation.resume(returning: PENSTOCK_E_SYSTEM) }
   }
   try attempt(act) { _ in result }
+}
+
+/// Takes a text from a function of the C API that waits.
+func waitingForText(
+  _ act: String, _ limit: Duration?,
+  _ body: @escaping @Sendable (Int64, inout UnsafeMutablePointer<CChar>?) -> penstock_result
+) async throws -> String {
+  let taken = Locked<String>("")
+  try await waiting(act, limit) { milliseconds in
+    var text: UnsafeMutablePointer<CChar>?
+    let result = body(milliseconds, &text)
+    guard let text else { return result }
+    taken.withLock { $0 = String(cString: text) }
+    penstock_free(text)
+    return result
+  }
+  return taken.withLock { $0 }
 }
 
 private final class WaitingJob {

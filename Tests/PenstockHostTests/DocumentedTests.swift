@@ -65,6 +65,15 @@ import Testing
       print(error.code, error.message, error.details(ofType: "google.rpc.RetryInfo").count)
     }
 
+    try await CallContext(timeout: .seconds(2)).run {
+      var options = CallOptions()
+      options.inherited = .all
+      _ = try await channel.unary(echo, "hello", options: options)
+    }
+
+    let figures = try await channel.statistics()
+    print(figures.state, figures.attempts.started, figures.endpoints.flatMap(\.connections).count)
+
     let registration = try channel.addInterceptor("tokens", .shared(events: .start, Tokens()), priority: 100)
     try registration.setPriority(50)
 

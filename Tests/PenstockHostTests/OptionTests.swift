@@ -122,8 +122,8 @@ import Testing
     #expect(
       Self.keys(options.text(subtype: nil).finished)
         == (try Self.documented("`penstock_call_options_new`")).subtracting(apart))
-    #expect(try options.made(subtype: nil) != nil)
-    #expect(try CallOptions().made(subtype: nil) == nil)
+    #expect(try options.made(subtype: nil, on: .cleartext) != nil)
+    #expect(try CallOptions().made(subtype: nil, on: .cleartext) == nil)
   }
 
   @Test func everyOptionOfARuntimeWithThreadsCanBeWritten() throws {
