@@ -95,8 +95,17 @@ import Testing
       })
     }
     try channel.addInterceptor("measured", measured)
+
+    let login = try BearerToken { refused in
+      BearerToken.Token(try await fetchToken(), lifetime: .seconds(3600))
+    }
+    let metrics = try CallMetrics()
+    try channel.addInterceptor("login", login.interception, priority: 600, methods: ["/private/*"])
+    try channel.addInterceptor("metrics", metrics.interception, priority: 1_000)
+    try channel.addInterceptor("again", .retry(attempts: 3, codes: [.unavailable]))
     let again = try await channel.unary(echo, "again")
     #expect(again == "again")
+    #expect(try metrics.snapshot().methods.map(\.started) == [1])
   }
 }
 

@@ -80,6 +80,12 @@ public final class InterceptedCall: Sendable {
     set { state.withLock { if $0.held.status != nil, let newValue { $0.status = newValue } } }
   }
 
+  /// Whether ``next()`` may be called again: the call has its status, has sent no more than is kept, and was not
+  /// restarted too often.
+  public var canGoAgain: Bool {
+    state.withLock { $0.cut == nil && $0.held.status != nil && $0.canRestart }
+  }
+
   /// Lets the call go on and waits for its response: in a call with one response for the whole response, in a call with
   /// many for the headers; the rest passes when the function has returned. Called again, it sends the request again.
   ///

@@ -1,8 +1,23 @@
 internal import CPenstock
 
-/// An interceptor to be registered, in one of three styles.
+/// An interceptor to be registered: in one of three styles, or a ready-made one.
 public struct Interception: Sendable {
-  let table: @Sendable (_ name: String) -> penstock_async_interceptor
+  /// Gives the table for a registration of that name, which takes it over.
+  let table: @Sendable (_ name: String, inout OpaquePointer?) -> (penstock_result, penstock_interceptor)
+
+  /// An interceptor of the asynchronous style, the style of the C API for languages with promises.
+  private init(asynchronous: @escaping @Sendable (_ name: String) -> penstock_async_interceptor) {
+    table = { name, error in
+      var own = asynchronous(name)
+      own.struct_size = MemoryLayout<penstock_async_interceptor>.size
+      var table = penstock_interceptor()
+      table.struct_size = MemoryLayout<penstock_interceptor>.size
+      return (penstock_async_interceptor_table(&own, &table, &error), table)
+    }
+  }
+
+  /// A ready-made interceptor. All registrations of one value share its state.
+  init(_ ready: ReadyTable) { table = { _, _ in ready.shared() } }
 
   /// An instance of its own for each call. The factory runs on the runtime's thread and must not wait.
   ///
@@ -13,7 +28,7 @@ public struct Interception: Sendable {
     events: InterceptedEvents = .all,
     _ make: @escaping @Sendable (InterceptedCallInfo) -> (any Interceptor)?
   ) -> Interception {
-    Interception { HopTasks.table($0, events, make) }
+    Interception(asynchronous: { HopTasks.table($0, events, make) })
   }
 
   /// One instance for all calls.
@@ -34,12 +49,12 @@ public struct Interception: Sendable {
     replayBytes: Int = 65_536, maxRestarts: Int = 100,
     _ body: @escaping @Sendable (InterceptedCall) async throws -> Void
   ) -> Interception {
-    Interception { name in
+    Interception(asynchronous: { name in
       var table = InterceptedCall.table(name, body)
       table.replay_bytes = max(0, replayBytes)
       table.max_restarts = max(1, maxRestarts)
       return table
-    }
+    })
   }
 }
 
@@ -63,21 +78,18 @@ struct InterceptorPlace: Sendable {
     _ interception: Interception,
     _ body: (UnsafePointer<penstock_interceptor>, inout OpaquePointer?) -> penstock_result
   ) throws(PenstockError) {
-    var asynchronous = interception.table(name)
-    asynchronous.struct_size = MemoryLayout<penstock_async_interceptor>.size
-    asynchronous.kinds = kinds.reduce(0) { $0 | 1 << UInt32($1.rawValue) }
-    asynchronous.level = level.rawValue
-    var table = penstock_interceptor()
-    table.struct_size = MemoryLayout<penstock_interceptor>.size
     let patterns = methods.joined(separator: ",")
     var error: OpaquePointer?
-    var result = PENSTOCK_OK
-    name.withCString { name in
-      patterns.withCString { patterns in
-        asynchronous.name = name
-        asynchronous.methods = methods.isEmpty ? nil : patterns
-        result = penstock_async_interceptor_table(&asynchronous, &table, &error)
-        if result == PENSTOCK_OK { result = body(&table, &error) }
+    var (result, table) = interception.table(name, &error)
+    if result == PENSTOCK_OK {
+      table.kinds = kinds.reduce(0) { $0 | 1 << UInt32($1.rawValue) }
+      table.level = level.rawValue
+      name.withCString { name in
+        patterns.withCString { patterns in
+          table.name = name
+          table.methods = methods.isEmpty ? nil : patterns
+          result = body(&table, &error)
+        }
       }
     }
     try attempt("the interceptor \(name)") { thrown in
