@@ -16,6 +16,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "interop
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "proxies"))
 
 import harness
+import kills
 from faults import FAULTS, table
 from harness import ROOT, Process, check, check_equal
 from load import penstock
@@ -126,6 +127,10 @@ def main():
     if sys.argv[1:] == ["--print"]:
         PAGE.write_text(PLACE.sub(lambda _: table(), PAGE.read_text()))
         return 0
+    if sys.argv[1:2] == ["--kills"]:
+        suite = harness.Suite([])
+        kills.run(suite, int(sys.argv[2]))
+        return suite.end()
     suite = harness.Suite(sys.argv[1:])
     with harness.workspace() as folder:
         certificates = harness.Certificates(folder)
@@ -145,6 +150,7 @@ def main():
             suite.section(f"{len(FAULTS)} faults, {len(cells)} cells")
             suite.run("nothing is left", settled, descriptors, threads)
         suite.run("the table in docs/errors.md", documented)
+    kills.run(suite, 0)
     return suite.end()
 
 
