@@ -137,13 +137,19 @@ static inline int32_t cs_resolve(const void *host, uint16_t port, struct addrinf
 /* Asks DNS for the SRV records of a name. Returns the length of the answer, or an EAI_ code, which is negative. The
  * code is EAI_NONAME if the name has no such records. */
 static inline int32_t cs_services(const void *name, void *answer, int32_t size) {
+  if (!name || !answer) return EAI_MEMORY;
+#ifdef __GLIBC__
   struct __res_state state;
   memset(&state, 0, sizeof state);
-  if (!name || !answer) return EAI_MEMORY;
   if (res_ninit(&state) != 0) return EAI_FAIL;
   int length = res_nquery(&state, name, ns_c_in, ns_t_srv, answer, size);
   int error = state.res_h_errno;
   res_nclose(&state);
+#else
+  /* musl's resolver has no state that threads would share. */
+  int length = res_query(name, ns_c_in, ns_t_srv, answer, size);
+  int error = h_errno;
+#endif
   /* If the answer did not fit into `size` bytes, `length` may be the length of the whole answer. */
   if (length >= 0) return length < size ? length : size;
   return error == HOST_NOT_FOUND || error == NO_DATA ? EAI_NONAME : error == TRY_AGAIN ? EAI_AGAIN : EAI_FAIL;
