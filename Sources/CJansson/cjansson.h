@@ -12,29 +12,51 @@
 static inline void penstock_json_begin(void) { errno = 0; }
 static inline bool penstock_json_is_short(void) { return errno == ENOMEM; }
 
-/* The bytes of the longest string of a JSON text, as they stand there. */
-static inline size_t penstock_json_longest_string(const char *text, size_t length) {
-  size_t longest = 0;
-  for (size_t at = 0; at < length; at++) {
-    if (text[at] != '"') continue;
-    size_t start = ++at;
-    while (at < length && text[at] != '"') at += text[at] == '\\' ? 2 : 1;
-    if (at - start > longest) longest = at - start;
+/* The bytes of the longest word of a JSON text, as it stands there: of a string between its quotes, or of a number or
+ * another run of letters and digits. */
+static inline size_t penstock_json_longest_word(const char *text, size_t length) {
+  size_t longest = 0, at = 0;
+  while (at < length) {
+    size_t start = at;
+    if (text[at] == '"') {
+      start = ++at;
+      while (at < length && text[at] != '"') at += text[at] == '\\' ? 2 : 1;
+      if (at - start > longest) longest = at - start;
+      at++;
+    } else {
+      while (at < length && strchr("{}[],:\" \t\r\n", text[at]) == NULL) at++;
+      if (at - start > longest) longest = at - start;
+      if (at == start) at++;
+    }
   }
   return longest;
 }
 
+/* Whether all brackets of the first `length` bytes of the text are closed. */
+static inline bool penstock_json_is_level(const char *text, size_t length) {
+  long depth = 0;
+  for (size_t at = 0; at < length; at++) {
+    if (text[at] == '{' || text[at] == '[') depth++;
+    if (text[at] == '}' || text[at] == ']') depth--;
+    if (text[at] == '"')
+      for (at++; at < length && text[at] != '"'; at++)
+        if (text[at] == '\\') at++;
+  }
+  return depth <= 0;
+}
+
 /* jansson's scanner keeps each word of the text in a buffer of 16 bytes, which it enlarges for a longer one. If there is
- * no memory for that it goes on with what it has of a string, and writes past the end of it. So a text with longer
- * strings is handed to it as the second element of an array, behind a number with as many digits: there the scanner's
- * neglect does no harm. If its buffer has not become as large as it has to be, it gets nothing behind the digits. */
+ * no memory for that it goes on with what it has: it writes past the end of a string, and takes a part of a number for
+ * the whole. So a text with longer words is handed to it as the second element of an array, behind a number with as many
+ * digits: there the scanner's neglect does no harm. If its buffer has not become as large as it has to be, it gets
+ * nothing behind the digits. */
 typedef struct {
   const char *text;
   size_t length, zeros, at;
   bool is_short;
 } penstock_json_source;
 
-enum { PENSTOCK_JSON_SHORT_STRING = 13 };
+enum { PENSTOCK_JSON_SHORT_WORD = 13 };
 
 /* The number of bytes before the text: "[0.", the zeros, and a comma. */
 static inline size_t penstock_json_prefix(const penstock_json_source *source) { return 3 + source->zeros + 1; }
@@ -70,6 +92,11 @@ static inline json_t *penstock_json_load_long(penstock_json_source *source, json
         words + 8 < sizeof(error->text))
       strcpy(error->text + words - bracket, " near end of file");
     error->position = (int)(at < 0 ? 0 : at < last ? at : last);
+    /* Behind a whole text jansson expects the bracket; the place is behind what it has found. */
+    if ((strncmp(error->text, "']' expected", 12) == 0 || strncmp(error->text, "end of file expected", 20) == 0 ||
+         strcmp(error->text, "unexpected token near end of file") == 0) &&
+        penstock_json_is_level(source->text, (size_t)(error->position > 0 ? error->position - 1 : 0)))
+      strcpy(error->text, "end of file expected");
   } else if (root == NULL) {
     strcpy(error->text, "end of file expected");
     error->position = (int)source->length;
@@ -80,8 +107,8 @@ static inline json_t *penstock_json_load_long(penstock_json_source *source, json
 
 static inline json_t *penstock_json_load(const char *text, size_t length, json_error_t *error, bool *is_short) {
   penstock_json_begin();
-  penstock_json_source source = {text, length, penstock_json_longest_string(text, length), 0, false};
-  json_t *root = source.zeros > PENSTOCK_JSON_SHORT_STRING
+  penstock_json_source source = {text, length, penstock_json_longest_word(text, length), 0, false};
+  json_t *root = source.zeros > PENSTOCK_JSON_SHORT_WORD
                      ? penstock_json_load_long(&source, error)
                      : json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, error);
   *is_short = source.is_short || penstock_json_is_short();

@@ -178,15 +178,19 @@ static inline void cs_sleep_milliseconds(int32_t milliseconds) {
 
 /* ---- threads ---- */
 
+/* Threads are numbers here for any libc: pthread_t may be a pointer. */
 static inline uint64_t cs_thread_self(void) { return (uint64_t)(uintptr_t)pthread_self(); }
+static inline void cs_thread_join(uint64_t thread) { pthread_join((pthread_t)(uintptr_t)thread, NULL); }
+static inline void cs_thread_detach(uint64_t thread) { pthread_detach((pthread_t)(uintptr_t)thread); }
 
 /* Sets the name of the calling thread, at most 15 bytes, which debuggers and /proc show. */
 static inline void cs_thread_name(const char *name) { prctl(PR_SET_NAME, name, 0, 0, 0); }
 
 /* Starts a thread that blocks all signals except those that its own faults raise. If those were blocked, a fault
  * would kill the process without calling the host's crash handler. Returns 0 or -errno. */
-static inline int32_t cs_thread_start(pthread_t *thread, int32_t detached, void *(*body)(void *), void *argument) {
+static inline int32_t cs_thread_start(uint64_t *thread, int32_t detached, void *(*body)(void *), void *argument) {
   sigset_t all, old;
+  pthread_t id = (pthread_t)0;
   pthread_attr_t attributes;
   sigfillset(&all);
   sigdelset(&all, SIGSEGV);
@@ -201,7 +205,8 @@ static inline int32_t cs_thread_start(pthread_t *thread, int32_t detached, void 
   if (detached) pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
   r = pthread_sigmask(SIG_SETMASK, &all, &old);
   if (r == 0) {
-    r = pthread_create(thread, &attributes, body, argument);
+    r = pthread_create(&id, &attributes, body, argument);
+    *thread = (uint64_t)(uintptr_t)id;
     pthread_sigmask(SIG_SETMASK, &old, NULL);
   }
   pthread_attr_destroy(&attributes);

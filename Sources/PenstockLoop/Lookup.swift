@@ -133,7 +133,7 @@ public final class Lookup: InboxItem {
   fileprivate func startThread() {
     isCounted = true
     runtime.beginPending()
-    var id: pthread_t = 0
+    var id: UInt64 = 0
     let failure = OwnThread.start(self, &id, detached: true) { argument in
       guard let argument else { return nil }
       Unmanaged<Lookup>.fromOpaque(argument).takeRetainedValue().ask()

@@ -7,7 +7,7 @@ public enum OwnThread {
 
   /// Starts a thread that runs `body` with `owner`. The thread gets a reference to `owner`, which it has to
   /// release. Returns 0, or -errno; after an error no reference is kept.
-  public static func start(_ owner: AnyObject, _ id: inout pthread_t, detached: Bool, _ body: @escaping Body)
+  public static func start(_ owner: AnyObject, _ id: inout UInt64, detached: Bool, _ body: @escaping Body)
     -> Int32
   {
     let kept = Unmanaged.passRetained(owner)

@@ -194,7 +194,8 @@ public class Poller {
 
   /// Checks that the wake descriptor still is the one that this poller watches. Without it no other thread can
   /// wake the driver, and as long as none has to, nothing else would find that out. Called on the driving
-  /// thread after a long sleep. May cause one event of the wake descriptor.
+  /// thread after a long sleep. If the descriptor was ever signalled this causes one more event, so the next
+  /// wait returns at once.
   func checkWake() {
     guard inner >= 0, wakeFD >= 0 else { return }
     let result = cs_epoll_ctl(

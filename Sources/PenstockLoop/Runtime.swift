@@ -117,7 +117,7 @@ public final class Runtime: @unchecked Sendable {
   /// The threads that are parked in a blocking function, and have not been given the role of driver.
   var waiters: [Waiter] = []
   var joiners = 0
-  var thread: pthread_t = 0
+  var thread: UInt64 = 0
   enum ThreadState: Equatable { case none, joinable, detached, joined }
   var threadState = ThreadState.none
 

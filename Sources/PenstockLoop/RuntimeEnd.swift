@@ -286,7 +286,7 @@ extension Runtime {
     if joins { threadState = .joined }
     lock.unlock()
     // The runtime's own thread has already set `ownExited`, as its last step, so the join takes a short time.
-    if joins { pthread_join(thread, nil) }
+    if joins { cs_thread_join(thread) }
     return result
   }
 

@@ -259,7 +259,7 @@ extension Runtime {
 
   /// Starts the runtime's own thread. Returns nil, or errno.
   public func startThread() -> Int32? {
-    var id: pthread_t = 0
+    var id: UInt64 = 0
     lock.lock()
     threadState = .joinable
     let failure = OwnThread.start(self, &id, detached: false) { argument in
@@ -308,7 +308,7 @@ extension Runtime {
     // thread detaches itself.
     if joiners == 0 {
       threadState = .detached
-      pthread_detach(pthread_self())
+      cs_thread_detach(cs_thread_self())
     }
     ownExited.set()
     lock.unlock()

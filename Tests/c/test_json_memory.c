@@ -150,6 +150,8 @@ TEST(json_without_memory) {
        LONG, "]}}]}}", PENSTOCK_E_INVALID_JSON},
       {"{\"tls\":false,\"service_config\":{\"loadBalancingPolicy\":\"no\",\"loadBalancingConfig\":[{\"round_robin\":{\"x\":[",
        LONG, "]}}]}}", PENSTOCK_OK},
+      {"{\"tls\":false,\"max_header_list_bytes\":12345678901234567890123,\"service_config\":{\"x\":[", LONG, "]}}",
+       PENSTOCK_E_INVALID_JSON},
   };
   text = __libc_malloc(1 << 20);
   penstock_runtime *runtime = NULL;

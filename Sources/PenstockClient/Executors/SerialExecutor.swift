@@ -53,7 +53,7 @@ private final class SerialQueue: @unchecked Sendable {
 
   /// Starts the thread. Returns 0 or -errno.
   func start() -> Int32 {
-    var id: pthread_t = 0
+    var id: UInt64 = 0
     return OwnThread.start(self, &id, detached: true) { argument in
       guard let argument else { return nil }
       Unmanaged<SerialQueue>.fromOpaque(argument).takeRetainedValue().work()

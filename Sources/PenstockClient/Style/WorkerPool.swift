@@ -34,7 +34,7 @@ final class WorkerPool: @unchecked Sendable {
   private var called = 0
   private var isClosed = false
   private var joiners = 0
-  private var exited: [pthread_t] = []
+  private var exited: [UInt64] = []
 
   private let workWord = Atomic<UInt32>(0)
   private let exitWord = Atomic<UInt32>(0)
@@ -242,7 +242,7 @@ final class WorkerPool: @unchecked Sendable {
   /// Starts a thread. The caller has already counted it in `threads` and `alive`. False: the system refused,
   /// and the thread is not counted any more.
   private func startThread() -> Bool {
-    var id: pthread_t = 0
+    var id: UInt64 = 0
     let failure = OwnThread.start(self, &id, detached: false) { argument in
       guard let argument else { return nil }
       let me = Unmanaged<WorkerPool>.fromOpaque(argument)
@@ -268,7 +268,7 @@ final class WorkerPool: @unchecked Sendable {
     alive -= 1
     // Only a thread in `join` joins the worker's thread. If no thread is in `join`, the worker's thread
     // detaches itself.
-    if joiners > 0 { exited.append(pthread_self()) } else { pthread_detach(pthread_self()) }
+    if joiners > 0 { exited.append(cs_thread_self()) } else { cs_thread_detach(cs_thread_self()) }
     exitWord.wrappingAdd(1, ordering: .sequentiallyConsistent)
     Futex.wake(exitWord, .max)
     lock.unlock()
@@ -352,7 +352,7 @@ final class WorkerPool: @unchecked Sendable {
     let ended = exited
     exited = []
     lock.unlock()
-    for thread in ended { pthread_join(thread, nil) }
+    for thread in ended { cs_thread_join(thread) }
     return done
   }
 }
