@@ -61,7 +61,9 @@ import Testing
   }
 
   @Test func aServerThatCanNotBeReachedIsSeen() async throws {
-    let channel = try Channel("127.0.0.1:1", options: .cleartext)
+    var options = ChannelOptions.cleartext
+    options.initialBackoff = .seconds(60)
+    let channel = try Channel("127.0.0.1:1", options: options)
     await #expect(throws: RPCError.self) { try await channel.unary("/penstock.Echo/Unary", []) }
     let endpoint = try #require(try await channel.statistics().endpoints.first)
     #expect(endpoint.lastError?.isEmpty == false)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, Awaitable, Callable, Dict, List, Tuple
+from typing import Any, AsyncIterator, Awaitable, Callable, Dict, List, Tuple
 
 import grpc.aio
 
@@ -270,6 +270,26 @@ async def breaking() -> Any:
 
 
 @scenario
+async def a_cancel_before_a_request_that_can_not_be_serialized(channel: Any) -> Any:
+    is_begun, may_go_on = asyncio.Event(), asyncio.Event()
+
+    def serializer(request: Any) -> bytes:
+        return b"x" if request else broken_serializer(request)
+
+    async def requests() -> AsyncIterator[bool]:
+        yield True
+        is_begun.set()
+        await may_go_on.wait()
+        yield False
+
+    call = channel.stream_unary(CLIENT, request_serializer=serializer)(requests())
+    await asyncio.wait_for(is_begun.wait(), 20)
+    may_go_on.set()
+    cancelled = call.cancel()
+    return cancelled, await outcome(call), await everything(call)
+
+
+@scenario
 async def iterator_raises(channel: Any) -> Any:
     upload = channel.stream_unary(CLIENT)(breaking())
     both = channel.stream_stream(BIDI)(breaking())
@@ -471,13 +491,13 @@ async def a_deadline_before_the_reader(channel: Any) -> Any:
     seen = []
     for wish in ({"count": 3}, {"count": 3, "code": 9, "message": "enough"}):
         log: List[Any] = []
-        call = await streaming(channel, wish, timeout=0.3)
+        call = await streaming(channel, wish, timeout=1.5)
         call.add_done_callback(lambda ended, log=log: log.append(ended.done()))
         log += [await call.code(), call.done(), call.cancelled(), call.cancel()]
         log += pairs(await call.trailing_metadata())
         log += [(await outcome(call.read()))[:2] for _ in range(2)]
         seen.append(log)
-    polled = await streaming(channel, {"count": 3}, timeout=0.3)
+    polled = await streaming(channel, {"count": 3}, timeout=1.5)
     await eventually(polled.done)
     return seen, await polled.code()
 

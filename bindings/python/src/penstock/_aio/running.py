@@ -197,7 +197,8 @@ class Running(Carried):
 
     def fail(self, error: RpcError) -> None:
         """Ends the call because of ``error``, which its caller gets."""
-        if self.code < 0 and self.failure is None:
+        # A call that the program has cancelled has its end already.
+        if self.code < 0 and self.failure is None and not self.is_cancelled:
             self.failure = error
             self.cancel(error.details())
 
@@ -226,14 +227,16 @@ class Running(Carried):
         return self.reply().headers() if self.code >= 0 else ReceivedMetadata()
 
     def over(self, reply: int) -> None:
-        if self._shape.has_one_response:
-            self.response = body(reply)
-        else:
-            self.fetch()
-        self._reply_handle = _raw.penstock_reply_retain(reply)
+        if self._reply_handle is None:
+            if self._shape.has_one_response:
+                self.response = body(reply)
+            else:
+                self.fetch()
+            self._reply_handle = _raw.penstock_reply_retain(reply)
         self.code = _raw.penstock_reply_code(reply)
         call, self.call = self.call, 0
-        _raw.penstock_call_release(call)
+        if call:
+            _raw.penstock_call_release(call)
         self._group.discard(self)
         lent, self.lent = self.lent, None
         if lent is not None:

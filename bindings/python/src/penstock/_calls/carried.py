@@ -53,7 +53,8 @@ class Carried:
         raise NotImplementedError
 
     def over(self, reply: int) -> None:
-        """Called when the call has ended, with its ``penstock_reply *``, which is lent."""
+        """Called when the call has ended, with its ``penstock_reply *``, which is lent. If an exception of a signal
+        handler ends it, it is called once more."""
         raise NotImplementedError
 
 
@@ -85,8 +86,9 @@ def carry(carried: Carried, callbacks: Table, out: Out, make: Callable[..., int]
 
 
 def _on_headers(call: int, headers: int, number: Optional[int]) -> None:
-    carried = calls.get(number or 0)
+    carried: Optional[Carried] = None
     try:
+        carried = calls.get(number or 0)
         if carried is not None:
             carried.headers = ReceivedMetadata._of(headers, None, None)
             carried.news()
@@ -95,8 +97,9 @@ def _on_headers(call: int, headers: int, number: Optional[int]) -> None:
 
 
 def _on_message(call: int, message: int, number: Optional[int]) -> None:
-    carried = calls.get(number or 0)
+    carried: Optional[Carried] = None
     try:
+        carried = calls.get(number or 0)
         if carried is not None:
             data = taken(c_void_p(_raw.penstock_message_retain(message)))
             carried.ahead.came(data, is_kept=not carried.is_cancelled)
@@ -106,8 +109,9 @@ def _on_message(call: int, message: int, number: Optional[int]) -> None:
 
 
 def _on_readable(call: int, number: Optional[int]) -> None:
-    carried = calls.get(number or 0)
+    carried: Optional[Carried] = None
     try:
+        carried = calls.get(number or 0)
         if carried is not None:
             carried.readable()
     except BaseException as error:
@@ -115,8 +119,9 @@ def _on_readable(call: int, number: Optional[int]) -> None:
 
 
 def _on_sent(call: int, count: int, number: Optional[int]) -> None:
-    carried = calls.get(number or 0)
+    carried: Optional[Carried] = None
     try:
+        carried = calls.get(number or 0)
         if carried is not None:
             carried.room()
     except BaseException as error:
@@ -124,12 +129,18 @@ def _on_sent(call: int, count: int, number: Optional[int]) -> None:
 
 
 def _on_reply(call: int, reply: int, number: Optional[int]) -> None:
-    carried = calls.pop(number or 0, None)
+    carried: Optional[Carried] = None
     try:
+        carried = calls.get(number or 0)
         if carried is not None:
             carried.over(reply)
     except BaseException as error:
         escape(error)
+        # A signal's exception may have ended it anywhere: it goes on where it was.
+        carried = calls.get(number or 0)
+        if carried is not None:
+            carried.over(reply)
+    calls.pop(number or 0, None)
 
 
 recover(_on_headers, lambda given: _on_headers(**given))

@@ -134,27 +134,29 @@ def _tell(number: int, error: BaseException, text: str, *words: str) -> None:
 
 
 def _encode(number: int, method: bytes, item: int, buffer: int) -> int:
-    serializers: Any = registry.get(number)
+    failed = 1
     try:
+        serializers: Any = registry.get(number)
         given: Any = registry.get(item)
         serializer = serializers.serializer
         data = payload(given.thing if serializer is None else serializers.run(serializer, given.thing))
         return int(_raw.penstock_buffer_append(buffer, data, len(data)))
     except BaseException as error:
         _tell(number, error, "a request of %s can't be serialized", method.decode("utf-8", "replace"))
-        return 1
+        return failed
 
 
 def _decode(number: int, method: bytes, data: Optional[int], length: int, item: Any) -> int:
-    serializers: Any = registry.get(number)
+    failed = 1
     try:
+        serializers: Any = registry.get(number)
         text = ctypes.string_at(data, length) if data else b""
         deserializer = serializers.deserializer
         item[0] = registry.add(Boxed(text if deserializer is None else serializers.run(deserializer, text)))
         return 0
     except BaseException as error:
         _tell(number, error, "a response of %s can't be deserialized", method.decode("utf-8", "replace"))
-        return 1
+        return failed
 
 
 def _free(_: int, item: Optional[int]) -> None:
@@ -162,13 +164,14 @@ def _free(_: int, item: Optional[int]) -> None:
 
 
 def _copy(number: int, item: int) -> Optional[int]:
-    serializers: Any = registry.get(number)
+    failed = None
     try:
+        serializers: Any = registry.get(number)
         given: Any = registry.get(item)
         return registry.add(Boxed(serializers.run(copy.deepcopy, given.thing)))
     except BaseException as error:
         _tell(number, error, "a request can't be copied")
-        return None
+        return failed
 
 
 # If `_encode` or `_decode` raises, C takes that for success. So the recovery runs the function again.

@@ -29,8 +29,9 @@ def recover(
     with the arguments of ``function``, by name; if it has run in part, ``begun``, if given, is called with its local
     variables. ``begun`` must not release anything that ``function`` has already passed on or released.
 
-    ``function`` must not begin with ``try``: there Python 3.9 and 3.10 run handlers only within it, so that the
-    function itself would catch the exception."""
+    ``function`` must begin with a statement that calls nothing, and have ``try`` behind it. If it began with
+    ``try``, Python 3.9 and 3.10 would run handlers only within it, so that the function itself would catch the
+    exception; and a call in front of ``try`` would let an exception pass to C."""
 
     def recovery(undo: Callable[[Dict[str, Any]], object]) -> _Recovery:
         def run(given: Dict[str, Any], error: BaseException) -> None:
@@ -115,8 +116,9 @@ def _recovered(unraisable: sys.UnraisableHookArgs) -> bool:
     if trace is None or error is None:
         return False
     code = trace.tb_frame.f_code
-    # Python runs signal handlers when a function begins; the traceback then names the line of its `def`.
-    has_begun = trace.tb_next is not None or trace.tb_lineno != code.co_firstlineno
+    # Python runs signal handlers when a function begins; the traceback then names the line of its `def`. A handler
+    # that is a Python function has an entry of its own behind it.
+    has_begun = trace.tb_lineno != code.co_firstlineno
     recovery = (_begun if has_begun else _unbegun).get(code)
     if recovery is None:
         return False
