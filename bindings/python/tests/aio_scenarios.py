@@ -285,8 +285,7 @@ async def a_cancel_before_a_request_that_can_not_be_serialized(channel: Any) -> 
     call = channel.stream_unary(CLIENT, request_serializer=serializer)(requests())
     await asyncio.wait_for(is_begun.wait(), 20)
     may_go_on.set()
-    cancelled = call.cancel()
-    return cancelled, await outcome(call), await everything(call)
+    return call.cancel(), await everything(call), await outcome(call)
 
 
 @scenario
