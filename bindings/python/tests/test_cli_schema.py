@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any, Dict, List
@@ -349,7 +350,11 @@ def test_health_watched_until_the_deadline(plain: str) -> None:
 
 def test_help_and_unknown_commands() -> None:
     assert "usage: penstock COMMAND" in printed("--help")
-    assert "usage: penstock call [flags] ADDRESS METHOD" in printed("call", "-help")
+    told = printed("call", "-help")
+    assert "usage: penstock call [flags] ADDRESS METHOD" in told
+    # A flag that takes a value names it.
+    assert re.search(r"^  --plaintext +no TLS$", told, re.MULTILINE)
+    assert re.search(r"^  --cacert FILE +the roots", told, re.MULTILINE)
     assert refused(2, "cal") == "no command 'cal'; did you mean call?"
     assert refused(2, "x").startswith("no command 'x'; there are call, list")
     ran = cli()
