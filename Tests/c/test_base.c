@@ -40,8 +40,12 @@ TEST(base_version_json) {
     int digits = 0, places = 0;
     CHECK(sscanf(found + strlen(start), "%d.%d", &digits, &places) == 2);
   }
-  /* This program links the system's libraries. */
+  /* This program links the system's libraries; with musl, for which there are none, they are inside. */
+#ifdef __GLIBC__
   CHECK(strstr(json, "\"inside\":false") != NULL && strstr(json, "\"inside\":true") == NULL);
+#else
+  CHECK(strstr(json, "\"inside\":true") != NULL && strstr(json, "\"inside\":false") == NULL);
+#endif
   penstock_free(json);
   CHECK_RESULT(penstock_version_json(NULL), PENSTOCK_E_INVALID_ARGUMENT);
 }

@@ -1,6 +1,7 @@
 /* channel.h, "tls": which certificates are accepted, and the messages of failed handshakes. */
 #include "unary.h"
 
+#include <errno.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -231,7 +232,7 @@ TEST(tls_without_descriptors) {
   setrlimit(RLIMIT_NOFILE, &before);
   for (int i = 0; i < 2; i++) {
     CHECK_RESULT(results[i], PENSTOCK_E_SYSTEM);
-    CHECK_ERROR(errors[i], PENSTOCK_E_SYSTEM, NULL, "Too many open files");
+    CHECK_ERROR(errors[i], PENSTOCK_E_SYSTEM, NULL, strerror(EMFILE));
   }
   penstock_channel_release(channel);
 }
