@@ -15,6 +15,7 @@ enum {
   PEER_KEEPS = 65536,      /* how much output of a stream waits in the peer for the client's window (docs/peer.md) */
 };
 
+#ifdef __GLIBC__
 /* The number of bytes that all threads have allocated; meaningless under valgrind and sanitizers. */
 static inline long bytes_in_use(void) {
   char *text = NULL;
@@ -35,6 +36,7 @@ static inline long bytes_in_use(void) {
   free(text);
   return numbers[3] - numbers[0] - numbers[1] + numbers[2];
 }
+#endif
 
 /* ---- A separate peer that reports the messages of its calls ---- */
 
