@@ -16,7 +16,7 @@ import Testing
   }
 
   private func add(_ timeout: UInt64, _ service: String, _ method: String, to all: inout MethodConfigs)
-    -> Outcome
+    -> NameTable.Added
   {
     let service = bytes(service)
     let method = bytes(method)
@@ -31,14 +31,14 @@ import Testing
   @Test func theMostSpecificNameWins() {
     var all = MethodConfigs()
     #expect(all.isEmpty && timeout("/a.B/C", all) == nil)
-    #expect(add(1, "a.B", "C", to: &all) == .ok)
+    #expect(add(1, "a.B", "C", to: &all) == .added)
     #expect(timeout("/a.B/C", all) == 1)
     #expect(timeout("/a.B/D", all) == nil)
-    #expect(add(2, "a.B", "", to: &all) == .ok)
+    #expect(add(2, "a.B", "", to: &all) == .added)
     #expect(timeout("/a.B/C", all) == 1)
     #expect(timeout("/a.B/D", all) == 2)
     #expect(timeout("/a.BB/D", all) == nil)
-    #expect(add(3, "", "", to: &all) == .ok)
+    #expect(add(3, "", "", to: &all) == .added)
     #expect(timeout("/a.B/D", all) == 2)
     #expect(timeout("/a.BB/D", all) == 3)
     #expect(timeout("/a/b/c", all) == 3)
@@ -48,7 +48,7 @@ import Testing
   @Test func noNameTwice() {
     var all = MethodConfigs()
     for (service, method) in [("s", "m"), ("s", ""), ("", "")] {
-      #expect(add(1, service, method, to: &all) == .ok)
+      #expect(add(1, service, method, to: &all) == .added)
       #expect(add(2, service, method, to: &all) == .already)
     }
     #expect(timeout("/s/m", all) == 1)
@@ -58,7 +58,7 @@ import Testing
     var all = MethodConfigs()
     for number in 0..<500 as Range<UInt64> {
       let number = number * 193 % 500
-      #expect(add(number, "s\(number % 7)", "m\(number)", to: &all) == .ok)
+      #expect(add(number, "s\(number % 7)", "m\(number)", to: &all) == .added)
     }
     for number in 0..<500 as Range<UInt64> { #expect(timeout("/s\(number % 7)/m\(number)", all) == number) }
     #expect(timeout("/s0/m1", all) == nil && timeout("/s", all) == nil && timeout("/zzz/m", all) == nil)
@@ -68,7 +68,7 @@ import Testing
     var all = MethodConfigs()
     let before = clock()
     for number in (0..<200_000 as Range<UInt64>).reversed() {
-      guard add(number, "package.Service\(number % 100)", "Method\(number)", to: &all) == .ok else {
+      guard add(number, "package.Service\(number % 100)", "Method\(number)", to: &all) == .added else {
         Issue.record("\(number)")
         return
       }

@@ -224,8 +224,8 @@ class Comparison:
         return allowed
 
     def members(self, name, values):
-        base = self.bases.get(name, {})
         for member in OBJECTS[name]["properties"]:
+            base = {one: value for one, value in self.bases.get(name, {}).items() if (member, one) not in PAIRS}
             if member.endswith(("_pem", "_file")):
                 values_here = [one for one in values if not isinstance(one, str)] + self.known(member)
             else:
