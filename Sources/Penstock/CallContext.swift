@@ -1,7 +1,6 @@
 internal import CPenstock
 
-/// What a server call, or any other piece of work, hands on to the calls that are made for it: its deadline and its
-/// cancellation.
+/// The deadline and the cancellation that a server call, or any other work, hands on to the calls made for it.
 ///
 /// The context of a task is ``current``, which the tasks that it starts have, too. A call takes over what its options
 /// name (``CallOptions/inherited``):

@@ -38,7 +38,7 @@ public struct CallOptions: Sendable, Hashable {
   public var sendBufferBytes: Int?
   /// Whether the call keeps a trace.
   public var trace: Trace?
-  /// What the call takes over from the ``CallContext`` in which it is made; nothing, unless it is set.
+  /// The parts that the call takes over from the ``CallContext`` in which it is made; nothing, unless it is set.
   public var inherited: CallContext.Parts = []
 
   /// Makes options; those that are not given are left to the channel.

@@ -1,7 +1,7 @@
 import Penstock
 import Testing
 
-/// What a surrounding call hands on.
+/// The deadline and the cancellation that a surrounding call hands on.
 @Suite(.timeLimit(.minutes(5))) struct ContextTests {
   static func inheriting(_ parts: CallContext.Parts, _ metadata: Metadata = [:]) -> CallOptions {
     var options = CallOptions.asking(metadata)

@@ -3,7 +3,7 @@ import Testing
 
 /// The ready-made interceptors as types of Swift.
 @Suite(.timeLimit(.minutes(5))) struct ReadyTests {
-  /// What the server has seen of a request's metadata.
+  /// A request's metadata as the server has seen it.
   static func seen(_ channel: Channel, _ name: String) async throws -> [String] {
     let call = try channel.call(
       Method("/penstock.Echo/Unary"), .unary, options: .asking(["x-echo-metadata": "1"]))

@@ -23,11 +23,11 @@ public struct CallLog: Sendable {
   public enum ChannelLevel: String, Sendable, CaseIterable {
     /// Each step, for finding a fault.
     case debug
-    /// What is usual.
+    /// Usual events.
     case info
-    /// What may need a look.
+    /// Events that may need a look.
     case warning
-    /// What is wrong.
+    /// Faults.
     case error
     /// No event of the channel has this level.
     case none

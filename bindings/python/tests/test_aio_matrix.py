@@ -1,4 +1,5 @@
-"""The same program on grpc.aio's channel and on ours: its user sees the same. aio_scenarios.py has the programs."""
+"""The same program on grpc.aio's channel and on ours: its user sees the same. aio_scenarios.py and
+aio_end_scenarios.py have the programs."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import grpc.aio
 import pytest
 
 import penstock.grpc.aio
+from aio_end_scenarios import streaming
 from aio_helpers import LOOPS, each, eventually, run_on, turn
 from aio_scenarios import (
     BIDI,
@@ -27,7 +29,6 @@ from aio_scenarios import (
     everything,
     outcome,
     pairs,
-    streaming,
 )
 from conftest import json_bytes
 from helpers import with_new_grpcio
