@@ -21,6 +21,7 @@ from aio_scenarios import (
     PROBE,
     SCENARIOS,
     SERVER,
+    STREAM,
     UNARY,
     Scenario,
     breaking,
@@ -371,6 +372,23 @@ def test_a_close_with_grace_does_not_wait_for_a_reader_that_is_gone(server: str)
     result(server, penstock.grpc.aio, work, "asyncio")
 
 
+def test_a_close_after_one_that_was_cancelled_ends_what_is_left_unread(server: str) -> None:
+    async def work() -> None:
+        channel = penstock.grpc.aio.insecure_channel(server)
+        call = channel.unary_stream(STREAM, json_bytes)({"count": 3})
+        await call.read()
+        # The answer comes behind the end of the stream.
+        await channel.unary_unary(UNARY)(b"")
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(channel.close(60), 0.1)
+        assert not call.done()
+        await channel.close()
+        assert call.done()
+        assert await call.code() is grpc.StatusCode.CANCELLED
+
+    run_on(LOOPS["asyncio"], work())
+
+
 def test_tls_and_channel_options(servers: Dict[str, str], certificates: Any) -> None:
     roots = (certificates / "ca.pem").read_text()
 
@@ -393,6 +411,26 @@ def test_tls_and_channel_options(servers: Dict[str, str], certificates: Any) -> 
         assert await compressing.unary_unary(UNARY)(bytes(1000)) == bytes(1000)
 
     run_on(LOOPS["asyncio"], work())
+
+
+def test_a_calls_credentials_on_a_channel_with_insecure_credentials(server: str) -> None:
+    """The call ends, as in grpc.aio; nothing goes to the server."""
+
+    async def ends(package: Any, sync: Any) -> List[Any]:
+        token = sync.access_token_call_credentials("secret")
+        cleartext = sync.experimental.insecure_channel_credentials()
+        seen = []
+        async with package.secure_channel(server, cleartext) as channel:
+            for kind in ("unary_unary", "unary_stream", "stream_unary", "stream_stream"):
+                method = getattr(channel, kind)("/penstock.Echo/Unary")
+                request = b"" if kind.startswith("unary") else iter([b""])
+                call = method(request, credentials=token)
+                seen.append((await call.code(), await call.details()))
+        return seen
+
+    theirs = run_on(LOOPS["asyncio"], ends(grpc.aio, grpc))
+    assert theirs[0][0] is grpc.StatusCode.UNAUTHENTICATED
+    assert run_on(LOOPS["asyncio"], ends(penstock.grpc.aio, penstock.grpc)) == theirs
 
 
 def result(target: str, package: Any, work: Scenario, loop: str, **options: Any) -> Any:

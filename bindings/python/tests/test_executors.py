@@ -271,21 +271,33 @@ assert started.wait(30)
 
 @pytest.mark.parametrize("is_used_before", [True, False])
 @pytest.mark.parametrize("make", [SerialExecutor, lambda: Executor(lambda job: job())])
-def test_a_collected_executor_has_no_handle(make: Callable[[], Executor], is_used_before: bool) -> None:
-    """Not even if its first use is in a destructor of the same collection: nothing would release the handle."""
+def test_a_collected_executor_has_no_handle(server: str, make: Callable[[], Executor], is_used_before: bool) -> None:
+    """Not even if its first use is in a destructor of the same collection: nothing would release the handle. An
+    interceptor that names it is refused: its callbacks must not run elsewhere."""
     seen: List[Any] = []
 
     class Last:
-        def __init__(self) -> None:
+        def __init__(self, channel: penstock.Channel) -> None:
             self.itself = self
+            self.channel = channel
             self.executor = make()
 
         def __del__(self) -> None:
-            seen.append(self.executor._handle.value)
+            try:
+                seen.append(self.channel.add_interceptor(Interceptor(executor=self.executor)))
+            except penstock.GoneError as error:
+                seen.append(str(error))
 
-    last = Last()
-    if is_used_before:
-        assert last.executor._handle.value
-    del last
-    gc.collect()
-    assert seen == [None]
+    class Interceptor(penstock.Interceptor):
+        def __init__(self, executor: Executor) -> None:
+            self.executor = executor
+
+        def on_start(self, hop: penstock.Hop) -> None: ...
+
+    with penstock.Channel(server, tls=False) as channel:
+        last = Last(channel)
+        if is_used_before:
+            assert last.executor._handle.value
+        del last
+        gc.collect()
+        assert ["the executor has been collected" in str(each) for each in seen] == [True]

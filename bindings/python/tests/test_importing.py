@@ -158,6 +158,8 @@ from penstock import _hooks
 def broken(): raise LookupError(f"broken in {'the parent' if os.getpid() == parent else 'a child'}")
 def broken_too(): raise OSError("broken, too")
 def told(): print("told", flush=True)
+def printing_fails(*error): raise ConnectionError("no log")
+sys.excepthook = printing_fails
 parent = os.getpid()
 for hooks in (_hooks.in_child, _hooks.at_exit):
     hooks.update(first=broken, second=broken_too)
@@ -176,7 +178,12 @@ os.wait()
     with program(text, server) as process:
         printed, complaints = ended(process)
     assert printed == "told\nb'child'\ntold\n"
-    for words, count in (("broken in a child", 1), ("broken in the parent", 1), ("OSError: broken, too", 2)):
+    for words, count in (
+        ("broken in a child", 1),
+        ("broken in the parent", 1),
+        ("OSError: broken, too", 2),
+        ("no log", 4),
+    ):
         assert complaints.count(words) == count, complaints
 
 

@@ -99,6 +99,31 @@ except KeyboardInterrupt:
     assert run(RAISING + text, server) == "interrupted\n"
 
 
+def test_an_interrupt_while_a_serializers_exception_is_logged_lets_nothing_through(server: str) -> None:
+    """The server must not get an empty message in place of the request, nor the caller None for the response."""
+    text = """
+import logging
+class Interrupted(logging.Handler):
+    def emit(self, record): raise KeyboardInterrupt
+logging.getLogger("penstock").addHandler(Interrupted())
+class Look(penstock.Interceptor):
+    level = penstock.Level.OBJECT
+    def on_send(self, hop): pass
+    def on_receive(self, hop): pass
+    def on_status(self, hop): codes.append(hop.status.code.name)
+channel.add_interceptor(Look())
+codes = []
+def broken(given): raise ValueError(given)
+for serializers in (broken, None), (None, broken):
+    try:
+        print(channel.unary_unary("/penstock.Echo/Unary", *serializers)(b"x", timeout=20))
+    except KeyboardInterrupt:
+        print("interrupted", codes)
+print(channel.unary_unary("/penstock.Echo/Unary")(b"y", timeout=20))
+"""
+    assert run(RAISING + text, server) == "interrupted ['INTERNAL']\ninterrupted ['INTERNAL', 'INTERNAL']\nb'y'\n"
+
+
 # ---- What has been released is not released again ----
 
 # `counted` replaces a C function that releases a handle: the new function also counts its calls in `released`, and

@@ -31,7 +31,10 @@ def _run(functions: List[Callable[[], None]]) -> None:
         try:
             function()
         except BaseException:
-            sys.excepthook(*sys.exc_info())
+            try:
+                sys.excepthook(*sys.exc_info())
+            except BaseException:
+                sys.__excepthook__(*sys.exc_info())
 
 
 def register() -> None:

@@ -127,10 +127,14 @@ def content(message: int) -> Any:
 def _tell(number: int, error: BaseException, text: str, *words: str) -> None:
     """Logs an exception of a serializer or deserializer, which ends the call. An exception that is not an Exception
     (for example KeyboardInterrupt) is also raised in the Python code that waits on this thread."""
-    if not isinstance(error, Exception):
-        escape(error)
-    serializers: Any = registry.get(number)
-    serializers.run(functools.partial(_logger.error, text, *words, exc_info=error))
+    try:
+        if not isinstance(error, Exception):
+            escape(error)
+        serializers: Any = registry.get(number)
+        serializers.run(functools.partial(_logger.error, text, *words, exc_info=error))
+    except BaseException as another:
+        # If this function raised, C would take the failure for success.
+        escape(another)
 
 
 def _encode(number: int, method: bytes, item: int, buffer: int) -> int:

@@ -11,10 +11,11 @@ from .. import _raw
 from .._handles import host
 from .._handles.context import CallContext, Scoped, run
 from .._handles.ctrl_c import recover
-from .._handles.errors import check
+from .._handles.errors import GoneError, check
 from .._handles.fork import process
 from .._handles.objects import Keeper, Objects, Uncopied, forget, own, registry, weak
 from .._handles.reports import report, tell
+from .._raw import constants as c
 
 
 class Job:
@@ -90,7 +91,9 @@ class Executor(Keeper, Uncopied):
         # made then would never be released: since 3.14.4 Python clears the weak references that are made during a
         # collection, and does not call their callbacks.
         if self._itself() is None:
-            return self._address or c_void_p()
+            if not self._address:
+                raise GoneError(c.E_GONE, "the executor has been collected")
+            return self._address
         # A forked child in which the parent's handles do not work can't use its parent's executors, so it makes its
         # own.
         if self._process != process():

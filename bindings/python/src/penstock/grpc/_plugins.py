@@ -18,6 +18,7 @@ from .._interceptors.ticket import Ticket
 from ._credentials import ChannelSecrets, Plugin, call_secrets
 from ._metadata import InvalidMetadata, Pairs, outgoing
 from ._names import AuthMetadataContext, AuthMetadataPluginCallback, CallCredentials
+from ._outcomes import UNPROTECTED
 
 _logger = logging.getLogger("penstock")
 # No other hop sees the credentials: they are added last.
@@ -115,6 +116,16 @@ class _Asking:
             self._call.raised = error
         with contextlib.suppress(GoneError):
             self._ticket.end(StatusCode.UNAVAILABLE, f"Getting metadata from plugin failed with error: {error}")
+
+
+class Refuse(Interceptor):
+    """Ends a call whose credentials would go over cleartext."""
+
+    name = "call credentials"
+
+    def on_start(self, hop: Hop) -> Verdict:
+        hop.deliver_status(StatusCode.UNAUTHENTICATED, UNPROTECTED.details or "")
+        return Verdict.TAKE
 
 
 class Unprotected(Exception):  # noqa: N818

@@ -22,13 +22,15 @@ from .._credentials import ChannelSecrets, channel_secrets, check_local
 from .._interceptors import Added, AddedInterceptor
 from .._names import CallCredentials, ChannelCredentials, state_of
 from .._options import TLS, channel_options, with_tls_options
-from .._plugins import LAST, Unprotected, authentication, url_of
+from .._plugins import LAST, Authenticate, Refuse, Unprotected, authentication, url_of
 from ._calls import StreamStreamCall, StreamUnaryCall, UnaryStreamCall, UnaryUnaryCall
 from ._interceptors import INTERCEPTED, by_kind, kinds_of
 from ._theirs import LOCALLY_CANCELLED, UsageError, text_of, theirs
 
 # The kinds whose messages may be left unread.
 _STREAMING = (Kind.SERVER_STREAM, Kind.BIDI)
+# Those of `insecure_channel`, which takes no credentials.
+_NO_SECRETS = ChannelSecrets(False)
 _CALLS: Any = {
     Kind.UNARY: UnaryUnaryCall,
     Kind.SERVER_STREAM: UnaryStreamCall,
@@ -71,10 +73,13 @@ class _Method(MultiCallable):
             # The core takes others, such as the value of authorization.
             credentials = None
         channel = self._bound_to
+        authenticate: Union[Authenticate, Refuse, None]
         try:
             authenticate = authentication(channel._secrets, credentials, channel._url, self._method.name.decode())
         except Unprotected:
-            raise UsageError("Call credentials are only valid on secure channels") from None
+            if channel._secrets is _NO_SECRETS:
+                raise UsageError("Call credentials are only valid on secure channels") from None
+            authenticate = Refuse()
         if authenticate is not None:
             keywords["interceptors"] = [(authenticate, LAST)]
 
@@ -238,7 +243,7 @@ class Channel:
         """Closes the channel. Calls that run may go on for ``grace`` seconds, and are then cancelled."""
         group = self._channel._group
         # An earlier close may have been cancelled while it waited.
-        if self._is_closed and not group.running:
+        if self._is_closed and not group.running and all(call.done() for call in self._streams):
             return
         if grace and grace < 0:
             raise ValueError(f"grace must be non-negative, got {grace}.")
@@ -355,7 +360,7 @@ def insecure_channel(
     interceptors: Optional[List[Any]] = None,
 ) -> Channel:
     """A channel without TLS."""
-    return Channel(target, options, ChannelSecrets(False), compression, interceptors)
+    return Channel(target, options, _NO_SECRETS, compression, interceptors)
 
 
 def secure_channel(
