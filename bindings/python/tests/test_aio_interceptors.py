@@ -73,6 +73,23 @@ class Async(Interceptor):
         assert hop.state == {"user": "ada"}
 
 
+def test_the_hop_of_a_waiting_callback_may_be_used_on_another_thread(server: str, run: Runner) -> None:
+    kept: List[Hop] = []
+
+    class Look(Interceptor):
+        async def on_start(self, hop: Hop) -> None:
+            kept.append(await asyncio.to_thread(hop.retain))
+            (await asyncio.to_thread(hop.ticket)).event().metadata["x-user"] = "ada"
+            assert (await asyncio.to_thread(lambda: hop.trace))["holder"]
+
+    async def work() -> None:
+        async with aio.Channel(server, tls=False, interceptors=[Look()]) as channel:
+            assert await channel.unary_unary("/penstock.Echo/Unary")(b"x") == b"x"
+
+    run(work())
+    assert len(kept) == 1
+
+
 def test_every_callback_may_be_async(server: str, run: Runner) -> None:
     async def work() -> None:
         log: List[str] = []

@@ -13,7 +13,8 @@ import pytest
 
 import penstock
 from helpers import EVENTS, Only, bidi, on_thread, recorder, unary
-from penstock import Channel, Executor, Hop, RpcError, SerialExecutor, StatusCode
+from penstock import Channel, Executor, Hop, RpcError, SerialExecutor, StatusCode, _raw
+from penstock._raw import constants as c
 
 OUTBOUND = ("on_start", "on_send", "on_half_close", "on_sent")
 
@@ -301,3 +302,13 @@ def test_a_collected_executor_has_no_handle(server: str, make: Callable[[], Exec
         del last
         gc.collect()
         assert ["the executor has been collected" in str(each) for each in seen] == [True]
+
+
+def test_an_executor_that_can_not_be_made_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: Any, number: int, finalizer: Callable[[int], None], handle: Any) -> int:
+        finalizer(number)
+        return c.E_NO_MEMORY
+
+    monkeypatch.setattr(_raw, "penstock_executor_new", fail)
+    with pytest.raises(penstock.LibraryError, match="the executor can't be made"):
+        Executor(lambda job: job())._handle  # noqa: B018
