@@ -1,4 +1,5 @@
-"""Builds and runs the whole programs in the documents: each block behind `<!-- program: NAME -->`, in C, C++ or Python.
+"""Builds and runs the whole programs in the documents: each block behind `<!-- program: NAME -->`, in C, C++ or Python. One
+in Swift has to be that of examples/swift, which the suite swift-packages builds and runs.
 
 The program gets the address of a penstock-peer as its argument, and has to end with 0 and to print "you". Settings
 behind the name:
@@ -118,6 +119,9 @@ def problem(name, settings, text, page, folder, prefix, target):
         wrong = problem(f"{pathlib.Path(name).stem}.cc", settings, text, page, folder, prefix, target)
         if wrong:
             return wrong
+    if name.endswith(".swift"):
+        example = pathlib.Path("examples/swift", pathlib.Path(name).stem, "main.swift")
+        return None if (ROOT / example).read_text() == text else f"{name} is not {example}"
     output = outputs(page).get(name)
     try:
         command, environment = build(name, text, settings, folder, prefix)

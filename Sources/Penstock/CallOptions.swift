@@ -72,13 +72,16 @@ public struct CallOptions: Sendable, Hashable {
     return text
   }
 
+  /// About 31 years: the library refuses much longer ones, and a context may have any.
+  private static let longest = Duration.seconds(1_000_000_000)
+
   /// Makes the options of the C API; nil: the channel decides everything.
   func made(subtype: String?, on channel: ChannelOptions) throws(PenstockError) -> Handle? {
     var options = self
     var scope: Handle?
     if !inherited.isEmpty, let context = CallContext.current {
       if inherited.contains(.deadline), let left = context.timeout {
-        options.timeout = min(left, timeout ?? channel.defaultTimeout ?? left)
+        options.timeout = min(left, timeout ?? channel.defaultTimeout ?? left, Self.longest)
       }
       if inherited.contains(.cancellation) { scope = try context.scope() }
     }

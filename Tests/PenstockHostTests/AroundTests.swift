@@ -169,14 +169,12 @@ import Testing
       try channel.addInterceptor("waits", around)
       let task = Task { try await channel.unary("/penstock.Echo/Unary", []) }
       let waits = ["before": 1, "next": 1, "after": 2][place] ?? 0
-      while await log.lines.count < waits { await Task.yield() }
-      while try place == "next" && !runtime.snapshot().contains("waiting for the server") {
-        await Task.yield()
-      }
+      await eventually { await log.lines.count >= waits }
+      try await eventually { try place != "next" || runtime.snapshot().contains("waiting for the server") }
       task.cancel()
       let error = await #expect(throws: RPCError.self) { try await task.value }
       #expect(error?.code == .cancelled)
-      while await log.lines.count == waits { await Task.yield() }
+      await eventually { await log.lines.count != waits }
       let said = await log.lines.last
       #expect(place == "next" ? said?.hasPrefix("CANCELLED") == true : said == "cancelled")
     }
@@ -206,6 +204,6 @@ import Testing
       try registration.remove()
       try await registration.waitRemoved(within: .seconds(20))
     }
-    while weakly != nil { await Task.yield() }
+    await eventually { weakly == nil }
   }
 }

@@ -41,7 +41,7 @@ import Testing
     let runtime = try Runtime()
     try await withChannel(on: runtime) { channel in
       let task = Task { try await Self.wait(place, channel) }
-      while try !atOnce && !runtime.snapshot().contains("/penstock.Echo/") { await Task.yield() }
+      try await eventually { try atOnce || runtime.snapshot().contains("/penstock.Echo/") }
       task.cancel()
       // Headers that don't come are no error of their own.
       guard place != .headers else { return try await task.value }
@@ -61,7 +61,7 @@ import Testing
     #expect(try runtime.snapshot().contains("/penstock.Echo/ServerStream"))
     iterator = nil
     responses = nil
-    while try runtime.snapshot().contains("/penstock.Echo/ServerStream") { await Task.yield() }
+    try await eventually { try !runtime.snapshot().contains("/penstock.Echo/ServerStream") }
     try await runtime.shutdown(within: .seconds(20))
   }
 

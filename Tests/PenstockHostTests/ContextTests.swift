@@ -50,6 +50,15 @@ import Testing
     }
   }
 
+  @Test func aContextMayHaveAsMuchTimeAsThereIs() async throws {
+    try await withChannel { channel in
+      try await CallContext(timeout: .seconds(Int64.max)).run {
+        let answer = try await channel.unary("/penstock.Echo/Unary", [1], options: Self.inheriting(.all))
+        #expect(answer == [1])
+      }
+    }
+  }
+
   @Test func aDeadlineThatHasPassedEndsTheCall() async throws {
     try await withChannel { channel in
       try await CallContext(timeout: .seconds(-1)).run {

@@ -277,10 +277,10 @@ struct Noting: Interceptor {
       try channel.addInterceptor("above", .shared(Noting(name: "above", log: log)), priority: 1)
       try channel.addInterceptor("waiting", .shared(Waiting(log: log)))
       let call = try channel.call(Method("/penstock.Echo/Bidi"), .bidi)
-      while await !log.lines.contains("waits") { await Task.yield() }
+      await eventually { await log.lines.contains("waits") }
       call.cancel()
       #expect(await call.status().code == .cancelled)
-      while await log.lines.count < 5 { await Task.yield() }
+      await eventually { await log.lines.count >= 5 }
       let lines = await log.lines
       #expect(lines.filter { !$0.hasPrefix("above") } == ["waits", "woken", "status CANCELLED"])
       #expect(lines.filter { $0.hasPrefix("above") } == ["above start", "above status CANCELLED"])
@@ -303,7 +303,7 @@ struct Noting: Interceptor {
         {}
       }
       #expect(error?.message == "enough")
-      while await !log.lines.contains("below cancel OUT_OF_RANGE") { await Task.yield() }
+      await eventually { await log.lines.contains("below cancel OUT_OF_RANGE") }
     }
   }
 }

@@ -26,7 +26,7 @@ import Testing
     let watched = Watched()
     try await Self.work(watched)
     #expect(watched.count > 40)
-    while watched.living > 0 { await Task.yield() }
+    await eventually { watched.living == 0 }
   }
 
   static func work(_ watched: Watched) async throws {

@@ -30,7 +30,7 @@ import Testing
     #expect(judge.broken.withLock { $0 } == [], "PENSTOCK_SEED=\(seed)")
     #expect(judge.ended.load(ordering: .relaxed) == Self.scenarios)
     // The functions for the end of a call may run a little longer than the call.
-    while judge.living.load(ordering: .relaxed) > 0 { await Task.yield() }
+    await eventually { judge.living.load(ordering: .relaxed) == 0 }
     #expect(judge.thrown.load(ordering: .relaxed) > 0)
   }
 }

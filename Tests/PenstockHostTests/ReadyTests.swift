@@ -59,9 +59,10 @@ import Testing
     }
     let other = try BearerToken(.init(allowsCleartext: true)) { _ in throw Broken() }
     let odd = try BearerToken(.init(allowsCleartext: true)) { _ in BearerToken.Token("a\nb") }
+    let cut = try BearerToken(.init(allowsCleartext: true)) { _ in BearerToken.Token("a\0b") }
     for (tokens, code, words) in [
       (own, Status.Code.permissionDenied, "not you"), (other, .unavailable, "Broken"),
-      (odd, .internal, "token"),
+      (odd, .internal, "token"), (cut, .internal, "token"),
     ] {
       try await withChannel { channel in
         try channel.addInterceptor("tokens", tokens.interception)
@@ -215,6 +216,6 @@ import Testing
       try registration.remove()
       try await registration.waitRemoved(within: .seconds(60))
     }
-    while inToken != nil || inLog != nil { await Task.yield() }
+    await eventually { inToken == nil && inLog == nil }
   }
 }

@@ -59,7 +59,7 @@ import Testing
       call.halfClose()
       #expect(await call.status().code == .ok)
       try await registration.waitRemoved(within: .seconds(20))
-      while weakly != nil { await Task.yield() }
+      await eventually { weakly == nil }
     }
   }
 

@@ -1,5 +1,6 @@
 import Glibc
 import Penstock
+import Testing
 
 /// A penstock-peer in a process of its own, which ends with this object.
 final class Server: Sendable {
@@ -99,4 +100,19 @@ func readFile(_ path: String) throws -> String {
   var part = [UInt8](repeating: 0, count: 65_536)
   while case let count = fread(&part, 1, part.count, file), count > 0 { all += part[..<count] }
   return String(decoding: all, as: UTF8.self)
+}
+
+/// Waits until `condition` holds. After a minute that is a failure, and the wait ends.
+func eventually(
+  isolation: isolated (any Actor)? = #isolation, at place: SourceLocation = #_sourceLocation,
+  _ condition: () async throws -> Bool
+) async rethrows {
+  let end = ContinuousClock.now + .seconds(60)
+  while try await !condition() {
+    guard ContinuousClock.now < end else {
+      Issue.record("it did not become true within a minute", sourceLocation: place)
+      return
+    }
+    await Task.yield()
+  }
 }

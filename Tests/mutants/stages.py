@@ -15,12 +15,13 @@ import time
 
 # A line of a suite's output that says that a test failed: no need to wait for the rest.
 FAILURE = re.compile(r"^\S*(FAILED|not ok|\[91m)|^FAILED|recorded an issue|^F+$|: FAILED")
-SWIFT_SLOW = "PenstockLoopTests|PenstockLinkTests|PenstockHTTPTests|PenstockTransportTests"
-SWIFT_FAST = "PenstockWireTests|PenstockNamesTests|PenstockCallTests|PenstockChannelTests"
 # The suites, and the seconds that each may take at least. A suite that takes longer, and more than three times as long as
 # without a mutant, hangs, which counts as noticed.
-LIMITS = {"swift-fast": 90, "swift-transport": 300, "laws": 120, "python": 400, "faults": 500, "interop": 400, "c": 90,
+LIMITS = {"swift": 90, "laws": 120, "python": 120, "faults": 500, "interop": 400, "c": 90,
           "connect": 400, "proxies": 400, "matrix": 300, "network": 200, "failing": 500}
+# Those that run in parts: a part is a stage of its own, named "c PROGRAM", "python FILE" or "swift SUITE", so that a mutant
+# is tried only by what reaches it.
+IN_PARTS = ("c", "python", "swift")
 # The limit of a suite in seconds as long as its usual time is not known.
 FIRST_LIMIT = 1800
 # Suites whose program is not Tests/NAME/run.
@@ -34,6 +35,9 @@ class Stages:
         # The seconds that each stage or C program takes, and the mutants that it reaches.
         self.seconds = {}
         self.reached = {}
+        # Both, for a later run with the same build.
+        self.record = tree.parent / "baseline.json"
+        self.lock = threading.Lock()
 
     def check_baseline(self, jobs, known):
         """Makes a folder for each job, so that the jobs build and write apart, and runs each stage without a mutant; if the
@@ -46,18 +50,24 @@ class Stages:
             c_run.certificates()
             c_run.build("shipped", [])
             self.workers.put(folder)
-        record = self.tree.parent / "baseline.json"
-        if known and record.exists():
-            for name, (seconds, reached) in json.loads(record.read_text()).items():
+        if known and self.record.exists():
+            for name, (seconds, reached) in json.loads(self.record.read_text()).items():
                 self.seconds[name], self.reached[name] = seconds, set(reached)
-            return None
-        record.unlink(missing_ok=True)
+        names = [name for name in self.names(folder) if name not in self.reached]
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-            names = [name for name in LIMITS if name != "c"] + [f"c {path.name}" for path in self.programs(folder)]
-            wrong = next((name for name, fails in zip(names, pool.map(self.try_sound, names)) if fails), None)
-        if not wrong:
-            record.write_text(json.dumps({name: (self.seconds[name], sorted(self.reached[name])) for name in names}))
-        return wrong
+            return next((name for name, fails in zip(names, pool.map(self.try_sound, names)) if fails), None)
+
+    def names(self, folder):
+        """All stages."""
+        listed = subprocess.run([self.swift_tests(), "--testing-library", "swift-testing", "--list-tests"], check=True,
+                                stdout=subprocess.PIPE, text=True).stdout
+        found = [name for name in LIMITS if name not in IN_PARTS]
+        found += sorted({f"swift {line.partition('/')[0]}" for line in listed.split()})
+        found += [f"c {path.name}" for path in self.programs(folder)]
+        return found + [f"python {path.name}" for path in sorted((folder / "bindings/python/tests").glob("test_*.py"))]
+
+    def swift_tests(self):
+        return self.tree / ".build/full/debug/penstockPackageTests.xctest"
 
     def try_sound(self, name):
         """Runs a stage without an active mutant, and notes which mutants it reaches."""
@@ -69,8 +79,12 @@ class Stages:
             fails = self.run_stage(name, folder, 0, marks)
         finally:
             self.workers.put(folder)
-        self.seconds[name] = time.monotonic() - started
-        self.reached[name] = {number for number, mark in enumerate(marks.read_bytes()) if mark}
+        if not fails:
+            with self.lock:
+                self.seconds[name] = time.monotonic() - started
+                self.reached[name] = {number for number, mark in enumerate(marks.read_bytes()) if mark}
+                known = {each: (self.seconds[each], sorted(reached)) for each, reached in self.reached.items()}
+                self.record.write_text(json.dumps(known))
         return fails
 
     @staticmethod
@@ -109,17 +123,16 @@ class Stages:
         if name.startswith("c "):
             environment = {**self.c_run(folder).environment("shipped"), **environment}
             command = [folder / "build" / "c" / "shipped" / name[2:]]
-        elif name.startswith("swift"):
-            tests = SWIFT_FAST if name == "swift-fast" else SWIFT_SLOW
-            command = [self.tree / ".build/full/debug/penstockPackageTests.xctest", "--testing-library", "swift-testing",
-                       "--filter", tests]
-        elif name == "python":
+        elif name.startswith("swift "):
+            command = [self.swift_tests(), "--testing-library", "swift-testing", "--filter", f"^{re.escape(name[6:])}/"]
+        elif name.startswith("python "):
+            # Status 5: the file has no test but those of another suite.
             command = ["bash", "-c", '. scripts/common.sh; export PENSTOCK_LIBRARY=$ROOT/build/lib/libpenstock.so '
                        'PYTHONPATH=$ROOT/bindings/python/src; cd bindings/python; '
-                       '"$ROOT/.venv/bin/python" -m pytest -x -q -p no:cacheprovider tests']
+                       f'"$ROOT/.venv/bin/python" -m pytest -x -q -p no:cacheprovider tests/{name[7:]} || [ $? = 5 ]']
         else:
             command = [PROGRAMS.get(name, f"Tests/{name}/run")]
-        limit = max(LIMITS[name.split()[0]], 3 * self.seconds[name]) if number else FIRST_LIMIT
+        limit = max(LIMITS[name.partition(" ")[0]], 3 * self.seconds[name]) if number else FIRST_LIMIT
         return self.fails(command, folder, environment, limit)
 
     @staticmethod

@@ -3,7 +3,7 @@ import PackageDescription
 
 // Each program takes a target, such as that of build/bin/penstock-peer:
 //   swift run --package-path examples/swift cache 127.0.0.1:50051
-let programs = ["auth-refresh", "cache", "pause"]
+let programs = ["hello", "auth-refresh", "cache", "pause"]
 
 let package = Package(
   name: "examples",

@@ -9,7 +9,8 @@ public protocol MessageCodec<Message>: Sendable {
   var contentSubtype: String? { get }
   /// Gives the bytes of a value. Its error is thrown where the message was to be sent, and the call is cancelled.
   func encode(_ message: Message) throws -> [UInt8]
-  /// Gives the value of bytes. Its error is thrown where the message is received, and the call is cancelled.
+  /// Gives the value of bytes. Its error is thrown where the message is received, and the call is cancelled
+  /// unless it has ended.
   func decode(_ bytes: [UInt8]) throws -> Message
 }
 

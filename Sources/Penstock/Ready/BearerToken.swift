@@ -52,8 +52,8 @@ public struct BearerToken: Sendable {
 
   /// Gets a token; `refused` is the one that the server has refused and that this one is to replace.
   ///
-  /// It runs in a task of its own. An ``RPCError`` ends the calls that wait with it; another error ends them with
-  /// UNAVAILABLE.
+  /// It runs in a task of its own. An ``RPCError`` ends the calls that wait with its code and message; another
+  /// error ends them with UNAVAILABLE.
   public typealias Source = @Sendable (_ refused: String?) async throws -> Token
 
   /// The interceptor, to be added to channels and runtimes, which then share the token.
@@ -79,7 +79,10 @@ public struct BearerToken: Sendable {
     do {
       let token = try await source(refused)
       let lifetime = token.lifetime.map { max(0, $0.milliseconds) } ?? -1
-      if penstock_token_complete(request, token.value, lifetime) == PENSTOCK_E_INVALID_ARGUMENT {
+      // C would take the text up to a NUL for the token.
+      if token.value.utf8.contains(0)
+        || penstock_token_complete(request, token.value, lifetime) == PENSTOCK_E_INVALID_ARGUMENT
+      {
         fail(request, RPCError(.internal, "the token has characters that a header can't have"))
       }
     } catch let error as RPCError {

@@ -4,7 +4,7 @@ internal import CPenstock
 public struct CallMetrics: Sendable {
   /// The options; one that is nil has the library's default, which docs/ready.md lists.
   public struct Options: Sendable, Hashable {
-    /// The upper bounds of the histograms' buckets, rising.
+    /// The upper bounds of the histograms' buckets, rising, in whole milliseconds (rounded up).
     public var buckets: [Duration]?
     /// How many methods are counted separately; further ones are counted as "other".
     public var maxMethods: Int?
