@@ -1,4 +1,4 @@
-# Shared by the scripts here: source it. Sets ROOT and defines functions that query the toolchain.
+# Shared by the scripts here: source it. Sets ROOT and defines functions, most of which query the toolchain.
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$ROOT" || exit 1
 SWIFT=${SWIFT:-swift}
@@ -37,4 +37,15 @@ header_version() {
 # Prints the name of every function in the public headers, sorted.
 header_functions() {
   python3 "$ROOT/scripts/api.py" functions
+}
+
+# Makes the object $3, by the compiler $1, which says that functions of nghttp2 that the archive $2 asks for weakly are inside,
+# or nowhere: the loader then looks for none of them in another nghttp2 of the process. A symbol that is hidden in one object is
+# hidden in the library, and the object's only section is not linked.
+only_inside() {
+  nm "$2" 2>/dev/null | awk '
+    $1 == "w" && $2 ~ /^nghttp2_/ && !seen[$2]++ {
+      print ".weak " $2 "\n.hidden " $2 "\n.section .only_inside, \"e\"\n.dc.a " $2
+    }
+    END { print ".section .note.GNU-stack, \"\"" }' | "$1" -x assembler -c -o "$3" -
 }
