@@ -20,6 +20,8 @@ WORDS = [
     (["penstock", ""], list(COMMANDS)),
     (["penstock", "de"], ["describe"]),
     (["penstock", "call", "--pla"], ["--plaintext"]),
+    (["penstock", "call", "-pla"], ["-plaintext"]),
+    (["penstock", "call", "-proto"], ["-protocol", "-proto", "-protoset"]),
     (["penstock", "call", "--proto"], ["--protocol", "--proto", "--protoset"]),
     (["penstock", "call", "--protocol", "grpc-"], ["grpc-web", "grpc-web-text"]),
     (["penstock", "call", "-http", ""], ["auto", "2", "1.1"]),

@@ -23,6 +23,7 @@ _BASH = """_penstock() {{
 {flags}
       esac
       case $word in
+      -[!-]*) words=${{words//--/-}} ;;
       -*) ;;
       *) words= ;;
       esac ;;
@@ -51,6 +52,7 @@ _penstock() {{
   case $words[2] in
 {flags}
   esac
+  if [[ $PREFIX == -[^-]* ]]; then words_here=("${{(@)words_here/#--/-}}"); fi
   _describe -V -o flag words_here
 }}
 if [ "$funcstack[1]" = _penstock ]; then _penstock "$@"; else compdef _penstock penstock; fi
