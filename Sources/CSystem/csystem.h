@@ -186,12 +186,17 @@ static inline void cs_thread_detach(uint64_t thread) { pthread_detach((pthread_t
 /* Sets the name of the calling thread, at most 15 bytes, which debuggers and /proc show. */
 static inline void cs_thread_name(const char *name) { prctl(PR_SET_NAME, name, 0, 0, 0); }
 
+/* The least stack of the library's threads, which run the host's callbacks. musl gives a thread 128 KiB by default, and
+ * Python runs out of these before it reaches its limit of recursion. */
+enum { CS_LEAST_STACK = 1 << 20 };
+
 /* Starts a thread that blocks all signals except those that its own faults raise. If those were blocked, a fault
  * would kill the process without calling the host's crash handler. Returns 0 or -errno. */
 static inline int32_t cs_thread_start(uint64_t *thread, int32_t detached, void *(*body)(void *), void *argument) {
   sigset_t all, old;
   pthread_t id = (pthread_t)0;
   pthread_attr_t attributes;
+  size_t stack = 0;
   sigfillset(&all);
   sigdelset(&all, SIGSEGV);
   sigdelset(&all, SIGBUS);
@@ -203,6 +208,8 @@ static inline int32_t cs_thread_start(uint64_t *thread, int32_t detached, void *
   int r = pthread_attr_init(&attributes);
   if (r != 0) return -r;
   if (detached) pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  if (pthread_attr_getstacksize(&attributes, &stack) == 0 && stack < CS_LEAST_STACK)
+    pthread_attr_setstacksize(&attributes, CS_LEAST_STACK);
   r = pthread_sigmask(SIG_SETMASK, &all, &old);
   if (r == 0) {
     r = pthread_create(&id, &attributes, body, argument);

@@ -1,5 +1,5 @@
 /* runtime.h: modes, the driver role, shutdown. */
-#include "test.h"
+#include "pool.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -413,4 +413,44 @@ TEST(threads_block_every_signal_but_faults) {
   }
   penstock_executor_release(executor);
   penstock_runtime_release(runtime);
+}
+
+/* Looks at the stack of the thread of each callback that runs on one of the library's. */
+static int32_t check_stack(probe *self, penstock_hop *hop, int32_t event) {
+  (void)hop;
+  pthread_attr_t attributes;
+  size_t bytes = 0;
+  if (event != PENSTOCK_EVENT_SEND && event != PENSTOCK_EVENT_RECEIVE) return PENSTOCK_NEXT;
+  CHECK_INT(pthread_getattr_np(pthread_self(), &attributes), 0);
+  CHECK_INT(pthread_attr_getstacksize(&attributes, &bytes), 0);
+  pthread_attr_destroy(&attributes);
+  CHECK(bytes >= 1 << 20);
+  atomic_fetch_add((atomic_int *)self->context, 1);
+  return PENSTOCK_NEXT;
+}
+
+/* Python, for one, needs more than a C library may give a thread. */
+TEST(threads_have_a_mebibyte_of_stack) {
+  pthread_attr_t before, small;
+  pthread_getattr_default_np(&before);
+  pthread_attr_init(&small);
+  pthread_attr_setstacksize(&small, 128 << 10);
+  pthread_setattr_default_np(&small);
+  penstock_runtime *runtime = new_runtime("{\"mode\": \"thread\", \"caller_drives\": false}");
+  penstock_channel *channel = open_channel_on(runtime);
+  penstock_executor *executor = NULL;
+  REQUIRE_OK(penstock_executor_new_serial(&executor));
+  probe probe;
+  atomic_int looked = 0;
+  probe_init(&probe, "probe");
+  probe.hook = check_stack;
+  probe.context = &looked;
+  add_on(channel, &probe, 0, executor, NULL);
+  check_echo(channel);
+  CHECK_INT(atomic_load(&looked), 2);
+  penstock_channel_release(channel);
+  penstock_executor_release(executor);
+  penstock_runtime_release(runtime);
+  probe_wait_finalized(&probe);
+  pthread_setattr_default_np(&before);
 }
