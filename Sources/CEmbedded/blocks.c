@@ -67,7 +67,7 @@ typedef struct cache {
 static cache closed;
 /* Stands in for the cache of a thread that has not used one yet, in the same way. */
 static cache unset;
-static __thread cache *mine __attribute__((tls_model("initial-exec"))) = &unset;
+static __thread cache *mine CM_AT_HAND = &unset;
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int usable;

@@ -31,7 +31,7 @@ typedef struct record {
   struct record *next;
 } record;
 
-HIDDEN __thread cm_holder *cm_me __attribute__((tls_model("initial-exec")));
+HIDDEN __thread cm_holder *cm_me CM_AT_HAND;
 HIDDEN int32_t cm_gate;
 
 static _Atomic(record *) records;

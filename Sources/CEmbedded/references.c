@@ -91,7 +91,7 @@ HIDDEN void swift_deallocClassInstance(object *gone, size_t size, size_t align_m
 HIDDEN void cm_confine(void *pointer) { ((object *)pointer)->references |= CONFINED | checked_owner(); }
 
 /* Counts how many runtimes the calling thread drives, and tells the checks of confined objects about it. */
-HIDDEN __thread int32_t cm_driven_now __attribute__((tls_model("initial-exec")));
+HIDDEN __thread int32_t cm_driven_now CM_AT_HAND;
 HIDDEN int32_t cm_driven(const void *runtime, int32_t change) {
   checked_driven(runtime, change);
   return cm_driven_now += change;

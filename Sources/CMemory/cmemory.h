@@ -6,6 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* For thread-local variables that are read often: each thread has them at a place that the loader fixes. glibc keeps some
+ * room for a library that a running program loads, as Python does; musl has none, and refuses to load it. */
+#ifdef __GLIBC__
+#define CM_AT_HAND __attribute__((tls_model("initial-exec")))
+#else
+#define CM_AT_HAND
+#endif
+
 /* cm_alloc, cm_realloc and cm_free are used like malloc, realloc and free. They keep freed blocks, to give them out
  * again (Sources/CEmbedded/blocks.c); free() takes their blocks too. In full Swift, where the sanitizers run, they
  * are malloc, realloc and free themselves. */
@@ -52,7 +60,7 @@ static inline void cm_retain_new(void *object) { ((intptr_t *)object)[1]++; }
  * (0). With 0 and NULL nothing is noted. Returns how many runtimes the calling thread drives now. */
 int32_t cm_driven(const void *runtime, int32_t change);
 /* cm_drives returns how many runtimes the calling thread drives now. */
-extern __thread int32_t cm_driven_now __attribute__((visibility("hidden"), tls_model("initial-exec")));
+extern __thread int32_t cm_driven_now __attribute__((visibility("hidden"))) CM_AT_HAND;
 static inline int32_t cm_drives(void) { return cm_driven_now; }
 /* A thread calls cm_enter before it takes a lock, and cm_left when it has released the lock. While the process forks,
  * cm_enter waits until the fork is over (Sources/CEmbedded/gate.c). */
@@ -60,7 +68,7 @@ typedef struct cm_holder {
   int32_t held;
   int32_t callbacks;
 } cm_holder;
-extern __thread cm_holder *cm_me __attribute__((visibility("hidden"), tls_model("initial-exec")));
+extern __thread cm_holder *cm_me __attribute__((visibility("hidden"))) CM_AT_HAND;
 extern int32_t cm_gate __attribute__((visibility("hidden")));
 cm_holder *cm_meet(void);
 void cm_wait_at_gate(cm_holder *me);

@@ -2,8 +2,15 @@
  * for memory. Swift does not import this header; cmemory.h declares the functions that Swift code calls. */
 #ifndef PENSTOCK_CEMBEDDED_H
 #define PENSTOCK_CEMBEDDED_H
+#include <features.h>
 #include <stddef.h>
 #include <stdint.h>
+/* For thread-local variables, as in cmemory.h. */
+#ifdef __GLIBC__
+#define CM_AT_HAND __attribute__((tls_model("initial-exec")))
+#else
+#define CM_AT_HAND
+#endif
 void *cm_alloc(size_t size);
 void *cm_realloc(void *block, size_t size);
 /* Takes blocks of the functions here, and others of which malloc was asked for at least CM_LARGEST_KEPT bytes. */
