@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -11,7 +12,7 @@ import pytest
 from grpc_tools import protoc
 
 import penstock
-from cli_helpers import GREETER, HELLO, PROTOS, cli, printed, refused
+from cli_helpers import GREETER, HELLO, PROTOS, cli, printed, refused, started
 from conftest import PROTO
 
 TESTS = "grpc.testing.TestService"
@@ -59,6 +60,17 @@ def test_a_stream_of_requests_comes_from_the_standard_input(plain: str) -> None:
 def test_both_streams(plain: str) -> None:
     out = printed("call", "--plaintext", plain, f"{GREETER}/SayHelloBidiStream", stdin='{"name": "a"}\n{"name": "b"}')
     assert out == '{"message": "Hello, a!"}\n{"message": "Hello, b!"}\n'
+
+
+@pytest.mark.parametrize("command", [("call", "-d", '{"name": "you"}'), ("describe", "--json"), ("list", "-v")])
+def test_protobuf_in_pure_python(plain: str, command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where protobuf has no compiled part, as in Alpine."""
+    monkeypatch.setenv("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", "python")
+    method = HELLO if command[0] == "call" else GREETER
+    with started(*command, "-plaintext", plain, method, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    assert "you" in out if command[0] == "call" else "HelloRequest" in out
 
 
 def test_requests_from_a_file(plain: str, tmp_path: Path) -> None:

@@ -150,7 +150,10 @@ def kind(method: Any) -> str:
 
 def streams(method: Any) -> Tuple[bool, bool]:
     """Whether a method has a stream of requests, and one of responses."""
-    # Older versions of protobuf have these in the proto only.
-    proto = protobuf.runtime().descriptor_pb2.MethodDescriptorProto()
-    method.CopyToProto(proto)
-    return proto.client_streaming, proto.server_streaming
+    try:
+        return method.client_streaming, method.server_streaming
+    except AttributeError:
+        # Older versions of protobuf have these in the proto only, which protobuf in pure Python can't make.
+        proto = protobuf.runtime().descriptor_pb2.MethodDescriptorProto()
+        method.CopyToProto(proto)
+        return proto.client_streaming, proto.server_streaming
