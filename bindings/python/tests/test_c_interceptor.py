@@ -55,8 +55,11 @@ class Counts(ctypes.Structure):
 def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     folder = tmp_path_factory.mktemp("interceptor")
     (folder / "counting.c").write_text(SOURCE)
-    command = ["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", f"-I{REPOSITORY / 'include'}"]
-    subprocess.run([*command, "counting.c", penstock.load(), "-o", "counting.so"], cwd=folder, check=True)
+    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", f"-I{REPOSITORY / 'include'}"]
+    command = [os.environ.get("CC", "cc"), *flags]
+    # musl does not know the library that is loaded by its soname, and looks for its file.
+    place = f"-Wl,-rpath,{Path(penstock.load()).parent}"
+    subprocess.run([*command, "counting.c", penstock.load(), place, "-o", "counting.so"], cwd=folder, check=True)
     loaded = ctypes.CDLL(str(Path(folder) / "counting.so"))
     loaded.counting_until_the_end.restype = ctypes.c_void_p
     return loaded
