@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, Iterator, List, Tuple, cast
 import pytest
 
 import penstock
-from helpers import Only, Peer
+from helpers import Only, Peer, run
 from penstock import (
     Channel,
     Codec,
@@ -251,6 +251,21 @@ def test_plain_objects_as_json(peer: Peer) -> None:
 
 
 # ---- Generated messages as JSON ----
+
+
+def test_messages_as_json_with_protobuf_in_pure_python(peer: Peer, stubs: str) -> None:
+    first = f"""
+import os, sys
+os.environ["PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"] = "python"
+sys.path.insert(0, {stubs!r})
+"""
+    text = f"""
+import helloworld_pb2 as hello
+with penstock.Channel(target, tls=False, codec=penstock.ProtobufJSONCodec()) as channel:
+    call = channel.unary_unary("{ECHO}Unary", None, hello.HelloRequest.FromString)
+    print(call(hello.HelloRequest(name="you"), timeout=60).name)
+"""
+    assert run(text, peer.target, first) == "you\n"
 
 
 @pytest.mark.parametrize("level", [None, Level.OBJECT])

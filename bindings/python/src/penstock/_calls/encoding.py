@@ -96,6 +96,9 @@ def _class_of(deserializer: Deserializer) -> Callable[[], Any]:
     """Returns the generated class ``M``, if the deserializer is ``M.FromString``. TypeError: the deserializer is
     another function."""
     owner = getattr(deserializer, "__self__", None)
+    if owner is None and getattr(deserializer, "__name__", "") == "FromString":
+        # In protobuf without a compiled part this function does not name its class.
+        owner = type(deserializer(b""))
     if not isinstance(owner, type) or not hasattr(owner, "DESCRIPTOR"):
         raise TypeError(
             "ProtobufJSONCodec needs to know the class of the responses: pass its FromString as the deserializer, as "
