@@ -29,6 +29,16 @@ swiftpm() {
     --security-path "$ROOT/.build/security" "$@"
 }
 
+# Removes what an earlier build has made in the scratch folder $1 for the triple $2, if a header of the C modules has changed:
+# the compiler takes these modules for the system's own, and does not see that.
+forget_old_headers() {
+  local headers
+  headers=$(cat Sources/C*/*.h | cksum)
+  if [ "$(cat "$1/headers" 2>/dev/null)" != "$headers" ]; then rm -rf "${1:?}/$2/release"; fi
+  mkdir -p "$1"
+  echo "$headers" >"$1/headers"
+}
+
 # Prints the version in the header, as MAJOR.MINOR.PATCH.
 header_version() {
   sed -n 's/^#define PENSTOCK_VERSION  *"\(.*\)"$/\1/p' "$ROOT/include/penstock/version.h"

@@ -96,7 +96,7 @@ def _class_of(deserializer: Deserializer) -> Callable[[], Any]:
     """Returns the generated class ``M``, if the deserializer is ``M.FromString``. TypeError: the deserializer is
     another function."""
     owner = getattr(deserializer, "__self__", None)
-    if owner is None and getattr(deserializer, "__name__", "") == "FromString":
+    if owner is None and deserializer is not None and getattr(deserializer, "__name__", "") == "FromString":
         # In protobuf without a compiled part this function does not name its class.
         owner = type(deserializer(b""))
     if not isinstance(owner, type) or not hasattr(owner, "DESCRIPTOR"):
