@@ -187,7 +187,8 @@ let package = Package(
     .target(
       name: "PenstockReady",
       dependencies: [
-        "PenstockClient", "PenstockTransport", "PenstockCall", "PenstockLoop", "PenstockWire", "CMemory",
+        "PenstockClient", "PenstockTransport", "PenstockChannel", "PenstockCall", "PenstockLoop",
+        "PenstockWire", "CMemory",
       ],
       swiftSettings: small),
     .target(

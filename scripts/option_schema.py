@@ -109,6 +109,8 @@ KINDS = {
     "readBuckets": lambda _: array(integer((1, 86_400_000)), maxItems=64, uniqueItems=True),
     "readDelay": lambda _: ref("fault_injection_delay"),
     "readAbort": lambda _: ref("fault_injection_abort"),
+    "readHedgeThrottle": lambda _: ref("hedging_throttle"),
+    "readCodes": lambda _: array({"anyOf": [{"enum": CODES}, integer((1, 16))]}),
     "readMessage": lambda _: {"type": "string"},
 }
 
@@ -118,6 +120,7 @@ OBJECTS = {
     "penstock_call_options_new": "call", "penstock_metrics_new": "metrics",
     '"delay" of penstock_ready_fault_injection': "fault_injection_delay",
     '"abort" of penstock_ready_fault_injection': "fault_injection_abort",
+    '"throttle" of penstock_ready_hedging': "hedging_throttle",
 }
 
 

@@ -19,13 +19,7 @@ func json(_ view: ChannelView, _ now: UInt64) -> JSON.Value? {
     object.set("attempts", json(view))
     object.set(
       "throttle",
-      view.throttle.map { tokens, most in
-        JSON.object { object in
-          object.set("tokens", JSON.int(tokens / 1000))
-          object.set("max_tokens", JSON.int(most / 1000))
-          object.set("retries_allowed", JSON.bool(tokens > most / 2))
-        }.value
-      } ?? JSON.null)
+      view.throttle.map { throttleJSON($0.tokens, $0.most) } ?? JSON.null)
     object.set(
       "tls",
       view.handshakes.map { counts in
@@ -37,6 +31,15 @@ func json(_ view: ChannelView, _ now: UInt64) -> JSON.Value? {
     object.set(
       "endpoints",
       JSON.array { list in for endpoint in view.endpoints { list.append(json(endpoint, now)) } })
+  }.value
+}
+
+/// The tokens of a throttle and the most of them, both given in thousandths.
+func throttleJSON(_ tokens: Int, _ most: Int) -> JSON.Value? {
+  JSON.object { object in
+    object.set("tokens", JSON.int(tokens / 1000))
+    object.set("max_tokens", JSON.int(most / 1000))
+    object.set("retries_allowed", JSON.bool(tokens > most / 2))
   }.value
 }
 

@@ -64,19 +64,26 @@ private func parse<Options>(
 public func penstock_ready_share(
   _ table: UnsafePointer<penstock_interceptor>!, _ other: UnsafeMutablePointer<penstock_interceptor>!
 ) -> penstock_result {
+  let (found, outcome) = ready(of: table)
+  guard let found else { return outcome.rawValue }
+  return (fill(other, "other", found)?.outcome ?? .ok).rawValue
+}
+
+/// The interceptor behind a table that a function of this file has filled in. nil: there is none; the outcome is the
+/// reason.
+private func ready(of table: UnsafePointer<penstock_interceptor>?) -> (ReadyInterceptor?, Outcome) {
   let given: penstock_interceptor
   switch borrowTable(table, "table") {
-  case .tooNew(_, let failure), .unreadable(let failure): return failure.outcome.rawValue
+  case .tooNew(_, let failure), .unreadable(let failure): return (nil, failure.outcome)
   case .known(let known): given = known
   }
   guard let finalizer = given.finalizer, let state = given.user_data,
     unsafeBitCast(finalizer, to: UInt.self) == unsafeBitCast(ReadyInterceptor.finalize, to: UInt.self)
-  else { return PENSTOCK_E_INVALID_ARGUMENT }
+  else { return (nil, .invalidArgument) }
   let ready = ReadyInterceptor.from(state)
   // A process that was forked must not use the interceptor: another thread may have held its lock at that
   // time.
-  if Process.isForked(ready.generation) { return PENSTOCK_E_FORKED }
-  return (fill(other, "other", ready)?.outcome ?? .ok).rawValue
+  return Process.isForked(ready.generation) ? (nil, .forked) : (ready, .ok)
 }
 
 @_cdecl("penstock_ready_bearer_token") @implementation
@@ -164,6 +171,56 @@ public func penstock_ready_header_rules(
   _ error: UnsafeMutablePointer<OpaquePointer?>!
 ) -> penstock_result {
   make(json, table, error, HeaderEdits.Lists(), read) { HeaderEdits($0) }
+}
+
+// MARK: - Hedging
+
+@_cdecl("penstock_ready_hedging") @implementation
+public func penstock_ready_hedging(
+  _ json: UnsafePointer<CChar>!, _ other: OpaquePointer!,
+  _ table: UnsafeMutablePointer<penstock_interceptor>!,
+  _ error: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  let channel = other.map { object($0, ClientChannel.self) }
+  if let channel, Process.isForked(channel.generation) {
+    return report(.forked, "the channel belongs to the parent of this process", error)
+  }
+  return make(json, table, error, Hedging.Options(), read) { options in
+    Hedging(options, other: channel.map { OtherChannel($0) })
+  }
+}
+
+@_cdecl("penstock_hedging_stats_json") @implementation
+public func penstock_hedging_stats_json(
+  _ table: UnsafePointer<penstock_interceptor>!, _ json: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>!
+) -> penstock_result {
+  let (found, outcome) = ready(of: table)
+  guard let found, let json else { return (outcome == .ok ? .invalidArgument : outcome).rawValue }
+  guard bytesEqual(found.name.bytes, ("hedging" as StaticString).bytes) else {
+    return PENSTOCK_E_INVALID_ARGUMENT
+  }
+  // The name belongs to this class alone.
+  let state = unsafeDowncast(found, to: Hedging.self).state
+  guard let made = JSON.dump(stats(state)) else { return PENSTOCK_E_NO_MEMORY }
+  json.pointee = made
+  return PENSTOCK_OK
+}
+
+private func stats(_ state: (counts: Hedging.Counts, throttle: (tokens: Int, most: Int)?)) -> JSON.Value? {
+  JSON.object { object in
+    let counts = state.counts
+    object.set("calls", JSON.int(counts.calls))
+    object.set("sent", JSON.int(counts.sent))
+    object.set("open", JSON.int(counts.open))
+    object.set("won", JSON.int(counts.won))
+    object.set("failed", JSON.int(counts.failed))
+    object.set("cancelled", JSON.int(counts.cancelled))
+    object.set("hedges", JSON.int(counts.hedges))
+    object.set("hedges_won", JSON.int(counts.hedgesWon))
+    object.set("throttled", JSON.int(counts.throttled))
+    object.set("refused", JSON.int(counts.refused))
+    object.set("throttle", state.throttle.map { throttleJSON($0.tokens, $0.most) } ?? JSON.null)
+  }.value
 }
 
 // MARK: - Metrics

@@ -1,4 +1,5 @@
 import PenstockCall
+import PenstockChannel
 import PenstockReady
 import PenstockTransport
 import PenstockWire
@@ -167,6 +168,54 @@ func read(_ reader: JSONReader, into options: inout RateLimit.Options) -> Failur
   options.interval = UInt64(1_000_000_000 / rate)
   options.burst = UInt64(burst ?? Int(rate.rounded(.up)))
   return nil
+}
+
+// ---- penstock_ready_hedging: ready.h ----
+
+func read(_ reader: JSONReader, into options: inout Hedging.Options) -> Failure? {
+  reader.members { key, option in
+    switch key {
+    /// How often a call is sent at most, with the first time.
+    case "max_attempts": option.count(2...5) { options.attempts = $0 }
+    /// How long an attempt may have no answer before the next one is sent; 0: all are sent at once.
+    case "delay_ms": option.milliseconds(0...86_400_000) { options.delay = $0 }
+    /// The status codes after which the other attempts go on, and the next one is sent at once: an array of names or
+    /// numbers. Default: ["UNAVAILABLE"].
+    case "non_fatal_codes": readCodes(option) { options.codes = $0 }
+    /// Holds further attempts back while most attempts fail, as `retryThrottling` of the channel's service config does in
+    /// any case: an object with the options below. Default: no throttle of its own.
+    case "throttle": readHedgeThrottle(option) { options.throttle = $0 }
+    default: option.unknown
+    }
+  }
+}
+
+// ---- "throttle" of penstock_ready_hedging: ready.h ----
+
+private func readHedgeThrottle(_ reader: JSONReader, _ into: (RetryThrottle.Settings) -> Void) -> Failure? {
+  var settings = RetryThrottle.Settings()
+  settings.most = 10_000
+  settings.ratio = 100
+  let failure = reader.members { key, option in
+    switch key {
+    /// How many tokens there are at first and at most. A failure takes one; with half of them or fewer no further attempt
+    /// is sent. Default: 10.
+    case "max_tokens": option.count(1...1000) { settings.most = $0 * 1000 }
+    /// How many tokens a success brings back. Default: 0.1.
+    case "token_ratio":
+      option.number(0.001...1000, "a number from 0.001 to 1000") { settings.ratio = Int($0 * 1000 + 1e-6) }
+    default: option.unknown
+    }
+  }
+  into(settings)
+  return failure
+}
+
+private func readCodes(_ reader: JSONReader, _ into: (StatusCodes) -> Void) -> Failure? {
+  var codes = StatusCodes()
+  let failure = reader.elements { one in one.code { codes.insert($0) } }
+  into(codes)
+  return failure
 }
 
 // ---- penstock_ready_fault_injection: ready.h ----

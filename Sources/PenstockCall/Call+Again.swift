@@ -250,7 +250,7 @@ extension Call {
     }
     if let start = cut.start, !request.become(start) { return false }
     if trace != nil, let wait { note(.retries, nil, .status, detail: Int(clamping: wait.until - loop.now)) }
-    request.previousAttempts = cut.retries.previous
+    request.previousAttempts = request.attemptsBefore &+ cut.retries.previous
     cut.wait = wait
     var asked = demandBelow
     for hop in hops[cutAt...].reversed() where hop.isEntered { asked = hop.owed }
@@ -325,7 +325,7 @@ extension Call {
     _ = dropBottom()
     setBottom(.start)
     sentAgain = 0
-    request.previousAttempts = 0
+    request.previousAttempts = request.attemptsBefore
     again(cut, from: hop.index + 1, untold: hop.inFlight, cut.below?.another(isRepeat: false))
     return true
   }

@@ -75,13 +75,24 @@ public final class Chain {
   /// Makes the chain for a call that `hop` itself makes: the entries of `sources` that stand below `hop`,
   /// which may belong to another chain. The interceptor of `hop` is left out, and so is an interceptor that
   /// has replaced it. All entries that are registered for a single call are kept.
-  public init(_ sources: [Registry.Entry], below hop: Entry, newestFirst: Bool) {
+  public convenience init(_ sources: [Registry.Entry], below hop: Entry, newestFirst: Bool) {
     let entries = Chain.entries(sources.map { $0.registration }, sources).filter { entry in
       guard let own = hop.source, let source = entry.source, source.scope != .call else { return true }
       if source.sequence == own.sequence { return false }
       return entry.levelRank != hop.levelRank
         ? entry.levelRank > hop.levelRank : Registry.precedes(own, source, newestFirst: newestFirst)
     }
+    self.init(entries, sources)
+  }
+
+  /// Makes the chain for a call that the hop at `index` of a call with the chain `parent` makes in its place: the
+  /// entries of `parent` below that hop.
+  public convenience init(_ parent: Chain, below index: Int) {
+    self.init(Array(parent.entries.dropFirst(index + 1)), parent.sources)
+  }
+
+  /// Makes a chain with these entries, which were made from some of `sources`.
+  private init(_ entries: [Entry], _ sources: [Registry.Entry]) {
     self.entries = entries
     // Keeps only the sources from which an entry was made.
     self.sources = sources.filter { source in entries.contains { $0.source === source } }

@@ -29,6 +29,11 @@ public final class Request {
   public var settings = CallSettings()
   /// How many attempts a retry policy has made before this one, as the server is told.
   public var previousAttempts: UInt8 = 0
+  /// The part of `previousAttempts` that other calls have made before this one.
+  public var attemptsBefore: UInt8 = 0
+  /// If the request is an attempt of a hedged call: the codes after which another attempt may follow. They count as
+  /// failures for the channel's throttle.
+  public var hedgedCodes = StatusCodes()
   public let kind: CallKind
   /// The routes (channels to which hops have redirected the request), the latest last. Earlier ones are kept
   /// because another thread may still read them.

@@ -41,17 +41,6 @@ public struct MethodRetry: Equatable, Sendable {
   }
 }
 
-/// A set of status codes.
-public struct StatusCodes: Equatable, Sendable {
-  private var bits: UInt32 = 0
-
-  public init() {}
-
-  public var isEmpty: Bool { bits == 0 }
-  public mutating func insert(_ code: StatusCode) { bits |= 1 << UInt32(code.rawValue) }
-  public func contains(_ code: StatusCode) -> Bool { bits & 1 << UInt32(code.rawValue) != 0 }
-}
-
 /// Holds retries back while most requests to a server fail (gRFC A6, "Throttling Retry Attempts and Hedged RPCs"). It has
 /// `most` tokens at first; a failure takes one, a success brings a part of one back, and with half of them or fewer no
 /// request is sent again. Numbers are in thousandths of a token.

@@ -101,8 +101,11 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
 
   /// Checks the path of a new call, and returns the channel's shared copy of the path. nil: no call can be
   /// made; the outcome is the reason.
-  static func find(_ path: ByteView, _ channel: ClientChannel) -> (Outcome, ByteBuffer?) {
-    guard channel.isOpen else { return (.closed, nil) }
+  /// `mayLeave`: a channel that waits for its last calls counts as open, because the call is a part of one of them.
+  static func find(_ path: ByteView, _ channel: ClientChannel, mayLeave: Bool = false) -> (
+    Outcome, ByteBuffer?
+  ) {
+    guard mayLeave ? !channel.isClosed : channel.isOpen else { return (.closed, nil) }
     return cm_is_low() == 0 ? channel.paths.find(path) : (.noMemory, nil)
   }
 
@@ -178,6 +181,19 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   /// Opens the call: posts its first run to the loop. Any thread, once.
   public func open() {
     prepare(nil)
+    driver._withUnsafeGuaranteedRef { runtime in call.withItem { _ = runtime.post($0) } }
+  }
+
+  /// Opens a side call with its whole request. The size of the message is checked below the last hop, by the settings
+  /// of that request. nil: there is no message.
+  public func open(saying message: consuming Message?) {
+    guard let message else {
+      open()
+      _ = halfClose()
+      return
+    }
+    sentMessages = 1
+    prepare(message)
     driver._withUnsafeGuaranteedRef { runtime in call.withItem { _ = runtime.post($0) } }
   }
 

@@ -117,6 +117,7 @@ private final class CallTimer: Timer {
   enum Action {
     case resolve(UInt64, Call.Resolution)
     case perform(Call.Input)
+    case run(() -> Void)
   }
 
   unowned(unsafe) let call: Call
@@ -142,6 +143,7 @@ private final class CallTimer: Timer {
     switch action {
     case .resolve(let ticket, let resolution): _ = Tickets.resolve(ticket, resolution)
     case .perform(let input): withExtendedLifetime(call) { call.perform(input) }
+    case .run(let work): withExtendedLifetime(call) { work() }
     }
   }
 }
@@ -163,6 +165,41 @@ final class DelayedResolution: InboxItem {
   override func run() {
     guard let book = call.item.book, let runtime = book.driver, book.look(ticket).0 == .ok else { return }
     runtime.arm(CallTimer(call, .resolve(ticket, resolution)), at: time)
+  }
+}
+
+/// An item that arms a timer on the driving thread. The timer runs a function, unless the call ends before.
+private final class DelayedWork: InboxItem {
+  private let call: Call
+  private let time: UInt64
+  private let work: () -> Void
+
+  init(_ call: Call, at time: UInt64, _ work: @escaping () -> Void) {
+    self.call = call
+    self.time = time
+    self.work = work
+  }
+
+  override func run() {
+    guard !call.isEnded, let (owner, _) = call.item.live(call) else { return }
+    owner.runtime.arm(CallTimer(call, .run(work)), at: time)
+  }
+}
+
+extension Hop {
+  /// Runs `work` on the driving thread: at once if the calling thread drives, otherwise soon, unless the call ends
+  /// before. Any thread that has the hop.
+  public func onDriver(_ work: @escaping () -> Void) {
+    guard !hasEnded, let (owner, _) = call.item.live(call) else { return }
+    if owner.runtime.isDriving { work() } else { later(nanoseconds: 0, work) }
+  }
+
+  /// Runs `work` on the driving thread after `nanoseconds`, unless the call ends before. Any thread that has
+  /// the hop.
+  public func later(nanoseconds: UInt64, _ work: @escaping () -> Void) {
+    guard !hasEnded, let (owner, _) = call.item.live(call) else { return }
+    let runtime = owner.runtime
+    _ = runtime.post(DelayedWork(call, at: runtime.time(after: nanoseconds), work))
   }
 }
 

@@ -16,6 +16,34 @@ struct SideCallLinks {
   fileprivate var hasEnded = false
 }
 
+/// The start of a call as it has come to a hop, and the hops below: what a side call in the place of that call needs.
+public final class SideStart {
+  fileprivate let request: Request
+  /// nil: there are no hops below.
+  fileprivate let chain: Chain?
+
+  private init(_ request: Request, _ chain: Chain?) {
+    self.request = request
+    self.chain = chain
+  }
+
+  /// In on_start of `hop`. nil: no memory. No failing initialiser: Embedded Swift would not free the object.
+  public static func make(of hop: Hop) -> SideStart? {
+    guard let (_, chain) = hop.call.item.live(hop.call), let request = hop.editedStart?.copy() else {
+      return nil
+    }
+    return SideStart(request, hop.index + 1 < chain.entries.count ? Chain(chain, below: hop.index) : nil)
+  }
+
+  /// The channel to which a hop above has redirected the call; nil: none has. The call keeps it until it ends.
+  fileprivate var lane: ClientChannel? {
+    request.route.map { unsafeDowncast($0, to: ClientRoute.self).channel }
+  }
+
+  /// Whether the deadline of the call has passed at `time`, in monotonic nanoseconds.
+  public func hasPassed(at time: UInt64) -> Bool { request.deadline.map { $0 <= time } ?? false }
+}
+
 extension ClientCall {
   public struct SideFlags: OptionSet, Sendable {
     public let rawValue: UInt32
@@ -55,6 +83,54 @@ extension ClientCall {
       }
     }
     return (outcome, made)
+  }
+
+  /// Makes a side call that is an attempt of the hop's call: it sends `start` through the hops that the call has
+  /// below, with its settings and its context. `previous`: how many such calls were made before, as the server is
+  /// told. `codes`: those after which another attempt may follow. `other`: the channel that it goes to; nil: where
+  /// the hop's call would go. Called on the driving thread. `.closed`: one of the two channels has been closed.
+  public static func makeSide(
+    of hop: Hop, sending start: SideStart, previous: UInt8, _ codes: StatusCodes, on other: ClientChannel?,
+    _ callbacks: CallCallbacks
+  ) -> (Outcome, Unmanaged<ClientCall>?) {
+    if hop.hasEnded { return (.gone, nil) }
+    guard let (parent, _) = hop.call.item.live(hop.call) else { return (.gone, nil) }
+    if other?.isOpen == false { return (.closed, nil) }
+    let channel = parent.channel
+    let (found, named) = find(start.request.pathView, channel, mayLeave: true)
+    guard let named else { return (found, nil) }
+    let (outcome, made) = make(channel, named, start.request.kind, nil, callbacks, start.chain)
+    guard let made else { return (outcome, nil) }
+    let isReady = made._withUnsafeGuaranteedRef { side -> Bool in
+      let request = side.call.request
+      guard request.become(start.request) else { return false }
+      request.attemptsBefore = previous
+      request.previousAttempts = previous
+      request.hedgedCodes = codes
+      if let other { request.setRoute(ClientRoute(other)) }
+      if side.wasRedirected { _ = side.keep(side.lane) }
+      // The messages of the hop's level are bytes.
+      side.call.codec = nil
+      if let context = hop.call.context { side.call.give(context) }
+      side.sideLinks.parent = parent
+      if hop.call.trace != nil {
+        hop.call.note(.sideCall, hop, detail: Int(truncatingIfNeeded: side.call.id))
+      }
+      return true
+    }
+    if isReady { return (.ok, made) }
+    made.release()
+    return (.noMemory, nil)
+  }
+
+  /// Whether the throttle of the channel to which an attempt with `start` would go, or of `other`, lets it be sent.
+  /// `status`: that of the last attempt that has failed. Called on the driving thread.
+  public static func allowsHedge(
+    of hop: Hop, sending start: SideStart, on other: ClientChannel?, after status: Status?
+  ) -> Bool {
+    guard let (parent, _) = hop.call.item.live(hop.call) else { return false }
+    let channel = other ?? start.lane ?? parent.channel
+    return channel.transport.allowsHedge(of: hop.call, after: status)
   }
 
   /// Called before a side call opens. From now on it ends when its parent ends, and at the parent's deadline
@@ -131,6 +207,15 @@ extension ClientCall {
   /// Whether the call was made on the channel `other`, or runs on it after a redirect. Only on the driving
   /// thread, and before the call ends.
   func isOn(_ other: ClientChannel) -> Bool { channel === other || lane === other }
+}
+
+extension ClientChannel {
+  /// Why a call of `hop` can't go to this channel; nil: it can. Any thread that has the hop.
+  public func refusal(of hop: Hop) -> StaticString? {
+    guard let (owner, _) = hop.call.item.live(hop.call) else { return nil }
+    if owner.channel.runtime !== runtime { return "it belongs to another runtime" }
+    return owner.channel.loop !== loop ? "it is on another loop of the runtime" : nil
+  }
 }
 
 /// The channel to which a redirected call goes. The reference is not counted. A request may outlive its call;

@@ -65,6 +65,17 @@ public struct StatusCode: RawRepresentable, Equatable, Sendable {
   }
 }
 
+/// A set of status codes.
+public struct StatusCodes: Equatable, Sendable {
+  private var bits: UInt32 = 0
+
+  public init() {}
+
+  public var isEmpty: Bool { bits == 0 }
+  public mutating func insert(_ code: StatusCode) { bits |= 1 << UInt32(code.rawValue) }
+  public func contains(_ code: StatusCode) -> Bool { bits & 1 << UInt32(code.rawValue) != 0 }
+}
+
 func decimalDigit(_ byte: UInt8) -> UInt8? {
   byte >= 0x30 && byte <= 0x39 ? byte &- 0x30 : nil
 }

@@ -178,12 +178,18 @@ TEST(null_ready) {
   REFUSED(penstock_ready_rate_limit("{\"rate\": 1}", NULL, NULL));
   CHECK_RESULT(penstock_ready_rate_limit(NULL, &table, NULL), PENSTOCK_E_INVALID_JSON); /* "rate" is missing */
   REFUSED(penstock_ready_fault_injection(NULL, NULL, NULL));
+  REFUSED(penstock_ready_hedging(NULL, NULL, NULL, NULL));
+  char *figures = NULL;
+  REFUSED(penstock_hedging_stats_json(NULL, &figures));
+  REFUSED(penstock_hedging_stats_json(&table, &figures)); /* not a table of a ready-made interceptor */
   REFUSED(penstock_ready_header_rules(NULL, NULL, NULL));
   REFUSED(penstock_ready_metrics(NULL, &table));
   REFUSED(penstock_ready_share(NULL, &other));
   REFUSED(penstock_ready_share(&table, &other)); /* not a table of a ready-made interceptor */
   OK(penstock_ready_bearer_token(NULL, ask_nobody, NULL, NULL, &table, NULL));
   REFUSED(penstock_ready_share(&table, NULL));
+  REFUSED(penstock_hedging_stats_json(&table, &figures)); /* another interceptor */
+  REFUSED(penstock_hedging_stats_json(&table, NULL));
   table.finalizer(table.user_data);
   penstock_metrics *metrics = NULL;
   char *text = NULL;

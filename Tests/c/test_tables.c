@@ -259,6 +259,10 @@ static penstock_result fill_faults(penstock_interceptor *table, atomic_int *fina
   count_up(finalized);
   return penstock_ready_fault_injection(NULL, table, error);
 }
+static penstock_result fill_hedging(penstock_interceptor *table, atomic_int *finalized, penstock_error **error) {
+  count_up(finalized);
+  return penstock_ready_hedging(NULL, NULL, table, error);
+}
 static penstock_result fill_rules(penstock_interceptor *table, atomic_int *finalized, penstock_error **error) {
   count_up(finalized);
   return penstock_ready_header_rules("{\"request\": [{\"set\": \"a\", \"value\": \"b\"}]}", table, error);
@@ -310,6 +314,7 @@ static const struct {
     {"response cache", fill_cache, offsetof(penstock_interceptor, outbound_executor)},
     {"rate limit", fill_rate, offsetof(penstock_interceptor, outbound_executor)},
     {"fault injection", fill_faults, offsetof(penstock_interceptor, outbound_executor)},
+    {"hedging", fill_hedging, offsetof(penstock_interceptor, outbound_executor)},
     {"header rules", fill_rules, offsetof(penstock_interceptor, outbound_executor)},
     {"asynchronous", fill_async, offsetof(penstock_interceptor, outbound_executor)},
     {"synchronous", fill_sync, offsetof(penstock_interceptor, outbound_executor)},

@@ -74,7 +74,9 @@ def parsers():
     signatures = {"bearer_token": 3, "logging": 3}
     for name in OBJECTS:
         if name not in functions and hasattr(_raw, f"penstock_ready_{name}"):
-            functions[name] = ready(f"penstock_ready_{name}", *callbacks(name, signatures.get(name, 0)))
+            # Hedging takes a channel, which may be NULL.
+            between = (None,) if name == "hedging" else callbacks(name, signatures.get(name, 0))
+            functions[name] = ready(f"penstock_ready_{name}", *between)
     return functions
 
 
@@ -132,6 +134,8 @@ def within(name, value):
     for part in ("delay", "abort"):
         if name == f"fault_injection_{part}":
             return "fault_injection", {part: value}, f"$.{part}"
+    if name == "hedging_throttle":
+        return "hedging", {"throttle": value}, "$.throttle"
     return name, value, "$"
 
 

@@ -203,6 +203,7 @@ int main(int argc, char **argv) {
   peer = argv[1], tls_peer = argv[2], certificates = argv[3];
   playing = find(argv[4], pieces);
   if (!playing) playing = find(argv[4], calls);
+  if (!playing) playing = find(argv[4], ready_calls);
   long each = strtol(argv[6], NULL, 10), step = strtol(argv[7], NULL, 10), row = strtol(argv[8], NULL, 10);
   long runs = 0, asked = 0;
   if (!playing || step < 1 || row < 1) return 2;

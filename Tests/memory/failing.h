@@ -20,7 +20,7 @@ typedef struct scenario {
 } scenario;
 
 /* The scenarios; each list ends with {NULL, NULL}. */
-extern const scenario pieces[], calls[];
+extern const scenario pieces[], calls[], ready_calls[];
 
 /* Whether an allocation may have been refused: then results may be incomplete. */
 extern bool refusing;

@@ -427,56 +427,6 @@ static void hops(void) {
   close_all(runtime, channel);
 }
 
-static void give_token(penstock_token_request request, const char *refused, void *user_data) {
-  (void)refused, (void)user_data;
-  if (!WENT(penstock_token_complete(request, "a-token", 60000))) penstock_token_fail(request, 14, "no memory");
-}
-
-static void ignore_line(const char *line, size_t length, void *user_data) {
-  (void)user_data;
-  if (strlen(line) != length || line[0] != '{' || line[length - 1] != '}') wrong("no line: %s", line);
-}
-
-static void ready(void) {
-  penstock_runtime *runtime = new_runtime();
-  penstock_channel *channel = new_channel(runtime, peer, "{\"tls\": false}");
-  penstock_error *error = NULL;
-  penstock_metrics *metrics = NULL;
-  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
-  penstock_interceptor_id id = 0;
-  int32_t priority = 100;
-#define ADD(call)                                                                                                      \
-  if (channel && TRY(call)) TRY(penstock_channel_add_interceptor(channel, &table, priority--, &id, &error))
-  if (channel && TRY(penstock_metrics_new(NULL, &metrics, &error))) ADD(penstock_ready_metrics(metrics, &table));
-  ADD(penstock_ready_trace_context(NULL, &table, &error));
-  ADD(penstock_ready_response_cache("{\"metadata\": [\"x-one\"]}", &table, &error));
-  ADD(penstock_ready_rate_limit("{\"rate\": 1000}", &table, &error));
-  ADD(penstock_ready_bearer_token("{\"allow_cleartext\": true}", give_token, NULL, NULL, &table, &error));
-  ADD(penstock_ready_fault_injection("{\"abort\": {\"code\": 5, \"percent\": 0}}", &table, &error));
-  ADD(penstock_ready_header_rules(
-      "{\"request\": [{\"set\": \"x-headers-one\", \"value\": \"1\"}], \"headers\": [{\"rename\": "
-      "\"x-headers-one\", \"to\": \"x-two\"}]}",
-      &table, &error));
-  ADD(penstock_ready_logging("{\"events\": [\"start\", \"send\", \"headers\", \"receive\", \"status\"]}", ignore_line,
-                             NULL, NULL, &table, &error));
-  for (int i = 0; channel && i < 2; i++) {
-    penstock_call_options *options = new_options("{\"metadata\": {\"x-one\": \"one\", \"x-trailers-a\": \"a\"}}");
-    penstock_reply *reply = NULL;
-    if (options && TRY(penstock_channel_unary(channel, UNARY, "ping", 4, options, &reply, &error))) {
-      const char *cached = penstock_reply_value(reply, "penstock.cache");
-      if (!refusing && (i == 1) != (cached != NULL)) wrong("run %d from the cache: %s", i, cached ? cached : "no");
-      ended(reply, 0, "ping", 4);
-    }
-    penstock_call_options_release(options);
-  }
-  char *text = NULL;
-  if (metrics && WENT(penstock_metrics_snapshot_json(metrics, &text)))
-    owned_has(text, refusing ? "{" : "\"started\":2");
-  if (metrics && WENT(penstock_metrics_prometheus_text(metrics, &text))) owned_has(text, "grpc_client_started_total");
-  penstock_metrics_release(metrics);
-  close_all(runtime, channel);
-}
-
 const scenario calls[] = {
     {"plain", plain},
     {"by-name", by_name},
@@ -495,7 +445,6 @@ const scenario calls[] = {
     {"trace", trace},
     {"long-trace", long_trace},
     {"hops", hops},
-    {"ready", ready},
     {"secured", secured},
     {"handshake", handshake},
     {NULL, NULL},

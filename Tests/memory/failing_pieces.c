@@ -253,6 +253,8 @@ static void ready_options(void) {
   FILL(penstock_ready_fault_injection(
       "{\"delay\": {\"ms\": 1, \"percent\": 0.5}, \"abort\": {\"code\": 5, \"message\": \"m\"}}", &table, &error));
   FILL(penstock_ready_rate_limit("{\"rate\": 2.5, \"burst\": 7, \"code\": \"UNAVAILABLE\"}", &table, &error));
+  FILL(penstock_ready_hedging("{\"non_fatal_codes\": [14, 8], \"throttle\": {\"max_tokens\": 4}}", NULL, &table,
+                              &error));
   FILL(penstock_ready_response_cache("{\"ttl_ms\": 5, \"metadata\": [\"x-one\", \"x-two\"]}", &table, &error));
   FILL(penstock_ready_trace_context("{\"sampled\": 12.5, \"parent_id\": \"keep\"}", &table, &error));
   gave("a wrong rule",

@@ -1,7 +1,7 @@
 /* Ready-made interceptors: each function fills a table that is then registered like any other, in any place, with any
  * priority and filter.
  *
- * These rules hold for all eight interceptors:
+ * These rules hold for all nine interceptors:
  * - `table` was made with PENSTOCK_INTERCEPTOR_INIT. All of it but its struct_size is overwritten, as far as struct_size
  *   goes. E_INVALID_ARGUMENT: struct_size is too small. E_UNSUPPORTED: struct_size is that of an earlier header, whose
  *   table has no room for a field that the interceptor needs (the bearer token's replay_bytes), or fields are set that
@@ -19,6 +19,7 @@
 #ifndef PENSTOCK_READY_H
 #define PENSTOCK_READY_H
 
+#include "channel.h"
 #include "interceptor.h"
 
 #ifdef __cplusplus
@@ -202,6 +203,47 @@ PENSTOCK_API penstock_result penstock_ready_response_cache(const char *options_j
  * threads: any */
 PENSTOCK_API penstock_result penstock_ready_rate_limit(const char *options_json, penstock_interceptor *table,
                                                        penstock_error **error);
+
+/* ---- Hedging: sends a unary call again while it has no answer ---- */
+
+/* Fills `table` with an interceptor that sends a unary call several times, and takes the first answer (gRFC A6,
+ * "Hedging Policy"). It takes the call: each attempt is a side call with the same start, message, deadline and context,
+ * through the hops below. An attempt that ends with OK, or with a code that is not in "non_fatal_codes", decides the
+ * call, and the other attempts are cancelled. After a code that is in it, the next attempt is sent at once, or when the
+ * server's "grpc-retry-pushback-ms" says. If all attempts fail, the call ends as the last one. From the second attempt
+ * on, the server is told in "grpc-previous-rpc-attempts" how many came before. `other` (nullable) is a channel of the
+ * same runtime and loop to which the attempts after the first go, as after penstock_request_set_channel; on any other
+ * loop or runtime calls end with FAILED_PRECONDITION. It must not be the channel on which the table is registered, nor
+ * one whose interceptors, or whose runtime's, lead back here (two channels that hedge to each other): each would keep the
+ * other for ever; close such a channel, or remove the interceptor. An attempt that ends because `other` is closed, or for
+ * lack of memory, counts as failed, whatever "non_fatal_codes" has.
+ * The call's value "penstock.hedging" is a JSON text once the call has been decided: {"sent", "won": the number of the
+ * attempt that has decided the call, from 1; 0: all have failed, "cancelled"}. A call of another kind than unary, if the
+ * table's `kinds` is changed, ends with UNIMPLEMENTED; at the object level a call ends with INTERNAL.
+ * Options:
+ *   "max_attempts": 2; how often a call is sent at most, 2 to 5
+ *   "delay_ms": 100; how long an attempt may have no answer before the next one is sent; 0: all are sent at once
+ *   "non_fatal_codes": ["UNAVAILABLE"]; codes by name or number; may be empty
+ *   "throttle": {"max_tokens": 10, "token_ratio": 0.1}; an attempt that fails takes a token, one that succeeds brings
+ *       "token_ratio" of one back, and with half of the tokens or fewer only first attempts are sent. Absent: no throttle
+ *       but "retryThrottling" of the channel's service config, which holds further attempts back in any case
+ * result: E_INVALID_ARGUMENT: `table` is NULL. E_INVALID_JSON: a wrong option. E_FORKED: the channel of a parent of this
+ * process.
+ * memory: `options_json` is borrowed during the call. `other` is retained until the last table has been freed. `table`
+ * is the caller's until it is registered; the head of this file says who frees it then.
+ * threads: any */
+PENSTOCK_API penstock_result penstock_ready_hedging(const char *options_json, penstock_channel *other,
+                                                    penstock_interceptor *table, penstock_error **error);
+/* Gives the figures of the interceptor of `table` as JSON: {"calls", "sent": the attempts that were sent; of them are
+ * "open", "won": have decided a call, "failed", "cancelled": because another attempt has won or the call has ended;
+ * "hedges": the attempts after the first of a call, "hedges_won"; "throttled": calls that were not sent again because
+ * of a throttle, "refused": because of the server; "throttle": as in penstock_channel_stats_json, or null}. `table` was
+ * filled by penstock_ready_hedging or penstock_ready_share, and has not been finalized: keep a shared table for this.
+ * result: E_INVALID_ARGUMENT: a NULL, another kind of table, or a struct_size that is too small. E_FORKED: the table of
+ * a parent of this process. E_NO_MEMORY.
+ * memory: `table` is borrowed during the call; *json is owned by the caller; free with penstock_free.
+ * threads: any */
+PENSTOCK_API penstock_result penstock_hedging_stats_json(const penstock_interceptor *table, char **json);
 
 /* ---- Fault injection ---- */
 

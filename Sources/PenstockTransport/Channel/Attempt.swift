@@ -316,7 +316,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     if end?.isUnprocessed != true { count(call, status.code == .ok) }
     withCore { core in
       if status.code == .ok { core.counts.succeeded &+= 1 } else { core.counts.failed &+= 1 }
-      if core.hasRetries { core.noteEnd(call.request, status, isAnswered: answer.hasHeaders) }
+      if core.notesEnds { core.noteEnd(call.request, status, isAnswered: answer.hasHeaders) }
     }
     leave(why)
     check()

@@ -93,6 +93,12 @@ public final class Channel: @unchecked Sendable {
   /// Makes an attempt for a call. Called on the driving thread.
   public func newAttempt() -> CallBelow { Attempt(.passUnretained(core)) }
 
+  /// Whether the throttle of the service config lets a hedged call be sent once more. `status`: that of its last attempt
+  /// that has failed. Called on the driving thread.
+  public func allowsHedge(of call: Call, after status: Status?) -> Bool {
+    core.allowsHedge(of: call, after: status)
+  }
+
   /// The default authority, without a NUL. The view is valid as long as the channel lives.
   public var defaultAuthority: ByteView { core.defaults.authority.view }
 

@@ -6,15 +6,11 @@ import PenstockWire
 // The retry policies of the channel's service config, as attempts ask for them.
 
 extension ChannelCore {
-  /// Takes over the retry policies of the present service config.
+  /// Takes over the retry policies and the throttle of the present service config.
   func takeRetries() {
     let service = destination.service
-    guard destination.retries, service.methods.haveRetries else {
-      hasRetries = false
-      throttle = nil
-      return
-    }
-    hasRetries = true
+    hasRetries = destination.retries && service.methods.haveRetries
+    notesEnds = hasRetries || service.retryThrottle != nil
     guard let settings = service.retryThrottle else {
       throttle = nil
       return
@@ -32,14 +28,19 @@ extension ChannelCore {
     }
     guard status.canRepeat == .no, status.mayRetry else { return }
     let isListed = policy(of: request)?.codes.contains(status.code) == true
-    if isListed || status.pushback == .never { throttle?.failed() }
+    if isListed || request.hedgedCodes.contains(status.code) || status.pushback == .never {
+      throttle?.failed()
+    }
     if isListed, !isAnswered, closedBecause == nil { status.canRepeat = .byPolicy }
   }
 
   func waitToRetry(_ call: Call, after status: Status, _ count: inout RetryCount) -> UInt64? {
-    guard hasRetries, closedBecause == nil, let policy = policy(of: call.request),
-      policy.codes.contains(status.code)
-    else { return nil }
+    guard closedBecause == nil, let policy = policy(of: call.request), policy.codes.contains(status.code)
+    else {
+      // The request has been repeated often enough, and counts now as any other that has failed.
+      if status.canRepeat != .byPolicy, call.request.hedgedCodes.contains(status.code) { throttle?.failed() }
+      return nil
+    }
     // The server has not processed the request, but the policy has to decide, because it has been repeated often enough.
     if status.canRepeat != .byPolicy { throttle?.failed() }
     var further = count
@@ -58,7 +59,15 @@ extension ChannelCore {
     return wait
   }
 
+  /// Whether the throttle lets a hedged call be sent once more. `status`: that of its last attempt that has failed.
+  func allowsHedge(of call: Call, after status: Status?) -> Bool {
+    guard throttle?.allowsRetries == false else { return true }
+    counts.throttled &+= 1
+    noteRetry(of: call, after: status, in: nil)
+    return false
+  }
+
   private func policy(of request: Request) -> MethodRetry? {
-    destination.service.methods.find(request.pathView)?.retry
+    hasRetries ? destination.service.methods.find(request.pathView)?.retry : nil
   }
 }

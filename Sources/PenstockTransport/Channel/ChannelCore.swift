@@ -63,8 +63,10 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   var asking = WaitQueue<Attempt>()
   var parked = WaitQueue<Attempt>()
   var offered: Endpoint?
-  /// For ChannelCore+Retries: whether any method has a retry policy, and the limit on retries while most requests fail.
+  /// For ChannelCore+Retries: whether any method has a retry policy that applies, the limit on retries and hedging while
+  /// most requests fail, and whether there is either, so that the end of each attempt is to be noted.
   var hasRetries = false
+  var notesEnds = false
   var throttle: RetryThrottle?
   /// Whether `asking` was served before `waiting` the last time. The order changes each time.
   var askedFirst = false

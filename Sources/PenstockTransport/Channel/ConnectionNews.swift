@@ -213,9 +213,14 @@ extension ChannelCore {
   }
 
   /// Queues the event that `call` is sent again after `wait` nanoseconds, or is not because retries are
-  /// throttled (nil).
-  func noteRetry(of call: Call, after status: Status, in wait: UInt64?) {
-    let words = ByteBuffer().say(status.code.name).say(": ").say(status.message)
+  /// throttled (nil). `status`: nil if no attempt of a hedged call has failed yet.
+  func noteRetry(of call: Call, after status: Status?, in wait: UInt64?) {
+    let words = ByteBuffer()
+    if let status {
+      words.say(status.code.name).say(": ").say(status.message)
+    } else {
+      words.say("there is no answer yet")
+    }
     note(
       wait == nil ? .throttled : .retry, nil, words, milliseconds: (wait ?? 0) / 1_000_000,
       cause: ConnectionNews.Cause(call: call.id, path: call.request.firstPath, callback: nil))
@@ -228,7 +233,7 @@ extension ChannelCore {
         "weighted_round_robin: servers are not asked for reports of their load, so all weights are equal")
     }
     let ignored = destination.service.ignored
-    if ignored.hedgingPolicy { noteIgnored("hedgingPolicy: calls are not hedged yet") }
+    if ignored.hedgingPolicy { noteIgnored("hedgingPolicy: only the ready-made interceptor hedges calls") }
   }
 
   private func noteIgnored(_ words: StaticString) { note(.ignored, nil, ByteBuffer().say(words)) }

@@ -60,6 +60,11 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     # penstock_result penstock_ready_rate_limit(const char *options_json, penstock_interceptor *table, penstock_error
     # **error);
     "penstock_ready_rate_limit": (c_int32, c_char_p, POINTER(penstock_interceptor), POINTER(c_void_p)),
+    # penstock_result penstock_ready_hedging(const char *options_json, penstock_channel *other, penstock_interceptor
+    # *table, penstock_error **error);
+    "penstock_ready_hedging": (c_int32, c_char_p, c_void_p, POINTER(penstock_interceptor), POINTER(c_void_p)),
+    # penstock_result penstock_hedging_stats_json(const penstock_interceptor *table, char **json);
+    "penstock_hedging_stats_json": (c_int32, POINTER(penstock_interceptor), POINTER(c_void_p)),
     # penstock_result penstock_ready_fault_injection(const char *options_json, penstock_interceptor *table,
     # penstock_error **error);
     "penstock_ready_fault_injection": (c_int32, c_char_p, POINTER(penstock_interceptor), POINTER(c_void_p)),

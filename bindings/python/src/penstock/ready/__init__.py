@@ -30,11 +30,13 @@ from .._handles.reports import report
 from .._handles.status import CodeLike, code_number
 from ._base import Ready, ms, text_value
 from ._bearer_token import BearerToken, TokenRequest
+from ._hedging import Hedging
 
 __all__ = [
     "BearerToken",
     "FaultInjection",
     "HeaderRules",
+    "Hedging",
     "Logging",
     "Metrics",
     "RateLimit",
