@@ -151,7 +151,67 @@ import Testing
     }
   }
 
+  /// Delays the first request that comes to it for ever, and lets the others pass.
+  static func slowFirst() -> Interception {
+    actor Count {
+      var count = 0
+      func next() -> Int {
+        count += 1
+        return count
+      }
+    }
+    let requests = Count()
+    return .around { call in
+      if await requests.next() == 1 { call.start.metadata["x-delay-ms"] = ["86400000"] }
+      try await call.next()
+    }
+  }
+
+  @Test func aHedgedCallTakesTheFirstAnswer() async throws {
+    let hedging = try Hedging(.init(maxAttempts: 3, delay: .milliseconds(1)))
+    try await withChannel { channel in
+      try channel.addInterceptor("hedging", hedging.interception, priority: 500)
+      try channel.addInterceptor("slow", Self.slowFirst())
+      #expect(try await channel.unary("/penstock.Echo/Unary", [7]) == [7])
+      // Streams pass by.
+      let stream = try await channel.serverStream("/penstock.Echo/ServerStream", [8])
+      for try await response in stream { #expect(response == [8]) }
+    }
+    let figures = try hedging.snapshot()
+    #expect(figures.calls == 1)
+    #expect(figures.won == 1)
+    #expect(figures.hedgesWon == 1)
+    #expect(figures.open == 0)
+    #expect(figures.throttle == nil)
+  }
+
+  @Test func furtherAttemptsGoToAnotherChannelUnlessTheThrottleForbids() async throws {
+    let (here, there) = (try Server(), try Server())
+    let other = try Channel(there.target, options: .cleartext)
+    defer { other.close() }
+    var options = Hedging.Options(delay: .seconds(3600))
+    options.nonFatalCodes = [.aborted, .unavailable]
+    options.throttle = .init(maxTokens: 3, tokenRatio: 0.5)
+    let hedging = try Hedging(options, other: other)
+    try await withChannel(to: here) { channel in
+      try channel.addInterceptor("hedging", hedging.interception, priority: 500)
+      for _ in 0..<2 {
+        let error = await #expect(throws: RPCError.self) {
+          try await channel.unary("/penstock.Echo/Unary", [], options: .asking(["x-status": "10"]))
+        }
+        #expect(error?.code == .aborted)
+      }
+      #expect(try await channel.statistics().attempts.started == 2)
+    }
+    #expect(try await other.statistics().attempts.started == 1)
+    let figures = try hedging.snapshot()
+    #expect(figures.failed == 3)
+    #expect(figures.throttled == 1)
+    #expect(figures.throttle?.retriesAllowed == false)
+  }
+
   @Test func optionsThatAreNotAllowedAreRefused() {
+    #expect(throws: PenstockError.self) { try Hedging(.init(maxAttempts: 6)) }
     #expect(throws: PenstockError.self) { try RateLimit(perSecond: 0) }
     #expect(throws: PenstockError.self) { try TraceContext(sampledPercent: 101) }
     #expect(throws: PenstockError.self) { try ResponseCache(timeToLive: .zero) }

@@ -82,7 +82,8 @@ struct InterceptorPlace: Sendable {
     var error: OpaquePointer?
     var (result, table) = interception.table(name, &error)
     if result == PENSTOCK_OK {
-      table.kinds = kinds.reduce(0) { $0 | 1 << UInt32($1.rawValue) }
+      // A ready-made interceptor may be for some kinds only.
+      if !kinds.isEmpty { table.kinds = kinds.reduce(0) { $0 | 1 << UInt32($1.rawValue) } }
       table.level = level.rawValue
       name.withCString { name in
         patterns.withCString { patterns in

@@ -25,6 +25,9 @@ final class ReadyTable: Sendable {
     table.deallocate()
   }
 
+  /// Calls `body` with the table, to ask for the state behind it.
+  func with<Result>(_ body: (UnsafePointer<penstock_interceptor>) -> Result) -> Result { body(table) }
+
   /// Gives a table to be registered.
   func shared() -> (penstock_result, penstock_interceptor) {
     let other = Self.empty()
