@@ -365,5 +365,17 @@ static inline int32_t cs_local_name(int32_t fd, void *address, uint32_t *length)
   return 0;
 }
 
+/* Tells why a descriptor is no connected stream socket: an errno, or 0 if it is one. */
+static inline int32_t cs_stream_fault(int32_t fd) {
+  int kind = 0;
+  struct sockaddr_storage peer;
+  socklen_t length = sizeof kind;
+  if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &kind, &length) < 0) return (int32_t)errno;
+  if (kind != SOCK_STREAM) return EPROTOTYPE;
+  length = sizeof peer;
+  return getpeername(fd, (struct sockaddr *)&peer, &length) < 0 ? (int32_t)errno : 0;
+}
+static inline void cs_close_on_exec(int32_t fd) { (void)fcntl(fd, F_SETFD, FD_CLOEXEC); }
+
 #include "csystem_addresses.h"
 #endif

@@ -51,6 +51,11 @@ extension penstock_resolver_functions: SizedTable {
   static var initialiser: StaticString { "PENSTOCK_RESOLVER_FUNCTIONS_INIT" }
 }
 
+extension penstock_connector_functions: SizedTable {
+  static var firstSize: Int { 40 }
+  static var initialiser: StaticString { "PENSTOCK_CONNECTOR_FUNCTIONS_INIT" }
+}
+
 enum ReadTable<Table> {
   case read(Table)
   case refused(Failure)

@@ -235,6 +235,14 @@ public final class ClientChannel: @unchecked Sendable {
     return .ok
   }
 
+  /// Sets the user's functions that open the sockets of connections that begin from now on. nil: the library opens
+  /// them. If the channel is closed, the functions are released at once.
+  public func set(_ connector: ConnectorFunctions?) -> Outcome {
+    if isClosed { return .closed }
+    transport.set(connector)
+    return .ok
+  }
+
   public func add(_ registration: Registration, priority: Int32) -> Outcome {
     if !isOpen { return .closed }
     return chains.add(registration, priority: priority) ? .ok : .closed

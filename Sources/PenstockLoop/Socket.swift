@@ -31,6 +31,27 @@ public class Socket {
     identity = cs_socket_identity(descriptor)
   }
 
+  /// Takes over a descriptor of the program, of which `fault` knows no fault.
+  public convenience init(connected descriptor: Int32) {
+    self.init(descriptor)
+    cs_close_on_exec(descriptor)
+    if localAddress?.isUnix == false { _ = cs_no_delay(descriptor) }
+  }
+
+  /// The reason in words why `descriptor` is no connected stream socket; nil: it is one.
+  public static func fault(of descriptor: Int32) -> ByteBuffer? {
+    let words: StaticString
+    switch cs_stream_fault(descriptor) {
+    case 0: return nil
+    case EBADF: words = " is not open"
+    case ENOTSOCK: words = " is not a socket"
+    case EPROTOTYPE: words = " is not a stream socket"
+    case ENOTCONN: words = " is a socket that is not connected"
+    case let code: return ByteBuffer().say("descriptor ").say(Int(descriptor)).say(": ").say(errno: code)
+    }
+    return ByteBuffer().say("descriptor ").say(Int(descriptor)).say(words)
+  }
+
   /// Whether the descriptor still belongs to this socket. False: other code in the program has closed the
   /// descriptor, and its number may belong to another file by now.
   private final var isOurs: Bool { descriptor >= 0 && cs_socket_identity(descriptor) == identity }

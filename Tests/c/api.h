@@ -85,6 +85,7 @@ static inline owner pick_owner(const char *what) {
   X(executor)                                                                                                          \
   X(codec)                                                                                                             \
   X(resolver)                                                                                                          \
+  X(connecting)                                                                                                        \
   X(cancel_scope)                                                                                                      \
   X(metrics)
 #define OWN_KINDS(X)                                                                                                   \

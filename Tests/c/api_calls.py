@@ -16,7 +16,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "
 import api  # noqa: E402
 
 SHARED = ["runtime", "channel", "call_options", "call", "message", "reply", "hop", "executor", "codec", "resolver",
-          "cancel_scope", "metrics"]
+          "connecting", "cancel_scope", "metrics"]
 OWN = ["error", "metadata", "status"]
 HANDLES = "|".join(SHARED + OWN)
 # These functions change call options, which is allowed only before another thread has the options.
@@ -51,7 +51,8 @@ SCALARS = {
 }
 TABLES = {"penstock_sync_interceptor": "pick_sync", "penstock_async_interceptor": "pick_async",
           "penstock_codec_functions": "pick_functions", "penstock_call_callbacks": "pick_callbacks",
-          "penstock_interceptor": "pick_interceptor", "penstock_resolver_functions": "pick_resolver"}
+          "penstock_interceptor": "pick_interceptor", "penstock_resolver_functions": "pick_resolver",
+          "penstock_connector_functions": "pick_connector"}
 FUNCTIONS = {"penstock_submit": "api_submit", "penstock_token_source": "api_source", "penstock_log_line": "api_log",
              "int32_t (*)(void *)": "api_interrupted", "penstock_connectivity_function": "api_watch",
              "penstock_picker": "api_pick", "penstock_out_of_memory_hook": "api_out_of_memory"}
@@ -128,6 +129,10 @@ class Call:
         elif type_ == "const void **":
             mine = "is_mine && " if self.name.startswith("penstock_hop_") else ""
             self.output("const void *", name, [f"if ({mine}with_length) look_at_bytes({name}, length);"])
+        elif name == "descriptor":
+            self.before.append("int descriptor = pick_descriptor();")
+            self.arguments.append("descriptor")
+            self.after.insert(0, "if (result != PENSTOCK_OK && descriptor >= 0) CHECK(close(descriptor) == 0);")
         elif type_ == "size_t *" and name == "sent":
             # It is set after a failure, too.
             self.before.append("size_t sent = 0;")

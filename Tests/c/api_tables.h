@@ -398,6 +398,39 @@ static inline const penstock_resolver_functions *pick_resolver(const char *funct
   return table;
 }
 
+/* A connected socket whose other end is closed, or none. */
+static inline int pick_descriptor(void) {
+  int ends[2];
+  if (once_in(4) || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return -1;
+  close(ends[1]);
+  return ends[0];
+}
+
+static void api_connect(penstock_connecting *connecting, void *user_data) {
+  check_alive(user_data);
+  look_at_text(penstock_connecting_address(connecting));
+  look_at_text(penstock_connecting_target(connecting));
+  if (once_in(4)) keep(KIND_connecting, penstock_connecting_retain(connecting));
+  if (!once_in(8)) penstock_connecting_decline(connecting);
+  act_at((place){0}, 3);
+}
+
+static void api_cancel_connect(penstock_connecting *connecting, void *user_data) {
+  check_alive(user_data);
+  CHECK_RESULT(penstock_connecting_decline(connecting), PENSTOCK_E_GONE);
+  act_at((place){0}, 3);
+}
+
+static inline const penstock_connector_functions *pick_connector(const char *function,
+                                                                 penstock_connector_functions *table) {
+  if (once_in(4)) return NULL;
+  size_t size = sizeof(*table);
+  owner owner = pick_table_owner(function, &size);
+  *table =
+      (penstock_connector_functions){size, owner.data, owner.finalizer, MAYBE(api_connect), MAYBE(api_cancel_connect)};
+  return table;
+}
+
 /* ---- Ready-made interceptors ---- */
 
 static void api_source(penstock_token_request request, const char *refused, void *user_data) {

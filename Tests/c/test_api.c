@@ -7,6 +7,7 @@
  * seed. */
 #include "api_tables.h"
 
+#include <sys/socket.h>
 #include <unistd.h>
 
 typedef struct function {

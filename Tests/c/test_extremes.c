@@ -108,15 +108,19 @@ TEST(tables_that_say_they_are_huge) {
   penstock_codec_functions *functions = at_the_edge(sizeof(*functions));
   penstock_call_callbacks *callbacks = at_the_edge(sizeof(*callbacks));
   penstock_resolver_functions *resolving = at_the_edge(sizeof(*resolving));
+  penstock_connector_functions *connecting = at_the_edge(sizeof(*connecting));
   for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
     table->struct_size = sync->struct_size = async->struct_size = sizes[i];
     functions->struct_size = callbacks->struct_size = resolving->struct_size = sizes[i];
+    connecting->struct_size = sizes[i];
     penstock_interceptor_id id = 0;
     penstock_error *error = NULL;
     penstock_codec *codec = NULL;
     penstock_call *call = NULL;
     penstock_resolver *resolver = NULL;
     CHECK_RESULT(penstock_channel_set_resolver(channel, resolving, &resolver, &error), PENSTOCK_E_UNSUPPORTED);
+    CHECK_ERROR(error, PENSTOCK_E_UNSUPPORTED, NULL, "struct_size");
+    CHECK_RESULT(penstock_channel_set_connector(channel, connecting, &error), PENSTOCK_E_UNSUPPORTED);
     CHECK_ERROR(error, PENSTOCK_E_UNSUPPORTED, NULL, "struct_size");
     CHECK_RESULT(penstock_channel_add_interceptor(channel, table, 0, &id, &error), PENSTOCK_E_UNSUPPORTED);
     CHECK_ERROR(error, PENSTOCK_E_UNSUPPORTED, NULL, "struct_size");
@@ -135,6 +139,7 @@ TEST(tables_that_say_they_are_huge) {
   gone(async, sizeof(*async));
   gone(functions, sizeof(*functions));
   gone(resolving, sizeof(*resolving));
+  gone(connecting, sizeof(*connecting));
   gone(callbacks, sizeof(*callbacks));
   penstock_channel_release(channel);
 }

@@ -205,6 +205,11 @@ static int32_t on_connectivity(void *user_data, int32_t state) {
   return state;
 }
 
+static void null_connect(penstock_connecting *connecting, void *user_data) {
+  (void)connecting;
+  (void)user_data;
+}
+
 static int32_t null_picker(penstock_pick *pick, void *user_data) {
   (void)user_data;
   return (int32_t)penstock_pick_count(pick) - 1;
@@ -250,8 +255,29 @@ TEST(null_channel) {
   functions.struct_size--;
   REFUSED_WITH_ERROR(penstock_channel_set_resolver(channel, &functions, &resolver, &error));
   CHECK_INT(atomic_load(&finalized), 2);
-  REFUSED(penstock_channel_set_picker(NULL, null_picker, &finalized, count_up));
+  penstock_connector_functions connecting = PENSTOCK_CONNECTOR_FUNCTIONS_INIT;
+  connecting.user_data = &finalized;
+  connecting.finalizer = count_up;
+  connecting.connect = null_connect;
+  REFUSED_WITH_ERROR(penstock_channel_set_connector(NULL, &connecting, &error));
   CHECK_INT(atomic_load(&finalized), 3);
+  connecting.connect = NULL;
+  REFUSED_WITH_ERROR(penstock_channel_set_connector(channel, &connecting, &error));
+  CHECK_INT(atomic_load(&finalized), 4);
+  connecting.struct_size--;
+  REFUSED_WITH_ERROR(penstock_channel_set_connector(channel, &connecting, &error));
+  CHECK_INT(atomic_load(&finalized), 4);
+  OK(penstock_channel_set_connector(channel, NULL, NULL));
+  size_t length = 7;
+  CHECK(penstock_connecting_address(NULL) == NULL && penstock_connecting_target(NULL) == NULL);
+  CHECK(penstock_connecting_sockaddr(NULL, &length) == NULL && length == 7);
+  REFUSED_WITH_ERROR(penstock_connecting_socket(NULL, 0, &error));
+  REFUSED(penstock_connecting_decline(NULL));
+  REFUSED(penstock_connecting_fail(NULL, "x"));
+  CHECK(penstock_connecting_retain(NULL) == NULL);
+  penstock_connecting_release(NULL);
+  REFUSED(penstock_channel_set_picker(NULL, null_picker, &finalized, count_up));
+  CHECK_INT(atomic_load(&finalized), 5);
   OK(penstock_channel_set_picker(channel, NULL, NULL, NULL));
   CHECK(penstock_pick_request(NULL) == NULL && penstock_pick_address(NULL, 0) == NULL);
   CHECK(penstock_pick_attribute(NULL, 0, "zone") == NULL && penstock_pick_context(NULL) == NULL);

@@ -23,6 +23,8 @@ static const size_t codec_sizes[] = {offsetof(penstock_codec_functions, name), s
                                      sizeof(penstock_codec_functions) + LATER};
 static const size_t resolver_sizes[] = {sizeof(penstock_resolver_functions),
                                         sizeof(penstock_resolver_functions) + LATER};
+static const size_t connector_sizes[] = {sizeof(penstock_connector_functions),
+                                         sizeof(penstock_connector_functions) + LATER};
 
 #define EACH(size, sizes)                                                                                              \
   for (const size_t *at = sizes, *end = sizes + sizeof(sizes) / sizeof(*sizes); at < end && ((size) = *at, true); at++)
@@ -38,6 +40,7 @@ typedef struct memory {
     penstock_call_callbacks callbacks;
     penstock_codec_functions codec;
     penstock_resolver_functions resolver;
+    penstock_connector_functions connector;
     unsigned char bytes[ROOM];
   } as;
 } memory;
@@ -201,6 +204,30 @@ TEST(tables_resolver_of_each_version) {
     penstock_resolver_release(none);
   }
   penstock_channel_release(channel);
+}
+
+static void decline(penstock_connecting *connecting, void *user_data) {
+  (void)user_data;
+  OK(penstock_connecting_decline(connecting));
+}
+
+TEST(tables_connector_of_each_version) {
+  size_t size;
+  EACH(size, connector_sizes) {
+    memory memory;
+    atomic_int finalized = 0;
+    penstock_connector_functions table = PENSTOCK_CONNECTOR_FUNCTIONS_INIT;
+    table.user_data = &finalized;
+    table.finalizer = count_up;
+    table.connect = decline;
+    PLACE(&memory, size, table);
+    penstock_channel *channel = open_channel();
+    OK(penstock_channel_set_connector(channel, &memory.as.connector, NULL));
+    check_echo(channel);
+    penstock_channel_release(channel);
+    EVENTUALLY(atomic_load(&finalized) == 1);
+    check_intact(&memory);
+  }
 }
 
 /* ---- Tables that are filled ---- */

@@ -26,6 +26,7 @@
 #include "codec.h"
 #include "fork.h"
 #include "resolver.h"
+#include "connector.h"
 #include "picker.h"
 
 #endif

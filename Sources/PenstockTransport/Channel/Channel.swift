@@ -145,6 +145,12 @@ public final class Channel: @unchecked Sendable {
   /// Any thread.
   public func set(_ picker: Picker?) { runtime.post(Asked(core) { $0.set(picker) }) }
 
+  /// Makes the user's functions open the sockets of connections that begin from now on; nil: the library opens
+  /// them again. Any thread.
+  public func set(_ connector: ConnectorFunctions?) {
+    runtime.post(Asked(core) { if $0.closedBecause == nil { $0.connector = connector } })
+  }
+
   /// The channel's connectivity state. Any thread.
   public var connectivity: Connectivity { core.connectivity.now }
 

@@ -58,6 +58,8 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   var outlierTimer: ChannelTimer?
   /// The user's function that chooses endpoints; nil: the load balancer chooses.
   var picker: Picker?
+  /// The user's functions that open the sockets; nil: the library opens them.
+  var connector: ConnectorFunctions?
   /// For ChannelCore+Choice. `asking`: attempts whose endpoint is chosen at the end of this turn. `parked`: attempts
   /// for which no ready endpoint is suitable. `offered`: the endpoint about which hops are being asked.
   var asking = WaitQueue<Attempt>()
@@ -464,8 +466,9 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     listeners = nil
     asking = WaitQueue()
     parked = WaitQueue()
-    // The picker is released last, because its release may run user code.
+    // These are released last, because their release may run user code.
     picker = nil
+    connector = nil
   }
 
   // MARK: In a child of fork

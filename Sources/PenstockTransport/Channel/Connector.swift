@@ -23,25 +23,27 @@ extension HTTP1Pool {
   var hasWorked: Bool { true }
 }
 
-/// Makes one connection. It connects a socket, and runs the steps on it one after the other. Then a
-/// connection of the negotiated HTTP version takes over the link.
+/// Makes one connection. It connects a socket, or asks the user's program for one, and runs the steps on it one after
+/// the other. Then a connection of the negotiated HTTP version takes over the link.
 ///
 /// ```
-/// socket --> step (a proxy) --> step (TLS) --> TransportConnection
-///    \-------- error, end of stream, timeout (the owner's): failed
+/// question --> socket --> step (a proxy) --> step (TLS) --> TransportConnection
+///     \-----------\-------- error, end of stream, timeout (the owner's): failed
 /// ```
 final class Connector: ReadyHandler, TurnTask {
   private enum Phase {
-    /// The socket is not connected yet.
-    case socket
-    case step(ConnectStep)
+    /// The connector has not begun.
+    case new
+    /// The program's connector is asked for the socket.
+    case question(ConnectQuestion)
+    /// The socket is not connected yet. With the first step; nil: HTTP begins on the socket itself.
+    case socket(Link, ConnectStep?)
+    case step(ConnectStep, Link)
     case over
   }
 
   var isScheduled = false
-  private var phase = Phase.socket
-  private let link: Link
-  private let first: ConnectStep?
+  private var phase = Phase.new
   private let endpoint: Endpoint
   private let channel: ChannelCore
   /// The owner, to which the result is reported; nil: the result was reported, or is not wanted any more.
@@ -62,50 +64,77 @@ final class Connector: ReadyHandler, TurnTask {
   /// Begins to connect. The result is not reported to the owner from within this function.
   static func start(_ endpoint: Endpoint, _ channel: ChannelCore, _ owner: any ConnectorOwner) -> Started {
     channel.renewCertificates()
-    switch channel.runtime.platform.connect(to: endpoint.nearest) {
-    case .failed(let code): return .failed(toProxy(endpoint).say(errno: code))
-    case .socket(let socket, let connecting):
-      let first: ConnectStep?
-      switch channel.destination.steps(to: endpoint) {
-      case .made(let made): first = made
-      case .failed(let words): return .failed(words)
-      }
-      let link = Link(socket, copies: channel.destination.tls != nil, channel.runtime)
-      let connector = Connector(link, first, endpoint, channel, owner)
-      let events = connecting ? CS_EPOLLOUT : CS_EPOLLIN
-      guard channel.runtime.watch(socket.descriptor, events, connector) else {
-        socket.close()
-        return .failed(ByteBuffer().say("the system refused to watch the socket"))
-      }
-      if !connecting { channel.work.schedule(connector) }
-      return .started(connector)
+    let connector = Connector(endpoint, channel, owner)
+    if let functions = channel.connector {
+      connector.ask(functions)
+    } else if let words = connector.open() {
+      return .failed(words)
     }
+    return .started(connector)
   }
 
-  private init(
-    _ link: Link, _ first: ConnectStep?, _ endpoint: Endpoint, _ channel: ChannelCore,
-    _ owner: any ConnectorOwner
-  ) {
-    self.link = link
-    self.first = first
+  private init(_ endpoint: Endpoint, _ channel: ChannelCore, _ owner: any ConnectorOwner) {
     self.endpoint = endpoint
     self.channel = channel
     self.owner = owner
+  }
+
+  private func ask(_ functions: ConnectorFunctions) {
+    let question = ConnectQuestion(
+      functions, self, endpoint.nearest, channel.destination.name.view, channel.runtime)
+    phase = .question(question)
+    question.ask()
+  }
+
+  /// Called with the answer of the program's connector.
+  func answered(_ answer: ConnectQuestion.Answer) {
+    guard case .question = phase else { return }
+    let words: ByteBuffer?
+    switch answer {
+    case .socket(let socket): words = begin(socket, connecting: false)
+    case .declined: words = open()
+    case .failed(let text): words = text
+    }
+    if let words { fail(words) }
+  }
+
+  /// Opens a socket and begins to connect it. Returns the reason if this fails at once, otherwise nil.
+  private func open() -> ByteBuffer? {
+    switch channel.runtime.platform.connect(to: endpoint.nearest) {
+    case .failed(let code): return Connector.toProxy(endpoint).say(errno: code)
+    case .socket(let socket, let connecting): return begin(socket, connecting: connecting)
+    }
+  }
+
+  private func begin(_ socket: Socket, connecting: Bool) -> ByteBuffer? {
+    let first: ConnectStep?
+    switch channel.destination.steps(to: endpoint) {
+    case .made(let made): first = made
+    case .failed(let words): return words
+    }
+    let events = connecting ? CS_EPOLLOUT : CS_EPOLLIN
+    guard channel.runtime.watch(socket.descriptor, events, self) else {
+      socket.close()
+      return ByteBuffer().say("the system refused to watch the socket")
+    }
+    phase = .socket(Link(socket, copies: channel.destination.tls != nil, channel.runtime), first)
+    if !connecting { channel.work.schedule(self) }
+    return nil
   }
 
   // MARK: Events
 
   func ready(_ events: UInt32) {
     switch phase {
-    case .over: return
-    case .socket:
+    case .new, .question, .over: return
+    case .socket(let link, let first):
       let code = link.socket.connectError
       if code != 0 { return fail(Connector.toProxy(endpoint).say(errno: code)) }
       if events & (CS_EPOLLERR | CS_EPOLLHUP) != 0 {
         return fail(Connector.toProxy(endpoint).say("the connection broke off"))
       }
       channel.runtime.rewatch(link.socket.descriptor, CS_EPOLLIN)
-      enter(first)
+      enter(first, link)
     case .step:
       if events & ~CS_EPOLLOUT != 0 { receive() }
       if events & CS_EPOLLOUT != 0 { channel.work.scheduleWrite(self) }
@@ -115,9 +144,9 @@ final class Connector: ReadyHandler, TurnTask {
   /// Sends the output of a step. If the socket was connected at once, this function begins the first step.
   func runInTurn() {
     switch phase {
-    case .over: return
-    case .socket: enter(first)
-    case .step:
+    case .new, .question, .over: return
+    case .socket(let link, let first): enter(first, link)
+    case .step(_, let link):
       if !link.isSent, case .failed(let code) = link.send(.max) {
         // The peer may have sent bytes before it closed the connection, and these may explain the failure
         // better.
@@ -130,7 +159,7 @@ final class Connector: ReadyHandler, TurnTask {
 
   private func receive() {
     var budget = Connector.readBudget
-    while budget > 0, case .step(let step) = phase, !link.isClogged {
+    while budget > 0, case .step(let step, let link) = phase, !link.isClogged {
       guard let space = link.input.spare(atLeast: Connector.leastRoom) else {
         return fail(ByteBuffer().say("no memory to receive"))
       }
@@ -141,7 +170,7 @@ final class Connector: ReadyHandler, TurnTask {
       case .failed(let code): return lose(code)
       case .bytes(let n):
         link.input.commit(n)
-        follow(step.take(link), step)
+        follow(step.take(link), step, link)
         budget -= n
         // A read that does not fill the space has emptied the socket. If the budget is used up before that,
         // epoll reports the rest.
@@ -150,16 +179,16 @@ final class Connector: ReadyHandler, TurnTask {
     }
   }
 
-  private func enter(_ step: ConnectStep?) {
-    guard let step else { return finish() }
-    phase = .step(step)
-    follow(step.begin(link), step)
+  private func enter(_ step: ConnectStep?, _ link: Link) {
+    guard let step else { return finish(link) }
+    phase = .step(step, link)
+    follow(step.begin(link), step, link)
   }
 
-  private func follow(_ outcome: ConnectStep.Outcome, _ step: ConnectStep) {
+  private func follow(_ outcome: ConnectStep.Outcome, _ step: ConnectStep, _ link: Link) {
     switch outcome {
     case .more: channel.work.scheduleWrite(self)
-    case .done: enter(step.next)
+    case .done: enter(step.next, link)
     case .failed(let words):
       // The last output of the step may tell the peer the reason, such as a TLS alert.
       link.flush()
@@ -167,7 +196,7 @@ final class Connector: ReadyHandler, TurnTask {
     }
   }
 
-  private func finish() {
+  private func finish(_ link: Link) {
     guard let told = owner else { return }
     phase = .over
     owner = nil
@@ -181,17 +210,15 @@ final class Connector: ReadyHandler, TurnTask {
 
   /// Called by the owner at the end of the connect timeout.
   func timedOut() {
-    let words: ByteBuffer
-    if case .step(let step) = phase {
-      words = ByteBuffer().say("connect timeout").say(step.during)
-    } else {
-      words = Connector.toProxy(endpoint).say("connect timeout")
+    switch phase {
+    case .step(let step, _): fail(ByteBuffer().say("connect timeout").say(step.during))
+    case .question: fail(ByteBuffer().say("connect timeout: the connector has not answered"))
+    case .new, .socket, .over: fail(Connector.toProxy(endpoint).say("connect timeout"))
     }
-    fail(words)
   }
 
   private func lose(_ code: Int32) {
-    guard case .step(let step) = phase else { return }
+    guard case .step(let step, _) = phase else { return }
     fail(guess(step, Link.lost(code, step.during)))
   }
 
@@ -215,11 +242,20 @@ final class Connector: ReadyHandler, TurnTask {
 
   /// Stops connecting, and reports nothing to the owner.
   func close() {
-    if case .over = phase { return }
+    let before = phase
     phase = .over
     owner = nil
-    link.close()
+    switch before {
+    case .new, .over: break
+    case .question(let question): question.abandon()
+    case .socket(let link, _), .step(_, let link): link.close()
+    }
   }
 
-  func closeInChild() { link.socket.close() }
+  func closeInChild() {
+    switch phase {
+    case .new, .question, .over: break
+    case .socket(let link, _), .step(_, let link): link.socket.close()
+    }
+  }
 }

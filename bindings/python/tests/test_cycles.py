@@ -107,6 +107,14 @@ def resolver(server: str) -> Any:
     return holding
 
 
+def connector(server: str) -> Any:
+    class Connects(penstock.Connector):
+        def __init__(self) -> None:
+            self.kept = [Channel(server, tls=False, connector=self)]
+
+    return Connects()
+
+
 def token_source(server: str) -> Any:
     class Source:
         def __init__(self) -> None:
@@ -149,7 +157,7 @@ def executor(server: str) -> Any:
     "make",
     [
         *map(interceptor_of_channel, (Holding, HoldingAll, HoldingSync, HoldingCompletions)),
-        *(interceptor_of_runtime, picker, watch, resolver, token_source, log, executor),
+        *(interceptor_of_runtime, picker, watch, resolver, connector, token_source, log, executor),
     ],
 )
 def test_what_refers_to_its_channel_is_collected_with_it(server: str, make: Callable[[str], Any]) -> None:

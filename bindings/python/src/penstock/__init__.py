@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ._calls.side_channel import SideChannel
     from ._channels.channel import Channel
     from ._channels.picker import Endpoint, Pick
+    from ._channels.connector import Connecting, Connector
     from ._channels.resolver import Resolver
     from ._channels.runtime import Runtime, add_interceptor, default_runtime, snapshot
     from ._handles.arguments import Uncompressed
@@ -86,7 +87,9 @@ __all__ = [
     "CompletionInterceptor",
     "ConnectionEvent",
     "ConnectionEventKind",
+    "Connecting",
     "Connectivity",
+    "Connector",
     "Detail",
     "Endpoint",
     "Error",
@@ -160,7 +163,9 @@ _HOMES = {
     "CompletionInterceptor": "._interceptors.completion",
     "ConnectionEvent": "._interceptors.connection",
     "ConnectionEventKind": "._interceptors.connection",
+    "Connecting": "._channels.connector",
     "Connectivity": "._handles.verdict",
+    "Connector": "._channels.connector",
     "Detail": "._handles.status",
     "Endpoint": "._channels.picker",
     "Error": "._handles.errors",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Mapping, Optional
+from typing import Any, Callable, Coroutine, List, Mapping, Optional, Union
 
 from .. import _raw
 from .._calls.encoding import Codec
 from .._calls.keywords import Interceptors
 from .._calls.options import CallOptions
 from .._channels.base import TLS, BaseChannel
+from .._channels.connector import ConnectFunction, Connector
 from .._channels.picker import Picker
 from .._channels.resolver import Resolver
 from .._handles.verdict import Connectivity
@@ -35,6 +36,7 @@ class Channel(BaseChannel, Caller):
         options: Optional[Mapping[str, Any]] = None,
         interceptors: Interceptors = (),
         resolver: Optional[Resolver] = None,
+        connector: Union[Connector, ConnectFunction, None] = None,
         picker: Optional[Picker] = None,
         codec: Optional[Codec] = None,
         loop: Optional[Loop] = None,
@@ -53,9 +55,15 @@ class Channel(BaseChannel, Caller):
             interceptors=interceptors,
             runtime=driver.runtime,
             resolver=resolver,
+            connector=connector,
             picker=picker,
             codec=codec,
         )
+
+    @property
+    def _begins_tasks(self) -> Callable[[Coroutine[Any, Any, None]], Any]:
+        begins: Callable[[Coroutine[Any, Any, None]], Any] = self._group.loop.create_task
+        return begins
 
     def _register(self, options: CallOptions, interceptors: Interceptors) -> None:
         options._tasks = self._tasks

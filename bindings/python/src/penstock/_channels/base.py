@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from ctypes import byref, c_void_p
-from typing import Any, Dict, List, Mapping, Optional, Set, Tuple, Union
+from typing import Any, Callable, Coroutine, Dict, List, Mapping, Optional, Set, Tuple, Union
 
 from .. import _raw
 from .._calls.encoding import Codec
@@ -18,6 +18,7 @@ from .._handles.objects import Keeper, Objects, Uncopied
 from .._handles.verdict import Connectivity
 from .._interceptors.registration import Registering, register_all
 from .._raw.constants import E_ALREADY, OK
+from .connector import ConnectFunction, Connector, set_connector
 from .picker import Picker, set_picker
 from .resolver import Resolver
 from .runtime import Runtime
@@ -38,6 +39,7 @@ class BaseChannel(Keeper, Registering, Connected, Uncopied):
         interceptors: Interceptors = (),
         runtime: Runtime,
         resolver: Optional[Resolver] = None,
+        connector: Union[Connector, ConnectFunction, None] = None,
         picker: Optional[Picker] = None,
         codec: Optional[Codec] = None,
     ) -> None:
@@ -66,8 +68,15 @@ class BaseChannel(Keeper, Registering, Connected, Uncopied):
         register_all(self, interceptors)
         if resolver is not None:
             resolver._join(self._handle, self._kept)
+        if connector is not None:
+            set_connector(self._handle, connector, self._kept, self._begins_tasks)
         if picker is not None:
             self.set_picker(picker)
+
+    @property
+    def _begins_tasks(self) -> Callable[[Coroutine[Any, Any, None]], Any]:
+        """Makes a task of a coroutine. It does not refer to the channel."""
+        return _no_loop
 
     def _registry_functions(self) -> Tuple[str, int]:
         return "penstock_channel", self._handle
@@ -187,6 +196,10 @@ class BaseChannel(Keeper, Registering, Connected, Uncopied):
             number = self._registered.pop()
             _raw.penstock_registration_remove(number, None)
             self._kept.pop(-number, None)
+
+
+def _no_loop(work: Coroutine[Any, Any, None]) -> Any:
+    raise TypeError("an async function as a connector needs a channel of penstock.aio")
 
 
 def _pem(text: Union[str, bytes, None]) -> Tuple[Optional[bytes], int]:

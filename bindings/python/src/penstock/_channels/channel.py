@@ -6,7 +6,7 @@ import contextlib
 import time
 from contextvars import Context
 from ctypes import byref, c_int32
-from typing import Any, Mapping, Optional
+from typing import Any, Mapping, Optional, Union
 
 from .. import _raw
 from .._calls.blocking import begin, unary
@@ -24,6 +24,7 @@ from .._handles.errors import ClosedError, TimedOutError, library_error
 from .._handles.verdict import Connectivity, Kind
 from .._raw.constants import E_CLOSED, E_INTERRUPTED, E_TIMEOUT, OK
 from .base import TLS, BaseChannel
+from .connector import ConnectFunction, Connector
 from .picker import Picker
 from .resolver import Resolver
 from .runtime import Runtime, default_runtime
@@ -54,6 +55,9 @@ class Channel(BaseChannel, Caller):
     ``max_window_bytes``, ``tie_order``, ``trace``: see docs/options.md.
     ``interceptors``: each an interceptor, or (interceptor, priority). ``runtime``: a `Runtime`, instead of the
     default one. ``resolver``: a `Resolver` that finds the addresses, instead of a look-up of the target's name.
+    ``connector``: a `Connector`, or a function that gets a `Connecting` and returns a connected socket, its descriptor,
+    or None, so that the library connects: it opens the sockets of all connections. The function may wait: it runs on a
+    thread of its own for each connection, or, if it is `async def`, as a task of the asyncio channel's loop.
     ``picker``: a function that chooses the server of each attempt: see `set_picker`. ``codec``: a `Codec` that
     replaces the serializers of all methods, such as ``ProtobufJSONCodec()``.
 
@@ -70,6 +74,7 @@ class Channel(BaseChannel, Caller):
         interceptors: Interceptors = (),
         runtime: Optional[Runtime] = None,
         resolver: Optional[Resolver] = None,
+        connector: Union[Connector, ConnectFunction, None] = None,
         picker: Optional[Picker] = None,
         codec: Optional[Codec] = None,
     ) -> None:
@@ -80,6 +85,7 @@ class Channel(BaseChannel, Caller):
             interceptors=interceptors,
             runtime=default_runtime() if runtime is None else runtime,
             resolver=resolver,
+            connector=connector,
             picker=picker,
             codec=codec,
         )

@@ -32,6 +32,8 @@ penstock_codec_free = CFUNCTYPE(None, c_void_p, c_void_p)
 penstock_codec_copy = CFUNCTYPE(c_void_p, c_void_p, c_void_p)
 # void (*resolve)(void *user_data), and stop
 penstock_resolver_function = CFUNCTYPE(None, c_void_p)
+# void (*connect)(penstock_connecting *connecting, void *user_data), and cancel
+penstock_connector_function = CFUNCTYPE(None, c_void_p, c_void_p)
 # typedef int32_t (*penstock_connectivity_function)(void *user_data, int32_t state);
 penstock_connectivity_function = CFUNCTYPE(c_int32, c_void_p, c_int32)
 # typedef int32_t (*penstock_picker)(penstock_pick *pick, void *user_data);
@@ -188,4 +190,14 @@ class penstock_resolver_functions(Structure):
         ("finalizer", penstock_finalizer),
         ("resolve", penstock_resolver_function),
         ("stop", penstock_resolver_function),
+    ]
+
+
+class penstock_connector_functions(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("user_data", c_void_p),
+        ("finalizer", penstock_finalizer),
+        ("connect", penstock_connector_function),
+        ("cancel", penstock_connector_function),
     ]

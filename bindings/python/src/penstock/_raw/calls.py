@@ -1,5 +1,5 @@
 """The functions for making calls: those of runtime.h, message.h, call.h, channel.h, registration.h, codec.h,
-cancel.h, resolver.h and picker.h."""
+cancel.h, resolver.h, connector.h and picker.h."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from .c_types import (
     penstock_call_callbacks,
     penstock_codec_functions,
     penstock_connectivity_function,
+    penstock_connector_functions,
     penstock_finalizer,
     penstock_interceptor,
     penstock_interrupted,
@@ -356,6 +357,27 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_resolver_retain": (c_void_p, c_void_p),
     # void penstock_resolver_release(penstock_resolver *resolver);
     "penstock_resolver_release": (None, c_void_p),
+    # ---- connector.h ----
+    # penstock_result penstock_channel_set_connector(penstock_channel *channel, const penstock_connector_functions
+    # *functions, penstock_error **error);
+    "penstock_channel_set_connector": (c_int32, c_void_p, POINTER(penstock_connector_functions), POINTER(c_void_p)),
+    # const char *penstock_connecting_address(const penstock_connecting *connecting);
+    "penstock_connecting_address": (c_char_p, c_void_p),
+    # const void *penstock_connecting_sockaddr(const penstock_connecting *connecting, size_t *length);
+    "penstock_connecting_sockaddr": (c_void_p, c_void_p, POINTER(c_size_t)),
+    # const char *penstock_connecting_target(const penstock_connecting *connecting);
+    "penstock_connecting_target": (c_char_p, c_void_p),
+    # penstock_result penstock_connecting_socket(penstock_connecting *connecting, int32_t descriptor,
+    #                                            penstock_error **error);
+    "penstock_connecting_socket": (c_int32, c_void_p, c_int32, POINTER(c_void_p)),
+    # penstock_result penstock_connecting_decline(penstock_connecting *connecting);
+    "penstock_connecting_decline": (c_int32, c_void_p),
+    # penstock_result penstock_connecting_fail(penstock_connecting *connecting, const char *message);
+    "penstock_connecting_fail": (c_int32, c_void_p, c_char_p),
+    # penstock_connecting *penstock_connecting_retain(penstock_connecting *connecting);
+    "penstock_connecting_retain": (c_void_p, c_void_p),
+    # void penstock_connecting_release(penstock_connecting *connecting);
+    "penstock_connecting_release": (None, c_void_p),
     # ---- picker.h ----
     # penstock_result penstock_channel_set_picker(penstock_channel *channel, penstock_picker picker, void *user_data,
     # penstock_finalizer finalizer);

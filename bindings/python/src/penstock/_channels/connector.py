@@ -1,0 +1,244 @@
+"""Connectors, which open the sockets of a channel's connections in the program's own way."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import socket
+import sys
+from contextvars import copy_context
+from ctypes import byref, c_size_t, c_void_p, sizeof, string_at
+from typing import Any, Awaitable, Callable, Dict, Optional, Tuple, Union
+
+from .. import _raw
+from .._handles import host
+from .._handles.arguments import c_string
+from .._handles.context import Scoped, run
+from .._handles.ctrl_c import recover
+from .._handles.errors import AlreadyError, GoneError, check, check_with
+from .._handles.objects import Objects, Uncopied, forget, own, registry
+from .._handles.reports import report, tell
+from .._interceptors.request import text_of
+
+# A connected socket, or the number of a descriptor. Both are the library's from then on.
+Connected = Union[socket.socket, int]
+
+
+class Connecting(Uncopied):
+    """A connection for which a channel wants a socket. It is answered once, by `done`, `decline` or `fail`, from any
+    thread; if it is dropped without an answer, the attempt to connect fails."""
+
+    __slots__ = ("__weakref__", "_handle", "_number", "address", "target")
+
+    def __init__(self, handle: int) -> None:
+        self._number = handle
+        self._handle = own(self, _raw.penstock_connecting_release, _raw.penstock_connecting_retain(handle))
+        #: The address to connect to, such as ``192.0.2.1:443``, ``[::1]:443`` or ``unix:/path``: in a channel with a
+        #: proxy the proxy's.
+        self.address: str = text_of(_raw.penstock_connecting_address(handle))
+        #: The channel's target, as the program wrote it.
+        self.target: str = text_of(_raw.penstock_connecting_target(handle))
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both stand for the same connection."""
+        return isinstance(other, Connecting) and self._number == other._number
+
+    def __hash__(self) -> int:
+        return hash(self._number)
+
+    @property
+    def sockaddr(self) -> Tuple[int, Any]:
+        """The family of the address, and the address as ``socket.connect`` takes it:
+        ``(socket.AF_INET, ("192.0.2.1", 443))``."""
+        length = c_size_t()
+        data = string_at(_raw.penstock_connecting_sockaddr(self._handle, byref(length)), length.value)
+        return _sockaddr(data)
+
+    def done(self, connected: Connected) -> None:
+        """Gives the connected socket, which is detached, or its descriptor: the library closes it.
+
+        InvalidArgumentError: it is no connected stream socket; there may be another answer. AlreadyError: there was an
+        answer before. GoneError: nobody waits for the socket any more. After an error it is the program's still."""
+        number = connected if isinstance(connected, int) else connected.fileno()
+        error = c_void_p()
+        check_with(_raw.penstock_connecting_socket(self._handle, number, byref(error)), error)
+        if not isinstance(connected, int):
+            connected.detach()
+
+    def decline(self) -> None:
+        """Lets the library open the socket itself. AlreadyError, GoneError: as for `done`."""
+        check(_raw.penstock_connecting_decline(self._handle))
+
+    def fail(self, message: str = "") -> None:
+        """Says in words why there is no connection. AlreadyError, GoneError: as for `done`."""
+        check(_raw.penstock_connecting_fail(self._handle, c_string(message, "a message")))
+
+
+def _sockaddr(data: bytes) -> Tuple[int, Any]:
+    family = int.from_bytes(data[:2], sys.byteorder)
+    if family == socket.AF_INET:
+        return family, (socket.inet_ntop(family, data[4:8]), int.from_bytes(data[2:4], "big"))
+    if family == socket.AF_INET6:
+        scope = int.from_bytes(data[24:28], sys.byteorder)
+        host_name = socket.inet_ntop(family, data[8:24])
+        return family, (host_name, int.from_bytes(data[2:4], "big"), int.from_bytes(data[4:8], "big"), scope)
+    if family == socket.AF_UNIX:
+        # A path ends with a NUL; a name of the abstract namespace begins with one.
+        return family, data[2:] if data[2:3] == b"\0" else data[2:].split(b"\0")[0].decode("utf-8", "surrogateescape")
+    # A vsock: its machine and its port.
+    return family, (int.from_bytes(data[8:12], sys.byteorder), int.from_bytes(data[4:8], sys.byteorder))
+
+
+class Connector:
+    """Opens the sockets of a channel's connections, ``Channel(target, connector=...)``. A subclass overrides
+    `connect`, and perhaps `cancel`. Both run on the thread that drives the runtime, so they must return soon; a
+    function that may wait is simpler as a connector (see `Channel`).
+
+        class Prepared(penstock.Connector):
+            def connect(self, connecting):
+                connecting.done(sockets.pop())
+    """
+
+    def connect(self, connecting: Connecting) -> None:
+        """Called whenever the channel wants a connection. It answers by ``connecting``, now or later. An exception ends
+        the attempt to connect, with its words."""
+        connecting.decline()
+
+    def cancel(self, connecting: Connecting) -> None:
+        """Called when nobody waits for an answer any more: the connect timeout has passed, or the channel has closed.
+        ``connecting`` equals the one that `connect` had. An `async def` function is cancelled instead."""
+
+
+# A function that returns a connected socket or its descriptor, or None, so that the library opens the socket. It may
+# wait: it runs on a thread of its own, in a greenlet, or, for `async def`, as a task of the channel's event loop.
+ConnectFunction = Callable[[Connecting], Union[Connected, None, Awaitable[Optional[Connected]]]]
+
+
+def set_connector(
+    channel: int, connector: Union[Connector, ConnectFunction], kept: Objects, begin: Callable[[Any], Any]
+) -> None:
+    """Lets C call ``connector``. ``begin``: makes a task of a coroutine."""
+    if not isinstance(connector, Connector):
+        if not callable(connector):
+            raise TypeError(f"a Connector, or a function that gets a Connecting, not {connector!r}")
+        connector = _Waiting(connector, begin)
+    functions = _raw.penstock_connector_functions(sizeof(_raw.penstock_connector_functions))
+    functions.user_data = registry.add(_Joined(connector, kept))
+    functions.finalizer = forget
+    functions.connect = _connect
+    functions.cancel = _cancel
+    error = c_void_p()
+    check_with(_raw.penstock_channel_set_connector(channel, byref(functions), byref(error)), error)
+
+
+class _Waiting(Connector):
+    """A connector whose function may wait."""
+
+    def __init__(self, function: ConnectFunction, begin: Callable[[Any], Any]) -> None:
+        self._function = function
+        self._begin = begin
+        self._tasks: Dict[Connecting, Any] = {}
+
+    def connect(self, connecting: Connecting) -> None:
+        if inspect.iscoroutinefunction(self._function):
+            work = self._wait(connecting)
+            try:
+                task = self._begin(work)
+            except BaseException:
+                work.close()
+                raise
+            self._tasks[connecting] = task
+            task.add_done_callback(lambda _: self._tasks.pop(connecting, None))
+        else:
+            host.spawn(functools.partial(copy_context().run, self._run, connecting), "penstock connector")
+
+    def cancel(self, connecting: Connecting) -> None:
+        task = self._tasks.get(connecting)
+        if task is not None:
+            task.cancel()
+
+    def _run(self, connecting: Connecting) -> None:
+        try:
+            _answer(connecting, self._function(connecting))
+        except BaseException as error:
+            _failed(connecting, error)
+            tell(_name(self._function), "connect", error)
+
+    async def _wait(self, connecting: Connecting) -> None:
+        try:
+            _answer(connecting, await self._function(connecting))  # type: ignore[misc]
+        except BaseException as error:
+            _failed(connecting, error)
+            if not isinstance(error, Exception):
+                raise
+            tell(_name(self._function), "connect", error)
+
+
+def _name(function: ConnectFunction) -> str:
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def _answer(connecting: Connecting, given: Any) -> None:
+    if given is None:
+        try:
+            connecting.decline()
+        except (AlreadyError, GoneError):
+            # The function has answered by itself, or nobody waits.
+            pass
+    elif isinstance(given, (socket.socket, int)) and not isinstance(given, bool):
+        try:
+            connecting.done(given)
+        except GoneError:
+            # A descriptor that is only a number is closed by way of an object.
+            (socket.socket(fileno=given) if isinstance(given, int) else given).close()
+    else:
+        raise TypeError(f"the connector returned {given!r}, which is neither a socket, a descriptor nor None")
+
+
+def _failed(connecting: Connecting, error: BaseException) -> None:
+    try:
+        connecting.fail(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+    except (AlreadyError, GoneError):
+        pass
+
+
+# ---- Functions that C calls: none of them lets an exception reach C ----
+
+
+class _Joined(Scoped):
+    """The registry's object for a connector that has a channel."""
+
+    def __init__(self, connector: Connector, kept: Objects) -> None:
+        super().__init__(copy_context(), kept)
+        self.connector = connector
+
+
+def _call_connect(handle: int, number: Optional[int]) -> None:
+    joined: object = None
+    try:
+        joined = registry.get(number)
+        if isinstance(joined, _Joined):
+            connecting = Connecting(handle)
+            try:
+                run(joined.context, joined.connector.connect, connecting)
+            except BaseException as error:
+                _failed(connecting, error)
+                run(joined.context, report, type(joined.connector).__name__, "connect", error)
+    except BaseException as error:
+        report("connector", "connect", error)
+
+
+def _call_cancel(handle: int, number: Optional[int]) -> None:
+    joined: object = None
+    try:
+        joined = registry.get(number)
+        if isinstance(joined, _Joined):
+            run(joined.context, joined.connector.cancel, Connecting(handle))
+    except BaseException as error:
+        report("connector", "cancel", error)
+
+
+recover(_call_connect, lambda given: None)
+recover(_call_cancel, lambda given: None)
+_connect = _raw.penstock_connector_function(_call_connect)
+_cancel = _raw.penstock_connector_function(_call_cancel)
